@@ -45,8 +45,8 @@ if TYPE_CHECKING:
     from aotlens.frontends.partitioners import default_partition, min_cut_rematerialization_partition
     from aotlens.frontends.signatures import BackwardSignature, GraphSignature
     from aotlens.frontends.torch_names import config, minifier, pythonkey_decompose
+    from aotlens.model.report import Report
     from aotlens.options import CompileOptions
-    from aotlens.report.records import Report
     from aotlens.session.example_decorator import example
     from aotlens.verify import verify
 
@@ -56,7 +56,7 @@ _HOMES = {
     "CompileOptions": "aotlens.options",
     "GraphSignature": "aotlens.frontends.signatures",
     "JointWithDescriptors": "aotlens.frontends.functorch_export",
-    "Report": "aotlens.report.records",
+    "Report": "aotlens.model.report",
     "UnsupportedError": "aotlens.errors",
     "aot_autograd": "aotlens.frontends.functorch",
     "aot_compile_joint_with_descriptors": "aotlens.frontends.functorch_export",

@@ -19,10 +19,10 @@ from aotlens.codegen.records import Generated
 from aotlens.eager_graph import eager_graph
 from aotlens.errors import DYNAMO_FRAMES, BackendError, UnsupportedError, UserError
 from aotlens.ir.program import Program
+from aotlens.model.eager import CODES, NotCompiled, NotCompiledCause
+from aotlens.model.source import Span
 from aotlens.observe import announce_not_compiled, current_observers
 from aotlens.random_state import same_random_state_on_failure
-from aotlens.report.eager_records import CODES, NotCompiled, NotCompiledCause
-from aotlens.report.source_records import Span
 from aotlens.runtime.graphs import load_program
 from aotlens.torch_api.aot import LazyGraphModule
 from aotlens.torch_api.dynamo import node_at_line
@@ -61,7 +61,7 @@ class _Fallback:
         announce_not_compiled(self, self._observers)
         if self._observers:
             return
-        from aotlens.report.places import place  # only a program that has such a graph pays for it
+        from aotlens.model.spans import place  # only a program that has such a graph pays for it
 
         record = self.record()
         where = f" at {place(record.span)}" if record.span is not None else ""

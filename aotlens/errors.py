@@ -22,8 +22,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:  # the report package imports this module, so at run time the import would be a cycle
-    from aotlens.report.records import Span
-    from aotlens.worker.protocol import FailureKind
+    from aotlens.model.failure import FailureKind
+    from aotlens.model.report import Span
 
 __all__ = [
     "AotlensError",
@@ -132,7 +132,7 @@ def placed(text: str, span: Span | None) -> str:
 
 def _place(span: Span) -> str:
     """The place and, in backticks, the source text, where the file can be read."""
-    from aotlens.report import places  # inside, because the report package imports this module
+    from aotlens.model import spans as places  # inside, because the report package imports this module
 
     text = places.text_of(span)
     return f"{places.place(span)}: `{text}`" if text else places.place(span)

@@ -4,8 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from aotlens.model.kernels import KERNEL_LANGUAGES
 from aotlens.policy import Policy
-from aotlens.report.kernel_records import KERNEL_LANGUAGES
 from aotlens.side_effects import SideEffects
 
 Backend = Callable[[Any, list[Any]], Callable[..., Any]]

@@ -56,9 +56,9 @@ from aotlens.torch_api.fake import without_fake_mode
 from aotlens.torch_api.hop import allow_flex_gradients_on_cpu
 
 if TYPE_CHECKING:  # the report is built when somebody asks for it
-    from aotlens.report.build_partition import Alternatives
-    from aotlens.report.build_programs import StageProgram
-    from aotlens.report.records import Target
+    from aotlens.build.partition import Alternatives
+    from aotlens.build.programs import StageProgram
+    from aotlens.model.report import Target
 
 LARGER_BUDGETS = (1.25, 1.5, 2, 3)
 """Times the budget that was asked for: what the report compares its peak with."""
@@ -164,13 +164,13 @@ class Compiled:
         others = self._alternatives(what_if)
         if dead_values and self.parts.backward is not None:
             others = replace(others, checked=dead_by_draws(self.parts))
-        from aotlens.report.build import build_target
+        from aotlens.build.target import build_target
 
         return build_target(self.parts, self.code, self.module, self.timings_ms, others)
 
     def _alternatives(self, what_if: tuple[str, ...]) -> "Alternatives":
         """The same joint program under the policies that the report compares with."""
-        from aotlens.report.build_partition import Alternatives
+        from aotlens.build.partition import Alternatives
 
         if self.parts.split is None:
             return Alternatives()
@@ -207,7 +207,7 @@ class Compiled:
 
     def stages(self) -> tuple["StageProgram", ...]:
         """The stages up to the module text as programs that run, built anew at each call."""
-        from aotlens.report.build_programs import stage_programs
+        from aotlens.build.programs import stage_programs
 
         return stage_programs(self.parts)
 

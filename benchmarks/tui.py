@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from benchmarks.harness import Cell, Table, publish
 
 if TYPE_CHECKING:  # torch and Textual are each loaded by one of the processes only
-    from aotlens.report import Report
+    from aotlens.model import Report
     from tui.app import AotlensApp
 
 LAYERS = (7, 69, 347)
@@ -37,7 +37,7 @@ def make(layers: int, file: str) -> None:
     import torch
 
     import aotlens
-    from aotlens.report import dumps
+    from aotlens.model import dumps
     from benchmarks.models import gpt, gpt_inputs
 
     torch.set_num_threads(1)
@@ -47,7 +47,7 @@ def make(layers: int, file: str) -> None:
 
 def show(file: str) -> None:
     """Print what the app takes for that report, as JSON."""
-    from aotlens.report import loads
+    from aotlens.model import loads
 
     began = time.perf_counter()
     report = loads(Path(file).read_text(encoding="utf-8"))

@@ -12,13 +12,14 @@ from pathlib import Path
 
 from lsprotocol import types
 
+from aotlens.diagnostics.attach_fixes import outcome_sentence
 from aotlens.errors import AotlensError, UserError
-from aotlens.report.attach_fixes import outcome_sentence
-from aotlens.report.export import described, same_capture
-from aotlens.report.records import Target
-from aotlens.report.source_records import Outcome
-from aotlens.report.verdicts import WORST_FIRST
-from aotlens.worker.protocol import NOT_THE_FILES, Answer, Failure
+from aotlens.model.failure import NOT_THE_FILES, Failure
+from aotlens.model.files import described, same_capture
+from aotlens.model.report import Target
+from aotlens.model.source import Outcome
+from aotlens.view.verdicts import WORST_FIRST
+from aotlens.worker.protocol import Answer
 from lsp_server.app import Server, path_of
 from lsp_server.menus import TARGETS, TUI, exported_file, targets, tui_command
 from lsp_server.settings import from_data

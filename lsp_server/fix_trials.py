@@ -14,10 +14,10 @@ from lsprotocol import types
 from pygls.lsp.server import LanguageServer
 
 from aotlens.errors import AotlensError
-from aotlens.report.codec import loads
-from aotlens.report.dynamo_records import Dynamo
-from aotlens.report.records import Report
-from aotlens.worker.protocol import Failure
+from aotlens.model.codec import loads
+from aotlens.model.dynamo import Dynamo
+from aotlens.model.failure import Failure
+from aotlens.model.report import Report
 from lsp_server.index import FileIndex
 from lsp_server.progress import ProgressBar
 from lsp_server.settings import Settings

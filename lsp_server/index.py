@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 
-from aotlens.report.diagnose_ignores import covers, parse_ignores
-from aotlens.report.records import (
+from aotlens.diagnostics.ignores import covers, parse_ignores
+from aotlens.model.report import (
     Diagnostic,
     Input,
     Kernel,
@@ -26,7 +26,7 @@ from aotlens.report.records import (
     Variable,
     WrapperStep,
 )
-from aotlens.report.summary import applied_steps
+from aotlens.view.quantities import applied_steps
 from lsp_server.parsing import parse
 
 TALLEST_SPAN = 200

@@ -8,9 +8,9 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from aotlens.report import dumps
-from aotlens.report.records import Report, Target
-from aotlens.report.summary import target_summary
+from aotlens.model import dumps
+from aotlens.model.report import Report, Target
+from aotlens.view.quantities import target_summary
 from lsp_server.app import Server, path_of
 from lsp_server.settings import Settings
 from lsp_server.tracer import Result

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from lsprotocol import types
 
-from aotlens.report.records import Span
+from aotlens.model.report import Span
 from lsp_server.app import Server
 from lsp_server.index import contains
 from lsp_server.positions import char_index

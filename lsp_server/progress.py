@@ -10,7 +10,7 @@ from lsprotocol import types
 from pygls.exceptions import JsonRpcException
 from pygls.lsp.server import LanguageServer
 
-from aotlens.report.progress import STARTING
+from aotlens.view.progress import STARTING
 from lsp_server.client import Client
 from lsp_server.protocol import WORK_DONE, ProgressToken
 

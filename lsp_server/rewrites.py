@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from aotlens.report.records import Edit, Fix, Span
+from aotlens.model.report import Edit, Fix, Span
 from lsp_server.parsing import parse
 from lsp_server.positions import width
 

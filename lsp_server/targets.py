@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from aotlens.errors import ExampleError
-from aotlens.report.records import Span
+from aotlens.model.report import Span
 from aotlens.worker.grammar import ExampleText, parse_example
 from aotlens.worker.targets import StaticTarget, find_targets
 from lsp_server.parsing import parse, parsing

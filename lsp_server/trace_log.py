@@ -10,8 +10,8 @@ import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 
-from aotlens.report.codec import loads
-from aotlens.report.records import Report
+from aotlens.model.codec import loads
+from aotlens.model.report import Report
 
 __all__ = ["START_CLI", "NamedLog", "age_text", "named_log", "read_log"]
 

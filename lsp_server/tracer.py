@@ -15,13 +15,14 @@ from typing import Protocol
 from lsprotocol import types
 from pygls.lsp.server import LanguageServer
 
+from aotlens.diagnostics.diagnose import from_failure
 from aotlens.errors import AotlensError
-from aotlens.report.codec import decode
-from aotlens.report.diagnose import from_failure
-from aotlens.report.progress import phase_of
-from aotlens.report.records import Report
+from aotlens.model.codec import decode
+from aotlens.model.failure import Failure
+from aotlens.model.report import Report
+from aotlens.view.progress import phase_of
 from aotlens.worker.client import Job, WorkerClient
-from aotlens.worker.protocol import Answer, Failure, TraceOptions
+from aotlens.worker.protocol import Answer, TraceOptions
 from aotlens.worker.protocol import Progress as StageProgress
 from lsp_server.index import FileIndex
 from lsp_server.progress import ProgressBar

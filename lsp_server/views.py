@@ -12,8 +12,8 @@ from itertools import count
 from pathlib import Path
 from tokenize import detect_encoding
 
-from aotlens.report.records import Diagnostic, Report, Span, Target
-from aotlens.worker.protocol import NOT_THE_FILES, Failure
+from aotlens.model.failure import NOT_THE_FILES, Failure
+from aotlens.model.report import Diagnostic, Report, Span, Target
 from lsp_server.client import Client
 from lsp_server.document import Document, LineEdit, contents
 from lsp_server.index import FileIndex, Spot, build, files_of

@@ -7,7 +7,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from aotlens.report import rules
+from aotlens.diagnostics import rules
 from lsp_server.translate.pages import Page
 from lsp_server.views import real_path
 

@@ -21,9 +21,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from aotlens.report.codec import loads
-from aotlens.report.fit_records import Fit
-from aotlens.report.summary import human_bytes
+from aotlens.model.codec import loads
+from aotlens.model.fit import Fit
+from aotlens.view.quantities import human_bytes
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "fit.md"

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from aotlens.forecast.fork import in_fork
-from aotlens.report.dynamo_records import Dynamo
+from aotlens.model.dynamo import Dynamo
 from aotlens.session.dynamo_log import DynamoLog
 from aotlens.session.forecasting import forecast_script
 from aotlens.session.script import load_script, new_module, run_script

@@ -51,7 +51,7 @@ PICTURES = (
 
 async def take(picture: Picture, report_file: Path) -> str:
     """The picture as SVG."""
-    from aotlens.report import loads
+    from aotlens.model import loads
     from tui.app import AotlensApp
     from tui.widgets.table import VirtualTable
 

@@ -18,13 +18,13 @@ from pathlib import Path
 
 sys.path.append(str(Path(__file__).resolve().parents[1]))
 
-from aotlens.report.codec import loads
-from aotlens.report.records import Report, Site, Span, Target
-from aotlens.report.summary import human_bytes
+from aotlens.model.codec import loads
+from aotlens.model.report import Report, Site, Span, Target
 from aotlens.trace.build import build_report
 from aotlens.trace.reader import open_trace
 from aotlens.trace.source_lines import Sources
 from aotlens.trace.workspace import Workspace
+from aotlens.view.quantities import human_bytes
 from tests.command import aotlens
 
 PROGRAMS = Path(__file__).resolve().parents[1] / "tests" / "trace" / "programs"

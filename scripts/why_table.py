@@ -25,8 +25,8 @@ from aotlens.fixes.rules import proposed
 from aotlens.fixes.search import Limits
 from aotlens.forecast.fork import ForkError, in_fork
 from aotlens.forecast.probe import with_eager_backend
-from aotlens.report.dynamo_records import Dynamo
-from aotlens.report.places import is_users_own
+from aotlens.model.dynamo import Dynamo
+from aotlens.model.spans import is_users_own
 from aotlens.session.dynamo_log import DynamoLog
 from aotlens.session.fix_trials import FixTrials, Ran, TrialJob, ran_of, read_texts
 from aotlens.session.script import load_script, new_module, run_script

@@ -91,7 +91,7 @@ def _absolute(statement: ast.ImportFrom, package: str) -> str:
 
 
 def resolved(entry: Import) -> str:
-    """The product's module that an import loads: `from aotlens.report import codec` loads `…report.codec`."""
+    """The product's module that an import loads: `from aotlens.model import codec` loads `…report.codec`."""
     inner = f"{entry.module}.{entry.name}"
     return inner if entry.name and inner in modules() else entry.module
 

@@ -28,36 +28,15 @@ STAGE_FUNCTIONS = {
 PEER = ("torch._functorch.aot_autograd", "torch._functorch._aot_autograd", "torch._functorch.partitioners")
 """What does the job that this project exists to do; tests and benchmarks compare with it."""
 
-REPORT_ON_THE_ENGINE_SIDE = ("build", "describe", "memory", "sites")
-"""Modules of the report package that make reports out of torch's tensors; front ends never load them."""
-
-REPORT_WITH_RICH = frozenset(
-    f"aotlens.report.{name}"
-    for name in (
-        "action_lines",
-        "activations",
-        "changes_text",
-        "closing",
-        "closing_details",
-        "cuda_graph_lines",
-        "diagnostic_list",
-        "difference_text",
-        "excerpt",
-        "fix_lines",
-        "forecast_lines",
-        "gpu_lines",
-        "kernel_lines",
-        "layout",
-        "other_targets",
-        "ledger",
-        "ledger_summary",
-        "peak_text",
-        "rank_lines",
-        "text",
-        "tradeoffs",
-        "why_lines",
-    )
-)
+REPORT_LAYERS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "model": ((), ()),
+    "view": (("model",), ()),
+    "diagnostics": (("model", "view"), ()),
+    "compare": (("model", "view"), ()),
+    "view.tabs": (("model", "view", "diagnostics", "compare"), ("pygments", "rich.cells")),
+    "render": (("model", "view", "diagnostics", "compare"), ("rich", "pygments")),
+}
+"""The report's packages, which load without torch: the others that each may import, and libraries."""
 
 WORKER_DATA = tuple(
     f"aotlens.worker.{name}"
@@ -65,7 +44,7 @@ WORKER_DATA = tuple(
 )
 """What of the worker loads without torch."""
 
-FRONT_END_MAY = ("aotlens.report", "aotlens.view", "aotlens.policy", *WORKER_DATA)
+FRONT_END_MAY = (*(f"aotlens.{name}" for name in REPORT_LAYERS), "aotlens.policy", *WORKER_DATA)
 FRONT_ENDS = {
     "lsp_server": ("pygls", "lsprotocol"),
     "tui": ("textual", "textual_serve", "aiohttp", "rich", "pygments", "watchfiles"),
@@ -91,21 +70,23 @@ def _say(module: Module, entry: Import) -> str:
 
 
 def _is_report_data(name: str) -> bool:
-    leaf = name.rpartition(".")[2]
-    return _is_in(name, ("aotlens.report", "aotlens.view")) and not leaf.startswith(REPORT_ON_THE_ENGINE_SIDE)
+    return _is_in(name, tuple(f"aotlens.{layer}" for layer in REPORT_LAYERS))
 
 
 def _report_imports() -> Iterator[str]:
-    for module in modules().values():
-        if not _is_report_data(module.name):
-            continue
-        for entry in _at_run_time(module):
-            loaded = resolved(entry)
-            plain = _is_stdlib(loaded) or loaded == "aotlens.errors" or _is_report_data(loaded)
-            rich = module.name in REPORT_WITH_RICH and _is_in(loaded, ("rich",))
-            printed = loaded in REPORT_WITH_RICH and module.name not in REPORT_WITH_RICH
-            if printed or not (plain or rich):
-                yield _say(module, entry)
+    for layer, (below, libraries) in REPORT_LAYERS.items():
+        ours = tuple(f"aotlens.{name}" for name in (layer, *below, "errors", "_version"))
+        for module in modules().values():
+            inside = _is_in(module.name, (f"aotlens.{layer}",))
+            if not inside or (layer == "view" and _is_in(module.name, ("aotlens.view.tabs",))):
+                continue
+            for entry in _at_run_time(module):
+                loaded = resolved(entry)
+                upwards = layer in ("view", "diagnostics", "compare") and _is_in(
+                    loaded, ("aotlens.view.tabs",)
+                )
+                if upwards or not (_is_stdlib(loaded) or _is_in(loaded, (*ours, *libraries))):
+                    yield _say(module, entry)
 
 
 def _worker_imports() -> Iterator[str]:
@@ -203,9 +184,9 @@ def _stages_called_elsewhere() -> Iterator[str]:
 
 
 RULES = {
-    "the report is standard library, and rich only to print": _report_imports,
+    "the report's packages import downwards, and few libraries": _report_imports,
     "the worker's client and data are standard library": _worker_imports,
-    "front ends know the report and the worker's client only": _front_end_imports,
+    "front ends import the report's packages and the worker's client only": _front_end_imports,
     "the server for agents knows the commands, the report and the worker's client only": _agents_imports,
     "private torch names stand in torch_api": _private_torch,
     "the product never imports the peer": _peer_imports,
@@ -258,9 +239,9 @@ def _engine_in(loaded: set[str]) -> set[str]:
     "statement",
     [
         "import aotlens",
-        "import aotlens.report, aotlens.report.text, aotlens.report.closing, aotlens.report.diagnose",
+        "import aotlens.model, aotlens.render.text.report, aotlens.diagnostics.diagnose",
         f"import {', '.join(WORKER_DATA)}",
-        "import aotlens.cli.check, aotlens.check.format_text, aotlens.check.format_sarif",
+        "import aotlens.cli.check, aotlens.render.findings_text, aotlens.render.sarif",
         "import lsp_server.app",
         "import tui.app",
         "import aotlens.cli",
@@ -294,5 +275,5 @@ def test_tests_of_one_front_end_import_no_others() -> None:
 
 
 def test_the_report_loads_nothing_but_the_standard_library() -> None:
-    ours = {name for name in _loaded_by("import aotlens.report") if name.partition(".")[0] == "rich"}
+    ours = {name for name in _loaded_by("import aotlens.model") if name.partition(".")[0] == "rich"}
     assert ours == set()

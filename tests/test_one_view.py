@@ -5,14 +5,14 @@ from dataclasses import replace
 
 import pytest
 
-from aotlens.report import Partition, Report, SavedValue
-from aotlens.report.text import Shown, report_text
+from aotlens.model import Partition, Report, SavedValue
+from aotlens.render.html.build import html_page
+from aotlens.render.text.report import Shown, report_text
 from aotlens.view.saved import alive_anyway, owning, recomputed_total, saved_total
+from aotlens.view.tabs.overview import overview
+from aotlens.view.tabs.saved import totals
 from lsp_server.translate.hover import function_text
 from tests.report.sample import chosen_partition, sample_report, span, tensor, training_target
-from tui.page.build import html_page
-from tui.view.overview import overview
-from tui.view.saved import totals
 
 LAYERS = 12
 

@@ -1,6 +1,6 @@
 """The terminal app: a report at the source line.
 
-Invariant: imports neither torch nor the engine; everything shown comes from `aotlens.report` records,
+Invariant: imports neither torch nor the engine; everything shown comes from `aotlens.model` records,
 read from a file or sent by the worker.  `view/` turns records into lines and rows (no textual there),
 `widgets/` draws and moves, `panes/` are the tabs, `app` owns all state.
 """

@@ -28,9 +28,13 @@ from textual.filter import LineFilter
 from textual.screen import Screen
 
 from aotlens.errors import UserError
-from aotlens.report import Report, Target, loads
-from aotlens.report.progress import phase_of
-from aotlens.worker.protocol import Failure
+from aotlens.model import Report, Target, loads
+from aotlens.model.failure import Failure
+from aotlens.view.progress import phase_of
+from aotlens.view.tabs.changes import changes, headline
+from aotlens.view.tabs.rows import Line
+from aotlens.view.tabs.source import SourceStore
+from aotlens.view.tabs.trace_state import TraceState, log_text, progress_lines, state_parts, title_parts
 from tui.endings import ended_by_signals, exit_code
 from tui.finding import FindProvider
 from tui.messages import (
@@ -46,10 +50,6 @@ from tui.messages import (
 from tui.panes.base import Subject
 from tui.panes.registry import CHOICES
 from tui.tracing import NONE, Asked, Questions, Tracing, WorkerTracing
-from tui.view.changes import changes, headline
-from tui.view.rows import Line
-from tui.view.source import SourceStore
-from tui.view.state import TraceState, log_text, progress_lines, state_parts, title_parts
 from tui.watching import watch_sources
 from tui.widgets.plain import PlainText, is_plain
 from tui.widgets.theme import DARK, LIGHT

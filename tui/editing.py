@@ -6,13 +6,13 @@ from pathlib import Path
 
 from textual.app import App, SuspendNotSupported
 
-from aotlens.report.edits import edited
-from aotlens.report.records import Fix
+from aotlens.model.edits import edited
+from aotlens.model.report import Fix
+from aotlens.view.tabs.diagnostics import difference
+from aotlens.view.tabs.source import SourceStore
 from tui.editor import editor_command
 from tui.endings import leaving_interrupts_alone
 from tui.screens import ConfirmScreen
-from tui.view.diagnostics import difference
-from tui.view.source import SourceStore
 
 
 def open_editor(app: App[int], path: Path, line: int) -> bool:

@@ -5,8 +5,8 @@ from typing import ClassVar
 
 from textual.command import CommandPalette, Hit, Hits, Provider
 
+from aotlens.view.tabs.search import MOST, Names, names_of
 from tui.panes.base import Subject
-from tui.view.finding import MOST, Names, names_of
 
 PLACEHOLDER = "find nodes, values, arguments, kernels in all tabs"
 

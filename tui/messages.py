@@ -2,8 +2,8 @@
 
 from textual.message import Message
 
-from aotlens.report.records import Report
-from aotlens.worker.protocol import Failure
+from aotlens.model.failure import Failure
+from aotlens.model.report import Report
 
 
 class TraceProgress(Message):

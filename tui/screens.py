@@ -9,8 +9,8 @@ from textual.containers import Vertical
 from textual.screen import ModalScreen
 from textual.widget import Widget
 
-from tui.view.keys import help_lines
-from tui.view.rows import Line
+from aotlens.view.tabs.keys import help_lines
+from aotlens.view.tabs.rows import Line
 from tui.widgets.lines import LineList
 
 BOX_CSS = """

@@ -12,8 +12,9 @@ from typing import Protocol
 from textual.message import Message
 
 from aotlens.errors import ReportError
-from aotlens.report import Report, decode
-from aotlens.worker.protocol import Answer, Failure, Progress, TraceOptions, TraceRequest
+from aotlens.model import Report, decode
+from aotlens.model.failure import Failure
+from aotlens.worker.protocol import Answer, Progress, TraceOptions, TraceRequest
 from aotlens.worker.syntax import unparsed
 from tui.messages import TraceEnded, TraceProgress
 

@@ -10,8 +10,11 @@ from textual.message import Message
 from textual.screen import Screen
 from textual.widgets import ContentSwitcher, Input
 
-from aotlens.report.records import Report, Target
-from aotlens.worker.protocol import Failure
+from aotlens.model.failure import Failure
+from aotlens.model.report import Report, Target
+from aotlens.view.tabs.rows import Jump, Line, Link, Part
+from aotlens.view.tabs.source import SourceStore
+from aotlens.view.tabs.targets import TargetRow, row_of, target_listing, target_rows
 from tui.editing import confirm_fix, open_editor
 from tui.finding import finder
 from tui.messages import CancelWanted, TargetChosen, TraceWanted
@@ -21,9 +24,6 @@ from tui.panes.registry import CHOICES, TAB_KEYS, TABS
 from tui.panes.source import SourcePane
 from tui.panes.waiting import FailurePane, ProgressPane
 from tui.screens import key_help
-from tui.view.rows import Jump, Line, Link, Part
-from tui.view.source import SourceStore
-from tui.view.targets import TargetRow, row_of, target_listing, target_rows
 from tui.widgets.bars import ChoiceBar, TitleBar
 from tui.widgets.code import CodeView
 from tui.widgets.key_bar import KeyBar

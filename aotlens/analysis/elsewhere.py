@@ -13,7 +13,7 @@ from aotlens.capture.storage import root
 from aotlens.capture.tape import TRACK
 from aotlens.capture.wrappers import is_wrapper
 from aotlens.errors import UnsupportedError
-from aotlens.report.records import Span
+from aotlens.model.report import Span
 from aotlens.torch_api.autograd import gradient_sizes
 from aotlens.torch_api.operators import pytree
 

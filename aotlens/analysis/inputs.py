@@ -25,7 +25,7 @@ from aotlens.capture.stale_views import stale_error
 from aotlens.capture.storage import Storage, Write, repeated_dims
 from aotlens.capture.tape import TRACK
 from aotlens.errors import RefusedAssertionError, UnsupportedError
-from aotlens.report.records import Span
+from aotlens.model.report import Span
 
 aten = torch.ops.aten
 

@@ -13,7 +13,7 @@ from aotlens.capture.operators import Kind, describe, is_operator
 from aotlens.capture.records import Captured, CapturedInput
 from aotlens.capture.storage import Write
 from aotlens.errors import UnsupportedError
-from aotlens.report.records import Span
+from aotlens.model.report import Span
 
 
 def is_read(captured: Captured, given: CapturedInput) -> bool:

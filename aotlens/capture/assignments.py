@@ -13,8 +13,8 @@ from typing import Any
 import torch
 from torch import fx
 
-from aotlens.report.describe import describe_tensor
-from aotlens.report.records import Span, Variable
+from aotlens.build.describe import describe_tensor
+from aotlens.model.report import Span, Variable
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ import ast
 import linecache
 from functools import lru_cache
 
-from aotlens.report.records import Span
+from aotlens.model.report import Span
 
 
 @lru_cache(maxsize=64)

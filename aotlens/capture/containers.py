@@ -17,7 +17,7 @@ from aotlens.capture.mentions import Write
 from aotlens.capture.paths import Path, flatten_with_path
 from aotlens.errors import UnsupportedError
 from aotlens.ir.outer import Outer
-from aotlens.report.records import Span
+from aotlens.model.report import Span
 from aotlens.torch_api.operators import pytree
 
 KEYS = (str, int, float, bool, type(None))

@@ -28,7 +28,7 @@ from aotlens.capture.run import capture_run
 from aotlens.capture.settings import Settings
 from aotlens.errors import UnsupportedError
 from aotlens.ir.slots import Buffer, FlatInput, Parameter, SymIntInput, UserInput
-from aotlens.report.records import Span
+from aotlens.model.report import Span
 from aotlens.side_effects import SideEffects
 from aotlens.torch_api.dynamo import is_static_address
 from aotlens.torch_api.fake import FakeTensor

@@ -22,7 +22,7 @@ from aotlens.capture.run import capture_run
 from aotlens.capture.settings import Settings, SplitRegion
 from aotlens.capture.wrappers import is_wrapper
 from aotlens.ir.slots import Buffer, FlatInput, Parameter, SymIntInput, UserInput
-from aotlens.report.records import GraphId, Span, Variable
+from aotlens.model.report import GraphId, Span, Variable
 from aotlens.torch_api.dynamo import TracingContext, compile_id, is_static_input, resolve_dynamo_source
 from aotlens.torch_api.fake import FakeTensorMode, detect_fake_mode
 

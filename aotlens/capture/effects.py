@@ -25,7 +25,7 @@ from aotlens.capture.records import Captured, Reached, Subject
 from aotlens.capture.surroundings import ANYTHING, PLAIN
 from aotlens.errors import RefusedRuntimeError, UnsupportedError
 from aotlens.ir.outer import Outer
-from aotlens.report.records import Span
+from aotlens.model.report import Span
 from aotlens.side_effects import SideEffects
 
 VALUES = (torch.Tensor, torch.SymInt, torch.SymFloat, torch.SymBool, torch.dtype, torch.device, type(None))

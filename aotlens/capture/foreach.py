@@ -13,7 +13,7 @@ from aotlens.capture.places import overlap
 from aotlens.capture.storage import Tracked
 from aotlens.capture.tape import Tape
 from aotlens.errors import UnsupportedError
-from aotlens.report.records import Span
+from aotlens.model.report import Span
 from aotlens.torch_api.fake import FakeTensor
 
 FOREACH = "aten._foreach_"

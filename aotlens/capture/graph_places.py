@@ -10,7 +10,7 @@ from torch import fx
 
 from aotlens.capture.frames import is_user_file
 from aotlens.ir.origin import Place
-from aotlens.report.records import Span
+from aotlens.model.report import Span
 
 
 def spans_of_node(node: fx.Node) -> tuple[Span, ...]:

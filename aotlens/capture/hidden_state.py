@@ -14,7 +14,7 @@ from types import GeneratorType, ModuleType
 from typing import Any
 
 from aotlens.errors import UnsupportedError
-from aotlens.report.records import Span
+from aotlens.model.report import Span
 from aotlens.torch_api.fake_kernels import isolate_collectives_rng
 
 STEPS = 4

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from aotlens.capture.tape import TRACK, Tape
-from aotlens.report.records import Span
+from aotlens.model.report import Span
 
 
 def note_left_behind(tape: Tape, tensor: Any) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 from aotlens.capture.reach import Place, Reach, is_own_class
 from aotlens.ir.origin import span_of
-from aotlens.report.records import Span
+from aotlens.model.report import Span
 
 FILLING = frozenset({"append", "extend", "update", "clear"})
 """Methods of a container that write to it and read nothing."""

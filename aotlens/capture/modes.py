@@ -13,7 +13,7 @@ import torch
 
 from aotlens.capture.saved_values import SavedValues
 from aotlens.errors import UnsupportedError
-from aotlens.report.records import Span
+from aotlens.model.report import Span
 from aotlens.torch_api.saved_tensor_hooks import replace_saved_tensor_hooks
 
 

@@ -17,7 +17,7 @@ from aotlens.errors import UnsupportedError
 from aotlens.ir.origin import NOWHERE, Origin
 from aotlens.ir.program import Node, ProgramInput, ProgramOutput, draws, is_switched_off, op_name
 from aotlens.ir.slots import BackwardRngOffset, BackwardRngState, RngOffset, RngState
-from aotlens.report.records import Span
+from aotlens.model.report import Span
 from aotlens.torch_api.modes import without_modes
 
 

@@ -13,7 +13,7 @@ import torch
 
 from aotlens.capture.mentions import Write
 from aotlens.capture.reach import Place, Reach
-from aotlens.report.places import text_of
+from aotlens.model.spans import text_of
 
 OF_OBJECTS = frozenset({"the attribute", "the class attribute", "the submodule", "the tensor"})
 """Kinds of place that an object or a class binds."""

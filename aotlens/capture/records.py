@@ -19,7 +19,7 @@ from aotlens.ir.outer import Outer
 from aotlens.ir.program import Node
 from aotlens.ir.slots import FlatInput, OutsideTensor, SyntheticBase
 from aotlens.ir.subclasses import Wrapped
-from aotlens.report.records import GraphId, Span, Variable
+from aotlens.model.report import GraphId, Span, Variable
 from aotlens.side_effects import SideEffects
 from aotlens.torch_api.operators import pytree
 

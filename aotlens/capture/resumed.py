@@ -4,7 +4,7 @@ import ast
 import linecache
 import re
 
-from aotlens.report.records import AFTER
+from aotlens.model.report import AFTER
 
 _RESUMED = re.compile(r"torch_dynamo_resume_in_(?P<name>\w+)_at_(?P<line>\d+)$")
 

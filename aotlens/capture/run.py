@@ -56,7 +56,7 @@ from aotlens.errors import (
     UserError,
 )
 from aotlens.ir.origin import Place, span_of
-from aotlens.report.records import Span
+from aotlens.model.report import Span
 from aotlens.torch_api.autograd import notify_enable_grad, without_compiled_autograd
 from aotlens.torch_api.checkpoints import checkpoints_run_once
 from aotlens.torch_api.custom_functions import notify_zeros_not_materialised, redirect_function_graphs

@@ -14,7 +14,7 @@ import torch
 from aotlens.capture.storage import Tracked
 from aotlens.capture.views import ViewStep
 from aotlens.errors import UnsupportedError
-from aotlens.report.records import Span
+from aotlens.model.report import Span
 
 TRACK = "_aotlens_tracked"
 

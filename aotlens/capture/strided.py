@@ -13,7 +13,7 @@ from aotlens.capture.places import place_of
 from aotlens.capture.storage import EXACT_OVERLAP, Storage, Tracked, has_symbols
 from aotlens.capture.views import ViewStep
 from aotlens.errors import UnsupportedError
-from aotlens.report.records import Span
+from aotlens.model.report import Span
 
 OTHER_ELEMENTS = frozenset(
     {

@@ -12,7 +12,7 @@ import torch
 from aotlens.errors import UnsupportedError
 from aotlens.ir.program import Node
 from aotlens.ir.sizes import SymbolicExpression, is_ragged
-from aotlens.report.records import Span
+from aotlens.model.report import Span
 from aotlens.torch_api.symbolic import original_expression
 
 aten = torch.ops.aten

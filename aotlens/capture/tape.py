@@ -31,7 +31,7 @@ from aotlens.ir.names import free_name
 from aotlens.ir.origin import NOWHERE, Origin, Place
 from aotlens.ir.program import Node, getitem
 from aotlens.ir.regions import Region
-from aotlens.report.records import Span
+from aotlens.model.report import Span
 from aotlens.torch_api.fake import FakeTensor, FakeTensorMode, to_fake
 from aotlens.torch_api.objects import FakeScriptObject, ScriptObject
 

@@ -12,9 +12,9 @@ from typing import Any
 
 import torch
 
+from aotlens.build.describe import describe_tensor
 from aotlens.capture.frames import is_user_code
-from aotlens.report.describe import describe_tensor
-from aotlens.report.records import Span, Variable
+from aotlens.model.report import Span, Variable
 
 Names = dict[int, tuple[tuple[str, Span], ...]]
 """By first line of an assignment: the names that it binds, with their spans."""

@@ -9,51 +9,18 @@ from dataclasses import dataclass, field
 
 from aotlens.check.settings import SEVERITIES, Settings
 from aotlens.check.tracing import Traced
-from aotlens.report.diagnose import FAILURE_FAMILY, from_failure
-from aotlens.report.diagnose_budgets import Budget, over_budget
-from aotlens.report.diagnose_dynamo import over_dynamo_budget
-from aotlens.report.diagnose_ignores import Ignore, covers, parse_ignores, unknown_codes, unused
-from aotlens.report.places import own_first
-from aotlens.report.records import Diagnostic, Target
+from aotlens.diagnostics.budgets import over_budget
+from aotlens.diagnostics.checked import Checked, CheckedTarget, Finding
+from aotlens.diagnostics.diagnose import FAILURE_FAMILY, from_failure
+from aotlens.diagnostics.dynamo import over_dynamo_budget
+from aotlens.diagnostics.ignores import Ignore, covers, parse_ignores, unknown_codes, unused
+from aotlens.model.report import Diagnostic
+from aotlens.model.spans import own_first
 
 __all__ = ["Checked", "CheckedTarget", "Finding", "judge"]
 
 FAULT_OF_OURS = "AL911"
 """The family of failed traces."""
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """A diagnostic, and which file's check it came from."""
-
-    diagnostic: Diagnostic
-    file: str
-    """Where it stands; the file that was checked when it has no place."""
-    qualname: str | None = None
-    """The target; None for what concerns the file."""
-    exit_code: int = 1
-    """What it makes the command end with: 0 where it is too mild to fail."""
-
-
-@dataclass(frozen=True, slots=True)
-class CheckedTarget:
-    """A target that was traced, with the limits for it."""
-
-    file: str
-    target: Target
-    budget: Budget
-
-
-@dataclass(frozen=True, slots=True)
-class Checked:
-    """The result of `aotlens check`."""
-
-    files: tuple[str, ...]
-    targets: tuple[CheckedTarget, ...]
-    findings: tuple[Finding, ...]
-    hidden: tuple[Finding, ...]
-    """Findings that a comment hides."""
-    exit_code: int
 
 
 @dataclass(slots=True)

@@ -13,12 +13,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any, get_args
 
+from aotlens.diagnostics.budgets import NO_LIMITS, Budget
+from aotlens.diagnostics.ignores import known_prefix
+from aotlens.diagnostics.rules import near_codes
 from aotlens.errors import UserError
+from aotlens.model.report import Severity
 from aotlens.policy import FORMS, Policy, size_bytes
-from aotlens.report.diagnose_budgets import NO_LIMITS, Budget
-from aotlens.report.diagnose_ignores import known_prefix
-from aotlens.report.records import Severity
-from aotlens.report.rules import near_codes
 from aotlens.worker.protocol import TraceOptions
 
 __all__ = ["SEVERITIES", "Section", "Settings", "check_codes", "settings_for"]

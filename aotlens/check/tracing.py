@@ -9,11 +9,12 @@ from concurrent.futures import as_completed
 from dataclasses import dataclass
 
 from aotlens.check.files import SourceFile
-from aotlens.report.codec import decode
-from aotlens.report.records import Report
+from aotlens.model.codec import decode
+from aotlens.model.failure import Failure
+from aotlens.model.report import Report
 from aotlens.worker.client import Job, WorkerClient
 from aotlens.worker.kept import KeptAnswers, open_answers
-from aotlens.worker.protocol import Answer, Failure, TraceRequest
+from aotlens.worker.protocol import Answer, TraceRequest
 
 __all__ = ["Traced", "trace_files"]
 

@@ -18,12 +18,13 @@ from pathlib import Path
 from aotlens.cli.target import TargetName
 from aotlens.cli.tracing import trace_target
 from aotlens.errors import UserError
-from aotlens.report.anonymous import Anonymiser
-from aotlens.report.codec import dumps
-from aotlens.report.records import Report
-from aotlens.report.source_records import Span
-from aotlens.report.summary import human_bytes
-from aotlens.worker.protocol import Failure, TraceOptions
+from aotlens.model.codec import dumps
+from aotlens.model.failure import Failure
+from aotlens.model.report import Report
+from aotlens.model.source import Span
+from aotlens.render.anonymous import Anonymiser
+from aotlens.view.quantities import human_bytes
+from aotlens.worker.protocol import TraceOptions
 from aotlens.worker.stacks import is_users
 
 __all__ = ["BugReport", "Program", "collect", "written"]

@@ -5,7 +5,7 @@ import argparse
 from aotlens.cache import FOLDER_VARIABLE, Store, cache_folder, open_store
 from aotlens.cli.terminal import say, write_data
 from aotlens.errors import UserError
-from aotlens.report.summary import counted, human_bytes
+from aotlens.view.quantities import counted, human_bytes
 
 KINDS = {
     "answers": "whole answers of `aotlens inspect`",

@@ -8,7 +8,7 @@ from dataclasses import replace
 from importlib import import_module
 
 from aotlens.check.files import SourceFile, find_files
-from aotlens.check.findings import Checked, judge
+from aotlens.check.findings import judge
 from aotlens.check.settings import SEVERITIES, Settings, check_codes, settings_for
 from aotlens.check.tracing import OnDone, Traced, trace_files
 from aotlens.cli.limits import add_limits, limits_of
@@ -17,18 +17,20 @@ from aotlens.cli.target import add_gpu, add_policy, check_gpu, policy_of
 from aotlens.cli.terminal import say, write_data
 from aotlens.cli.trace_reports import add_map, is_trace_path, report_of_trace
 from aotlens.cli.values import count, output_file, seconds
+from aotlens.diagnostics.checked import Checked
 from aotlens.errors import UserError
 from aotlens.options import BACKENDS
-from aotlens.report.summary import counted
+from aotlens.view.quantities import counted
 
-FORMATS = ("text", "json", "sarif", "github")
+RENDERERS = {"text": "findings_text", "json": "findings_json", "sarif": "sarif", "github": "github"}
+"""The module of `aotlens.render` that writes each format."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "paths", metavar="PATH", nargs="+", help="a Python file, a folder with any, or a log of TORCH_TRACE"
     )
-    parser.add_argument("--format", choices=FORMATS, default="text", help="default: %(default)s")
+    parser.add_argument("--format", choices=tuple(RENDERERS), default="text", help="default: %(default)s")
     parser.add_argument(
         "-o", dest="output", metavar="FILE", type=output_file, help="write there instead of to stdout"
     )
@@ -142,14 +144,14 @@ def _progress(count: int) -> Iterator[OnDone]:
 
 
 def _show(checked: Checked, arguments: argparse.Namespace) -> None:
-    from aotlens.check.format_text import print_findings, summary  # rich: 0.1 s
+    from aotlens.render.findings_text import print_findings, summary  # rich: 0.1 s
 
     if arguments.format == "text" and arguments.output is None:
         from rich.console import Console  # same
 
         print_findings(checked, Console())
     else:
-        renderer = import_module(f"aotlens.check.format_{arguments.format}")
+        renderer = import_module(f"aotlens.render.{RENDERERS[arguments.format]}")
         write_data(renderer.render(checked), arguments.output)
     if checked.files:
         say(f"aotlens: {summary(checked)}")

@@ -11,12 +11,12 @@ from aotlens.cli.terminal import say, write_data
 from aotlens.cli.trace_reports import add_map, is_trace_path, report_of_trace
 from aotlens.cli.tracing import trace_target
 from aotlens.cli.values import output_file, seconds
+from aotlens.compare.difference import ReportChange, report_change
+from aotlens.diagnostics.budgets import Budget, over_budget
 from aotlens.errors import UserError
-from aotlens.report.codec import encode_record
-from aotlens.report.diagnose_budgets import Budget, over_budget
-from aotlens.report.difference import ReportChange, report_change
-from aotlens.report.records import Diagnostic, Report
-from aotlens.report.saved import load_report
+from aotlens.model.codec import encode_record
+from aotlens.model.files import load_report
+from aotlens.model.report import Diagnostic, Report
 from aotlens.worker.protocol import TraceOptions
 
 SCHEMA = "aotlens.diff/1"
@@ -129,7 +129,7 @@ def _show(change: ReportChange, over: tuple[Diagnostic, ...], arguments: argpars
         }
         write_data(json.dumps(data, indent=2, ensure_ascii=False) + "\n", arguments.output)
     elif arguments.format == "markdown":
-        from aotlens.report.difference_markdown import difference_markdown
+        from aotlens.render.markdown import difference_markdown
 
         write_data(difference_markdown(change, over), arguments.output)
     else:
@@ -141,8 +141,8 @@ def _show(change: ReportChange, over: tuple[Diagnostic, ...], arguments: argpars
 def _show_text(change: ReportChange, over: tuple[Diagnostic, ...], output: str | None) -> None:
     from rich.console import Console  # 0.1 s, and only for text
 
-    from aotlens.report.difference_text import difference_lines
-    from aotlens.report.layout import WIDTH, page_width, print_lines, to_text
+    from aotlens.render.text.difference import difference_lines
+    from aotlens.render.text.layout import WIDTH, page_width, print_lines, to_text
 
     if output is not None:
         write_data(to_text(difference_lines(change, WIDTH)), output)

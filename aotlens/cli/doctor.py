@@ -15,8 +15,8 @@ from aotlens.cli.target import TargetName, add_compile_options, policy_of
 from aotlens.cli.terminal import say, write_data
 from aotlens.cli.values import output_file
 from aotlens.errors import UserError
-from aotlens.report.summary import human_bytes
 from aotlens.torch_range import SUPPORTED, is_supported
+from aotlens.view.quantities import human_bytes
 from aotlens.worker.protocol import TraceOptions
 from aotlens.worker.start import start_method
 

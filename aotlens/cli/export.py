@@ -8,9 +8,9 @@ from aotlens.cli.terminal import say, show_failure, write_data
 from aotlens.cli.tracing import trace_target
 from aotlens.cli.values import count, output_file
 from aotlens.errors import InternalError, TargetError, UserError
+from aotlens.model.files import described
+from aotlens.model.report import Target
 from aotlens.options import BACKENDS
-from aotlens.report.export import described
-from aotlens.report.records import Target
 from aotlens.worker.protocol import TraceOptions
 
 

@@ -6,7 +6,7 @@ from aotlens.cli.target import check_script
 from aotlens.cli.terminal import say, show_failure, write_data
 from aotlens.cli.values import output_file
 from aotlens.errors import UserError
-from aotlens.report.records import Report
+from aotlens.model.report import Report
 
 SNAPSHOT_ENDINGS = (".pickle", ".pkl")
 
@@ -58,7 +58,7 @@ def run(arguments: argparse.Namespace) -> int:
         how = f"was ended by {signal}" if signal else f"ended itself with exit code {observed.exit_code}"
         raise UserError(f"{arguments.script} {how} before a report could be made")
     if arguments.format == "json":
-        from aotlens.report.codec import dumps
+        from aotlens.model.codec import dumps
 
         write_data(dumps(observed.report) + "\n", arguments.output)
     else:

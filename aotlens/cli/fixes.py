@@ -10,13 +10,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from aotlens.cli.terminal import say, write_data
+from aotlens.diagnostics.attach_fixes import with_fixes
 from aotlens.errors import UserError
 from aotlens.fixes.search import Found
-from aotlens.report.attach_fixes import with_fixes
-from aotlens.report.edits import unified_diff
-from aotlens.report.places import shown_path
-from aotlens.report.records import Report
-from aotlens.report.summary import counted
+from aotlens.model.edits import unified_diff
+from aotlens.model.report import Report
+from aotlens.model.spans import shown_path
+from aotlens.view.quantities import counted
 
 __all__ = ["try_fixes", "write_fixes"]
 

@@ -4,7 +4,7 @@ import sys
 from dataclasses import dataclass
 
 from aotlens.errors import UserError
-from aotlens.report.records import Report
+from aotlens.model.report import Report
 
 __all__ = ["TRACE_FORMATS", "WHOLE_FORMATS", "check_whole_format", "whole_text"]
 
@@ -38,13 +38,13 @@ def check_whole_format(name: str, output: str | None) -> None:
 def whole_text(report: Report, name: str, title: str) -> str:
     """The report in one of `WHOLE_FORMATS`; each writer is loaded when it is needed."""
     if name == "model-explorer":
-        from aotlens.report.model_explorer import model_explorer_text
+        from aotlens.render.model_explorer import model_explorer_text
 
         return model_explorer_text(report, title)
     if name == "perfetto":
-        from aotlens.report.perfetto import perfetto_text
+        from aotlens.render.perfetto import perfetto_text
 
         return perfetto_text(report)
-    from tui.page.build import html_page  # pygments: 0.1 s
+    from aotlens.render.html.build import html_page  # pygments: 0.1 s
 
     return html_page(report, title)

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 from aotlens.cli.values import seconds
 from aotlens.errors import UserError
+from aotlens.model.kernels import KERNEL_LANGUAGES
 from aotlens.options import KERNEL_LIMIT_S
-from aotlens.report.kernel_code import LANGUAGES, parse_languages
-from aotlens.report.kernel_records import KERNEL_LANGUAGES
+from aotlens.render.kernel_code import LANGUAGES, parse_languages
 
 __all__ = ["KernelsAsked", "add_kernel_options", "kernels_asked"]
 

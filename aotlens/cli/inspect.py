@@ -11,9 +11,9 @@ from aotlens.cli.trace_reports import add_map, is_trace_path, print_watched
 from aotlens.cli.tracing import Traced, trace_target
 from aotlens.cli.values import output_file, seconds
 from aotlens.errors import UserError
-from aotlens.report.changes import check_stage
-from aotlens.report.kernel_code import kernel_code
-from aotlens.report.records import Report
+from aotlens.model.report import Report
+from aotlens.model.stage_changes import check_stage
+from aotlens.render.kernel_code import kernel_code
 from aotlens.worker.protocol import REPEAT_LIMIT_S, TraceOptions
 
 TIME_LIMIT_S = 600.0
@@ -190,7 +190,7 @@ def _show(report: Report, arguments: argparse.Namespace, asked: KernelsAsked) ->
         return
     from rich.console import Console  # 0.1 s, and only for text
 
-    from aotlens.report.text import Shown, print_report, report_text
+    from aotlens.render.text.report import Shown, print_report, report_text
 
     shown = Shown(arguments.wrapper_source, arguments.stage, arguments.full)
     if arguments.output is None:
@@ -201,6 +201,6 @@ def _show(report: Report, arguments: argparse.Namespace, asked: KernelsAsked) ->
 
 def _json(report: Report, stage: str | None) -> str:
     """The whole report; with `--stage` that stage, or the difference of two, for each target."""
-    from aotlens.report.codec import dumps, stage_json  # both renderers are loaded when they are needed
+    from aotlens.model.codec import dumps, stage_json  # both renderers are loaded when they are needed
 
     return dumps(report) if stage is None else stage_json(report, stage)

@@ -2,9 +2,9 @@
 
 import argparse
 
+from aotlens.diagnostics.budgets import Budget
 from aotlens.errors import UserError
 from aotlens.policy import size_bytes
-from aotlens.report.diagnose_budgets import Budget
 
 __all__ = ["add_limits", "limits_of"]
 

@@ -11,7 +11,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from aotlens.report.rules import RULES, page, rule
+    from aotlens.diagnostics.rules import RULES, page, rule
 
     if arguments.code is None:
         rows = (f"{entry.code}  {entry.severity:<11}  {entry.title}\n" for entry in RULES)

@@ -30,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     check_script(arguments.script)
     from aotlens.options import CompileOptions
-    from aotlens.report.closing import Closing, print_closing
+    from aotlens.render.text.closing import Closing, print_closing
     from aotlens.session.run import run_compiled  # imports torch
 
     options = CompileOptions(
@@ -51,7 +51,7 @@ def run(arguments: argparse.Namespace) -> int:
         closing = Closing(ran.targets, ran.verdicts, ran.not_compiled, ran.dynamo, arguments.verbose)
         print_closing(closing, stderr_console())
     if arguments.report is not None:
-        from aotlens.report.codec import dumps
+        from aotlens.model.codec import dumps
 
         write_data(dumps(ran.report()) + "\n", arguments.report)
     if ran.end.exit_code == 0 and not (ran.targets or ran.not_compiled):

@@ -6,8 +6,8 @@ from dataclasses import fields, replace
 from aotlens.cli.target import TargetName
 from aotlens.cli.trace_reports import is_trace_path, report_of_trace
 from aotlens.errors import TargetError, UserError
-from aotlens.report.records import Report
-from aotlens.report.saved import load_report
+from aotlens.model.files import load_report
+from aotlens.model.report import Report
 from aotlens.worker.protocol import TraceOptions
 
 __all__ = ["is_report", "saved_report"]

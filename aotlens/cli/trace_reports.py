@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from aotlens.cli.terminal import say, write_data
 from aotlens.errors import UserError
-from aotlens.report.records import Report
+from aotlens.model.report import Report
 
 if TYPE_CHECKING:
     from aotlens.trace.build import Explain

@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from aotlens.cli.progress import waiting
 from aotlens.cli.target import TargetName, check_script
 from aotlens.cli.terminal import say
-from aotlens.report.codec import decode
-from aotlens.report.progress import phase_of
-from aotlens.report.records import Report
+from aotlens.model.codec import decode
+from aotlens.model.failure import Failure
+from aotlens.model.report import Report
+from aotlens.view.progress import phase_of
 from aotlens.worker.client import WorkerClient
 from aotlens.worker.kept import open_answers
-from aotlens.worker.protocol import Answer, Failure, TraceOptions, TraceRequest
+from aotlens.worker.protocol import Answer, TraceOptions, TraceRequest
 
 __all__ = ["Traced", "trace_target"]
 

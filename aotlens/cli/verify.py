@@ -51,8 +51,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     check_script(arguments.target.path)
     from aotlens.options import CompileOptions, Interpreted
-    from aotlens.report.verdicts import WORST_FIRST
     from aotlens.session.verify_targets import verify_targets  # imports torch
+    from aotlens.view.verdicts import WORST_FIRST
 
     backend: str | Interpreted = arguments.backend
     if arguments.gpu is not None:

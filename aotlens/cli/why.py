@@ -10,9 +10,9 @@ from aotlens.cli.target import check_script
 from aotlens.cli.terminal import say, show_failure, write_data
 from aotlens.cli.trace_reports import add_map, is_trace_path, report_of_trace
 from aotlens.cli.values import output_file
+from aotlens.diagnostics.dynamo import over_dynamo_budget
 from aotlens.errors import UserError
-from aotlens.report.diagnose_dynamo import over_dynamo_budget
-from aotlens.report.records import Diagnostic, Report
+from aotlens.model.report import Diagnostic, Report
 
 FORECAST_SECONDS = 180.0
 """After which what has not been tried is left out."""
@@ -140,7 +140,7 @@ def _over_budget(report: Report, script: str) -> Iterator[Diagnostic]:
 
 def _show(report: Report, arguments: argparse.Namespace) -> None:
     if arguments.format == "json":
-        from aotlens.report.codec import dumps  # each renderer is loaded when it is needed
+        from aotlens.model.codec import dumps  # each renderer is loaded when it is needed
 
         write_data(dumps(report) + "\n", arguments.output)
         return
@@ -149,7 +149,7 @@ def _show(report: Report, arguments: argparse.Namespace) -> None:
         return
     from rich.console import Console  # 0.1 s, and only for text
 
-    from aotlens.report.why_lines import print_why, why_text
+    from aotlens.render.text.why import print_why, why_text
 
     if arguments.output is None:
         print_why(report, Console(), arguments.full)

@@ -30,8 +30,8 @@ from aotlens.errors import AotlensError, BackendError, UnsupportedError
 from aotlens.ir.graph_module import to_graph_module
 from aotlens.ir.program import Program
 from aotlens.ir.slots import SavedInput, stays_in_place
+from aotlens.model.report import Kernel
 from aotlens.partition.records import Partitioned
-from aotlens.report.records import Kernel
 from aotlens.torch_api.dynamo import TracingContext, tracing
 from aotlens.torch_api.fake import FakeTensorMode, allow_unbacked_symbols, suggest_memory_format
 from aotlens.torch_api.inductor import (

@@ -4,7 +4,7 @@ import re
 from typing import Any
 
 from aotlens.ir.program import Program
-from aotlens.report.records import Kernel, Phase
+from aotlens.model.report import Kernel, Phase
 
 _DEFINITION = re.compile(r"^(\w+) = async_compile\.(\w+)\(.*?r?'''\n(.*?)'''", re.MULTILINE | re.DOTALL)
 

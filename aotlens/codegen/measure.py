@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 import torch
 
-from aotlens.report.records import KernelChoice
+from aotlens.model.report import KernelChoice
 from aotlens.torch_api.gpu import hold_gpu
 
 WARM, RUNS = 3, 20

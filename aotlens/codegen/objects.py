@@ -9,7 +9,7 @@ from aotlens.capture.operators import aten
 from aotlens.capture.records import Subject
 from aotlens.errors import BackendError, placed
 from aotlens.ir.program import Node, Program
-from aotlens.report.records import Phase
+from aotlens.model.report import Phase
 from aotlens.torch_api.fake import FakeTensorMode
 from aotlens.torch_api.objects import FakeScriptObject, ScriptObject, to_fake_object
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from aotlens.codegen.written import WrittenGraph
 from aotlens.ir.program import Program
-from aotlens.report.records import Kernel
+from aotlens.model.report import Kernel
 
 
 @dataclass(frozen=True, slots=True)

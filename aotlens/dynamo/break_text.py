@@ -5,7 +5,7 @@ Invariant: a message of an unknown form gives its first line and empty parts, ne
 
 import re
 
-from aotlens.report.dynamo_records import BreakEffect
+from aotlens.model.dynamo import BreakEffect
 
 __all__ = ["EFFECTS", "break_code", "message_parts", "sentence"]
 

@@ -12,8 +12,8 @@ from aotlens.capture.frames import is_user_file
 from aotlens.capture.resumed import user_qualname
 from aotlens.dynamo.break_text import EFFECTS, break_code, message_parts
 from aotlens.dynamo.spans import definition_at, expression_text, span_of, statement_span, user_frame
-from aotlens.report.dynamo_records import BreakEffect
-from aotlens.report.source_records import Related, Span
+from aotlens.model.dynamo import BreakEffect
+from aotlens.model.source import Related, Span
 from aotlens.torch_api.dynamo_events import DynamoLoss
 
 __all__ = [

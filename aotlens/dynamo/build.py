@@ -13,7 +13,7 @@ from aotlens.dynamo.listener import CompilationFacts, FunctionFacts, Listener, M
 from aotlens.dynamo.names import user_name
 from aotlens.dynamo.skips import skip_of
 from aotlens.dynamo.spans import definition_at, expression_text, span_of, statement_span, user_frame
-from aotlens.report.dynamo_records import (
+from aotlens.model.dynamo import (
     Break,
     CacheUse,
     Cause,
@@ -27,8 +27,8 @@ from aotlens.report.dynamo_records import (
     Skipped,
     Specialisation,
 )
-from aotlens.report.records import Target
-from aotlens.report.source_records import Span
+from aotlens.model.report import Target
+from aotlens.model.source import Span
 from aotlens.torch_api.caches import dynamo_cache_counts
 
 __all__ = ["dynamo_record"]

@@ -16,7 +16,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from aotlens.report.dynamo_records import CacheLookup
+from aotlens.model.dynamo import CacheLookup
 from aotlens.torch_api.dynamo_events import CacheEvent
 
 __all__ = ["CacheLog", "KnownKey", "parts_of"]

@@ -21,9 +21,9 @@ from aotlens.dynamo.clock import DYNAMO, FIRST_RUN, Clock
 from aotlens.dynamo.crossing import Crossings
 from aotlens.dynamo.recompilations import FailedGuard, failed_guard, nearest_miss
 from aotlens.dynamo.spans import span_of, statement_span, user_frame
+from aotlens.model.report import AFTER
+from aotlens.model.source import Span
 from aotlens.observe import observing
-from aotlens.report.records import AFTER
-from aotlens.report.source_records import Span
 from aotlens.torch_api.dynamo_events import (
     CacheEvent,
     DynamoConstant,

@@ -27,7 +27,7 @@ from typing import Any
 import torch
 
 from aotlens.dynamo.names import accesses, evaluated, shown_value, user_name
-from aotlens.report.dynamo_records import CauseKind
+from aotlens.model.dynamo import CauseKind
 from aotlens.torch_api.dynamo_events import DynamoRecompile, GuardMiss
 
 __all__ = ["FailedGuard", "failed_guard", "nearest_miss"]

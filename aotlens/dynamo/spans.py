@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from aotlens.capture.frames import is_own_file, is_user_file
-from aotlens.report.source_records import Span
+from aotlens.model.source import Span
 
 __all__ = ["Definition", "definition_at", "expression_text", "span_of", "statement_span", "user_frame"]
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from aotlens.codegen.gpu.targets import find_target
 from aotlens.fit.allocator import AllocationEvent, replay
-from aotlens.report.fit_records import FitAllocation, GpuFit
+from aotlens.model.fit import FitAllocation, GpuFit
 
 __all__ = ["gpu_fit"]
 

@@ -14,26 +14,26 @@ from pathlib import Path
 
 import torch
 
+from aotlens.build.memory import memory_of
 from aotlens.fit.capacity import gpu_fit
 from aotlens.fit.fake_values import reading_without_values
 from aotlens.fit.graph_lines import GraphLines
 from aotlens.fit.job import FitJob
 from aotlens.fit.observer import Observer, observing_memory
 from aotlens.fit.step import fit_of, period_of
+from aotlens.model.codec import decode_record
+from aotlens.model.fit import Fit
+from aotlens.model.report import Report
+from aotlens.model.spans import place
 from aotlens.options import CompileOptions
 from aotlens.pretend.world import pretending
-from aotlens.report.codec import decode_record
-from aotlens.report.fit_records import Fit
-from aotlens.report.memory import memory_of
-from aotlens.report.places import place
-from aotlens.report.records import Report
-from aotlens.report.summary import counted, human_bytes
 from aotlens.session.collect import Collector, StopScript
 from aotlens.session.intercept import Router, intercepted
 from aotlens.session.lacking import without_fake_option
 from aotlens.session.run import End, run_to_end
 from aotlens.session.script import load_script, new_module, run_script
 from aotlens.session.why import JOB, save_observed
+from aotlens.view.quantities import counted, human_bytes
 
 __all__ = ["fit_script", "main"]
 

@@ -22,11 +22,11 @@ from torch.optim.optimizer import (
     register_optimizer_step_pre_hook,
 )
 
+from aotlens.build.kernel_memory import RULES, working_bytes
 from aotlens.capture.frames import user_place
 from aotlens.ir.origin import NOWHERE, Origin, Place
 from aotlens.ir.program import Node
-from aotlens.report.fit_records import FitKind, FitPhase
-from aotlens.report.memory_kernels import RULES, working_bytes
+from aotlens.model.fit import FitKind, FitPhase
 from aotlens.torch_api.autograd import BACKWARD_CALL, current_autograd_node, next_sequence_number
 from aotlens.torch_api.fake import DATA_DEPENDENT_ERRORS, is_traceable_wrapper_subclass
 from aotlens.torch_api.modes import TorchDispatchMode

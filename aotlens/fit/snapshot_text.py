@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 from aotlens.fit.snapshot import Holder, MemorySnapshot
-from aotlens.report.places import shown_path
-from aotlens.report.summary import counted, human_bytes
+from aotlens.model.spans import shown_path
+from aotlens.view.quantities import counted, human_bytes
 
 __all__ = ["snapshot_lines"]
 

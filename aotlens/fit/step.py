@@ -7,16 +7,7 @@ the bytes of the kinds add up to the peak, and so do those of the lines.
 from dataclasses import replace
 
 from aotlens.fit.observer import Observer, StorageLife
-from aotlens.report.fit_records import (
-    Fit,
-    FitAllocation,
-    FitKind,
-    FitLine,
-    FitMoment,
-    FitPoint,
-    KindBytes,
-    PhasePeak,
-)
+from aotlens.model.fit import Fit, FitAllocation, FitKind, FitLine, FitMoment, FitPoint, KindBytes, PhasePeak
 
 __all__ = ["fit_of", "period_of"]
 

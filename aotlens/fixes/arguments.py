@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from aotlens.fixes.candidates import Candidate, ValueSite, candidate
 from aotlens.fixes.compiled_calls import argument_of, calls_of, compile_sites, dynamic_edit, parameter_names
 from aotlens.fixes.source import Function, Source
-from aotlens.report.source_records import Edit, Span
+from aotlens.model.source import Edit, Span
 
 __all__ = ["lists", "neutral_tensors", "sizes"]
 

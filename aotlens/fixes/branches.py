@@ -17,7 +17,7 @@ from typing import Literal
 
 from aotlens.fixes.candidates import BreakSite, Candidate, candidate
 from aotlens.fixes.source import Source
-from aotlens.report.source_records import Edit, Span
+from aotlens.model.source import Edit, Span
 
 __all__ = ["branch_edit", "branches"]
 

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 from aotlens.fixes.source import Source
-from aotlens.report.dynamo_records import Break, Dynamo, DynamoFunction
-from aotlens.report.places import is_users_own
-from aotlens.report.source_records import Edit
-from aotlens.report.why import RecompiledValue, recompiled_values
+from aotlens.model.dynamo import Break, Dynamo, DynamoFunction
+from aotlens.model.source import Edit
+from aotlens.model.spans import is_users_own
+from aotlens.view.why import RecompiledValue, recompiled_values
 
 __all__ = ["Alternatives", "BreakSite", "Candidate", "Target", "ValueSite"]
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from aotlens.fixes.source import Function, Source
-from aotlens.report.source_records import Edit, Span
+from aotlens.model.source import Edit, Span
 
 __all__ = ["CompileSite", "calls_of", "compile_sites", "dynamic_edit", "parameter_names"]
 

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 
 from aotlens.fixes.candidates import BreakSite, Candidate, candidate
 from aotlens.fixes.source import Source
-from aotlens.report.source_records import Edit, Span
+from aotlens.model.source import Edit, Span
 
 __all__ = ["messages"]
 

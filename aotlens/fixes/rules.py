@@ -10,7 +10,7 @@ from aotlens.fixes.messages import messages
 from aotlens.fixes.scalars import scalars, selections
 from aotlens.fixes.source import Source
 from aotlens.fixes.values import numbers
-from aotlens.report.dynamo_records import Dynamo
+from aotlens.model.dynamo import Dynamo
 
 __all__ = ["BREAK_RULES", "VALUE_RULES", "proposed"]
 

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from aotlens.fixes.branches import branch_edit
 from aotlens.fixes.candidates import BreakSite, Candidate, candidate
 from aotlens.fixes.source import Source
-from aotlens.report.source_records import Edit
+from aotlens.model.source import Edit
 
 __all__ = ["scalars", "selections"]
 

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field, replace
 
 from aotlens.fixes.candidates import Alternatives, Candidate, Target, targets
 from aotlens.fixes.rules import proposed
-from aotlens.report.dynamo_records import Dynamo, FixOutcome, TriedFix
-from aotlens.report.edits import edited
-from aotlens.report.source_records import Edit, Fix, Span
+from aotlens.model.dynamo import Dynamo, FixOutcome, TriedFix
+from aotlens.model.edits import edited
+from aotlens.model.source import Edit, Fix, Span
 
 __all__ = ["Attempt", "Found", "Limits", "find_fixes"]
 

@@ -9,7 +9,7 @@ import tokenize
 from collections.abc import Iterator
 from functools import cached_property
 
-from aotlens.report.source_records import Edit, Span
+from aotlens.model.source import Edit, Span
 
 __all__ = ["Function", "Source"]
 

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from aotlens.fixes.candidates import Candidate, ValueSite, candidate
 from aotlens.fixes.compiled_calls import argument_of, calls_of
 from aotlens.fixes.source import Source
-from aotlens.report.source_records import Edit
+from aotlens.model.source import Edit
 
 __all__ = ["numbers"]
 

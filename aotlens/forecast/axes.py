@@ -27,7 +27,7 @@ from torch import Tensor
 
 from aotlens.forecast.recorded import Edit, RecordedCall, Step, cast, resized, with_grad
 from aotlens.forecast.vary import VariedName, VaryError
-from aotlens.report.forecast_records import AxisKind
+from aotlens.model.recompilations import AxisKind
 
 __all__ = ["Axis", "Way", "asked_axis", "automatic_axes"]
 

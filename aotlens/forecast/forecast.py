@@ -15,7 +15,7 @@ from aotlens.forecast.fork import ForkError
 from aotlens.forecast.recorded import Edit, RecordedCall, Step, marked
 from aotlens.forecast.trial import Series, Settings, compiled_series, works_in_eager
 from aotlens.forecast.vary import VariedName
-from aotlens.report.forecast_records import Forecast, ForecastAxis, Remedy
+from aotlens.model.recompilations import Forecast, ForecastAxis, Remedy
 
 __all__ = ["Budget", "forecast_of"]
 

@@ -16,7 +16,7 @@ from torch import nn
 from aotlens.forecast.forecast import Budget, forecast_of
 from aotlens.forecast.recorded import RecordedCall
 from aotlens.forecast.vary import VariedName, VaryError
-from aotlens.report.forecast_records import Forecast
+from aotlens.model.recompilations import Forecast
 from aotlens.torch_api.dynamo import skip_frame_in_dynamo, wrap_compiled_functions
 
 __all__ = ["Probe", "ScriptIsDone", "with_eager_backend"]

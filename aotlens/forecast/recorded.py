@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from aotlens.dynamo.names import shown_value
 from aotlens.dynamo.spans import statement_span
-from aotlens.report.source_records import Span
+from aotlens.model.source import Span
 from aotlens.torch_api.symbolic import mark_symbolic
 
 __all__ = ["Edit", "RecordedCall", "Step", "cast", "marked", "resized", "with_grad"]

@@ -15,8 +15,8 @@ import torch
 from aotlens.forecast.fork import in_fork
 from aotlens.forecast.recorded import RecordedCall, Step
 from aotlens.forecast.state import snapshot_of
-from aotlens.report.dynamo_records import Compilation, Dynamo, DynamoFunction
-from aotlens.report.forecast_records import ForecastCall
+from aotlens.model.dynamo import Compilation, Dynamo, DynamoFunction
+from aotlens.model.recompilations import ForecastCall
 from aotlens.session.dynamo_log import DynamoLog
 from aotlens.torch_api.dynamo import forecasting_settings
 

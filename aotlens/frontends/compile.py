@@ -17,9 +17,9 @@ from aotlens.frontends.compiled_module import compiled_module
 from aotlens.frontends.fitting import kept_tensors, surroundings_fit
 from aotlens.frontends.recompiles import Recompilations
 from aotlens.frontends.signature import KeptTensors, argument_signature, signature
+from aotlens.model.report import Report
 from aotlens.options import CompileOptions
 from aotlens.pipeline import Compiled, compile_direct
-from aotlens.report.records import Report
 from aotlens.session.chooser import with_chooser
 from aotlens.torch_api.modes import is_recording
 

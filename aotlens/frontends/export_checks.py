@@ -12,7 +12,7 @@ from aotlens.capture.records import CapturedInput
 from aotlens.errors import RefusedRuntimeError
 from aotlens.ir.slots import OutsideTensor
 from aotlens.joint.records import JointProgram
-from aotlens.report.records import Span
+from aotlens.model.report import Span
 from aotlens.torch_api.rng import functionalizes_rng
 
 FRESH = frozenset({OutputType.NON_ALIAS, OutputType.UNSAFE_VIEW_ALIAS})

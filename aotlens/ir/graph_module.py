@@ -21,7 +21,7 @@ from aotlens.ir.slots import BackwardRngState, RngState, Tangent
 from aotlens.ir.symbolic import expression_nodes
 from aotlens.ir.torch_names import torch_name
 from aotlens.ir.watched_module import WatchedGraphModule, watch
-from aotlens.report.records import Span
+from aotlens.model.report import Span
 
 aten = torch.ops.aten
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import Enum
 from types import CodeType
 
-from aotlens.report.records import Span
+from aotlens.model.report import Span
 
 
 @dataclass(frozen=True, slots=True)

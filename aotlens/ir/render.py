@@ -14,13 +14,13 @@ from typing import Any
 
 import torch
 
+from aotlens.build.describe import dimension, short_dtype
 from aotlens.ir.lifetimes import last_uses
 from aotlens.ir.outer import Outer
 from aotlens.ir.program import Node, Program, TableIndex, getitem, is_higher_order
 from aotlens.ir.sizes import SymbolicExpression, is_ragged
 from aotlens.ir.subclasses import MadeAround, TakenOut, is_plain
-from aotlens.report.describe import dimension, short_dtype
-from aotlens.report.records import Span
+from aotlens.model.report import Span
 from aotlens.torch_api.dynamo import is_opaque_value
 from aotlens.torch_api.operators import OpOverload, attribute_text
 from aotlens.torch_api.symbolic import print_expression

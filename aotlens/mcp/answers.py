@@ -5,21 +5,12 @@ Invariant: what a report's JSON has a record for is that record here, with the s
 
 from dataclasses import dataclass
 
-from aotlens.report.difference import TargetChange
-from aotlens.report.dynamo_records import CompileSeconds, DynamoFunction
-from aotlens.report.fit_records import FitLine, FitMoment, GpuFit, KindBytes, PhasePeak
-from aotlens.report.forecast_records import Forecast
-from aotlens.report.records import (
-    Diagnostic,
-    Frontend,
-    Mode,
-    NotCompiled,
-    Span,
-    Target,
-    Verdict,
-    WhatIf,
-)
-from aotlens.report.source_records import Outcome
+from aotlens.compare.difference import TargetChange
+from aotlens.model.dynamo import CompileSeconds, DynamoFunction
+from aotlens.model.fit import FitLine, FitMoment, GpuFit, KindBytes, PhasePeak
+from aotlens.model.recompilations import Forecast
+from aotlens.model.report import Diagnostic, Frontend, Mode, NotCompiled, Span, Target, Verdict, WhatIf
+from aotlens.model.source import Outcome
 
 __all__ = [
     "ApplyFixAnswer",

@@ -15,9 +15,9 @@ from aotlens.mcp.answers import ApplyFixAnswer
 from aotlens.mcp.held import HeldReport, HeldReports
 from aotlens.mcp.overview import numbered_fixes
 from aotlens.mcp.requests import ApplyFixRequest
-from aotlens.report.edits import edited, unified_diff
-from aotlens.report.places import is_users_own, shown_path
-from aotlens.report.records import Fix
+from aotlens.model.edits import edited, unified_diff
+from aotlens.model.report import Fix
+from aotlens.model.spans import is_users_own, shown_path
 
 __all__ = ["apply_fix"]
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from aotlens.cli.trace_reports import is_trace_path, report_of_trace
 from aotlens.errors import UserError
-from aotlens.report.records import Report
-from aotlens.report.saved import load_report
+from aotlens.model.files import load_report
+from aotlens.model.report import Report
 
 __all__ = ["HeldReport", "HeldReports", "Root"]
 

@@ -11,10 +11,10 @@ from aotlens.errors import UserError
 from aotlens.mcp.answers import FitAnswer, InspectAnswer, NumberedFix, TargetOverview, WhyAnswer
 from aotlens.mcp.held import HeldReport
 from aotlens.mcp.requests import InspectRequest
-from aotlens.report.dynamo_records import DynamoFunction
-from aotlens.report.records import Diagnostic, Fix, Memory, Partition, Report, Stage, Target, Wrapper
-from aotlens.report.summary import applied_steps
+from aotlens.model.dynamo import DynamoFunction
+from aotlens.model.report import Diagnostic, Fix, Memory, Partition, Report, Stage, Target, Wrapper
 from aotlens.view.fit import fit_lines
+from aotlens.view.quantities import applied_steps
 
 __all__ = ["Rows", "fit_answer", "inspect_answer", "numbered_fixes", "why_answer"]
 
@@ -36,7 +36,7 @@ class Rows:
 
 def inspect_answer(held: HeldReport, request: InspectRequest, output: str) -> InspectAnswer:
     """Raises UserError for a stage that no target has."""
-    from aotlens.report.text import report_text  # rich: 0.1 s, and only for the text
+    from aotlens.render.text.report import report_text  # rich: 0.1 s, and only for the text
 
     report, rows = held.report, Rows(request.rows)
     return InspectAnswer(
@@ -54,7 +54,7 @@ def inspect_answer(held: HeldReport, request: InspectRequest, output: str) -> In
 
 
 def why_answer(held: HeldReport, most_rows: int, output: str) -> WhyAnswer:
-    from aotlens.report.why_lines import why_text  # rich: 0.1 s, and only for the text
+    from aotlens.render.text.why import why_text  # rich: 0.1 s, and only for the text
 
     report, rows = held.report, Rows(most_rows)
     functions = report.dynamo.functions if report.dynamo is not None else ()

@@ -16,11 +16,12 @@ from aotlens.cli.target import TargetName, check_script
 from aotlens.errors import UserError
 from aotlens.mcp.held import HeldReport, HeldReports
 from aotlens.mcp.requests import FitRequest, WhyRequest
-from aotlens.report.codec import decode
-from aotlens.report.saved import load_report
+from aotlens.model.codec import decode
+from aotlens.model.failure import Failure
+from aotlens.model.files import load_report
 from aotlens.worker.client import WorkerClient
 from aotlens.worker.process import end_tree
-from aotlens.worker.protocol import Answer, Failure, Progress, TraceOptions
+from aotlens.worker.protocol import Answer, Progress, TraceOptions
 
 __all__ = ["Call", "Ran", "Trace", "measure_step", "observe", "trace"]
 

@@ -25,8 +25,8 @@ from aotlens.mcp.held import Root
 from aotlens.mcp.runs import Call
 from aotlens.mcp.session import Session
 from aotlens.mcp.tools import INSTRUCTIONS, TOOLS, Tool
-from aotlens.report.codec import decode_record, encode_record, json_key
-from aotlens.report.schema import answer_schema, arguments_schema
+from aotlens.model.codec import decode_record, encode_record, json_key
+from aotlens.model.schema import answer_schema, arguments_schema
 
 __all__ = ["make_server", "serve"]
 

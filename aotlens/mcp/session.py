@@ -7,6 +7,7 @@ import argparse
 from dataclasses import replace
 
 from aotlens.cli.target import TargetName, check_gpu
+from aotlens.compare.difference import LineChange, TargetChange, report_change
 from aotlens.errors import UserError
 from aotlens.mcp.answers import (
     ApplyFixAnswer,
@@ -33,10 +34,9 @@ from aotlens.mcp.requests import (
     WhyRequest,
 )
 from aotlens.mcp.runs import Call, Ran, Trace, measure_step, observe, trace
+from aotlens.model.report import Report
 from aotlens.policy import Policy
-from aotlens.report.difference import LineChange, TargetChange, report_change
-from aotlens.report.records import Report
-from aotlens.report.verdicts import WORST_FIRST, verdict_of
+from aotlens.view.verdicts import WORST_FIRST, verdict_of
 from aotlens.worker.client import WorkerClient
 from aotlens.worker.protocol import TraceOptions
 
@@ -125,8 +125,8 @@ class Session:
 
     def diff(self, request: DiffRequest, call: Call) -> DiffAnswer:
         before, after = self._compared(request, call)
-        from aotlens.report.difference_text import difference_lines  # rich: 0.1 s, and only for the text
-        from aotlens.report.layout import WIDTH, to_text
+        from aotlens.render.text.difference import difference_lines  # rich: 0.1 s, and only for the text
+        from aotlens.render.text.layout import WIDTH, to_text
 
         change, rows = report_change(before, after), Rows(request.rows)
         return DiffAnswer(

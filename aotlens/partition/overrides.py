@@ -11,9 +11,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from aotlens.build.describe import describe_tensor
 from aotlens.errors import UnknownValueError, UserError
 from aotlens.ir.program import Node, getitem
 from aotlens.joint.records import Joint
+from aotlens.model.report import Span, Tensor
 from aotlens.partition.flops import node_flops
 from aotlens.partition.problem import Problem, Value
 from aotlens.partition.reasons import Freedom, Reason
@@ -21,8 +23,6 @@ from aotlens.partition.rules import Keep, is_bundle
 from aotlens.partition.sides import Sides
 from aotlens.partition.storages import is_view, storage_root
 from aotlens.policy import Override, Policy
-from aotlens.report.describe import describe_tensor
-from aotlens.report.records import Span, Tensor
 
 ANSWERS = {"save": Keep.SAVE, "recompute": Keep.RECOMPUTE}
 

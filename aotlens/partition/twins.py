@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from aotlens.partition.records import Partitioned, Recomputed
-from aotlens.report.summary import human_bytes, human_flops
+from aotlens.view.quantities import human_bytes, human_flops
 
 
 def side_notes(parts: Partitioned, side: str) -> dict[str, str]:

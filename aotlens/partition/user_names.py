@@ -10,8 +10,8 @@ import torch
 from aotlens.capture.bindings import bound_expressions, unpacked_expressions
 from aotlens.ir.program import Node, getitem
 from aotlens.joint.records import Joint
+from aotlens.model.report import Span
 from aotlens.partition.storages import node_bytes
-from aotlens.report.records import Span
 
 
 def user_names(joint: Joint) -> dict[int, str]:

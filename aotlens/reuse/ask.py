@@ -12,8 +12,8 @@ from aotlens.capture.dynamo import GraphCall
 from aotlens.capture.records import Subject
 from aotlens.codegen.records import Generated, GraphCode
 from aotlens.ir.told import NoFingerprintError
+from aotlens.model.report import Span
 from aotlens.options import CompileOptions
-from aotlens.report.records import Span
 from aotlens.reuse.graph_key import attribute, graph_lines, source_lines, spans_of_graph
 from aotlens.reuse.records import Constant, Entry
 from aotlens.reuse.shelf import Shelf

@@ -17,8 +17,8 @@ from aotlens.cache import digest
 from aotlens.capture.graph_places import spans_of_node
 from aotlens.ir.program import is_higher_order
 from aotlens.ir.told import NoFingerprintError, told
-from aotlens.report.places import place
-from aotlens.report.records import Span
+from aotlens.model.report import Span
+from aotlens.model.spans import place
 from aotlens.reuse.tensors import bytes_text
 from aotlens.torch_api.operators import OpOverload, OpOverloadPacket, qualified_name
 

@@ -15,9 +15,9 @@ from aotlens.codegen.kept import KeptCode
 from aotlens.codegen.records import Generated, GraphCode
 from aotlens.errors import ReportError
 from aotlens.ir.told import NoFingerprintError
-from aotlens.report.codec import decode_record, encode_record
-from aotlens.report.records import Target
-from aotlens.report.reuse_records import Reuse
+from aotlens.model.codec import decode_record, encode_record
+from aotlens.model.report import Target
+from aotlens.model.target_facts import Reuse
 from aotlens.reuse.records import Entry
 from aotlens.reuse.size_guards import Sizes
 from aotlens.runtime.graphs import graph_name

@@ -1,12 +1,12 @@
 """The text around a backward that writes to an input of the forward."""
 
 from aotlens.analysis.records import InputAliasInfo, MutationType
+from aotlens.build.describe import site_of
 from aotlens.ir.program import Node, Program, writes_input
 from aotlens.ir.render import Names
 from aotlens.ir.slots import CurrentInput, SavedInput
 from aotlens.partition.records import Partitioned
 from aotlens.partition.rules import is_number
-from aotlens.report.sites import site_of
 from aotlens.runtime.builder import TextBuilder
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from aotlens.report.records import Site, WrapperStep
+from aotlens.model.report import Site, WrapperStep
 
 
 @dataclass(slots=True)

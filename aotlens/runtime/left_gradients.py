@@ -1,7 +1,7 @@
 """The lines that leave gradients in `.grad` of inputs, as a backward inside the function does."""
 
+from aotlens.build.describe import site_of
 from aotlens.capture.records import Captured, Leaving
-from aotlens.report.sites import site_of
 from aotlens.runtime.builder import TextBuilder
 
 

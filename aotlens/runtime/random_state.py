@@ -6,13 +6,13 @@ says that it drew; in between nothing else draws from it.
 
 import torch
 
+from aotlens.build.describe import site_of
 from aotlens.capture.philox import SOURCES, RandomSource
 from aotlens.ir.program import Program
 from aotlens.ir.render import Names
 from aotlens.ir.slots import BackwardRngOffset, BackwardRngState, RngOffset, RngState
+from aotlens.model.report import Site
 from aotlens.partition.records import Partitioned
-from aotlens.report.records import Site
-from aotlens.report.sites import site_of
 from aotlens.runtime.builder import TextBuilder
 
 REASON = "random numbers are a function of the seed and offset that the graph is given"

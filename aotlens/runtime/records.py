@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from aotlens.report.records import WrapperStep
+from aotlens.model.report import WrapperStep
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,8 +15,8 @@ from aotlens.capture.records import Captured
 from aotlens.capture.surroundings import same_items
 from aotlens.errors import UnsupportedError
 from aotlens.ir.render import Names
-from aotlens.report.places import site_at
-from aotlens.report.records import Site
+from aotlens.model.report import Site
+from aotlens.model.spans import site_at
 from aotlens.runtime.builder import TextBuilder
 from aotlens.runtime.structure import needs_spec, spec_of_own, structure_text
 from aotlens.runtime.tensor_checks import not_plain, other_shape, other_strides

@@ -9,15 +9,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from aotlens.build.describe import site_of
 from aotlens.errors import AotlensError
 from aotlens.ir.program import Program, has_effect
 from aotlens.ir.slots import GRADIENTS, SavedInput, Tangent
 from aotlens.joint.some import Arrived, gradients_of_some
+from aotlens.model.report import Site
 from aotlens.partition.higher import derivative_program, recorded_nodes
 from aotlens.partition.records import Partitioned
 from aotlens.partition.without import slopes, without
-from aotlens.report.records import Site
-from aotlens.report.sites import site_of
 from aotlens.runtime.builder import TextBuilder
 from aotlens.runtime.double import why_not_recorded_again
 from aotlens.runtime.graphs import load_program, runnable

@@ -11,9 +11,9 @@ from typing import Any
 from aotlens.capture.records import Subject
 from aotlens.codegen.records import Generated
 from aotlens.ir.render import Names
+from aotlens.model.report import WrapperStep
 from aotlens.partition.records import Partitioned
 from aotlens.partition.twins import side_notes
-from aotlens.report.records import WrapperStep
 from aotlens.runtime.alone import (
     needs,
     order_lines,

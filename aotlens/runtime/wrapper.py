@@ -16,6 +16,7 @@ from aotlens.analysis.records import (
     OutputAliasInfo,
     OutputBase,
 )
+from aotlens.build.describe import site_of, size_bytes
 from aotlens.capture.records import Captured
 from aotlens.capture.storage import once
 from aotlens.capture.views import ViewStep
@@ -24,10 +25,8 @@ from aotlens.ir.program import Node
 from aotlens.ir.render import Names, literal
 from aotlens.ir.slots import Gradient, RngOffset
 from aotlens.ir.subclasses import Wrapped
+from aotlens.model.report import Site
 from aotlens.partition.records import Partitioned
-from aotlens.report.describe import size_bytes
-from aotlens.report.records import Site
-from aotlens.report.sites import site_of
 from aotlens.runtime.arguments import Unpacking, argument_names
 from aotlens.runtime.autograd import function_outputs
 from aotlens.runtime.bases import write_bases

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from aotlens.cache import digest, open_store
 from aotlens.dynamo.caches import KnownKey
-from aotlens.report.codec import decode_record, encode_record
+from aotlens.model.codec import decode_record, encode_record
 
 __all__ = ["load_keys", "save_keys"]
 

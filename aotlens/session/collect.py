@@ -14,12 +14,12 @@ import torch
 from torch import fx
 
 from aotlens.capture.frames import importing_library, is_own_file, is_torch_file, is_user_file
+from aotlens.model.eager import CODES, NotCompiled
+from aotlens.model.failure import Failure
 from aotlens.observe import NotCompiled as NotCompiledGraph
 from aotlens.observe import observing
-from aotlens.report.eager_records import CODES, NotCompiled
 from aotlens.session.dynamo_log import first_line
 from aotlens.session.failures import failure_of
-from aotlens.worker.protocol import Failure
 
 if TYPE_CHECKING:
     from aotlens.pipeline import Compiled

@@ -12,13 +12,14 @@ from typing import Any
 
 import torch
 
+from aotlens.model.dynamo import Dynamo
+from aotlens.model.eager import NotCompiled
+from aotlens.model.failure import Failure
+from aotlens.model.report import Target
 from aotlens.options import CompileOptions, Interpreted
 from aotlens.pipeline import compile_direct
 from aotlens.pretend.attention import gpu_attention
 from aotlens.pretend.world import pretending
-from aotlens.report.dynamo_records import Dynamo
-from aotlens.report.eager_records import NotCompiled
-from aotlens.report.records import Target
 from aotlens.session.chooser import within_script
 from aotlens.session.collect import Collector, StopScript
 from aotlens.session.dynamo_log import DynamoLog
@@ -28,7 +29,6 @@ from aotlens.session.lacking import PRETENDED
 from aotlens.session.not_compiled import left_out_failures, not_compiled
 from aotlens.session.script import Script, load_script, new_module, run_script
 from aotlens.session.targets import Call, Watch, example_calls, find_target, marking
-from aotlens.worker.protocol import Failure
 from aotlens.worker.targets import StaticTarget, find_targets
 
 __all__ = ["Driver", "Hooks", "Order"]

@@ -14,10 +14,10 @@ from aotlens.dynamo.breaks import BreakFacts, is_limit
 from aotlens.dynamo.build import dynamo_record
 from aotlens.dynamo.listener import Listener
 from aotlens.dynamo.spans import user_frame
-from aotlens.report.dynamo_records import BreakEffect, Dynamo
-from aotlens.report.eager_records import CODES, NotCompiled, NotCompiledCause
-from aotlens.report.records import Target
-from aotlens.report.source_records import Span
+from aotlens.model.dynamo import BreakEffect, Dynamo
+from aotlens.model.eager import CODES, NotCompiled, NotCompiledCause
+from aotlens.model.report import Target
+from aotlens.model.source import Span
 from aotlens.torch_api.dynamo_events import DynamoLoss
 
 __all__ = ["DynamoLog", "first_line"]

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
-from aotlens.report.records import Span
+from aotlens.model.report import Span
 
 __all__ = ["DecoratedExample", "example", "examples_of"]
 

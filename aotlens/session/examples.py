@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 
 from aotlens.errors import ExampleError
-from aotlens.report.records import Span
+from aotlens.model.report import Span
 from aotlens.session.example_decorator import DecoratedExample
 from aotlens.torch_api.symbolic import mark_symbolic
 from aotlens.worker.grammar import (

@@ -12,9 +12,9 @@ from pathlib import Path
 from types import TracebackType
 
 from aotlens.errors import AotlensError
+from aotlens.model.failure import Failure, FailureKind
 from aotlens.session.dynamo_errors import ALONE, is_dynamos, read_frames, users_error
 from aotlens.session.lacking import lacks_gpu, lacks_value
-from aotlens.worker.protocol import Failure, FailureKind
 from aotlens.worker.stacks import is_users
 from aotlens.worker.syntax import failure_of_syntax
 

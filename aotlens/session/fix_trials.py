@@ -19,9 +19,9 @@ from typing import Any
 from aotlens.fixes.candidates import files_of
 from aotlens.fixes.rules import proposed
 from aotlens.fixes.search import Attempt, Found, Limits, find_fixes
-from aotlens.report.codec import decode_record, encode_record
-from aotlens.report.dynamo_records import Dynamo
-from aotlens.report.summary import counted
+from aotlens.model.codec import decode_record, encode_record
+from aotlens.model.dynamo import Dynamo
+from aotlens.view.quantities import counted
 
 __all__ = ["FixTrials", "TrialJob", "proposed_count", "ran_of", "read_texts", "try_fixes"]
 

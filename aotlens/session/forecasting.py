@@ -15,8 +15,8 @@ from aotlens.forecast.forecast import Budget
 from aotlens.forecast.probe import Probe, ScriptIsDone, names_of, with_eager_backend
 from aotlens.forecast.recorded import RecordedCall
 from aotlens.forecast.vary import parse_vary
-from aotlens.report.dynamo_records import Dynamo
-from aotlens.report.records import Report
+from aotlens.model.dynamo import Dynamo
+from aotlens.model.report import Report
 from aotlens.session.run import End, run_to_end
 from aotlens.session.script import Script, load_script, new_module, run_script
 from aotlens.session.targets import Call, example_calls

@@ -12,12 +12,12 @@ import torch
 
 from aotlens.capture.frames import is_own_file
 from aotlens.dynamo.break_text import sentence
-from aotlens.report.eager_records import CODES, NotCompiled, NotCompiledCause
-from aotlens.report.source_records import Span
+from aotlens.model.eager import CODES, NotCompiled, NotCompiledCause
+from aotlens.model.failure import Failure
+from aotlens.model.source import Span
 from aotlens.session.collect import Collector
 from aotlens.session.dynamo_log import DynamoLog, first_line
 from aotlens.torch_api.dynamo import unsupported_frames
-from aotlens.worker.protocol import Failure
 
 __all__ = ["left_out_failures", "not_compiled"]
 

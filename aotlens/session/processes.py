@@ -24,8 +24,8 @@ from typing import Any
 
 from aotlens.capture.frames import is_own_file
 from aotlens.dynamo.spans import statement_span
-from aotlens.report.dynamo_records import ProcessKind, StartedProcesses
-from aotlens.report.source_records import Span
+from aotlens.model.dynamo import ProcessKind, StartedProcesses
+from aotlens.model.source import Span
 
 __all__ = ["ProcessLog"]
 

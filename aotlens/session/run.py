@@ -10,12 +10,12 @@ from dataclasses import dataclass, replace
 
 import torch
 
+from aotlens.model.dynamo import Dynamo
+from aotlens.model.eager import NotCompiled
+from aotlens.model.failure import Failure
+from aotlens.model.report import Report, Target, Verdict
 from aotlens.observe import running
 from aotlens.options import CompileOptions
-from aotlens.report.dynamo_records import Dynamo
-from aotlens.report.eager_records import NotCompiled
-from aotlens.report.records import Report, Target, Verdict
-from aotlens.report.verdicts import exit_code_of, verdict_of
 from aotlens.session.chooser import refuse_unknown, within_script
 from aotlens.session.collect import Collector
 from aotlens.session.dynamo_log import DynamoLog
@@ -25,7 +25,7 @@ from aotlens.session.not_compiled import not_compiled
 from aotlens.session.script import load_script, new_module, run_script
 from aotlens.session.spawning import Job, load_outcomes, spawning
 from aotlens.session.verify import Verifier
-from aotlens.worker.protocol import Failure
+from aotlens.view.verdicts import exit_code_of, verdict_of
 
 __all__ = ["End", "Ran", "compile_within", "run_compiled", "run_to_end"]
 
@@ -64,8 +64,11 @@ class Ran:
         return self.end.exit_code or exit_code_of(verdicts, allow_unverified)
 
     def report(self) -> Report:
-        from aotlens.report.diagnose import from_not_compiled, with_verdict  # only for who asks for a report
-        from aotlens.report.diagnose_dynamo import dynamo_findings, is_graph_break
+        from aotlens.diagnostics.diagnose import (  # only for who asks for a report
+            from_not_compiled,
+            with_verdict,
+        )
+        from aotlens.diagnostics.dynamo import dynamo_findings, is_graph_break
 
         targets = tuple(map(with_verdict, self.targets, self.verdicts))
         eager = (record for record in self.not_compiled if not is_graph_break(record))

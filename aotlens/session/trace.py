@@ -15,15 +15,16 @@ from itertools import takewhile
 
 import torch
 
+from aotlens.diagnostics.diagnose import from_failure, from_not_compiled, with_verdict
+from aotlens.diagnostics.dynamo import dynamo_findings
+from aotlens.model.codec import encode
+from aotlens.model.eager import NotCompiled, NotCompiledCause
+from aotlens.model.failure import Failure
+from aotlens.model.report import Diagnostic, Report, Target
 from aotlens.observe import observing
 from aotlens.options import KERNEL_LIMIT_S, CompileOptions
 from aotlens.pipeline import Compiled
 from aotlens.pretend.autocast import assumed_casts
-from aotlens.report.codec import encode
-from aotlens.report.diagnose import from_failure, from_not_compiled, with_verdict
-from aotlens.report.diagnose_dynamo import dynamo_findings
-from aotlens.report.eager_records import NotCompiled, NotCompiledCause
-from aotlens.report.records import Diagnostic, Report, Target
 from aotlens.session.chooser import refuse_unknown
 from aotlens.session.collect import REPEATS, Collector
 from aotlens.session.driver import Driver, Hooks, Order
@@ -32,7 +33,7 @@ from aotlens.session.reads import Reads, recording_reads
 from aotlens.session.verify import Verifier
 from aotlens.torch_api.triton import mute_triton_analysis_log
 from aotlens.worker.codec import Outcome
-from aotlens.worker.protocol import Failure, TraceOptions, TraceRequest
+from aotlens.worker.protocol import TraceOptions, TraceRequest
 from aotlens.worker.requests import ProgressFunction
 from aotlens.worker.stacks import is_users
 

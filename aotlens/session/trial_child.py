@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from aotlens.report.codec import decode_record, encode_record
+from aotlens.model.codec import decode_record, encode_record
 from aotlens.session.dynamo_log import DynamoLog
 from aotlens.session.fix_trials import JOB, OUTCOME, TrialJob
 from aotlens.session.recorded_calls import Recorder, compare

@@ -9,9 +9,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from aotlens.eager_graph import SecondWrites, eager_graph
+from aotlens.model.report import Verdict
 from aotlens.observe import announce_target, running
 from aotlens.options import CompileOptions, Interpreted
-from aotlens.report.records import Verdict
 from aotlens.session.collect import Collector
 from aotlens.session.isolation import isolated
 from aotlens.session.targets import Call

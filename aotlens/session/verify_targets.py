@@ -3,15 +3,15 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from aotlens.model.failure import Failure, FailureKind
+from aotlens.model.report import Verdict
 from aotlens.options import CompileOptions
-from aotlens.report.records import Verdict
-from aotlens.report.verdicts import exit_code_of, verdict_of
 from aotlens.session.chooser import refuse_unknown
 from aotlens.session.collect import REPEATS, Collector
 from aotlens.session.driver import Driver, Hooks, Order
 from aotlens.session.failures import failure_of
 from aotlens.session.verify import OnMismatch, Verifier
-from aotlens.worker.protocol import Failure, FailureKind
+from aotlens.view.verdicts import exit_code_of, verdict_of
 
 __all__ = ["Verified", "verify_targets"]
 

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from aotlens.report.codec import decode, decode_record, encode, encode_record
-from aotlens.report.records import Report
-from aotlens.worker.protocol import Failure
+from aotlens.model.codec import decode, decode_record, encode, encode_record
+from aotlens.model.failure import Failure
+from aotlens.model.report import Report
 
 if TYPE_CHECKING:  # it imports torch, which only the child has loaded
     from aotlens.session.run import End

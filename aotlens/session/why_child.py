@@ -8,11 +8,11 @@ from pathlib import Path
 
 import torch
 
-from aotlens.report.codec import decode_record
-from aotlens.report.diagnose import from_not_compiled
-from aotlens.report.diagnose_dynamo import dynamo_findings, is_graph_break
-from aotlens.report.dynamo_records import Dynamo
-from aotlens.report.records import Report
+from aotlens.diagnostics.diagnose import from_not_compiled
+from aotlens.diagnostics.dynamo import dynamo_findings, is_graph_break
+from aotlens.model.codec import decode_record
+from aotlens.model.dynamo import Dynamo
+from aotlens.model.report import Report
 from aotlens.session.cache_keys import load_keys, save_keys
 from aotlens.session.dynamo_log import DynamoLog
 from aotlens.session.processes import ProcessLog

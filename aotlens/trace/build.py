@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import islice
 
+from aotlens.diagnostics.diagnose import diagnose
+from aotlens.diagnostics.dynamo import dynamo_findings
+from aotlens.diagnostics.ranks import rank_findings
 from aotlens.errors import TargetError
-from aotlens.report.diagnose import diagnose
-from aotlens.report.diagnose_dynamo import dynamo_findings
-from aotlens.report.diagnose_ranks import rank_findings
-from aotlens.report.eager_records import NotCompiled
-from aotlens.report.records import GraphId, Input, Mode, Partition, Report, Target
+from aotlens.model.eager import NotCompiled
+from aotlens.model.report import GraphId, Input, Mode, Partition, Report, Target
 from aotlens.trace.cuda_graphs import cuda_graph_of
 from aotlens.trace.dynamo_facts import CompiledFunction, compiled_function, dynamo_of, guards_of
 from aotlens.trace.facts import CompilationFacts, GraphSet

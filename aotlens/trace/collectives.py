@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import zip_longest
 
-from aotlens.report.rank_records import Collective, CollectiveMismatch
-from aotlens.report.records import Span
+from aotlens.model.ranks import Collective, CollectiveMismatch
+from aotlens.model.report import Span
 from aotlens.trace.columns import base_name
 from aotlens.trace.facts import CompilationFacts
 from aotlens.trace.graph_records import Graph, GraphNode

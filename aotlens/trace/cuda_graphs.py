@@ -1,7 +1,7 @@
 """Why torch did not record CUDA graphs, as it logged it."""
 
-from aotlens.report.cuda_graph_records import BlockerKind, CudaGraph, CudaGraphBlocker
-from aotlens.report.partition_records import Phase
+from aotlens.model.cuda_graphs import BlockerKind, CudaGraph, CudaGraphBlocker
+from aotlens.model.partition import Phase
 from aotlens.trace.facts import CompilationFacts
 
 __all__ = ["cuda_graph_of"]

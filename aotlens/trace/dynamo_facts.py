@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from aotlens.dynamo.break_text import EFFECTS, break_code, message_parts
 from aotlens.dynamo.user_names import user_name
-from aotlens.report.dynamo_records import (
+from aotlens.model.dynamo import (
     Break,
     BreakEffect,
     CacheUse,
@@ -20,8 +20,8 @@ from aotlens.report.dynamo_records import (
     Seconds,
     Specialisation,
 )
-from aotlens.report.places import site_at
-from aotlens.report.records import AFTER, BUILT_IN, Guard, Span
+from aotlens.model.report import AFTER, BUILT_IN, Guard, Span
+from aotlens.model.spans import site_at
 from aotlens.trace.facts import CompilationFacts
 from aotlens.trace.graph_records import Line
 from aotlens.trace.lines import Locate, qualified_name

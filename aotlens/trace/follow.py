@@ -8,11 +8,11 @@ import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from aotlens.report.places import shown_path
-from aotlens.report.records import Report, Target
-from aotlens.report.summary import target_summary
+from aotlens.model.report import Report, Target
+from aotlens.model.spans import shown_path
 from aotlens.trace.log_file import log_paths
 from aotlens.trace.reader import Trace, open_trace
+from aotlens.view.quantities import target_summary
 
 __all__ = ["Follower", "follow", "new_lines"]
 

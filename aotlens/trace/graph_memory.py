@@ -7,8 +7,8 @@ long as what it is a view of.  What kernels need while they run is not in a log.
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from aotlens.report.partition_records import LiveKind, Phase
-from aotlens.report.records import LiveValue, Memory, Partition
+from aotlens.model.partition import LiveKind, Phase
+from aotlens.model.report import LiveValue, Memory, Partition
 from aotlens.trace.facts import GraphSet
 from aotlens.trace.graph_records import Graph, GraphNode
 from aotlens.trace.lines import Locate, span_of

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import get_args
 
 from aotlens.dynamo.user_names import user_name
-from aotlens.report.records import Base, Input, MutationTypeName, Output, OutputTypeName, Site, Tensor
+from aotlens.model.report import Base, Input, MutationTypeName, Output, OutputTypeName, Site, Tensor
 from aotlens.trace.facts import CompilationFacts, GraphSet
 from aotlens.trace.graph_records import Argument, Graph
 from aotlens.trace.lines import Locate, site_of

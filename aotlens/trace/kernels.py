@@ -4,8 +4,8 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from aotlens.report.partition_records import LiveKind, Phase
-from aotlens.report.records import Kernel, LiveValue, Memory, Partition, SavedValue, Span
+from aotlens.model.partition import LiveKind, Phase
+from aotlens.model.report import Kernel, LiveValue, Memory, Partition, SavedValue, Span
 from aotlens.trace.facts import GraphSet
 from aotlens.trace.graph_records import Graph, Line
 from aotlens.trace.lines import Locate, first_spans, whole_line

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable
 from functools import lru_cache
 from pathlib import Path
 
-from aotlens.report.places import source_line
-from aotlens.report.records import Site, Span
+from aotlens.model.report import Site, Span
+from aotlens.model.spans import source_line
 from aotlens.trace.graph_records import GraphNode, Line
 
 __all__ = ["Locate", "qualified_name", "site_of", "span_of", "whole_line"]

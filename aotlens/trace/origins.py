@@ -6,10 +6,10 @@ reads as "there is none".
 
 from collections.abc import Iterator
 
-from aotlens.report.origin_records import Known, Origin
-from aotlens.report.records import Target
-from aotlens.report.summary import counted
+from aotlens.model.report import Target
+from aotlens.model.target_facts import Known, Origin
 from aotlens.trace.facts import CompilationFacts
+from aotlens.view.quantities import counted
 
 __all__ = ["origins_of"]
 

@@ -11,8 +11,8 @@ from hashlib import md5
 from itertools import zip_longest
 from statistics import median
 
-from aotlens.report.rank_records import GraphDifference, PhaseImbalance, RankCompilation, Ranks
-from aotlens.report.records import Span
+from aotlens.model.ranks import GraphDifference, PhaseImbalance, RankCompilation, Ranks
+from aotlens.model.report import Span
 from aotlens.trace.collectives import GROUP, collectives_of, mismatches_of
 from aotlens.trace.dynamo_facts import compiled_function
 from aotlens.trace.facts import CompilationFacts

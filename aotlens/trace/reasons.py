@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 
+from aotlens.build.partition import certificate_row, freedom_of
 from aotlens.errors import UserError
 from aotlens.ir.origin import Checkpoint, Mark, Origin, Place
 from aotlens.ir.program import Node, Program, ProgramInput, ProgramOutput, getitem
@@ -30,6 +31,8 @@ from aotlens.ir.slots import (
     UserOutput,
 )
 from aotlens.joint.records import Joint
+from aotlens.model.partition import FrontierPoint, OwnChoice, Partition, SavedValue
+from aotlens.model.report import Input
 from aotlens.partition.budget import Frontier
 from aotlens.partition.choices import added_bytes, save_what_is_read
 from aotlens.partition.explain import certificates
@@ -38,9 +41,6 @@ from aotlens.partition.records import Split
 from aotlens.partition.stage import recomputed_values, split_joint
 from aotlens.partition.storages import storage_root
 from aotlens.policy import Policy
-from aotlens.report.build_partition import certificate_row, freedom_of
-from aotlens.report.partition_records import FrontierPoint, OwnChoice, Partition, SavedValue
-from aotlens.report.records import Input
 from aotlens.torch_api.inductor import register_inductor_operators
 from aotlens.torch_api.operators import OpOverload
 from aotlens.trace.facts import GraphSet

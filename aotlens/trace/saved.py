@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Mapping
 from math import prod
 
-from aotlens.report.records import Input, Owner, Partition, RecomputedValue, SavedValue, Tensor, Use
+from aotlens.model.report import Input, Owner, Partition, RecomputedValue, SavedValue, Tensor, Use
 from aotlens.trace.facts import GraphSet
 from aotlens.trace.graph_records import Graph, GraphNode
 from aotlens.trace.lines import Locate, span_of

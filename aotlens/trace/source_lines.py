@@ -9,14 +9,14 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from aotlens.report.origin_records import Known, Origin
-from aotlens.report.records import Span
-from aotlens.report.summary import counted
+from aotlens.model.report import Span
+from aotlens.model.target_facts import Known, Origin
 from aotlens.trace.columns import base_name, columns_of, forward_name
 from aotlens.trace.facts import GraphSet
 from aotlens.trace.graph_records import Graph, GraphNode, Line
 from aotlens.trace.relocation import LineState, Located, current_lines, relocate
 from aotlens.trace.workspace import Workspace, definition_text
+from aotlens.view.quantities import counted
 
 __all__ = ["SourceLines", "Sources", "line_origins"]
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 
-from aotlens.report.records import Stage, StageNode
+from aotlens.model.report import Stage, StageNode
 from aotlens.trace.facts import GraphSet
 from aotlens.trace.graph_records import Graph, GraphNode
 from aotlens.trace.lines import Locate, span_of

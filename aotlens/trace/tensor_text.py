@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Mapping
 from math import prod
 
-from aotlens.report.records import Tensor
+from aotlens.model.report import Tensor
 
 __all__ = ["Hints", "size_value", "tensor_of"]
 

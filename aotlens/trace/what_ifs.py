@@ -7,10 +7,12 @@ value of one target only, so a target that lacks the value has no answer; it is 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from aotlens.build.memory import predicted_peak
 from aotlens.errors import UnknownValueError, UserError
 from aotlens.ir.program import Program, ProgramInput
 from aotlens.ir.slots import SavedInput
 from aotlens.joint.records import Joint
+from aotlens.model.partition import Partition, Totals, WhatIf
 from aotlens.partition.choices import added_bytes
 from aotlens.partition.overrides import unknown_overrides
 from aotlens.partition.records import Split
@@ -18,8 +20,6 @@ from aotlens.partition.stage import backward_program, forward_program, recompute
 from aotlens.partition.storages import storage_root
 from aotlens.partition.user_names import user_names
 from aotlens.policy import Policy
-from aotlens.report.memory import predicted_peak
-from aotlens.report.partition_records import Partition, Totals, WhatIf
 
 __all__ = ["DEFAULT", "SolverRequest"]
 

@@ -2,7 +2,7 @@
 
 import re
 
-from aotlens.report.records import Wrapper, WrapperStep
+from aotlens.model.report import Wrapper, WrapperStep
 from aotlens.trace.facts import CompilationFacts
 
 __all__ = ["wrapper_of"]

@@ -8,7 +8,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from aotlens.report.source_records import Outcome, Verdict
+from aotlens.model.source import Outcome, Verdict
 from aotlens.verify.observe import Facts, Failure, Observation
 from aotlens.verify.values import class_name, close, error_between, metadata, shape_of, shown, wide
 

@@ -21,12 +21,12 @@ from aotlens.codegen.gpu.interpreter.records import (
     NotInterpretedError,
 )
 from aotlens.codegen.gpu.node_values import expected_of, node_values
+from aotlens.model.source import Outcome, Verdict
 from aotlens.options import CompileOptions
 from aotlens.pipeline import Compiled, compile_direct, other_call
 from aotlens.pretend.autocast import assumed_casts
 from aotlens.pretend.placement import places_aside
 from aotlens.random_state import same_random_state
-from aotlens.report.source_records import Outcome, Verdict
 from aotlens.torch_api.hop import allow_flex_gradients_on_cpu
 from aotlens.verify.compare import Verification, compare
 from aotlens.verify.first_call import observe_alone

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from aotlens.analysis.records import InputAliasInfo
+from aotlens.build.programs import StageProgram
 from aotlens.capture.operators import aten
 from aotlens.capture.storage import once
 from aotlens.capture.wrappers import inner_tensors, inside, is_wrapper
@@ -26,7 +27,6 @@ from aotlens.ir.slots import (
     UserOutput,
 )
 from aotlens.pipeline import Compiled
-from aotlens.report.build_programs import StageProgram
 from aotlens.runtime.graphs import load_program
 from aotlens.torch_api.modes import below_views
 from aotlens.verify.clone import Cloner

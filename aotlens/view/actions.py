@@ -8,11 +8,11 @@ of the script's compile time.
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from aotlens.report.dynamo_records import Dynamo
-from aotlens.report.records import Diagnostic, Report, Severity
-from aotlens.report.source_records import Cost, Span
-from aotlens.report.summary import human_bytes, human_ms, human_us
-from aotlens.report.why import Problem, problems
+from aotlens.model.dynamo import Dynamo
+from aotlens.model.report import Diagnostic, Report, Severity
+from aotlens.model.source import Cost, Span
+from aotlens.view.quantities import human_bytes, human_ms, human_us
+from aotlens.view.why import Problem, problems
 
 __all__ = ["MOST_ACTIONS", "Action", "cost_text", "what_to_do"]
 

@@ -6,9 +6,9 @@ Invariant: the rows of the kinds add up to the peak; what is cut from the lines 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from aotlens.report.fit_records import Fit, FitLine, FitMoment, FitPoint, GpuFit, KindBytes
-from aotlens.report.places import place, text_of
-from aotlens.report.summary import counted, human_bytes
+from aotlens.model.fit import Fit, FitLine, FitMoment, FitPoint, GpuFit, KindBytes
+from aotlens.model.spans import place, text_of
+from aotlens.view.quantities import counted, human_bytes
 
 __all__ = ["FitRow", "curve_text", "fit_lines", "gpu_words", "kind_rows", "line_rows", "peak_words"]
 

@@ -4,8 +4,8 @@ Invariant: a number of saved values is the number of those that own memory.  A v
 parameter or an output keeps alive anyway costs nothing and is counted apart.
 """
 
-from aotlens.report.records import Partition, RecomputedValue, SavedValue
-from aotlens.report.summary import counted, human_bytes
+from aotlens.model.report import Partition, RecomputedValue, SavedValue
+from aotlens.view.quantities import counted, human_bytes
 
 __all__ = [
     "alive_anyway",

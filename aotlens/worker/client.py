@@ -18,17 +18,10 @@ from itertools import count
 from pathlib import Path
 
 from aotlens.cache import open_store
+from aotlens.model.failure import Failure
 from aotlens.worker.codec import Message, ProtocolError, decode, encode
 from aotlens.worker.kept import KeptAnswers, open_answers
-from aotlens.worker.protocol import (
-    Answer,
-    Cancel,
-    Failure,
-    Hello,
-    Progress,
-    TraceOptions,
-    TraceRequest,
-)
+from aotlens.worker.protocol import Answer, Cancel, Hello, Progress, TraceOptions, TraceRequest
 
 __all__ = ["Job", "WorkerClient"]
 

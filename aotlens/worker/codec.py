@@ -8,17 +8,9 @@ import json
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
-from aotlens.report.parsing import parsed
-from aotlens.worker.protocol import (
-    PROTOCOL,
-    Answer,
-    Cancel,
-    Failure,
-    Hello,
-    Progress,
-    TraceOptions,
-    TraceRequest,
-)
+from aotlens.model.failure import Failure
+from aotlens.model.parsing import parsed
+from aotlens.worker.protocol import PROTOCOL, Answer, Cancel, Hello, Progress, TraceOptions, TraceRequest
 
 __all__ = ["Message", "Outcome", "ProtocolError", "decode", "encode"]
 

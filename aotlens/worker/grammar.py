@@ -16,7 +16,7 @@ import re
 from dataclasses import dataclass
 
 from aotlens.errors import ExampleError
-from aotlens.report.records import Span
+from aotlens.model.report import Span
 
 __all__ = ["DTYPES", "Example", "ExampleText", "Literal", "Size", "TensorSpec", "Value", "parse_example"]
 

@@ -9,9 +9,10 @@ import time
 from dataclasses import dataclass, field
 from enum import Enum
 
+from aotlens.model.failure import Failure
 from aotlens.worker.codec import Outcome
 from aotlens.worker.output import HeadAndTail
-from aotlens.worker.protocol import Answer, Failure, TraceRequest
+from aotlens.worker.protocol import Answer, TraceRequest
 from aotlens.worker.stacks import Frame, traceback_text, user_frames
 
 __all__ = ["Job", "Pipe", "Stopped", "Writing", "cancelled", "open_pipes"]

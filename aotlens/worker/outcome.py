@@ -5,8 +5,9 @@ import sys
 import traceback
 from pathlib import Path
 
+from aotlens.model.failure import Failure
 from aotlens.worker.codec import Outcome, encode
-from aotlens.worker.protocol import Failure, Progress, TraceRequest
+from aotlens.worker.protocol import Progress, TraceRequest
 from aotlens.worker.requests import Trace
 
 __all__ = ["outcome_of", "prefer_to_be_killed", "use_standard_streams", "write_all"]

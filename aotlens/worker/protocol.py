@@ -4,37 +4,14 @@ Invariant: every request gets exactly one `Answer`, whatever happens to the chil
 """
 
 from dataclasses import dataclass, field
-from typing import Literal
 
-from aotlens.report.kernel_records import KERNEL_LANGUAGES
+from aotlens.model.failure import Failure
+from aotlens.model.kernels import KERNEL_LANGUAGES
 
 PROTOCOL = 1
 
 REPEAT_LIMIT_S = 10.0
 """How long a script runs on while its targets only repeat."""
-
-FailureKind = Literal[
-    "syntax",  # the script does not parse
-    "user",  # the user's code raised
-    "exit",  # the user's code called sys.exit or os._exit
-    "no-file",
-    "no-target",
-    "bad-example",
-    "no-gpu",  # the script asks for a GPU, and there is none
-    "no-value",  # the script reads a tensor that holds no memory
-    "left-out",  # Dynamo makes no graph of what the script gave to torch.compile
-    "unsupported",  # an op or case that the engine refuses, by name
-    "timeout",
-    "memory",
-    "crash",  # the child died of a signal
-    "killed",  # the server was killed from outside
-    "cancelled",
-    "internal",  # our fault
-]
-
-
-NOT_THE_FILES: tuple[FailureKind, ...] = ("internal", "killed")
-"""Failures for which no file is to blame."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,28 +97,12 @@ class Progress:
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
-    """Why a trace gave no report (or only part of one)."""
-
-    kind: FailureKind
-    message: str
-    """One clear sentence: what failed, where in the user's code, what to do."""
-    traceback: str = ""
-    """The user's own frames only; empty when their code did not fail."""
-    file: str | None = None
-    line: int | None = None
-    """1-based; None when no line is to blame."""
-    exit_code: int = 2
-    """The documented exit code of the command line for this failure: 2 the user's, 3 ours."""
-
-
-@dataclass(frozen=True, slots=True)
 class Answer:
     """The end of a request."""
 
     id: int
     report: dict[str, object] | None
-    """The report as JSON data (`aotlens.report.codec.decode` reads it); None on failure."""
+    """The report as JSON data (`aotlens.model.codec.decode` reads it); None on failure."""
     failure: Failure | None
     output: str = ""
     """What the user's code wrote to stdout and stderr, the middle cut when it is megabytes."""

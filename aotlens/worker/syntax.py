@@ -3,7 +3,7 @@
 import traceback
 from pathlib import Path
 
-from aotlens.worker.protocol import Failure
+from aotlens.model.failure import Failure
 
 __all__ = ["failure_of_syntax", "unparsed"]
 

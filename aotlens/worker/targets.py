@@ -18,7 +18,7 @@ import tokenize
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from aotlens.report.records import Span
+from aotlens.model.report import Span
 from aotlens.worker.grammar import ExampleText
 
 __all__ = ["StaticTarget", "find_targets"]

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from lsprotocol import types
 
-from aotlens.report.records import Fix
+from aotlens.model.report import Fix
 from lsp_server.document import Document
 from lsp_server.targets import Bare, Found
 from lsp_server.translate.diagnostics import diagnostic, uri_of

@@ -4,8 +4,8 @@ from pathlib import Path
 
 from lsprotocol import types
 
-from aotlens.report.diagnose import FAILURE_CODES, from_failure
-from aotlens.report.records import Diagnostic
+from aotlens.diagnostics.diagnose import FAILURE_CODES, from_failure
+from aotlens.model.report import Diagnostic
 from lsp_server.document import Document
 from lsp_server.positions import convert, width
 from lsp_server.targets import BadExample

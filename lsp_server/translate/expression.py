@@ -4,10 +4,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from aotlens.report.certificates import why_text
-from aotlens.report.kernel_texts import moved_bytes
-from aotlens.report.places import lines_text
-from aotlens.report.records import (
+from aotlens.model.report import (
     Input,
     Kernel,
     Left,
@@ -18,7 +15,10 @@ from aotlens.report.records import (
     StageNode,
     WrapperStep,
 )
-from aotlens.report.summary import human_bytes, human_flops
+from aotlens.model.spans import lines_text
+from aotlens.view.kernels import moved_bytes
+from aotlens.view.quantities import human_bytes, human_flops
+from aotlens.view.reasons import why_text
 from lsp_server.index import Spot, kept_bytes
 from lsp_server.translate.wording import code, of_op, op_name, per_call, shapes, shortened
 

@@ -8,8 +8,8 @@ from itertools import pairwise
 
 from lsprotocol import types
 
-from aotlens.report.records import Fix
-from aotlens.report.source_records import Edit
+from aotlens.model.report import Fix
+from aotlens.model.source import Edit
 from lsp_server.translate.actions import workspace_edit
 from lsp_server.translate.diagnostics import diagnostic, uri_of
 from lsp_server.translate.lenses import TRY_FIXES

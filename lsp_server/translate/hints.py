@@ -4,10 +4,10 @@ from collections.abc import Iterable, Iterator
 
 from lsprotocol import types
 
-from aotlens.report.certificates import why_text
-from aotlens.report.places import line_text
-from aotlens.report.records import Input, SavedValue, Span, Variable
-from aotlens.report.summary import human_bytes
+from aotlens.model.report import Input, SavedValue, Span, Variable
+from aotlens.model.spans import line_text
+from aotlens.view.quantities import human_bytes
+from aotlens.view.reasons import why_text
 from lsp_server.settings import Settings
 from lsp_server.translate.ranges import overlaps, span_range
 from lsp_server.translate.wording import STALE, code, is_mutated, markup, shapes

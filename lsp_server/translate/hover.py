@@ -7,10 +7,10 @@ import re
 
 from lsprotocol import types
 
-from aotlens.report.certificates import budget_text
-from aotlens.report.places import line_text
-from aotlens.report.records import Input, Memory, Span, Target
-from aotlens.report.summary import applied_steps, counted, human_bytes, target_summary, timings_summary
+from aotlens.model.report import Input, Memory, Span, Target
+from aotlens.model.spans import line_text
+from aotlens.view.quantities import applied_steps, counted, human_bytes, target_summary, timings_summary
+from aotlens.view.reasons import budget_text
 from aotlens.view.saved import recomputed_total, saved_total
 from lsp_server.document import Document
 from lsp_server.index import contains

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 from lsprotocol import types
 
-from aotlens.report.records import Target
-from aotlens.report.summary import target_summary
+from aotlens.model.report import Target
+from aotlens.view.quantities import target_summary
 from lsp_server.targets import Found
 from lsp_server.translate.diagnostics import uri_of
 from lsp_server.views import Shown, TargetKey, Views, target_key

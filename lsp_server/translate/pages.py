@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from urllib.parse import quote
 
-from aotlens.report.kernel_texts import kernel_texts
-from aotlens.report.records import Kernel, Span, Stage, StageNode, Target, WrapperStep
-from aotlens.report.summary import applied_steps
+from aotlens.model.report import Kernel, Span, Stage, StageNode, Target, WrapperStep
+from aotlens.view.kernels import kernel_texts
+from aotlens.view.quantities import applied_steps
 from lsp_server.index import Spot
 from lsp_server.views import TraceKey, Views
 

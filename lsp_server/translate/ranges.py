@@ -2,7 +2,7 @@
 
 from lsprotocol import types
 
-from aotlens.report.records import Span
+from aotlens.model.report import Span
 from lsp_server.views import FileView, Position
 
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 
 from lsprotocol import types
 
-from aotlens.report.checkpoint_edit import checkpointed, source_text
-from aotlens.report.inplace_edit import bound_anew, copied_first
-from aotlens.report.records import Fix, Input, Site
-from aotlens.report.summary import human_bytes
+from aotlens.diagnostics.checkpoint_edit import checkpointed, source_text
+from aotlens.diagnostics.inplace_edit import bound_anew, copied_first
+from aotlens.model.report import Fix, Input, Site
+from aotlens.view.quantities import human_bytes
 from lsp_server.document import Document, contents
 from lsp_server.index import Spot, kept_bytes
 from lsp_server.positions import convert

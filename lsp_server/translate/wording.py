@@ -5,8 +5,8 @@ from collections.abc import Iterable
 
 from lsprotocol import types
 
-from aotlens.report.records import Input, Tensor
-from aotlens.report.summary import human_bytes
+from aotlens.model.report import Input, Tensor
+from aotlens.view.quantities import human_bytes
 from lsp_server.client import Client
 
 LONGEST_EXPRESSION = 60

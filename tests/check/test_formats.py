@@ -6,11 +6,14 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from aotlens.check import format_github, format_json, format_sarif, format_text
-from aotlens.check.findings import Checked, CheckedTarget, Finding
-from aotlens.report.diagnose_budgets import Budget, over_budget
-from aotlens.report.records import Diagnostic, Edit, Fix, Related, Span
-from aotlens.report.rules import rule
+from aotlens.diagnostics.budgets import Budget, over_budget
+from aotlens.diagnostics.checked import Checked, CheckedTarget, Finding
+from aotlens.diagnostics.rules import rule
+from aotlens.model.report import Diagnostic, Edit, Fix, Related, Span
+from aotlens.render import findings_json as format_json
+from aotlens.render import findings_text as format_text
+from aotlens.render import github as format_github
+from aotlens.render import sarif as format_sarif
 from tests.report.sample import training_target
 
 SCHEMA = Path(__file__).with_name("sarif-2.1.0.json")

@@ -1,7 +1,7 @@
 """Which statement an ignore comment covers, and which findings it hides."""
 
-from aotlens.report.diagnose_ignores import covers, parse_ignores, unknown_codes, unused
-from aotlens.report.records import Diagnostic, Span
+from aotlens.diagnostics.ignores import covers, parse_ignores, unknown_codes, unused
+from aotlens.model.report import Diagnostic, Span
 
 SOURCE = """\
 def f(x, y):

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from aotlens.check.settings import settings_for
+from aotlens.diagnostics.budgets import Budget
 from aotlens.errors import UserError
-from aotlens.report.diagnose_budgets import Budget
 
 WHOLE = """\
 [tool.aotlens]

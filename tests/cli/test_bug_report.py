@@ -7,8 +7,8 @@ import pytest
 
 from aotlens.cli import bug_report
 from aotlens.cli.bug_report import BugReport, Program, json_file, written
-from aotlens.report.codec import decode
-from aotlens.worker.protocol import Failure
+from aotlens.model.codec import decode
+from aotlens.model.failure import Failure
 from tests.command import Ended, aotlens
 from tests.report.sample import sample_report
 

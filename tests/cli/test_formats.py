@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from aotlens.report import dumps
-from aotlens.report.model_explorer import model_explorer_text
-from aotlens.report.perfetto import perfetto_text
+from aotlens.model import dumps
+from aotlens.render.model_explorer import model_explorer_text
+from aotlens.render.perfetto import perfetto_text
 from tests.command import aotlens
 from tests.report.sample import sample_report
 

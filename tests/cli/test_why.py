@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from aotlens.report.codec import loads
+from aotlens.model.codec import loads
 from tests.command import aotlens
 
 SCRIPT = """\

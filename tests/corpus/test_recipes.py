@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from aotlens.report.codec import loads
+from aotlens.model.codec import loads
 from corpus.output import Difference, compare_output
 from corpus.program import PROGRAMS, read_program
 from tests.command import ROOT, forked

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from aotlens.report.closing import ATTENTION
+from aotlens.render.text.closing import ATTENTION
 from corpus.records import Graphs, Line, Ran, TensorError, Values, dumps, loads
 from corpus.verdicts import NOT_COMPILED, UNEQUAL, Check, Ratio, judge
 from tests.corpus.made import PROGRAM, REFUSED, TEXTS, measured, ran

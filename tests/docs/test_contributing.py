@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from aotlens.cli.app import COMMANDS
-from aotlens.report import diagnose
-from aotlens.report.rules import FAMILIES, RULES, page
+from aotlens.diagnostics import diagnose
+from aotlens.diagnostics.rules import FAMILIES, RULES, page
 from tests.report import test_diagnose
 
 ROOT = Path(__file__).parents[2]
@@ -54,8 +54,8 @@ def test_the_table_of_families_names_what_there_is() -> None:
     rows = FAMILY_ROW.findall(TEXT)
     assert len(rows) == 4
     for catalogue, module, checks, test in rows:
-        assert (ROOT / "aotlens" / "report" / f"{catalogue}.py").exists()
-        assert isinstance(getattr(import_module(f"aotlens.report.{module}"), checks), tuple)
+        assert (ROOT / "aotlens" / "diagnostics" / f"{catalogue}.py").exists()
+        assert isinstance(getattr(import_module(f"aotlens.diagnostics.{module}"), checks), tuple)
         assert (ROOT / "tests" / "report" / test).exists()
 
 

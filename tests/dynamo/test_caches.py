@@ -3,10 +3,10 @@
 import pytest
 
 from aotlens.dynamo.caches import NEW_GRAPH, CacheLog
-from aotlens.report.dynamo_records import CompileSeconds
-from aotlens.report.why import miss_words
+from aotlens.model.dynamo import CompileSeconds
 from aotlens.session.cache_keys import load_keys, save_keys
 from aotlens.torch_api.dynamo_events import CacheEvent
+from aotlens.view.why import miss_words
 
 KEY = (
     "[aaa] gm: <lambda>()",

@@ -8,10 +8,10 @@ import pytest
 import torch
 
 from aotlens.forecast.vary import VariedName, VaryError, parse_vary
-from aotlens.report.codec import dumps, loads
-from aotlens.report.dynamo_records import Dynamo
-from aotlens.report.forecast_records import ForecastAxis
-from aotlens.report.why_lines import why_text
+from aotlens.model.codec import dumps, loads
+from aotlens.model.dynamo import Dynamo
+from aotlens.model.recompilations import ForecastAxis
+from aotlens.render.text.why import why_text
 from aotlens.session.forecasting import forecast_script
 from tests.conftest import Golden
 

@@ -10,11 +10,11 @@ from dataclasses import replace
 import pytest
 
 from aotlens.dynamo.spans import statement_span
-from aotlens.report.dynamo_records import Dynamo, StartedProcesses
-from aotlens.report.records import Report
-from aotlens.report.why_lines import why_text
+from aotlens.model.dynamo import Dynamo, StartedProcesses
+from aotlens.model.report import Report
+from aotlens.render.text.why import why_text
 from aotlens.session.processes import ProcessLog
-from tui.view.dynamo import why_lines
+from aotlens.view.tabs.dynamo import why_lines
 
 
 def _worker_loop() -> None:

@@ -9,9 +9,9 @@ import pytest
 import torch
 from torch._dynamo.utils import clear_compilation_metrics, get_compilation_metrics
 
-from aotlens.report.dynamo_records import Dynamo, DynamoFunction
-from aotlens.report.places import source_line
-from aotlens.report.source_records import Span
+from aotlens.model.dynamo import Dynamo, DynamoFunction
+from aotlens.model.source import Span
+from aotlens.model.spans import source_line
 from aotlens.session.dynamo_log import DynamoLog
 from aotlens.torch_api.dynamo_listener import listen_to_dynamo
 from tests.dynamo import programs_breaks

@@ -12,8 +12,8 @@ from aotlens.errors import UnsupportedError
 from aotlens.observe import observing
 from aotlens.options import CompileOptions
 from aotlens.pipeline import Compiled, compile_direct
-from aotlens.report.layout import Page
-from aotlens.report.ledger import guard_lines
+from aotlens.render.text.layout import Page
+from aotlens.render.text.ledger import guard_lines
 from aotlens.torch_api.symbolic import mark_symbolic
 
 DYNAMIC = CompileOptions(backend="eager", dynamic=True)

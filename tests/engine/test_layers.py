@@ -5,11 +5,11 @@ from collections import Counter
 import torch
 from torch import Tensor, nn
 
+from aotlens.build.layers import Layers
 from aotlens.options import CompileOptions
 from aotlens.pipeline import Compiled, compile_direct
-from aotlens.report.activations import saved_folds
-from aotlens.report.alive import alive_folds, total_bytes
-from aotlens.report.build_layers import Layers
+from aotlens.render.text.activations import saved_folds
+from aotlens.view.fold import alive_folds, total_bytes
 
 
 class Scale(nn.Module):

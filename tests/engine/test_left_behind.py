@@ -15,10 +15,10 @@ from torch import Tensor, nn
 
 import aotlens
 from aotlens.errors import UnsupportedError
+from aotlens.model.codec import decode, encode
 from aotlens.options import CompileOptions
 from aotlens.pipeline import compile_direct
-from aotlens.report.codec import decode, encode
-from aotlens.report.text import Shown, report_text
+from aotlens.render.text.report import Shown, report_text
 from aotlens.verify.stages import compare_stages, replay_stages
 
 EAGER = CompileOptions(backend="eager")

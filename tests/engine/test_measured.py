@@ -12,13 +12,12 @@ from torch._dynamo.utils import counters
 
 from aotlens.codegen.measure import MARK, CpuTimer, Measurable, measured, with_marks
 from aotlens.frontends.dynamo import dynamo_backend
+from aotlens.model.kernels import Kernel, KernelShare
+from aotlens.model.source import Span
 from aotlens.observe import observing
 from aotlens.options import CompileOptions
 from aotlens.pipeline import Compiled, compile_direct
-from aotlens.report.kernel_records import Kernel, KernelShare
-from aotlens.report.kernel_totals import line_costs, phase_costs
-from aotlens.report.measured import beside_floors
-from aotlens.report.source_records import Span
+from aotlens.view.kernels import beside_floors, line_costs, phase_costs
 
 WRAPPER = """
 async_compile.wait(globals())

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from aotlens.build.memory import memory_of
 from aotlens.options import CompileOptions
 from aotlens.pipeline import compile_direct
-from aotlens.report.memory import memory_of
 from benchmarks.allocations import forget_gradients, peak_bytes, training_step
 from benchmarks.models import CONV_NET, Model, gpt_model
 from benchmarks.peak import EXAMPLES, INFERENCE, POLICIES, example_gpt, predicted_and_measured

@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 import torch
 
+from aotlens.model.failure import Failure
 from aotlens.options import CompileOptions
 from aotlens.session.collect import Collector
 from aotlens.session.driver import Driver, Hooks, Order
 from aotlens.session.failures import failure_of
 from aotlens.session.run import run_compiled
-from aotlens.worker.protocol import Failure
 
 LINE = 7
 SCRIPT = """\

@@ -9,10 +9,10 @@ import pytest
 import torch
 from torch import Tensor
 
+from aotlens.model.codec import dumps
+from aotlens.model.report import Report
 from aotlens.options import CompileOptions
 from aotlens.pipeline import Compiled, compile_direct
-from aotlens.report.codec import dumps
-from aotlens.report.records import Report
 from tests.engine import golden_functions as functions
 
 Golden = Callable[[str, str], None]

@@ -8,16 +8,16 @@ import torch
 from torch import Tensor
 
 import aotlens
+from aotlens.diagnostics.diagnose import with_verdict
+from aotlens.model.eager import NotCompiled, NotCompiledCause
+from aotlens.model.report import Target
+from aotlens.model.source import Outcome, Span, Verdict
 from aotlens.options import CompileOptions
-from aotlens.report.diagnose import with_verdict
-from aotlens.report.eager_records import NotCompiled, NotCompiledCause
-from aotlens.report.records import Target
-from aotlens.report.source_records import Outcome, Span, Verdict
-from aotlens.report.verdicts import exit_code_of, verdict_of
 from aotlens.session.collect import Collector
 from aotlens.session.intercept import Router, intercepted
 from aotlens.session.verify import CALLS, NOT_CALLED, Verifier
 from aotlens.verify import Verification, targets, verify_with
+from aotlens.view.verdicts import exit_code_of, verdict_of
 from tests.programs.program import leaf, plain
 
 EAGER = CompileOptions(backend="eager")

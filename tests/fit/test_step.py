@@ -9,7 +9,7 @@ from torch import nn
 
 from aotlens.fit.observer import observing_memory
 from aotlens.fit.step import fit_of
-from aotlens.report.fit_records import Fit
+from aotlens.model.fit import Fit
 from aotlens.torch_api.fake import FakeTensorMode
 
 WEIGHT, HIDDEN = 4 * 8 * 16, 4 * 32 * 16

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from aotlens.build.layers import Layers
 from aotlens.codegen.gpu.build import prepare
 from aotlens.codegen.gpu.forked import Failed, Job, in_children
 from aotlens.codegen.gpu.lower import lower
@@ -12,10 +13,9 @@ from aotlens.codegen.gpu.offline import offline_gpu
 from aotlens.codegen.gpu.records import LoweredGraph
 from aotlens.codegen.gpu.rows import Places, kernel_rows
 from aotlens.codegen.gpu.targets import find_target
+from aotlens.model.report import Kernel
 from aotlens.options import CompileOptions
 from aotlens.pipeline import compile_direct
-from aotlens.report.build_layers import Layers
-from aotlens.report.records import Kernel
 
 H100 = find_target("h100")
 LIMIT_S = 120.0

@@ -12,9 +12,9 @@ pytest.importorskip("triton", reason="code for a GPU needs Triton")
 from aotlens.cache import open_store
 from aotlens.codegen.gpu.fingerprint import fingerprint
 from aotlens.ir.told import NoFingerprintError
+from aotlens.model.report import Target
 from aotlens.options import CompileOptions
 from aotlens.pipeline import compile_direct
-from aotlens.report.records import Target
 
 
 @pytest.fixture(autouse=True)

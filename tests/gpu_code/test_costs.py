@@ -16,9 +16,8 @@ pytest.importorskip("triton", reason="code for a GPU needs Triton")
 from aotlens.codegen.gpu.fx_work import product_dtype
 from aotlens.codegen.gpu.observed import Observed
 from aotlens.codegen.measure import Measurable, measured
-from aotlens.report.kernel_totals import line_costs, phase_costs
-from aotlens.report.measured import beside_floors
-from aotlens.report.records import Kernel, KernelChoice
+from aotlens.model.report import Kernel, KernelChoice
+from aotlens.view.kernels import beside_floors, line_costs, phase_costs
 from tests.gpu_code.lowering import Case, Rows, rows_of
 
 ITEM = 4

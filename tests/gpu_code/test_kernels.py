@@ -16,11 +16,11 @@ from aotlens.codegen.gpu.build import build_kernel
 from aotlens.codegen.gpu.launches import launches_in
 from aotlens.codegen.gpu.records import KernelSource
 from aotlens.errors import BackendError, UserError
+from aotlens.model.report import Kernel, Target
 from aotlens.options import CompileOptions
 from aotlens.pipeline import compile_direct
-from aotlens.report.kernel_lines import kernel_lines
-from aotlens.report.layout import Page
-from aotlens.report.records import Kernel, Target
+from aotlens.render.text.kernels import kernel_lines
+from aotlens.render.text.layout import Page
 from tests.conftest import Golden
 
 MACHINE_HAS_A_GPU = torch.cuda.is_available()

@@ -11,9 +11,9 @@ from torch.nn import functional
 pytest.importorskip("triton", reason="code for a GPU needs Triton")
 
 from aotlens.codegen.gpu.templates import ASSUMED, LIBRARY_ONLY, Offered
+from aotlens.model.report import Target
 from aotlens.options import CompileOptions
 from aotlens.pipeline import compile_direct
-from aotlens.report.records import Target
 
 TRIED = 3
 """Of about twenty choices: each takes a compiler's second."""

@@ -11,9 +11,9 @@ from torch.nn import functional
 
 pytest.importorskip("triton", reason="code for a GPU needs Triton")
 
-from aotlens.report.diagnose import diagnose
-from aotlens.report.findings import Limits
-from aotlens.report.records import Diagnostic, Target
+from aotlens.diagnostics.diagnose import diagnose
+from aotlens.diagnostics.findings import Limits
+from aotlens.model.report import Diagnostic, Target
 from tests.gpu_code.lowering import Case, Rows, rows_of
 
 pytestmark = pytest.mark.filterwarnings("ignore:Torchinductor does not support code generation for complex")

@@ -14,8 +14,8 @@ from torch._inductor import choices, scheduler
 from torch._inductor.codegen import simd
 
 from aotlens.codegen.gpu.unfused import WORDS, code_of
-from aotlens.report.records import UnfusedCode
-from aotlens.report.unfused import REASONS
+from aotlens.model.report import UnfusedCode
+from aotlens.view.kernels import REASONS
 
 
 @cache

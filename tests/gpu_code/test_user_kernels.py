@@ -15,10 +15,10 @@ from torch._higher_order_ops.triton_kernel_wrap import kernel_side_table
 from torch.library import triton_op, wrap_triton
 
 from aotlens.errors import UserError
+from aotlens.model.report import Target
 from aotlens.options import CompileOptions, Interpreted
 from aotlens.pipeline import compile_direct
 from aotlens.pretend.world import pretending
-from aotlens.report.records import Target
 from aotlens.torch_api.triton import mutated_by_triton_kernel, mute_triton_analysis_log
 from aotlens.verify.gpu_code import verify_gpu_code
 from tests.gpu.kernels import doubling, norm, refused

@@ -15,10 +15,11 @@ from dataclasses import replace
 from functools import cache
 from typing import Any, cast, get_args
 
-from aotlens.report.codec import encode
-from aotlens.report.diagnose import with_verdict
-from aotlens.report.records import Diagnostic, Edit, Fix, Related, Report, Span, Verdict
-from aotlens.worker.protocol import Answer, Failure, FailureKind, Hello, Progress, TraceOptions
+from aotlens.diagnostics.diagnose import with_verdict
+from aotlens.model.codec import encode
+from aotlens.model.failure import Failure, FailureKind
+from aotlens.model.report import Diagnostic, Edit, Fix, Related, Report, Span, Verdict
+from aotlens.worker.protocol import Answer, Hello, Progress, TraceOptions
 from lsp_server.server import build_server, log_to
 from lsp_server.tracer import WorkerFactory
 from lsp_server.transport import LOOPBACK, serve_stdio, serve_tcp

@@ -1,6 +1,6 @@
 """What a hover says first of an expression: its source, its type, its cost."""
 
-from aotlens.report import Partition, Report, SavedValue, Span, Stage, StageNode, Target
+from aotlens.model import Partition, Report, SavedValue, Span, Stage, StageNode, Target
 from lsp_server.index import build
 from lsp_server.translate.expression import expression_text
 from tests.report.sample import tensor

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from aotlens.report import loads
+from aotlens.model import loads
 from tests.conftest import Golden
 from tests.language_servers import ROOT, STAND_IN
 from tests.lsp.sample_session import LINES, hint_list, insert, lenses, line_of, place_of, shown, traced

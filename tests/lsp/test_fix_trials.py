@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from aotlens.report.source_records import Edit, Span
+from aotlens.model.source import Edit, Span
 from lsp_server.translate.fixes import TITLE, overlapping
 from tests.language_servers import REAL, ROOT
 from tests.lsp.processes import alive, descendants

@@ -15,9 +15,10 @@ from mcp import Client
 from aotlens.mcp.held import Root
 from aotlens.mcp.server import make_server
 from aotlens.mcp.session import Session
-from aotlens.report import Report, encode
+from aotlens.model import Report, encode
+from aotlens.model.failure import Failure
 from aotlens.worker.client import Job, WorkerClient
-from aotlens.worker.protocol import Answer, Failure, Progress, TraceOptions
+from aotlens.worker.protocol import Answer, Progress, TraceOptions
 
 T = TypeVar("T")
 

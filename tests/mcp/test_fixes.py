@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from aotlens.mcp.session import Session
-from aotlens.report import Diagnostic, Edit, Fix, Report, Span, Target
+from aotlens.model import Diagnostic, Edit, Fix, Report, Span, Target
 from tests.mcp.stand_in import StandInWorker, answer, error, make_older, results, session_in
 
 SCRIPT = "x = 1\ny = x.t_()\n"

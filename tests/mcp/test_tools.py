@@ -16,9 +16,10 @@ from aotlens.mcp.held import MOST_HELD
 from aotlens.mcp.server import make_server
 from aotlens.mcp.session import Session
 from aotlens.mcp.tools import TOOLS
-from aotlens.report import Report, dumps
-from aotlens.report.records import Verdict
-from aotlens.worker.protocol import Failure, TraceOptions
+from aotlens.model import Report, dumps
+from aotlens.model.failure import Failure
+from aotlens.model.report import Verdict
+from aotlens.worker.protocol import TraceOptions
 from tests.mcp.stand_in import (
     StandInWorker,
     answer,

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from aotlens.report.codec import decode
-from aotlens.report.records import Report
+from aotlens.model.codec import decode
+from aotlens.model.report import Report
 from aotlens.worker.client import WorkerClient
 from aotlens.worker.protocol import Answer, TraceOptions
 

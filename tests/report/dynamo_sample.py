@@ -1,6 +1,6 @@
 """Dynamo's facts by hand: a counter that recompiles, two breaks, a constant, a skipped function."""
 
-from aotlens.report.dynamo_records import (
+from aotlens.model.dynamo import (
     Break,
     Cause,
     Compilation,
@@ -12,7 +12,7 @@ from aotlens.report.dynamo_records import (
     Skipped,
     Specialisation,
 )
-from aotlens.report.source_records import Related, Span
+from aotlens.model.source import Related, Span
 
 __all__ = ["sample_dynamo", "span_at"]
 

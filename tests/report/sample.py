@@ -5,7 +5,7 @@ Its spans point into `sample_model.py` beside this file.
 
 from dataclasses import replace
 
-from aotlens.report import (
+from aotlens.model import (
     Base,
     BudgetResult,
     Certificate,
@@ -33,7 +33,7 @@ from aotlens.report import (
     Wrapper,
     WrapperStep,
 )
-from aotlens.report.kernel_records import (
+from aotlens.model.kernels import (
     KernelAccess,
     KernelConfig,
     KernelShare,

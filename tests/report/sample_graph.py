@@ -7,7 +7,7 @@ from dataclasses import replace
 from math import prod
 from pathlib import Path
 
-from aotlens.report import Site, Span, Stage, StageNode, Tensor
+from aotlens.model import Site, Span, Stage, StageNode, Tensor
 
 MODEL = Path(__file__).with_name("sample_model.py")
 """The user's file that the sample report is about."""

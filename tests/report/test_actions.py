@@ -2,11 +2,11 @@
 
 from dataclasses import replace
 
-from aotlens.report import Diagnostic, Report
-from aotlens.report.action_lines import action_lines
-from aotlens.report.dynamo_records import CompileSeconds, Dynamo, DynamoFunction
-from aotlens.report.layout import Page, to_text
-from aotlens.report.source_records import Cost
+from aotlens.model import Diagnostic, Report
+from aotlens.model.dynamo import CompileSeconds, Dynamo, DynamoFunction
+from aotlens.model.source import Cost
+from aotlens.render.text.actions import action_lines
+from aotlens.render.text.layout import Page, to_text
 from aotlens.view.actions import MOST_ACTIONS, what_to_do
 from tests.report.sample import sample_report, span, training_target
 

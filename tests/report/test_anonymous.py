@@ -3,9 +3,9 @@
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 
-from aotlens.report.anonymous import Anonymiser, names_in
-from aotlens.report.codec import dumps
-from aotlens.report.records import Report
+from aotlens.model.codec import dumps
+from aotlens.model.report import Report
+from aotlens.render.anonymous import Anonymiser, names_in
 from tests.report.sample import MODEL, sample_report
 
 SOURCE = '''\

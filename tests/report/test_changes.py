@@ -3,11 +3,11 @@
 import pytest
 
 from aotlens.errors import UserError
+from aotlens.model.report import Target
+from aotlens.model.stage_changes import StageDifference, parse_range, stage_difference
 from aotlens.options import CompileOptions
 from aotlens.pipeline import compile_direct
-from aotlens.report.changes import StageDifference, parse_range, stage_difference
-from aotlens.report.changes_text import difference_lines
-from aotlens.report.records import Target
+from aotlens.render.text.stages import difference_lines
 from tests.engine import golden_functions
 
 

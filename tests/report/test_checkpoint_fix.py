@@ -10,11 +10,11 @@ import pytest
 import torch
 
 import aotlens
-from aotlens.report import Diagnostic, Fix, Span, Target
-from aotlens.report.checkpoint_call import Advice, best_call
-from aotlens.report.checkpoint_edit import can_be_checkpointed, checkpointed
-from aotlens.report.diagnose import diagnose
-from aotlens.report.findings import Limits
+from aotlens.diagnostics.checkpoint_call import Advice, best_call
+from aotlens.diagnostics.checkpoint_edit import can_be_checkpointed, checkpointed
+from aotlens.diagnostics.diagnose import diagnose
+from aotlens.diagnostics.findings import Limits
+from aotlens.model import Diagnostic, Fix, Span, Target
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 LOW = Limits(saved_bytes=1)

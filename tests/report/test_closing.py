@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from aotlens.report.closing import Closing, closing_text, print_closing
-from aotlens.report.eager_records import NotCompiled
-from aotlens.report.functions import by_function
-from aotlens.report.layout import path_end
-from aotlens.report.records import GraphId, Span, Target, Verdict
-from aotlens.report.reuse_records import Reuse
-from aotlens.report.summary import bytes_range
+from aotlens.model.eager import NotCompiled
+from aotlens.model.report import GraphId, Span, Target, Verdict
+from aotlens.model.target_facts import Reuse
+from aotlens.render.text.closing import Closing, closing_text, print_closing
+from aotlens.render.text.layout import path_end
+from aotlens.view.functions import by_function
+from aotlens.view.quantities import bytes_range
 from tests.conftest import Golden
 from tests.report.sample import sample_report, span
 

@@ -9,9 +9,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from aotlens.errors import ReportError, UserError
-from aotlens.report import SCHEMA, Input, Report, Site, Target, decode, dumps, encode, loads
-from aotlens.report.codec import stage_json
-from aotlens.report.cuda_graph_records import CudaGraph
+from aotlens.model import SCHEMA, Input, Report, Site, Target, decode, dumps, encode, loads
+from aotlens.model.codec import stage_json
+from aotlens.model.cuda_graphs import CudaGraph
 from tests.report.sample import sample_report
 
 

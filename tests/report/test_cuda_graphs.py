@@ -9,19 +9,19 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from aotlens.build.cuda_graphs import cuda_graph_of
+from aotlens.diagnostics.cuda_graphs import CODES
+from aotlens.diagnostics.diagnose import diagnose
+from aotlens.model import Target, loads
+from aotlens.model.codec import dumps
+from aotlens.model.cuda_graphs import CudaGraph
+from aotlens.model.report import BlockerKind, Report
 from aotlens.options import CompileOptions
 from aotlens.pipeline import compile_direct
-from aotlens.report import Target, loads
-from aotlens.report.build_cuda_graphs import cuda_graph_of
-from aotlens.report.codec import dumps
-from aotlens.report.cuda_graph_lines import cuda_graph_lines, what_blocks
-from aotlens.report.cuda_graph_records import CudaGraph
-from aotlens.report.cuda_graph_rules import WHY
-from aotlens.report.diagnose import diagnose
-from aotlens.report.diagnose_cuda_graphs import CODES
-from aotlens.report.layout import to_text
-from aotlens.report.records import BlockerKind, Report
+from aotlens.render.text.cuda_graphs import cuda_graph_lines
+from aotlens.render.text.layout import to_text
 from aotlens.torch_api.fake import FakeTensorMode
+from aotlens.view.cuda_graphs import WHY, what_blocks
 from tests.conftest import Golden
 
 

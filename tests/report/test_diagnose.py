@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from aotlens.report import Base, Diagnostic, Edit, Input, Mode, Output, Related, Site, Span, Target, Tensor
-from aotlens.report.diagnose import diagnose, from_failure, mismatch, taken_back
-from aotlens.report.findings import MIB, Limits
-from aotlens.report.source_records import Cost
-from aotlens.worker.protocol import Failure
+from aotlens.diagnostics.diagnose import diagnose, from_failure, mismatch, taken_back
+from aotlens.diagnostics.findings import MIB, Limits
+from aotlens.model import Base, Diagnostic, Edit, Input, Mode, Output, Related, Site, Span, Target, Tensor
+from aotlens.model.failure import Failure
+from aotlens.model.source import Cost
 from tests.report.sample import inference_target, site, span, tensor, training_target
 
 WRITE = site("cache.mul_(0.9)", "aten.mul_.Tensor")

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from aotlens.codegen.gpu.architectures import ARCHITECTURES
-from aotlens.report import Diagnostic, Kernel, Related, Stage, StageNode, Target, Tensor
-from aotlens.report.diagnose import diagnose
-from aotlens.report.diagnose_gpu import HALF_RATE_F64
+from aotlens.diagnostics.diagnose import diagnose
+from aotlens.diagnostics.gpu import HALF_RATE_F64
+from aotlens.model import Diagnostic, Kernel, Related, Stage, StageNode, Target, Tensor
 from tests.report.sample import PLAIN_CONFIG as CONFIG
 from tests.report.sample import inference_target, span, tensor, training_target
 

@@ -10,12 +10,12 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
+from aotlens.diagnostics.diagnose import diagnose
+from aotlens.diagnostics.findings import MIB, Limits
+from aotlens.model import BudgetResult, Diagnostic, Related, Spare, Target, Totals
+from aotlens.model.source import Cost
 from aotlens.options import CompileOptions
 from aotlens.pipeline import compile_direct
-from aotlens.report import BudgetResult, Diagnostic, Related, Spare, Target, Totals
-from aotlens.report.diagnose import diagnose
-from aotlens.report.findings import MIB, Limits
-from aotlens.report.source_records import Cost
 from tests.report.sample import span, training_target
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "train_gpt.py"

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
+from aotlens.compare.alignment import aligned
+from aotlens.compare.difference import NodeChange, TargetChange, report_change, target_change
+from aotlens.model.report import Report, Target
 from aotlens.options import CompileOptions
 from aotlens.pipeline import compile_direct
-from aotlens.report.alignment import aligned
-from aotlens.report.difference import NodeChange, TargetChange, report_change, target_change
-from aotlens.report.difference_markdown import difference_markdown
-from aotlens.report.difference_text import difference_lines
-from aotlens.report.layout import to_text
-from aotlens.report.records import Report, Target
+from aotlens.render.markdown import difference_markdown
+from aotlens.render.text.difference import difference_lines
+from aotlens.render.text.layout import to_text
 
 SOURCE = """\
 import torch

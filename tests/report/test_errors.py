@@ -4,7 +4,7 @@ import pytest
 
 from aotlens import errors
 from aotlens.errors import AotlensError, MismatchError, TargetError, UnsupportedError
-from aotlens.report.places import shown_path
+from aotlens.model.spans import shown_path
 from tests.report.sample import MODEL, span
 
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import jsonschema
 
-from aotlens.report import Report
-from aotlens.report.model_explorer import RECOMPUTED_STYLE, SAVED_STYLE, STAGES, model_explorer_text
-from aotlens.report.perfetto import perfetto_text
+from aotlens.model import Report
+from aotlens.render.model_explorer import RECOMPUTED_STYLE, SAVED_STYLE, STAGES, model_explorer_text
+from aotlens.render.perfetto import perfetto_text
 from tests.report.dynamo_sample import sample_dynamo
 from tests.report.sample import sample_report, training_target
 

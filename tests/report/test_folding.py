@@ -5,11 +5,11 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aotlens.report import LiveValue, Memory, Partition, SavedValue, Tensor
-from aotlens.report.activations import partition_lines, saved_folds
-from aotlens.report.alive import alive_folds, total_bytes
-from aotlens.report.layout import Page, to_text
-from aotlens.report.peak_text import memory_lines
+from aotlens.model import LiveValue, Memory, Partition, SavedValue, Tensor
+from aotlens.render.text.activations import partition_lines, saved_folds
+from aotlens.render.text.layout import Page, to_text
+from aotlens.render.text.peak import memory_lines
+from aotlens.view.fold import alive_folds, total_bytes
 
 F32 = Tensor("f32", (8, 16), (16, 1), "cpu", False, 512)
 

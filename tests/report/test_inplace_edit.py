@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from aotlens.report.inplace_edit import bound_anew, copied_first, without_grad
-from aotlens.report.records import Fix, Site, Span
+from aotlens.diagnostics.inplace_edit import bound_anew, copied_first, without_grad
+from aotlens.model.report import Fix, Site, Span
 
 
 def written(folder: Path, text: str) -> Path:

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from aotlens.errors import UserError
-from aotlens.report.kernel_code import kernel_code, parse_languages
-from aotlens.report.records import Kernel, KernelText, Report
+from aotlens.model.report import Kernel, KernelText, Report
+from aotlens.render.kernel_code import kernel_code, parse_languages
 from tests.report.sample import PLAIN_CONFIG, training_target
 
 CONFIG = replace(PLAIN_CONFIG, shared_bytes=16, grid=(8, 1, 1), occupancy=0.5, limit="registers", waves=1.0)

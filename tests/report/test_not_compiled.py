@@ -2,15 +2,15 @@
 
 from dataclasses import replace
 
-from aotlens.report.codec import dumps, loads
-from aotlens.report.diagnose import from_not_compiled
-from aotlens.report.eager_records import NotCompiled
-from aotlens.report.records import Diagnostic
-from aotlens.report.text import report_text
+from aotlens.diagnostics.diagnose import from_not_compiled
+from aotlens.model.codec import dumps, loads
+from aotlens.model.eager import NotCompiled
+from aotlens.model.report import Diagnostic
+from aotlens.render.text.report import report_text
+from aotlens.view.tabs.overview import overview
+from aotlens.view.tabs.rows import Part
+from aotlens.view.tabs.trace_state import TraceState, state_parts
 from tests.report.sample import sample_report, span
-from tui.view.overview import overview
-from tui.view.rows import Part
-from tui.view.state import TraceState, state_parts
 
 REST = NotCompiled(
     "Net", "Net.forward", "rest of function", "Attempted to wrap RNN", "AL405", span("def score"), 3

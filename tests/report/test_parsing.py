@@ -3,8 +3,8 @@
 import gc
 import json
 
-from aotlens.report import dumps, loads
-from aotlens.report.parsing import no_collection, parsed
+from aotlens.model import dumps, loads
+from aotlens.model.parsing import no_collection, parsed
 from tests.report.sample import sample_report
 
 

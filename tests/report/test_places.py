@@ -5,11 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from aotlens.report import LiveValue, Memory, Partition, SavedValue, Span, Tensor, Use
-from aotlens.report.activations import partition_lines
-from aotlens.report.layout import Page, to_text
-from aotlens.report.peak_text import memory_lines
-from aotlens.report.places import (
+from aotlens.model import LiveValue, Memory, Partition, SavedValue, Span, Tensor, Use
+from aotlens.model.spans import (
     file_name,
     is_users_own,
     line_of,
@@ -19,6 +16,9 @@ from aotlens.report.places import (
     relative_path,
     shown_path,
 )
+from aotlens.render.text.activations import partition_lines
+from aotlens.render.text.layout import Page, to_text
+from aotlens.render.text.peak import memory_lines
 
 SITE = "/env/lib/python3.12/site-packages"
 LLAMA = f"{SITE}/transformers/models/llama/modeling_llama.py"

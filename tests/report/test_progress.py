@@ -1,6 +1,6 @@
 """The phases of a trace in words."""
 
-from aotlens.report.progress import phase_of
+from aotlens.view.progress import phase_of
 
 
 def test_each_message_is_one_phase_in_words() -> None:

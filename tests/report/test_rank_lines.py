@@ -1,9 +1,7 @@
 """The section on ranks, and its findings, on records made by hand."""
 
-from aotlens.report.diagnose_ranks import rank_findings
-from aotlens.report.layout import Page, to_text
-from aotlens.report.rank_lines import rank_lines
-from aotlens.report.rank_records import (
+from aotlens.diagnostics.ranks import rank_findings
+from aotlens.model.ranks import (
     Collective,
     CollectiveMismatch,
     GraphDifference,
@@ -11,8 +9,10 @@ from aotlens.report.rank_records import (
     RankCompilation,
     Ranks,
 )
-from aotlens.report.rank_words import rank_names, ranks_summary
-from aotlens.report.source_records import Span
+from aotlens.model.source import Span
+from aotlens.render.text.layout import Page, to_text
+from aotlens.render.text.ranks import rank_lines
+from aotlens.view.ranks import rank_names, ranks_summary
 
 HERE, THERE = Span("tp.py", 19, 4, 19, 20), Span("tp.py", 18, 4, 18, 20)
 AGREEING = Ranks(

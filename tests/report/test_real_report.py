@@ -8,11 +8,11 @@ import pytest
 import torch
 
 import aotlens
-from aotlens.report import Report, Site, dumps, loads
-from aotlens.report.changes import STAGES, check_stage
-from aotlens.report.places import text_of
-from aotlens.report.schema import schema
-from aotlens.report.text import report_text
+from aotlens.model import Report, Site, dumps, loads
+from aotlens.model.schema import schema
+from aotlens.model.spans import text_of
+from aotlens.model.stage_changes import STAGES, check_stage
+from aotlens.render.text.report import report_text
 from tests.report.sample_model import Block, score
 
 

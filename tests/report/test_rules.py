@@ -7,16 +7,17 @@ from typing import get_args
 
 import pytest
 
+from aotlens.diagnostics import diagnose
+from aotlens.diagnostics.rules import FAMILIES, RULES, Rule, page, pages, rule
 from aotlens.errors import UserError
-from aotlens.report import diagnose
-from aotlens.report.rules import FAMILIES, RULES, Rule, page, pages, rule
-from aotlens.worker.protocol import FailureKind
+from aotlens.model import eager
+from aotlens.model.failure import FailureKind
 
 FOLDER = Path(__file__).parents[2] / "docs" / "rules"
 
 
 def test_pages_are_current() -> None:
-    """Written by `python -m aotlens.report.rules docs/rules`."""
+    """Written by `python -m aotlens.diagnostics.rules docs/rules`."""
     published = {path.name: path.read_text(encoding="utf-8") for path in FOLDER.iterdir()}
     assert published == pages()
 
@@ -28,8 +29,7 @@ def test_codes_are_unique_sorted_and_in_a_family() -> None:
 
 
 def test_every_reported_code_has_a_rule() -> None:
-    folder = Path(diagnose.__file__).parent
-    modules = (*folder.glob("diagnose*.py"), folder / "eager_records.py")
+    modules = (*Path(diagnose.__file__).parent.glob("*.py"), Path(eager.__file__))
     source = "".join(path.read_text(encoding="utf-8") for path in modules)
     assert set(re.findall(r"AL\d{3}", source)) == {entry.code for entry in RULES}
 

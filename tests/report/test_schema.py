@@ -6,8 +6,8 @@ from typing import Any
 import jsonschema
 import pytest
 
-from aotlens.report import Report, encode
-from aotlens.report.schema import schema, schema_text
+from aotlens.model import Report, encode
+from aotlens.model.schema import schema, schema_text
 from tests.report.sample import sample_report
 
 SCHEMA = schema()
@@ -18,7 +18,7 @@ PUBLISHED = Path(__file__).parents[2] / "docs" / "report.schema.json"
 
 def test_published_schema_is_current() -> None:
     assert PUBLISHED.read_text(encoding="utf-8") == schema_text(), (
-        "run: python -m aotlens.report.schema docs/report.schema.json"
+        "run: python -m aotlens.model.schema docs/report.schema.json"
     )
 
 

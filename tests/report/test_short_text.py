@@ -7,11 +7,11 @@ import torch
 from torch import Tensor, nn
 
 import aotlens
-from aotlens.report import Diagnostic, Report, Target
-from aotlens.report.diagnostic_list import diagnostic_list
-from aotlens.report.layout import WIDTH, Page, to_text
-from aotlens.report.other_targets import main_targets
-from aotlens.report.text import TWO_SCREENS, Shown, report_text
+from aotlens.model import Diagnostic, Report, Target
+from aotlens.render.text.diagnostics import diagnostic_list
+from aotlens.render.text.layout import WIDTH, Page, to_text
+from aotlens.render.text.report import TWO_SCREENS, Shown, report_text
+from aotlens.render.text.targets import main_targets
 from tests.report.sample import sample_report, span, training_target
 
 SHORT = Page(is_full=False)

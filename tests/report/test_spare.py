@@ -8,11 +8,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from aotlens.diagnostics.diagnose import diagnose
+from aotlens.diagnostics.findings import Limits
+from aotlens.model import Target
 from aotlens.options import CompileOptions
 from aotlens.pipeline import compile_direct
-from aotlens.report import Target
-from aotlens.report.diagnose import diagnose
-from aotlens.report.findings import Limits
 
 LOW = Limits(spare_bytes=1, spare_share=0)
 

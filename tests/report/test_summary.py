@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aotlens.report.fold import fold
-from aotlens.report.places import column, place, text_of
-from aotlens.report.records import Span
-from aotlens.report.summary import counted, human_bytes, human_flops, human_ms, target_summary
+from aotlens.model.report import Span
+from aotlens.model.spans import column, place, text_of
+from aotlens.view.fold import fold
+from aotlens.view.quantities import counted, human_bytes, human_flops, human_ms, target_summary
 from tests.report.sample import MODEL, sample_report, span
 
 

@@ -10,11 +10,11 @@ import pytest
 from rich.console import Console
 
 from aotlens.errors import UserError
-from aotlens.report import Diagnostic, Report, Target
-from aotlens.report.closing import Closing, print_closing
-from aotlens.report.layout import WIDTH
-from aotlens.report.records import Verdict
-from aotlens.report.text import Shown, print_report, report_text
+from aotlens.model import Diagnostic, Report, Target
+from aotlens.model.report import Verdict
+from aotlens.render.text.closing import Closing, print_closing
+from aotlens.render.text.layout import WIDTH
+from aotlens.render.text.report import Shown, print_report, report_text
 from tests.conftest import Golden
 from tests.report.sample import sample_report, tensor, training_target
 

@@ -4,20 +4,20 @@ from dataclasses import replace
 
 import pytest
 
+from aotlens.diagnostics.budgets import Budget
+from aotlens.diagnostics.dynamo import dynamo_findings, over_dynamo_budget
 from aotlens.dynamo.hints import hint_of
-from aotlens.report.closing import Closing, closing_text
-from aotlens.report.codec import dumps, loads
-from aotlens.report.diagnose_budgets import Budget
-from aotlens.report.diagnose_dynamo import dynamo_findings, over_dynamo_budget
-from aotlens.report.records import GraphId, Report
-from aotlens.report.text import Shown, report_text
-from aotlens.report.why import dynamo_summary, problems
-from aotlens.report.why_lines import why_text
+from aotlens.model.codec import dumps, loads
+from aotlens.model.report import GraphId, Report
+from aotlens.render.html.build import html_page
+from aotlens.render.text.closing import Closing, closing_text
+from aotlens.render.text.report import Shown, report_text
+from aotlens.render.text.why import why_text
+from aotlens.view.tabs.dynamo import all_dynamo_lines
+from aotlens.view.tabs.overview import overview
+from aotlens.view.why import dynamo_summary, problems
 from tests.report.dynamo_sample import sample_dynamo, span_at
 from tests.report.sample import sample_report
-from tui.page.build import html_page
-from tui.view.dynamo import all_dynamo_lines
-from tui.view.overview import overview
 
 DYNAMO = sample_dynamo()
 REPORT = Report("2.13.0", "3.11", "why net.py", dynamo=DYNAMO)

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from aotlens.report.codec import dumps, loads
-from aotlens.report.records import Report, Target
+from aotlens.model.codec import dumps, loads
+from aotlens.model.report import Report, Target
 from aotlens.trace.build import build_report
 from aotlens.trace.reader import open_trace
 

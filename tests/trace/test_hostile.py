@@ -9,16 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from aotlens.report.codec import dumps
-from aotlens.report.records import Report
-from aotlens.report.text import Shown, report_text
+from aotlens.model.codec import dumps
+from aotlens.model.report import Report
+from aotlens.render.html.build import html_page
+from aotlens.render.text.report import Shown, report_text
 from aotlens.trace import build, scan
 from aotlens.trace.build import build_report, summaries
 from aotlens.trace.log_file import BLOCK_BYTES
 from aotlens.trace.reader import open_trace
 from aotlens.trace.scan import RecordTable
 from tests.trace.log_text import ARTIFACT, compiled, record
-from tui.page.build import html_page
 
 GRAPH = """class GraphModule(torch.nn.Module):
     def forward(self, L_x_: "f32[4][1]cpu"):

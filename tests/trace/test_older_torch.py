@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from aotlens.report.records import Target
+from aotlens.model.report import Target
 from aotlens.trace.build import build_report
 from aotlens.trace.reader import open_trace
 from aotlens.trace.reasons import explained

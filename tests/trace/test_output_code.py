@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from aotlens.report.records import Report
+from aotlens.model.report import Report
 from aotlens.trace.build import build_report
 from aotlens.trace.output_code import parse_code
 from aotlens.trace.reader import open_trace

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from aotlens.report.records import Partition
-from aotlens.report.text import Shown, report_text
+from aotlens.model.report import Partition
+from aotlens.render.text.report import Shown, report_text
 from aotlens.trace.build import build_report
 from aotlens.trace.reader import open_trace
 from aotlens.trace.reasons import explained

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from aotlens.report.records import Span
+from aotlens.model.report import Span
 from aotlens.trace.build import build_report
 from aotlens.trace.facts import CompilationFacts
 from aotlens.trace.graph_records import Graph, GraphNode, Line

@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable
 from textual.app import App
 from textual.pilot import Pilot
 
-from aotlens.report import Report
-from aotlens.worker.protocol import Failure
+from aotlens.model import Report
+from aotlens.model.failure import Failure
 from tests.report.sample import sample_report
 from tui.app import AotlensApp
 from tui.messages import TraceEnded, TraceProgress

@@ -4,10 +4,10 @@ import pytest
 from textual.command import CommandPalette
 from textual.pilot import Pilot
 
+from aotlens.view.tabs.search import names_of
 from tests.report.sample import sample_report
 from tests.tui.driving import drive, settle, table
 from tui.app import AotlensApp
-from tui.view.finding import names_of
 
 NAMES = names_of(sample_report().targets[0])
 

@@ -4,11 +4,11 @@ from dataclasses import replace
 
 from textual.pilot import Pilot
 
-from aotlens.report import Partition, Report, Span, Stage, StageNode, Target, Tensor
+from aotlens.model import Partition, Report, Span, Stage, StageNode, Target, Tensor
+from aotlens.view.tabs.rows import Column, Jump, LazyRows, Link, Listing, grouped
 from tests.tui.driving import drive, lines, rows, table
 from tui.app import AotlensApp
 from tui.panes.stages import StagesPane
-from tui.view.rows import Column, Jump, LazyRows, Link, Listing, grouped
 
 SHAPE = Tensor("f32", (2,), (1,), "cpu", False, 8)
 NAMES = ("a", "h.0.w", "h.1.w", "h.0.b", "h.1.b", "h.2.b")

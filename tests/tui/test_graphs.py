@@ -2,11 +2,11 @@
 
 from textual.pilot import Pilot
 
+from aotlens.view.tabs.drawing import Neighbour, draw
 from tests.tui.driving import drive, lines, linked, lit, rows, select, settle, table
 from tui.app import AotlensApp
 from tui.panes.graphs import GraphsPane
 from tui.panes.stages import StagesPane
-from tui.view.drawing import Neighbour, draw
 from tui.widgets.code import CodeView
 from tui.widgets.node_map import NodeMap
 

@@ -7,7 +7,7 @@ import pytest
 from textual.pilot import Pilot
 from textual.screen import ModalScreen
 
-from aotlens.report import Report
+from aotlens.model import Report
 from tests.report.sample import MODEL, sample_report
 from tests.tui.driving import NARROW, drive, lines, lit, rows, select, settle, source, table
 from tui import editing
@@ -174,7 +174,7 @@ def test_a_shows_the_fix_and_y_writes_it(tmp_path: Path) -> None:
 
 def moved(report: Report, path: Path) -> Report:
     """The report as if the model stood elsewhere."""
-    from aotlens.report import dumps, loads
+    from aotlens.model import dumps, loads
 
     return loads(dumps(report).replace(str(MODEL), str(path)))
 

@@ -6,16 +6,16 @@ from pathlib import Path
 import pytest
 from textual.pilot import Pilot
 
-from aotlens.report.records import Report
+from aotlens.model.report import Report
+from aotlens.render.html.build import html_page
 from aotlens.trace.build import build_report
 from aotlens.trace.reader import open_trace
 from aotlens.trace.reasons import explained
 from aotlens.trace.what_ifs import SolverRequest
+from aotlens.view.tabs.ranks import rank_lines
+from aotlens.view.tabs.tradeoffs import tradeoff_lines
 from tests.tui.driving import drive, lines, rows
 from tui.app import AotlensApp
-from tui.page.build import html_page
-from tui.view.ranks import rank_lines
-from tui.view.tradeoffs import tradeoff_lines
 
 LOGS = Path(__file__).resolve().parents[1] / "trace" / "logs"
 

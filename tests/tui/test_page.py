@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from aotlens.report.records import Report
+from aotlens.model.report import Report
+from aotlens.render.html.build import html_page
 from tests.command import ROOT, aotlens
 from tests.report.sample import sample_report
-from tui.page.build import html_page
 
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 OPTIONS = ("--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--window-size=1400,900")

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from textual.pilot import Pilot
 
-from aotlens.report.dynamo_records import (
+from aotlens.model.dynamo import (
     Cause,
     Compilation,
     Dynamo,
@@ -14,13 +14,13 @@ from aotlens.report.dynamo_records import (
     Seconds,
     TriedFix,
 )
-from aotlens.report.source_records import Fix
-from aotlens.report.why import dynamo_summary
+from aotlens.model.source import Fix
+from aotlens.view.tabs.dynamo import NOTHING
+from aotlens.view.why import dynamo_summary
 from tests.report.sample import sample_report
 from tests.report.sample_graph import span
 from tests.tui.driving import drive, lines, linked, lit, rows, source, table
 from tui.app import AotlensApp
-from tui.view.dynamo import NOTHING
 
 OVERVIEW = """\
 What to do first

@@ -7,15 +7,15 @@ import pytest
 from textual.pilot import Pilot
 from textual.screen import Screen
 
-from aotlens.report import Report, Span, Target
-from aotlens.report.places import texts
+from aotlens.model import Report, Span, Target
+from aotlens.model.spans import texts
+from aotlens.view.tabs import graph
+from aotlens.view.tabs import overview as view
+from aotlens.view.tabs.rows import Line
 from tests.report.sample import sample_report
 from tests.tui.driving import NARROW, drive, lines, rows, settle, table
 from tui.app import AotlensApp
 from tui.panes import overview
-from tui.view import graph
-from tui.view import overview as view
-from tui.view.rows import Line
 
 NODES = 50_000
 

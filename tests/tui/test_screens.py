@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 from textual.pilot import Pilot
 
-from aotlens.report import Span
+from aotlens.model import Span
 from tests.conftest import Golden
 from tests.report.sample import sample_report
 from tests.tui.driving import NARROW, WIDE, drive, screen_text, select, settle
@@ -59,7 +59,7 @@ def test_without_colour_the_link_and_the_cursor_still_show(monkeypatch: pytest.M
 
 
 def test_a_span_of_no_file_lights_nothing_and_does_no_harm() -> None:
-    from tui.view.rows import Link
+    from aotlens.view.tabs.rows import Link
 
     async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
         app.workbench.source.light(Link((Span("/nowhere/at_all.py", 3, 0, 3, 4),)))

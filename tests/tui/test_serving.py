@@ -13,7 +13,7 @@ import aiohttp
 import pytest
 
 from aotlens.cli.app import run_command
-from aotlens.report import dumps
+from aotlens.model import dumps
 from tests.command import ROOT
 from tests.report.sample import sample_report
 from tests.tui.processes import marked, needs_proc, until

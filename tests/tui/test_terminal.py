@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from aotlens.report import dumps
+from aotlens.model import dumps
 from tests.report.sample import sample_report
 from tests.tui.processes import marked, needs_proc, until
 from tests.tui.terminal import CLEAN, Terminal, needs_tmux, new_terminal

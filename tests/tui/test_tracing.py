@@ -9,10 +9,11 @@ import pytest
 from rich.console import Console
 from textual.pilot import Pilot
 
-from aotlens.report import SavedValue, encode
-from aotlens.report.diagnose import from_failure
-from aotlens.report.records import Verdict
-from aotlens.worker.protocol import Answer, Failure
+from aotlens.diagnostics.diagnose import from_failure
+from aotlens.model import SavedValue, encode
+from aotlens.model.failure import Failure
+from aotlens.model.report import Verdict
+from aotlens.worker.protocol import Answer
 from tests.report.sample import MODEL, sample_report, span, tensor
 from tests.tui.driving import FakeTracing, drive, lines, rows, settle, source, table
 from tui.app import AotlensApp

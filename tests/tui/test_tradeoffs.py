@@ -4,14 +4,14 @@ from dataclasses import replace
 
 from textual.pilot import Pilot
 
-from aotlens.report import FrontierPoint, Target
-from aotlens.worker.protocol import Failure
+from aotlens.model import FrontierPoint, Target
+from aotlens.model.failure import Failure
+from aotlens.view.tabs.rows import Line, Part
+from aotlens.view.tabs.saved import BAR_WIDTH, saved_listing
+from aotlens.view.tabs.tradeoffs import frontier_plot, tradeoff_lines
 from tests.report.sample import chosen_partition, sample_report, training_target
 from tests.tui.driving import NARROW, FakeTracing, drive, lines, select, settle, table
 from tui.app import AotlensApp
-from tui.view.rows import Line, Part
-from tui.view.saved import BAR_WIDTH, saved_listing
-from tui.view.tradeoffs import frontier_plot, tradeoff_lines
 
 PRICE = "the next cheapest set costs 1.5 KiB more and 2.0 kFLOP less, saving sigmoid and mul_1 instead"
 

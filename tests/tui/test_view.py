@@ -5,25 +5,24 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aotlens.report import Edit, Memory, Site, Span
-from aotlens.report.edits import edited
-from aotlens.report.ledger import aliasing
-from aotlens.report.places import file_key
-from aotlens.report.records import Guard, Left
-from aotlens.report.summary import call_count
+from aotlens.model import Edit, Memory, Site, Span
+from aotlens.model.edits import edited
+from aotlens.model.report import Guard, Left
+from aotlens.model.spans import file_key
+from aotlens.view.ledger import aliasing
+from aotlens.view.quantities import bar, call_count, gutter_size, plot, signed_size
+from aotlens.view.tabs.ledger import guard_lines, left_lines, output_details
+from aotlens.view.tabs.marks import Mark, line_marks, mark_text
+from aotlens.view.tabs.overview import alive_lines, memory_plot
+from aotlens.view.tabs.rows import Column, LazyRows, Link, Listing, in_order, matching
+from aotlens.view.tabs.source import SourceStore, from_text
+from aotlens.view.tabs.spans import LineIndex
+from aotlens.view.tabs.syntax import python
+from aotlens.view.tabs.targets import row_of, target_listing
 from lsp_server.index import Spot
 from lsp_server.translate.expression import expression_text
 from tests.report.sample import MODEL, sample_report, span
 from tui.editor import editor_command
-from tui.view.ledger import guard_lines, left_lines, output_details
-from tui.view.marks import Mark, line_marks, mark_text
-from tui.view.overview import alive_lines, memory_plot
-from tui.view.places import LineIndex
-from tui.view.quantities import bar, gutter_size, plot, signed_size
-from tui.view.rows import Column, LazyRows, Link, Listing, in_order, matching
-from tui.view.source import SourceStore, from_text
-from tui.view.syntax import python
-from tui.view.targets import row_of, target_listing
 from tui.widgets.table import fitted_widths, natural_widths, sized
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from aotlens.errors import ExampleError
-from aotlens.report.records import Span
+from aotlens.model.report import Span
 from aotlens.worker.grammar import Example, ExampleText, Literal, Size, TensorSpec, parse_example
 
 

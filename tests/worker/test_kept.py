@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from aotlens.model.failure import Failure
 from aotlens.worker.client import WorkerClient
 from aotlens.worker.kept import KeptAnswers, open_answers
-from aotlens.worker.protocol import Answer, Failure, TraceOptions, TraceRequest
+from aotlens.worker.protocol import Answer, TraceOptions, TraceRequest
 from tests.command import forked
 
 

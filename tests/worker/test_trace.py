@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from aotlens.report.codec import decode
-from aotlens.report.records import Report, Target
+from aotlens.model.codec import decode
+from aotlens.model.report import Report, Target
 from aotlens.worker.client import WorkerClient
 from aotlens.worker.protocol import Answer, TraceOptions
 from tests.worker.limits import begun

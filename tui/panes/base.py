@@ -9,9 +9,9 @@ from textual.containers import Vertical
 from textual.message import Message
 from textual.widget import Widget
 
-from aotlens.report.records import Report, Target
-from tui.view.rows import Line, Link
-from tui.view.source import SourceStore
+from aotlens.model.report import Report, Target
+from aotlens.view.tabs.rows import Line, Link
+from aotlens.view.tabs.source import SourceStore
 from tui.widgets.row_list import RowList
 from tui.widgets.table import VirtualTable
 

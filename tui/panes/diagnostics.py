@@ -7,10 +7,10 @@ from textual.binding import Binding, BindingType
 from textual.message import Message
 from textual.widget import Widget
 
-from aotlens.report.records import Diagnostic, Fix
+from aotlens.model.report import Diagnostic, Fix
+from aotlens.view.tabs.diagnostics import diagnostic_details, diagnostic_listing
+from aotlens.view.tabs.marks import all_diagnostics
 from tui.panes.base import Pane, Subject
-from tui.view.diagnostics import diagnostic_details, diagnostic_listing
-from tui.view.marks import all_diagnostics
 from tui.widgets.lines import LineList
 from tui.widgets.row_list import RowList
 from tui.widgets.table import VirtualTable

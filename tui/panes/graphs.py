@@ -9,12 +9,12 @@ from textual.binding import Binding, BindingType
 from textual.containers import Horizontal
 from textual.widget import Widget
 
-from aotlens.report.lineage import Lineage
-from aotlens.report.records import Stage
+from aotlens.model.report import Stage
+from aotlens.view.lineage import Lineage
+from aotlens.view.tabs.graph import StageIndex, fact_lines, first_operator, node_listing, stage_title
+from aotlens.view.tabs.neighbours import Neighbourhood
+from aotlens.view.tabs.rows import Line
 from tui.panes.base import Pane, Subject
-from tui.view.graph import StageIndex, fact_lines, first_operator, node_listing, stage_title
-from tui.view.neighbours import Neighbourhood
-from tui.view.rows import Line
 from tui.widgets.bars import ChoiceBar
 from tui.widgets.lines import LineList
 from tui.widgets.node_map import NodeMap

@@ -7,10 +7,9 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.widget import Widget
 
-from aotlens.report.kernel_texts import TRITON, kernel_texts
-from aotlens.report.records import Kernel
-from tui.panes.base import Pane, Subject
-from tui.view.kernels import (
+from aotlens.model.report import Kernel
+from aotlens.view.kernels import TRITON, kernel_texts
+from aotlens.view.tabs.kernels import (
     by_cost,
     in_call_order,
     kernel_details,
@@ -19,8 +18,9 @@ from tui.view.kernels import (
     line_details,
     line_listing,
 )
-from tui.view.rows import Line
-from tui.view.source import from_text
+from aotlens.view.tabs.rows import Line
+from aotlens.view.tabs.source import from_text
+from tui.panes.base import Pane, Subject
 from tui.widgets.bars import ChoiceBar
 from tui.widgets.code import CodeView
 from tui.widgets.lines import LineList

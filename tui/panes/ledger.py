@@ -6,8 +6,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.widget import Widget
 
-from tui.panes.base import Pane, Subject
-from tui.view.ledger import (
+from aotlens.view.tabs.ledger import (
     guard_lines,
     input_details,
     input_listing,
@@ -15,6 +14,7 @@ from tui.view.ledger import (
     output_details,
     output_listing,
 )
+from tui.panes.base import Pane, Subject
 from tui.widgets.lines import LineList
 from tui.widgets.row_list import RowList
 from tui.widgets.table import VirtualTable

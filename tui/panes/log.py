@@ -5,8 +5,8 @@ from typing import ClassVar
 from textual.app import ComposeResult
 from textual.widget import Widget
 
+from aotlens.view.tabs.source import from_text
 from tui.panes.base import Pane, Subject
-from tui.view.source import from_text
 from tui.widgets.code import CodeView
 
 QUIET = "the traced run printed nothing"

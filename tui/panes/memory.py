@@ -7,9 +7,8 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.widget import Widget
 
-from aotlens.report.records import LiveValue
-from tui.panes.base import Pane, Subject
-from tui.view.memory import (
+from aotlens.model.report import LiveValue
+from aotlens.view.tabs.memory import (
     PLOT_HEIGHT,
     alive_details,
     alive_listing,
@@ -20,6 +19,7 @@ from tui.view.memory import (
     memory_total,
     peak_row,
 )
+from tui.panes.base import Pane, Subject
 from tui.widgets.lines import LineList
 from tui.widgets.row_list import RowList
 from tui.widgets.table import VirtualTable

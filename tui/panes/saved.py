@@ -7,11 +7,9 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.widget import Widget
 
-from aotlens.report.certificates import reason_text
-from aotlens.report.records import RecomputedValue, SavedValue
-from tui.messages import WhatIfWanted
-from tui.panes.base import Pane, Subject
-from tui.view.saved import (
+from aotlens.model.report import RecomputedValue, SavedValue
+from aotlens.view.reasons import reason_text
+from aotlens.view.tabs.saved import (
     by_bytes,
     dearest_again,
     opposite,
@@ -21,7 +19,9 @@ from tui.view.saved import (
     saved_listing,
     totals,
 )
-from tui.view.tradeoffs import tradeoff_lines
+from aotlens.view.tabs.tradeoffs import tradeoff_lines
+from tui.messages import WhatIfWanted
+from tui.panes.base import Pane, Subject
 from tui.widgets.lines import LineList
 from tui.widgets.row_list import RowList
 from tui.widgets.table import VirtualTable

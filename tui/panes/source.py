@@ -4,12 +4,12 @@ from rich.markup import escape
 from textual.app import ComposeResult
 from textual.containers import Vertical
 
-from aotlens.report.places import file_key
-from aotlens.report.records import Report, Span, Target
-from tui.view.marks import NO_MARK, SEVERITY_LETTERS, Mark, Marks, line_marks, mark_text
-from tui.view.quantities import gutter_size
-from tui.view.rows import Link
-from tui.view.source import SourceStore
+from aotlens.model.report import Report, Span, Target
+from aotlens.model.spans import file_key
+from aotlens.view.quantities import gutter_size
+from aotlens.view.tabs.marks import NO_MARK, SEVERITY_LETTERS, Mark, Marks, line_marks, mark_text
+from aotlens.view.tabs.rows import Link
+from aotlens.view.tabs.source import SourceStore
 from tui.widgets.code import CodeView
 
 SAVED_WIDTH, KERNELS_WIDTH = 4, 3

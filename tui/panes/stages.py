@@ -6,13 +6,12 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.widget import Widget
 
-from aotlens.report.lineage import PARTITION, Lineage
-from aotlens.report.stage_rows import AlignedRow, Alignment, aligned
-from tui.panes.base import Pane, Subject
-from tui.view.graph import first_operator, node_listing
-from tui.view.rows import Line
-from tui.view.source import from_text
-from tui.view.stages import (
+from aotlens.view.lineage import PARTITION, Lineage
+from aotlens.view.stage_rows import AlignedRow, Alignment, aligned
+from aotlens.view.tabs.graph import first_operator, node_listing
+from aotlens.view.tabs.rows import Line
+from aotlens.view.tabs.source import from_text
+from aotlens.view.tabs.stages import (
     MARKS,
     DiffRecord,
     Run,
@@ -27,6 +26,7 @@ from tui.view.stages import (
     stage_choices,
     stage_names,
 )
+from tui.panes.base import Pane, Subject
 from tui.widgets.bars import ChoiceBar
 from tui.widgets.code import CodeView
 from tui.widgets.lines import LineList

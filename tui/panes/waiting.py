@@ -3,11 +3,11 @@
 from textual.app import ComposeResult
 from textual.containers import Vertical
 
-from aotlens.worker.protocol import Failure
+from aotlens.model.failure import Failure
+from aotlens.view.tabs.rows import Line
+from aotlens.view.tabs.source import from_text
+from aotlens.view.tabs.trace_state import failure_lines
 from tui.panes.registry import LOG_KEY
-from tui.view.rows import Line
-from tui.view.source import from_text
-from tui.view.state import failure_lines
 from tui.widgets.code import CodeView
 from tui.widgets.lines import LineList
 

@@ -5,9 +5,9 @@ from typing import ClassVar
 from textual.app import ComposeResult
 from textual.widget import Widget
 
+from aotlens.view.tabs.dynamo import why_lines
+from aotlens.view.tabs.spans import covers
 from tui.panes.base import Pane, Subject
-from tui.view.dynamo import why_lines
-from tui.view.places import covers
 from tui.widgets.lines import LineList
 
 

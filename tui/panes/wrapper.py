@@ -5,10 +5,10 @@ from typing import ClassVar
 from textual.app import ComposeResult
 from textual.widget import Widget
 
-from aotlens.report.records import WrapperStep
+from aotlens.model.report import WrapperStep
+from aotlens.view.tabs.source import from_text
+from aotlens.view.tabs.wrapper import ordered_steps, step_at, step_details, step_listing
 from tui.panes.base import Pane, Subject
-from tui.view.source import from_text
-from tui.view.wrapper import ordered_steps, step_at, step_details, step_listing
 from tui.widgets.code import CodeView
 from tui.widgets.lines import LineList
 from tui.widgets.row_list import RowList

@@ -13,12 +13,12 @@ from textual.reactive import reactive
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
-from aotlens.report.places import file_key
-from aotlens.report.records import Span
-from tui.view.places import lines_of
-from tui.view.rows import NO_LINK, Link
-from tui.view.source import SourceText, from_text
-from tui.view.syntax import Colouring, plain, python
+from aotlens.model.report import Span
+from aotlens.model.spans import file_key
+from aotlens.view.tabs.rows import NO_LINK, Link
+from aotlens.view.tabs.source import SourceText, from_text
+from aotlens.view.tabs.spans import lines_of
+from aotlens.view.tabs.syntax import Colouring, plain, python
 from tui.widgets.theme import look_style
 
 GutterOf = Callable[[int], tuple[tuple[str, str], ...]]

@@ -7,7 +7,7 @@ from textual.screen import Screen
 from textual.strip import Strip
 from textual.widget import Widget
 
-from tui.view.keys import KeyLabel, flowed
+from aotlens.view.tabs.keys import KeyLabel, flowed
 from tui.widgets.theme import look_style
 
 

@@ -13,7 +13,7 @@ from textual.reactive import reactive
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
-from tui.view.drawing import Drawing, Neighbour
+from aotlens.view.tabs.drawing import Drawing, Neighbour
 from tui.widgets.theme import look_style
 
 Draw = Callable[[tuple[int, int]], Drawing]

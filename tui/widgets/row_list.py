@@ -15,7 +15,7 @@ from textual.reactive import reactive
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
-from tui.view.rows import NO_LINK, Jump, Link, Part
+from aotlens.view.tabs.rows import NO_LINK, Jump, Link, Part
 from tui.widgets.theme import look_style
 
 CURSOR, LINKED, NONE = "›", "•", " "

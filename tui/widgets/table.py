@@ -5,9 +5,9 @@ from itertools import chain
 from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
-from aotlens.report.kernel_names import without_middle
-from tui.view.places import LineIndex
-from tui.view.rows import Cell, Cells, Column, Group, LazyRows, Link, Listing, Part, matching
+from aotlens.view.kernels import without_middle
+from aotlens.view.tabs.rows import Cell, Cells, Column, Group, LazyRows, Link, Listing, Part, matching
+from aotlens.view.tabs.spans import LineIndex
 from tui.widgets.row_list import RowList
 
 GAP = 2

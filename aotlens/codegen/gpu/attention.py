@@ -15,7 +15,7 @@ from aotlens.capture.operators import aten
 from aotlens.capture.recorder import Call
 from aotlens.codegen.gpu.attention_choice import HALF, WIDEST_HEAD
 from aotlens.errors import placed
-from aotlens.report.records import Span
+from aotlens.model.report import Span
 
 FORWARD = aten._scaled_dot_product_flash_attention_for_cpu.default
 BACKWARD = aten._scaled_dot_product_flash_attention_for_cpu_backward.default

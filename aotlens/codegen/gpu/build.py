@@ -11,7 +11,7 @@ from aotlens.codegen.gpu.cubin import read_cubin
 from aotlens.codegen.gpu.records import BuiltConfig, BuiltKernel, KernelSource
 from aotlens.codegen.measure import chosen_config
 from aotlens.errors import BackendError
-from aotlens.report.records import KernelChoice
+from aotlens.model.report import KernelChoice
 from aotlens.torch_api.gpu import compiling_modules
 from aotlens.torch_api.triton import use_bundled_triton_tools
 

@@ -21,8 +21,8 @@ from aotlens.codegen.gpu.targets import GpuTarget
 from aotlens.errors import ReportError
 from aotlens.ir.told import NoFingerprintError
 from aotlens.machine import may_have_gpu
+from aotlens.model.codec import decode_record, encode_record
 from aotlens.partition.records import Partitioned
-from aotlens.report.codec import decode_record, encode_record
 
 __all__ = ["GpuCache"]
 
@@ -127,8 +127,8 @@ def _versions() -> tuple[str, ...]:
 def _own_code() -> Iterator[Path]:
     """What of this package takes part, so that a change of it finds nothing older."""
     package = Path(__file__).parents[2]
-    yield package / "report" / "codec.py"
-    yield package / "report" / "describe.py"
+    yield package / "model" / "codec.py"
+    yield package / "build" / "describe.py"
     yield package / "partition" / "flops.py"
     yield package / "capture" / "operators.py"
     for folder in ("ir", "codegen", "torch_api"):

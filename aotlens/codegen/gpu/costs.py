@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from aotlens.codegen.gpu.records import Access, KernelCall
 from aotlens.codegen.gpu.roofline import Floor, Work, floor
 from aotlens.codegen.gpu.targets import GpuTarget
-from aotlens.report.records import Kernel, KernelAccess, KernelShare, Span
+from aotlens.model.report import Kernel, KernelAccess, KernelShare, Span
 
 SpanOf = Callable[[str], Span | None]
 """The innermost expression of a node, by its name."""

@@ -12,11 +12,11 @@ from typing import Any
 import torch
 from torch import fx
 
+from aotlens.build.describe import short_dtype
 from aotlens.capture.operators import Kind, aten, describe, is_operator
 from aotlens.codegen.gpu.records import NodeWork
 from aotlens.ir.program import is_higher_order
 from aotlens.partition.flops import operator_flops
-from aotlens.report.describe import short_dtype
 
 OURS = "aotlens_node"
 """Under this key a graph node carries the name of the node of our program that it computes."""

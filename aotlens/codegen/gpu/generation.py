@@ -19,9 +19,9 @@ from aotlens.codegen.gpu.lower import lower
 from aotlens.codegen.gpu.offline import offline_gpu
 from aotlens.codegen.gpu.records import BuiltKernel, GpuOrder, KernelSource, LoweredGraph
 from aotlens.codegen.gpu.sass import disassembled
+from aotlens.model.report import Phase
 from aotlens.observe import announce_stage
 from aotlens.partition.records import Partitioned
-from aotlens.report.records import Phase
 
 __all__ = ["Generated", "generate"]
 

@@ -38,10 +38,10 @@ from aotlens.codegen.records import Generated, GraphCode
 from aotlens.errors import BackendError
 from aotlens.ir.graph_module import to_graph_module
 from aotlens.ir.program import Program
+from aotlens.model.report import Phase
 from aotlens.observe import announce_stage
 from aotlens.options import CompileOptions, Interpreted
 from aotlens.partition.records import Partitioned
-from aotlens.report.records import Phase
 
 LOWERING_LIMIT_S = 600.0
 MOST_SKIPPED = 8

@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from aotlens.build.layers import Layers
 from aotlens.codegen.gpu.generation import Generated as GpuGenerated
 from aotlens.codegen.gpu.generation import generate
 from aotlens.codegen.gpu.needs import require_triton
@@ -17,10 +18,9 @@ from aotlens.codegen.gpu.rows import Places, kernel_rows
 from aotlens.codegen.gpu.targets import find_target
 from aotlens.codegen.records import Generated, GraphCode
 from aotlens.ir.program import Program
+from aotlens.model.report import Kernel, KernelChoice, Phase
 from aotlens.options import CompileOptions
 from aotlens.partition.records import Partitioned
-from aotlens.report.build_layers import Layers
-from aotlens.report.records import Kernel, KernelChoice, Phase
 
 
 def with_gpu_kernels(code: Generated, parts: Partitioned, options: CompileOptions) -> Generated:

@@ -26,8 +26,8 @@ from aotlens.codegen.layouts import lay_out
 from aotlens.codegen.objects import refuse_objects
 from aotlens.ir.graph_module import to_graph_module
 from aotlens.ir.program import Program
+from aotlens.model.report import Phase
 from aotlens.partition.records import Partitioned
-from aotlens.report.records import Phase
 from aotlens.torch_api.dynamo import TracingContext, tracing
 from aotlens.torch_api.fake import FakeTensorMode
 from aotlens.torch_api.inductor import compile_with_inductor, inductor_config_patch

@@ -18,7 +18,7 @@ from aotlens.codegen.gpu.records import Access, KernelCall, NodeWork, NotFused
 from aotlens.codegen.gpu.refusals import Refusals
 from aotlens.codegen.gpu.traffic import Traffic, flat, is_users_kernel
 from aotlens.errors import InternalError
-from aotlens.report.records import Phase
+from aotlens.model.report import Phase
 from aotlens.torch_api.gpu import compiling_modules
 
 LAST_SUM = "torch.sum"

@@ -9,7 +9,7 @@ import torch
 from aotlens.codegen.around_text import Around
 from aotlens.codegen.gpu.launches import Launch
 from aotlens.codegen.gpu.targets import GpuTarget
-from aotlens.report.records import KernelChoice, Phase
+from aotlens.model.report import KernelChoice, Phase
 
 
 @dataclass(frozen=True, slots=True)

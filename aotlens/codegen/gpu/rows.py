@@ -7,14 +7,14 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from aotlens.build.layers import Layers
 from aotlens.codegen.gpu.costs import with_costs
 from aotlens.codegen.gpu.occupancy import Block, occupancy, waves
 from aotlens.codegen.gpu.records import BuiltConfig, BuiltKernel, KernelCall, LoweredGraph
 from aotlens.codegen.gpu.targets import GpuTarget
 from aotlens.codegen.gpu.unfused import unfused_rows
 from aotlens.ir.program import Node, Program
-from aotlens.report.build_layers import Layers
-from aotlens.report.records import Kernel, KernelConfig, KernelText, Phase, Span
+from aotlens.model.report import Kernel, KernelConfig, KernelText, Phase, Span
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,8 @@ torch's source; one that is new is `other`, with torch's own words beside it.
 
 from aotlens.codegen.gpu.costs import SpanOf
 from aotlens.codegen.gpu.records import Access, LoweredGraph, NotFused
-from aotlens.report.records import Unfused, UnfusedCode
-from aotlens.report.unfused import REASONS
+from aotlens.model.report import Unfused, UnfusedCode
+from aotlens.view.kernels import REASONS
 
 WORDS: tuple[tuple[str, UnfusedCode], ...] = (
     ("no shared data", "indexing"),

@@ -6,10 +6,10 @@ import pytest
 import torch
 
 from aotlens.errors import AotlensError
+from aotlens.model.codec import decode, encode
+from aotlens.model.report import Input, Output, Report, Target
 from aotlens.options import CompileOptions
 from aotlens.pipeline import compile_direct
-from aotlens.report.codec import decode, encode
-from aotlens.report.records import Input, Output, Report, Target
 from aotlens.verify.left import POSITION
 from aotlens.verify.observe import Facts, Observation
 from tests.engine.checking import EagerRun, prepared

@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 import torch
 
+from aotlens.build.stages import stage_row
 from aotlens.errors import AotlensError
 from aotlens.options import CompileOptions
 from aotlens.pipeline import Compiled, compile_direct
-from aotlens.report.build_stages import stage_row
 from aotlens.torch_api.operators import pytree
 from aotlens.verify.stages import compare_stages, replay_stages
 from tests.engine.checking import EagerRun, prepared, quietly_compiled

@@ -1,0 +1,277 @@
+"""Whether CUDA graphs can record a target's graphs: every blocker, from our programs alone.
+
+Invariant: needs neither a GPU nor Inductor.  Where no tensor of the target is on a GPU, all are taken to be
+there, as for the kernels of a GPU target.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import torch
+
+from aotlens.build.describe import site_of
+from aotlens.capture.operators import aten
+from aotlens.ir.data_symbols import numbers_of
+from aotlens.ir.origin import Origin
+from aotlens.ir.program import Node, Program, ProgramInput, draws, is_higher_order, writes_input
+from aotlens.ir.slots import Buffer, Parameter, SavedInput, stays_in_place
+from aotlens.model.cuda_graphs import BlockerKind, CudaGraph, CudaGraphBlocker, CudaGraphVerdict
+from aotlens.model.report import Phase, Site, Span, WrapperStep
+from aotlens.partition.records import Partitioned
+from aotlens.torch_api.symbolic import unbacked_symbols
+from aotlens.view.cuda_graphs import (
+    BESIDE,
+    BRANCHES,
+    HOST_CHECKS,
+    HOST_READS,
+    LOOPS,
+    MASK_WRITES,
+    OF_INPUTS,
+    REFUSED,
+    WAITING,
+    WHY,
+)
+
+RANDOM_STATE = ("torch.random", "torch.cuda.random")
+"""Modules whose functions read and set the state of generators."""
+MASKS = (torch.bool, torch.uint8)
+VERDICTS: tuple[CudaGraphVerdict, ...] = ("recorded", "in_parts", "not_recorded")
+"""From the best to the worst."""
+
+
+def cuda_graph_of(parts: Partitioned, steps: tuple[WrapperStep, ...], for_gpu: bool) -> CudaGraph | None:
+    """The verdict; None for a target that has nothing to do with a GPU."""
+    on_gpu = any(tensor.device.type == "cuda" for program in _programs(parts) for tensor in _all(program))
+    if not (on_gpu or for_gpu):
+        return None
+    blockers: list[CudaGraphBlocker] = []
+    phases: dict[str, CudaGraphVerdict] = {}
+    for phase, program in _phases(parts):
+        found = tuple(_by_expression(_Finder(parts, program, phase, on_gpu).blockers()))
+        phases[phase] = _verdict(found)
+        blockers += found
+    first = next(iter(phases))
+    blockers += _beside(steps, "forward" if first == "forward" else "inference")
+    return CudaGraph(max(phases.values(), key=VERDICTS.index), phases, tuple(blockers))
+
+
+def _phases(parts: Partitioned) -> Iterator[tuple[Phase, Program]]:
+    yield "inference" if parts.backward is None else "forward", parts.forward
+    if parts.backward is not None:
+        yield "backward", parts.backward
+
+
+def _programs(parts: Partitioned) -> Iterator[Program]:
+    yield from (program for _, program in _phases(parts))
+
+
+def _all(program: Program) -> Iterator[torch.Tensor]:
+    """Every tensor of a program."""
+    for node in (*(given.node for given in program.inputs), *program.nodes):
+        yield from _tensors(node)
+
+
+def _tensors(node: Node) -> Iterator[torch.Tensor]:
+    return (value for value in node.results if isinstance(value, torch.Tensor))
+
+
+def _verdict(blockers: tuple[CudaGraphBlocker, ...]) -> CudaGraphVerdict:
+    effects = {blocker.effect for blocker in blockers}
+    return "not_recorded" if "prevents" in effects else "in_parts" if "splits" in effects else "recorded"
+
+
+def _by_expression(blockers: Iterable[CudaGraphBlocker]) -> Iterator[CudaGraphBlocker]:
+    """Each once; operators that one expression becomes are one blocker, which counts them."""
+    found: dict[tuple[BlockerKind, tuple[Span, ...], str], list[CudaGraphBlocker]] = {}
+    for blocker in blockers:
+        name = blocker.what if blocker.kind in OF_INPUTS or not blocker.sites else ""
+        spans = tuple(site.span for site in blocker.sites)
+        found.setdefault((blocker.kind, spans, name), []).append(blocker)
+    for (_, _, name), same in found.items():
+        yield replace(same[0], operators=1 if name else len(same))
+
+
+def _beside(steps: tuple[WrapperStep, ...], phase: Phase) -> Iterator[CudaGraphBlocker]:
+    why = WHY["wrapper_step"]
+    for step in steps:
+        if step.applied and step.name in BESIDE:
+            yield CudaGraphBlocker("wrapper_step", why.effect, phase, step.name, why.reason, "", step.sites)
+
+
+@dataclass(frozen=True)
+class _Finder:
+    """Looks through one graph."""
+
+    parts: Partitioned
+    program: Program
+    phase: Phase
+    on_gpu: bool
+    """Whether some tensor of the target is on a GPU, so that one on the CPU is there on purpose."""
+
+    def blockers(self) -> Iterator[CudaGraphBlocker]:
+        yield from self._of_inputs()
+        yield from self._of_nodes(self.program)
+
+    def _of_inputs(self) -> Iterator[CudaGraphBlocker]:
+        read = {id(source) for node in self.program.nodes for source in node.inputs()}
+        symbolic = [given for given in self.program.inputs if self._varies(given.node)]
+        if symbolic:
+            names = ", ".join(given.slot.name for given in symbolic[:3])
+            of_data = "sizes and numbers that the data tells"
+            yield self._blocker("symbolic_size", of_data if self.phase == "backward" else names, ())
+        for given in self.program.inputs:
+            value = given.node.val
+            if not isinstance(value, (torch.Tensor, torch.SymInt, torch.SymFloat, int, float, bool)):
+                is_generator = isinstance(given.node.constant, torch.Generator) or value is None
+                yield self._blocker("generator" if is_generator else "object_input", given.slot.name, ())
+            elif self._is_on_cpu(given.node) and id(given.node) in read:
+                yield self._blocker("cpu_input", given.slot.name, self._readers(given.node))
+        devices = {tensor.device for tensor in _all(self.program) if tensor.device.type == "cuda"}
+        if len(devices) > 1:
+            names = ", ".join(sorted(map(str, devices)))
+            yield self._blocker("second_device", names, ())
+
+    def _readers(self, given: Node) -> tuple[Site, ...]:
+        readers = (node for node in self.program.nodes if any(source is given for source in node.inputs()))
+        return _sites(node.origin for node in readers)
+
+    def _of_nodes(self, program: Program) -> Iterator[CudaGraphBlocker]:
+        known = set[Any]()
+        for given in program.inputs:
+            known |= self._data_symbols(given.node)
+        for node in program.nodes:
+            fresh = self._data_symbols(node) - known
+            known |= fresh
+            kind = self._written(node) if writes_input(node) else self._kind(node, bool(fresh))
+            if kind is not None:
+                yield self._of_node(node, kind)
+            if kind is None or node.target not in BRANCHES | LOOPS:
+                for body in node.bodies():
+                    yield from self._of_nodes(body)
+
+    def _of_node(self, node: Node, kind: BlockerKind) -> CudaGraphBlocker:
+        if not writes_input(node):
+            return self._blocker(kind, node.target, _sites([node.origin]))
+        given = self._inputs[id(node.args[0])]
+        index = getattr(given.slot, "index", None)
+        meta = self.parts.joint.meta.inputs
+        writes = meta[index].writes if index is not None and index < len(meta) else ()
+        origins = [write.origin for write in writes] or [node.origin]
+        return self._blocker(kind, given.slot.name, _sites(origins))
+
+    @cached_property
+    def _inputs(self) -> dict[int, ProgramInput]:
+        return {id(given.node): given for given in self.program.inputs}
+
+    @cached_property
+    def _unbacked(self) -> set[Any]:
+        environment = self.parts.joint.captured.recorder.fake_mode.shape_env
+        return set() if environment is None else unbacked_symbols(environment)
+
+    def _data_symbols(self, node: Node) -> set[Any]:
+        """The sizes and numbers in its value that only the data tells."""
+        if not self._unbacked:
+            return set()
+        sizes = [size for tensor in _tensors(node) for size in tensor.shape]
+        numbers = (*sizes, *node.results)
+        return {
+            symbol
+            for number in numbers
+            if isinstance(number, (torch.SymInt, torch.SymFloat, torch.SymBool))
+            for symbol in number.node.expr.free_symbols & self._unbacked
+        }
+
+    def _varies(self, given: Node) -> bool:
+        """Whether its size is symbolic; of the backward's, those count that the forward did not have."""
+        return bool(self._data_symbols(given)) if self.phase == "backward" else bool(numbers_of(given.val))
+
+    def _written(self, node: Node) -> BlockerKind | None:
+        """A tensor that is at the same address on each call may be written to."""
+        given = self._inputs.get(id(node.args[0]))
+        if given is None or stays_in_place(given.slot):
+            return None
+        names = {slot.fqn for slot in self._static}
+        if isinstance(given.slot, SavedInput) and given.slot.name in names:
+            return None
+        return "written_argument"
+
+    @cached_property
+    def _static(self) -> tuple[Parameter | Buffer, ...]:
+        slots = (given.slot for given in self.parts.forward.inputs)
+        return tuple(slot for slot in slots if isinstance(slot, (Parameter, Buffer)))
+
+    def _kind(self, node: Node, brings_number: bool) -> BlockerKind | None:
+        """Why a node cannot be recorded; None where it can."""
+        op, name = node.op, node.target.rsplit(".", 1)[0] if "." in node.target else node.target
+        tags = getattr(op, "tags", ())
+        checks: tuple[tuple[bool, BlockerKind], ...] = (
+            (getattr(op, "__module__", "") in RANDOM_STATE, "generator"),
+            (is_higher_order(op) and node.target in BRANCHES, "branch"),
+            (is_higher_order(op) and node.target in LOOPS, "loop"),
+            (name in HOST_READS, "host_read"),
+            (name in HOST_CHECKS, "host_check"),
+            (name in WAITING, "waiting_kernel"),
+            (name in REFUSED or torch.Tag.cudagraph_unsafe in tags, "refused_operator"),
+            (name in MASK_WRITES and _writes_by_mask(node), "mask_write"),
+            (brings_number, "data_size"),
+            (any(tensor.layout is not torch.strided for tensor in _tensors(node)), "sparse"),
+            (_resizes(name), "resized_storage"),
+            (node.origin.effect and node.origin.stage == "captured", "effect"),
+            (self._copies(node) and not self._is_made_on_gpu(node.args[0]), "device_copy"),
+            (self._runs_on_cpu(node), "cpu_operator"),
+        )
+        return next((kind for holds, kind in checks if holds), None)
+
+    def _is_on_cpu(self, node: Node) -> bool:
+        return self.on_gpu and any(tensor.device.type == "cpu" for tensor in _tensors(node))
+
+    def _runs_on_cpu(self, node: Node) -> bool:
+        """A constant does not run; a number of it goes into the kernels."""
+        if node.op is None or not self._is_on_cpu(node) or node.op is aten.lift_fresh_copy.default:
+            return False
+        return not self._is_made_on_gpu(node)
+
+    def _is_made_on_gpu(self, node: Node) -> bool:
+        """Whether all that reads it copies it to the GPU, and it can be made there in the first place."""
+        if node.op is None or any(True for _ in node.inputs()) or draws(node.op):
+            return False
+        readers = [other for other in self.program.nodes if any(source is node for source in other.inputs())]
+        results = (given.value for given in self.program.outputs)
+        return all(map(self._copies, readers)) and all(result is not node for result in results)
+
+    def _copies(self, node: Node) -> bool:
+        """Whether its operands are on the one side and its result on the other."""
+        if not self.on_gpu or node.op is None:
+            return False
+        given = {
+            tensor.device.type for source in node.inputs() for tensor in _tensors(source) if tensor.dim()
+        }
+        made = {tensor.device.type for tensor in _tensors(node)}
+        return len(given) == 1 and len(made) == 1 and given != made
+
+    def _blocker(self, kind: BlockerKind, what: str, sites: tuple[Site, ...]) -> CudaGraphBlocker:
+        why = WHY[kind]
+        return CudaGraphBlocker(kind, why.effect, self.phase, what, why.reason, why.advice, sites)
+
+
+def _sites(origins: Any) -> tuple[Site, ...]:
+    found = (site_of(origin) for origin in origins if isinstance(origin, Origin))
+    return tuple(dict.fromkeys(site for site in found if site is not None))
+
+
+def _writes_by_mask(node: Node) -> bool:
+    """Whether a mask chooses the places, and not for one value in all, which is a `where`."""
+    indices, values = node.args[1], node.args[2]
+    masks = [index for index in indices if isinstance(index, Node) and index.val.dtype in MASKS]
+    alone = len(indices) == 1 and isinstance(values, Node) and _is_one(values.val)
+    return bool(masks) and not alone
+
+
+def _is_one(value: torch.Tensor) -> bool:
+    return all(isinstance(size, int) and size == 1 for size in value.shape)
+
+
+def _resizes(name: str) -> bool:
+    return name in ("aten.set_", "aten.resize_", "inductor.resize_storage_bytes_")

@@ -1,0 +1,71 @@
+"""Which gradients a leaf takes as they are, and which autograd copies for it.
+
+Invariant: as in torch's `AccumulateGrad` for a leaf whose `grad` is None: a gradient that nobody else holds
+and that lies in memory as its leaf does is taken, any other is copied in the leaf's layout.
+"""
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from aotlens.build.kernel_memory import dense_bytes, number
+from aotlens.ir.program import Node
+from aotlens.ir.slots import Gradient, Tangent
+from aotlens.partition.records import Division
+
+
+@dataclass(frozen=True, slots=True)
+class Handover:
+    """One gradient as the backward returns it."""
+
+    name: str
+    """Of the input."""
+    node: Node
+    copied_bytes: int
+    """0 where it is taken, or goes on to the autograd node behind an input that is no leaf."""
+
+
+def handovers(parts: Division) -> tuple[Handover, ...]:
+    """In the order of the backward's outputs; inputs without a gradient are left out."""
+    assert parts.backward is not None  # asked in training only
+    outputs = [out for out in parts.backward.outputs if isinstance(out.value, Node)]
+    left = Counter(id(out.value) for out in outputs)
+    held = {id(given.node) for given in parts.backward.inputs if isinstance(given.slot, Tangent)}
+    found = []
+    for out in outputs:
+        node: Any = out.value
+        left[id(node)] -= 1
+        leaf = _leaf(parts, out.slot)
+        shared = bool(left[id(node)]) or id(node) in held
+        copied = leaf is not None and (shared or not _fits(node.val, leaf))
+        found.append(Handover(out.slot.name, node, dense_bytes(node.val) if copied else 0))
+    return tuple(found)
+
+
+def _leaf(parts: Division, slot: Any) -> Any:
+    """The leaf that takes the gradient; a gradient of a tensor subclass is handed over in parts."""
+    return None if not isinstance(slot, Gradient) or slot.inner else parts.joint.leaf(slot.index)
+
+
+def _fits(gradient: Any, leaf: Any) -> bool:
+    """Whether it has the layout that autograd wants for this leaf."""
+    if gradient.layout is not torch.strided:
+        return True
+    if not leaf.is_contiguous() and not _dense(leaf):
+        return bool(gradient.is_contiguous())
+    pairs = zip(gradient.shape, gradient.stride(), leaf.stride(), strict=True)
+    return all(number(size) == 1 or number(one) == number(other) for size, one, other in pairs)
+
+
+def _dense(tensor: Any) -> bool:
+    """Whether its elements lie in memory without gaps and without overlap, in any order."""
+    expected = 1
+    for step, size in sorted(
+        (number(step), number(size)) for step, size in zip(tensor.stride(), tensor.shape, strict=True)
+    ):
+        if size != 1 and step != expected:
+            return False
+        expected *= size
+    return True

@@ -1,0 +1,118 @@
+"""The rows of what the compilation assumed of symbolic sizes."""
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+from aotlens.build.describe import site_of
+from aotlens.capture.dynamo import user_name
+from aotlens.capture.records import Captured
+from aotlens.capture.size_guards import GuardLog
+from aotlens.ir.origin import Origin
+from aotlens.model import report as rows
+from aotlens.model.spans import source_line
+from aotlens.torch_api.symbolic import print_expression
+
+APART = "the sizes 0 and 1 are compiled apart"
+EQUAL = "the sizes were equal, and are one symbol"
+DYNAMO = "Dynamo decided it here"
+BACKEND = "torch or the backend decided it; no line of yours asked"
+
+_SIZE = re.compile(r"\.size\(\)\[")
+"""How Dynamo writes a size: `x.size()[0]`."""
+
+
+def build_guards(captured: Captured) -> tuple[rows.Guard, ...]:
+    """One row per condition, in the order in which they were made; those of plain sizes first."""
+    environment = captured.recorder.fake_mode.shape_env
+    if environment is None:
+        return ()
+    names = _Names(captured, environment)
+    found = {guard.expression: guard for guard in (*names.guards(), *_made(environment, names, captured))}
+    return tuple(found.values())
+
+
+class _Names:
+    """Symbols by the user's names for sizes: `x.shape[0]`."""
+
+    def __init__(self, captured: Captured, environment: Any) -> None:
+        self._environment = environment
+        self._of: dict[str, str] = {}
+        self._equal: list[rows.Guard] = []
+        for given in captured.flat_inputs:
+            if isinstance(given.argument, torch.SymInt):
+                self._add(given.argument, given.slot.name)
+            elif given.is_tensor and given.duplicate_of is None:
+                for dim, size in enumerate(given.fake.shape):
+                    self._add(size, f"{given.slot.name}.shape[{dim}]")
+
+    def _add(self, size: Any, name: str) -> None:
+        if not isinstance(size, torch.SymInt) or not hasattr(size.node, "expr"):  # a ragged size has none
+            return
+        if not size.node.expr.is_symbol:
+            return
+        name = _SIZE.sub(".shape[", name)
+        known = self._of.setdefault(str(size.node.expr), name)
+        if known != name:
+            self._equal.append(rows.Guard(f"{name} == {known}", EQUAL))
+
+    def guards(self) -> Iterator[rows.Guard]:
+        """What holds of the sizes before the function runs."""
+        yield from self._equal
+        for symbol, values in self._environment.var_to_range.items():
+            if str(symbol) in self._of and values.lower == 2:
+                yield rows.Guard(f"{self._of[str(symbol)]} >= 2", APART)
+
+    def text(self, expression: Any) -> str:
+        names = {str(symbol): self._name(symbol) for symbol in expression.free_symbols}
+        return print_expression(expression, names)
+
+    def _name(self, symbol: Any) -> str:
+        known = self._of.get(str(symbol))
+        if known is not None:
+            return known
+        source = next(iter(self._environment.var_to_sources.get(symbol, ())), None)
+        text = "" if source is None else _SIZE.sub(".shape[", user_name(source.name))
+        return str(symbol) if not text or text.startswith("__") else text
+
+
+def _made(environment: Any, names: _Names, captured: Captured) -> Iterator[rows.Guard]:
+    log = environment.guards
+    origins = log.origins if isinstance(log, GuardLog) else {}
+    for at, guard in enumerate(log):
+        if guard.expr.is_number:
+            continue
+        if at in origins:
+            site, reason = site_of(origins[at]), _reason(origins[at])
+        else:
+            site, reason = _dynamo_site(guard.sloc.maybe_user_loc, captured), DYNAMO
+        if site is None:
+            reason = BACKEND
+        sites = () if site is None else (site,)
+        yield rows.Guard(names.text(guard.expr), reason, site.span if site else None, sites)
+
+
+def _reason(origin: Origin) -> str:
+    if origin.backward:
+        return "the backward of this expression needs to know"
+    return f"`{origin.op}` needs to know" if origin.op else "this expression needs to know"
+
+
+def _dynamo_site(location: str | None, captured: Captured) -> rows.Site | None:
+    """The line that Dynamo noted, as `text  # file:line in function` with the start of the path cut off."""
+    match = re.search(r"^(?P<text>.*)  # (?P<file>[^#]*):(?P<line>\d+) in \S+$", location or "")
+    if match is None:
+        return None
+    files = {span.file for call in captured.calls for span in call[4].place.spans}
+    if captured.subject.span is not None:
+        files.add(captured.subject.span.file)
+    number = int(match["line"])
+    for file in sorted(path for path in files if path.endswith(match["file"])):
+        line = source_line(file, number)
+        text = line.strip()
+        if text == match["text"]:
+            start, end = len(line) - len(line.lstrip()), len(line.encode())
+            return rows.Site(rows.Span(file, number, start, number, end), text)
+    return None

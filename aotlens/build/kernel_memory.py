@@ -1,0 +1,255 @@
+"""What operators' kernels allocate while they run, beside operands and outputs: packed operands, copies."""
+
+from collections.abc import Callable
+from math import ceil, prod
+from typing import Any
+
+import torch
+
+from aotlens.ir.program import Node
+
+
+def number(size: Any) -> int:
+    """A size as a number; 0 where only the data tells it."""
+    return int(size.node.hint or 0) if isinstance(size, torch.SymInt) else int(size)
+
+
+def dense_bytes(tensor: Any) -> int:
+    """Bytes of the elements, laid out without gaps."""
+    count = int(tensor.element_size())
+    for size in tensor.shape:
+        count *= number(size)
+    return count
+
+
+def convolution_bytes(node: Node) -> int:
+    """Packed operands and result, then the packed result beside the one in the caller's layout."""
+    given, weight = node.args[0].val, node.args[1].val
+    made = dense_bytes(node.val)
+    if _keeps_layout(given):
+        return dense_bytes(weight)
+    if not _packs(node, given, weight):
+        return _columns(given, weight, node.val, node.args[3:6])
+    if node.args[6]:  # transposed: laid out again in two steps
+        return 2 * made
+    packed = _packed(node.val)
+    operands = (dense_bytes(given) if number(given.shape[1]) % _block() == 0 else 0) + dense_bytes(weight)
+    return max(operands + packed - made, packed)
+
+
+def convolution_backward_bytes(node: Node) -> int:
+    """First the gradient of the input, then with it alive the gradient of the weight."""
+    gradient, given, weight = (source.val for source in node.args[:3])
+    if _keeps_layout(given):
+        return dense_bytes(weight)
+    copied = 0 if gradient.is_contiguous() else dense_bytes(gradient)
+    if not _packs(node, given, weight, first=4):
+        return copied + _columns(given, weight, gradient, node.args[4:7])
+    for_input, for_weight = node.args[10][:2]
+    inner, outer, weights = (dense_bytes(item) for item in (given, gradient, weight))
+    results = (inner if for_input else 0) + (weights if for_weight else 0)
+    strided = any(number(step) != 1 for step in node.args[4])
+    steps = [0]
+    if for_input:
+        again = 3 * inner if strided and not node.args[7] else 2 * inner
+        packed = 0 if node.args[7] else _packed(gradient)
+        steps += [packed + _packed_weight(weight) + _packed(given), again]
+    if for_weight:
+        steps.append((inner if for_input else 0) + outer + inner + weights)
+    return max(0, copied + max(steps) - results)
+
+
+def _block() -> int:
+    """Channels in a block of oneDNN's."""
+    return 16 if torch.backends.cpu.get_cpu_capability() == "AVX512" else 8
+
+
+def _packed(tensor: Any) -> int:
+    return _filled(dense_bytes(tensor), number(tensor.shape[1]))
+
+
+def _packed_weight(weight: Any) -> int:
+    outer, inner = (number(size) for size in weight.shape[:2])
+    return dense_bytes(weight) if inner == 1 else _filled(_filled(dense_bytes(weight), outer), inner)
+
+
+def _filled(size_bytes: int, channels: int) -> int:
+    """The bytes with the last block of channels filled up."""
+    return size_bytes * ceil(channels / _block()) * _block() // max(channels, 1)
+
+
+def _keeps_layout(given: Any) -> bool:
+    """Whether the channels lie innermost, which oneDNN takes as it is."""
+    if given.ndim != 4 or given.is_contiguous():
+        return False
+    return bool(given.is_contiguous(memory_format=torch.channels_last))
+
+
+def _packs(node: Node, given: Any, weight: Any, first: int = 3) -> bool:
+    """Whether torch gives the convolution to oneDNN; `first` is where stride, padding, dilation start."""
+    if given.dtype not in (torch.float32, torch.bfloat16, torch.float16):
+        return False
+    if not torch.backends.mkldnn.is_available() or given.ndim < 3:
+        return False
+    stride, dilation, groups = node.args[first], node.args[first + 2], node.args[first + 5]
+    sizes, window = [number(size) for size in given.shape], [number(size) for size in weight.shape[2:]]
+    moves = any(number(step) != 1 for step in (*stride, *dilation))
+    wide = moves or sizes[0] >= 16 or any(size != 1 for size in window) or torch.get_num_threads() > 1
+    large = number(groups) > 1 or min(window) > 3 or sizes[0] > 1 or prod(sizes) > 20480
+    return wide and large
+
+
+def _columns(given: Any, weight: Any, made: Any, steps: Any) -> int:
+    """Every window of the input, one column per element of the result; a 1×1 kernel reads the input."""
+    window = [number(size) for size in weight.shape[2:]]
+    stride, padding, _ = ([number(item) for item in one] for one in steps)
+    if all(size == 1 for size in (*window, *stride)) and not any(padding):
+        return 0
+    places = prod(number(size) for size in made.shape[2:])
+    return int(given.element_size()) * prod(
+        (number(given.shape[0]), number(weight.shape[1]), *window, places)
+    )
+
+
+Rule = Callable[[Node], int]
+
+PROMOTING = frozenset(
+    f"aten::{name}"
+    for name in (
+        *("add", "sub", "rsub", "mul", "div", "pow", "maximum", "minimum", "fmod", "remainder", "lerp"),
+        *("atan2", "hypot", "logaddexp", "addcmul", "addcdiv", "eq", "ne", "lt", "le", "gt", "ge"),
+    )
+)
+"""Pointwise operators that copy an operand of another dtype to the common one."""
+
+LARGEST_PACKED = 1232 << 10
+"""Bytes that one thread packs of a transposed left side at a time."""
+
+SMALLEST_PACKED = 16**3
+"""Up to so many multiplications a product in bf16 is not given to oneDNN."""
+
+PRODUCTS = frozenset({"aten::mm", "aten::bmm", "aten::addmm", "aten::baddbmm", "aten::addbmm"})
+
+GRADIENT_COPIERS = frozenset(
+    {
+        "aten::_scaled_dot_product_flash_attention_for_cpu_backward",
+        "aten::adaptive_avg_pool2d_backward",
+        "aten::_adaptive_avg_pool2d_backward",
+        "aten::avg_pool2d_backward",
+        "aten::avg_pool3d_backward",
+        "aten::gelu_backward",
+        "aten::max_pool2d_with_indices_backward",
+        "aten::max_pool3d_with_indices_backward",
+        "aten::upsample_bicubic2d_backward",
+        "aten::upsample_bilinear2d_backward",
+        "aten::upsample_linear1d_backward",
+        "aten::upsample_nearest2d_backward",
+        "aten::upsample_trilinear3d_backward",
+    }
+)
+"""Backward kernels that want the gradient, their first operand, without gaps."""
+
+
+def working_bytes(node: Node) -> int:
+    """Bytes beside operands and results; symbols at their example."""
+    schema = getattr(node.op, "_schema", None)
+    if schema is None or not _on_cpu(node):
+        return 0
+    rule = RULES.get(schema.name)
+    return rule(node) if rule is not None else 0
+
+
+def _on_cpu(node: Node) -> bool:
+    return any(isinstance(value, torch.Tensor) and value.device.type == "cpu" for value in node.results)
+
+
+def _operands(node: Node) -> list[Any]:
+    return [source.val for source in node.inputs() if isinstance(source.val, torch.Tensor)]
+
+
+def _operand_bytes(node: Node) -> int:
+    return dense_bytes(_operands(node)[0])
+
+
+def _promoted(node: Node) -> int:
+    """A copy of each operand, and of the result, whose dtype is not the one that is computed in."""
+    tensors = [operand for operand in _operands(node) if operand.ndim]
+    if not tensors:
+        return 0
+    common = tensors[0].dtype
+    for operand in tensors[1:]:
+        common = torch.promote_types(common, operand.dtype)
+    return sum(
+        dense_bytes(operand) // operand.element_size() * common.itemsize
+        for operand in tensors
+        if operand.dtype is not common
+    )
+
+
+def _product(node: Node) -> int:
+    """A copy of each matrix that has neither rows nor columns in one piece, one of a batch at a time."""
+    matrices = [operand for operand in _operands(node) if operand.ndim >= 2]
+    if matrices[-1].dtype is torch.bfloat16:
+        return _tiles(*matrices[-2:])
+    return sum(_one(operand) for operand in matrices if not _in_pieces(operand))
+
+
+def _one(matrices: Any) -> int:
+    """Bytes of one matrix of a batch."""
+    return dense_bytes(matrices) // (number(matrices.shape[0]) or 1 if matrices.ndim == 3 else 1)
+
+
+def _tiles(left: Any, right: Any) -> int:
+    """oneDNN's: sums in f32, a packed part of the right side, and of the left where it is transposed."""
+    (rows, inner), columns = map(number, left.shape[-2:]), number(right.shape[-1])
+    if rows * inner * columns <= SMALLEST_PACKED:
+        return 0
+    tiles = 4 * min(rows, 256) * min(columns, 64) + 2 * min(inner, 512) * min(columns, 64) + 1024
+    return tiles + (min(_one(left), LARGEST_PACKED) if number(left.stride(-1)) != 1 else 0)
+
+
+def _in_pieces(matrix: Any) -> bool:
+    sizes, steps = [[number(item) for item in of[-2:]] for of in (matrix.shape, matrix.stride())]
+    return any(step == 1 or size == 1 for size, step in zip(sizes, steps, strict=True))
+
+
+def _gradient(node: Node) -> int:
+    """A copy of the gradient where it is expanded or has gaps."""
+    gradient = _operands(node)[0]
+    return 0 if gradient.is_contiguous() or _channels_last(gradient) else dense_bytes(gradient)
+
+
+def _channels_last(tensor: Any) -> bool:
+    return tensor.ndim == 4 and bool(tensor.is_contiguous(memory_format=torch.channels_last))
+
+
+def _layer_norm_backward(node: Node) -> int:
+    """The gradients of weight and bias, once per thread, in f32."""
+    features = sum(dense_bytes(item) // item.element_size() for item in _node_values(node)[1:])
+    return 4 * torch.get_num_threads() * features
+
+
+def _node_values(node: Node) -> list[Any]:
+    return [item for item in node.val if isinstance(item, torch.Tensor)]
+
+
+def _batch_norm_backward(node: Node) -> int:
+    """Another tensor like the input."""
+    return dense_bytes(_operands(node)[1])
+
+
+RULES: dict[str, Rule] = {
+    **dict.fromkeys(PROMOTING, _promoted),
+    **dict.fromkeys(PRODUCTS, _product),
+    **dict.fromkeys(GRADIENT_COPIERS, _gradient),
+    "aten::abs": lambda node: dense_bytes(_operands(node)[0]) if _operands(node)[0].is_complex() else 0,
+    "aten::binary_cross_entropy_with_logits": lambda node: 2 * _operand_bytes(node),
+    "aten::convolution": convolution_bytes,
+    "aten::convolution_backward": convolution_backward_bytes,
+    "aten::linalg_inv_ex": _operand_bytes,
+    "aten::_linalg_svd": lambda node: 2 * _operand_bytes(node),
+    "aten::logsumexp": _operand_bytes,
+    "aten::native_batch_norm_backward": _batch_norm_backward,
+    "aten::native_layer_norm_backward": _layer_norm_backward,
+}
+"""By the operator's schema name."""

@@ -1,0 +1,301 @@
+"""The memory curve: live bytes at each node of the forward and then of the backward, and who holds them.
+
+Invariant: bytes are counted by storage.  A view adds nothing, and what the caller owns before the call
+(arguments, parameters, buffers) is not counted; what the call makes is, until nobody holds it: results stay
+with the caller, gradients are handed out, and a name ends where the module text deletes it.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import accumulate
+from typing import Any
+
+import torch
+
+from aotlens.build.gradient_memory import handovers
+from aotlens.build.kernel_memory import working_bytes
+from aotlens.build.layers import Layers
+from aotlens.capture.operators import Kind, describe
+from aotlens.codegen.in_place import in_place
+from aotlens.ir.lifetimes import last_uses
+from aotlens.ir.program import Node, Program, getitem, is_higher_order
+from aotlens.ir.slots import SavedForBackward, SavedInput
+from aotlens.model.partition import LiveKind, LiveValue, Memory, Phase
+from aotlens.model.source import Span
+from aotlens.partition.records import Division, Partitioned
+from aotlens.partition.storages import is_view, node_bytes, value_bytes
+
+
+@dataclass(slots=True, eq=False)
+class _Storage:
+    """One storage that the call makes; its life is filled in while the programs are gone through."""
+
+    maker: Node
+    size_bytes: int
+    first: int
+    """The moment at which it is made."""
+    last: int | None
+    """The last moment at which somebody holds it; None while it is not known, or when it outlives all."""
+    kind: LiveKind = "temporary"
+    name: str | None = None
+    """The user's name of the result or gradient that it is."""
+
+
+Held = Any
+"""What a value lies on: a storage, None for what the caller or the module owns, a list for a bundle."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Moment:
+    """One step of the timeline."""
+
+    name: str
+    node: Node | None
+    phase: Phase
+    working_bytes: int = 0
+    """What its kernel takes while it runs."""
+
+    @property
+    def span(self) -> Span | None:
+        return self.node.origin.place.innermost if self.node is not None else None
+
+
+@dataclass(slots=True)
+class _Timeline:
+    """Forward, then backward, then the handing out of gradients."""
+
+    moments: list[_Moment] = field(default_factory=list)
+    storages: list[_Storage] = field(default_factory=list)
+
+    def make(self, maker: Node, size_bytes: int, kind: LiveKind = "temporary") -> _Storage:
+        made = _Storage(maker, size_bytes, len(self.moments), None, kind)
+        self.storages.append(made)
+        return made
+
+    def play(self, program: Program, phase: Phase, of: dict[int, Held]) -> None:
+        """Go through a program whose inputs lie on what `of` says; it learns what each value lies on."""
+        dead = last_uses(program)
+        for at, node in enumerate(program.nodes):
+            of[id(node)] = self._held(node, of)
+            for gone in dead.get(at, ()):
+                for storage in _storages(of.get(id(gone))):
+                    storage.last = len(self.moments)
+            if node.op is not None:
+                working = _body_bytes(node) if is_higher_order(node.op) else working_bytes(node)
+                self.moments.append(_Moment(node.name, node, phase, working))
+
+    def live_bytes(self) -> list[int]:
+        """At each moment, its kernel's working memory included."""
+        change = [0] * (len(self.moments) + 1)
+        for storage in self.storages:
+            change[storage.first] += storage.size_bytes
+            if storage.last is not None:
+                change[storage.last + 1] -= storage.size_bytes
+        return [
+            live + moment.working_bytes
+            for moment, live in zip(self.moments, accumulate(change), strict=False)
+        ]
+
+    def _held(self, node: Node, of: dict[int, Held]) -> Held:
+        if node.op is None:
+            return None
+        if node.op is getitem:
+            return _item(node, of.get(id(node.args[0])))
+        if is_view(node) or _writes(node):
+            return of.get(id(node.args[0]))
+        if isinstance(node.val, torch.Tensor):
+            return self.make(node, node_bytes(node))
+        return self._bundle(node, node.val)
+
+    def _bundle(self, node: Node, val: Any) -> Held:
+        if isinstance(val, (list, tuple)):
+            return [self._bundle(node, item) for item in val]
+        return self.make(node, value_bytes(val)) if isinstance(val, torch.Tensor) else None
+
+
+def _body_bytes(node: Node) -> int:
+    """What a function of a higher-order operator makes beyond its results; of several, the most."""
+    most = 0
+    for body in node.bodies():
+        timeline = _Timeline()
+        timeline.play(body, "forward", {})
+        most = max(most, *timeline.live_bytes(), 0)
+    return max(0, most - value_bytes(node.val))
+
+
+def _writes(node: Node) -> bool:
+    """Whether the value is an argument that the operator writes to."""
+    return hasattr(node.op, "_schema") and describe(node.op).kind is Kind.MUTATION
+
+
+def _item(node: Node, bundle: Held) -> Held:
+    """One result of several; its storage is called by its own name from here on."""
+    if not isinstance(bundle, list):
+        return bundle
+    at = node.args[1]
+    if isinstance(at, str):  # a Triton kernel's results go by argument name
+        at = node.args[0].kwargs["tensors_to_clone"].index(at)
+    held = bundle[at]
+    if isinstance(held, _Storage):
+        held.maker = node
+    return held
+
+
+def _storages(held: Held) -> Iterator[_Storage]:
+    if isinstance(held, _Storage):
+        yield held
+    elif isinstance(held, list):
+        for item in held:
+            yield from _storages(item)
+
+
+def memory_of(parts: Partitioned) -> Memory:
+    """Predicted from the graphs' own order; kernels that a backend fuses use less."""
+    timeline, forward_nodes = _timeline(parts)
+    return _described(parts, timeline, forward_nodes)
+
+
+def predicted_peak(parts: Division) -> int:
+    """The peak alone, in bytes."""
+    return max(_timeline(parts)[0].live_bytes(), default=0)
+
+
+def _timeline(parts: Division) -> tuple[_Timeline, int]:
+    """The whole step, and how many of its moments are the forward's."""
+    timeline = _Timeline()
+    of: dict[int, Held] = {}
+    phase: Phase = "inference" if parts.backward is None else "forward"
+    timeline.play(in_place(parts.forward), phase, of)
+    forward_nodes = len(timeline.moments)
+    _end_forward(parts, timeline, of)
+    if parts.backward is not None:
+        _play_backward(parts, parts.backward, timeline, of)
+    return timeline, forward_nodes
+
+
+def _end_forward(parts: Division, timeline: _Timeline, of: dict[int, Held]) -> None:
+    """Only results and saved values go on."""
+    end = len(timeline.moments) - 1
+    for out in parts.forward.outputs:
+        for storage in _storages(of.get(id(out.value))):
+            storage.last, storage.kind = end, "new value of an input"
+    for out in parts.forward.outputs:
+        if isinstance(out.slot, SavedForBackward):
+            for storage in _storages(of.get(id(out.value))):
+                storage.last, storage.kind = None, "saved"
+    for given in parts.saved_inputs:
+        for storage in _storages(of.get(id(given.node))):
+            storage.last, storage.kind = None, "saved"
+    for out in reversed(parts.joint.handed_out):
+        for storage in _storages(of.get(id(out.value))):
+            storage.last, storage.kind, storage.name = None, "result", out.slot.name
+
+
+def _play_backward(parts: Division, program: Program, timeline: _Timeline, forward: dict[int, Held]) -> None:
+    results = [storage for storage in timeline.storages if storage.kind == "result"]
+    of: dict[int, Held] = {}
+    for given in program.inputs:
+        if isinstance(given.slot, SavedInput):
+            of[id(given.node)] = forward.get(id(given.node))
+        else:  # autograd holds it until the backward returns
+            of[id(given.node)] = timeline.make(given.node, node_bytes(given.node), "incoming gradient")
+    timeline.play(program, "backward", of)
+    end = len(timeline.moments) - 1
+    for storage in timeline.storages:
+        if storage.last is None and storage.kind == "saved":
+            storage.last = end
+        if storage.kind == "incoming gradient":
+            storage.last = None
+    for storage in results:
+        storage.last = None
+    _hand_over(parts, timeline, of)
+
+
+def _hand_over(parts: Division, timeline: _Timeline, of: dict[int, Held]) -> None:
+    """A leaf takes its gradient as it is, or a copy, after which the gradient itself is given back."""
+    given = handovers(parts)
+    passed = {
+        id(storage) for item in given if not item.copied_bytes for storage in _storages(of[id(item.node)])
+    }
+    for item in given:
+        now = len(timeline.moments)
+        for storage in _storages(of[id(item.node)]):
+            owned = storage.kind in ("result", "incoming gradient")
+            if not owned:
+                storage.kind, storage.name = "gradient", f"gradient of {item.name}"
+            storage.last = None if owned or id(storage) in passed else now
+        if item.copied_bytes:
+            timeline.make(item.node, item.copied_bytes, "gradient").name = f"gradient of {item.name}"
+            timeline.moments.append(_Moment(f"gradient of {item.name}", None, "backward"))
+
+
+def _described(parts: Partitioned, timeline: _Timeline, forward_nodes: int) -> Memory:
+    """The curve, its peak, and what is alive there, the largest first."""
+    moments = timeline.moments
+    curve = [(moment.name, live) for moment, live in zip(moments, timeline.live_bytes(), strict=True)]
+    if not curve:
+        return Memory(0, (), ())
+    top = max(range(len(curve)), key=lambda at: curve[at][1])
+    rows = sorted(_alive(parts, timeline, top), key=lambda row: -row.bytes)
+    peak = moments[top]
+    return Memory(
+        peak_bytes=curve[top][1],
+        curve=tuple(curve),
+        live_at_peak=tuple(rows),
+        peak_node=peak.name,
+        peak_phase=peak.phase,
+        peak_span=peak.span,
+        forward_nodes=forward_nodes,
+        held_bytes=sum(
+            storage.size_bytes
+            for storage in timeline.storages
+            if storage.first < forward_nodes and (storage.last is None or storage.last >= forward_nodes)
+        ),
+    )
+
+
+def _alive(parts: Partitioned, timeline: _Timeline, top: int) -> Iterator[LiveValue]:
+    names, layers = _variable_names(parts), Layers(parts.joint.program)
+    for storage in timeline.storages:
+        last = storage.last
+        if storage.size_bytes and storage.first <= top and (last is None or last >= top):
+            end = timeline.moments[last] if last is not None else None
+            node = storage.maker
+            yield LiveValue(
+                node=node.name,
+                bytes=storage.size_bytes,
+                span=node.origin.place.innermost,
+                kind=storage.kind,
+                name=storage.name or _variable(names, node),
+                made_in=timeline.moments[storage.first].phase,
+                last=end.name if end is not None else None,
+                last_in=end.phase if end is not None else None,
+                last_span=end.span if end is not None else None,
+                layer=layers.of(node),
+            )
+    peak = timeline.moments[top]
+    if peak.node is not None and peak.working_bytes:
+        yield LiveValue(
+            node=peak.name,
+            bytes=peak.working_bytes,
+            span=peak.span,
+            kind="working memory",
+            made_in=peak.phase,
+            last=peak.name,
+            last_in=peak.phase,
+            last_span=peak.span,
+            layer=layers.of(peak.node),
+        )
+
+
+def _variable_names(parts: Partitioned) -> dict[tuple[str, int], str]:
+    """The user's variable that a line assigns, by file and line."""
+    variables = parts.joint.captured.variables
+    return {(variable.span.file, variable.span.line): variable.name for variable in variables}
+
+
+def _variable(names: dict[tuple[str, int], str], node: Node) -> str | None:
+    span = node.origin.place.innermost
+    if span is None or node.origin.backward:
+        return None
+    return names.get((span.file, span.line))

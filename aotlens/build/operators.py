@@ -1,0 +1,90 @@
+"""The rows of operators that are more than a computation: effects, higher-order operators, marked regions."""
+
+from collections.abc import Iterator
+
+import torch
+
+from aotlens.build.describe import describe_tensor, site_of
+from aotlens.ir.origin import Origin
+from aotlens.ir.program import (
+    Node,
+    Program,
+    getitem,
+    is_draw,
+    is_higher_order,
+    op_name,
+)
+from aotlens.ir.regions import Kept, Region, Result
+from aotlens.model import report as rows
+from aotlens.partition.records import Partitioned
+from aotlens.partition.storages import node_bytes
+
+IN_ORDER = "an effect: it runs once a call, in the order of your code, whoever reads its result"
+DRAWS = "its functions draw random numbers: it runs once a call, in the order of your code"
+NESTED = "a higher-order operator: its functions are programs inside the graph"
+
+
+def build_operators(parts: Partitioned) -> tuple[rows.SpecialOperator, ...]:
+    """In the order in which they run."""
+    forward: rows.Phase = "inference" if parts.backward is None else "forward"
+    found = list(_of_program(parts.forward, forward))
+    if parts.backward is not None:
+        found += _of_program(parts.backward, "backward")
+    return tuple(found)
+
+
+def _of_program(program: Program, phase: rows.Phase) -> Iterator[rows.SpecialOperator]:
+    for node in program.nodes:
+        effect = node.origin.effect and node.origin.stage == "captured"
+        if node.op in (None, getitem) or not (effect or is_higher_order(node.op)):
+            continue
+        site = site_of(node.origin)
+        kind: rows.SpecialKind = "effect" if effect else "higher_order"
+        reason = _in_order(node) if effect else NESTED
+        yield rows.SpecialOperator(_name(node), kind, phase, reason, () if site is None else (site,))
+
+
+def _in_order(node: Node) -> str:
+    return DRAWS if node.bodies() and is_draw(node) else IN_ORDER
+
+
+def _name(node: Node) -> str:
+    return op_name(node.op)
+
+
+def build_region(region: Region, parts: Partitioned) -> rows.Region:
+    calls = _calls(region.forward, parts.forward)
+    count = len(calls)
+    return rows.Region(
+        name=region.name,
+        reason=f"traced and divided once, for {count} call{'s' if count != 1 else ''} alike",
+        sites=tuple(site for origin in calls if (site := site_of(origin)) is not None),
+        saved=tuple(_saved(kept, region) for kept in region.kept if isinstance(kept.node.val, torch.Tensor)),
+        recomputed=tuple(
+            rows.RecomputedValue(
+                item.node.name, item.size_bytes, item.flops, item.reason, item.node.origin.place.innermost
+            )
+            for item in region.recomputed
+        ),
+    )
+
+
+def _calls(body: Program, program: Program) -> list[Origin]:
+    """Where a program, or a body of it, calls this body."""
+    found = [node.origin for node in program.nodes if any(own is body for own in node.bodies())]
+    for inner in program.bodies():
+        found += _calls(body, inner)
+    return found
+
+
+def _saved(kept: Kept, region: Region) -> rows.SavedValue:
+    new = isinstance(kept.source, Result) and kept.source.index >= region.result_count
+    owner: rows.Owner = "new" if new else "output" if isinstance(kept.source, Result) else "input"
+    return rows.SavedValue(
+        node=kept.node.name,
+        tensor=describe_tensor(kept.node.val),
+        bytes=node_bytes(kept.node) if new else 0,
+        owner=owner,
+        reason=kept.reason,
+        span=kept.node.origin.place.innermost,
+    )

@@ -1,0 +1,99 @@
+"""The rows of plain values that a compilation was built with: arguments, globals, closures, attributes.
+
+Invariant: each row stands at an expression of the user's that reads the value; what only installed packages
+read is not listed.
+"""
+
+import dis
+from collections.abc import Iterator
+from types import CodeType
+
+from aotlens.capture.reach import Place
+from aotlens.capture.records import Captured
+from aotlens.ir.origin import span_of
+from aotlens.ir.slots import UserInput
+from aotlens.model import report as rows
+from aotlens.model.spans import text_of
+
+PLAIN = (bool, int, float, complex, str, type(None))
+
+READS = {
+    "the global": ("LOAD_GLOBAL", "LOAD_NAME"),
+    "the closure variable": ("LOAD_DEREF", "LOAD_CLASSDEREF", "LOAD_FROM_DICT_OR_DEREF"),
+    "the attribute": ("LOAD_ATTR", "LOAD_METHOD"),
+    "the class attribute": ("LOAD_ATTR", "LOAD_METHOD"),
+    "the argument": ("LOAD_FAST", "LOAD_FAST_BORROW", "LOAD_FAST_CHECK", "LOAD_DEREF"),
+}
+"""The instructions that read a name of each kind."""
+
+Kind = tuple[str, str]
+"""What is read, and its name."""
+
+
+def value_guards(captured: Captured) -> Iterator[rows.Guard]:
+    """One row per name that the user's code reads, in the order of the source."""
+    around = captured.surroundings
+    values: dict[Kind, list[object]] = {}
+    for place in around.places:
+        if isinstance(place.value, PLAIN) and not _is_unread(place):
+            _note(values, (place.what, place.name), place.value)
+    for given in captured.flat_inputs:
+        if given.node is None and isinstance(given.slot, UserInput) and isinstance(given.argument, PLAIN):
+            _note(values, ("the argument", given.slot.name), given.argument)
+    if not values:
+        return
+    start = captured.subject.span
+    own = (start.file, start.line) if start is not None else None
+    for kind, span in sorted(_reads(around.codes, values, own).items(), key=lambda item: _order(item[1])):
+        text = text_of(span)
+        if text:
+            yield rows.Guard(_condition(text, values[kind]), rows.BUILT_IN, span, (rows.Site(span, text),))
+
+
+def _is_unread(place: Place) -> bool:
+    return place.what not in READS or place.name.startswith("__")
+
+
+def _note(values: dict[Kind, list[object]], kind: Kind, value: object) -> None:
+    known = values.setdefault(kind, [])
+    if not any(value is other or (type(value) is type(other) and value == other) for other in known):
+        known.append(value)
+
+
+def _condition(text: str, values: list[object]) -> str:
+    """`self.scale == 2.0`; several objects may have the attribute."""
+    if len(values) > 1:
+        return f"{text} in ({', '.join(map(repr, values))})"
+    value = values[0]
+    return f"{text} {'is' if value is None or isinstance(value, bool) else '=='} {value!r}"
+
+
+def _order(span: rows.Span) -> tuple[str, int, int]:
+    return span.file, span.line, span.col
+
+
+def _reads(
+    codes: tuple[CodeType, ...], values: dict[Kind, list[object]], own: tuple[str, int] | None
+) -> dict[Kind, rows.Span]:
+    """The first expression that reads each of the names; of an argument, in the function at `own`."""
+    wanted = {(op, kind[1]): kind for kind in values for op in READS[kind[0]]}
+    found: dict[Kind, rows.Span] = {}
+    for code in codes:
+        is_own = (code.co_filename, code.co_firstlineno) == own
+        for one in (code, *_inner(code)):
+            for instruction in dis.get_instructions(one):
+                kind = wanted.get((instruction.opname, instruction.argval))
+                if kind is None or kind in found or (kind[0] == "the argument" and not is_own):
+                    continue
+                span = span_of(one, instruction.offset)
+                if span is not None:
+                    found[kind] = span
+    return found
+
+
+def _inner(code: CodeType) -> Iterator[CodeType]:
+    """The functions that stand inside of one."""
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield constant
+            yield from _inner(constant)

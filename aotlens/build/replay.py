@@ -1,0 +1,213 @@
+"""A recorded run played again on a second recorder: the forward with other decompositions, or with none.
+
+Invariant: the user's code does not run, and the first recording stays as it is; a call's nodes carry the
+origin of that call, so that they can be told to belong together from stage to stage.
+"""
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from aotlens.analysis.records import InputAliasInfo, ViewAndMutationMeta
+from aotlens.build.captured import SYMBOLIC
+from aotlens.capture.bases import base_input
+from aotlens.capture.margin_losses import AS_THE_KERNEL
+from aotlens.capture.operators import Decompositions
+from aotlens.capture.recorder import Recorder
+from aotlens.capture.records import Captured, CapturedInput
+from aotlens.capture.run import call_boundary
+from aotlens.capture.storage import Storage, Tracked
+from aotlens.capture.tape import TRACK
+from aotlens.capture.wrappers import inner_tensors
+from aotlens.ir.origin import NOWHERE, Origin
+from aotlens.ir.program import Node, Program, ProgramInput, ProgramOutput
+from aotlens.ir.slots import MutatedInput, UserOutput, inner_slot
+from aotlens.torch_api.fake import mute_fake_tensor_log
+from aotlens.torch_api.modes import below_views
+from aotlens.torch_api.objects import FakeScriptObject, ScriptObject
+from aotlens.torch_api.operators import python_dispatcher
+
+aten = torch.ops.aten
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """The forward, recorded once more."""
+
+    program: Program
+    values: tuple[Any, ...]
+    """Each call's result as it was when the call returned."""
+
+
+def replay(
+    captured: Captured,
+    meta: ViewAndMutationMeta,
+    name: str,
+    decompositions: Decompositions,
+    without: frozenset[int],
+) -> Replayed:
+    """The forward as a pure function: new values of what it writes to, then every result.
+
+    The calls of these origins, by identity, are left out: nobody reads their results.
+    """
+    first = captured.recorder
+    recorder = Recorder(first.fake_mode, decompositions, call_boundary.__code__)
+    dynamic = first.fake_mode.shape_env is not None
+    player = _Player(recorder)
+    with first.fake_mode:
+        inputs = player.inputs(captured)
+    with _below_autograd(recorder, dynamic):
+        values = [
+            _as_it_is(call[3] if id(call[4]) in without else player.play(call)) for call in captured.calls
+        ]
+        with recorder.adding(name, "a result or an input, brought up to date after a write"):
+            outputs = (*player.written(captured, meta), *player.results(captured))
+    return Replayed(Program(name, inputs, tuple(recorder.nodes), outputs), tuple(values))
+
+
+def written_inputs(
+    captured: Captured, meta: ViewAndMutationMeta
+) -> Iterator[tuple[InputAliasInfo, MutatedInput]]:
+    """The inputs whose data is new after the call; those that a synthetic base brings it to are left out."""
+    for info in meta.inputs:
+        if info.mutates_data and info.base is None:
+            yield info, MutatedInput(captured.inputs[info.index].slot.name, info.index)
+
+
+@contextmanager
+def _below_autograd(recorder: Recorder, dynamic: bool) -> Iterator[None]:
+    with ExitStack() as stack:
+        stack.enter_context(mute_fake_tensor_log())
+        if dynamic:
+            stack.enter_context(python_dispatcher(AS_THE_KERNEL))
+        stack.enter_context(recorder.fake_mode)
+        stack.enter_context(below_views())
+        yield
+
+
+def _as_it_is(result: Any) -> Any:
+    """An alias that keeps the sizes of this moment."""
+    if isinstance(result, torch.Tensor):
+        return result.detach()
+    if isinstance(result, (list, tuple)):
+        return type(result)(_as_it_is(item) for item in result)
+    return result
+
+
+class _Player:
+    """Knows which tensor of the new recording stands for which of the old one."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+        self._now: dict[int, Any] = {}
+        self._storages: dict[int, Storage] = {}
+
+    def inputs(self, captured: Captured) -> tuple[ProgramInput, ...]:
+        """The graph's inputs made again, and as views of their base the inputs that it does not take."""
+        found: list[ProgramInput] = []
+        for given in captured.inputs:
+            if given.is_graph_input and given.is_tensor:
+                found += self._tensors(given)
+            elif given.is_graph_input:
+                found.append(self._number(given))
+        for given in captured.inputs:
+            if given.base is not None and given.duplicate_of is None:
+                self._view_of_base(given)
+        return tuple(found)
+
+    def _tensors(self, given: CapturedInput) -> Iterator[ProgramInput]:
+        """One, or those inside a wrapper."""
+        for (path, argument), node in zip(inner_tensors(given.argument), given.nodes, strict=True):
+            slot = inner_slot(given.slot, path)
+            new = base_input(self._recorder, slot, node.val, None, node.name)
+            assert new.node is not None  # as of every graph input
+            assert new.storage is not None  # as of every tensor
+            new.storage.inputs = (0,)
+            self._storages[id(_storage(given, path, argument))] = new.storage
+            self.pair(argument, new.argument)
+            yield ProgramInput(new.node, slot)
+
+    def _number(self, given: CapturedInput) -> ProgramInput:
+        """A size, a generator, or a torchbind object."""
+        assert given.node is not None  # a graph input
+        name = self._recorder.name(given.node.name)
+        node = Node(name, None, (), {}, given.node.val, Origin(NOWHERE, ""))
+        if isinstance(given.argument, (torch.Generator, FakeScriptObject, ScriptObject)):
+            self._recorder.objects[id(given.argument)] = node
+        else:
+            self._recorder.symbols.define(given.argument, node)
+        return ProgramInput(node, given.slot)
+
+    def _view_of_base(self, given: CapturedInput) -> None:
+        assert given.storage is not None  # as of every tensor
+        storage = self._storages[id(given.storage)]
+        chain = next(chain for chain, node in given.storage.joined.items() if node is given.node)
+        with torch.no_grad(), below_views():
+            argument = given.fake.detach()
+        never = -1  # so that its node is looked up when it is read first
+        setattr(argument, TRACK, Tracked(storage, chain, storage.base, never))
+        self.pair(given.argument, argument)
+
+    def written(self, captured: Captured, meta: ViewAndMutationMeta) -> Iterator[ProgramOutput]:
+        """The values that the storages of written inputs have at the end."""
+        for info, slot in written_inputs(captured, meta):
+            given = captured.inputs[info.index]
+            for path, argument in inner_tensors(given.argument):
+                storage = self._storages[id(_storage(given, path, argument))]
+                yield ProgramOutput(storage.base, inner_slot(slot, path))
+
+    def results(self, captured: Captured) -> Iterator[ProgramOutput]:
+        """The nodes, or plain values, of the old recording's results."""
+        for index, (value, name) in enumerate(zip(captured.outputs, captured.output_names, strict=True)):
+            for path, inner in inner_tensors(value):
+                slot = inner_slot(UserOutput(name, index), path)
+                yield ProgramOutput(self._recorder.argument(self._now.get(id(inner), inner)), slot)
+
+    def play(self, call: Any) -> Any:
+        func, args, kwargs, result, origin = call
+        arguments = tuple(self._argument(arg) for arg in args)
+        keywords = {key: self._argument(arg) for key, arg in kwargs.items()}
+        is_number = func is aten._local_scalar_dense.default and isinstance(result, SYMBOLIC)
+        if is_number and result.node.has_hint():  # the frontend's own symbol
+            self._recorder.origin = origin
+            self._recorder.read_number(arguments[0], result)
+            return result
+        new = self._recorder.play((func, arguments, keywords, result, origin))
+        self.pair(result, new)
+        return new
+
+    def pair(self, old: Any, new: Any) -> None:
+        """Let the old value stand for the new one from here on."""
+        if isinstance(old, torch.Tensor):
+            self._now[id(old)] = new
+            for before, after in zip(old.shape, new.shape, strict=False):
+                self._same_number(before, after)
+        elif isinstance(old, SYMBOLIC):
+            self._same_number(old, new)
+        elif isinstance(old, (list, tuple)):
+            for before, after in zip(old, new, strict=True):
+                self.pair(before, after)
+
+    def _same_number(self, old: Any, new: Any) -> None:
+        """A number that the data decides has another symbol in each recording."""
+        if isinstance(old, SYMBOLIC) and isinstance(new, SYMBOLIC) and old.node.expr != new.node.expr:
+            value = self._recorder.symbols.value(new)
+            if hasattr(value, "op"):
+                self._recorder.symbols.define(old, value)
+
+    def _argument(self, arg: Any) -> Any:
+        if isinstance(arg, torch.Tensor):
+            return self._now.get(id(arg), arg)
+        if isinstance(arg, (list, tuple)):
+            return [self._argument(item) for item in arg]
+        if isinstance(arg, dict):
+            return {key: self._argument(item) for key, item in arg.items()}
+        return arg
+
+
+def _storage(given: CapturedInput, path: tuple[str, ...], argument: Any) -> Any:
+    """Of an input as it was recorded, or of a tensor inside."""
+    return getattr(argument, TRACK).storage if path else given.storage

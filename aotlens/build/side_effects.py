@@ -1,0 +1,120 @@
+"""The rows of what a function leaves outside: attributes, containers, closures, and buffers bound anew.
+
+Invariant: a row for each place that the wrapper changes, in the order in which it does; each names a line.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from aotlens.build.describe import site_of
+from aotlens.capture.containers import Refill
+from aotlens.capture.mentions import UNKNOWN, mentions
+from aotlens.capture.reach import Place
+from aotlens.capture.records import Captured
+from aotlens.capture.records import Leaving as HowLeft
+from aotlens.model import report as rows
+from aotlens.model.spans import site_at
+from aotlens.model.target_facts import Leaving
+
+REASONS: dict[Leaving, str] = {
+    "bound": "each call binds it to the new value",
+    "set": "each call sets it to the new value",
+    "appended": "each call appends the new value",
+    "refilled": "each call exchanges what the container holds",
+    "removed": "each call takes it away",
+    "emptied": "each call empties it",
+    "accumulated": "each call adds it to the gradient there, as a backward inside the function does",
+}
+CARRIED = ", and begins with the one that the call before left there"
+
+
+def build_left(captured: Captured, outputs: tuple[rows.Output, ...]) -> tuple[rows.Left, ...]:
+    """One row for each place; `outputs` are the rows of all results, what is left among them."""
+    structure = captured.structure
+    if not structure.refills and not structure.rebound and not structure.gradients:
+        return ()
+    at = first_left(captured)
+    found: list[rows.Left] = []
+    for refill in structure.refills:
+        writes = _writes(captured, refill)
+        for key, handling, count in _parts(refill):
+            sites = [site for known, site in writes if known is UNKNOWN or key is None or known == key]
+            row = _row(_place(refill, key), handling, range(at, at + count))
+            carried = any(known == key for known, _ in refill.carried)
+            found.append(replace(row, carried=carried, sites=tuple(dict.fromkeys(sites))))
+            at += count
+    for fqn in structure.rebound:
+        place = Place("the attribute", fqn.rsplit(".", 1)[-1], None, None)
+        bound = tuple(site for _, site in _sites(mentions(captured.surroundings, place).writes))
+        found.append(replace(_row(fqn, "bound", range(at, at + 1)), sites=bound))
+        at += 1
+    found += _gradients(captured, at)
+    return tuple(_with_reason(row, captured, outputs) for row in found)
+
+
+def first_left(captured: Captured) -> int:
+    """The index of the first result that is left outside; beyond all where none is."""
+    structure = captured.structure
+    count = sum(count for refill in structure.refills for _, _, count in _parts(refill))
+    count += sum(not left.is_none for left in structure.gradients)
+    return len(captured.outputs) - len(structure.rebound) - count
+
+
+def _gradients(captured: Captured, at: int) -> Iterator[rows.Left]:
+    for left in captured.structure.gradients:
+        count = int(not left.is_none)
+        handling: Leaving = "accumulated" if left.leaving is HowLeft.ADDED else "bound"
+        place = f"{captured.inputs[left.index].slot.name}.grad"
+        if count or left.leaving is HowLeft.PUT:
+            row = _row(place, handling if count else "removed", range(at, at + count))
+            site = site_of(left.origin) if left.origin is not None else None
+            yield replace(row, sites=(site,)) if site is not None else row
+        at += count
+
+
+def _parts(refill: Refill) -> Iterator[tuple[Any, Leaving, int]]:
+    """Each key, what becomes of it and how many results it then holds; None for the container as a whole."""
+    new = [(at, item) for at, item in enumerate(refill.items) if item.before is None]
+    whole = refill.cleared if refill.keyed else not refill.grows and not new
+    if whole:
+        yield None, "refilled" if refill.items else "emptied", 0
+    yield from ((key, "removed", 0) for key in refill.removed)
+    handling: Leaving = "bound" if refill.binds else "set"
+    if not refill.keyed:
+        handling = "appended" if refill.grows else "refilled"
+    for at, item in new:
+        yield item.key if refill.keyed else at, handling, item.spec.num_leaves
+
+
+def _place(refill: Refill, key: Any) -> str:
+    return refill.told if key is None or refill.binds else f"{refill.told}[{key!r}]"
+
+
+def _row(place: str, handling: Leaving, outputs: range) -> rows.Left:
+    return rows.Left(place, handling, tuple(outputs), False, "", ())
+
+
+def _writes(captured: Captured, refill: Refill) -> list[tuple[Any, rows.Site]]:
+    """The user's expressions that write there, each with the key that it names."""
+    writes = refill.writes
+    if refill.box is None:  # an argument, or what lies within one
+        local = Place("the default", refill.told.partition("[")[0], None, None)
+        writes = mentions(captured.surroundings, local).writes
+    return list(_sites(writes))
+
+
+def _sites(writes: Any) -> Iterator[tuple[Any, rows.Site]]:
+    for write in writes:
+        if write.span is not None:
+            yield write.key, site_at(write.span)
+
+
+def _with_reason(row: rows.Left, captured: Captured, outputs: tuple[rows.Output, ...]) -> rows.Left:
+    """With a place where the user's code names none: where the value is made, or the function."""
+    sites = row.sites or tuple(dict.fromkeys(site for at in row.outputs for site in outputs[at].sites))
+    span = captured.subject.span
+    if not sites and span is not None:
+        sites = (site_at(span),)
+    reason = REASONS[row.handling] + (CARRIED if row.carried else "")
+    return replace(row, reason=reason, sites=sites)

@@ -1,0 +1,145 @@
+"""What could be spared of each saved value: another form of it would do, or none at all.
+
+Invariant: only values that take memory of their own are told of, each for one thing, the largest first: dead,
+then a mask in numbers, then a precision wider than what the value was computed from.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import torch
+
+from aotlens.build.describe import short_dtype
+from aotlens.capture.operators import aten
+from aotlens.ir.program import Node
+from aotlens.model.report import Partition, SavedValue, Spare
+from aotlens.partition.dead_draws import SAME_GRADIENTS, Checked
+from aotlens.partition.dead_values import statically_dead
+from aotlens.partition.few_numbers import FewNumbers
+from aotlens.partition.records import Partitioned
+from aotlens.partition.storages import node_bytes
+
+DRAWS = frozenset({aten.bernoulli.p, aten.bernoulli.default, aten.bernoulli.Tensor})
+CASTS = frozenset({aten._to_copy.default, torch.ops.prims.convert_element_type.default})
+
+
+def with_spares(partition: Partition, parts: Partitioned, checked: Checked | None = None) -> Partition:
+    """The same rows, each with what could be spared of it; `checked` is what numbers showed.
+
+    What a hook packed is the user's own form.
+    """
+    nodes = {value.node.name: value.node for value in parts.saved if value.packs is None}
+    finder = _Finder(parts, checked)
+    rows = tuple(
+        replace(row, spare=finder.spare(row, nodes[row.node])) if row.bytes and row.node in nodes else row
+        for row in partition.saved
+    )
+    return replace(partition, saved=rows)
+
+
+class _Finder:
+    def __init__(self, parts: Partitioned, checked: Checked | None) -> None:
+        self._few = FewNumbers()
+        self._widened: dict[int, Node | None] = {}
+        by_numbers = dict.fromkeys(checked.dead if checked is not None else (), SAME_GRADIENTS)
+        self._dead = by_numbers | statically_dead(parts)
+        self._saved = {id(value.node): value.size_bytes for value in parts.saved}
+        self._casts: dict[int, list[Node]] = {}
+        nodes = parts.joint.program.nodes
+        self._one_precision = len({node.val.dtype for node in nodes if _is_float(node)}) < 2
+        for node in nodes:  # in order, so that no answer waits for a long chain of others
+            self._few.of(node)
+            if not self._one_precision:
+                self.widened(node)
+            if node.op in CASTS:
+                self._casts.setdefault(id(node.args[0]), []).append(node)
+
+    def spare(self, row: SavedValue, node: Node) -> Spare | None:
+        checks: tuple[Callable[[SavedValue, Node], Spare | None], ...] = (
+            self._as_dead,
+            self._as_mask,
+            self._as_copy,
+            self._as_widened,
+        )
+        return next((found for check in checks if (found := check(row, node)) is not None), None)
+
+    def _as_dead(self, row: SavedValue, node: Node) -> Spare | None:
+        reason, numbers = self._dead.get(id(node)), self._few.of(node)
+        unknown = any(self._few.of(source) is None for source in node.inputs())
+        if numbers is not None and len(numbers) == 1 and unknown:
+            reason = f"it holds {next(iter(numbers)):g} only, whatever it is computed from"
+        return Spare("dead", row.bytes, reason) if reason is not None else None
+
+    def _as_mask(self, row: SavedValue, node: Node) -> Spare | None:
+        numbers, width = self._few.of(node), node.val.element_size()
+        if numbers is None or len(numbers) != 2 or width == 1 or self._is_drawn(node):
+            return None
+        shown = " and ".join(f"{number:g}" for number in sorted(numbers))
+        reason = f"it holds {shown} only, which a boolean mask tells in a byte each"
+        return Spare("mask", row.bytes - row.bytes // width, reason)
+
+    def _is_drawn(self, node: Node) -> bool:
+        """Whether it is made of a mask that was drawn: the engine has the boolean form of that at hand."""
+        return any(
+            source.op in DRAWS or (self._few.of(source) is not None and self._is_drawn(source))
+            for source in node.inputs()
+        )
+
+    def _as_copy(self, row: SavedValue, node: Node) -> Spare | None:
+        """Kept in both precisions."""
+        for cast in self._casts.get(id(node), ()):
+            if self._saved.get(id(cast)) and cast.val.is_floating_point() and _is_narrower(cast, node):
+                reason = f"its {short_dtype(cast.val.dtype)} copy is kept as well"
+                return Spare("copy", self._saved[id(cast)], reason, cast.origin.place.innermost)
+        return None
+
+    def _as_widened(self, row: SavedValue, node: Node) -> Spare | None:
+        """Kept wide, although all of it comes from something narrower."""
+        cause = None if self._one_precision else self.widened(node)
+        if cause is None:
+            return None
+        narrow = min(_equals(cause), key=lambda source: source.val.element_size())
+        before, after = short_dtype(narrow.val.dtype), short_dtype(node.val.dtype)
+        others = [source for source in cause.inputs() if not _is_narrower(source, cause)]
+        by = f" together with a value of type {after}" if others and cause.op not in CASTS else ""
+        reason = f"it is computed from {before} and made {after}{by}"
+        spared = row.bytes - row.bytes * narrow.val.element_size() // node.val.element_size()
+        return Spare("precision", spared, reason, cause.origin.place.innermost)
+
+    def widened(self, node: Node) -> Node | None:
+        """The node that made a value of this size wider than all that it was computed from."""
+        if id(node) in self._widened:
+            return self._widened[id(node)]
+        self._widened[id(node)] = None
+        sources = _equals(node)
+        wide = [source for source in sources if not _is_narrower(source, node)]
+        found: Node | None = None
+        if sources and not wide:
+            found = node
+        elif wide:
+            causes = [self.widened(source) for source in wide]
+            found = causes[0] if all(cause is not None for cause in causes) else None
+        self._widened[id(node)] = found
+        return found
+
+
+def _equals(node: Node) -> list[Node]:
+    """The floating values of as many elements that a node reads."""
+    if not _is_float(node):
+        return []
+    count = _elements(node)
+    return [source for source in node.inputs() if _is_float(source) and _elements(source) == count]
+
+
+def _elements(node: Node) -> int:
+    """How many; symbols at their example."""
+    count = node.val.numel()
+    return count if type(count) is int else node_bytes(node) // node.val.element_size()
+
+
+def _is_float(node: Node) -> bool:
+    return isinstance(node.val, torch.Tensor) and node.val.is_floating_point()
+
+
+def _is_narrower(node: Node, than: Node) -> bool:
+    return _is_float(node) and bool(node.val.element_size() < than.val.element_size())

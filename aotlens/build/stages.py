@@ -1,0 +1,91 @@
+"""The programs of each stage as rows of the report."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from aotlens.build.describe import describe_tensor
+from aotlens.build.layers import Layers
+from aotlens.build.programs import StageProgram, stage_programs
+from aotlens.ir.program import Node, getitem, nodes_in
+from aotlens.model.report import OF_GRADIENT, Stage, StageNode, Tensor
+from aotlens.partition.records import Partitioned
+from aotlens.partition.twins import side_notes
+from aotlens.runtime.graphs import NO_NOTES, write_program
+
+BEFORE_JOINT = ("captured", "desugared", "functional", "decomposed")
+
+
+def build_stages(parts: Partitioned) -> tuple[Stage, ...]:
+    """Captured, desugared, functional and decomposed, then joint, forward and backward; or inference."""
+    joint = Layers(parts.joint.program)  # knows the nodes of what is made from it too
+    return tuple(
+        stage_row(stage, side_notes(parts, stage.name), None if stage.name in BEFORE_JOINT else joint)
+        for stage in stage_programs(parts)
+    )
+
+
+def stage_row(
+    stage: StageProgram, notes: Mapping[str, str] = NO_NOTES, layers: Layers | None = None
+) -> Stage:
+    """One stage; one that changes nothing has neither nodes nor text of its own.
+
+    What the backward computes again says so, and comes `from_` the joint node that the forward has too.
+    """
+    if stage.same_as is not None:
+        return Stage(stage.name, stage.parent, (), "", stage.same_as)
+    program = stage.program
+    layers = layers or Layers(program)
+    rows = [
+        StageNode(
+            given.node.name,
+            "placeholder",
+            given.slot.name,
+            (),
+            _tensor(given.node.val),
+            (),
+            stage.ancestors(given.node),
+            f"{type(given.slot).__name__} `{given.slot.name}`",
+            layers.of_input(given.node),
+        )
+        for given in program.inputs
+    ]
+    rows += [_row(node, stage, notes.get(node.name, ""), layers.of(node)) for node in program.nodes]
+    results = tuple(node.name for node in nodes_in(out.value for out in program.outputs))
+    whose = "the function's results" if stage.parent is None else "the graph's results"
+    rows.append(StageNode("output", "output", "output", results, None, (), (), whose))
+    return Stage(stage.name, stage.parent, tuple(rows), write_program(program, notes).source)
+
+
+def _row(node: Node, stage: StageProgram, note: str, layer: str | None) -> StageNode:
+    from_ = stage.ancestors(node)
+    reason = note or node.origin.reason
+    if not reason and node.origin.differentiates is not None:
+        reason = f"{OF_GRADIENT} `{node.origin.differentiates.op}`"
+    if not reason and not node.origin.place.spans:
+        what = f"runs while `{node.target}` is captured" if stage.parent is None else None
+        reason = what or f"added by the stage {node.origin.stage}"
+    if not reason and not from_ and stage.parent is not None:
+        reason = "a view that autograd takes again after a write"
+    return StageNode(
+        name=node.name,
+        op="get_attr" if node.constant is not None else "call_function",
+        target=_target(node),
+        inputs=tuple(dict.fromkeys(source.name for source in node.inputs())),
+        tensor=_tensor(node.val),
+        spans=node.origin.place.spans,
+        from_=from_,
+        reason=reason,
+        layer=layer,
+    )
+
+
+def _target(node: Node) -> str:
+    if node.constant is not None:
+        return "constant"
+    return f"{node.target}[{node.args[1]}]" if node.op is getitem else node.target
+
+
+def _tensor(val: Any) -> Tensor | None:
+    return describe_tensor(val) if isinstance(val, torch.Tensor) else None

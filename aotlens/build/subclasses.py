@@ -1,0 +1,140 @@
+"""The captured stage of a function that computes on wrapper subclasses: what its code ran on the wrappers.
+
+Invariant: a wrapper is one name; a tensor inside one gets its name where the code first uses it (`x.a`), and
+there a wrapper is made that the code makes itself, since torch tells of neither. One that is only returned
+stands at the function's own line.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from aotlens.build.captured import CallWriter, CapturedProgram
+from aotlens.capture.recorder import Call
+from aotlens.capture.records import Captured, CapturedInput
+from aotlens.capture.wrappers import is_wrapper
+from aotlens.ir.names import node_name
+from aotlens.ir.origin import NOWHERE, Origin, Place
+from aotlens.ir.program import Node, ProgramOutput
+from aotlens.ir.sizes import is_ragged
+from aotlens.ir.slots import UserOutput
+from aotlens.ir.subclasses import MadeAround, TakenOut
+
+TAKEN_OUT = "a tensor inside a wrapper, which the code takes out"
+MADE = "a wrapper that the code makes around these tensors"
+
+
+def has_wrappers(captured: Captured) -> bool:
+    """Whether the function takes, computes on or gives wrappers."""
+    given = any(given.wrapped is not None for given in captured.inputs)
+    return given or bool(captured.desugared) or any(map(is_wrapper, captured.outputs))
+
+
+def wrapped_program(captured: Captured, values: tuple[Any, ...]) -> tuple[CapturedProgram, dict[int, Origin]]:
+    """The program over the wrappers, and whose origin each call's that a subclass made is part of.
+
+    `values` holds the results of the calls that the desugared program has.
+    """
+    calls: list[Call] = []
+    found: list[Any] = []
+    whose: dict[int, Origin] = {}
+    at = 0
+    for one in captured.desugared:
+        calls += captured.calls[at : one.first]
+        found += values[at : one.first]
+        calls.append(one.call)
+        found.append(one.call[3])
+        whose |= {id(call[4]): one.call[4] for call in captured.calls[one.first : one.end]}
+        at = one.end
+    calls += captured.calls[at:]
+    found += values[at:]
+    return WrapperWriter(captured).write(tuple(calls), tuple(found), "captured"), whose
+
+
+def attributes_of(wrapper: Any) -> Iterator[tuple[str, Any]]:
+    """What a wrapper is made of, and what its subclass keeps besides."""
+    names = wrapper.__tensor_flatten__()[0]
+    yield from ((name, getattr(wrapper, name)) for name in names)
+    yield from ((name, value) for name, value in vars(wrapper).items() if name not in names)
+
+
+class WrapperWriter(CallWriter):
+    """Writes down calls on wrappers."""
+
+    def __init__(self, captured: Captured) -> None:
+        self._within: dict[int, tuple[Any, str]] = {}
+        """By the identity of a tensor inside: the wrapper, and its attribute."""
+        self._ragged: dict[int, tuple[Node, int]] = {}
+        """By a size that stands for several: the wrapper that has it, and where."""
+        super().__init__(captured)
+
+    def _add_tensor(self, given: CapturedInput) -> None:
+        node = self._add_input(given.slot, given.argument, given.fake)
+        if given.wrapped is not None:
+            self._look_inside(given.argument, node)
+
+    def _define_new_sizes(self, node: Node, result: Any, value: Any) -> None:
+        if is_wrapper(result):
+            self._look_inside(result, node)
+        else:
+            super()._define_new_sizes(node, result, value)
+
+    def _look_inside(self, wrapper: Any, node: Node | None = None) -> None:
+        for dim, size in enumerate(wrapper.shape):
+            if node is not None and is_ragged(size):
+                self._ragged.setdefault(size.node.nested_int(), (node, dim))
+        for name, inner in attributes_of(wrapper):
+            if isinstance(inner, torch.Tensor):
+                self._within.setdefault(id(inner), (wrapper, name))
+                if is_wrapper(inner):
+                    self._look_inside(inner)
+
+    def _argument(self, arg: Any) -> Any:
+        if is_ragged(arg):
+            return self._ragged_size(arg)
+        return super()._argument(arg)
+
+    def _ragged_size(self, size: Any) -> Node:
+        node, dim = self._ragged[size.node.nested_int()]
+        return self._tape.add_node(torch.ops.aten.sym_size.int, (node, dim), {}, size)
+
+    def _node(self, tensor: Any) -> Node:
+        if id(tensor) in self._of:
+            return self._of[id(tensor)]
+        if id(tensor) in self._within:
+            wrapper, name = self._within[id(tensor)]
+            outer = self._node(wrapper)
+            return self._add_own(f"{outer.name}_{name}", TakenOut(name), (outer,), tensor, TAKEN_OUT)
+        return self._made(tensor) if is_wrapper(tensor) else super()._node(tensor)
+
+    def _made(self, wrapper: Any) -> Node:
+        names, context = wrapper.__tensor_flatten__()
+        parts = {name: getattr(wrapper, name) for name in names}
+        inner = {name: part for name, part in parts.items() if isinstance(part, torch.Tensor)}
+        others = tuple((name, part) for name, part in parts.items() if name not in inner)
+        place = (self._known_sizes(wrapper.shape), self._known_sizes(wrapper.stride()))
+        args = (tuple(self._node(part) for part in inner.values()), *place)
+        kind = type(wrapper)
+        node = self._add_own(
+            kind.__name__.lower(), MadeAround(kind, context, tuple(inner), others), args, wrapper, MADE
+        )
+        self._look_inside(wrapper, node)
+        return node
+
+    def _known_sizes(self, sizes: Any) -> tuple[Any, ...]:
+        """Without those that stand for several, which the tensors inside tell."""
+        return tuple(None if is_ragged(size) else self._argument(size) for size in sizes)
+
+    def _add_own(self, name: str, op: Any, args: tuple[Any, ...], val: Any, reason: str) -> Node:
+        origin = replace(self._tape.origin, reason=reason)
+        node = Node(self._tape.name(node_name(name)), op, args, {}, val, origin)
+        self._tape.nodes.append(node)
+        self._of[id(val)] = node
+        return node
+
+    def _results(self, value: Any, slot: UserOutput) -> Iterator[ProgramOutput]:
+        span = self._captured.subject.span
+        self._tape.origin = Origin(Place(known_spans=(span,)) if span is not None else NOWHERE, "")
+        yield ProgramOutput(self._argument(value), slot)

@@ -1,0 +1,294 @@
+"""What another trace of the same code changed: graphs, saved bytes, peak, kernels and wrapper, by line.
+
+Invariant: standard library only.  Names of nodes, numbers of lines and comments make no difference, so two
+traces of code that does the same have an empty difference.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from typing import Literal
+
+from aotlens.compare.line_pairs import Line, LinePairs, pair_lines
+from aotlens.compare.node_pairs import pair_nodes
+from aotlens.compare.saved import SavedChange, saved_changes
+from aotlens.model.report import Diagnostic, Phase, Report, Span, Stage, StageNode, Target
+from aotlens.view.quantities import applied_steps, call_count, signature
+
+__all__ = [
+    "LineChange",
+    "NodeChange",
+    "ReportChange",
+    "TargetChange",
+    "Weights",
+    "report_change",
+    "target_change",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """What a target, or a line of it, takes."""
+
+    saved_bytes: int = 0
+    """Kept from forward to backward."""
+    peak_bytes: int = 0
+    """Alive at the predicted peak."""
+    forward_nodes: int = 0
+    """Operators of the forward, or of inference."""
+    backward_nodes: int = 0
+    kernels: int = 0
+    """Generated kernels and library calls that compute a part of it; 0 where none were generated."""
+    wrapper_steps: int = 0
+    """Taken on each call."""
+    wrapper_bytes: int = 0
+    """Moved by the wrapper on each call."""
+
+    def minus(self, other: "Weights") -> "Weights":
+        rows = (getattr(self, row.name) - getattr(other, row.name) for row in fields(self))
+        return Weights(*rows)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeChange:
+    """An operator that one of the programs lacks, or that does something else."""
+
+    kind: Literal["added", "removed", "changed"]
+    phase: Phase
+    before: StageNode | None
+    after: StageNode | None
+    what: str = ""
+    """What has changed, or why the compiler has the node: `part of the gradient of …`."""
+
+    @property
+    def node(self) -> StageNode:
+        """The one that there is; the new one of two."""
+        found = self.after or self.before
+        assert found is not None
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class LineChange:
+    """A line of the user's whose share has changed."""
+
+    before: Line | None
+    """None for a line that is new."""
+    after: Line | None
+    """None for a line that is gone."""
+    change: Weights
+    """New less old."""
+    nodes: tuple[NodeChange, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TargetChange:
+    """One target in two traces."""
+
+    qualname: str
+    name: str
+    before: Weights
+    after: Weights
+    lines: tuple[LineChange, ...] = ()
+    """Where something has changed; those without a line of the user's are in `elsewhere`."""
+    elsewhere: tuple[NodeChange, ...] = ()
+    """Changed operators that no line of the user's asks for."""
+    steps_added: tuple[str, ...] = ()
+    steps_removed: tuple[str, ...] = ()
+    findings_new: tuple[Diagnostic, ...] = ()
+    findings_gone: tuple[Diagnostic, ...] = ()
+    saved: tuple[SavedChange, ...] = ()
+    """Values of which more or less is kept for the backward."""
+
+    @property
+    def is_empty(self) -> bool:
+        changed = (self.lines, self.elsewhere, self.steps_added, self.steps_removed, self.saved)
+        return self.before == self.after and not any((*changed, self.findings_new, self.findings_gone))
+
+    @property
+    def nodes(self) -> tuple[NodeChange, ...]:
+        return (*(node for line in self.lines for node in line.nodes), *self.elsewhere)
+
+
+@dataclass(frozen=True, slots=True)
+class ReportChange:
+    """Two reports, target by target."""
+
+    targets: tuple[TargetChange, ...]
+    """Those that both have."""
+    added: tuple[Target, ...] = ()
+    removed: tuple[Target, ...] = ()
+
+    @property
+    def is_empty(self) -> bool:
+        return not (self.added or self.removed) and all(target.is_empty for target in self.targets)
+
+
+def report_change(old: Report, new: Report) -> ReportChange:
+    """Targets are paired by name, several captures of one name by their signatures, then in order."""
+    pairs: list[tuple[Target, Target]] = []
+    rest, others = list(old.targets), list(new.targets)
+    for key in (_capture, _qualname):
+        for target in list(others):
+            same = next((one for one in rest if key(one) == key(target)), None)
+            if same is not None:
+                pairs.append((same, target))
+                rest.remove(same)
+                others.remove(target)
+    if len(rest) == len(others) == 1 and not pairs:  # the target itself has another name
+        pairs.append((rest.pop(), others.pop()))
+    order = {id(target): at for at, target in enumerate(new.targets)}
+    pairs.sort(key=lambda pair: order[id(pair[1])])
+    return ReportChange(tuple(target_change(*pair) for pair in pairs), tuple(others), tuple(rest))
+
+
+def _capture(target: Target) -> object:
+    return target.qualname, target.mode, signature(target)
+
+
+def _qualname(target: Target) -> object:
+    return target.qualname
+
+
+def target_change(old: Target, new: Target) -> TargetChange:
+    lines = pair_lines(old, new)
+    nodes, partners = _node_changes(old, new, lines)
+    steps = [[step.name for step in applied_steps(target)] for target in (old, new)]
+    gone, fresh = _findings(old, new, lines)
+    return TargetChange(
+        new.qualname,
+        new.name,
+        _whole(old),
+        _whole(new),
+        tuple(_line_changes(old, new, lines, nodes)),
+        tuple(node for node in nodes if not node.node.spans),
+        tuple((Counter(steps[1]) - Counter(steps[0])).elements()),
+        tuple((Counter(steps[0]) - Counter(steps[1])).elements()),
+        fresh,
+        gone,
+        saved_changes(old, new, partners),
+    )
+
+
+# Graphs
+
+
+def _node_changes(
+    old: Target, new: Target, lines: LinePairs
+) -> tuple[tuple[NodeChange, ...], dict[str, str]]:
+    """What differs in what runs, and the old names of nodes by their new ones."""
+    changes: list[NodeChange] = []
+    known: dict[str, str] = {}
+    for phase in ("forward", "backward"):
+        before, after = _program(old, phase), _program(new, phase)
+        if phase == "forward":
+            known = _known_inputs(before, after)
+        found = pair_nodes(before, after, known, lines)
+        told: Phase = "inference" if new.mode == "inference" and phase == "forward" else phase
+        known |= {other.name: one.name for one, other in found.pairs}
+        changes += [NodeChange("removed", told, node, None, node.reason) for node in found.removed]
+        changes += [NodeChange("added", told, None, node, node.reason) for node in found.added]
+        changes += [NodeChange("changed", told, one, other, what) for one, other, what in found.changed]
+    return tuple(changes), known
+
+
+def _program(target: Target, phase: str) -> Stage:
+    """What runs in a phase; an empty program where nothing does."""
+    found = target.stage("inference" if phase == "forward" and target.mode == "inference" else phase)
+    return found or Stage(phase, None, (), "")
+
+
+def _known_inputs(old: Stage, new: Stage) -> dict[str, str]:
+    """Old names of inputs by new ones: those of one name, and the others of one type in order."""
+    before = {node.name: node for node in old.nodes if node.op == "placeholder"}
+    after = {node.name: node for node in new.nodes if node.op == "placeholder"}
+    found = {name: name for name in after if name in before}
+    free = [node for name, node in before.items() if name not in found]
+    for name, node in after.items():
+        same = next((one for one in free if name not in found and _type(one) == _type(node)), None)
+        if same is not None:
+            found[name] = same.name
+            free.remove(same)
+    return found
+
+
+def _type(node: StageNode) -> str:
+    return node.tensor.short() if node.tensor is not None else ""
+
+
+# Lines
+
+
+def _line_changes(
+    old: Target, new: Target, lines: LinePairs, nodes: tuple[NodeChange, ...]
+) -> Iterator[LineChange]:
+    """In the order of the new source; what is gone comes after."""
+    before = _by_line(old, lines.of_old)
+    after = _by_line(new, lines.of_new)
+    changed: dict[object, list[NodeChange]] = {}
+    for node in nodes:
+        if node.node.spans:
+            of = lines.of_new if node.after is not None else lines.of_old
+            changed.setdefault(of(node.node.spans[0]), []).append(node)
+    rows = []
+    for key in dict.fromkeys((*after, *before, *changed)):
+        change = after.get(key, Weights()).minus(before.get(key, Weights()))
+        if change != Weights() or key in changed:
+            rows.append(LineChange(*lines.line(key), change, tuple(changed.get(key, ()))))
+    yield from sorted(rows, key=_place)
+
+
+def _place(row: LineChange) -> tuple[bool, str, int]:
+    line = row.after or row.before
+    assert line is not None
+    return row.after is None, line.file, line.number
+
+
+def _by_line(target: Target, key: object) -> dict[object, Weights]:
+    """The shares of each line; what has no line is left out."""
+    assert callable(key)
+    found: dict[object, Counter[str]] = {}
+
+    def add(span: Span | None, name: str, amount: int) -> None:
+        if span is not None and amount:
+            found.setdefault(key(span), Counter())[name] += amount
+
+    for phase in ("forward", "backward"):
+        for node in _program(target, phase).nodes:
+            add(node.spans[0] if node.spans else None, f"{phase}_nodes", int(node.op == "call_function"))
+    for saved in target.partition.saved if target.partition is not None else ():
+        add(saved.span, "saved_bytes", saved.bytes)
+    for live in target.memory.live_at_peak if target.memory is not None else ():
+        add(live.span, "peak_bytes", live.bytes)
+    for kernel in target.kernels:
+        for span in {(one.file, one.line): one for one in kernel.spans}.values():
+            add(span, "kernels", 1)
+    for step in applied_steps(target):
+        for at, site in enumerate(step.sites):
+            add(site.span, "wrapper_steps", 1)
+            add(site.span, "wrapper_bytes", step.bytes_per_call if at == 0 else 0)
+    return {line: Weights(**counts) for line, counts in found.items()}
+
+
+def _whole(target: Target) -> Weights:
+    steps = applied_steps(target)
+    return Weights(
+        target.partition.saved_bytes if target.partition is not None else 0,
+        target.memory.peak_bytes if target.memory is not None else 0,
+        call_count(_program(target, "forward")),
+        call_count(_program(target, "backward")),
+        len(target.kernels),
+        len(steps),
+        sum(step.bytes_per_call for step in steps),
+    )
+
+
+def _findings(
+    old: Target, new: Target, lines: LinePairs
+) -> tuple[tuple[Diagnostic, ...], tuple[Diagnostic, ...]]:
+    """Those that are gone, and those that are new: one of the same code at the same line is the same."""
+    before = Counter((one.code, lines.of_old(one.span)) for one in old.diagnostics)
+    after = Counter((one.code, lines.of_new(one.span)) for one in new.diagnostics)
+    gone = tuple(one for one in old.diagnostics if (one.code, lines.of_old(one.span)) not in after)
+    fresh = tuple(one for one in new.diagnostics if (one.code, lines.of_new(one.span)) not in before)
+    return gone, fresh

@@ -1,0 +1,56 @@
+"""Which saved values two traces of a target do not share, for every front end.  Standard library only."""
+
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass
+
+from aotlens.model.report import SavedValue, Target
+
+__all__ = ["SavedChange", "saved_changes"]
+
+
+@dataclass(frozen=True, slots=True)
+class SavedChange:
+    """A value that one side saves, or of which it saves more."""
+
+    value: SavedValue
+    """As the new trace has it; the old one's where the new one saves it no more."""
+    change_bytes: int
+    """New less old."""
+    is_gone: bool = False
+
+
+def saved_changes(
+    old: Target, new: Target, partners: Mapping[str, str] | None = None
+) -> tuple[SavedChange, ...]:
+    """Those of the new trace in its order, then what is gone.
+
+    Values are the same where `partners` says which old node a new one is; without it, where they have the
+    user's name and shape in common, since lines move with edits.
+    """
+    if partners is None:
+        before, after = _grouped(old, _name_and_shape), _grouped(new, _name_and_shape)
+    else:
+        known = partners
+        before = _grouped(old, lambda value: value.node)
+        after = _grouped(new, lambda value: known.get(value.node, ("new", value.node)))
+    rows = []
+    for key, values in after.items():
+        change = sum(one.bytes for one in values) - sum(one.bytes for one in before.get(key, ()))
+        if change:
+            rows.append(SavedChange(values[0], change))
+    for key, values in before.items():
+        size = sum(one.bytes for one in values)
+        if key not in after and size:
+            rows.append(SavedChange(values[0], -size, is_gone=True))
+    return tuple(rows)
+
+
+def _name_and_shape(value: SavedValue) -> Hashable:
+    return value.name or value.node, value.tensor.short()
+
+
+def _grouped(target: Target, key: Callable[[SavedValue], Hashable]) -> dict[Hashable, list[SavedValue]]:
+    found: dict[Hashable, list[SavedValue]] = {}
+    for value in target.partition.saved if target.partition is not None else ():
+        found.setdefault(key(value), []).append(value)
+    return found

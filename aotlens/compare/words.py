@@ -1,0 +1,97 @@
+"""How differences of two traces are worded, the same in every format.  Standard library only."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from aotlens.compare.difference import LineChange, NodeChange, TargetChange, Weights
+from aotlens.compare.line_pairs import Line
+from aotlens.compare.saved import SavedChange
+from aotlens.model.spans import line_of, shown_path
+from aotlens.view.quantities import counted, human_bytes
+
+__all__ = ["Total", "line_place", "line_weights", "node_text", "saved_text", "signed_bytes", "totals"]
+
+MARKS = {"added": "+", "removed": "-", "changed": "~"}
+
+
+@dataclass(frozen=True, slots=True)
+class Total:
+    """One figure of a target, before and after."""
+
+    name: str
+    before: str
+    after: str
+    change: str
+    is_more: bool
+
+
+def totals(change: TargetChange) -> Iterator[Total]:
+    """The figures of a target that differ."""
+    old, new = change.before, change.after
+    rows = (
+        ("saved", old.saved_bytes, new.saved_bytes, True),
+        ("peak", old.peak_bytes, new.peak_bytes, True),
+        ("forward nodes", old.forward_nodes, new.forward_nodes, False),
+        ("backward nodes", old.backward_nodes, new.backward_nodes, False),
+        ("kernels", old.kernels, new.kernels, False),
+        ("wrapper steps", old.wrapper_steps, new.wrapper_steps, False),
+        ("wrapper bytes a call", old.wrapper_bytes, new.wrapper_bytes, True),
+    )
+    for name, before, after, is_size in rows:
+        if before != after:
+            told = human_bytes if is_size else str
+            signed = signed_bytes(after - before) if is_size else f"{after - before:+,}"
+            yield Total(name, told(before), told(after), signed, after > before)
+
+
+def line_weights(weights: Weights) -> Iterator[str]:
+    """What a line takes more or less: `saved +8.0 KiB`, `+1 forward node`."""
+    sizes = (
+        ("saved", weights.saved_bytes),
+        ("at the peak", weights.peak_bytes),
+        ("wrapper, a call", weights.wrapper_bytes),
+    )
+    yield from (f"{name} {signed_bytes(size)}" for name, size in sizes if size)
+    counts = (
+        ("forward node", weights.forward_nodes),
+        ("backward node", weights.backward_nodes),
+        ("kernel", weights.kernels),
+        ("wrapper step", weights.wrapper_steps),
+    )
+    yield from (f"{'+' if count > 0 else '−'}{counted(abs(count), name)}" for name, count in counts if count)
+
+
+def line_place(row: LineChange) -> str:
+    """`model.py:41`; with its old number where that is another; or that the line is gone."""
+    if row.after is None:
+        assert row.before is not None
+        return f"{_place(row.before)} (gone)"
+    if row.before is None:
+        return f"{_place(row.after)} (new)"
+    moved = f" (was {row.before.number})" if row.before.number != row.after.number else ""
+    return f"{_place(row.after)}{moved}"
+
+
+def saved_text(change: SavedChange) -> str:
+    """`+8.0 KiB hidden f32[64, 32]`, at its line; or that it is no longer saved."""
+    value = change.value
+    where = "no longer saved" if change.is_gone else line_of(value.span, None)
+    name = f"{value.name} ({value.node})" if value.name and value.name != value.node else value.node
+    return "  ".join(
+        filter(None, (f"{signed_bytes(change.change_bytes)} {name}", value.tensor.short(), where))
+    )
+
+
+def node_text(change: NodeChange) -> str:
+    """`+ forward sin = aten.sin.default  f32[64, 32]`."""
+    node = change.node
+    shape = f"  {node.tensor.short()}" if node.tensor is not None and change.kind != "changed" else ""
+    return f"{MARKS[change.kind]} {change.phase} {node.name} = {node.target}{shape}"
+
+
+def signed_bytes(size: int) -> str:
+    return f"{'−' if size < 0 else '+'}{human_bytes(abs(size))}"
+
+
+def _place(line: Line) -> str:
+    return f"{shown_path(line.file)}:{line.number}"

@@ -1,0 +1,74 @@
+"""Tested fixes put beside what they remove: graph breaks, and the findings of both."""
+
+from dataclasses import replace
+
+from aotlens.model.dynamo import Break, Dynamo, DynamoFunction, FixOutcome, TriedFix
+from aotlens.model.report import Diagnostic, Report
+from aotlens.model.source import Fix, Span
+from aotlens.view.quantities import human_ms
+from aotlens.view.why import recompiled_values
+
+__all__ = ["fixes_of", "outcome_sentence", "with_fixes"]
+
+
+def fixes_of(dynamo: Dynamo, function: str, target: str) -> tuple[TriedFix, ...]:
+    """The fixes that passed for a graph break or a value of a function."""
+    return tuple(
+        entry
+        for entry in dynamo.fixes
+        if entry.passed and (entry.function, entry.target) == (function, target)
+    )
+
+
+def outcome_sentence(outcome: FixOutcome) -> str:
+    """What the fixes that passed do together."""
+    fixes = "1 fix" if outcome.together == 1 else f"{outcome.together} fixes together"
+    parts = [
+        f"graph breaks {outcome.breaks_before} → {outcome.breaks_after}",
+        f"compilations {outcome.compilations_before} → {outcome.compilations_after}",
+    ]
+    if outcome.seconds_saved is not None and outcome.seconds_saved > 0:
+        parts.append(f"compiling takes {human_ms(1000 * outcome.seconds_saved)} less")
+    return f"Tested, {fixes}: {', '.join(parts)}; equal to eager: {outcome.compared}"
+
+
+def with_fixes(report: Report, fixes: tuple[TriedFix, ...]) -> Report:
+    """The report with what was tried; only what passed stands at graph breaks and findings."""
+    if report.dynamo is None:
+        return report
+    dynamo = replace(report.dynamo, fixes=fixes)
+    dynamo = replace(dynamo, functions=tuple(_function(dynamo, entry) for entry in dynamo.functions))
+    by_span = _by_span(dynamo)
+    findings = tuple(_finding(entry, by_span) for entry in report.diagnostics)
+    return replace(report, dynamo=dynamo, diagnostics=findings)
+
+
+def _function(dynamo: Dynamo, function: DynamoFunction) -> DynamoFunction:
+    breaks = tuple(_break(dynamo, function, entry) for entry in function.breaks)
+    return replace(function, breaks=breaks)
+
+
+def _break(dynamo: Dynamo, function: DynamoFunction, entry: Break) -> Break:
+    return replace(entry, fixes=tuple(one.fix for one in fixes_of(dynamo, function.qualname, entry.text)))
+
+
+def _by_span(dynamo: Dynamo) -> dict[Span, tuple[Fix, ...]]:
+    table: dict[Span, tuple[Fix, ...]] = {}
+    for function in dynamo.functions:
+        for entry in function.breaks:
+            table[entry.span] = (*table.get(entry.span, ()), *entry.fixes)
+        for value in recompiled_values(function):
+            span = value.span or value.causes[0].call or function.span
+            fixes = (one.fix for one in fixes_of(dynamo, function.qualname, value.name))
+            table[span] = (*table.get(span, ()), *fixes)
+    return table
+
+
+DYNAMO_CODES = ("AL40",)
+
+
+def _finding(finding: Diagnostic, by_span: dict[Span, tuple[Fix, ...]]) -> Diagnostic:
+    fixes = by_span.get(finding.span, ()) if finding.span is not None else ()
+    if not fixes or not finding.code.startswith(DYNAMO_CODES):
+        return finding
+    return replace(finding, fixes=tuple(dict.fromkeys((*finding.fixes, *fixes))))

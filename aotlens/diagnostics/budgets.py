@@ -1,0 +1,179 @@
+"""Family AL8: limits that the user set, and comments that hide findings."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from aotlens.diagnostics.rule import Rule
+from aotlens.model.report import Diagnostic, Related, Span, Target
+from aotlens.model.spans import place
+from aotlens.view.quantities import applied_steps, counted, human_bytes, signature
+
+_WHERE = (
+    " The limits stand in `pyproject.toml`, for all targets, for files or for single targets: see"
+    " docs/check.md."
+)
+
+BUDGETS = (
+    Rule(
+        "AL801",
+        "More is saved for the backward than the budget allows",
+        "error",
+        "`aotlens check` found a target that keeps more bytes from forward to backward than"
+        " `max-saved-bytes`. The largest values are named." + _WHERE,
+        "Memory between forward and backward.",
+        "See what AL301 to AL306 offer for the same target (a checkpoint, a smaller type, a mask), or raise"
+        " the limit where the growth is wanted.",
+        '# with max-saved-bytes = "1 MiB"\ndef step(x, weight):  # x is f32[4096, 4096]\n'
+        "    return torch.sin(x @ weight).exp().sum()",
+    ),
+    Rule(
+        "AL802",
+        "The peak is higher than the budget allows",
+        "error",
+        "The predicted peak of forward and backward is above `max-peak-bytes`. What is alive there is named."
+        + _WHERE,
+        "Memory while the target runs.",
+        "Free large values earlier, checkpoint what is alive at the peak, or raise the limit.",
+        '# with max-peak-bytes = "1 MiB"\ndef step(x):  # x is f32[4096, 4096]\n    return (x * 2).sum()',
+    ),
+    Rule(
+        "AL803",
+        "The wrapper does more on each call than the budget allows",
+        "error",
+        "The runtime wrapper takes more steps on each call than `max-wrapper-steps`. The steps are named, and"
+        " the expressions that cause them." + _WHERE,
+        "Time on each call, outside of the compiled graphs.",
+        "See what AL1, AL2 and AL5 say of the same target, or raise the limit.",
+        "# with max-wrapper-steps = 1\ndef step(state, x):\n    state.mul_(0.9)\n    return state + x",
+        "def step(state, x):\n    state = state * 0.9\n    return state, state + x",
+    ),
+    Rule(
+        "AL804",
+        "An ignore comment hides nothing",
+        "warning",
+        "A comment `# aotlens: ignore[CODE]` stands at a statement that has no such finding, or names a code"
+        " that does not exist. Told of statements that `aotlens check` saw run, when the code is selected.",
+        "A later finding would be hidden without anybody having looked at it.",
+        "Remove the comment, or the code from its list.",
+        "def double(x):\n    return x * 2  # aotlens: ignore[AL101]",
+        "def double(x):\n    return x * 2",
+    ),
+    Rule(
+        "AL805",
+        "More graph breaks than the budget allows",
+        "error",
+        "Dynamo breaks the graph of a function at more expressions than `max-graph-breaks`. The expressions"
+        " are named." + _WHERE + " `aotlens why` applies the limits too.",
+        "Fusion across each break, and a second set of guards on each call.",
+        "Follow the hint of each AL406, or raise the limit.",
+        "# with max-graph-breaks = 0\ndef step(x):\n    y = x.sin()\n    print(y.sum())\n    return y.cos()",
+        "def step(x):\n    return x.sin().cos()",
+    ),
+    Rule(
+        "AL806",
+        "More recompilations than the budget allows",
+        "error",
+        "Dynamo recompiles a function more often than `max-recompilations`. The values that changed are"
+        " named." + _WHERE + " `aotlens why` applies the limits too.",
+        "The time of each compilation; after too many of them, new calls run in eager.",
+        "Follow the hint of each AL407, or raise the limit.",
+        "# with max-recompilations = 1\nfor step in range(5):\n    compiled(x, step / 10)",
+        "for step in range(5):\n    compiled(x, torch.tensor(step / 10))",
+    ),
+)
+
+
+__all__ = ["NO_LIMITS", "Budget", "over_budget"]
+
+_TOLD = 3
+"""The largest parts of what is too much."""
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """The most that a target may take; None where the user set no limit."""
+
+    max_saved_bytes: int | None = None
+    """Kept from forward to backward."""
+    max_peak_bytes: int | None = None
+    """The predicted peak of forward and backward together."""
+    max_wrapper_steps: int | None = None
+    """What the runtime wrapper does on each call."""
+    max_graph_breaks: int | None = None
+    """Expressions at which Dynamo breaks the graph of the function."""
+    max_recompilations: int | None = None
+    """How often Dynamo recompiles the function and what follows its graph breaks."""
+
+    def with_limits(self, other: "Budget") -> "Budget":
+        """This budget with the limits that another one sets."""
+        return Budget(
+            *(
+                mine if theirs is None else theirs
+                for mine, theirs in (
+                    (self.max_saved_bytes, other.max_saved_bytes),
+                    (self.max_peak_bytes, other.max_peak_bytes),
+                    (self.max_wrapper_steps, other.max_wrapper_steps),
+                    (self.max_graph_breaks, other.max_graph_breaks),
+                    (self.max_recompilations, other.max_recompilations),
+                )
+            )
+        )
+
+
+NO_LIMITS = Budget()
+
+
+def over_budget(target: Target, budget: Budget) -> Iterator[Diagnostic]:
+    """AL801, AL802 and AL803: one finding for each limit that the target passes."""
+    name = f"`{target.qualname}`{signature(target)}"
+    partition, memory = target.partition, target.memory
+    if partition is not None and _passes(partition.saved_bytes, budget.max_saved_bytes):
+        message = (
+            f"{name} saves {_over(partition.saved_bytes, budget.max_saved_bytes, 'for the backward')}"
+            " (max-saved-bytes)"
+        )
+        largest = ((row.bytes, row.span, "saved here") for row in partition.saved)
+        yield Diagnostic("AL801", "error", message, target.span, _largest(largest))
+    if memory is not None and _passes(memory.peak_bytes, budget.max_peak_bytes):
+        at = f", at {place(memory.peak_span)}" if memory.peak_span is not None else ""
+        message = (
+            f"{name} needs {_over(memory.peak_bytes, budget.max_peak_bytes, 'at its peak')}"
+            f" (max-peak-bytes); the peak is in the {memory.peak_phase}{at}"
+        )
+        largest = ((row.bytes, row.span, f"alive at the peak, {row.kind}") for row in memory.live_at_peak)
+        yield Diagnostic("AL802", "error", message, target.span, _largest(largest))
+    steps = applied_steps(target)
+    if _passes(len(steps), budget.max_wrapper_steps):
+        message = (
+            f"{name} takes {counted(len(steps), 'wrapper step')} on each call, over its budget of"
+            f" {budget.max_wrapper_steps} (max-wrapper-steps): {', '.join(step.name for step in steps)}"
+        )
+        sites = tuple(
+            Related(site.span, f"the cause of the step `{step.name}`")
+            for step in steps
+            for site in step.sites
+        )
+        yield Diagnostic("AL803", "error", message, target.span, sites[:_TOLD])
+
+
+def _passes(found: int, limit: int | None) -> bool:
+    return limit is not None and found > limit
+
+
+def _over(found: int, limit: int | None, what: str) -> str:
+    """Sizes that read alike are told in bytes too."""
+    assert limit is not None
+    told, allowed = human_bytes(found), human_bytes(limit)
+    if told == allowed:
+        told, allowed = f"{told} ({found:,} B)", f"{allowed} ({limit:,} B)"
+    return f"{told} {what}, over its budget of {allowed}"
+
+
+def _largest(rows: Iterable[tuple[int, Span | None, str]]) -> tuple[Related, ...]:
+    """The expressions with the most bytes, each once."""
+    totals: dict[tuple[Span, str], int] = {}
+    for size, span, why in rows:
+        if span is not None and size:
+            totals[span, why] = totals.get((span, why), 0) + size
+    largest = sorted(totals.items(), key=lambda row: -row[1])[:_TOLD]
+    return tuple(Related(span, f"{human_bytes(size)} {why}") for (span, why), size in largest)

@@ -1,0 +1,184 @@
+"""Which call an activation checkpoint around it would spare the most memory for.
+
+Invariant: an estimate from the graphs alone.  A value is spared when only the call itself, and the backward
+of it, reads it; what enters the call is kept instead, and one call's values are back when its backward runs.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+from aotlens.diagnostics.checkpoint_edit import can_be_checkpointed
+from aotlens.model.report import SavedValue, Span, StageNode, Target
+
+LEAST_SHARE = 0.1
+"""Of all saved bytes: what a checkpoint must take off the peak to be worth its work."""
+
+VIEWS = frozenset(
+    {
+        "aten._unsafe_view",
+        "aten.alias",
+        "aten.as_strided",
+        "aten.detach",
+        "aten.diagonal",
+        "aten.expand",
+        "aten.permute",
+        "aten.reshape",
+        "aten.select",
+        "aten.slice",
+        "aten.split",
+        "aten.split_with_sizes",
+        "aten.squeeze",
+        "aten.t",
+        "aten.transpose",
+        "aten.unbind",
+        "aten.unfold",
+        "aten.unsqueeze",
+        "aten.view",
+    }
+)
+RANDOM = ("aten.bernoulli", "aten.rand", "aten.native_dropout", "aten.normal", "aten.uniform", "aten.rrelu")
+UNSAFE = ("aten.copy_", "aten._native_batch_norm_legit_functional", "aten.resize", "inductor.resize")
+"""What would happen twice in eager if the call ran again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """One call, and what a checkpoint around it would do."""
+
+    span: Span
+    """Of the call expression; each time that it runs it becomes a checkpoint."""
+    spared: frozenset[str]
+    """Nodes of the values that would not be saved."""
+    saved_bytes: int
+    """What would be saved then, of all values."""
+    peak_bytes: int
+    """Saved bytes, and those of the one call that is computed again, at the worst moment of the backward."""
+
+
+def best_call(target: Target) -> Advice | None:
+    """The call whose checkpoint lowers the peak the most; None where none is worth it."""
+    if target.partition is None:
+        return None
+    flow = _Flow(target)
+    total = sum(value.bytes for value in flow.saved.values())
+    found = [advice for span in flow.calls() if (advice := flow.advice(span)) is not None]
+    best = min(found, key=lambda advice: advice.peak_bytes, default=None)
+    return best if best is not None and total - best.peak_bytes >= LEAST_SHARE * total else None
+
+
+class _Flow:
+    """The forward graph with its saved values, and who reads what."""
+
+    def __init__(self, target: Target) -> None:
+        assert target.partition is not None  # asked in training only
+        forward, backward = target.stage("forward"), target.stage("backward")
+        self.nodes: tuple[StageNode, ...] = forward.nodes if forward is not None else ()
+        self.at = {node.name: at for at, node in enumerate(self.nodes)}
+        self.saved: dict[str, SavedValue] = {
+            value.node: value for value in target.partition.saved if value.bytes and value.node in self.at
+        }
+        self.backward_spans = {node.name: node.spans for node in (backward.nodes if backward else ())}
+        self.changed = frozenset(site.span for entry in target.inputs for site in entry.sites)
+
+    @cached_property
+    def made_by(self) -> dict[Span, list[int]]:
+        """Positions of the nodes that run within an expression."""
+        found: dict[Span, list[int]] = {}
+        for at, node in enumerate(self.nodes):
+            for span in dict.fromkeys(node.spans):
+                found.setdefault(span, []).append(at)
+        return found
+
+    @cached_property
+    def readers(self) -> dict[str, list[int]]:
+        """Positions of the nodes that read a value or a view of it."""
+        found: dict[str, list[int]] = {node.name: [] for node in self.nodes}
+        for at, node in enumerate(self.nodes):
+            if node.op == "output":  # hands on results, and the saved values themselves
+                continue
+            for name in {self.root(name) for name in node.inputs if name in found}:
+                found[name].append(at)
+        return found
+
+    def root(self, name: str) -> str:
+        """The value on whose storage a value lies."""
+        node = self.nodes[self.at[name]]
+        while _is_view(node) and node.inputs and node.inputs[0] in self.at:
+            node = self.nodes[self.at[node.inputs[0]]]
+        return node.name
+
+    def calls(self) -> Iterator[Span]:
+        """The calls that made saved values and may be wrapped."""
+        spans = dict.fromkeys(span for name in self.saved for span in self.nodes[self.at[name]].spans)
+        return (span for span in spans if can_be_checkpointed(span))
+
+    def advice(self, span: Span) -> Advice | None:
+        """What a checkpoint around this call would do; None where the call must not run twice."""
+        inside = self.made_by[span]
+        if any(self._is_unsafe(self.nodes[at]) for at in inside):
+            return None
+        runs = list(self._runs(span, inside))
+        spared = [self._spared(span, run) for run in runs]
+        gone = frozenset().union(*spared)
+        kept = {name: value.bytes for name, value in self.saved.items() if name not in gone}
+        for run in runs:
+            kept |= {name: size for name, size in self._entering(run) if name not in self.saved}
+        total = sum(kept.values())
+        moments = [
+            sum(size for name, size in kept.items() if self.at[name] <= run[-1])
+            + sum(self.saved[name].bytes for name in names)
+            for run, names in zip(runs, spared, strict=True)
+        ]
+        return Advice(span, gone, total, max([total, *moments]))
+
+    def _is_unsafe(self, node: StageNode) -> bool:
+        return node.target.startswith(UNSAFE) or any(span in self.changed for span in node.spans)
+
+    def _runs(self, span: Span, inside: list[int]) -> Iterator[list[int]]:
+        """The nodes of each time that the call runs: by who called it, then by repetition."""
+        groups: dict[tuple[Span, ...], list[int]] = {}
+        for at in inside:
+            spans = self.nodes[at].spans
+            groups.setdefault(spans[spans.index(span) + 1 :], []).append(at)
+        for group in groups.values():
+            step = _period([(self.nodes[at].spans, self.nodes[at].target) for at in group])
+            yield from (group[first : first + step] for first in range(0, len(group), step))
+
+    def _spared(self, span: Span, run: list[int]) -> frozenset[str]:
+        own = frozenset(run)
+        return frozenset(
+            name
+            for at in run
+            if (name := self.nodes[at].name) in self.saved
+            and not self._is_drawn(self.nodes[at])
+            and own.issuperset(self.readers[self.root(name)])
+            and all(span in self.backward_spans.get(use.node, (span,)) for use in self.saved[name].used_by)
+        )
+
+    def _is_drawn(self, node: StageNode) -> bool:
+        """Whether the value is a random one, or such a one in another form: it is kept in any case."""
+        sources = [self.nodes[self.at[name]].target for name in node.inputs if name in self.at]
+        return any(target.startswith(RANDOM) for target in (node.target, *sources))
+
+    def _entering(self, run: list[int]) -> Iterator[tuple[str, int]]:
+        """What the call reads of other calls' results."""
+        own = {self.nodes[at].name for at in run}
+        names = {self.root(name) for at in run for name in self.nodes[at].inputs if name in self.at}
+        for name in sorted(names - own):
+            node = self.nodes[self.at[name]]
+            if node.op == "call_function" and node.tensor is not None:
+                yield name, node.tensor.bytes or 0
+
+
+def _is_view(node: StageNode) -> bool:
+    return ".".join(node.target.split(".")[:2]) in VIEWS
+
+
+def _period(keys: Iterable[object]) -> int:
+    """The length of the shortest part of which the whole is a repetition."""
+    given = list(keys)
+    for step in range(1, len(given) // 2 + 1):
+        if len(given) % step == 0 and given[step:] == given[:-step]:
+            return step
+    return max(len(given), 1)

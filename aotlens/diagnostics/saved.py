@@ -1,0 +1,272 @@
+"""Family AL3: what is saved for the backward."""
+
+from collections.abc import Callable, Iterator
+
+from aotlens.diagnostics.checkpoint_call import Advice, best_call
+from aotlens.diagnostics.checkpoint_edit import checkpointed
+from aotlens.diagnostics.findings import Check, Limits, peak_cost
+from aotlens.diagnostics.rule import Rule
+from aotlens.model.report import (
+    Diagnostic,
+    Partition,
+    RecomputedValue,
+    Related,
+    SavedValue,
+    Severity,
+    Span,
+    Target,
+)
+from aotlens.model.spans import text_of
+from aotlens.view.quantities import human_bytes
+
+SAVED = (
+    Rule(
+        "AL301",
+        "A large activation is kept for the backward",
+        "information",
+        "The value is computed in the forward and read in the backward, so it stays in memory in"
+        " between. The three largest are reported when they hold at least 8 MiB and a tenth of all saved"
+        " bytes.",
+        "Its bytes, from the forward until the backward has read it; for a loop over layers, once for"
+        " each layer.",
+        "Wrap the block that makes and uses it in `torch.utils.checkpoint.checkpoint(block, x,"
+        " use_reentrant=False)`: the backward then computes it again. Where a call of your code would take"
+        " a tenth off the peak, the finding names it, says what would be saved then, and offers the edit."
+        " A smaller batch or `bfloat16` autocast shrinks the value.",
+        "for block in self.blocks:\n    x = block(x)",
+        "for block in self.blocks:\n    x = checkpoint(block, x, use_reentrant=False)",
+    ),
+    Rule(
+        "AL302",
+        "A precision that doubles what is kept",
+        "information",
+        "A value is kept for the backward in a wider type than what it was computed from: a `float32` copy"
+        " of a `bfloat16` value under autocast, both precisions of one value, or `float64` that came in"
+        " with a constant, a NumPy array or a small argument. Reported from 1 MiB and a fiftieth of all"
+        " saved bytes on.",
+        "Twice the bytes (`float32` beside `bfloat16`, `float64` beside `float32`) until the backward.",
+        "Cast later, so that the narrow value is what is kept; give constants the type of the data; use the"
+        " fused form (`scaled_dot_product_attention`, `rms_norm`) that widens only inside.",
+        'weight = torch.ones(512)  # float32\nwith torch.autocast("cuda", torch.bfloat16):\n'
+        "    y = (self.up(x) * weight).sigmoid()",
+        "y = (self.up(x) * weight.to(torch.bfloat16)).sigmoid()",
+    ),
+    Rule(
+        "AL303",
+        "A mask is kept as numbers",
+        "information",
+        "A value that holds two different numbers only (a comparison cast to float, a one-hot matrix, drawn"
+        " integers of 0 and 1) is kept for the backward in a type wider than a byte. Masks that dropout or"
+        " `torch.bernoulli` draw are not told: `min-cut` keeps them as booleans. Reported from 1 MiB and a"
+        " fiftieth of all saved bytes on.",
+        "Four bytes (`float32`) where a boolean takes one.",
+        "Keep the comparison's boolean result and multiply by it, or choose with `torch.where`: both take a"
+        " boolean mask.",
+        "mask = torch.randint(0, 2, x.shape).float()\ny = x.exp() * mask",
+        "mask = torch.randint(0, 2, x.shape).bool()\ny = x.exp() * mask",
+    ),
+    Rule(
+        "AL304",
+        "A value is kept that no gradient depends on",
+        "warning",
+        "The backward reads the value, but whatever it holds, the gradients are the same: it is multiplied"
+        " by zero, raised to the power zero, or only asked for its sizes. `aotlens inspect --dead-values`"
+        " also finds what only numbers tell: it runs the backward graph on random values and changes one"
+        " saved value at a time.",
+        "Its bytes, and the work that makes it, for nothing.",
+        "Drop the term that has no effect, or take the value from `.detach()`; in a custom"
+        " `autograd.Function` save the sizes instead of the tensor.",
+        "class Scale(torch.autograd.Function):\n    @staticmethod\n    def forward(ctx, x):\n"
+        "        ctx.save_for_backward(x.exp())\n        return x * 2\n\n    @staticmethod\n"
+        "    def backward(ctx, grad):\n        (y,) = ctx.saved_tensors\n        return grad * 2 + 0 * y",
+        "class Scale(torch.autograd.Function):\n    @staticmethod\n    def forward(ctx, x):\n"
+        "        return x * 2\n\n    @staticmethod\n    def backward(ctx, grad):\n        return grad * 2",
+    ),
+    Rule(
+        "AL305",
+        "An activation checkpoint is not followed",
+        "information",
+        "A value inside of an activation checkpoint is kept all the same, or one that its policy keeps is"
+        " computed again. The finding says why: a second draw of random numbers would differ, what it does"
+        " is done once, what it is computed from has changed, or another rule comes first. Reported from"
+        " 1 MiB and a fiftieth of all saved bytes on.",
+        "The bytes that the checkpoint was to spare, or the work that its policy was to spare.",
+        "Move the random or changing operation out of the checkpointed function, or accept it: a mask is a"
+        " quarter of what it masks.",
+        "def block(x):\n    return torch.randn_like(x) * x.exp()\n\n\n"
+        "checkpoint(block, x, use_reentrant=False)",
+    ),
+    Rule(
+        "AL306",
+        "A memory budget raises the peak",
+        "warning",
+        "With the budget less is saved for the backward, but the predicted peak of forward and backward is"
+        " higher than with a larger budget, or without one: what the backward computes again needs more at"
+        " once. Budgets of 1.25, 1.5, 2 and 3 times what was asked are compared.",
+        "More memory and more work than with more saved.",
+        "Choose a larger budget; the frontier in the report lists what each one costs. A checkpoint around"
+        " each layer spares memory at the peak as well.",
+        "$ aotlens inspect model.py --memory-budget 0.1",
+        "$ aotlens inspect model.py --memory-budget 0.5",
+    ),
+)
+
+
+Size = Callable[[SavedValue], int]
+
+
+def large_saved_values(target: Target, limits: Limits) -> Iterator[Diagnostic]:
+    """AL301: the largest expressions that are kept for the backward, all layers of a loop together."""
+    partition = target.partition
+    if partition is None or not partition.saved_bytes:
+        return
+    least = max(limits.saved_bytes, limits.saved_share * partition.saved_bytes)
+    groups = _by_span(partition.saved, _bytes, least)[: limits.saved_findings]
+    if not groups:
+        return
+    advice = best_call(target)
+    for group in groups:
+        yield _large_saved(target, partition, group, advice)
+
+
+def _bytes(value: SavedValue) -> int:
+    return value.bytes
+
+
+def _by_span(values: tuple[SavedValue, ...], size: Size, least: float) -> list[list[SavedValue]]:
+    """The values of each expression that together have at least that size, the largest first."""
+    groups: dict[Span | None, list[SavedValue]] = {}
+    for value in values:
+        groups.setdefault(value.span, []).append(value)
+    large = [group for group in groups.values() if _total(group, size) >= least]
+    return sorted(large, key=lambda group: -_total(group, size))
+
+
+def _total(group: list[SavedValue], size: Size) -> int:
+    return sum(size(value) for value in group)
+
+
+def _large_saved(
+    target: Target, partition: Partition, group: list[SavedValue], advice: Advice | None
+) -> Diagnostic:
+    first, total = group[0], _total(group, _bytes)
+    share = f"{100 * total / partition.saved_bytes:.0f} % of what is saved"
+    uses = dict.fromkeys(use.span for value in group for use in value.used_by if use.span)
+    related = tuple(
+        Related(span, "its backward reads the value") for span in list(uses)[:3] if span != first.span
+    )
+    fix = None
+    if advice is not None and any(value.node in advice.spared for value in group):
+        fix = checkpointed(advice)
+        what = f"checkpointing this call would save {human_bytes(advice.saved_bytes)} in all"
+        related = (*related, Related(advice.span, f"{what} instead of {human_bytes(partition.saved_bytes)}"))
+    message = f"`{_name(first)}` keeps {human_bytes(total)}{_each(group)} for the backward, {share}"
+    return Diagnostic(
+        "AL301",
+        "information",
+        f"{message}: {first.reason}",
+        first.span or target.span,
+        related,
+        (fix,) if fix is not None else (),
+        peak_cost(target, total),
+    )
+
+
+def _name(value: SavedValue | RecomputedValue) -> str:
+    """The user's word for a value: the variable, the expression, or the node."""
+    named = value.name if isinstance(value, SavedValue) else None
+    return named or (text_of(value.span) if value.span else "") or value.node
+
+
+def _each(group: list[SavedValue]) -> str:
+    """` (12 × 4.0 MiB)`, where they are several of one size."""
+    alike = len(group) > 1 and len({value.bytes for value in group}) == 1
+    return f" ({len(group)} × {human_bytes(group[0].bytes)})" if alike else ""
+
+
+SPARES: dict[str, tuple[str, Severity]] = {
+    "copy": ("AL302", "information"),
+    "precision": ("AL302", "information"),
+    "mask": ("AL303", "information"),
+    "dead": ("AL304", "warning"),
+}
+"""Code and severity by the kind of what can be spared."""
+
+
+def spared_bytes(target: Target, limits: Limits) -> Iterator[Diagnostic]:
+    """AL302, AL303 and AL304: bytes that carry nothing."""
+    partition = target.partition
+    if partition is None:
+        return
+    least = max(limits.spare_bytes, limits.spare_share * partition.saved_bytes)
+    for kind, (code, severity) in SPARES.items():
+        values = tuple(value for value in partition.saved if value.spare and value.spare.kind == kind)
+        for group in _by_span(values, _spare, least):
+            yield _spared(target, group, code, severity)
+
+
+def _spare(value: SavedValue) -> int:
+    return value.spare.bytes if value.spare is not None else 0
+
+
+def _spared(target: Target, group: list[SavedValue], code: str, severity: Severity) -> Diagnostic:
+    first = group[0]
+    assert first.spare is not None  # as of every value of the group
+    total, spare = human_bytes(_total(group, _bytes)), human_bytes(_total(group, _spare))
+    message = (
+        f"`{_name(first)}` is kept for the backward as {first.tensor.short()}, {total}{_each(group)}:"
+        f" {first.spare.reason}; {spare} could be spared"
+    )
+    cause = first.spare.span
+    related = (Related(cause, "it becomes so here"),) if cause is not None and cause != first.span else ()
+    cost = peak_cost(target, _total(group, _spare))
+    return Diagnostic(code, severity, message, first.span or target.span, related, (), cost)
+
+
+def overruled_checkpoints(target: Target, limits: Limits) -> Iterator[Diagnostic]:
+    """AL305: what a checkpoint asked for, and was not done."""
+    partition = target.partition
+    if partition is None:
+        return
+    least = max(limits.spare_bytes, limits.spare_share * partition.saved_bytes)
+    saved = tuple(value for value in partition.saved if value.overrode)
+    for group in _by_span(saved, _bytes, least):
+        first = group[0]
+        message = (
+            f"`{_name(first)}` is kept for the backward, {human_bytes(_total(group, _bytes))}{_each(group)},"
+            f" against {first.overrode}: {first.reason}"
+        )
+        yield Diagnostic("AL305", "information", message, first.span or target.span)
+    told: set[Span | None] = set()
+    for value in partition.recomputed:
+        if value.overrode and value.bytes >= least and value.span not in told:
+            told.add(value.span)
+            message = f"`{_name(value)}` is computed again against {value.overrode}: {value.reason}"
+            yield Diagnostic("AL305", "information", message, value.span or target.span)
+
+
+def harmful_budget(target: Target, limits: Limits) -> Iterator[Diagnostic]:
+    """AL306: less is saved than with a larger budget or with none, and yet the peak is higher."""
+    partition, memory = target.partition, target.memory
+    if partition is None or partition.budget is None or partition.unbudgeted is None or memory is None:
+        return
+    others = (partition.unbudgeted, *partition.larger_budgets)
+    best = min(others, key=lambda totals: totals.peak_bytes)
+    if memory.peak_bytes <= best.peak_bytes:
+        return
+    with_more = "without it" if best is partition.unbudgeted else "with a larger budget"
+    message = (
+        f"the memory budget of {human_bytes(partition.budget.asked_bytes)} raises the predicted peak to"
+        f" {human_bytes(memory.peak_bytes)}, from {human_bytes(best.peak_bytes)} {with_more}: it saves"
+        f" {human_bytes(partition.saved_bytes)} instead of {human_bytes(best.saved_bytes)}, and what the"
+        " backward computes again needs more at once"
+    )
+    yield Diagnostic("AL306", "warning", message, target.span)
+
+
+SAVED_CHECKS: tuple[Check, ...] = (
+    large_saved_values,
+    spared_bytes,
+    overruled_checkpoints,
+    harmful_budget,
+)

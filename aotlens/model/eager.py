@@ -1,0 +1,63 @@
+"""What the script passed to `torch.compile` that ran in eager after all.  Stdlib only."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from aotlens.model.source import Span
+
+__all__ = ["CODES", "NotCompiled", "NotCompiledCause"]
+
+NotCompiledCause = Literal[
+    "unsupported",  # the engine lacks the case; the graph runs in eager, as Dynamo captured it
+    "internal",  # a stage of ours failed; the graph runs in eager, as Dynamo captured it
+    "backend",  # code generation failed; the graph, or its backward, runs in eager
+    "graph break",  # Dynamo split the function here; the expression itself runs in eager
+    "rest of function",  # Dynamo could not resume: from here to the end the function runs in eager
+    "whole function",  # Dynamo captured nothing of the function
+    "recompile limit",  # recompiled too often: calls that need yet another graph run in eager
+    "no graph",  # it ran, and held no tensor operation to capture
+    "not called",  # passed to torch.compile, and never called
+    "other backend",  # the script chose another backend for it
+]
+
+CODES: dict[NotCompiledCause, str] = {
+    "unsupported": "AL402",
+    "internal": "AL911",
+    "backend": "AL912",
+    "graph break": "AL406",
+    "rest of function": "AL405",
+    "whole function": "AL405",
+    "recompile limit": "AL405",
+    "no graph": "AL405",
+    "not called": "AL405",
+    "other backend": "AL405",
+}
+"""The diagnostic that explains each cause."""
+
+
+@dataclass(frozen=True, slots=True)
+class NotCompiled:
+    """Code that was passed to `torch.compile` and did not run compiled, with the reason."""
+
+    name: str
+    """The user's function or module, named as its targets are: `Net`, `Block after line 14`."""
+    qualname: str
+    cause: NotCompiledCause
+    reason: str
+    """One sentence: what the compiler met, in the user's words."""
+    code: str
+    """The diagnostic that explains it: `AL402`."""
+    span: Span | None = None
+    """The expression that is responsible; None where no line of the user's is known."""
+    calls: int = 0
+    """How often it ran in eager; 0 where that was not counted."""
+
+    @property
+    def is_loss(self) -> bool:
+        """Whether code runs in eager that the script meant to be compiled, beyond a single expression."""
+        return self.is_graph or self.cause in ("whole function", "rest of function", "recompile limit")
+
+    @property
+    def is_graph(self) -> bool:
+        """Whether Dynamo captured a graph that our engine did not compile."""
+        return self.cause in ("unsupported", "internal", "backend")

@@ -1,0 +1,259 @@
+"""The memory of a whole step of a script: what is allocated when, by which line, and until when.
+
+Invariant: plain data, stdlib only.  A moment is a position in the one sequence of allocations and releases
+of the step; no two of these share a moment, so that an allocator can be replayed from the allocations alone.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from aotlens.model.source import Edit, Span
+
+FitKind = Literal[
+    "parameter",
+    "buffer",
+    "gradient",
+    "optimizer state",
+    "saved activation",
+    "temporary",
+    "working memory",
+    "input",
+    "output",
+    "communication",
+    "other",
+]
+"""Who holds an allocation: `working memory` is what a kernel allocates and frees again before it returns."""
+
+FitPhase = Literal["setup", "forward", "backward", "optimizer", "evaluation", "checkpoint saving"]
+"""Part of a training loop: `setup` precedes the step; `optimizer` starts where the backward ends."""
+
+
+@dataclass(frozen=True, slots=True)
+class FitMoment:
+    """When something happens in the step."""
+
+    phase: FitPhase
+    op: str = ""
+    """The operator that runs, as `aten.mm.default`; empty for none."""
+    span: Span | None = None
+    """The user's line; of a backward operator the line of its forward."""
+    moment: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class FitAllocation:
+    """One storage: bytes, owner, and life; views of it are no allocations of their own."""
+
+    bytes: int
+    kind: FitKind
+    phase: FitPhase
+    """The phase in which it is allocated."""
+    made: int
+    """The moment of its allocation; -1 where it is alive before the step."""
+    freed: int | None
+    """The moment of its release; None where it is alive after the step."""
+    name: str | None = None
+    """The user's name: `layers.0.weight`, for a gradient and optimizer state that of the parameter."""
+    state: str = ""
+    """For optimizer state the optimizer's own name of it: `exp_avg`."""
+    op: str = ""
+    """The operator that allocates it, as `aten.mm.default`."""
+    span: Span | None = None
+    """The user's line that allocates it; of a backward operator the line of its forward."""
+    tensor: str = ""
+    """Type and shape, as `f32[256, 512]`."""
+    graph: str | None = None
+    """The compiled function that allocates it; None for eager code."""
+    device: str = "cpu"
+
+
+@dataclass(frozen=True, slots=True)
+class FitPoint:
+    """A point of the curve: what is alive while one operator runs, at its highest."""
+
+    moment: int
+    live_bytes: int
+    phase: FitPhase
+    op: str = ""
+    span: Span | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class KindBytes:
+    """Bytes at the peak of one kind; optimizer state is one row per name."""
+
+    kind: FitKind
+    bytes: int
+    state: str = ""
+    """The optimizer's name of the state, `exp_avg`; empty for other kinds."""
+    count: int = 0
+    """Storages."""
+
+
+@dataclass(frozen=True, slots=True)
+class FitLine:
+    """Bytes at the peak that one line allocated, of one kind."""
+
+    span: Span | None
+    """None for what no line of the user's allocated."""
+    bytes: int
+    kind: FitKind = "other"
+    count: int = 0
+    """Storages."""
+
+
+@dataclass(frozen=True, slots=True)
+class PhasePeak:
+    """The highest point of the curve in one phase."""
+
+    phase: FitPhase
+    peak_bytes: int
+    moment: int
+
+
+@dataclass(frozen=True, slots=True)
+class GpuFit:
+    """Whether the step fits a GPU."""
+
+    gpu: str
+    capacity_bytes: int
+    """What torch's allocator can reserve: memory minus context and reserve."""
+    reserved_bytes: int
+    """What torch's allocator reserves for the step, in segments."""
+    ok: bool
+    memory_bytes: int = 0
+    """According to the data sheet."""
+    context_bytes: int = 0
+    """Assumed for the CUDA context and the libraries' kernels."""
+    reserve_bytes: int = 0
+    """Left free for workspaces of libraries."""
+    allocated_bytes: int = 0
+    """Blocks given out at the peak, each rounded to 512 bytes."""
+
+    @property
+    def margin_bytes(self) -> int:
+        """What stays free; negative where it does not fit."""
+        return self.capacity_bytes - self.reserved_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class BatchPeak:
+    """The peak at one batch size."""
+
+    batch: int
+    peak_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class BatchFit:
+    """The step's peak as a function of the batch size: `fixed_bytes + batch * bytes_per_item`."""
+
+    varied: str
+    """How the batch was varied: `batches of the data loader`, `--batch-size`."""
+    fixed_bytes: int
+    bytes_per_item: int
+    peaks: tuple[BatchPeak, ...]
+    """The runs that the function goes through, the smallest batch first."""
+    error_bytes: int = 0
+    """How far the function is from the run that was held out to test it."""
+    largest: int | None = None
+    """The largest batch whose peak is within the capacity; None without a GPU, or where none fits."""
+    capacity_bytes: int | None = None
+    """The peak that `largest` must not exceed; None without a GPU."""
+
+
+@dataclass(frozen=True, slots=True)
+class FitCollective:
+    """One collective operator at one line, over the step."""
+
+    op: str
+    bytes: int
+    """The larger of what one call reads and writes, on one rank."""
+    calls: int
+    group_size: int
+    phase: FitPhase
+    span: Span | None = None
+    group: str = ""
+    """The ranks of its process group where they are not all."""
+    milliseconds: float = 0.0
+    """All calls together, predicted for a ring at the stated bandwidth, without overlap."""
+
+
+@dataclass(frozen=True, slots=True)
+class RankFit:
+    """One rank of a distributed script."""
+
+    rank: int
+    step_peak_bytes: int
+    by_kind: tuple[KindBytes, ...] = ()
+    gathered_bytes: int = 0
+    """The most bytes of gathered parameters that are alive at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Distribution:
+    """A script that runs on several ranks, of which some are simulated without other processes."""
+
+    world_size: int
+    ranks: tuple[RankFit, ...]
+    collectives: tuple[FitCollective, ...] = ()
+    """Of the first rank, the slowest first."""
+    bandwidth_gb_per_s: float = 0.0
+    """Between two ranks, in 10^9 bytes a second, as the times assume it."""
+
+
+@dataclass(frozen=True, slots=True)
+class FitAdvice:
+    """A change to the script that lowers the peak."""
+
+    title: str
+    kind: str
+    """The general change, as `checkpoint`, `fused optimizer`."""
+    new_peak_bytes: int
+    saved_bytes: int = 0
+    edits: tuple[Edit, ...] = ()
+    cost: str = ""
+    """What it costs, in words: `12 % more work`."""
+    extra_flops: int = 0
+    extra_milliseconds: float | None = None
+    """Predicted for the GPU; None without one."""
+    is_tested: bool = False
+    """Whether the script was run with the edits, and its peak is `new_peak_bytes`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """The memory of one step of a training or inference loop, once it repeats."""
+
+    step_peak_bytes: int
+    at: FitMoment
+    by_kind: tuple[KindBytes, ...] = ()
+    """What is alive at the peak, the largest first."""
+    by_line: tuple[FitLine, ...] = ()
+    """The same by the line that allocated it, the largest first."""
+    curve: tuple[FitPoint, ...] = ()
+    fits: GpuFit | None = None
+    """None without `--gpu`."""
+    advice: tuple[FitAdvice, ...] = ()
+    """The best first; empty where nobody asked."""
+    phases: tuple[PhasePeak, ...] = ()
+    allocations: tuple[FitAllocation, ...] = ()
+    """Everything that is alive in the step at some moment, in the order in which it is allocated."""
+    device: str = "cpu"
+    """The device whose memory is counted."""
+    is_fake: bool = True
+    """Whether the script ran on tensors without memory."""
+    step: int = 0
+    """Which step is shown, from 1; 0 where the script has no optimizer and its whole run is shown."""
+    calls_per_step: int = 1
+    """How many calls of an optimizer's `step` make one step."""
+    is_periodic: bool = False
+    """Whether the step before it allocated the same."""
+    setup_peak_bytes: int = 0
+    """The highest point before the step that is shown."""
+    batch: BatchFit | None = None
+    """None where the batch was not varied."""
+    distribution: Distribution | None = None
+    """None for a script on one device."""
+    assumptions: tuple[str, ...] = ()
+    """What the prediction takes for granted, or leaves out."""

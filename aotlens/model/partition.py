@@ -1,0 +1,274 @@
+"""The report's records of what is kept for the backward, and of memory.  Stdlib only."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from aotlens.model.source import Site, Span, Tensor
+
+Owner = Literal["new", "input", "parameter", "output"]
+Freedom = Literal["forced", "rule", "choice", "user"]
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """A backward node that reads a saved value."""
+
+    node: str
+    span: Span | None
+
+
+@dataclass(frozen=True, slots=True)
+class Certificate:
+    """Why the solver saves a value, in a form that can be checked."""
+
+    above: str | None
+    """The node that computing the value again would need, and that the backward cannot have for free."""
+    above_reason: str
+    """Why not, in words: slow to compute again, a second draw would differ, …"""
+    above_span: Span | None
+    path: tuple[str, ...]
+    """Nodes from `above` to the value, both included, in order."""
+    below: str | None
+    """A backward node, or a gradient, that needs the value or what is computed from it."""
+    below_span: Span | None
+    price_bytes: int | None
+    """What the next cheapest set of values, without this one, would save more; None when there is none."""
+    price_flops: int
+    """What it would compute again more; negative when less."""
+    instead: tuple[str, ...] = ()
+    """The values that it would save in its place."""
+    same_as: str | None = None
+    """The node of an identical layer for which the price was computed; None when it is this one's own."""
+
+
+SpareKind = Literal["copy", "precision", "mask", "dead"]
+
+
+@dataclass(frozen=True, slots=True)
+class Spare:
+    """Bytes of a saved value that carry nothing: another form of it would do, or none at all."""
+
+    kind: SpareKind
+    """`copy`: kept in two precisions; `precision`: widened, and only then kept; `mask`: two values in a
+    floating type; `dead`: no gradient depends on it."""
+    bytes: int
+    """What the smaller form spares."""
+    reason: str
+    span: Span | None = None
+    """The expression to blame, where that is another than the value's own."""
+
+
+@dataclass(frozen=True, slots=True)
+class SavedValue:
+    """A tensor kept from forward to backward."""
+
+    node: str
+    tensor: Tensor
+    bytes: int
+    """What it adds to memory: 0 when its owner keeps it alive anyway."""
+    owner: Owner
+    reason: str
+    span: Span | None
+    used_by: tuple[Use, ...] = ()
+    donated: bool = False
+    name: str | None = None
+    """The user's name for it, where it has one."""
+    code: str = ""
+    """The reason's code, from the closed list in `aotlens.partition.reasons`."""
+    freedom: Freedom = "rule"
+    """Whether the user can change it: `forced` cannot, a `rule` or a `choice` can, `user` is their own."""
+    op: str = ""
+    """The operator that computed it: `aten.addmm.default`; empty for an input."""
+    overrode: str | None = None
+    """What else asked otherwise, and was overruled: `an activation checkpoint`."""
+    certificate: Certificate | None = None
+    """Set for a choice of the solver."""
+    layer: str | None = None
+    """The layer of the model that computes it: `blocks.3`; None outside of numbered layers."""
+    spare: Spare | None = None
+    """What could be spared of it; None where every byte is needed."""
+    packs: str | None = None
+    """The node in whose place it is saved, where the caller's hook on saved tensors packs that."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecomputedValue:
+    """A forward value that the backward computes again."""
+
+    node: str
+    """The node in the backward graph, and in the forward graph where that computes it too: its twin."""
+    bytes: int
+    """What it would have cost to save."""
+    flops: int
+    reason: str
+    span: Span | None
+    code: str = ""
+    """The reason's code, from the closed list in `aotlens.partition.reasons`."""
+    freedom: Freedom = "rule"
+    op: str = ""
+    in_forward: bool = True
+    """Whether the forward graph computes it too; otherwise only the backward needed it."""
+    overrode: str | None = None
+    """What else asked otherwise, and was overruled: `an activation checkpoint's policy`."""
+    layer: str | None = None
+    """The layer of the model that computes it: `blocks.3`; None outside of numbered layers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """A marked region (`nested_compile_region`) with a gradient: divided once, called at each site."""
+
+    name: str
+    reason: str
+    sites: tuple[Site, ...]
+    """Its calls in the forward."""
+    saved: tuple[SavedValue, ...]
+    """What each call keeps for its backward; each is among the whole's saved values too, once per call."""
+    recomputed: tuple[RecomputedValue, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FrontierPoint:
+    """The least work for its bytes: no other choice saves as little and computes less again."""
+
+    saved_bytes: int
+    recompute_flops: int
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """What a choice of saved values costs."""
+
+    saved_bytes: int
+    recompute_flops: int
+    peak_bytes: int
+    """Predicted, forward and backward together."""
+
+
+@dataclass(frozen=True, slots=True)
+class WhatIf:
+    """Another policy's totals, beside those of the one that was compiled."""
+
+    change: str
+    """As it was asked: `recompute:hidden`."""
+    before: Totals
+    after: Totals
+    no_longer_saved: tuple[str, ...] = ()
+    newly_saved: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetResult:
+    """How a memory budget was met."""
+
+    asked_bytes: int
+    saved_bytes: int
+    recompute_flops: int
+    bound_flops: int
+    """No choice within the budget computes less again than this."""
+    exact: bool
+    """Whether the choice is proven to be the cheapest: `bound_flops` is then `recompute_flops`."""
+    method: str
+    """How it was found, in words."""
+
+    @property
+    def gap(self) -> float:
+        """By how much the choice may exceed the cheapest, as a share of its work."""
+        return 0.0 if self.exact else 1 - self.bound_flops / max(self.recompute_flops, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class OwnChoice:
+    """What our solver chooses for a graph that torch partitioned."""
+
+    policy: str
+    saved_bytes: int
+    recompute_flops: int
+    same: tuple[str, ...]
+    """Values that both save."""
+    only_ours: tuple[str, ...]
+    only_torchs: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """What is kept for the backward, what is computed again, and why."""
+
+    policy: str
+    saved: tuple[SavedValue, ...]
+    recomputed: tuple[RecomputedValue, ...]
+    saved_bytes: int
+    """Bytes that the saved values add: the sum of `saved[].bytes`."""
+    frontier: tuple[FrontierPoint, ...] = ()
+    """The Pareto frontier, the fewest bytes first."""
+    default_bytes: int | None = None
+    """What the policy `default` would save."""
+    budget: BudgetResult | None = None
+    """Set under the policy `budget`."""
+    unbudgeted: Totals | None = None
+    """What the same policy without the budget costs; set under the policy `budget`."""
+    larger_budgets: tuple[Totals, ...] = ()
+    """What some larger budgets come to; set under the policy `budget`."""
+    what_if: tuple[WhatIf, ...] = ()
+    """Answers to `--what-if`."""
+    regions: tuple[Region, ...] = ()
+    """Marked regions, which are divided apart from the rest."""
+    own: OwnChoice | None = None
+    """For a graph from a log: what our solver chooses for it; None for our own."""
+    own_note: str = ""
+    """Why our solver was not asked about a graph from a log; empty where it was."""
+    dead_values: str | None = None
+    """What looking for dead values by numbers came to; None where nobody asked."""
+
+
+LiveKind = Literal[
+    "saved",
+    "result",
+    "gradient",
+    "incoming gradient",
+    "new value of an input",
+    "temporary",
+    "working memory",
+]
+Phase = Literal["forward", "backward", "inference"]
+
+
+@dataclass(frozen=True, slots=True)
+class LiveValue:
+    """One storage that is alive at the peak, under the node that made it."""
+
+    node: str
+    bytes: int
+    span: Span | None
+    kind: LiveKind = "temporary"
+    """Why it is alive: who holds it, or `working memory` of the kernel that runs."""
+    name: str | None = None
+    """The user's name for it, where it has one."""
+    made_in: Phase = "forward"
+    last: str | None = None
+    """The node after which its memory is given back; None for what outlives the backward."""
+    last_in: Phase | None = None
+    last_span: Span | None = None
+    layer: str | None = None
+    """The layer of the model that it belongs to; None outside of numbered layers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Live bytes over forward and backward: what the call makes, without what the caller owned before."""
+
+    peak_bytes: int
+    curve: tuple[tuple[str, int], ...]
+    """Live bytes while each node runs: operands, results, its kernel's working memory, and all that waits.
+    A gradient that autograd copies for its leaf has a row of its own at the end."""
+    live_at_peak: tuple[LiveValue, ...]
+    peak_node: str = ""
+    peak_phase: Phase = "forward"
+    peak_span: Span | None = None
+    forward_nodes: int = 0
+    """How many rows of the curve are the forward's."""
+    held_bytes: int = 0
+    """Alive between forward and backward: saved values and results."""
+    fused: bool = False
+    """Whether generated kernels join some of the nodes: what lives only inside of one then takes no memory,
+    and the peak is lower than the curve's."""

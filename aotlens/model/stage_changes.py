@@ -1,0 +1,285 @@
+"""What one stage's program has that another's has not, told by where nodes come from and not by their names.
+
+Invariant: every node of both stages stands in one change or is counted as kept; stages that are not one
+another's ancestors are compared over the stage that both come from.
+"""
+
+import difflib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from aotlens.errors import UserError
+from aotlens.model.report import Report, Span, Stage, StageNode, Target, Wrapper, WrapperStep
+
+WRAPPER = "wrapper"
+"""The stage name that stands for the module text that runs."""
+KERNELS = "kernels"
+"""For the code for a GPU."""
+CUDA_GRAPH = "cuda-graph"
+"""For the verdict on CUDA graphs."""
+
+STAGES = (
+    "captured",
+    "desugared",
+    "functional",
+    "decomposed",
+    "joint",
+    "joint_passes",
+    "forward",
+    "backward",
+    "inference",
+)
+"""All that a target's stages may be called, in order; which of them one has depends on the target."""
+
+ChangeKind = Literal["replaced", "added", "removed", "rewired"]
+
+
+@dataclass(frozen=True, slots=True)
+class StageChange:
+    """Nodes of one stage and what stands for them in the other."""
+
+    kind: ChangeKind
+    before: tuple[StageNode, ...]
+    after: tuple[StageNode, ...]
+    reason: str = ""
+    """Why a stage added it, or what it reads instead; empty where the nodes speak for themselves."""
+
+    @property
+    def span(self) -> Span | None:
+        """The user's expression that the change belongs to."""
+        spans = (node.spans[0] for node in (*self.before, *self.after) if node.spans)
+        return next(spans, None)
+
+
+@dataclass(frozen=True, slots=True)
+class StageDifference:
+    """One stage beside another."""
+
+    before: str
+    after: str
+    kept: int
+    """Operators that are the same in both."""
+    changes: tuple[StageChange, ...]
+
+
+def stage_difference(target: Target, before: str, after: str) -> StageDifference | None:
+    """The difference of two stages; None when the target lacks one of them."""
+    old = target.stage(before)
+    if after == WRAPPER and old is not None and target.wrapper is not None:
+        return _wrapped(target, old, target.wrapper)
+    found = compared(target, before, after)
+    return found.difference() if found is not None else None
+
+
+def compared(target: Target, before: str, after: str) -> "Comparison | None":
+    """The operators of two stages in pairs; None when the target lacks one of them."""
+    old, new = target.stage(before), target.stage(after)
+    if old is None or new is None:
+        return None
+    root = _common_ancestor(target, before, after)
+    roots_of_old, roots_of_new = _roots(target, before, root), _roots(target, after, root)
+    by_root: dict[str, list[str]] = {}
+    for name, roots in roots_of_old.items():
+        for one in roots:
+            by_root.setdefault(one, []).append(name)
+    from_ = {name: _heirs(roots, by_root) for name, roots in roots_of_new.items()}
+    return Comparison(old, new, from_)
+
+
+def _heirs(names: Sequence[str], found: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
+    """What is found of some names, each once; most nodes come from one other."""
+    if len(names) == 1:
+        return tuple(found.get(names[0], ()))
+    return tuple(dict.fromkeys(one for name in names for one in found.get(name, ())))
+
+
+def _wrapped(target: Target, stage: Stage, wrapper: Wrapper) -> StageDifference:
+    """What the module text does around a graph on each call, after what becomes of an earlier stage in it."""
+    steps = tuple(
+        StageChange("added", (), (_step_node(step),), step.reason) for step in wrapper.steps if step.applied
+    )
+    graph = next(name for name in ("inference", "forward") if target.stage(name) is not None)
+    found = compared(target, stage.name, stage.name if stage.name == "backward" else graph)
+    assert found is not None  # the target has both
+    before = found.difference()
+    return replace(before, after=WRAPPER, changes=(*before.changes, *steps))
+
+
+def _step_node(step: WrapperStep) -> StageNode:
+    return StageNode(step.name, "step", step.name, (), None, tuple(site.span for site in step.sites))
+
+
+def _lineage(target: Target, name: str) -> list[str]:
+    """The stage and those that it was made from, nearest first."""
+    parents = {stage.name: stage.parent for stage in target.stages}
+    found: list[str] = []
+    at: str | None = name
+    while at is not None:
+        found.append(at)
+        at = parents.get(at)
+    return found
+
+
+def _common_ancestor(target: Target, one: str, other: str) -> str:
+    known = set(_lineage(target, other))
+    return next((name for name in _lineage(target, one) if name in known), one)
+
+
+def _roots(target: Target, name: str, root: str) -> dict[str, tuple[str, ...]]:
+    """By node of a stage: the names in an earlier stage that it comes from."""
+    stage = target.stage(name)
+    names = tuple(node.name for node in stage.nodes) if stage is not None else ()
+    if stage is None or name == root:
+        return {node: (node,) for node in names}
+    row = next(row for row in target.stages if row.name == name)
+    assert row.parent is not None  # since the root lies before it
+    earlier = _roots(target, row.parent, root)
+    if row.same_as is not None:
+        return earlier
+    return {node.name: _heirs(node.from_, earlier) for node in stage.nodes}
+
+
+class Comparison:
+    """Pairs the operators of two programs."""
+
+    def __init__(self, old: Stage, new: Stage, from_: dict[str, tuple[str, ...]]) -> None:
+        self._old, self._new, self._from = old, new, from_
+        self._old_nodes = {node.name: node for node in old.nodes}
+        self._new_nodes = {node.name: node for node in new.nodes}
+        self.kept: dict[str, str] = {}
+        """Name in the old stage by the name in the new one."""
+        self._pair([node for node in new.nodes if node.op != "output"])
+
+    @property
+    def stages(self) -> tuple[Stage, Stage]:
+        return self._old, self._new
+
+    def difference(self) -> StageDifference:
+        new = [node for node in self._new.nodes if node.op != "output"]
+        taken = set(self.kept.values())
+        groups: dict[tuple[str, ...], list[StageNode]] = {}
+        changes: list[StageChange] = []
+        for node in new:
+            if node.name in self.kept:
+                continue
+            gone = tuple(name for name in self._stands_for(node) if name not in taken)
+            if gone:
+                groups.setdefault(gone, []).append(node)
+            else:
+                changes.append(StageChange("added", (), (node,), self._why(node)))
+        replaced = {name for gone in groups for name in gone}
+        for gone, nodes in groups.items():
+            before = tuple(self._old_nodes[name] for name in gone)
+            changes.append(StageChange("replaced", before, tuple(nodes)))
+        changes += [
+            StageChange("removed", (node,), ())
+            for node in self._old.nodes
+            if node.op != "output" and node.name not in taken and node.name not in replaced
+        ]
+        changes += self._rewired(groups)
+        places = {node.name: at for at, node in enumerate(self._new.nodes)}
+        removed = self._removed_places(places)
+        changes.sort(key=lambda one: places[one.after[0].name] if one.after else removed[one.before[0].name])
+        return StageDifference(self._old.name, self._new.name, len(self.kept), tuple(changes))
+
+    def _removed_places(self, places: Mapping[str, int]) -> dict[str, float]:
+        """Where each old node is shown that has no new one: right after what the node before it became."""
+        last: dict[str, int] = {}
+        for node in self._new.nodes:
+            for name in self._stands_for(node):
+                last[name] = max(last.get(name, -1), places[node.name])
+        found: dict[str, float] = {}
+        at = -1
+        for node in self._old.nodes:
+            at = max(at, last.get(node.name, at))
+            found[node.name] = at + 0.5
+        return found
+
+    def _pair(self, nodes: list[StageNode]) -> None:
+        """A node is kept where the same operator stands for it; each old one is kept once."""
+        taken: set[str] = set()
+        for node in nodes:
+            for name in self._from.get(node.name, ()):
+                old = self._old_nodes[name]
+                if name not in taken and self._is_same(old, node):
+                    self.kept[node.name] = name
+                    taken.add(name)
+                    break
+
+    def _stands_for(self, node: StageNode) -> Iterator[str]:
+        """The old nodes that it comes from, without those whose gradient it computes."""
+        for name in self._from.get(node.name, ()):
+            if self._old_nodes[name].is_of_gradient or not node.is_of_gradient:
+                yield name
+
+    def _is_same(self, old: StageNode, new: StageNode) -> bool:
+        """Whether one operator stands for the other; what is given stays what it is, whoever gives it."""
+        same = old.op == new.op and (old.op == "placeholder" or old.target == new.target)
+        same = same and old.is_of_gradient == new.is_of_gradient
+        return same and _wrappers(old, self._old_nodes) == _wrappers(new, self._new_nodes)
+
+    def _why(self, node: StageNode) -> str:
+        from_ = ", ".join(f"`{name}`" for name in self._from.get(node.name, ()))
+        return node.reason or (f"made of {from_}" if from_ else "")
+
+    def _rewired(self, groups: dict[tuple[str, ...], list[StageNode]]) -> Iterator[StageChange]:
+        """Kept operators that read another value than before."""
+        stands_for = {new: {old} for new, old in self.kept.items()}
+        for gone, nodes in groups.items():
+            for node in nodes:
+                stands_for[node.name] = set(gone)
+        for new_name, old_name in self.kept.items():
+            old, new = self._old_nodes[old_name], self._new_nodes[new_name]
+            fresh = [name for name in new.inputs if not stands_for.get(name, set()) & set(old.inputs)]
+            if fresh and new.op == "call_function":
+                reads = ", ".join(f"`{name}`" for name in fresh)
+                yield StageChange("rewired", (old,), (new,), f"reads {reads}")
+
+
+def _wrappers(node: StageNode, nodes: Mapping[str, StageNode]) -> list[str | None]:
+    """The subclasses of what a node gives and reads."""
+    tensors = (node.tensor, *(nodes[name].tensor for name in node.inputs))
+    return [tensor.subclass for tensor in tensors if tensor is not None and tensor.subclass is not None]
+
+
+def parse_range(text: str) -> tuple[str, str] | None:
+    """The two stages of `A..B`; None for one stage's name. Raises UserError for half a range."""
+    before, dots, after = text.partition("..")
+    if not dots:
+        return None
+    if not before or not after:
+        raise UserError(f"--stage {text!r} is half a range; give two stages, as `captured..functional`")
+    return before, after
+
+
+def check_stage(text: str) -> None:
+    """Raises UserError for a stage, or a range of two, that no report can have."""
+    both = parse_range(text)
+    known = (*STAGES, WRAPPER) if both is not None else (*STAGES, WRAPPER, KERNELS, CUDA_GRAPH)
+    wrong = next((one for one in both or (text,) if one not in known), None)
+    if wrong is None:
+        return
+    near = difflib.get_close_matches(wrong, known, n=1)
+    hint = f"did you mean {near[0]}? " if near else ""
+    more = "" if both is not None else ", or the difference of two, as captured..functional"
+    raise UserError(f"no stage {wrong!r}; {hint}there is {', '.join(known)}{more}")
+
+
+def unknown_stage(report: Report, name: str) -> UserError:
+    """The error for a stage, or a range of two, that no target of the report has."""
+    failed = next((target.gpu_error for target in report.targets if target.gpu_error), "")
+    if name == KERNELS and failed:
+        return UserError(failed)
+    known = list(dict.fromkeys(stage.name for target in report.targets for stage in target.stages))
+    if any(target.wrapper is not None for target in report.targets):
+        known.append(WRAPPER)
+    if any(target.kernels for target in report.targets):
+        known.append(KERNELS)
+    if any(target.cuda_graph is not None for target in report.targets):
+        known.append(CUDA_GRAPH)
+    both = parse_range(name)
+    missing = [one for one in both or (name,) if one not in known]
+    if not missing:
+        return UserError(f"no target has both stages of {name!r}; this report has {', '.join(known)}")
+    return UserError(f"no stage {' or '.join(map(repr, missing))}; this report has {', '.join(known)}")

@@ -1,0 +1,121 @@
+"""The views' plain values as compact JSON: texts, roles and spans are numbers into tables.
+
+part  [text, role]
+link  [[span, …], [span, …]], what a row stands for and what is related; 0 for none
+line  [[part, …], link, [tab, key] or 0, whether it wraps]
+row   [key, [part, …], link, [line, …], [[label, text, first, last], …], [row, …]]
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from aotlens.model.report import Span
+from aotlens.view.tabs.rows import Cell, Line, Link, Listing, Part
+from aotlens.view.tabs.source import SourceStore, SourceText, from_text
+from aotlens.view.tabs.syntax import python
+
+__all__ = ["Encoder", "Json"]
+
+Json = list[object] | dict[str, object] | str | int | None
+
+NONE = 0
+
+
+def units(line: str, column: int) -> int:
+    """A column in UTF-16 units, as scripts of a page count."""
+    return column if line.isascii() else column + sum(char > "\uffff" for char in line[:column])
+
+
+def _column(text: SourceText, line: int, column: int) -> int:
+    return units(text.lines[line - 1], column) if 1 <= line <= len(text.lines) else column
+
+
+@dataclass(slots=True)
+class Encoder:
+    """Collects the tables while a page is built."""
+
+    sources: SourceStore
+    strings: dict[str, int] = field(default_factory=dict)
+    roles: dict[str, int] = field(default_factory=dict)
+    spans: dict[Span, int] = field(default_factory=dict)
+    files: dict[str, int] = field(default_factory=dict)
+    texts: list[Json] = field(default_factory=list)
+    """Programs, modules and kernels: generated, and long."""
+
+    def string(self, text: str) -> int:
+        return self.strings.setdefault(text, len(self.strings))
+
+    def part(self, cell: Cell) -> Json:
+        part = cell if isinstance(cell, Part) else Part(cell)
+        return [self.string(part.text), self.roles.setdefault(part.role, len(self.roles))]
+
+    def span(self, span: Span) -> int:
+        self.files.setdefault(span.file, len(self.files))
+        return self.spans.setdefault(span, len(self.spans))
+
+    def link(self, link: Link) -> Json:
+        if not link.primary and not link.secondary:
+            return NONE
+        return [[self.span(one) for one in link.primary], [self.span(one) for one in link.secondary]]
+
+    def line(self, line: Line) -> Json:
+        jump: Json = [line.jump.tab, self.string(line.jump.key)] if line.jump is not None else NONE
+        return [[self.part(part) for part in line.parts], self.link(line.link), jump, int(line.wrap)]
+
+    def lines(self, lines: Iterable[Line]) -> list[object]:
+        return [self.line(line) for line in lines]
+
+    def text(self, text: str) -> int:
+        """The number of a generated text; the page colours the lines of it that are seen."""
+        self.texts.append({"lines": [[line] for line in from_text(text).lines], "problem": ""})
+        return len(self.texts) - 1
+
+    def source(self, source: SourceText) -> Json:
+        """A source's lines, with their coloured runs."""
+        colours = python(source.lines)
+        lines: list[object] = []
+        for number, line in enumerate(source.lines, 1):
+            runs = (
+                (units(line, start), units(line, end), kind) for start, end, kind in colours(number, line)
+            )
+            lines.append([line, *(value for run in runs for value in run)])
+        return {"lines": lines, "problem": source.problem}
+
+    def table(self, listing: Listing, more: Sequence[Sequence[Json]] = ()) -> dict[str, object]:
+        """A table with what belongs to each row: details, texts, operands."""
+        rows: list[object] = []
+        for at in range(len(listing.rows)):
+            cells = [self.part(cell) for cell in listing.rows.cells(at)]
+            own = more[at] if more else ()
+            rows.append([self.string(listing.rows.key(at)), cells, self.link(listing.rows.link(at)), *own])
+        columns = [[one.title, one.align, int(one.grows), one.widest] for one in listing.columns]
+        return {"kind": "table", "columns": columns, "rows": rows, "empty": listing.empty}
+
+    def tables(self) -> dict[str, object]:
+        """The tables, when everything else is encoded."""
+        spans: list[object] = []
+        for span in self.spans:
+            text = self.sources.get(span.file)
+            spans.append(
+                [
+                    self.files[span.file],
+                    span.line,
+                    _column(text, span.line, text.columns(span, span.line)[0]),
+                    span.end_line,
+                    _column(text, span.end_line, text.columns(span, span.end_line)[1]),
+                ]
+            )
+        return {
+            "strings": list(self.strings),
+            "roles": list(self.roles),
+            "spans": spans,
+            "texts": self.texts,
+            "files": [
+                {"name": file, **self._file(file)} for file in sorted(self.files, key=self.files.__getitem__)
+            ],
+        }
+
+    def _file(self, file: str) -> dict[str, object]:
+        found = self.source(self.sources.get(file))
+        assert isinstance(found, dict)
+        return found

@@ -1,0 +1,234 @@
+"""The tabs of one target, as blocks: lines, tables, a choice of tables, the memory curve."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from aotlens.model.report import Dynamo, Report, Stage, Target
+from aotlens.render.html.encode import Encoder, Json
+from aotlens.view.kernels import kernel_texts
+from aotlens.view.tabs.diagnostics import diagnostic_details, diagnostic_listing
+from aotlens.view.tabs.dynamo import all_dynamo_lines
+from aotlens.view.tabs.graph import StageIndex, all_stages, fact_lines, node_listing, stage_title
+from aotlens.view.tabs.kernels import (
+    in_call_order,
+    kernel_details,
+    kernel_listing,
+    kernel_totals,
+    line_details,
+    line_listing,
+)
+from aotlens.view.tabs.ledger import (
+    guard_lines,
+    input_details,
+    input_listing,
+    left_lines,
+    output_details,
+    output_listing,
+)
+from aotlens.view.tabs.marks import all_diagnostics
+from aotlens.view.tabs.memory import (
+    alive_details,
+    alive_listing,
+    by_size,
+    curve_details,
+    curve_listing,
+    memory_total,
+)
+from aotlens.view.tabs.overview import ACTIONS, BLOCKERS, COSTLY, FOUND, SAVED, STEPS, overview, titled
+from aotlens.view.tabs.ranks import RANKS, rank_lines
+from aotlens.view.tabs.rows import Line
+from aotlens.view.tabs.saved import (
+    by_bytes,
+    recomputed_details,
+    recomputed_listing,
+    saved_details,
+    saved_listing,
+    totals,
+)
+from aotlens.view.tabs.tradeoffs import tradeoff_lines
+from aotlens.view.tabs.wrapper import ordered_steps, step_listing
+
+__all__ = ["dynamo_tabs", "tabs"]
+
+FIRST_SHOWN = ("forward", "inference")
+
+
+def tabs(report: Report, target: Target, encoder: Encoder) -> list[object]:
+    """Every tab, in the order of the terminal app's."""
+    build = _Tabs(report, target, encoder)
+    rows: tuple[tuple[str, str, Iterator[Json]], ...] = (
+        ("overview", "Overview", build.overview()),
+        ("ledger", "In/out", build.ledger()),
+        ("graphs", "Graphs", build.graphs()),
+        ("saved", "Saved", build.saved()),
+        ("memory", "Memory", build.memory()),
+        ("wrapper", "Wrapper", build.wrapper()),
+        ("kernels", "Kernels", build.kernels()),
+        ("diagnostics", "Diagnostics", build.diagnostics()),
+    )
+    if report.dynamo is not None:
+        rows = (*rows, ("dynamo", "Dynamo", build.dynamo()))
+    if report.ranks is not None:
+        rows = (*rows, ("ranks", RANKS, build.ranks()))
+    return [{"id": name, "title": title, "blocks": list(blocks)} for name, title, blocks in rows]
+
+
+def dynamo_tabs(dynamo: Dynamo, encoder: Encoder) -> list[object]:
+    """The one tab of a report without targets, as `aotlens why` makes it."""
+    block = {"kind": "lines", "lines": encoder.lines(all_dynamo_lines(dynamo))}
+    return [{"id": "dynamo", "title": "Dynamo", "blocks": [block]}]
+
+
+@dataclass(frozen=True, slots=True)
+class _Tabs:
+    report: Report
+    target: Target
+    encoder: Encoder
+
+    def overview(self) -> Iterator[Json]:
+        found = overview(self.report, self.target)
+        sections = (
+            titled(ACTIONS, found.actions),
+            found.facts,
+            titled(SAVED, found.saved),
+            titled(COSTLY, found.costly),
+            titled(BLOCKERS, found.blockers),
+            titled(STEPS, found.steps),
+            titled(FOUND, found.found),
+        )
+        yield self._lines(line for section in sections if section for line in (*section, Line()))
+
+    def ranks(self) -> Iterator[Json]:
+        if self.report.ranks is not None:
+            yield self._lines(rank_lines(self.report.ranks))
+
+    def dynamo(self) -> Iterator[Json]:
+        if self.report.dynamo is not None:
+            yield self._lines(all_dynamo_lines(self.report.dynamo))
+
+    def ledger(self) -> Iterator[Json]:
+        target = self.target
+        yield self.encoder.table(
+            input_listing(target), [self._details(input_details(row, target)) for row in target.inputs]
+        )
+        yield self.encoder.table(
+            output_listing(target), [self._details(output_details(row, target)) for row in target.outputs]
+        )
+        further = (*left_lines(target), *guard_lines(target))
+        if further:
+            yield self._lines(further)
+
+    def graphs(self) -> Iterator[Json]:
+        items = [self._stage(stage) for stage in all_stages(self.target)]
+        first = next((at for at, item in enumerate(items) if item["name"] in FIRST_SHOWN), 0)
+        yield {"kind": "choice", "items": items, "first": first}
+
+    def _stage(self, stage: Stage) -> dict[str, object]:
+        index = StageIndex(stage)
+        text, lines = self.encoder.text(stage.text), _statements(stage.text)
+        more: list[list[Json]] = []
+        for node in stage.nodes:
+            told = self.encoder.lines(fact_lines(node, index, self.target))
+            line = lines.get(node.name, 0)
+            operands: list[object] = [
+                index.positions[name] for name in node.inputs if name in index.positions
+            ]
+            more.append([told, [["program", text, line, line]], operands])
+        table = self.encoder.table(node_listing(stage, self.target), more)
+        return {"name": stage.name, "title": stage_title(stage), "block": table}
+
+    def saved(self) -> Iterator[Json]:
+        target, partition = self.target, self.target.partition
+        yield self._lines([totals(target)])
+        dear = by_bytes(partition.saved) if partition else ()
+        yield self.encoder.table(
+            saved_listing(target), [self._details(saved_details(row, target)) for row in dear]
+        )
+        if partition is None:
+            return
+        again = sorted(partition.recomputed, key=lambda value: -value.bytes)
+        yield self.encoder.table(
+            recomputed_listing(target), [self._details(recomputed_details(row, target)) for row in again]
+        )
+        yield self._lines(tradeoff_lines(partition))
+
+    def memory(self) -> Iterator[Json]:
+        target, memory = self.target, self.target.memory
+        yield self._lines([memory_total(target)])
+        if memory is None or not memory.curve:
+            return
+        values: list[object] = [live for _, live in memory.curve]
+        yield {"kind": "curve", "values": values, "forward": memory.forward_nodes, "peak": memory.peak_bytes}
+        curve = curve_listing(target)
+        more = [
+            self._details(curve_details(target, at, curve.rows.link(at))) for at in range(len(curve.rows))
+        ]
+        alive = [self._details(alive_details(row, target)) for row in by_size(memory)]
+        items = (
+            ("curve", "node by node", self.encoder.table(curve, more)),
+            ("alive", "alive at the peak", self.encoder.table(alive_listing(target), alive)),
+        )
+        yield _choice(items)
+
+    def wrapper(self) -> Iterator[Json]:
+        target, wrapper = self.target, self.target.wrapper
+        if wrapper is None:
+            yield self.encoder.table(step_listing(target))
+            return
+        text = self.encoder.text(wrapper.source)
+        more: list[list[Json]] = [
+            [[], [["module", text, *(step.lines or (0, 0))]]] for step in ordered_steps(wrapper)
+        ]
+        yield self.encoder.table(step_listing(target), more)
+
+    def kernels(self) -> Iterator[Json]:
+        target = self.target
+        yield self._lines([kernel_totals(target)])
+        if not target.kernels:
+            return
+        order = in_call_order(target)
+        known: dict[str, int] = {}
+        more: list[list[Json]] = []
+        for at in order:
+            kernel = target.kernels[at]
+            texts: list[object] = []
+            for language, text in kernel_texts(kernel, target.kernels):
+                if text not in known:
+                    known[text] = self.encoder.text(text)
+                texts.append([language, known[text], 0, 0])
+            more.append([*self._details(kernel_details(kernel, target)), texts])
+        lines = [self._details(line_details(line, target)) for line in target.gpu_lines]
+        items = (
+            ("kernels", "in call order", self.encoder.table(kernel_listing(target, order), more)),
+            ("lines", "by source line", self.encoder.table(line_listing(target), lines)),
+        )
+        yield _choice(items[: 2 if target.gpu_lines else 1])
+
+    def diagnostics(self) -> Iterator[Json]:
+        found = all_diagnostics(self.report, self.target)
+        files = {edit.span.file for one in found for fix in one.fixes for edit in fix.edits}
+        texts = {file: self.encoder.sources.get(file) for file in files}
+        sources = {file: "\n".join(text.raw) + "\n" for file, text in texts.items() if not text.problem}
+        more = [self._details(diagnostic_details(one, self.target, sources)) for one in found]
+        yield self.encoder.table(diagnostic_listing(self.report, self.target), more)
+
+    def _details(self, lines: Iterable[Line]) -> list[Json]:
+        return [self.encoder.lines(lines)]
+
+    def _lines(self, lines: Iterable[Line]) -> Json:
+        return {"kind": "lines", "lines": self.encoder.lines(lines)}
+
+
+def _choice(items: Iterable[tuple[str, str, Json]]) -> Json:
+    listed: list[object] = [{"name": name, "title": title, "block": block} for name, title, block in items]
+    return {"kind": "choice", "items": listed, "first": 0}
+
+
+def _statements(text: str) -> dict[str, int]:
+    """The 1-based line of each node in a program's text."""
+    found: dict[str, int] = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        name, mark, _ = line.strip().partition(" = ")
+        if mark and name.isidentifier():
+            found.setdefault(name, number)
+    return found

@@ -1,0 +1,119 @@
+"""The generated code of single kernels, as text that the tools of its language read.
+
+Invariant: between two texts stands a comment of their own language, so that what is printed stays valid.
+"""
+
+import difflib
+from collections.abc import Iterator
+
+from aotlens.errors import UserError
+from aotlens.model.kernels import KERNEL_LANGUAGES
+from aotlens.model.report import Kernel, KernelConfig, Report
+from aotlens.view.kernels import TRITON, is_for_gpu, kernel_texts
+from aotlens.view.quantities import human_bytes
+
+LANGUAGES = (TRITON, *KERNEL_LANGUAGES)
+"""In the order in which a kernel becomes each of them."""
+
+_COMMENTS = {TRITON: "#", "llir": ";"}
+"""How a comment begins; `//` in all others."""
+
+
+def kernel_code(report: Report, name: str | None, languages: tuple[str, ...]) -> str:
+    """These languages of the kernels whose name is, or contains, this one; of all without a name.
+
+    Raises:
+        UserError: no such kernel, or no such text of any.
+    """
+    kernels = _named(report, name)
+    if not languages:
+        return "".join(f"{_source(kernel)}\n" for kernel in kernels)
+    texts = [
+        (kernel, language, text)
+        for kernel in kernels
+        for language in languages
+        if (text := _text(kernel, language))
+    ]
+    if not texts:
+        raise UserError(_why_none(kernels, languages))
+    if len(texts) == 1:
+        return texts[0][2]
+    return "".join(
+        f"{_comment(language, f'{_title(kernel)}, {language}')}\n{text}\n" for kernel, language, text in texts
+    )
+
+
+def _named(report: Report, name: str | None) -> tuple[Kernel, ...]:
+    """Each kernel once, at its first launch."""
+    kernels = tuple(_generated(report))
+    if not kernels:
+        raise UserError("no kernel was generated for the GPU: the report tells what is called instead")
+    exact = tuple(kernel for kernel in kernels if kernel.name == name)
+    found = exact or tuple(kernel for kernel in kernels if (name or "") in kernel.name)
+    if not found:
+        names = dict.fromkeys(kernel.name for kernel in kernels)
+        near = difflib.get_close_matches(name or "", names, n=3, cutoff=0.3) or tuple(names)[:3]
+        raise UserError(f"no generated kernel is named like '{name}'; nearest: {', '.join(near)}")
+    return found
+
+
+def _generated(report: Report) -> Iterator[Kernel]:
+    for target in report.targets:
+        seen: set[tuple[str, str]] = set()
+        for kernel in target.kernels:
+            known = kernel.phase, kernel.name
+            if kernel.kind == "generated" and is_for_gpu(kernel) and known not in seen:
+                seen.add(known)
+                yield kernel
+
+
+def _text(kernel: Kernel, language: str) -> str:
+    return dict(kernel_texts(kernel, (kernel,))).get(language, "").lstrip("\n")
+
+
+def _why_none(kernels: tuple[Kernel, ...], languages: tuple[str, ...]) -> str:
+    wanted = ", ".join(languages)
+    failed = next((kernel for kernel in kernels if kernel.error), None)
+    if failed is not None:
+        return f"no {wanted} of `{failed.name}`, which was not compiled: {failed.error}"
+    first = kernels[0]
+    return f"no {wanted} of `{first.name}`: Triton brings no disassembler here that knows {first.target}"
+
+
+def _source(kernel: Kernel) -> str:
+    """Triton's language, below what each configuration needs."""
+    lines = [_title(kernel), *(_figures(config) for config in kernel.configs)]
+    lines += kernel.error.splitlines()
+    return "\n".join((*(_comment(TRITON, line) for line in lines), _text(kernel, TRITON)))
+
+
+def _title(kernel: Kernel) -> str:
+    return f"{kernel.name}, {kernel.phase}, {kernel.target}"
+
+
+def _figures(config: KernelConfig) -> str:
+    blocks = "".join(f"{name}={size} " for name, size in config.blocks.items())
+    needs = [
+        f"{config.registers} registers",
+        f"{human_bytes(config.spill_bytes)} spills",
+        f"{human_bytes(config.shared_bytes)} shared",
+        f"occupancy {config.occupancy:.0%} by {config.limit}",
+    ]
+    return (
+        f"  {blocks}warps={config.warps} stages={config.stages} grid={config.grid_text}: {', '.join(needs)}"
+    )
+
+
+def _comment(language: str, text: str) -> str:
+    return f"{_COMMENTS.get(language, '//')} {text}"
+
+
+def parse_languages(text: str) -> Iterator[str]:
+    """`ptx,sass`, or `all`.  Raises UserError with the known ones."""
+    for name in text.split(","):
+        if name == "all":
+            yield from LANGUAGES
+        elif name in LANGUAGES:
+            yield name
+        else:
+            raise UserError(f"unknown language '{name}' of kernels; there is {', '.join(LANGUAGES)}, all")

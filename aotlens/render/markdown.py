@@ -1,0 +1,78 @@
+"""The difference of two reports as Markdown, for a comment on a pull request.  Standard library only."""
+
+from collections.abc import Iterator, Sequence
+
+from aotlens.compare.difference import NodeChange, ReportChange, TargetChange
+from aotlens.compare.words import line_place, line_weights, node_text, saved_text, totals
+from aotlens.model.report import Diagnostic
+from aotlens.model.spans import place
+from aotlens.view.quantities import target_summary
+
+__all__ = ["difference_markdown"]
+
+
+def difference_markdown(change: ReportChange, over: Sequence[Diagnostic]) -> str:
+    """Totals in the open, lines and nodes folded; what passes a budget first."""
+    return "\n".join(_lines(change, over)) + "\n"
+
+
+def _lines(change: ReportChange, over: Sequence[Diagnostic]) -> Iterator[str]:
+    yield "### aotlens"
+    yield ""
+    for finding in over:
+        yield f"- :x: **{finding.code}** {_escaped(finding.message)}"
+    if over:
+        yield ""
+    if change.is_empty:
+        yield "No difference."
+    for target in change.targets:
+        if not target.is_empty:
+            yield from _target(target)
+    for word, targets in (("new", change.added), ("gone", change.removed)):
+        yield from (f"- `{target.qualname}` is {word}: {target_summary(target)}" for target in targets)
+
+
+def _target(target: TargetChange) -> Iterator[str]:
+    yield f"**`{target.qualname}`**"
+    yield ""
+    rows = tuple(totals(target))
+    if rows:
+        yield "| | before | after | |"
+        yield "|---|---:|---:|---:|"
+        yield from (f"| {row.name} | {row.before} | {row.after} | {row.change} |" for row in rows)
+        yield ""
+    yield from (f"- wrapper: + `{name}`" for name in target.steps_added)
+    yield from (f"- wrapper: − `{name}`" for name in target.steps_removed)
+    yield from (f"- saved: {_escaped(saved_text(one))}" for one in target.saved)
+    for word, findings in (("new", target.findings_new), ("gone", target.findings_gone)):
+        for one in findings:
+            where = f" ({place(one.span)})" if one.span is not None else ""
+            yield f"- {word}: **{one.code}** {_escaped(one.message)}{where}"
+    if target.lines or target.elsewhere:
+        yield from _details(target)
+    yield ""
+
+
+def _details(target: TargetChange) -> Iterator[str]:
+    yield "<details><summary>By line</summary>"
+    yield ""
+    for row in target.lines:
+        line = row.after or row.before
+        code = f" `{line.text}`" if line is not None and line.text and "`" not in line.text else ""
+        weights = " · ".join(line_weights(row.change))
+        yield f"- {line_place(row)}{code}{f': {weights}' if weights else ''}"
+        yield from _nodes(row.nodes)
+    if target.elsewhere:
+        yield "- added by the compiler"
+        yield from _nodes(target.elsewhere)
+    yield ""
+    yield "</details>"
+
+
+def _nodes(nodes: Sequence[NodeChange]) -> Iterator[str]:
+    for change in nodes:
+        yield f"  - `{node_text(change)}`{f' {_escaped(change.what)}' if change.what else ''}"
+
+
+def _escaped(text: str) -> str:
+    return text.replace("<", "&lt;").replace("|", "\\|")

@@ -1,0 +1,230 @@
+"""What the backward needs, as text: values that are kept, and values that are computed again.
+
+Invariant: the rows account for every byte; what is cut from a list is counted in its last line.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from typing import TypeVar
+
+from rich.text import Text
+
+from aotlens.model.report import Partition, RecomputedValue, Region, SavedValue, Span
+from aotlens.model.spans import lines_text, own_first, place, text_of, texts
+from aotlens.render.text.layout import Page, Row, heading, paragraph, table
+from aotlens.render.text.tradeoffs import tradeoff_lines
+from aotlens.view.fold import Fold, fold, in_layer
+from aotlens.view.origins import own_choice_text
+from aotlens.view.quantities import counted, human_bytes, human_flops
+from aotlens.view.reasons import budget_text, certificate_text, overruled_text, reason_text
+from aotlens.view.saved import (
+    alive_anyway,
+    owning,
+    owning_recomputed,
+    recomputed_total,
+    saved_total,
+    unknown_size,
+)
+
+Value = TypeVar("Value", SavedValue, RecomputedValue)
+
+SAVED_ROWS = 16
+RECOMPUTED_ROWS = 8
+FEW_SAVED = 10
+FEW_RECOMPUTED = 4
+NAMES = 6
+"""How many names of values that are alive anyway are listed; more are counted by owner."""
+
+SAVED_STYLES = ("yellow", "", "", "cyan")
+
+_DETAIL = " " * 6
+_NUMBERED = re.compile(r"_\d+$")
+
+
+def partition_lines(partition: Partition, page: Page) -> Iterator[Text]:
+    """Saved values by size, identical layers folded; what is alive anyway; what is computed again."""
+    width = page.width
+    note = f"{saved_total(partition)}, policy {partition.policy}"
+    yield heading("Saved for backward", note + _default_note(partition))
+    if partition.budget is not None:
+        yield from paragraph(budget_text(partition.budget), width, "  ")
+    if own := own_choice_text(partition):
+        yield from paragraph(own, width, "  ", "dim")
+    groups = saved_folds(owning(partition))
+    large = _large(groups, partition.saved_bytes, page)[: page.most(SAVED_ROWS, FEW_SAVED)]
+    shown = sorted(large, key=lambda group: own_first(group.first.span))
+    rows = [_saved_row(group, page) for group in shown]
+    yield from table(rows, width, frozenset({0}))
+    yield from _cut(groups[len(large) :], page)
+    yield from _free_lines(partition, width)
+    if partition.dead_values is not None:
+        yield from paragraph(partition.dead_values, width, "  ", "dim")
+    if partition.recomputed and (page.is_full or owning_recomputed(partition)):
+        yield Text()
+        recomputed = _recomputed_lines if page.is_full else _recomputed_summary
+        yield _recomputed_heading(partition)
+        yield from recomputed(partition.recomputed, page)
+    if partition.regions:
+        yield Text()
+        yield from _region_lines(partition.regions, page)
+    yield from tradeoff_lines(partition, page)
+
+
+def _free_lines(partition: Partition, width: int) -> Iterator[Text]:
+    """What is alive anyway, and what cannot be counted before the call."""
+    unknown = unknown_size(partition)
+    if alive := alive_anyway(partition):
+        yield from paragraph(f"alive anyway, so free to keep: {_alive(alive)}", width, "  ", "dim")
+    if unknown:
+        names = ", ".join(map(_label, unknown[:NAMES])) + (", …" if len(unknown) > NAMES else "")
+        text = f"not counted, since only the data tells its size: {names}"
+        yield from paragraph(text, width, "  ", "dim")
+
+
+def _default_note(partition: Partition) -> str:
+    if partition.default_bytes is None or partition.policy == "default":
+        return ""
+    return f"; `default` would save {human_bytes(partition.default_bytes)}"
+
+
+def _same_saved(value: SavedValue) -> Hashable:
+    """What identical layers share: all that a row shows, but for the layer's own nodes in its certificate."""
+    price = value.certificate and (value.certificate.price_bytes, value.certificate.price_flops)
+    return value.span, value.tensor.short(), value.owner, value.reason, value.overrode, price
+
+
+def _saved_row(group: Fold[SavedValue], page: Page) -> Row:
+    first, width = group.first, page.width
+    cells = (human_bytes(_total(group)), _each(group), first.tensor.short(), group.label)
+    home = first.span.file if first.span else page.home
+    uses = [use.span for use in first.used_by if use.span]
+    read = f"; read by the backward of {lines_text(uses, home)}" if uses else ""
+    read += "; donated" if first.donated else ""
+    where = f"{place(first.span)}  " if first.span else ""
+    why = f"chosen [{first.code}]" if first.certificate else reason_text(first)
+    if not page.is_full:
+        lines = tuple(paragraph(f"{where}{why}", width, _DETAIL, "dim"))
+        return Row(cells, SAVED_STYLES, lines, clip=True)
+    details = [*paragraph(f"{where}{why}{read}", width, _DETAIL, "dim")]
+    if first.certificate:
+        details += paragraph(certificate_text(first.certificate), width, _DETAIL, "dim")
+    return Row(cells, SAVED_STYLES, (*details, *_overruled(first, width)), clip=True)
+
+
+def _overruled(value: SavedValue | RecomputedValue, width: int) -> Iterator[Text]:
+    if value.overrode:
+        yield from paragraph(f"! {overruled_text(value)}", width, _DETAIL, "yellow")
+
+
+def _recomputed_heading(partition: Partition) -> Text:
+    flops = sum(value.flops for value in partition.recomputed)
+    note = f"{human_flops(flops)} instead of {recomputed_total(partition)}"
+    return heading("Computed again in backward", note)
+
+
+def _recomputed_summary(values: tuple[RecomputedValue, ...], page: Page) -> Iterator[Text]:
+    """The largest of all reasons."""
+    folds = _by_size([value for value in values if value.bytes], _same_recomputed)
+    large = _large(folds, sum(map(_total, folds)), page)[: page.most(0, FEW_RECOMPUTED)]
+    yield from table([_recomputed_row(entry, page.width) for entry in large], page.width, frozenset({0, 2}))
+    yield from _cut(folds[len(large) :], page)
+
+
+def _recomputed_lines(values: tuple[RecomputedValue, ...], page: Page) -> Iterator[Text]:
+    """Grouped by reason; values without memory of their own are only counted."""
+    width = page.width
+    for reason in dict.fromkeys(reason_text(value) for value in values):
+        group = [value for value in values if reason_text(value) == reason]
+        marked = [value for value in group if value.bytes or value.overrode]
+        folds = _by_size(marked, _same_recomputed)
+        shown = folds[:RECOMPUTED_ROWS]
+        yield from paragraph(f"{counted(len(group), 'value')}: {reason}", width, "  ", "dim")
+        rows = [_recomputed_row(entry, width) for entry in shown]
+        yield from table(rows, width, frozenset({0, 2}))
+        yield from _cut(folds[RECOMPUTED_ROWS:], page)
+
+
+def _same_recomputed(value: RecomputedValue) -> Hashable:
+    return value.span, value.flops, value.overrode
+
+
+def _region_lines(regions: tuple[Region, ...], page: Page) -> Iterator[Text]:
+    """Marked regions: where each is called, and what a call keeps."""
+    yield heading("Marked regions", f"{counted(len(regions), 'region')}, each traced and divided once")
+    for region in regions:
+        kept = [value for value in region.saved if value.bytes]
+        each = f"each keeps {human_bytes(sum(value.bytes for value in kept))}"
+        each += f" ({', '.join(value.node for value in kept)})" if kept else ""
+        again = f", computes {counted(len(region.recomputed), 'value')} again" if region.recomputed else ""
+        where = lines_text((site.span for site in region.sites), page.home)
+        line = f"{region.name}: {region.reason} ({where}); {each}{again}"
+        yield from paragraph(line, page.width, "  ")
+
+
+def _recomputed_row(entry: Fold[RecomputedValue], width: int) -> Row:
+    work = human_flops(sum(value.flops for value in entry.items))
+    cells = (human_bytes(_total(entry)), _each(entry), work, entry.label)
+    overruled = tuple(_overruled(entry.first, width))
+    return Row(cells, ("yellow", "", "", "cyan"), overruled, clip=True)
+
+
+def saved_folds(values: Sequence[SavedValue]) -> list[Fold[SavedValue]]:
+    """The rows of saved values: identical layers as one, the largest total first."""
+    return _by_size(values, _same_saved)
+
+
+def _by_size(values: Sequence[Value], same: Callable[[Value], Hashable]) -> list[Fold[Value]]:
+    """Folds, the largest total first."""
+    said = texts()
+    folds = fold(values, lambda value: _label(value, said), lambda value: (value.bytes, same(value)))
+    return sorted(folds, key=lambda group: -_total(group))
+
+
+def _total(group: Fold[Value]) -> int:
+    return sum(value.bytes for value in group.items)
+
+
+def _each(group: Fold[Value]) -> str:
+    """`×12, 3.1 MiB each`, or nothing for a single value."""
+    return f"{group.times}, {human_bytes(group.first.bytes)} each" if group.times else ""
+
+
+def _label(value: SavedValue | RecomputedValue, said: Callable[[Span], str] = text_of) -> str:
+    """`blocks.3: gelu in self.mlp(x)`: the layer, the operator, the user's expression; else a name."""
+    operator = _NUMBERED.sub("", value.node)
+    text = said(value.span) if value.span else ""
+    name = value.name if isinstance(value, SavedValue) else None
+    if name and "." in name:
+        return name
+    label = f"{operator} in {text}" if text else operator
+    return in_layer(value.layer, f"{name}: {label}" if name and text else name or label)
+
+
+def _alive(values: Sequence[SavedValue]) -> str:
+    """`hidden (output), down.weight (parameter)`, or how many of each owner when there are many."""
+    folds = fold(values, lambda value: value.name or value.node, _keeper)
+    if len(folds) <= NAMES:
+        return ", ".join(
+            f"{group.label} ({_keeper(group.first)}{f' {group.times}' if group.times else ''})"
+            for group in folds
+        )
+    keepers = Counter(map(_keeper, values))
+    return ", ".join(counted(count, keeper) for keeper, count in keepers.items())
+
+
+def _keeper(value: SavedValue) -> str:
+    """Who keeps it alive; a value of the graph without bytes lies in the memory of another one."""
+    return "shared view" if value.owner == "new" else value.owner
+
+
+def _large(folds: list[Fold[Value]], total: int, page: Page) -> list[Fold[Value]]:
+    """Those that are worth a row."""
+    return [group for group in folds if _total(group) >= page.least(total)]
+
+
+def _cut(rest: list[Fold[Value]], page: Page) -> Iterator[Text]:
+    if rest:
+        values, total = sum(len(group.items) for group in rest), sum(map(_total, rest))
+        text = f"and {counted(values, 'smaller value')}, {human_bytes(total)} together"
+        yield from paragraph(f"{text} ({page.rest})", page.width, "  ", "dim")

@@ -1,0 +1,80 @@
+"""The difference of two reports for people."""
+
+from collections.abc import Iterator, Sequence
+
+from rich.text import Text
+
+from aotlens.compare.difference import NodeChange, ReportChange, TargetChange
+from aotlens.compare.words import line_place, line_weights, node_text, saved_text, totals
+from aotlens.model.report import Target
+from aotlens.render.text.diagnostics import diagnostic_lines
+from aotlens.render.text.layout import Row, clipped, paragraph, rule, table
+from aotlens.view.quantities import target_summary
+
+__all__ = ["difference_lines"]
+
+MOST_NODES = 12
+"""Of one line; the JSON has them all."""
+_STYLES = {"added": "green", "removed": "red", "changed": "yellow"}
+
+
+def difference_lines(change: ReportChange, width: int) -> Iterator[Text]:
+    """Every target that differs, line by line; the others in one line each."""
+    for target in change.targets:
+        if target.is_empty:
+            yield Text.assemble((target.qualname, "bold"), ": no difference")
+            continue
+        yield from _target_lines(target, width)
+        yield Text()
+    for word, style, targets in (("new", "green", change.added), ("gone", "red", change.removed)):
+        yield from (_whole(target, word, style) for target in targets)
+
+
+def _whole(target: Target, word: str, style: str) -> Text:
+    return Text.assemble((target.qualname, "bold"), ": ", (word, style), f"  {target_summary(target)}")
+
+
+def _target_lines(target: TargetChange, width: int) -> Iterator[Text]:
+    yield rule(target.qualname, "", width)
+    rows = [
+        Row(
+            (total.name, f"{total.before} → {total.after}", total.change),
+            ("cyan", "", "yellow" if total.is_more else "green"),
+        )
+        for total in totals(target)
+    ]
+    yield from table(rows, width)
+    if target.saved:
+        yield Text("  saved for the backward", "cyan")
+    for saved in target.saved[:MOST_NODES]:
+        yield Text(f"      {saved_text(saved)}", "dim")
+    if len(target.saved) > MOST_NODES:
+        yield Text(f"      … and {len(target.saved) - MOST_NODES} more", "dim")
+    steps = [f"+ {name}" for name in target.steps_added] + [f"− {name}" for name in target.steps_removed]
+    if steps:
+        yield from paragraph(f"wrapper: {', '.join(steps)}", width, "  ")
+    for row in target.lines:
+        line = row.after or row.before
+        yield Text()
+        yield Text.assemble("  ", (line_place(row), "bold"), f"  {line.text if line else ''}")
+        yield from paragraph(" · ".join(line_weights(row.change)), width, "      ", "yellow")
+        yield from _node_lines(row.nodes, width)
+    if target.elsewhere:
+        yield Text()
+        yield Text("  added by the compiler", "bold")
+        yield from _node_lines(target.elsewhere, width)
+    for word, findings in (("new", target.findings_new), ("gone", target.findings_gone)):
+        for finding in findings:
+            yield Text()
+            first, *rest = diagnostic_lines(finding, width)
+            yield Text.assemble((f"{word} ", "bold"), first)
+            yield from rest if word == "new" else ()
+
+
+def _node_lines(nodes: Sequence[NodeChange], width: int) -> Iterator[Text]:
+    for change in nodes[:MOST_NODES]:
+        text = node_text(change)
+        note = clipped(f"  # {change.what}", max(24, width - len(text) - 6)) if change.what else ""
+        yield Text.assemble("      ", (text, _STYLES[change.kind]), (note, "dim"))
+    if len(nodes) > MOST_NODES:
+        yield Text(f"      … and {len(nodes) - MOST_NODES} more", "dim")

@@ -1,0 +1,227 @@
+"""The ledgers of inputs and outputs as text, in full and as a summary of at most two screens."""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from rich.text import Text
+
+from aotlens.model.report import BUILT_IN, Guard, Input, Output, Site, SpecialOperator, Target
+from aotlens.model.spans import place
+from aotlens.model.target_facts import Left
+from aotlens.render.text.layout import Page, Row, clipped, heading, paragraph, table
+from aotlens.view.fold import Fold, fold
+from aotlens.view.ledger import (
+    KINDS,
+    aliasing,
+    handling,
+    is_changed,
+    is_told,
+    kind_counts,
+    output_count,
+    tensor_text,
+)
+from aotlens.view.quantities import counted, human_bytes
+
+DETAIL = " " * 6
+FEW = 5
+"""Rows of a list on a short page."""
+
+
+def input_lines(target: Target, width: int) -> Iterator[Text]:
+    """One row for each input that has something to tell; the rest folded."""
+    yield heading("Inputs", kind_counts(target))
+    told = [entry for entry in target.inputs if is_told(entry)]
+    quiet = [entry for entry in target.inputs if not is_told(entry)]
+    rows = [
+        Row(
+            (str(entry.index), entry.name, tensor_text(entry.tensor), handling(target, entry)),
+            ("dim", "cyan", "", "yellow" if entry.mutation_type != "not_mutated" else ""),
+            tuple(_details(entry.reason if is_changed(entry) else "", entry.sites, width)),
+        )
+        for entry in told
+    ]
+    rows += [_folded_row(group) for group in _fold_quiet(quiet)]
+    yield from table(rows, width, frozenset({0}))
+
+
+def output_lines(target: Target, width: int) -> Iterator[Text]:
+    """One row for each output."""
+    yield heading("Outputs", output_count(target))
+    rows = [
+        Row(
+            (str(entry.index), entry.name, tensor_text(entry.tensor), aliasing(target, entry)),
+            ("dim", "cyan", "", "yellow" if entry.base else ""),
+            tuple(_details(entry.reason if entry.base else "", entry.sites, width)),
+        )
+        for entry in target.outputs
+    ]
+    yield from table(rows, width, frozenset({0}))
+
+
+def left_lines(target: Target, page: Page) -> Iterator[Text]:
+    """What the function leaves at places outside of it; nothing where it leaves nothing."""
+    if not target.left:
+        return
+    yield heading("Left outside", f"{counted(len(target.left), 'place')}, at each call")
+    shown = target.left[: page.most(len(target.left), FEW)]
+    yield from table(
+        [_pair((row.place, row.handling), "yellow", row, page.width) for row in shown], page.width
+    )
+    yield from _rest(len(target.left) - len(shown), page)
+
+
+def _pair(cells: tuple[str, str], style: str, told: Left | SpecialOperator, width: int) -> Row:
+    """A name and a word about it, and below these why and where."""
+    return Row(cells, ("cyan", style), tuple(_details(told.reason, told.sites, width)))
+
+
+def guard_lines(target: Target, page: Page) -> Iterator[Text]:
+    """What the sizes must meet, by the line that asked, and the plain values that are built in."""
+    values = [guard for guard in target.guards if guard.reason == BUILT_IN]
+    sizes = [guard for guard in target.guards if guard.reason != BUILT_IN]
+    if sizes:
+        yield heading("Guards", f"{counted(len(sizes), 'condition')} on sizes")
+        shown = _size_rows(sizes, page.width)[: page.most(len(sizes), FEW)]
+        yield from table(shown, page.width)
+        yield from _rest(len(sizes) - len(shown), page)
+    if values:
+        yield heading("Built in", f"{counted(len(values), 'value')}; with another one it is compiled anew")
+        rows = [
+            Row((guard.expression, place(guard.span) if guard.span else ""), ("cyan", "dim"))
+            for guard in values[: page.most(len(values), FEW)]
+        ]
+        yield from table(rows, page.width)
+        yield from _rest(len(values) - len(rows), page)
+
+
+def _size_rows(guards: list[Guard], width: int) -> list[Row]:
+    grouped: dict[tuple[str, tuple[Site, ...]], list[str]] = {}
+    for guard in guards:
+        grouped.setdefault((guard.reason, guard.sites), []).append(guard.expression)
+    rows = []
+    for (reason, sites), expressions in grouped.items():
+        rows += [Row((expression,), ("cyan",)) for expression in expressions[:-1]]
+        details = (*paragraph(reason, width, DETAIL, "dim"), *site_lines(sites, DETAIL))
+        rows.append(Row((expressions[-1],), ("cyan",), details))
+    return rows
+
+
+def operator_lines(target: Target, page: Page) -> Iterator[Text]:
+    """Effects and higher-order operators; nothing where there are none."""
+    if not target.operators:
+        return
+    yield heading("Effects and higher-order operators", str(len(target.operators)))
+    shown = target.operators[: page.most(len(target.operators), FEW)]
+    yield from table([_pair((row.op, row.phase), "dim", row, page.width) for row in shown], page.width)
+    yield from _rest(len(target.operators) - len(shown), page)
+
+
+def _rest(count: int, page: Page) -> Iterator[Text]:
+    if count:
+        yield from paragraph(f"and {count} more ({page.rest})", page.width, "  ", "dim")
+
+
+def site_lines(sites: Iterable[Site], indent: str) -> Iterator[Text]:
+    """`file:line:col  text` for each site, once where several operators are at one."""
+    for span, text in dict.fromkeys((site.span, site.text) for site in sites):
+        yield Text.assemble(indent, (place(span), "dim"), "  ", text)
+
+
+def _details(reason: str, sites: tuple[Site, ...], width: int) -> Iterator[Text]:
+    yield from paragraph(reason, width, DETAIL, "dim")
+    yield from site_lines(sites, DETAIL)
+
+
+def _fold_quiet(entries: list[Input]) -> tuple[Fold[Input], ...]:
+    return fold(
+        entries,
+        name=lambda entry: entry.name,
+        same=lambda entry: (entry.kind, tensor_text(entry.tensor), entry.requires_grad),
+    )
+
+
+def _folded_row(group: Fold[Input]) -> Row:
+    first = group.first
+    what = f"read, {KINDS.get(first.kind, first.kind)}"
+    sizes = [entry.tensor.bytes for entry in group.items if entry.tensor and entry.tensor.bytes is not None]
+    if group.times:
+        what = f"{what} {group.times}, {human_bytes(max(sizes, default=0))} each"
+    index = str(first.index) if not group.times else "…"
+    return Row((index, group.label, tensor_text(first.tensor), what), ("dim", "", "", "dim"))
+
+
+__all__ = ["input_summary", "output_summary"]
+
+_FEW_INPUTS = 8
+_FEW_OUTPUTS = 6
+
+
+def input_summary(target: Target, page: Page) -> Iterator[Text]:
+    """Inputs that are written or aliased, then the arguments; parameters that are only read are counted."""
+    yield heading("Inputs", kind_counts(target))
+    groups: dict[object, list[Input]] = {}
+    for entry in target.inputs:
+        if is_told(entry):
+            groups.setdefault(_alike(target, entry), []).append(entry)
+    ordered = sorted(groups.values(), key=lambda group: not is_changed(group[0]))
+    few = page.most(0, _FEW_INPUTS)
+    rows = [_input_row(target, group, page) for group in ordered[:few]]
+    yield from table(rows, page.width, frozenset({0}))
+    rest = sum(map(len, ordered[few:]))
+    if rest:
+        yield from paragraph(f"and {rest} more ({page.rest})", page.width, "  ", "dim")
+
+
+def _alike(target: Target, entry: Input) -> object:
+    """Equal for inputs that one row can stand for: a buffer of each batch norm, which is changed alike."""
+    if entry.kind not in ("Parameter", "Buffer"):
+        return entry.index
+    return entry.kind, entry.name.rpartition(".")[2], handling(target, entry)
+
+
+def _input_row(target: Target, group: Sequence[Input], page: Page) -> Row:
+    first = group[0]
+    sizes = [entry.tensor.bytes for entry in group if entry.tensor and entry.tensor.bytes is not None]
+    alike = len(group) > 1
+    cells = (
+        str(first.index),
+        f"{first.name} and {len(group) - 1} more" if alike else first.name,
+        human_bytes(sum(sizes)) if alike else tensor_text(first.tensor),
+        handling(target, first),
+    )
+    changed = is_changed(first)
+    below = tuple(_why(first.reason, first.sites, page)) if changed else ()
+    return Row(cells, ("dim", "cyan", "", "yellow" if changed else ""), below)
+
+
+def _why(reason: str, sites: Sequence[Site], page: Page) -> Iterator[Text]:
+    """The reason and the first place, in one line each."""
+    if reason:
+        yield Text(DETAIL).append(clipped(reason, page.width - len(DETAIL)), "dim")
+    for site in sites[:1]:
+        more = f"  and {counted(len(sites) - 1, 'more place')}" if len(sites) > 1 else ""
+        text = clipped(f"{place(site.span)}  {site.text}{more}", page.width - len(DETAIL))
+        yield Text(DETAIL).append(text, "dim")
+
+
+def output_summary(target: Target, page: Page) -> Iterator[Text]:
+    """Outputs by what they are; those that alias something come first."""
+    yield heading("Outputs", output_count(target))
+    groups: dict[object, list[Output]] = {}
+    for entry in target.outputs:
+        key = entry.index if entry.base else (tensor_text(entry.tensor), aliasing(target, entry))
+        groups.setdefault(key, []).append(entry)
+    ordered = sorted(groups.values(), key=lambda group: group[0].base is None)
+    few = page.most(0, _FEW_OUTPUTS)
+    rows = [_output_row(target, group, page) for group in ordered[:few]]
+    yield from table(rows, page.width, frozenset({0}))
+    rest = sum(map(len, ordered[few:]))
+    if rest:
+        yield from paragraph(f"and {rest} more ({page.rest})", page.width, "  ", "dim")
+
+
+def _output_row(target: Target, group: Sequence[Output], page: Page) -> Row:
+    first = group[0]
+    name = f"{first.name} and {len(group) - 1} more" if len(group) > 1 else first.name
+    below = tuple(_why(first.reason, first.sites, page)) if first.base else ()
+    cells = (str(first.index), name, tensor_text(first.tensor), aliasing(target, first))
+    return Row(cells, ("dim", "cyan", "", "yellow" if first.base else ""), below)

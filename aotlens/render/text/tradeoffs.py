@@ -1,0 +1,66 @@
+"""What else could have been saved, as text: the budget, the frontier, and the answers to what-ifs."""
+
+from collections.abc import Iterator, Sequence
+
+from rich.text import Text
+
+from aotlens.model.partition import Partition, WhatIf
+from aotlens.render.text.layout import Page, Row, heading, paragraph, table
+from aotlens.view.frontier import FrontierRow, frontier_rows, of_own
+from aotlens.view.quantities import counted, human_bytes, human_flops
+from aotlens.view.reasons import difference, listed, named
+
+FRONTIER_ROWS = 8
+CHOSEN = "◀ this one"
+
+
+def tradeoff_lines(partition: Partition, page: Page) -> Iterator[Text]:
+    """The frontier, whose ends are enough for a short page; then each what-if."""
+    width = page.width
+    rows = frontier_rows(partition, FRONTIER_ROWS)
+    if len(rows) > 1 and not page.is_full:
+        yield from paragraph(_ends(rows, len(partition.frontier)), width, "  ", "dim")
+    elif len(rows) > 1:
+        yield Text()
+        points = counted(len(partition.frontier), "choice")
+        yield heading("Frontier", f"{points}, each the least work for its bytes")
+        cells = [("saved", "computed again", "")]
+        cells += [
+            (human_bytes(row.saved_bytes), human_flops(row.recompute_flops), CHOSEN if row.chosen else "")
+            for row in rows
+        ]
+        styles = [("dim", "dim")] + [("yellow", "", "bold") if row.chosen else ("", "") for row in rows]
+        yield from table(
+            [Row(row, style) for row, style in zip(cells, styles, strict=True)], width, frozenset({0, 1})
+        )
+    for answer in partition.what_if:
+        yield Text()
+        yield from what_if_lines(answer, partition, width)
+
+
+def _ends(rows: Sequence[FrontierRow], choices: int) -> str:
+    """`32 choices, from 1.7 MiB saved and 11.1 GFLOP computed again to 72.4 MiB and 0 FLOP`."""
+    first, last = rows[0], rows[-1]
+    least = f"{human_bytes(first.saved_bytes)} saved and {human_flops(first.recompute_flops)} computed again"
+    most = f"{human_bytes(last.saved_bytes)} and {human_flops(last.recompute_flops)}"
+    return f"{counted(choices, 'choice')}, from {least} to {most}"
+
+
+def what_if_lines(answer: WhatIf, partition: Partition, width: int) -> Iterator[Text]:
+    """The totals after the change beside those before it."""
+    own = partition.own
+    yield heading("What if", answer.change if own is None else f"{answer.change}, beside {of_own(own)}")
+    before, after = answer.before, answer.after
+    rows = (
+        ("saved", before.saved_bytes, after.saved_bytes, human_bytes),
+        ("computed again", before.recompute_flops, after.recompute_flops, human_flops),
+        ("predicted peak", before.peak_bytes, after.peak_bytes, human_bytes),
+    )
+    styles = ("dim", "", "dim", "", "yellow")
+    cells = [
+        (name, write(old), "→", write(new), difference(new - old, write)) for name, old, new, write in rows
+    ]
+    yield from table([Row(row, styles) for row in cells], width, frozenset({1, 3}))
+    for title, names in (("no longer saved", answer.no_longer_saved), ("newly saved", answer.newly_saved)):
+        if names:
+            yield from paragraph(f"{title}: {listed(named(names, partition))}", width, "  ", "dim")

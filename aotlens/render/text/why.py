@@ -1,0 +1,243 @@
+"""What `aotlens why` prints: one screen, the fixes that were tried, and one line for other commands."""
+
+from collections.abc import Iterator, Sequence
+
+from rich.console import Console
+from rich.text import Text
+
+from aotlens.diagnostics.attach_fixes import fixes_of, outcome_sentence
+from aotlens.model.dynamo import CompileSeconds, Dynamo
+from aotlens.model.report import Report
+from aotlens.model.spans import place, source_line
+from aotlens.render.text.forecast import forecast_lines
+from aotlens.render.text.layout import (
+    WIDTH,
+    Page,
+    Row,
+    clipped,
+    heading,
+    page_width,
+    paragraph,
+    print_lines,
+    table,
+    to_text,
+)
+from aotlens.view.quantities import counted, human_ms, human_us
+from aotlens.view.why import (
+    Problem,
+    cache_words,
+    dynamo_counts,
+    dynamo_summary,
+    miss_words,
+    most_changed,
+    problems,
+    process_words,
+    value_words,
+)
+
+__all__ = ["fix_lines", "fix_summary_lines", "fixable_line", "rejected_fix_lines"]
+
+_INDENT = "     "
+
+
+def fix_summary_lines(dynamo: Dynamo, page: Page) -> Iterator[Text]:
+    """What all fixes together do."""
+    passed = [entry for entry in dynamo.fixes if entry.passed]
+    if passed and passed[0].outcome is not None:
+        yield from paragraph(outcome_sentence(passed[0].outcome), page.width, "", "green")
+    elif dynamo.fixes:
+        yield Text("no fix passed: every edit was rejected (--full says why)", "dim")
+
+
+def fixable_line(dynamo: Dynamo) -> Iterator[Text]:
+    """How many edits there are to try, where none was."""
+    if dynamo.fixable and not dynamo.fixes:
+        what = "1 of these" if dynamo.fixable == 1 else f"{dynamo.fixable} of these"
+        yield Text(f"`aotlens why --try-fixes SCRIPT` tries edits for {what} on copies of the script", "dim")
+
+
+def fix_lines(dynamo: Dynamo, problem: Problem, width: int) -> Iterator[Text]:
+    """The fixes that passed for a problem."""
+    for entry in fixes_of(dynamo, problem.function, problem.target):
+        yield from paragraph(f"✓ tested: {entry.fix.title}", width, _INDENT, "bold green")
+
+
+def rejected_fix_lines(dynamo: Dynamo, page: Page) -> Iterator[Text]:
+    """With `--full`, what was tried in vain."""
+    rejected = [entry for entry in dynamo.fixes if not entry.passed]
+    if not rejected or not page.is_full:
+        return
+    yield heading("Tried and rejected", counted(len(rejected), "edit"))
+    for entry in rejected:
+        line = f"{entry.function}, `{entry.target}`: {entry.fix.title}: {entry.rejected}"
+        yield from paragraph(line, page.width, "  ", "dim")
+
+
+__all__ = ["dynamo_lines", "print_why", "short_dynamo_lines", "why_text"]
+
+MOST_PROBLEMS = 7
+MOST_LINES = 3
+_SMALL_SHARE = 0.005
+"""Of the compile time: shorter phases are not shown."""
+
+
+def print_why(report: Report, console: Console, is_full: bool = False) -> None:
+    """Print the answer; colour only where the console has it."""
+    print_lines(_why_lines(report, Page(page_width(console), is_full=is_full)), console)
+
+
+def why_text(report: Report, is_full: bool = False, width: int = WIDTH) -> str:
+    """The answer as plain text."""
+    return to_text(_why_lines(report, Page(width, is_full=is_full)))
+
+
+def _why_lines(report: Report, page: Page) -> Iterator[Text]:
+    if report.incomplete is not None:
+        yield from paragraph(f"Incomplete: {report.incomplete}", page.width, "", "bold yellow")
+    if report.dynamo is None:
+        yield Text("Dynamo compiled nothing: the script passes nothing to torch.compile, or never calls it")
+        return
+    if report.dynamo.forecasts:
+        yield from forecast_lines(report.dynamo, page)
+        return
+    if not report.dynamo.functions:
+        yield Text("Dynamo compiled nothing in the process of the script itself")
+        yield from _process_lines(report.dynamo, page)
+        return
+    yield Text.assemble(("aotlens: ", "bold"), (dynamo_summary(report.dynamo), "bold"))
+    yield from fix_summary_lines(report.dynamo, page)
+    yield from dynamo_lines(report.dynamo, page)
+
+
+def dynamo_lines(dynamo: Dynamo, page: Page) -> Iterator[Text]:
+    """What to fix, what is normal, and where the compile time went."""
+    found = problems(dynamo)
+    to_fix = [problem for problem in found if not problem.is_normal]
+    normal = [problem for problem in found if problem.is_normal]
+    shown = to_fix[: page.most(len(to_fix), MOST_PROBLEMS)]
+    if shown:
+        yield heading("What to fix first")
+    for number, problem in enumerate(shown, 1):
+        yield from _problem_lines(problem, number, page.width)
+        yield from fix_lines(dynamo, problem, page.width)
+    if len(to_fix) > len(shown):
+        yield Text(f"  and {len(to_fix) - len(shown)} more ({page.rest})", "dim")
+    if not to_fix:
+        yield Text("nothing to fix", "green")
+    if normal:
+        yield heading("Normal", "a value that Dynamo found to vary")
+        rows = [
+            Row((problem.title, problem.function, _seconds(problem.seconds)), ("", "", "dim"))
+            for problem in normal[: page.most(len(normal), MOST_LINES)]
+        ]
+        yield from table(rows, page.width)
+        for problem in normal:
+            yield from fix_lines(dynamo, problem, page.width)
+    yield from fixable_line(dynamo)
+    yield from rejected_fix_lines(dynamo, page)
+    yield from _process_lines(dynamo, page)
+    yield from _guard_lines(dynamo, page)
+    yield from _time_lines(dynamo.compile_seconds, page)
+
+
+def _problem_lines(problem: Problem, number: int, width: int) -> Iterator[Text]:
+    title = (
+        f"{problem.title} in {problem.function}" if problem.function not in problem.title else problem.title
+    )
+    style = "bold red" if problem.kind == "code in eager" else "bold yellow"
+    where = place(problem.span) if problem.span is not None else ""
+    cost = f"  {_seconds(problem.seconds)}" if problem.seconds else ""
+    yield Text.assemble(f"  {number}. ", (title, style), f"  {where}", (cost, "bold"))
+    code = problem.text or (source_line(problem.span.file, problem.span.line).strip() if problem.span else "")
+    if code:
+        yield Text(_INDENT).append(clipped(code, width - len(_INDENT)), "cyan")
+    for fact in problem.facts:
+        yield from paragraph(fact, width, _INDENT)
+    if problem.hint:
+        yield from paragraph(f"→ {problem.hint}", width, _INDENT, "green")
+
+
+def _seconds(seconds: float) -> str:
+    return human_ms(1000 * seconds)
+
+
+def _process_lines(dynamo: Dynamo, page: Page) -> Iterator[Text]:
+    """What ran besides, of which nothing is known."""
+    if dynamo.processes:
+        yield heading("Not observed", "processes that the script started")
+        shown = dynamo.processes[: page.most(len(dynamo.processes), MOST_LINES)]
+        rows = [
+            Row((process_words(entry), "" if entry.span is None else place(entry.span)), ("", "dim"))
+            for entry in shown
+        ]
+        yield from table(rows, page.width)
+
+
+def _guard_lines(dynamo: Dynamo, page: Page) -> Iterator[Text]:
+    """The cost of guards per call, where it was measured."""
+    measured = [one for one in dynamo.functions if one.guard_nanoseconds is not None]
+    if not measured:
+        return
+    yield heading("Guards per call", "measured warm; a value's share is by the number of its checks")
+    rows = []
+    for function in sorted(measured, key=lambda one: -(one.guard_nanoseconds or 0)):
+        count = sum(guard.count for guard in function.guards)
+        calls = counted(function.calls, "call") if function.calls is not None else ""
+        cost = human_us((function.guard_nanoseconds or 0) / 1000)
+        dearest = ", ".join(guard.name for guard in function.guards[:MOST_LINES])
+        rows.append(Row((function.qualname, cost, counted(count, "check"), calls, dearest)))
+    yield from table(rows[: page.most(len(rows), MOST_LINES)], page.width, frozenset({1}))
+
+
+def _time_lines(seconds: CompileSeconds, page: Page) -> Iterator[Text]:
+    total = seconds.total
+    if not total:
+        return
+    share = 100 * seconds.attributed / total
+    yield heading("Compile time", f"{_seconds(total)}, {share:.0f} % of it in phases that are known")
+    phases = [(name, one) for name, one in seconds.by_phase.items() if one >= _SMALL_SHARE * total]
+    phase_text = " · ".join(f"{name} {_seconds(one)}" for name, one in phases)
+    yield from paragraph(phase_text, page.width, "  ")
+    lines = seconds.by_line[: page.most(len(seconds.by_line), MOST_LINES)]
+    rows = [
+        Row(
+            (_seconds(line.seconds), place(line.span), source_line(line.span.file, line.span.line).strip()),
+            ("", "dim", "cyan"),
+            clip=True,
+        )
+        for line in lines
+    ]
+    yield from table(rows, page.width, frozenset({0}))
+    for cache in seconds.caches:
+        yield Text(f"  {cache_words(cache)}", "dim")
+    misses = miss_words(seconds)
+    for words in misses[: page.most(len(misses), MOST_LINES)]:
+        yield from paragraph(words, page.width, "    ", "dim")
+
+
+def short_dynamo_lines(dynamo: Dynamo, width: int) -> Iterator[Text]:
+    """One line each for graph breaks, recompilations and constants; nothing where there are none."""
+    breaks, recompilations, constants = dynamo_counts(dynamo)
+    rows: list[Row] = []
+    if breaks:
+        texts = [f"{place(entry.span)} `{entry.text}`" for entry in dynamo.breaks]
+        rows.append(_short_row("graph breaks", breaks, texts))
+    if recompilations:
+        words = [f"{value_words(value)} ({len(value.compilations)})" for value in most_changed(dynamo)]
+        rows.append(_short_row("recompilations", recompilations, words))
+    if constants:
+        fixed = [
+            f"{entry.name} = {entry.value}"
+            for function in dynamo.functions
+            for entry in function.specialisations
+            if entry.kind == "compared"
+        ]
+        rows.append(_short_row("constant sizes", constants, fixed))
+    if rows:
+        yield heading("Dynamo", "`aotlens why SCRIPT` explains each")
+        yield from table(rows, width, frozenset({1}))
+
+
+def _short_row(label: str, count: int, texts: Sequence[str]) -> Row:
+    more = f" and {len(texts) - 1} more" if len(texts) > 1 else ""
+    return Row((label, str(count), f"{texts[0]}{more}"), ("", "bold", "dim"))

@@ -1,0 +1,114 @@
+"""Identical layers shown as one row: `h.0–11.attn.weight`, ×12; and what is alive at the peak, folded so."""
+
+import re
+from collections.abc import Callable, Hashable, Iterable
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from aotlens.model.report import LiveValue, Memory, Span
+from aotlens.model.spans import line_text, text_of, texts
+
+Item = TypeVar("Item")
+
+_LAYER = re.compile(r"(?<=[.\[])\d+")
+"""The number of a layer in a name: `h.3.attn`, `layers[3].weight`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fold(Generic[Item]):
+    """Items that differ only in the number of their layer."""
+
+    label: str
+    """Their common name with the range of layers: `h.0–11.attn.weight`."""
+    items: tuple[Item, ...]
+
+    @property
+    def first(self) -> Item:
+        """The item that stands for all."""
+        return self.items[0]
+
+    @property
+    def times(self) -> str:
+        """`×12`, or nothing for a single item."""
+        return f"×{len(self.items)}" if len(self.items) > 1 else ""
+
+
+def fold(
+    items: Iterable[Item], name: Callable[[Item], str], same: Callable[[Item], Hashable]
+) -> tuple[Fold[Item], ...]:
+    """Items with the same name but for the first layer number, and equal in `same`, become one fold."""
+    groups: dict[Hashable, tuple[str, list[int], list[Item]]] = {}
+    for item in items:
+        own = name(item)
+        # Most names of a list are met once: what is found in one is not worth keeping for the next.
+        layer = _LAYER.search(own)
+        pattern = f"{own[: layer.start()]}*{own[layer.end() :]}" if layer else own
+        _, numbers, alike = groups.setdefault((pattern, same(item)), (own, [], []))
+        alike.append(item)
+        if layer:
+            numbers.append(int(layer.group()))
+    return tuple(Fold(_label(own, numbers), tuple(alike)) for own, numbers, alike in groups.values())
+
+
+def in_layer(layer: str | None, label: str) -> str:
+    """A label that folds over layers: `blocks.3: gelu in self.mlp(x)`; as it is outside of a layer."""
+    return f"{layer}: {label}" if layer else label
+
+
+def _label(name: str, layers: list[int]) -> str:
+    numbers = sorted(set(layers))
+    return _LAYER.sub(_ranges(numbers), name, count=1) if len(numbers) > 1 else name
+
+
+def _ranges(numbers: list[int]) -> str:
+    """`0–3,5` for 0, 1, 2, 3, 5."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    return ",".join(str(run[0]) if len(run) == 1 else f"{run[0]}–{run[-1]}" for run in runs)
+
+
+_NUMBERED = re.compile(r"_\d+$")
+
+
+def alive_folds(memory: Memory) -> list[Fold[LiveValue]]:
+    """What is alive at the peak, identical layers as one, the largest total first."""
+    text = texts()
+    folds = fold(memory.live_at_peak, lambda value: alive_label(value, text), alive_same)
+    return sorted(folds, key=lambda group: -total_bytes(group))
+
+
+def total_bytes(group: Fold[LiveValue]) -> int:
+    return sum(value.bytes for value in group.items)
+
+
+def alive_same(value: LiveValue) -> tuple[object, ...]:
+    """What identical layers share: all that a row shows."""
+    return value.bytes, value.kind, value.span, value.made_in, value.last_in, value.last_span
+
+
+def alive_label(value: LiveValue, text: Callable[[Span], str] = text_of) -> str:
+    """`blocks.3: gelu in self.mlp(x)`, or the user's name where it names a tensor of theirs."""
+    operator = _NUMBERED.sub("", value.node)
+    if value.name and value.kind in ("gradient", "result"):
+        return value.name
+    said = text(value.span) if value.span else ""
+    return in_layer(value.layer, f"{operator} in {said}" if said else value.name or operator)
+
+
+def lifetime(value: LiveValue, home: str | None) -> str:
+    """`from the forward until the backward of line 24`; `home` is the file whose lines need no name."""
+    if value.kind == "working memory":
+        return "while the operator runs"
+    if value.last_in is None:
+        return f"from the {value.made_in} on, the caller's"
+    line = line_text(value.last_span, home)
+    if value.last_in == value.made_in:
+        return f"in the {value.made_in}" + (f", until {line}" if line else "")
+    return f"from the {value.made_in} until the {value.last_in}" + (f" of {line}" if line else "")
+
+
+FUSED = "as if no kernel joined operators"

@@ -1,0 +1,107 @@
+"""The targets of a script by the function of the user's that they come from.
+
+Dynamo makes several graphs of a function that it cannot capture whole, and compiles each again for arguments
+of another kind; a reader thinks of the function.  Invariant: standard library only, and every target is in
+exactly one function.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from aotlens.model.report import Span, Target
+from aotlens.view.quantities import counted
+
+__all__ = ["Function", "Graph", "by_function"]
+
+
+@dataclass(frozen=True, slots=True)
+class Graph:
+    """One graph of a function, with each time that it was compiled."""
+
+    compilations: tuple[Target, ...]
+
+    @property
+    def differing(self) -> tuple[str, ...]:
+        """The arguments, parameters and buffers that were not alike at each compilation."""
+        kinds: dict[str, set[str]] = {}
+        for target in self.compilations:
+            for row in target.inputs:
+                shown = row.tensor.short() if row.tensor is not None else row.reason
+                kinds.setdefault(row.name, set()).add(f"{shown}{row.requires_grad}")
+        return tuple(name for name, found in kinds.items() if len(found) > 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """A function or module of the user's, with everything that was compiled of it."""
+
+    name: str
+    span: Span | None
+    graphs: tuple[Graph, ...]
+
+    @property
+    def targets(self) -> tuple[Target, ...]:
+        return tuple(target for graph in self.graphs for target in graph.compilations)
+
+    @property
+    def recompilations(self) -> int:
+        return sum(len(graph.compilations) - 1 for graph in self.graphs)
+
+    @property
+    def elapsed_ms(self) -> float:
+        """What compiling it took."""
+        return sum(sum(target.timings_ms.values()) for target in self.targets)
+
+    @property
+    def modes(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(target.mode for target in self.targets))
+
+    @property
+    def counts(self) -> str:
+        """`3 graphs × 4 compilations`; `2 graphs, 5 compilations` where they differ; `1 graph`."""
+        each = {len(graph.compilations) for graph in self.graphs}
+        graphs, compilations = counted(len(self.graphs), "graph"), len(self.targets)
+        if each == {1}:
+            return graphs
+        if len(each) == 1:
+            return f"{graphs} × {counted(min(each), 'compilation')}"
+        return f"{graphs}, {counted(compilations, 'compilation')}"
+
+
+def by_function(targets: Sequence[Target]) -> tuple[Function, ...]:
+    """The functions in the order in which they were compiled first."""
+    starts = _definitions(targets)
+    functions: dict[tuple[str, str, int], list[Target]] = {}
+    for target in targets:
+        functions.setdefault(_function_key(target, starts), []).append(target)
+    return tuple(map(_function, functions.values()))
+
+
+def _function(targets: list[Target]) -> Function:
+    whole = next((target for target in targets if not target.is_resumed), targets[0])
+    graphs: dict[object, list[Target]] = {}
+    frames = {target.qualname: target.graph.frame for target in reversed(targets) if target.graph}
+    for target in targets:
+        frame = target.graph.frame if target.graph else frames.get(target.qualname, target.qualname)
+        graphs.setdefault(frame, []).append(target)
+    name = whole.name.partition(" after ")[0]
+    return Function(name, whole.span, tuple(Graph(tuple(group)) for group in graphs.values()))
+
+
+def _definitions(targets: Iterable[Target]) -> dict[tuple[str, str], list[int]]:
+    """The lines on which functions of one name in one file begin."""
+    lines: dict[tuple[str, str], set[int]] = {}
+    for target in targets:
+        if target.span is not None and not target.is_resumed:
+            lines.setdefault((target.function, target.span.file), set()).add(target.span.line)
+    return {key: sorted(found) for key, found in lines.items()}
+
+
+def _function_key(target: Target, starts: dict[tuple[str, str], list[int]]) -> tuple[str, str, int]:
+    """Equal for the graphs of one function; what follows a graph break belongs to the definition above it."""
+    if target.span is None:
+        return target.function, "", 0
+    lines = starts.get((target.function, target.span.file), [])
+    above = bisect_right(lines, target.span.line)
+    return target.function, target.span.file, lines[above - 1] if above else 0

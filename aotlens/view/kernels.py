@@ -1,0 +1,230 @@
+"""Kernels in every front end: names, texts, totals by phase and line, why two were not fused, times.
+
+Invariant: a total counts each kernel once, and a measured time is never added to a predicted one.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+from aotlens.model.kernels import Kernel, KernelShare, LineCost, PhaseCost, UnfusedCode
+from aotlens.model.source import Span
+
+
+def is_for_gpu(kernel: Kernel) -> bool:
+    return kernel.target.startswith("sm_")
+
+
+def gpu_kernels(kernels: Iterable[Kernel]) -> list[Kernel]:
+    """Those for a GPU target, in call order."""
+    return [kernel for kernel in kernels if is_for_gpu(kernel)]
+
+
+def phase_costs(kernels: Iterable[Kernel]) -> tuple[PhaseCost, ...]:
+    """One row for each phase, in the order in which they run."""
+    by_phase: dict[tuple[str, str], list[Kernel]] = {}
+    for kernel in gpu_kernels(kernels):
+        by_phase.setdefault((kernel.phase, kernel.target), []).append(kernel)
+    return tuple(map(_phase, by_phase.values()))
+
+
+def _phase(kernels: list[Kernel]) -> PhaseCost:
+    generated = sum(kernel.kind == "generated" for kernel in kernels)
+    return PhaseCost(
+        phase=kernels[0].phase,
+        target=kernels[0].target,
+        generated=generated,
+        library=len(kernels) - generated,
+        bytes_read=sum(kernel.bytes_read or 0 for kernel in kernels),
+        bytes_written=sum(kernel.bytes_written or 0 for kernel in kernels),
+        flops=sum(kernel.flops or 0 for kernel in kernels),
+        floor_us=sum(kernel.floor_us or 0.0 for kernel in kernels),
+        time_us=known_sum(kernel.time_us for kernel in kernels),
+        unknown=sum(kernel.floor_us is None for kernel in kernels),
+        unknown_flops=sum(kernel.floor_us is not None and kernel.flops is None for kernel in kernels),
+    )
+
+
+@dataclass(slots=True)
+class _Line:
+    """Mutable while kernels are added."""
+
+    span: Span
+    shares: list[KernelShare] = field(default_factory=list)
+    times: list[float | None] = field(default_factory=list)
+    """What each share has of its kernel's measured time."""
+    forward: int = 0
+    backward: int = 0
+
+
+def line_costs(kernels: Iterable[Kernel]) -> tuple[LineCost, ...]:
+    """One row for each line, the costliest first; equal ones in the order of the source."""
+    lines: dict[tuple[str, int], _Line] = {}
+    for kernel in gpu_kernels(kernels):
+        touched: dict[int, _Line] = {}
+        for share in kernel.shares:
+            span = share.span
+            line = lines.setdefault((span.file, span.line), _Line(span))
+            line.span = max(line.span, span, key=extent)
+            line.shares.append(share)
+            line.times.append(_time_of(share, kernel))
+            touched[id(line)] = line
+        for line in touched.values():
+            line.backward += kernel.phase == "backward"
+            line.forward += kernel.phase != "backward"
+    costs = [_cost(line) for line in lines.values()]
+    return tuple(sorted(costs, key=lambda cost: (-cost.floor_us, cost.span.file, cost.span.line)))
+
+
+def _time_of(share: KernelShare, kernel: Kernel) -> float | None:
+    """By its part of the floor; by the number of shares where the floor is nothing."""
+    if kernel.time_us is None:
+        return None
+    whole = sum(one.floor_us for one in kernel.shares)
+    return kernel.time_us * (share.floor_us / whole if whole else 1 / len(kernel.shares))
+
+
+def known_sum(times: Iterable[float | None]) -> float | None:
+    """The sum; None where one of them is not known."""
+    known = list(times)
+    return None if None in known else sum(time for time in known if time is not None)
+
+
+def extent(span: Span) -> tuple[int, int]:
+    """How much of the source it is, to find the widest of several on one line."""
+    return span.end_line - span.line, span.end_col - span.col
+
+
+def _cost(line: _Line) -> LineCost:
+    return LineCost(
+        span=line.span,
+        kernels_forward=line.forward,
+        kernels_backward=line.backward,
+        bytes_read=sum(share.bytes_read for share in line.shares),
+        bytes_written=sum(share.bytes_written for share in line.shares),
+        flops=sum(share.flops for share in line.shares),
+        floor_us=sum(share.floor_us for share in line.shares),
+        time_us=known_sum(line.times),
+    )
+
+
+LONGEST_NAME, SHORTEST_NAME = 34, 16
+PREFIXES = ("torch.ops.", "extern_kernels.")
+"""What the generated code calls a library's functions through."""
+
+
+def short_name(name: str, longest: int = LONGEST_NAME) -> str:
+    """Its own name without the middle: a kernel's kind is told at the front, its number at the end."""
+    return without_middle(own_name(name), longest)
+
+
+def own_name(name: str) -> str:
+    """`aten.bernoulli.p` of `torch.ops.aten.bernoulli.p`."""
+    for prefix in PREFIXES:
+        name = name.removeprefix(prefix)
+    return name
+
+
+def without_middle(text: str, longest: int) -> str:
+    """The text in at most so many characters: what stands at its front, and the last dozen."""
+    end = max(0, min(12, longest // 2 - 2))
+    return text if len(text) <= longest else f"{text[: longest - end - 1]}…{text[len(text) - end :]}"
+
+
+TRITON = "triton"
+"""What the first of a GPU kernel's texts is called; a CPU kernel has `source`."""
+
+
+def kernel_texts(kernel: Kernel, kernels: Sequence[Kernel]) -> tuple[tuple[str, str], ...]:
+    """Every language that it is there in, with the text; a later launch has those of the first."""
+    same = (row for row in kernels if (row.name, row.phase) == (kernel.name, kernel.phase))
+    first = next(same, kernel)
+    written = TRITON if is_for_gpu(kernel) else "source"
+    own = ((written, first.source),) if first.source else ()
+    return (*own, *((text.language, text.text) for text in first.texts))
+
+
+def moved_bytes(kernel: Kernel) -> int | None:
+    """Read and written by one launch; None where nothing is known."""
+    if kernel.bytes_moved is not None:
+        return kernel.bytes_moved
+    known = [size for size in (kernel.bytes_read, kernel.bytes_written) if size is not None]
+    return sum(known) if known else None
+
+
+def kernel_time(kernel: Kernel) -> float | None:
+    """Microseconds: measured where it ran, else the least that the target could take."""
+    return kernel.time_us if kernel.time_us is not None else kernel.floor_us
+
+
+REASONS: dict[UnfusedCode, str] = {
+    "library": "one of them is a library call, which takes no other work in",
+    "order": "a third kernel runs between them: it needs the first, and the second needs it",
+    "indexing": "they go over it in different orders, or over different parts of it",
+    "little": "what they share is too little to be worth it",
+    "sizes": "their loops have different sizes",
+    "tiling": "they cut their loops into blocks in different ways",
+    "steps": "one reduction in two steps: the second starts when the first has finished everywhere",
+    "scan": "a scan that is split over blocks takes no reduction in",
+    "limit": "one kernel of both would be larger than Inductor makes them",
+    "memory": "one kernel of both would keep more values alive at once, far from where they are used",
+    "template": "the template of a matrix product or of attention does not take this in",
+    "user-kernel": "one of them is your own Triton kernel, which does not take this in",
+    "foreach": "lists of tensors that are computed together must match one by one",
+    "spills": "one kernel of both would spill registers",
+    "device": "they run on different devices",
+    "disabled": "fusion is turned off here",
+    "other": "Inductor's scheduler decides so",
+}
+
+
+TEMPLATE = "triton_tem_"
+"""How the names of kernels from a template begin: a GPU may have taken another one, or the library's."""
+CPU = "cpp_"
+"""How the names of kernels for a CPU begin."""
+ENDING = "torch.sum"
+"""The row of a sum with which a kernel ends; the machine's rows have its time at the kernel."""
+
+
+def beside_floors(kernels: Iterable[Kernel]) -> tuple[Kernel, ...]:
+    """The rows for a GPU target with the times of the rows of this machine, which stay as they are."""
+    rows = tuple(kernels)
+    predicted = gpu_kernels(rows)
+    ran = [kernel for kernel in rows if _has_run_there(kernel)]
+    timed: dict[tuple[str, int], Kernel] = {}
+    for phase in dict.fromkeys(kernel.phase for kernel in predicted):
+        here = [kernel for kernel in ran if kernel.phase == phase]
+        there = [kernel for kernel in predicted if kernel.phase == phase]
+        for found in _timed(here, there):
+            timed[found.phase, found.call] = found
+    return tuple(
+        timed.get((kernel.phase, kernel.call), kernel) if is_for_gpu(kernel) else kernel for kernel in rows
+    )
+
+
+def _has_run_there(kernel: Kernel) -> bool:
+    """Whether it is a row of this machine's GPU; kernels for its CPU stand among those of a graph."""
+    return kernel.target.startswith("cuda") and not kernel.name.startswith(CPU)
+
+
+def _timed(here: list[Kernel], there: list[Kernel]) -> Iterator[Kernel]:
+    """The rows of one phase with their times; nothing where they are not those of the same calls."""
+    calls = [kernel for kernel in there if kernel.name != ENDING]
+    if len(here) != len(calls) or not all(map(_is_same, here, calls)):
+        return
+    measured = {other.call: one for one, other in zip(here, calls, strict=True)}
+    endings: list[float] = []
+    for kernel in there:
+        one = measured.get(kernel.call)
+        if one is None:
+            yield replace(kernel, time_us=endings.pop(0) if endings else None)
+        else:
+            endings = list(one.ending_us)
+            yield replace(kernel, time_us=one.time_us, ran=one.ran if kernel.configs else None)
+
+
+def _is_same(one: Kernel, other: Kernel) -> bool:
+    """Whether two rows are of one call."""
+    if one.name == other.name:
+        return True
+    chosen = one.name.startswith(TEMPLATE) or other.name.startswith(TEMPLATE)
+    return chosen and bool(set(one.nodes) & set(other.nodes))

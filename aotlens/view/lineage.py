@@ -1,0 +1,196 @@
+"""One computation through all stages: what it is called in each, what its gradient is, what becomes of it.
+
+Invariant: identity is what `from_` says; a node whose operator changed is followed by its place in the chain.
+"""
+
+from collections import defaultdict
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+from aotlens.model.report import RecomputedValue, SavedValue, Stage, StageNode, Target
+from aotlens.model.stage_changes import compared
+
+PARTITION = "partition"
+"""The name under which the joint program is shown with what becomes of each of its nodes."""
+
+Side = Literal["input", "forward", "backward", "both", "neither"]
+
+
+@dataclass(frozen=True, slots=True)
+class Fate:
+    """What the partition does with one node of the joint program."""
+
+    side: Side
+    """Where it runs; `both` is computed again in the backward, `neither` is needed by nobody,
+    `input` is given."""
+    saved: SavedValue | None = None
+    recomputed: RecomputedValue | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A computation in one stage."""
+
+    stage: str
+    itself: tuple[str, ...]
+    """Its nodes; more than one where an operator was taken apart, none where the stage has it no longer or
+    not yet."""
+    gradient: tuple[str, ...] = ()
+    """Nodes that compute its gradient."""
+    of: tuple[str, ...] = ()
+    """For a node of a gradient: what it is the gradient of."""
+
+
+class Lineage:
+    """The stages of one target with who came from whom; each map is built when it is first needed."""
+
+    def __init__(self, target: Target) -> None:
+        self.target = target
+        self._heirs: dict[str, dict[str, list[str]]] = {}
+        self._nodes: dict[str, dict[str, StageNode]] = {}
+
+    @cached_property
+    def stages(self) -> dict[str, Stage]:
+        """Those that change something, by name."""
+        return {stage.name: stage for stage in self.target.stages if stage.same_as is None}
+
+    def parent(self, stage: str) -> str | None:
+        """The stage that it was made from, past those that changed nothing; None for the first."""
+        name = self.stages[stage].parent
+        while name is not None and name not in self.stages:
+            name = next(row.parent for row in self.target.stages if row.name == name)
+        return name
+
+    def unchanged(self, stage: str) -> tuple[str, ...]:
+        """Stages between it and its parent that had nothing to do."""
+        names, name = [], self.stages[stage].parent
+        while name is not None and name not in self.stages:
+            names.append(name)
+            name = next(row.parent for row in self.target.stages if row.name == name)
+        return tuple(reversed(names))
+
+    def nodes(self, stage: str) -> dict[str, StageNode]:
+        if stage not in self._nodes:
+            self._nodes[stage] = {node.name: node for node in self.stages[stage].nodes}
+        return self._nodes[stage]
+
+    def is_gradient(self, stage: str, name: str) -> bool:
+        """Whether it belongs to the gradient of what it comes from, and is not the same computation."""
+        if not self._joints or self._joints[0] not in self._chain(stage):
+            return False
+        return any(one in self._differentiating for one in self._up(stage, self._joints[0], (name,)))
+
+    def steps(self, stage: str, name: str) -> tuple[Step, ...]:
+        """The node of that stage through every stage, in order."""
+        return tuple(self.step(stage, name, other) for other in self.stages)
+
+    def step(self, stage: str, name: str, other: str) -> Step:
+        """The node of one stage in another."""
+        of_gradient = self.is_gradient(stage, name)
+        shared = self._common(stage, other)
+        origin = self.parent(self._joints[0]) if self._joints and not of_gradient else None
+        start = origin if origin is not None and origin in self._chain(shared) else shared
+        reached = self._down(start, other, self._up(stage, start, (name,)))
+        if not reached:
+            reached = self._down(shared, other, self._up(stage, shared, (name,)))
+        gradient = tuple(one for one in reached if self.is_gradient(other, one))
+        rest = tuple(one for one in reached if one not in gradient)
+        if of_gradient:
+            return Step(other, gradient, of=rest)
+        return Step(other, (name,) if other == stage else rest, gradient)
+
+    def counterpart(self, stage: str, name: str, other: str) -> str | None:
+        """The same computation in another stage; else its gradient there, else what it is the gradient of."""
+        found = self.step(stage, name, other)
+        return next(iter((*found.itself, *found.gradient, *found.of)), None)
+
+    @property
+    def is_divided(self) -> bool:
+        """Whether there is a partition, and so a fate for each node."""
+        return self.target.partition is not None and bool(self._joints)
+
+    @cached_property
+    def fates(self) -> dict[str, Fate]:
+        """By node of the last joint program."""
+        partition = self.target.partition
+        if partition is None or not self._joints:
+            return {}
+        saved = {value.node: value for value in partition.saved}
+        again = {value.node: value for value in partition.recomputed}
+        sides = {
+            side: {one for node in self.stages[side].nodes if node.op != "placeholder" for one in node.from_}
+            for side in ("forward", "backward")
+        }
+        return {
+            node.name: Fate(_side(node, sides), saved.get(node.name), again.get(node.name))
+            for node in self.stages[self._joints[-1]].nodes
+            if node.op != "output"
+        }
+
+    # Following.
+
+    @cached_property
+    def _joints(self) -> tuple[str, ...]:
+        """The joint program, and what passes made of it."""
+        return tuple(name for name in self.stages if name.startswith("joint"))
+
+    @cached_property
+    def _differentiating(self) -> frozenset[str]:
+        """Nodes of the joint program that the program before it has not."""
+        joint = self._joints[0]
+        found = compared(self.target, self.parent(joint) or joint, joint)
+        kept = found.kept if found is not None else {}
+        return frozenset(
+            node.name for node in self.stages[joint].nodes if node.name not in kept and node.from_
+        )
+
+    def _chain(self, stage: str) -> list[str]:
+        found, at = [], stage
+        while True:
+            found.append(at)
+            parent = self.parent(at)
+            if parent is None:
+                return found
+            at = parent
+
+    def _common(self, one: str, other: str) -> str:
+        known = set(self._chain(other))
+        return next(name for name in self._chain(one) if name in known)
+
+    def _up(self, stage: str, to: str, names: tuple[str, ...]) -> tuple[str, ...]:
+        """The nodes of an earlier stage that these come from."""
+        for at in self._chain(stage):
+            names = tuple(name for name in names if name in self.nodes(at))
+            if at == to:
+                break
+            nodes = self.nodes(at)
+            names = tuple(dict.fromkeys(one for name in names for one in nodes[name].from_))
+        return names
+
+    def _down(self, stage: str, to: str, names: tuple[str, ...]) -> tuple[str, ...]:
+        chain = self._chain(to)
+        for at in reversed(chain[: chain.index(stage)]):
+            heirs = self._heirs_of(at)
+            names = tuple(dict.fromkeys(one for name in names for one in heirs.get(name, ())))
+        return names
+
+    def _heirs_of(self, stage: str) -> dict[str, list[str]]:
+        """The nodes of a stage by each node of its parent that they come from."""
+        if stage not in self._heirs:
+            found: defaultdict[str, list[str]] = defaultdict(list)
+            for node in self.stages[stage].nodes:
+                for name in node.from_ if node.op != "output" else ():
+                    found[name].append(node.name)
+            self._heirs[stage] = dict(found)
+        return self._heirs[stage]
+
+
+def _side(node: StageNode, sides: dict[str, set[str]]) -> Side:
+    if node.op == "placeholder":
+        return "input"
+    name = node.name
+    forward, backward = name in sides["forward"], name in sides["backward"]
+    if forward and backward:
+        return "both"
+    return "forward" if forward else "backward" if backward else "neither"

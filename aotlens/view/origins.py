@@ -1,0 +1,47 @@
+"""What a report from a log says of how its facts are known.  Stdlib only, for every front end.
+
+Invariant: what is unknown is named, one row for each fact, with the reason.
+"""
+
+from collections.abc import Sequence
+
+from aotlens.model.partition import Partition
+from aotlens.model.target_facts import Origin
+from aotlens.view.quantities import counted, human_bytes, human_flops
+
+__all__ = ["origin_rows", "own_choice_text", "unknown_text"]
+
+
+def origin_rows(origins: Sequence[Origin]) -> tuple[tuple[str, str, str], ...]:
+    """`("unknown", "times of kernels", "a log holds no run times")`: what is unknown first."""
+    order = ("unknown", "derived", "logged")
+    ordered = sorted(origins, key=lambda origin: order.index(origin.known))
+    return tuple((origin.known, origin.fact, origin.source) for origin in ordered)
+
+
+def unknown_text(origins: Sequence[Origin]) -> str:
+    """`unknown: times of kernels; memory`: one line; empty where all is known."""
+    unknown = [origin.fact for origin in origins if origin.known == "unknown"]
+    return f"unknown: {'; '.join(unknown)}" if unknown else ""
+
+
+def own_choice_text(partition: Partition) -> str:
+    """What our solver would save of a graph that torch partitioned; empty for a partition of ours."""
+    own = partition.own
+    if own is None:
+        return partition.own_note
+    solver = "our solver" if own.policy == "min-cut" else f"our solver with policy {own.policy}"
+    if not own.only_ours and not own.only_torchs:
+        return f"{solver} chooses the same: {human_bytes(own.saved_bytes)}"
+    differs = []
+    if own.only_torchs:
+        differs.append(f"not {', '.join(own.only_torchs[:6])}{_more(own.only_torchs)}")
+    if own.only_ours:
+        differs.append(f"but {', '.join(own.only_ours[:6])}{_more(own.only_ours)}")
+    cost = f"{human_bytes(own.saved_bytes)} and compute {human_flops(own.recompute_flops)} again"
+    same = counted(len(own.same), "value")
+    return f"{solver} would save {cost}: {same} as torch, {', '.join(differs)}"
+
+
+def _more(names: Sequence[str]) -> str:
+    return f" and {len(names) - 6} more" if len(names) > 6 else ""

@@ -1,0 +1,175 @@
+"""How bytes, times, counts and differences are written in every front end; one line about a target."""
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+from aotlens.model.report import Stage, Target, WrapperStep
+from aotlens.model.source import Outcome
+
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
+
+COMPARED: dict[Outcome, str] = {
+    "equal": "equal to eager",
+    "differs": "differs from eager",
+    "not verified": "not verified",
+}
+"""The verdict's word where it stands alone."""
+
+
+def human_bytes(size: int | None) -> str:
+    """`34.1 MiB`; `unknown size` for a symbolic one."""
+    if size is None:
+        return "unknown size"
+    value, unit = float(size), 0
+    while value >= 1024 and unit < len(_UNITS) - 1:
+        value, unit = value / 1024, unit + 1
+    return f"{size} B" if unit == 0 else f"{value:.1f} {_UNITS[unit]}"
+
+
+def bytes_range(least: int, most: int) -> str:
+    """`8 to 24 KiB`; the unit of both where they differ, and one size where they are equal."""
+    first, last = human_bytes(least), human_bytes(most)
+    if first == last:
+        return first
+    number, _, unit = first.partition(" ")
+    if not last.endswith(f" {unit}"):
+        return f"{first} to {last}"
+    text = f"{number} to {last}"
+    return text.replace(".0 ", " ") if number.endswith(".0") and last.endswith(f".0 {unit}") else text
+
+
+def human_ms(elapsed_ms: float) -> str:
+    """`3.5 ms`, `820 ms`, `12.3 s`."""
+    if elapsed_ms >= 1000:
+        return f"{elapsed_ms / 1000:.1f} s"
+    return f"{elapsed_ms:.0f} ms" if elapsed_ms >= 100 else f"{elapsed_ms:.1f} ms"
+
+
+def human_us(elapsed_us: float) -> str:
+    """`8 ns`, `0.31 µs`, `37.7 µs`, `1.20 ms`."""
+    if elapsed_us >= 1000:
+        return f"{elapsed_us / 1000:.2f} ms"
+    if elapsed_us >= 10:
+        return f"{elapsed_us:.1f} µs"
+    return f"{elapsed_us:.2f} µs" if elapsed_us >= 0.1 else f"{1000 * elapsed_us:.0f} ns"
+
+
+def human_flops(flops: int) -> str:
+    """`10.2 kFLOP`."""
+    value = float(flops)
+    for unit in ("", "k", "M", "G", "T"):
+        if value < 1000:
+            return f"{value:.1f} {unit}FLOP" if unit else f"{flops} FLOP"
+        value /= 1000
+    return f"{value:.1f} PFLOP"
+
+
+def counted(count: int, noun: str) -> str:
+    """`1 node`, `2 nodes`, `no nodes`."""
+    return f"{count or 'no'} {noun}{'' if count == 1 else 's'}"
+
+
+def call_count(stage: Stage | None) -> int:
+    """How many operators a stage calls: its inputs and its result are not counted."""
+    return sum(node.op == "call_function" for node in stage.nodes) if stage else 0
+
+
+def graph_counts(target: Target) -> str:
+    """`412 fw / 655 bw nodes`, or `37 nodes` in inference."""
+    if target.mode == "inference":
+        return counted(call_count(target.stage("inference")), "node")
+    forward, backward = call_count(target.stage("forward")), call_count(target.stage("backward"))
+    return f"{forward} fw / {backward} bw nodes"
+
+
+def applied_steps(target: Target) -> tuple[WrapperStep, ...]:
+    """What the wrapper does on each call of this target."""
+    return tuple(step for step in target.wrapper.steps if step.applied) if target.wrapper else ()
+
+
+def target_summary(target: Target) -> str:
+    """`training · 412 fw / 655 bw nodes · saves 34.1 MiB · 3 wrapper steps · verified`."""
+    parts = [target.mode, graph_counts(target)]
+    if target.partition:
+        parts.append(f"saves {human_bytes(target.partition.saved_bytes)}")
+    parts.append(counted(len(applied_steps(target)), "wrapper step"))
+    if target.verified is not None:
+        parts.append(COMPARED[target.verified.outcome])
+    return " · ".join(parts)
+
+
+def signature(target: Target) -> str:
+    """The arguments' shapes: `(f32[8, 16], i64[8])`."""
+    shapes = [row.tensor.short() for row in target.inputs if row.kind == "UserInput" and row.tensor]
+    return f"({', '.join(shapes)})"
+
+
+def timings_summary(target: Target) -> str:
+    """`capture 41.5 ms · analysis 12.2 ms · …`, in the order in which the stages ran."""
+    return " · ".join(f"{stage} {human_ms(elapsed)}" for stage, elapsed in target.timings_ms.items())
+
+
+def total_ms(targets: Sequence[Target]) -> float:
+    """Compile time of all targets together."""
+    return sum(sum(target.timings_ms.values()) for target in targets)
+
+
+SHORT_UNITS = ("B", "K", "M", "G", "T")
+EIGHTHS = " ▏▎▍▌▋▊▉█"
+LEVELS = "▁▂▃▄▅▆▇█"
+
+
+def scaled(size_bytes: int) -> tuple[float, int]:
+    """The size in its largest unit that keeps it at least 1, and that unit's index."""
+    value, unit = float(size_bytes), 0
+    while abs(value) >= 1024 and unit < len(SHORT_UNITS) - 1:
+        value, unit = value / 1024, unit + 1
+    return value, unit
+
+
+def gutter_size(size_bytes: int) -> str:
+    """At most four cells: `3.1M`, `512B`, `48K`."""
+    value, unit = scaled(size_bytes)
+    if value >= 1000:
+        value, unit = value / 1024, min(unit + 1, len(SHORT_UNITS) - 1)
+    number = f"{value:.1f}" if unit and value < 9.95 else f"{value:.0f}"
+    return f"{number}{SHORT_UNITS[unit]}"
+
+
+def signed_size(size_bytes: int) -> str:
+    """`+3.1 MiB` or `-512 B`."""
+    return f"{'-' if size_bytes < 0 else '+'}{human_bytes(abs(size_bytes))}"
+
+
+def bar(value: int, largest: int, width: int) -> str:
+    """A bar of at most `width` cells, exact to an eighth of a cell."""
+    if largest <= 0 or value <= 0:
+        return ""
+    eighths = max(1, round(value * width * 8 / largest))
+    full, rest = divmod(eighths, 8)
+    return EIGHTHS[8] * full + (EIGHTHS[rest] if rest else "")
+
+
+def buckets(values: Sequence[int], width: int) -> list[int]:
+    """The largest value of each of `width` equal parts, so that no peak is lost."""
+    if not values or width <= 0:
+        return []
+    cells = min(width, len(values))
+    edges = [index * len(values) // cells for index in range(cells + 1)]
+    return [max(values[start:end]) for start, end in pairwise(edges)]
+
+
+def plot(values: Sequence[int], width: int, height: int) -> tuple[str, ...]:
+    """The curve as filled columns, the top line first, exact to an eighth of a line."""
+    parts = buckets(values, width)
+    top = max(parts, default=0) or 1
+    eighths = [round(part * height * len(LEVELS) / top) for part in parts]
+    return tuple(
+        "".join(column_cell(filled - line * len(LEVELS)) for filled in eighths)
+        for line in range(height - 1, -1, -1)
+    )
+
+
+def column_cell(eighths: int) -> str:
+    """One cell of a column that reaches so many eighths above the cell's foot."""
+    return " " if eighths <= 0 else LEVELS[min(eighths, len(LEVELS)) - 1]

@@ -1,0 +1,51 @@
+"""What is said of ranks, once for every front end.  Stdlib only."""
+
+from collections.abc import Sequence
+
+from aotlens.model.ranks import CollectiveMismatch, GraphDifference, Ranks
+
+__all__ = ["difference_text", "differing", "mismatch_text", "rank_names", "ranks_summary"]
+
+
+def rank_names(ranks: Sequence[int]) -> str:
+    """`rank 0`, `ranks 0 to 7`, `ranks 0, 2, 5`."""
+    if len(ranks) == 1:
+        return f"rank {ranks[0]}"
+    if len(ranks) > 2 and tuple(ranks) == tuple(range(ranks[0], ranks[-1] + 1)):
+        return f"ranks {ranks[0]} to {ranks[-1]}"
+    shown = ", ".join(str(rank) for rank in ranks[:8])
+    return f"ranks {shown}{f' and {len(ranks) - 8} more' if len(ranks) > 8 else ''}"
+
+
+def differing(ranks: Ranks) -> frozenset[str]:
+    """The ids under which ranks compiled different graphs."""
+    return frozenset(difference.compile_id for difference in ranks.differences)
+
+
+def ranks_summary(ranks: Ranks) -> str:
+    """`2 ranks compiled the same 3 graphs`."""
+    ids = len({row.compile_id for row in ranks.compilations})
+    if ranks.agree:
+        return f"{len(ranks.ranks)} ranks compiled the same {'graph' if ids == 1 else f'{ids} functions'}"
+    return f"{len(ranks.ranks)} ranks, {len(differing(ranks))} of {ids} compilations differ"
+
+
+def difference_text(difference: GraphDifference) -> str:
+    """Who has what, in one sentence."""
+    return (
+        f"{difference.function} ({difference.compile_id}, {difference.graph} graph):"
+        f" {rank_names(difference.ranks)} {_have(difference.ranks)} {difference.text},"
+        f" {rank_names(difference.others)} {_have(difference.others)} {difference.other_text}"
+    )
+
+
+def mismatch_text(mismatch: CollectiveMismatch) -> str:
+    """Which two collectives meet."""
+    return (
+        f"collective {mismatch.position}: rank {mismatch.rank} runs {mismatch.text},"
+        f" rank {mismatch.other} runs {mismatch.other_text}"
+    )
+
+
+def _have(ranks: Sequence[int]) -> str:
+    return "has" if len(ranks) == 1 else "have"

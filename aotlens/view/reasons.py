@@ -1,0 +1,110 @@
+"""The reasons of the partition in the user's words, the same in every front end.
+
+Invariant: standard library only; a sentence names nodes by the user's expression where there is one.
+"""
+
+import re
+from collections.abc import Callable, Sequence
+
+from aotlens.model.report import BudgetResult, Certificate, Partition, RecomputedValue, SavedValue, Span
+from aotlens.model.spans import text_of
+from aotlens.view.quantities import human_bytes, human_flops
+
+MOST_NAMES = 3
+LONGEST_EXPRESSION = 24
+"""Characters of an expression within a sentence."""
+
+FREEDOMS = {
+    "forced": "nothing can change it",
+    "rule": "a rule, which an override can change",
+    "choice": "chosen by the solver",
+}
+"""What may still be chosen about a value, in words; nothing to say of what the user chose."""
+
+_NUMBERED = re.compile(r"_\d+$")
+
+
+def node_label(node: str, span: Span | None) -> str:
+    """`addmm in self.mlp(x)`: the operator and the user's expression, where there is one."""
+    operator, text = _NUMBERED.sub("", node), text_of(span) if span else ""
+    if len(text) > LONGEST_EXPRESSION:
+        text = f"{text[: LONGEST_EXPRESSION - 1].rstrip()}…"
+    return f"{operator} in {text}" if text else operator
+
+
+def reason_text(value: SavedValue | RecomputedValue) -> str:
+    """`slow to compute again [costly]`; the words alone in a report without codes."""
+    return f"{value.reason} [{value.code}]" if value.code else value.reason
+
+
+def overruled_text(value: SavedValue | RecomputedValue) -> str:
+    """`overrules an activation checkpoint`; empty where nothing asked otherwise."""
+    return f"overrules {value.overrode}" if value.overrode else ""
+
+
+def why_text(value: SavedValue | RecomputedValue) -> str:
+    """The reason in one line, of a choice its certificate, and who was overruled."""
+    certificate = value.certificate if isinstance(value, SavedValue) else None
+    why = reason_text(value) if certificate is None else f"{certificate_text(certificate)} [{value.code}]"
+    return "; ".join(filter(None, (why, overruled_text(value))))
+
+
+def certificate_text(certificate: Certificate) -> str:
+    """`recomputing it would need addmm in self.mlp(x) (slow to compute again); the next cheapest …`."""
+    parts = [forbidden_text(certificate), price_text(certificate)]
+    return "; ".join(part for part in parts if part)
+
+
+def forbidden_text(certificate: Certificate) -> str:
+    """What stands against computing the value again; empty where only the price does."""
+    if certificate.above is None:
+        return ""
+    if certificate.path[-1:] == (certificate.above,):
+        return f"recomputing it is not free: {certificate.above_reason}"
+    above = node_label(certificate.above, certificate.above_span)
+    return f"recomputing it would need {above} ({certificate.above_reason})"
+
+
+def price_text(certificate: Certificate) -> str:
+    """What the next cheapest set costs, and what it would save in the value's place."""
+    size, flops = certificate.price_bytes, certificate.price_flops
+    if size is None:
+        return "no other set gives the backward all that it reads"
+    more = [human_bytes(size)] if size > 0 else []
+    more += [human_flops(flops)] if flops > 0 else []
+    spared = [human_bytes(-size)] if size < 0 else []
+    spared += [human_flops(-flops)] if flops < 0 else []
+    costs = f"costs {' and '.join(more)} more" if more else "costs the same"
+    costs += f" and {' and '.join(spared)} less" if spared else ""
+    instead = f", saving {listed(certificate.instead)} instead" if certificate.instead else ""
+    return f"the next cheapest set {costs}{instead}"
+
+
+def named(nodes: Sequence[str], partition: Partition) -> tuple[str, ...]:
+    """Nodes with the user's names for them: `hidden (mm)`."""
+    names = {value.node: value.name for value in partition.saved if value.name and value.name != value.node}
+    return tuple(f"{names[node]} ({node})" if node in names else node for node in nodes)
+
+
+def listed(names: Sequence[str]) -> str:
+    """`a, b and c`; the first few and a count where there are more."""
+    if len(names) > MOST_NAMES:
+        return f"{', '.join(names[:MOST_NAMES])} and {len(names) - MOST_NAMES} more"
+    return " and ".join(filter(None, (", ".join(names[:-1]), *names[-1:])))
+
+
+def budget_text(budget: BudgetResult) -> str:
+    """How the budget was met, in one sentence."""
+    asked, saved = human_bytes(budget.asked_bytes), human_bytes(budget.saved_bytes)
+    met = f"budget {asked}: {saved} saved for {human_flops(budget.recompute_flops)} again"
+    if budget.exact:
+        return f"{met}, the least work that fits ({budget.method})"
+    above = f"at most {100 * budget.gap:.1f} % above the least"
+    return f"{met}, {above}, which is {human_flops(budget.bound_flops)} or more ({budget.method})"
+
+
+def difference(change: int, write: Callable[[int], str]) -> str:
+    """`+1.5 MiB`, `−1.5 MiB`, `the same`."""
+    if not change:
+        return "the same"
+    return f"{'+' if change > 0 else '−'}{write(abs(change))}"

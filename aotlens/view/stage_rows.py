@@ -1,0 +1,110 @@
+"""Two stages side by side, row by row.
+
+Invariant: every node of the later stage stands in exactly one row, in its program's order; every node of the
+earlier one that has no counterpart stands in one too, where it stood.
+"""
+
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+from aotlens.model.report import StageNode, Target
+from aotlens.model.stage_changes import ChangeKind, Comparison, StageChange, StageDifference, compared
+from aotlens.view.quantities import counted
+
+RowKind = ChangeKind | Literal["kept"]
+
+
+@dataclass(frozen=True, slots=True)
+class AlignedRow:
+    """A node beside what stands for it in the other stage."""
+
+    kind: RowKind
+    before: StageNode | None
+    """None where the later stage has more."""
+    after: StageNode | None
+    """None where the earlier stage has more."""
+    reason: str = ""
+
+    @property
+    def node(self) -> StageNode:
+        """The later one, else the earlier."""
+        found = self.after or self.before
+        assert found is not None  # since a row has one side at least
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Alignment:
+    """Two stages side by side."""
+
+    difference: StageDifference
+    rows: tuple[AlignedRow, ...]
+
+
+def aligned(target: Target, before: str, after: str) -> Alignment | None:
+    """The rows of two stages; None when the target lacks one of them."""
+    found = compared(target, before, after)
+    if found is None:
+        return None
+    difference = found.difference()
+    return Alignment(difference, _rows(found, difference))
+
+
+def _rows(found: Comparison, difference: StageDifference) -> tuple[AlignedRow, ...]:
+    old, new = found.stages
+    old_nodes = {node.name: node for node in old.nodes}
+    position = {node.name: at for at, node in enumerate(old.nodes)}
+    rows = [row for change in difference.changes for row in _change_rows(change)]
+    changed = {row.after.name: row for row in rows if row.after is not None}
+    gone = deque(sorted((row for row in rows if row.after is None), key=lambda row: position[row.node.name]))
+    ordered: list[AlignedRow] = []
+    for node in new.nodes:
+        row = changed.get(node.name)
+        if row is None and node.name in found.kept:
+            row = AlignedRow("kept", old_nodes[found.kept[node.name]], node)
+        if row is None:
+            row = _results_row(node, old.nodes[-1], found, rows)
+        while gone and row.before is not None and position[gone[0].node.name] < position[row.before.name]:
+            ordered.append(gone.popleft())
+        ordered.append(row)
+    return (*ordered, *gone)
+
+
+def _change_rows(change: StageChange) -> Iterable[AlignedRow]:
+    """The nodes of a change in pairs; the longer side stands alone at its end."""
+    for at in range(max(len(change.before), len(change.after))):
+        old = change.before[at] if at < len(change.before) else None
+        new = change.after[at] if at < len(change.after) else None
+        yield AlignedRow(change.kind, old, new, change.reason)
+
+
+def _results_row(node: StageNode, old: StageNode, found: Comparison, rows: list[AlignedRow]) -> AlignedRow:
+    """What the program returns: rewired where that is more, less or something else than before."""
+    stands_for = {row.after.name: row.before.name for row in rows if row.after and row.before}
+    same = {**found.kept, **stands_for}
+    fresh = [name for name in node.inputs if same.get(name) not in old.inputs]
+    dropped = set(old.inputs) - {same.get(name) for name in node.inputs}
+    if not fresh and not dropped:
+        return AlignedRow("kept", old, node)
+    names = ", ".join(f"`{name}`" for name in fresh[:3])
+    more = f" and {len(fresh) - 3} more" if len(fresh) > 3 else ""
+    return AlignedRow("rewired", old, node, f"returns {names}{more}" if fresh else "returns less")
+
+
+WORDS = {
+    "replaced": "replaced",
+    "added": "added",
+    "removed": "removed",
+    "rewired": "reading another value",
+}
+
+
+def summary(found: StageDifference) -> str:
+    """`2 replaced, 1 removed, 5 kept`; or that nothing changes."""
+    if not found.changes:
+        return f"changes nothing: {counted(found.kept, 'node')} kept"
+    counts = {kind: sum(change.kind == kind for change in found.changes) for kind in WORDS}
+    parts = [f"{count} {WORDS[kind]}" for kind, count in counts.items() if count]
+    return ", ".join([*parts, f"{found.kept} kept"])

@@ -1,0 +1,47 @@
+"""What to do first, and the diagnostics, as lines of the Overview."""
+
+from collections.abc import Iterator
+
+from aotlens.model.report import Report, Target
+from aotlens.view.actions import what_to_do
+from aotlens.view.tabs.diagnostics import diagnostic_key, severity_part
+from aotlens.view.tabs.marks import all_diagnostics
+from aotlens.view.tabs.rows import Jump, Line, Link, Part
+from aotlens.view.tabs.spans import home_file, line_place
+
+MOST_DIAGNOSTICS = 6
+
+
+def action_lines(report: Report, target: Target) -> Iterator[Line]:
+    """The most valuable findings of all targets, each with what it is worth and the key that tries it."""
+    home = home_file(target)
+    for number, action in enumerate(what_to_do(report), 1):
+        role = "information" if action.gain else action.severity
+        parts = (
+            Part(f"  {number}. ", role),
+            Part(f"{line_place(action.span, home):<8} ", "place"),
+            Part(f"{action.gain}: " if action.gain else "", "saved"),
+            Part(action.sentence),
+            Part(f"  → {action.cure}", "dim"),
+        )
+        link = Link((action.span,) if action.span else ())
+        key = diagnostic_key(action.diagnostic) if action.diagnostic is not None else ""
+        yield Line(parts, link, Jump("diagnostics", key))
+
+
+def diagnostic_lines(report: Report, target: Target) -> Iterator[Line]:
+    home = home_file(target)
+    found = all_diagnostics(report, target)
+    for item in found[:MOST_DIAGNOSTICS]:
+        letter = severity_part(item)
+        parts = (
+            Part(f"  {letter.text} {item.code} ", letter.role),
+            Part(f" {line_place(item.span, home):<8} ", "place"),
+            Part(item.message),
+        )
+        link = Link((item.span,) if item.span else (), tuple(related.span for related in item.related))
+        yield Line(parts, link, Jump("diagnostics", diagnostic_key(item)))
+    if len(found) > MOST_DIAGNOSTICS:
+        yield Line((Part(f"  … {len(found) - MOST_DIAGNOSTICS} more", "dim"),), jump=Jump("diagnostics"))
+    if not found:
+        yield Line((Part("  none", "ok"),))

@@ -1,0 +1,89 @@
+"""What a new trace changed, in one line each, for `--watch`."""
+
+from collections import Counter
+from collections.abc import Iterator
+
+from aotlens.compare.saved import SavedChange
+from aotlens.compare.saved import saved_changes as saved_difference
+from aotlens.model.report import Target
+from aotlens.model.spans import texts
+from aotlens.view.fold import Fold, fold
+from aotlens.view.quantities import call_count, counted, signed_size
+from aotlens.view.tabs.rows import Line, Link, Part
+from aotlens.view.tabs.saved import layer_value_name
+from aotlens.view.tabs.spans import home_file, line_place
+
+
+def changes(old: Target, new: Target) -> tuple[Line, ...]:
+    """Saved bytes, nodes and diagnostics that differ; empty when the trace says the same."""
+    return (*saved_changes(old, new), *node_changes(old, new), *diagnostic_changes(old, new))
+
+
+def headline(old: Target, new: Target) -> tuple[Part, ...]:
+    """`saved +3.1 MiB at line 41`: the total, and the place of the value that weighs most in it."""
+    difference = saved_bytes(new) - saved_bytes(old)
+    if difference:
+        heaviest = max(saved_difference(old, new), key=lambda row: abs(row.change_bytes), default=None)
+        span = heaviest.value.span if heaviest is not None and not heaviest.is_gone else None
+        where = f" at {line_place(span, home_file(new))}" if span is not None else ""
+        return Part("saved ", "dim"), Part(signed_size(difference), tone(difference)), Part(where, "dim")
+    number = sum(1 for _ in changes(old, new))
+    return (Part(counted(number, "change") if number else "nothing changed", "dim"),)
+
+
+def saved_changes(old: Target, new: Target) -> Iterator[Line]:
+    """The total, then each value, identical layers as one."""
+    if saved_bytes(new) != saved_bytes(old):
+        yield Line((Part("  "), *headline(old, new)))
+    said = texts()
+
+    def name(row: SavedChange) -> str:
+        return row.value.name or row.value.node if row.is_gone else layer_value_name(row.value, said)
+
+    def same(row: SavedChange) -> tuple[object, ...]:
+        return row.change_bytes, row.is_gone, row.value.span
+
+    yield from (value_change(group, new) for group in fold(saved_difference(old, new), name, same))
+
+
+def value_change(group: Fold[SavedChange], target: Target) -> Line:
+    """`+3.1 MiB blocks.0–3: att ×4  at line 41`; a value that is gone has no place any more."""
+    span, gone = group.first.value.span, group.first.is_gone
+    difference = sum(row.change_bytes for row in group.items)
+    parts = (
+        Part(f"  {signed_size(difference):>11} ", tone(difference)),
+        Part(f"{group.label} {group.times}".strip(), "name"),
+        Part("  no longer saved" if gone else f"  at {line_place(span, home_file(target))}", "place"),
+    )
+    return Line(parts, Link((span,) if span is not None and not gone else ()))
+
+
+def tone(difference: int) -> str:
+    return "warning" if difference > 0 else "ok"
+
+
+def saved_bytes(target: Target) -> int:
+    return target.partition.saved_bytes if target.partition else 0
+
+
+def node_changes(old: Target, new: Target) -> Iterator[Line]:
+    for stage in new.stages:
+        earlier = old.stage(stage.name)
+        difference = call_count(stage) - call_count(earlier) if earlier else 0
+        if difference and stage.name in ("forward", "backward", "inference"):
+            grown = f"{difference:+,} {'node' if abs(difference) == 1 else 'nodes'}"
+            yield Line((Part(f"  {stage.name} ", "dim"), Part(grown, tone(difference))))
+
+
+def diagnostic_changes(old: Target, new: Target) -> Iterator[Line]:
+    before = Counter((item.code, item.message) for item in old.diagnostics)
+    after = Counter((item.code, item.message) for item in new.diagnostics)
+    for item in new.diagnostics:
+        if (item.code, item.message) not in before:
+            link = Link((item.span,) if item.span else ())
+            yield Line(
+                (Part("  new ", "dim"), Part(f"{item.code} ", item.severity), Part(item.message)), link
+            )
+    for code, message in before:
+        if (code, message) not in after:
+            yield Line((Part("  gone ", "ok"), Part(f"{code} {message}", "dim")))

@@ -1,0 +1,85 @@
+"""Diagnostics: what was found, where, and the edits that cure it."""
+
+import difflib
+from collections.abc import Iterator
+
+from aotlens.model.edits import edited
+from aotlens.model.report import Diagnostic, Fix, Report, Target
+from aotlens.view.tabs.marks import SEVERITY_LETTERS, all_diagnostics
+from aotlens.view.tabs.rows import Cells, Column, LazyRows, Line, Link, Listing, Part
+from aotlens.view.tabs.spans import home_file, line_place, place
+
+DIAGNOSTIC_COLUMNS = (
+    Column("", widest=1, narrowest=1),
+    Column("code", widest=6, narrowest=5),
+    Column("line", widest=40, narrowest=4, align="right"),
+    Column("diagnostic", widest=60, narrowest=20, grows=True),
+    Column("fix", widest=3, narrowest=3, align="right", drop=1),
+)
+
+
+def severity_part(diagnostic: Diagnostic) -> Part:
+    return Part(SEVERITY_LETTERS[diagnostic.severity], diagnostic.severity)
+
+
+def diagnostic_key(diagnostic: Diagnostic) -> str:
+    line, col = (diagnostic.span.line, diagnostic.span.col) if diagnostic.span else (0, 0)
+    return f"diagnostic:{diagnostic.code}:{line}:{col}:{diagnostic.message}"
+
+
+def diagnostic_listing(report: Report, target: Target | None) -> Listing:
+    """The worst first."""
+    home = home_file(target) if target else None
+
+    def cells_of(diagnostic: Diagnostic) -> Cells:
+        return (
+            severity_part(diagnostic),
+            Part(diagnostic.code, diagnostic.severity),
+            Part(place(diagnostic.span, home), "place"),
+            diagnostic.message,
+            str(len(diagnostic.fixes)) if diagnostic.fixes else "",
+        )
+
+    def link(diagnostic: Diagnostic) -> Link:
+        related = tuple(item.span for item in diagnostic.related)
+        return Link((diagnostic.span,) if diagnostic.span else (), related)
+
+    def text(diagnostic: Diagnostic) -> str:
+        return f"{diagnostic.code} {diagnostic.severity} {diagnostic.message}"
+
+    rows = LazyRows(all_diagnostics(report, target), diagnostic_key, cells_of, text, link)
+    return Listing(DIAGNOSTIC_COLUMNS, rows, "no diagnostics: nothing here is worth a change")
+
+
+def diagnostic_details(
+    diagnostic: Diagnostic, target: Target | None, sources: dict[str, str]
+) -> Iterator[Line]:
+    """Message, related places, and each fix as a difference; `sources` are the texts of the edited files."""
+    home = home_file(target) if target else None
+    yield Line((Part(f"{diagnostic.code}  ", diagnostic.severity), Part(diagnostic.severity, "dim")))
+    yield Line((Part(diagnostic.message),), Link((diagnostic.span,) if diagnostic.span else ()), wrap=True)
+    for item in diagnostic.related:
+        parts = (Part(f"{line_place(item.span, home)}  ", "place"), Part(item.message))
+        yield Line(parts, Link((item.span,)), wrap=True)
+    for fix in diagnostic.fixes:
+        yield Line()
+        yield Line((Part("fix  ", "accent"), Part(fix.title, "title"), Part("  a applies it", "dim")))
+        yield from difference(fix, sources)
+    if not diagnostic.fixes:
+        yield Line((Part("no automatic fix", "dim"),))
+    yield Line((Part(f"aotlens rule {diagnostic.code}", "code"), Part("  explains this diagnostic", "dim")))
+
+
+def difference(fix: Fix, sources: dict[str, str]) -> Iterator[Line]:
+    """The fix as removed and added lines."""
+    for file in dict.fromkeys(edit.span.file for edit in fix.edits):
+        before = sources.get(file)
+        if before is None:
+            yield Line((Part(f"  {file} is not on this machine", "dim"),))
+            continue
+        edits = tuple(edit for edit in fix.edits if edit.span.file == file)
+        after = edited(before, edits)
+        diff = difflib.unified_diff(before.splitlines(), after.splitlines(), lineterm="", n=0)
+        for line in tuple(diff)[2:]:
+            if not line.startswith("@@"):
+                yield Line((Part(f"  {line}", "removed" if line.startswith("-") else "added"),))

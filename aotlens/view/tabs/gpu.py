@@ -1,0 +1,72 @@
+"""What the overview says of a GPU: sums, the costliest lines, what keeps CUDA graphs from recording."""
+
+from collections.abc import Iterator
+
+from aotlens.model.cuda_graphs import CudaGraph
+from aotlens.model.report import Target
+from aotlens.model.spans import text_of
+from aotlens.view.cuda_graphs import EFFECTS, VERDICTS, what_blocks
+from aotlens.view.quantities import counted, human_bytes
+from aotlens.view.tabs.kernels import line_key
+from aotlens.view.tabs.rows import Jump, Line, Link, Part
+from aotlens.view.tabs.spans import home_file, line_place
+
+MOST_LINES = 3
+MOST_BLOCKERS = 4
+
+
+def gpu_parts(target: Target) -> Iterator[tuple[str, tuple[Part, ...], Jump | None]]:
+    """Facts with their labels; none without a GPU target."""
+    totals = target.gpu_totals
+    if totals:
+        made, calls = sum(cost.generated for cost in totals), sum(cost.library for cost in totals)
+        least = sum(cost.floor_us for cost in totals)
+        moved = sum(cost.bytes_read + cost.bytes_written for cost in totals)
+        parts = (
+            Part(totals[0].target, "accent"),
+            Part(f" · {counted(made, 'generated kernel')}, {counted(calls, 'library call')}"),
+            Part(f" · at least {least:.1f} µs (an estimate) · moves {human_bytes(moved)}", "dim"),
+        )
+        yield "gpu", parts, Jump("kernels")
+    elif target.gpu_error:
+        yield "gpu", (Part(target.gpu_error, "error"),), None
+    if target.cuda_graph is not None:
+        phases = target.cuda_graph.phases.items()
+        told = ", ".join(f"{phase} {VERDICTS[verdict]}" for phase, verdict in phases)
+        blockers = target.cuda_graph.blockers
+        yield (
+            "cuda",
+            (Part(told), Part(f" · {counted(len(blockers), 'reason')}" if blockers else "")),
+            None,
+        )
+
+
+def costly_lines(target: Target) -> Iterator[Line]:
+    """The lines that take most of the GPU."""
+    whole, home = sum(line.floor_us for line in target.gpu_lines), home_file(target)
+    for line in target.gpu_lines[:MOST_LINES]:
+        share = f"{line.floor_us / whole:>5.0%}  " if whole else ""
+        parts = (
+            Part(f"{line.floor_us:>6.2f} µs{share}", "accent"),
+            Part(text_of(line.span), "name"),
+            Part(f"  {line_place(line.span, home)}", "place"),
+        )
+        yield Line(parts, Link((line.span,)), Jump("kernels", line_key(line)))
+
+
+def blocker_lines(found: CudaGraph | None, target: Target) -> Iterator[Line]:
+    """What keeps CUDA graphs from recording it whole, each with its first place."""
+    blockers = found.blockers if found is not None else ()
+    home = home_file(target)
+    for blocker in blockers[:MOST_BLOCKERS]:
+        spans = tuple(site.span for site in blocker.sites)
+        role = "warning" if blocker.effect in ("prevents", "splits") else "dim"
+        parts = (
+            Part(f"{EFFECTS[blocker.effect]}  ", role),
+            Part(what_blocks(blocker), "name"),
+            Part(f"  {line_place(spans[0], home)}" if spans else "", "place"),
+            Part(f"  {blocker.reason}", "dim"),
+        )
+        yield Line(parts, Link(spans[:1], spans[1:]), wrap=True)
+    if len(blockers) > MOST_BLOCKERS:
+        yield Line((Part(f"and {counted(len(blockers) - MOST_BLOCKERS, 'more reason')}", "dim"),))

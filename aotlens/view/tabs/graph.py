@@ -1,0 +1,166 @@
+"""A stage's program as a table of nodes, and what is known of one node."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import cached_property
+
+from aotlens.model.report import Partition, RecomputedValue, SavedValue, Stage, StageNode, Target
+from aotlens.view.quantities import call_count, human_bytes
+from aotlens.view.reasons import reason_text
+from aotlens.view.tabs.layers import over_layers
+from aotlens.view.tabs.rows import Cells, Column, Jump, LazyRows, Line, Link, Listing, Part
+from aotlens.view.tabs.spans import home_file, line_place, place
+
+NODE_COLUMNS = (
+    Column("node", widest=32, narrowest=14, grows=True, cut="middle"),
+    Column("operation", widest=34, narrowest=12, drop=1),
+    Column("tensor", widest=24, narrowest=10, drop=2),
+    Column("size", widest=9, narrowest=9, align="right", drop=3),
+    Column("line", widest=40, narrowest=4, align="right"),
+)
+
+
+def all_stages(target: Target) -> tuple[Stage, ...]:
+    """Every stage with its nodes; one that changes nothing has those of the stage it is the same as."""
+    found = (target.stage(stage.name) for stage in target.stages)
+    return tuple(stage for stage in found if stage is not None)
+
+
+def stage_title(stage: Stage) -> str:
+    """`joint 12`; `decomposed =` for a stage that changes nothing."""
+    return f"{stage.name} {call_count(stage) if stage.same_as is None else '='}"
+
+
+class StageIndex:
+    """One stage with what is looked up in it; each part is built when first needed."""
+
+    def __init__(self, stage: Stage) -> None:
+        self.stage = stage
+
+    @cached_property
+    def positions(self) -> dict[str, int]:
+        return {node.name: position for position, node in enumerate(self.stage.nodes)}
+
+    @cached_property
+    def _readers(self) -> dict[str, list[str]]:
+        found: dict[str, list[str]] = {}
+        for node in self.stage.nodes:
+            for name in dict.fromkeys(node.inputs):
+                found.setdefault(name, []).append(node.name)
+        return found
+
+    def users(self, name: str) -> tuple[str, ...]:
+        """Nodes that read it, in order."""
+        return tuple(self._readers.get(name, ()))
+
+    def node(self, name: str) -> StageNode | None:
+        position = self.positions.get(name)
+        return None if position is None else self.stage.nodes[position]
+
+
+class Fates:
+    """What the partition did with each node."""
+
+    def __init__(self, partition: Partition) -> None:
+        self.partition = partition
+        self.saved: dict[str, list[SavedValue]] = {}
+        self.recomputed: dict[str, list[RecomputedValue]] = {}
+        for saved in partition.saved:
+            self.saved.setdefault(saved.node, []).append(saved)
+        for again in partition.recomputed:
+            self.recomputed.setdefault(again.node, []).append(again)
+
+
+_newest: list[Fates] = []
+
+
+def fates(partition: Partition | None) -> Fates:
+    """Looked up for each key that is pressed, so the newest partition's are kept."""
+    if partition is None:
+        return Fates(Partition("", (), (), 0))
+    if not _newest or _newest[0].partition is not partition:
+        _newest[:] = [Fates(partition)]
+    return _newest[0]
+
+
+def first_operator(stage: Stage) -> int:
+    """Where the program begins to compute, behind its inputs."""
+    return next((at for at, node in enumerate(stage.nodes) if node.op == "call_function"), 0)
+
+
+def operation(node: StageNode) -> Part:
+    """`aten.mm`, `input up.weight`, `output`; the default overload goes without saying."""
+    if node.op == "placeholder":
+        return Part(node.target, "input")
+    if node.op == "output":
+        return Part("output", "input")
+    return Part(node.target.removesuffix(".default"), "op")
+
+
+def node_link(node: StageNode) -> Link:
+    """The innermost expression, and the calls around it."""
+    return Link(node.spans[:1], node.spans[1:])
+
+
+def node_cells(node: StageNode, home: str | None) -> Cells:
+    return (
+        Part(node.name, "name"),
+        operation(node),
+        Part(node.tensor.short() if node.tensor else "", "tensor"),
+        human_bytes(node.tensor.bytes) if node.tensor else "",
+        Part(place(node.spans[0] if node.spans else None, home), "place"),
+    )
+
+
+def node_listing(stage: Stage, target: Target, title: str = "node") -> Listing:
+    """Every node of one stage, in program order, identical layers folded."""
+    home = home_file(target)
+
+    def text(node: StageNode) -> str:
+        return f"{node.name} {node.target} {node.tensor.short() if node.tensor else ''}"
+
+    rows = LazyRows(stage.nodes, lambda node: node.name, lambda node: node_cells(node, home), text, node_link)
+    columns = (replace(NODE_COLUMNS[0], title=title), *NODE_COLUMNS[1:])
+    return over_layers(Listing(columns, rows, "this stage has no nodes"), stage.nodes)
+
+
+def title_line(node: StageNode, target: Target) -> Line:
+    """The node in one line: name, operator, tensor, strides."""
+    shown = operation(node)
+    parts = [Part(" ● ", "accent"), Part(f"{node.name}  ", "title"), Part(shown.text, shown.role)]
+    if node.tensor is not None:
+        strides = ", ".join(str(step) for step in node.tensor.stride)
+        size = f"  {human_bytes(node.tensor.bytes)} · strides ({strides}) · {node.tensor.device}"
+        parts += [Part(f"  {node.tensor.short()}", "tensor"), Part(size, "dim")]
+    where = line_place(node.spans[0] if node.spans else None, home_file(target))
+    return Line((*parts, Part(f"  {where}" if where else "", "place")), node_link(node), wrap=True)
+
+
+def fact_lines(node: StageNode, index: StageIndex, target: Target) -> Iterator[Line]:
+    """The node in one line, its fate at the partition, origin and reason."""
+    yield title_line(node, target)
+    known = fates(target.partition)
+    for saved in known.saved.get(node.name, ()):
+        if index.stage.name in ("joint", "forward", "backward"):
+            parts = (Part("   saved  ", "saved"), Part(f"{human_bytes(saved.bytes)}, {reason_text(saved)}"))
+            yield Line(parts, jump=Jump("saved", f"saved:{saved.node}"), wrap=True)
+    for again in known.recomputed.get(node.name, ()):
+        if index.stage.name in ("joint", "forward", "backward"):
+            parts = (
+                Part("   recomputed  ", "accent"),
+                Part(f"instead of {human_bytes(again.bytes)}, {reason_text(again)}"),
+            )
+            yield Line(parts, jump=Jump("saved", f"recomputed:{again.node}"), wrap=True)
+            other = {"forward": "backward", "backward": "forward"}.get(index.stage.name)
+            if other is not None and again.in_forward:
+                twin = Part("   twin  ", "dim"), Part(again.node, "name"), Part(f" in the {other}", "dim")
+                yield Line(twin, jump=Jump("graphs", f"{other}/{again.node}"))
+    if node.reason:
+        yield Line((Part("   why  ", "dim"), Part(node.reason)), wrap=True)
+    if node.from_ and index.stage.parent:
+        parts = (Part("   from  ", "dim"), Part(", ".join(node.from_[:4]), "name"))
+        stages = Part(f" in {index.stage.parent}: through the stages", "dim")
+        yield Line((*parts, stages), jump=Jump("stages", f"{index.stage.name}/{node.name}"), wrap=True)
+    for outer in node.spans[1:4]:
+        text = f"   called from {line_place(outer, home_file(target))}"
+        yield Line((Part(text, "place"),), Link((outer,)))

@@ -1,0 +1,275 @@
+"""Generated kernels and library calls: what each takes of its target, and its texts."""
+
+from collections.abc import Iterator
+
+from aotlens.model.report import Kernel, KernelAccess, KernelConfig, LineCost, Span, Target, Unfused
+from aotlens.model.spans import text_of, texts
+from aotlens.view.kernels import kernel_time, moved_bytes, own_name, short_name
+from aotlens.view.quantities import bar, counted, human_bytes, human_flops
+from aotlens.view.tabs.rows import Cells, Column, Jump, LazyRows, Line, Link, Listing, Part
+from aotlens.view.tabs.spans import home_file, line_place, place
+
+BAR_WIDTH = 6
+PHASES = {"forward": "fw", "backward": "bw", "inference": ""}
+NO_KERNELS = "no kernels were generated: `--gpu h100` shows those for a GPU, which need not be there"
+
+KERNEL_COLUMNS = (
+    Column("kernel", widest=60, narrowest=20, grows=True, cut="middle"),
+    Column("in", widest=2, narrowest=2, drop=6),
+    Column("µs", widest=7, narrowest=6, align="right", drop=5),
+    Column("", widest=BAR_WIDTH, narrowest=BAR_WIDTH, drop=7),
+    Column("moves", widest=9, narrowest=8, align="right", drop=4),
+    Column("regs", widest=4, narrowest=4, align="right", drop=3),
+    Column("spills", widest=9, narrowest=6, align="right", drop=2),
+    Column("occ.", widest=5, narrowest=4, align="right", drop=3),
+    Column("line", widest=40, narrowest=4, align="right"),
+)
+
+
+def kernel_key(kernel: Kernel) -> str:
+    """`sm_90/backward/12`: the thirteenth call of the backward."""
+    return f"{kernel.target}/{kernel.phase}/{kernel.call}"
+
+
+def kernel_link(kernel: Kernel) -> Link:
+    return Link(kernel.spans)
+
+
+def in_call_order(target: Target) -> tuple[int, ...]:
+    return tuple(range(len(target.kernels)))
+
+
+def by_cost(target: Target) -> tuple[int, ...]:
+    """The dearest first; those of which no time is known at the end, in call order."""
+    return tuple(sorted(in_call_order(target), key=lambda at: -(kernel_time(target.kernels[at]) or 0.0)))
+
+
+def kernel_listing(target: Target, order: tuple[int, ...]) -> Listing:
+    """Launches and library calls in that order."""
+    home = home_file(target)
+    longest = max((kernel_time(kernel) or 0.0 for kernel in target.kernels), default=0.0)
+    said = texts()
+
+    def cells_of(at: int) -> Cells:
+        return kernel_cells(target.kernels[at], longest, home)
+
+    def text(at: int) -> str:
+        kernel = target.kernels[at]
+        return " ".join((kernel.name, kernel.phase, *kernel.nodes, *map(said, kernel.spans)))
+
+    rows = LazyRows(
+        order,
+        lambda at: kernel_key(target.kernels[at]),
+        cells_of,
+        text,
+        lambda at: kernel_link(target.kernels[at]),
+    )
+    return Listing(KERNEL_COLUMNS, rows, NO_KERNELS)
+
+
+def kernel_cells(kernel: Kernel, longest: float, home: str | None) -> Cells:
+    time, moved = kernel_time(kernel), moved_bytes(kernel)
+    chosen = kernel.configs[0] if kernel.configs else None
+    share = bar(round(1000 * (time or 0.0)), round(1000 * longest), BAR_WIDTH)
+    return (
+        Part(
+            own_name(kernel.name), "error" if kernel.error else "op" if kernel.kind == "library" else "name"
+        ),
+        PHASES[kernel.phase],
+        f"{time:.2f}" if time is not None else "",
+        Part(share, "accent"),
+        human_bytes(moved) if moved is not None else "",
+        str(kernel.registers) if kernel.registers is not None else "",
+        Part(human_bytes(kernel.spill_bytes), "warning") if kernel.spill_bytes else "",
+        f"{chosen.occupancy:.0%}" if chosen is not None else "",
+        Part(place(kernel.spans[0] if kernel.spans else None, home), "place"),
+    )
+
+
+def kernel_totals(target: Target) -> Line:
+    """The headline of the tab."""
+    kernels = target.kernels
+    if not kernels:
+        return Line((Part(NO_KERNELS, "dim"),), wrap=True)
+    calls = sum(kernel.kind == "library" for kernel in kernels)
+    names = ", ".join(dict.fromkeys(kernel.target for kernel in kernels))
+    parts = [Part(counted(len(kernels) - calls, "generated kernel"), "title")]
+    parts.append(Part(f" and {counted(calls, 'library call')} on {names}"))
+    parts += [Part(f" · {text}", "dim") for text in total_texts(kernels)]
+    failed = sum(bool(kernel.error) for kernel in kernels)
+    if failed:
+        parts.append(Part(f" · {failed} failed", "error"))
+    return Line(tuple(parts))
+
+
+def total_texts(kernels: tuple[Kernel, ...]) -> Iterator[str]:
+    measured = [kernel.time_us for kernel in kernels if kernel.time_us is not None]
+    least = [kernel.floor_us for kernel in kernels if kernel.floor_us is not None]
+    moved = [size for kernel in kernels if (size := moved_bytes(kernel)) is not None]
+    if measured:
+        yield f"{sum(measured):.1f} µs measured"
+    if least:
+        yield f"at least {sum(least):.1f} µs (an estimate)"
+    if moved:
+        yield f"moves {human_bytes(sum(moved))}"
+
+
+LINE_COLUMNS = (
+    Column("line", widest=40, narrowest=4, align="right"),
+    Column("expression", widest=60, narrowest=16, grows=True),
+    Column("µs", widest=8, narrowest=6, align="right"),
+    Column("", widest=BAR_WIDTH, narrowest=BAR_WIDTH, drop=4),
+    Column("share", widest=5, narrowest=4, align="right", drop=3),
+    Column("reads", widest=9, narrowest=8, align="right", drop=2),
+    Column("writes", widest=9, narrowest=8, align="right", drop=2),
+    Column("fw", widest=4, narrowest=2, align="right", drop=1),
+    Column("bw", widest=4, narrowest=2, align="right", drop=1),
+)
+
+
+def line_key(line: LineCost) -> str:
+    return f"line:{line.span.file}:{line.span.line}"
+
+
+def line_listing(target: Target) -> Listing:
+    """The user's lines on the GPU, the costliest first."""
+    home, records = home_file(target), target.gpu_lines
+    whole = sum(line.floor_us for line in records)
+    most = max((line.floor_us for line in records), default=0.0)
+    said = texts()
+
+    def cells_of(line: LineCost) -> Cells:
+        return (
+            Part(place(line.span, home), "place"),
+            Part(said(line.span)),
+            f"{line.floor_us:.2f}",
+            Part(bar(round(1000 * line.floor_us), round(1000 * most), BAR_WIDTH), "accent"),
+            f"{line.floor_us / whole:.0%}" if whole else "",
+            human_bytes(line.bytes_read),
+            human_bytes(line.bytes_written),
+            str(line.kernels_forward or ""),
+            str(line.kernels_backward or ""),
+        )
+
+    rows = LazyRows(
+        records,
+        line_key,
+        cells_of,
+        lambda line: said(line.span),
+        lambda line: Link((line.span,)),
+    )
+    return Listing(LINE_COLUMNS, rows, "no costs by line: they come with `--gpu h100`")
+
+
+def line_details(line: LineCost, target: Target) -> Iterator[Line]:
+    """The kernels that compute a part of a line, forward then backward."""
+    link = Link((line.span,))
+    yield Line(
+        (Part(text_of(line.span), "title"), Part(f"  {line_place(line.span, home_file(target))}", "place")),
+        link,
+    )
+    facts = (f"at least {line.floor_us:.2f} µs (an estimate)", human_flops(line.flops) if line.flops else "")
+    yield Line((Part("costs  ", "dim"), Part(" · ".join(filter(None, facts)))))
+    for kernel in target.kernels:
+        mine = [share for share in kernel.shares if is_on(share.span, line.span)]
+        if mine:
+            parts = (
+                Part(f"{PHASES[kernel.phase]:>2}  ", "dim"),
+                Part(short_name(kernel.name), "name"),
+                Part(f"  {sum(share.floor_us for share in mine):.2f} µs", "dim"),
+            )
+            yield Line(parts, kernel_link(kernel), Jump("kernels", kernel_key(kernel)))
+
+
+def is_on(span: Span, line: Span) -> bool:
+    """Whether an expression stands on the line that another starts on."""
+    return (span.file, span.line) == (line.file, line.line)
+
+
+# The details of one kernel.
+
+
+def kernel_details(kernel: Kernel, target: Target) -> Iterator[Line]:
+    """What stands below the table for the selected kernel."""
+    home = home_file(target)
+    kind = "library call" if kernel.kind == "library" else "generated"
+    head = (Part(kernel.name, "title"), Part(f"  {kernel.phase}, {kernel.target}, {kind}", "dim"))
+    yield Line(head, wrap=True)
+    if kernel.error:
+        yield Line((Part("!  ", "error"), Part(kernel.error.strip().splitlines()[-1], "error")), wrap=True)
+    yield from cost_lines(kernel)
+    yield from config_lines(kernel)
+    if kernel.added:
+        yield Line((Part("added  ", "dim"), Part(kernel.added)), wrap=True)
+    shares = {share.span: share for share in kernel.shares}
+    for span in kernel.spans:
+        share = f"  {shares[span].floor_us:.2f} µs of it" if len(shares) > 1 and span in shares else ""
+        where = Part(f"  {line_place(span, home)}", "place")
+        yield Line((Part("computes  ", "dim"), Part(text_of(span)), where, Part(share, "dim")), Link((span,)))
+    for access in kernel.accesses:
+        yield access_line(access, kernel)
+    for apart in kernel.unfused:
+        yield from unfused_lines(apart, kernel)
+    for name in kernel.nodes:
+        node = (Part("node  ", "dim"), Part(name, "name"))
+        yield Line(node, jump=Jump("graphs", f"{kernel.phase}/{name}"))
+
+
+def access_line(access: KernelAccess, kernel: Kernel) -> Line:
+    """A value that it reads or writes, and what the memory moves for it where that is more."""
+    wasted = access.sector_bytes > access.bytes
+    more = f", the memory moves {human_bytes(access.sector_bytes)} for it" if wasted else ""
+    parts = (
+        Part("writes  " if access.written else "reads  ", "dim"),
+        Part(access.value or "a value of its own", "name" if access.value else "dim"),
+        Part(f"  {human_bytes(access.bytes)}"),
+        Part(more, "warning"),
+    )
+    jump = Jump("graphs", f"{kernel.phase}/{access.value}") if access.value else None
+    return Line(parts, Link((access.span,) if access.span else ()), jump)
+
+
+def unfused_lines(apart: Unfused, kernel: Kernel) -> Iterator[Line]:
+    """Why an earlier kernel that shares a value is not one with this."""
+    shared = apart.value or "a value"
+    what = f"which writes {shared}" if apart.is_produced else f"which reads {shared} too"
+    parts = (
+        Part("apart from  ", "dim"),
+        Part(short_name(apart.kernel), "name"),
+        Part(f", {what} ({human_bytes(apart.bytes)}): {apart.reason}"),
+    )
+    jump = Jump("kernels", f"{kernel.target}/{kernel.phase}/{apart.call}")
+    yield Line(parts, Link((apart.span,) if apart.span else ()), jump, wrap=True)
+
+
+def cost_lines(kernel: Kernel) -> Iterator[Line]:
+    least = kernel.floor_us
+    facts = [
+        f"{kernel.time_us:.2f} µs measured" if kernel.time_us is not None else "",
+        f"at least {least:.2f} µs (an estimate), set by {kernel.bound}" if least is not None else "",
+        f"reads {human_bytes(kernel.bytes_read)}" if kernel.bytes_read is not None else "",
+        f"writes {human_bytes(kernel.bytes_written)}" if kernel.bytes_written is not None else "",
+        human_flops(kernel.flops) if kernel.flops else "",
+        f"{kernel.intensity:.3g} for each byte" if kernel.intensity else "",
+    ]
+    told = " · ".join(filter(None, facts))
+    if told:
+        yield Line((Part("costs  ", "dim"), Part(told)), wrap=True)
+
+
+def config_lines(kernel: Kernel) -> Iterator[Line]:
+    """The chosen configuration, and those that it was chosen from."""
+    for config in kernel.configs[:1]:
+        yield Line((Part("uses  ", "dim"), Part(resources_text(config))), wrap=True)
+        held = f"{config.occupancy:.0%} of the warps fit, limited by {config.limit}"
+        waves = f", {config.waves:.2g} waves" if config.waves is not None else ""
+        yield Line((Part("runs  ", "dim"), Part(f"{held} · grid {config.grid_text}{waves}")), wrap=True)
+    for config in kernel.configs[1:]:
+        yield Line((Part("else  ", "dim"), Part(resources_text(config), "dim")), wrap=True)
+
+
+def resources_text(config: KernelConfig) -> str:
+    sizes = " ".join(f"{name}={size}" for name, size in config.blocks.items())
+    spills = f", spills {human_bytes(config.spill_bytes)}" if config.spill_bytes else ""
+    shared = f", {human_bytes(config.shared_bytes)} shared" if config.shared_bytes else ""
+    return f"{sizes} {config.warps} warps · {config.registers} registers{spills}{shared}".lstrip()

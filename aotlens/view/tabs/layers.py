@@ -1,0 +1,114 @@
+"""Nodes of identical layers as one row: the same operators on the same lines, in the same order.
+
+Invariant: the cost of a node is that of a look into a table, for programs have tens of thousands.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, replace
+
+from aotlens.model.report import StageNode
+from aotlens.view.tabs.rows import Cells, Column, Group, Link, Listing, Part, Rows, grouped
+
+LAYER_COLUMN = Column("layer", widest=16, narrowest=6, cut="middle")
+"""`×12 blocks.0–11` for a fold: how many comes first, and is always seen: else one node would stand there."""
+
+_NUMBER = re.compile(r"_\d+$")
+"""What tells apart generated names of one kind: `clone_12`."""
+
+
+@dataclass(frozen=True, slots=True)
+class LayeredRows:
+    """Rows of nodes with the layer of each in a column."""
+
+    rows: Rows
+    nodes: Sequence[StageNode]
+    at: int
+    """The place of the column."""
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def key(self, index: int) -> str:
+        return self.rows.key(index)
+
+    def cells(self, index: int) -> Cells:
+        return self.told(self.rows.cells(index), Part(self.nodes[index].layer or "", "dim"))
+
+    def text(self, index: int) -> str:
+        return f"{self.rows.text(index)} {self.nodes[index].layer or ''}"
+
+    def link(self, index: int) -> Link:
+        return self.rows.link(index)
+
+    def told(self, cells: Cells, layer: Part) -> Cells:
+        return (*cells[: self.at], layer, *cells[self.at :])
+
+
+def over_layers(
+    listing: Listing,
+    nodes: Sequence[StageNode],
+    at: int = 0,
+    shown: Callable[[int], Hashable] = lambda _: None,
+) -> Listing:
+    """A table of nodes with identical layers folded, and the layers in a column; as it is without layers.
+
+    `shown` is what a row tells beside operator, tensor and line. A fold has the cells that `group_cells` of
+    the listing gives, else those of its first row.
+    """
+    if not any(node.layer for node in nodes):
+        return listing
+    rows, cells_of = LayeredRows(listing.rows, nodes, at), listing.group_cells
+
+    def group_cells(group: Group) -> Cells:
+        cells = cells_of(group) if cells_of is not None else listing.rows.cells(group.places[0])
+        return rows.told(cells, Part(group.label, "accent"))
+
+    columns = (*listing.columns[:at], LAYER_COLUMN, *listing.columns[at:])
+    groups = _groups(nodes, shown)
+    return replace(listing, columns=columns, rows=rows, groups=groups, group_cells=group_cells)
+
+
+def _groups(nodes: Sequence[StageNode], shown: Callable[[int], Hashable]) -> tuple[Group, ...]:
+    """Of several rows that tell the same in one layer, the first goes with the first of the other layers."""
+    same_as, rows = _Equal(), dict[Hashable, int]()
+    met: Counter[tuple[str, int]] = Counter()
+    alike: list[tuple[int, int]] = []
+    for place, node in enumerate(nodes):
+        if node.layer is None:
+            alike.append((-1, place))
+            continue
+        span = node.spans[0] if node.spans else None
+        row = (kind_of(node), same_as.number(node.tensor), same_as.number(span), shown(place))
+        kind = rows.setdefault(row, len(rows))
+        times = met[node.layer, kind]
+        met[node.layer, kind] = times + 1
+        alike.append((kind, times))
+    return grouped(range(len(nodes)), lambda place: nodes[place].layer or "", alike.__getitem__)
+
+
+def kind_of(node: StageNode) -> str:
+    """The operator; of what is given to the graph its name without the layer and the number."""
+    if node.op != "placeholder" or node.layer is None:
+        return node.target
+    name = node.target.replace(node.layer, "", 1).replace(node.layer.replace(".", "_"), "", 1)
+    return _NUMBER.sub("", name)
+
+
+class _Equal:
+    """A number for each value, the same for equal ones; values are compared once for each object.
+
+    A report holds the same few tensors and places thousands of times.
+    """
+
+    def __init__(self) -> None:
+        self._by_object: dict[int, int] = {}
+        self._by_value: dict[Hashable, int] = {}
+
+    def number(self, value: Hashable) -> int:
+        known = self._by_object.get(id(value))
+        if known is None:
+            known = self._by_value.setdefault(value, len(self._by_value))
+            self._by_object[id(value)] = known
+        return known

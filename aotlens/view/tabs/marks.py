@@ -1,0 +1,103 @@
+"""The gutter: what the report says about each source line."""
+
+from collections import Counter, defaultdict
+from dataclasses import dataclass, replace
+
+from aotlens.model.report import Diagnostic, Report, Severity, Span, Target
+from aotlens.model.spans import file_key, own_first
+from aotlens.view.kernels import gpu_kernels
+from aotlens.view.quantities import counted, human_bytes
+
+SEVERITY_LETTERS: dict[Severity, str] = {"error": "E", "warning": "W", "information": "i", "hint": "h"}
+SEVERITY_ORDER: tuple[Severity, ...] = ("error", "warning", "information", "hint")
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """What is known about one line."""
+
+    saved_bytes: int = 0
+    mutates: bool = False
+    aliases: bool = False
+    severity: Severity | None = None
+    kernels: int = 0
+    """Launches that compute a part of the line, in all phases."""
+    findings: tuple[str, ...] = ()
+    """The codes of its diagnostics."""
+
+
+Marks = dict[tuple[str, int], Mark]
+"""By file key and 1-based line."""
+
+NO_MARK = Mark()
+
+
+def line_marks(report: Report, target: Target | None) -> Marks:
+    """Marks of one target and of what the report says as a whole."""
+    marks: Marks = defaultdict(Mark)
+    if target is not None:
+        for key, kept in saved_bytes(target).items():
+            marks[key] = replace(marks[key], saved_bytes=kept)
+        for site in (
+            site for row in target.inputs if row.mutation_type != "not_mutated" for site in row.sites
+        ):
+            marks[line_key(site.span)] = replace(marks[line_key(site.span)], mutates=True)
+        for site in (site for row in target.outputs if row.base is not None for site in row.sites):
+            marks[line_key(site.span)] = replace(marks[line_key(site.span)], aliases=True)
+        for key, number in launches(target).items():
+            marks[key] = replace(marks[key], kernels=number)
+    for diagnostic in all_diagnostics(report, target):
+        if diagnostic.span is not None:
+            key = line_key(diagnostic.span)
+            level, codes = worst(marks[key].severity, diagnostic.severity), marks[key].findings
+            codes = tuple(dict.fromkeys((*codes, diagnostic.code)))
+            marks[key] = replace(marks[key], severity=level, findings=codes)
+    return dict(marks)
+
+
+def saved_bytes(target: Target) -> Counter[tuple[str, int]]:
+    """How much of each line's is kept for the backward."""
+    kept: Counter[tuple[str, int]] = Counter()
+    for saved in target.partition.saved if target.partition else ():
+        if saved.span is not None:
+            kept[line_key(saved.span)] += saved.bytes
+    return kept
+
+
+def launches(target: Target) -> Counter[tuple[str, int]]:
+    """How many kernels compute a part of each line: the GPU's where one was asked for."""
+    kernels = gpu_kernels(target.kernels) or target.kernels
+    return Counter(key for kernel in kernels for key in {line_key(span) for span in kernel.spans})
+
+
+def mark_text(mark: Mark) -> str:
+    """What a line's marks mean, in words: `keeps 3.1 MiB, 4 kernels, mutates, AL301`."""
+    parts = [f"keeps {human_bytes(mark.saved_bytes)}"] if mark.saved_bytes else []
+    parts += [counted(mark.kernels, "kernel")] if mark.kernels else []
+    parts += ["mutates"] if mark.mutates else []
+    parts += ["makes an alias"] if mark.aliases else []
+    return ", ".join((*parts, *mark.findings))
+
+
+def all_diagnostics(report: Report, target: Target | None) -> tuple[Diagnostic, ...]:
+    """The target's diagnostics, then those that belong to no target; the worst first, else by line.
+
+    Among equally severe ones those in the user's own files come first.
+    """
+    found = (*(target.diagnostics if target else ()), *report.diagnostics)
+    unique = tuple({(item.code, item.message, item.span): item for item in found}.values())
+    return tuple(sorted(unique, key=_worst_first))
+
+
+def _worst_first(item: Diagnostic) -> tuple[int, bool, bool]:
+    return SEVERITY_ORDER.index(item.severity), item.span is None, own_first(item.span)
+
+
+def line_key(span: Span) -> tuple[str, int]:
+    return (file_key(span.file), span.line)
+
+
+def worst(first: Severity | None, second: Severity) -> Severity:
+    if first is None:
+        return second
+    return min(first, second, key=SEVERITY_ORDER.index)

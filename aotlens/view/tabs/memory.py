@@ -1,0 +1,226 @@
+"""Live bytes over forward and backward: the curve, its rows, and what is alive at the peak."""
+
+from collections.abc import Iterator
+
+from aotlens.model.report import LiveValue, Memory, Span, Target
+from aotlens.model.spans import text_of, texts
+from aotlens.view.fold import FUSED, alive_label, alive_same, lifetime
+from aotlens.view.quantities import bar, human_bytes, plot, signed_size
+from aotlens.view.tabs.graph import StageIndex
+from aotlens.view.tabs.rows import Cells, Column, Group, Jump, LazyRows, Line, Link, Listing, Part, grouped
+from aotlens.view.tabs.spans import home_file, line_place, place
+
+BAR_WIDTH = 12
+PLOT_HEIGHT = 8
+LABEL_WIDTH = 10
+FEWEST_POINTS = 8
+"""A curve of fewer nodes is told by its rows."""
+NOTHING = "the memory of this target is not known"
+
+CURVE_COLUMNS = (
+    Column("live", widest=9, narrowest=9, align="right"),
+    Column("change", widest=11, narrowest=9, align="right", drop=1),
+    Column("", widest=BAR_WIDTH, narrowest=BAR_WIDTH, drop=3),
+    Column("node", widest=30, narrowest=12, grows=True),
+    Column("phase", widest=9, narrowest=2, drop=2),
+    Column("line", widest=40, narrowest=4, align="right"),
+)
+ALIVE_COLUMNS = (
+    Column("at the peak", widest=11, narrowest=11, align="right"),
+    Column("", widest=BAR_WIDTH, narrowest=BAR_WIDTH, drop=3),
+    Column("value", widest=40, narrowest=28, grows=True),
+    Column("node", widest=24, narrowest=10, drop=4),
+    Column("alive as", widest=24, narrowest=8, drop=1),
+    Column("made in", widest=9, narrowest=2, drop=2),
+    Column("line", widest=40, narrowest=4, align="right"),
+)
+
+
+def phase_at(memory: Memory, index: int) -> str:
+    """Of a row of the curve."""
+    if memory.peak_phase == "inference":
+        return "inference"
+    return "forward" if index < memory.forward_nodes else "backward"
+
+
+def peak_row(memory: Memory) -> int | None:
+    """The row of the curve where it peaks."""
+    return next((at for at, (_, live) in enumerate(memory.curve) if live == memory.peak_bytes), None)
+
+
+class CurveNodes:
+    """Where the nodes of the curve stand in the source; each stage is indexed when first asked for."""
+
+    def __init__(self, target: Target) -> None:
+        self._target = target
+        self._stages: dict[str, StageIndex | None] = {}
+
+    def link(self, phase: str, name: str) -> Link:
+        if phase not in self._stages:
+            stage = self._target.stage(phase)
+            self._stages[phase] = StageIndex(stage) if stage is not None else None
+        index = self._stages[phase]
+        node = index.node(name) if index is not None else None
+        return Link(node.spans[:1], node.spans[1:]) if node is not None else Link()
+
+
+def curve_listing(target: Target) -> Listing:
+    """Every node in the order of the run, with what is alive while it runs."""
+    memory, home, nodes = target.memory, home_file(target), CurveNodes(target)
+    if memory is None:
+        return Listing(CURVE_COLUMNS, LazyRows((), str, lambda _: (), str, lambda _: Link()), NOTHING)
+    curve, peak = memory.curve, peak_row(memory)
+
+    def link_of(at: int) -> Link:
+        return nodes.link(phase_at(memory, at), curve[at][0])
+
+    def cells_of(at: int) -> Cells:
+        name, live = curve[at]
+        change = live - (curve[at - 1][1] if at else 0)
+        spans = link_of(at).primary
+        return (
+            Part(human_bytes(live), "warning" if at == peak else ""),
+            Part(signed_size(change), "dim") if change else "",
+            Part(bar(live, memory.peak_bytes, BAR_WIDTH), "saved"),
+            Part(f"{name} (peak)" if at == peak else name, "name"),
+            phase_at(memory, at),
+            Part(place(spans[0] if spans else None, home), "place"),
+        )
+
+    rows = LazyRows(
+        range(len(curve)),
+        lambda at: f"{phase_at(memory, at)}/{curve[at][0]}",
+        cells_of,
+        lambda at: f"{curve[at][0]} {phase_at(memory, at)}",
+        link_of,
+    )
+    return Listing(CURVE_COLUMNS, rows, NOTHING)
+
+
+def by_size(memory: Memory | None) -> tuple[LiveValue, ...]:
+    """What is alive at the peak, the largest first."""
+    return tuple(sorted(memory.live_at_peak, key=lambda live: -live.bytes)) if memory else ()
+
+
+def live_name(live: LiveValue) -> str:
+    return live.name or (text_of(live.span) if live.span else "") or live.node
+
+
+def spans_of(span: Span | None) -> tuple[Span, ...]:
+    return (span,) if span is not None else ()
+
+
+def alive_listing(target: Target) -> Listing:
+    """The values that are alive at the peak."""
+    records, home = by_size(target.memory), home_file(target)
+    largest = max((live.bytes for live in records), default=0)
+    said = texts()
+
+    def cells_of(live: LiveValue) -> Cells:
+        return (
+            human_bytes(live.bytes),
+            Part(bar(live.bytes, largest, BAR_WIDTH), "saved"),
+            Part(live.name or alive_label(live, said), "name"),
+            Part(live.node, "dim"),
+            live.kind,
+            live.made_in,
+            Part(place(live.span, home), "place"),
+        )
+
+    rows = LazyRows(
+        records,
+        lambda live: f"alive:{live.made_in}/{live.node}",
+        cells_of,
+        lambda live: (
+            f"{live.name or ''} {alive_label(live, said)} {live.node} {live.kind} {live.layer or ''}"
+        ),
+        lambda live: Link(spans_of(live.span), spans_of(live.last_span)),
+    )
+    groups = grouped(records, lambda live: alive_label(live, said), alive_same)
+    totals = {group: sum(records[place].bytes for place in group.places) for group in groups}
+    most = max(totals.values(), default=0)
+
+    def group_cells(group: Group) -> Cells:
+        drawn = Part(bar(totals[group], most, BAR_WIDTH), "saved")
+        first = cells_of(records[group.places[0]])
+        return (human_bytes(totals[group]), drawn, Part(group.label, "name"), *first[3:])
+
+    ordered = tuple(sorted(groups, key=lambda group: -totals[group]))
+    return Listing(ALIVE_COLUMNS, rows, "nothing is alive at the peak", ordered, group_cells)
+
+
+def memory_total(target: Target) -> Line:
+    """The headline of the tab."""
+    memory = target.memory
+    if memory is None or not memory.curve:
+        return Line((Part(NOTHING, "dim"),))
+    where = line_place(memory.peak_span, home_file(target))
+    parts = [
+        Part(human_bytes(memory.peak_bytes), "title"),
+        Part(f" at the peak: {memory.peak_phase}, {memory.peak_node}"),
+        Part(f"  {where}" if where else "", "place"),
+    ]
+    if 0 < memory.forward_nodes < len(memory.curve):
+        held = f" · {human_bytes(memory.held_bytes)} between forward and backward"
+        parts.append(Part(held, "dim"))
+    if memory.fused:
+        parts.append(Part(f" · {FUSED}", "dim"))
+    link = Link((memory.peak_span,) if memory.peak_span else ())
+    return Line(tuple(parts), link)
+
+
+def curve_plot(target: Target, width: int, at: int | None, height: int = PLOT_HEIGHT) -> Iterator[Line]:
+    """The curve in so many cells, with a mark below the row `at`."""
+    memory = target.memory
+    if memory is None or len(memory.curve) < FEWEST_POINTS:
+        return
+    rows = plot([value for _, value in memory.curve], width - LABEL_WIDTH - 2, height)
+    for number, row in enumerate(rows):
+        label = human_bytes(memory.peak_bytes) if number == 0 else ""
+        yield Line((Part(f"{label:>{LABEL_WIDTH}} {'┤' if label else '│'}", "dim"), Part(row, "saved")))
+    cells, points = len(rows[0]), len(memory.curve)
+    foot = ["─"] * cells
+    edge = round(cells * memory.forward_nodes / points) if 0 < memory.forward_nodes < points else 0
+    if edge:
+        foot[min(edge, cells - 1)] = "┬"
+    if at is not None:
+        foot[min(cells - 1, at * cells // points)] = "▲"
+    yield Line((Part(f"{'0 B':>{LABEL_WIDTH}} ┼{''.join(foot)}", "dim"),))
+    names = f"{'forward':<{edge}}backward" if edge else f"{points} nodes"
+    yield Line((Part(" " * (LABEL_WIDTH + 2) + names, "dim"),))
+
+
+def curve_details(target: Target, at: int, link: Link) -> Iterator[Line]:
+    """What is known of one row of the curve, which stands for `link`."""
+    memory = target.memory
+    if memory is None:
+        return
+    name, live = memory.curve[at]
+    phase = phase_at(memory, at)
+    text = f"  {human_bytes(live)} alive while it runs, {live / max(1, memory.peak_bytes):.0%} of the peak"
+    yield Line((Part(name, "title"), Part(text, "dim")))
+    spans = link.primary
+    if not spans:
+        yield Line((Part("a gradient that autograd copies for its leaf", "dim"),))
+        return
+    where = line_place(spans[0], home_file(target))
+    yield Line((Part(text_of(spans[0])), Part(f"  {where}", "place")), Link(spans))
+    yield Line((Part("node  ", "dim"), Part(name, "name")), jump=Jump("graphs", f"{phase}/{name}"))
+
+
+def alive_details(live: LiveValue, target: Target) -> Iterator[Line]:
+    """Where a value comes from, why it is alive and until when."""
+    home = home_file(target)
+    layer = f"  in {live.layer}" if live.layer else ""
+    yield Line((Part(live_name(live), "title"), Part(f"  {human_bytes(live.bytes)}{layer}", "dim")))
+    yield Line((Part("alive  ", "dim"), Part(f"{live.kind}, {lifetime(live, home)}")), wrap=True)
+    if live.span is not None:
+        parts = (Part("made by  ", "dim"), Part(text_of(live.span)))
+        yield Line((*parts, Part(f"  {line_place(live.span, home)}", "place")), Link((live.span,)))
+    if live.last_span is not None:
+        parts = (Part("last read by  ", "dim"), Part(text_of(live.last_span)))
+        yield Line((*parts, Part(f"  {line_place(live.last_span, home)}", "place")), Link((live.last_span,)))
+    node = (Part("node  ", "dim"), Part(live.node, "name"))
+    yield Line(node, jump=Jump("graphs", f"{live.made_in}/{live.node}"))
+    if live.kind == "saved":
+        yield Line((Part("why it is saved", "dim"),), jump=Jump("saved", f"saved:{live.node}"))

@@ -1,0 +1,86 @@
+"""Who stands around a node: what it reads, what reads it, and its ends in the other graph."""
+
+from collections.abc import Sequence
+
+from aotlens.model.report import StageNode, Target
+from aotlens.view.quantities import human_bytes
+from aotlens.view.tabs.drawing import Drawing, Neighbour, draw
+from aotlens.view.tabs.graph import StageIndex, fates, node_link
+from aotlens.view.tabs.rows import Jump
+from aotlens.view.tabs.spans import home_file, line_place
+
+MOST = 8
+"""Neighbours drawn on one side before the rest is counted."""
+KINDS = {"placeholder": "input", "output": "the results", "get_attr": "constant"}
+
+
+class Neighbourhood:
+    """Draws any node of one graph; `other` is the graph on the other side of the partition."""
+
+    def __init__(self, target: Target, index: StageIndex, other: StageIndex | None) -> None:
+        self._target = target
+        self._index = index
+        self._other = other if index.stage.name in ("forward", "backward") else None
+
+    def drawing(self, name: str, size: tuple[int, int]) -> Drawing:
+        """The node between its neighbours; nothing for a name that the graph has not."""
+        node = self._index.node(name)
+        if node is None:
+            return Drawing()
+        read = [self._here(one) for one in dict.fromkeys(node.inputs)]
+        users = [self._here(one) for one in self._index.users(name)]
+        before, after = self._across(node)
+        return draw(self._words(node), limited(before + read), limited(users + after), size)
+
+    def _here(self, name: str) -> Neighbour:
+        node = self._index.node(name)
+        return self._words(node, Jump("graphs", f"{self._index.stage.name}/{name}")) if node else gone(name)
+
+    def _across(self, node: StageNode) -> tuple[list[Neighbour], list[Neighbour]]:
+        """Where a saved value comes from, and who reads it in the backward."""
+        other, partition = self._other, self._target.partition
+        if other is None or partition is None:
+            return [], []
+        if self._index.stage.name == "forward":
+            kept = fates(partition).saved.get(node.name)
+            uses = kept[0].used_by if kept else ()
+            return [], self._there(other, [use.node for use in uses])
+        if node.op != "placeholder":
+            return [], []
+        return self._there(other, [name for name in node.from_ if other.node(name) is not None]), []
+
+    def _there(self, other: StageIndex, names: Sequence[str]) -> list[Neighbour]:
+        found = []
+        for name in names:
+            node = other.node(name)
+            if node is not None:
+                found.append(
+                    self._words(node, Jump("graphs", f"{other.stage.name}/{name}"), other.stage.name)
+                )
+        return found
+
+    def _words(self, node: StageNode, jump: Jump | None = None, graph: str = "") -> Neighbour:
+        tensor = node.tensor
+        where = line_place(node.spans[0] if node.spans else None, home_file(self._target))
+        return Neighbour(
+            name=node.name,
+            what=KINDS.get(node.op) or node.target.removeprefix("aten.").removesuffix(".default"),
+            shape=tensor.short() if tensor else "",
+            where=" · ".join(text for text in (graph, where) if text),
+            size=human_bytes(tensor.bytes) if tensor else "",
+            link=node_link(node),
+            jump=jump,
+            given=node.op in KINDS,
+            across=bool(graph),
+        )
+
+
+def gone(name: str) -> Neighbour:
+    return Neighbour(name, "")
+
+
+def limited(found: list[Neighbour]) -> list[Neighbour]:
+    """The first ones; what is left out is counted in a box of its own."""
+    if len(found) <= MOST:
+        return found
+    return [*found[: MOST - 1], Neighbour(f"{len(found) - MOST + 1} more", "")]

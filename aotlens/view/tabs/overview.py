@@ -1,0 +1,392 @@
+"""The first screen: what was compiled, what it costs, what happens per call, what to look at."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from aotlens.diagnostics.diagnose import FAILURE_FAMILY
+from aotlens.model.report import Memory, Partition, Report, SavedValue, Target, Verdict
+from aotlens.model.spans import texts
+from aotlens.view.fold import Fold, alive_folds, fold, lifetime
+from aotlens.view.ledger import KINDS
+from aotlens.view.origins import unknown_text
+from aotlens.view.quantities import call_count, counted, human_bytes, human_ms, plot
+from aotlens.view.reasons import reason_text
+from aotlens.view.saved import owning, saved_total
+from aotlens.view.tabs.actions import action_lines, diagnostic_lines
+from aotlens.view.tabs.dynamo import DYNAMO, dynamo_lines, dynamo_part
+from aotlens.view.tabs.gpu import blocker_lines, costly_lines, gpu_parts
+from aotlens.view.tabs.ledger import sites_link
+from aotlens.view.tabs.ranks import RANKS, rank_lines
+from aotlens.view.tabs.rows import VERDICT_ROLES, Jump, Line, Link, Part
+from aotlens.view.tabs.saved import by_bytes, layer_value_name, same_layer, saved_link
+from aotlens.view.tabs.spans import home_file, line_place
+from aotlens.view.tabs.tradeoffs import tradeoff_lines
+from aotlens.view.tabs.wrapper import ordered_steps
+from aotlens.view.why import dynamo_counts
+
+MOST_SAVED = 5
+MOST_ALIVE = 5
+MOST_STEPS = 5
+TIGHT_STEPS = 2
+TIGHT_ACTIONS = 2
+"""Lines about the wrapper on a small first screen."""
+PLOT_WIDTH, PLOT_HEIGHT = 48, 6
+FEWEST_POINTS = 8
+"""A curve of fewer nodes is told by its peak alone."""
+LABEL_WIDTH = 10
+
+ACTIONS = "What to do first"
+SAVED, STEPS, FOUND = "Largest saved values", "On each call the wrapper", "Diagnostics"
+COSTLY, BLOCKERS = "Costliest lines on the GPU", "Not in one CUDA graph"
+"""Titles of sections, here and in the page."""
+
+PHASES = {"forward": "forward", "backward": "backward", "inference": "graph"}
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """Every line of the tab, each made once; which of them come first depends on the room."""
+
+    facts: tuple[Line, ...]
+    """What was compiled and what it costs."""
+    tight_facts: tuple[Line, ...]
+    """The same where there is little room, and what that leaves out."""
+    further_facts: tuple[Line, ...]
+    changed: tuple[Line, ...]
+    """What differs from the trace before."""
+    saved: tuple[Line, ...]
+    steps: tuple[Line, ...]
+    """What the wrapper does on each call."""
+    applied: int
+    """How many steps those are."""
+    actions: tuple[Line, ...]
+    """What to do first, over all targets."""
+    found: tuple[Line, ...]
+    """The diagnostics."""
+    costly: tuple[Line, ...]
+    """What takes most of the GPU."""
+    blockers: tuple[Line, ...]
+    """What keeps CUDA graphs from recording it whole."""
+    below: tuple[tuple[Line, ...], ...]
+    """Further sections, with their titles."""
+
+    def lines(self, room: int | None = None) -> tuple[Line, ...]:
+        """The whole tab.
+
+        In `room` rows the first screen answers: what was compiled, peak memory and where, the largest saved
+        values, what the wrapper does, what was found.  Where the roomy form would not, the tight one comes
+        first.
+        """
+        since = titled("Since the last trace", self.changed)
+        answered = spaced(
+            (
+                titled(ACTIONS, self.actions),
+                self.facts,
+                since,
+                titled(SAVED, self.saved),
+                titled(STEPS, self.steps),
+                titled(FOUND, self.found),
+            )
+        )
+        if room is not None and len(answered) > room:
+            tight = self._tight(room - len(since))
+            answered = spaced(((*tight[:1], *since, *tight[1:]), self.further_facts))
+        costly, blockers = titled(COSTLY, self.costly), titled(BLOCKERS, self.blockers)
+        return spaced((answered, costly, blockers, *self.below))
+
+    def _tight(self, room: int) -> tuple[Line, ...]:
+        """The first screen of a small terminal: every answer, and as many findings as there is room for."""
+        lines = [*labelled("do first", self.actions[:TIGHT_ACTIONS])]
+        lines += [*self.tight_facts, *self.saved[:MOST_SAVED]]
+        most = max(TIGHT_STEPS, room - len(lines) - len(self.found))
+        fits = len(self.steps) <= most
+        steps = self.steps if fits else (*self.steps[: most - 1], more_steps(self.applied - most + 1))
+        lines += labelled("each call", steps)
+        least = 1 if len(self.found) == 1 else 2
+        return (*lines, *labelled("found", self.found[: max(least, room - len(lines))]))
+
+
+def overview(report: Report, target: Target, changed: tuple[Line, ...] = ()) -> Overview:
+    """What the tab says of a target; `changed` says what differs from the trace before."""
+    partition, memory = target.partition, target.memory
+    peak = (memory_fact(memory, target),) if memory is not None else ()
+    kept = (saved_fact(partition),) if partition is not None else ()
+    graphs, mode, ledger = graph_fact(target), mode_fact(report, target), tuple(ledger_facts(target))
+    further = tuple(further_facts(target))
+    lacking = tuple(lacking_facts(report))
+    return Overview(
+        facts=(*lacking, compiled_fact(target), mode, graphs, *ledger, *kept, *peak, *further),
+        tight_facts=(*lacking[:1], compiled_fact(target, mode_part(target)), *peak, graphs, *kept),
+        further_facts=(mode, *ledger, *further),
+        changed=changed,
+        saved=tuple(saved_lines(target)),
+        steps=tuple(step_lines(target)),
+        applied=sum(step.applied for step in ordered_steps(target.wrapper)),
+        actions=tuple(action_lines(report, target)),
+        found=tuple(diagnostic_lines(report, target)),
+        costly=tuple(costly_lines(target)),
+        blockers=tuple(blocker_lines(target.cuda_graph, target)),
+        below=(
+            dynamo_section(report),
+            titled(RANKS, tuple(rank_lines(report.ranks)) if report.ranks is not None else ()),
+            titled("Live memory", tuple(memory_plot(target))),
+            tradeoff_lines(partition) if partition is not None else (),
+            titled("Alive at the peak", tuple(alive_lines(target))),
+        ),
+    )
+
+
+def dynamo_section(report: Report) -> tuple[Line, ...]:
+    """Graph breaks and recompilations of the whole script."""
+    return titled(DYNAMO, tuple(dynamo_lines(report.dynamo))) if report.dynamo is not None else ()
+
+
+def spaced(sections: Sequence[tuple[Line, ...]]) -> tuple[Line, ...]:
+    """The sections that say something, with a blank line between two."""
+    lines: list[Line] = []
+    for section in sections:
+        if section:
+            lines += [*([Line()] if lines else []), *section]
+    return tuple(lines)
+
+
+def labelled(label: str, lines: tuple[Line, ...]) -> tuple[Line, ...]:
+    """Lines beside one label, not below a heading."""
+    found = []
+    for place, line in enumerate(lines):
+        first, *rest = line.parts
+        start = Part(f"{label if place == 0 else '':<{LABEL_WIDTH}}", "dim")
+        found.append(replace(line, parts=(start, Part(first.text.lstrip(), first.role), *rest)))
+    return tuple(found)
+
+
+def more_steps(hidden: int) -> Line:
+    return Line((Part(f"… {counted(hidden, 'more step')}", "dim"),), jump=Jump("wrapper"))
+
+
+def titled(title: str, lines: tuple[Line, ...]) -> tuple[Line, ...]:
+    return (Line((Part(title, "heading"),)), *lines) if lines else ()
+
+
+def fact(label: str, *parts: Part, link: Link | None = None, jump: Jump | None = None) -> Line:
+    return Line((Part(f"{label:<{LABEL_WIDTH}}", "dim"), *parts), link or Link(), jump)
+
+
+def compiled_fact(target: Target, *more: Part) -> Line:
+    link = Link((target.span,) if target.span else ())
+    where = f"  {line_place(target.span)}" if target.span else ""
+    return fact("compiled", Part(target.qualname, "title"), Part(where, "place"), *more, link=link)
+
+
+def lacking_facts(report: Report) -> Iterator[Line]:
+    """What the script passed to `torch.compile` and is not compiled, and why targets may be missing."""
+    for record in report.not_compiled:
+        if record.is_loss:
+            link = Link((record.span,)) if record.span is not None else Link()
+            where = f"  {line_place(record.span)}" if record.span is not None else ""
+            parts = (Part(record.name, "warning"), Part(where, "place"), Part(f"  {record.cause}", "dim"))
+            yield fact("in eager", *parts, link=link, jump=Jump("diagnostics"))
+    if report.incomplete is not None:
+        failed = any(diagnostic.code.startswith(FAILURE_FAMILY) for diagnostic in report.diagnostics)
+        yield fact(
+            "missing", Part(report.incomplete, "error" if failed else "warning"), jump=Jump("diagnostics")
+        )
+    if report.dynamo is not None and any(dynamo_counts(report.dynamo)):
+        yield fact("dynamo", dynamo_part(report.dynamo), jump=Jump("why"))
+
+
+def frontend_name(target: Target) -> str:
+    return {"dynamo": "torch.compile", "trace": "log of torch.compile"}.get(target.frontend, "direct")
+
+
+def mode_part(target: Target) -> Part:
+    return Part(f"  {target.mode} · {frontend_name(target)}", "dim")
+
+
+def mode_fact(report: Report, target: Target) -> Line:
+    more = Part(f" · {frontend_name(target)} · torch {report.torch}", "dim")
+    return fact("mode", Part(target.mode, "accent"), more)
+
+
+def ledger_facts(target: Target) -> Iterator[Line]:
+    yield ledger_fact(
+        "inputs", tuple(KINDS.get(row.kind, row.kind) for row in target.inputs), mutated_part(target)
+    )
+    given = tuple("output" for row in target.outputs if not row.left)
+    yield ledger_fact("outputs", given, aliased_part(target))
+    if target.left:
+        left = Part(short_list([row.place for row in target.left]), "mutation")
+        yield fact("left", left, Part(" outside", "dim"), jump=Jump("ledger"))
+
+
+def further_facts(target: Target) -> Iterator[Line]:
+    """What a log does not say, the GPU, the comparison with eager, the time it took."""
+    if unknown := unknown_text(target.origins):
+        yield fact("log", Part(unknown, "warning"))
+    for label, parts, jump in gpu_parts(target):
+        yield fact(label, *parts, jump=jump)
+    if target.verified is not None:
+        yield verdict_fact(target.verified)
+    if target.timings_ms:
+        slowest = sorted(target.timings_ms.items(), key=lambda item: -item[1])[:3]
+        shown = ", ".join(f"{stage} {human_ms(elapsed_ms)}" for stage, elapsed_ms in slowest)
+        total = sum(target.timings_ms.values())
+        yield fact("time", Part(human_ms(total)), Part(f"  {shown}", "dim"))
+
+
+def verdict_fact(verdict: Verdict) -> Line:
+    """How a call compared with eager."""
+    first = verdict.text.partition("\n")[0]
+    return fact("verified", Part(verdict.outcome, VERDICT_ROLES[verdict.outcome]), Part(f"  {first}", "dim"))
+
+
+def saved_fact(partition: Partition) -> Line:
+    size, _, number = saved_total(partition).partition(" in ")
+    parts = [Part(size, "saved"), Part(f" in {number}, for the backward")]
+    if partition.budget is not None:
+        parts.append(Part(f" · budget {human_bytes(partition.budget.asked_bytes)}"))
+    elif partition.default_bytes is not None and partition.default_bytes != partition.saved_bytes:
+        parts.append(Part(f" · `default` would save {human_bytes(partition.default_bytes)}", "dim"))
+    if partition.own is not None:
+        parts.append(Part(f" · our solver would save {human_bytes(partition.own.saved_bytes)}", "dim"))
+    return fact("saved", *parts, jump=Jump("saved"))
+
+
+def graph_fact(target: Target) -> Line:
+    graphs = [(PHASES[stage.name], call_count(stage)) for stage in target.stages if stage.name in PHASES]
+    shown = " · ".join(f"{name} {counted(nodes, 'node')}" for name, nodes in graphs)
+    return fact("graphs", Part(shown or "none"), jump=Jump("graphs") if graphs else None)
+
+
+def ledger_fact(label: str, kinds: tuple[str, ...], special: Part) -> Line:
+    tally = ", ".join(counted(number, kind) for kind, number in Counter(kinds).items())
+    return fact(label, Part(tally or "none"), special, jump=Jump("ledger"))
+
+
+def mutated_part(target: Target) -> Part:
+    mutated = [row.name for row in target.inputs if row.mutation_type != "not_mutated"]
+    return Part(f" · {short_list(mutated)} mutated" if mutated else "", "mutation")
+
+
+def aliased_part(target: Target) -> Part:
+    aliased = [row.name for row in target.outputs if row.base is not None]
+    return Part(f" · {len(aliased)} share memory with something else" if aliased else "", "alias")
+
+
+def short_list(names: list[str]) -> str:
+    """Up to two names, then how many more."""
+    return ", ".join(names) if len(names) <= 2 else f"{names[0]} and {len(names) - 1} more"
+
+
+def memory_fact(memory: Memory, target: Target) -> Line:
+    """The peak with its place."""
+    where = f"  {line_place(memory.peak_span, home_file(target))}" if memory.peak_span else ""
+    at = f" at {memory.peak_node}, {memory.peak_phase}" if memory.peak_node else ""
+    size = Part(human_bytes(memory.peak_bytes), "saved")
+    return fact("peak", size, Part(at, "name"), Part(where, "place"), link=peak_link(memory))
+
+
+def peak_link(memory: Memory) -> Link:
+    """Each expression whose value is alive at the peak, once."""
+    return Link(tuple(dict.fromkeys(live.span for live in memory.live_at_peak if live.span is not None)))
+
+
+def memory_plot(target: Target) -> Iterator[Line]:
+    """Live bytes at each node, forward then backward."""
+    memory = target.memory
+    if memory is None or len(memory.curve) < FEWEST_POINTS:
+        return
+    link = peak_link(memory)
+    rows = plot([value for _, value in memory.curve], PLOT_WIDTH, PLOT_HEIGHT)
+    for number, row in enumerate(rows):
+        label = human_bytes(memory.peak_bytes) if number == 0 else ""
+        yield Line(
+            (Part(f"{label:>10} {'┤' if label else '│'}", "dim"), Part(row, "saved")),
+            link if label else Link(),
+        )
+    both = 0 < memory.forward_nodes < len(memory.curve)
+    edge = round(len(rows[0]) * memory.forward_nodes / len(memory.curve)) if both else 0
+    names = f"{'forward':<{edge}}backward" if edge else f"{len(memory.curve)} nodes"
+    yield Line((Part(f"{'0 B':>10} ┼{'─' * len(rows[0])}", "dim"),))
+    yield Line((Part(f"{'':>12}{names}", "dim"),))
+
+
+def alive_lines(target: Target) -> Iterator[Line]:
+    """The largest values that are alive at the peak, identical layers folded, with their lifetimes."""
+    if target.memory is None:
+        return
+    for group in alive_folds(target.memory)[:MOST_ALIVE]:
+        first, size = group.first, sum(value.bytes for value in group.items)
+        parts = (
+            Part(f"{human_bytes(size):>9}  ", "saved"),
+            Part(f"{group.label} {group.times}".strip(), "name"),
+            Part(f"  {first.kind}, {lifetime(first, home_file(target))}", "dim"),
+        )
+        yield Line(parts, Link((first.span,) if first.span is not None else ()))
+
+
+def saved_lines(target: Target) -> Iterator[Line]:
+    """The largest, identical layers folded as `aotlens inspect` folds them."""
+    partition = target.partition
+    if partition is None:
+        return
+    dear = by_bytes(owning(partition))
+    said = texts()
+    found = fold(dear, lambda saved: layer_value_name(saved, said), same_layer)
+    folds = sorted(found, key=lambda group: -total_bytes(group))
+    shown = folds[:MOST_SAVED]
+    same = Counter(fold_label(group) for group in shown)
+    labels = [fold_label(group, same[fold_label(group)] > 1) for group in shown]
+    for group, label in zip(shown, labels, strict=True):
+        yield fold_line(group, label, home_file(target))
+    if not dear:
+        yield Line((Part("nothing that is not alive anyway", "dim"),))
+    if rest := folds[MOST_SAVED:]:
+        number, size = sum(len(group.items) for group in rest), sum(total_bytes(group) for group in rest)
+        text = f"{human_bytes(size):>9}  in {counted(number, 'more value')}"
+        yield Line((Part(text, "dim"),), jump=Jump("saved"))
+
+
+def total_bytes(group: Fold[SavedValue]) -> int:
+    return sum(saved.bytes for saved in group.items)
+
+
+def fold_label(group: Fold[SavedValue], ambiguous: bool = False) -> str:
+    """`weights ×4` for the same value of four layers; with its node where two have the same expression."""
+    node = f"({group.first.node})" if ambiguous else ""
+    return " ".join(part for part in (group.label, group.times, node) if part)
+
+
+def fold_line(group: Fold[SavedValue], label: str, home: str | None) -> Line:
+    first = group.first
+    parts = (
+        Part(f"{human_bytes(total_bytes(group)):>9}  ", "saved"),
+        Part(f"{line_place(first.span, home):<8}  ", "place"),
+        Part(label, "name"),
+        Part(f"  {reason_text(first)}", "dim"),
+    )
+    return Line(parts, saved_link(first), Jump("saved", f"saved:{first.node}"))
+
+
+def step_lines(target: Target) -> Iterator[Line]:
+    if target.wrapper is None:
+        return
+    steps = ordered_steps(target.wrapper)
+    applied = [step for step in steps if step.applied]
+    for step in applied[:MOST_STEPS]:
+        cost = f"  {human_bytes(step.bytes_per_call)} per call" if step.bytes_per_call else ""
+        parts = (
+            Part("  + ", "ok"),
+            Part(step.name, "name"),
+            Part(cost, "warning"),
+            Part(f"  {step.reason}", "dim"),
+        )
+        yield Line(parts, sites_link(step.sites), Jump("wrapper", f"step:{step.name}"))
+    rest, skipped = len(applied) - MOST_STEPS, len(steps) - len(applied)
+    if rest > 0:
+        yield Line((Part(f"  … {counted(rest, 'more step')}", "dim"),), jump=Jump("wrapper"))
+    if not applied:
+        yield Line((Part("  calls the graph and does nothing else", "dim"),), jump=Jump("wrapper"))
+    if skipped:
+        yield Line((Part(f"  - {counted(skipped, 'step')} not needed", "dim"),), jump=Jump("wrapper"))

@@ -1,0 +1,87 @@
+"""Ranks, as lines: where they differ, who compiled what, who was slowest, and the collectives.
+
+Invariant: every line that stands for an expression leads to it; a list that is cut says how long it is.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from aotlens.model.ranks import Collective, PhaseImbalance, RankCompilation, Ranks
+from aotlens.model.report import Span
+from aotlens.view.quantities import counted, human_bytes, human_ms
+from aotlens.view.ranks import difference_text, differing, mismatch_text, rank_names, ranks_summary
+from aotlens.view.tabs.rows import Line, Link, Part
+from aotlens.view.tabs.spans import line_place
+
+__all__ = ["RANKS", "rank_lines"]
+
+RANKS = "Ranks"
+MOST_ROWS = 20
+
+
+def rank_lines(ranks: Ranks) -> Iterator[Line]:
+    """Mismatched collectives first, since they make a job hang; then everything else that is known."""
+    yield Line((Part(ranks_summary(ranks), "ok" if ranks.agree else "warning"),))
+    for mismatch in ranks.mismatches[:MOST_ROWS]:
+        yield _sentence(mismatch_text(mismatch), "error", (mismatch.span, mismatch.other_span))
+    yield from _rest(len(ranks.mismatches))
+    for difference in ranks.differences[:MOST_ROWS]:
+        yield _sentence(difference_text(difference), "warning", (difference.span, difference.other_span))
+    yield from _rest(len(ranks.differences))
+    different = differing(ranks)
+    compilations = [row for row in ranks.compilations if ranks.agree or row.compile_id in different]
+    yield from (_compilation(row) for row in compilations[:MOST_ROWS])
+    yield from _rest(len(compilations))
+    yield from (_phase(row) for row in ranks.phases[:MOST_ROWS])
+    yield from _collectives(ranks.collectives)
+
+
+def _sentence(text: str, role: str, spans: Sequence[Span | None]) -> Line:
+    return Line((Part(text, role),), Link(tuple(span for span in spans if span is not None)), wrap=True)
+
+
+def _compilation(row: RankCompilation) -> Line:
+    parts = (
+        Part(f"  {row.compile_id}  ", "dim"),
+        Part(row.function, "name"),
+        Part(f"  {rank_names(row.ranks)}"),
+    )
+    return _at(parts, row.span)
+
+
+def _phase(row: PhaseImbalance) -> Line:
+    seconds, median = human_ms(1000 * row.slowest_s), human_ms(1000 * row.median_s)
+    return Line(
+        (
+            Part(f"  {row.phase}  ", "dim"),
+            Part(f"slowest is rank {row.slowest} with {seconds}"),
+            Part(f"  median {median}", "dim"),
+        )
+    )
+
+
+def _collectives(collectives: Sequence[Collective]) -> Iterator[Line]:
+    if not collectives:
+        return
+    total = human_bytes(sum(row.bytes or 0 for row in collectives))
+    yield Line((Part(f"{counted(len(collectives), 'collective operation')}, {total} on each rank"),))
+    for position, row in enumerate(collectives[:MOST_ROWS], start=1):
+        size = "unknown size" if row.bytes is None else human_bytes(row.bytes)
+        parts = (
+            Part(f"  {position}  ", "dim"),
+            Part(f"{row.op} {row.detail}".rstrip(), "name"),
+            Part(f"  {row.tensor}  {size}"),
+            Part(f"  {row.graph} {row.compile_id}", "dim"),
+        )
+        yield _at(parts, row.span)
+    yield from _rest(len(collectives))
+
+
+def _at(parts: tuple[Part, ...], span: Span | None) -> Line:
+    if span is None:
+        return Line(parts)
+    return Line((*parts, Part(f"  {line_place(span)}", "dim")), Link((span,)))
+
+
+def _rest(total: int) -> Iterator[Line]:
+    if total > MOST_ROWS:
+        yield Line((Part(f"  and {total - MOST_ROWS} more (aotlens inspect --full)", "dim"),))

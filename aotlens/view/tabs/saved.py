@@ -1,0 +1,252 @@
+"""What is kept for the backward, and what is computed again, each with its reason."""
+
+from collections.abc import Callable, Iterator, Sequence
+
+from aotlens.model.report import Certificate, Partition, RecomputedValue, SavedValue, Span, Target
+from aotlens.model.spans import own_first, text_of, texts
+from aotlens.view.fold import in_layer
+from aotlens.view.quantities import bar, human_bytes, human_flops
+from aotlens.view.reasons import FREEDOMS, forbidden_text, overruled_text, price_text, reason_text
+from aotlens.view.saved import alive_anyway_bytes, owning_recomputed, recomputed_total, saved_total
+from aotlens.view.tabs.rows import Cells, Column, Group, Jump, LazyRows, Line, Link, Listing, Part, grouped
+from aotlens.view.tabs.spans import home_file, line_place, place
+
+BAR_WIDTH = 8
+
+SAVED_COLUMNS = (
+    Column("saved", widest=9, narrowest=9, align="right"),
+    Column("", widest=BAR_WIDTH, narrowest=BAR_WIDTH, drop=2),
+    Column("value", widest=48, narrowest=26),
+    Column("tensor", widest=24, narrowest=18, drop=3),
+    Column("line", widest=40, narrowest=4, align="right"),
+    Column("uses", widest=4, narrowest=4, align="right", drop=4),
+    Column("why", widest=18, narrowest=6),
+    Column("reason", widest=30, narrowest=16, grows=True, drop=5),
+)
+RECOMPUTED_COLUMNS = (
+    Column("not saved", widest=9, narrowest=9, align="right"),
+    Column("value", widest=36, narrowest=20),
+    Column("work", widest=11, narrowest=11, align="right", drop=1),
+    Column("line", widest=40, narrowest=4, align="right"),
+    Column("why", widest=18, narrowest=6),
+    Column("reason", widest=30, narrowest=16, grows=True, drop=5),
+)
+OWNERS = {
+    "input": "held by an argument",
+    "parameter": "held by a parameter",
+    "output": "held by an output",
+    "new": "",
+}
+NOTHING_SAVED = "inference: nothing is saved for a backward"
+
+
+def by_bytes(values: Sequence[SavedValue]) -> tuple[SavedValue, ...]:
+    """The largest first; values that cost nothing in the order of the program.
+
+    Of equal bytes, those of the user's own files come first.
+    """
+    return tuple(sorted(values, key=lambda saved: (-saved.bytes, own_first(saved.span))))
+
+
+def dearest_again(partition: Partition) -> tuple[RecomputedValue, ...]:
+    """What is computed again, by what it would have cost to save it."""
+    return tuple(sorted(partition.recomputed, key=lambda value: -value.bytes))
+
+
+def value_name(saved: SavedValue, text: Callable[[Span], str] = text_of) -> str:
+    """The user's name for it, else the expression, else the node; as `aotlens inspect` names it."""
+    return saved.name or (text(saved.span) if saved.span else "") or saved.node
+
+
+def recomputed_name(value: RecomputedValue, text: Callable[[Span], str] = text_of) -> str:
+    return (text(value.span) if value.span else "") or value.node
+
+
+def opposite(value: SavedValue | RecomputedValue) -> str | None:
+    """The change of the policy that treats it the other way; None where the other way would be wrong."""
+    if value.freedom == "forced":
+        return None
+    return f"{'recompute' if isinstance(value, SavedValue) else 'save'}:{value.node}"
+
+
+def saved_link(saved: SavedValue) -> Link:
+    """The expression that makes it; the expressions whose backward reads it."""
+    uses = tuple(use.span for use in saved.used_by if use.span is not None and use.span != saved.span)
+    return Link((saved.span,) if saved.span else (), uses)
+
+
+def saved_listing(target: Target) -> Listing:
+    """Saved values by bytes."""
+    partition, home = target.partition, home_file(target)
+    records = by_bytes(partition.saved) if partition else ()
+    said = texts()
+    groups = grouped(records, lambda saved: layer_value_name(saved, said), same_layer)
+    group_bytes = {group: sum(records[index].bytes for index in group.places) for group in groups}
+    longest_bar = max((*group_bytes.values(), *(saved.bytes for saved in records)), default=0)
+
+    def cells_of(saved: SavedValue) -> Cells:
+        return (
+            human_bytes(saved.bytes) if saved.bytes else Part("0", "dim"),
+            Part(bar(saved.bytes, longest_bar, BAR_WIDTH), "saved"),
+            Part(value_name(saved, said), "name"),
+            Part(saved.tensor.short(), "tensor"),
+            Part(place(saved.span, home), "place"),
+            str(len(saved.used_by)),
+            Part(saved.code, "accent" if saved.freedom == "choice" else ""),
+            Part(saved.reason, "" if saved.bytes else "dim"),
+        )
+
+    def text(saved: SavedValue) -> str:
+        return f"{value_name(saved, said)} {saved.node} {saved.tensor.short()} {reason_text(saved)}"
+
+    def group_cells(group: Group) -> Cells:
+        total_bytes = group_bytes[group]
+        size = human_bytes(total_bytes) if total_bytes else Part("0", "dim")
+        drawn = Part(bar(total_bytes, longest_bar, BAR_WIDTH), "saved")
+        return (size, drawn, Part(group.label, "name"), *cells_of(records[group.places[0]])[3:])
+
+    return Listing(
+        SAVED_COLUMNS,
+        LazyRows(records, lambda saved: f"saved:{saved.node}", cells_of, text, saved_link),
+        nothing(partition),
+        tuple(sorted(groups, key=lambda group: -group_bytes[group])),
+        group_cells,
+    )
+
+
+def layer_value_name(saved: SavedValue, text: Callable[[Span], str]) -> str:
+    """The name under which identical layers fold."""
+    return in_layer(saved.layer, value_name(saved, text))
+
+
+def same_layer(saved: SavedValue) -> tuple[object, ...]:
+    """What the rows of identical layers share: all that they show."""
+    return (saved.span, saved.tensor.short(), saved.bytes, saved.owner, saved.reason)
+
+
+def nothing(partition: Partition | None) -> str:
+    return NOTHING_SAVED if partition is None else "nothing is saved for the backward"
+
+
+def recomputed_listing(target: Target) -> Listing:
+    """Values computed again, by what they would have cost."""
+    partition, home = target.partition, home_file(target)
+    records = dearest_again(partition) if partition else ()
+    said = texts()
+
+    def cells_of(value: RecomputedValue) -> Cells:
+        return (
+            human_bytes(value.bytes),
+            Part(recomputed_name(value, said), "name"),
+            human_flops(value.flops),
+            Part(place(value.span, home), "place"),
+            value.code,
+            value.reason,
+        )
+
+    rows = LazyRows(
+        records,
+        lambda value: f"recomputed:{value.node}",
+        cells_of,
+        lambda value: f"{recomputed_name(value, said)} {value.node} {reason_text(value)}",
+        lambda v: Link((v.span,) if v.span else ()),
+    )
+    groups = grouped(
+        records,
+        lambda value: in_layer(value.layer, recomputed_name(value, said)),
+        lambda value: (value.span, value.bytes, value.flops, value.code, value.reason),
+    )
+
+    def group_cells(group: Group) -> Cells:
+        values = [records[place] for place in group.places]
+        size, work = sum(value.bytes for value in values), sum(value.flops for value in values)
+        return (human_bytes(size), Part(group.label, "name"), human_flops(work), *cells_of(values[0])[3:])
+
+    ordered = sorted(groups, key=lambda group: -sum(records[place].bytes for place in group.places))
+    empty = "nothing is computed again" if partition else NOTHING_SAVED
+    return Listing(RECOMPUTED_COLUMNS, rows, empty, tuple(ordered), group_cells)
+
+
+def totals(target: Target) -> Line:
+    """The headline of the tab."""
+    partition = target.partition
+    if partition is None:
+        return Line((Part(NOTHING_SAVED, "dim"),))
+    size, _, number = saved_total(partition).partition(" in ")
+    parts = [Part(size, "title"), Part(f" in {number}")]
+    if held := alive_anyway_bytes(partition):
+        parts.append(Part(f" · {human_bytes(held)} alive anyway", "dim"))
+    if owning_recomputed(partition):
+        parts.append(Part(f" · {recomputed_total(partition)} recomputed", "dim"))
+    parts.append(Part(f" · policy {partition.policy}", "dim"))
+    if partition.default_bytes is not None and partition.default_bytes != partition.saved_bytes:
+        parts.append(Part(f" · `default` would save {human_bytes(partition.default_bytes)}", "dim"))
+    return Line(tuple(parts))
+
+
+def saved_details(saved: SavedValue, target: Target) -> Iterator[Line]:
+    """What stands below the table for the selected value."""
+    home = home_file(target)
+    held = f" · {OWNERS[saved.owner]}" if OWNERS[saved.owner] else ""
+    dropped = " · freed inside the backward" if saved.donated else ""
+    yield Line(
+        (
+            Part(value_name(saved), "title"),
+            Part(f"  {saved.tensor.short()}", "tensor"),
+            Part(f"  {human_bytes(saved.tensor.bytes)}{held}{dropped}", "dim"),
+        )
+    )
+    yield from why_lines(saved)
+    if saved.certificate is not None:
+        yield from certificate_lines(saved.certificate, home)
+    node, op = Part(saved.node, "name"), Part(f"  {saved.op}" if saved.op else "", "op")
+    yield Line((Part("node  ", "dim"), node, op), jump=Jump("graphs", f"forward/{saved.node}"))
+    for use in saved.used_by:
+        parts = (
+            Part("read by  ", "dim"),
+            Part(use.node, "name"),
+            Part(" in the backward of ", "dim"),
+            Part(line_place(use.span, home) or "what the compiler added", "place"),
+        )
+        yield Line(parts, Link((use.span,) if use.span else ()), Jump("graphs", f"backward/{use.node}"))
+
+
+def recomputed_details(value: RecomputedValue, target: Target) -> Iterator[Line]:
+    yield Line(
+        (
+            Part(recomputed_name(value), "title"),
+            Part(f"  {human_bytes(value.bytes)} not saved, {human_flops(value.flops)} more", "dim"),
+        )
+    )
+    yield from why_lines(value)
+    where = line_place(value.span, home_file(target))
+    jump = Jump("graphs", f"backward/{value.node}")
+    yield Line((Part("node  ", "dim"), Part(value.node, "name"), Part(f"  {where}", "place")), jump=jump)
+    if value.in_forward:
+        twin = Jump("graphs", f"forward/{value.node}")
+        yield Line(
+            (Part("twin  ", "dim"), Part(value.node, "name"), Part(" in the forward", "dim")), jump=twin
+        )
+
+
+def why_lines(value: SavedValue | RecomputedValue) -> Iterator[Line]:
+    """The reason with its code, whether it can be changed, and who was overruled."""
+    freedom = f" · {FREEDOMS[value.freedom]}" if value.code and value.freedom in FREEDOMS else ""
+    yield Line((Part("why  ", "dim"), Part(reason_text(value)), Part(freedom, "dim")), wrap=True)
+    if value.overrode:
+        yield Line((Part("!  ", "warning"), Part(overruled_text(value), "warning")), wrap=True)
+
+
+def certificate_lines(certificate: Certificate, home: str | None) -> Iterator[Line]:
+    """What forbids to compute the value again, who needs it, and what the next cheapest set costs."""
+    if certificate.above is not None:
+        link = Link((certificate.above_span,)) if certificate.above_span else Link()
+        jump = Jump("graphs", f"forward/{certificate.above}")
+        yield Line((Part("above  ", "dim"), Part(forbidden_text(certificate))), link, jump, wrap=True)
+    if certificate.below is not None:
+        where = line_place(certificate.below_span, home)
+        link = Link((certificate.below_span,)) if certificate.below_span else Link()
+        parts = (Part("below  ", "dim"), Part(certificate.below, "name"), Part(" needs it", "dim"))
+        jump = Jump("graphs", f"backward/{certificate.below}")
+        yield Line((*parts, Part(f"  {where}" if where else "", "place")), link, jump)
+    yield Line((Part("else  ", "dim"), Part(price_text(certificate))), wrap=True)

@@ -1,0 +1,93 @@
+"""Everything in a target that has a name, to be found by a few letters of it.
+
+Invariant: a name is offered once for each kind of thing, where most is told about it; the best matches come
+first, and what has only the letters in their order comes last.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from aotlens.model.report import Stage, Target
+from aotlens.view.tabs.kernels import kernel_key
+from aotlens.view.tabs.rows import Jump, in_order
+from aotlens.view.tabs.saved import value_name
+
+MOST = 40
+"""Matches shown; more letters tell the others apart."""
+
+DEAREST_FIRST = ("forward", "backward", "inference", "joint")
+"""Stages in which a node is looked for first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """One thing that has a name."""
+
+    name: str
+    what: str
+    jump: Jump
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """All names of a target, and in small letters for comparing."""
+
+    things: tuple[Named, ...]
+    folded: tuple[str, ...]
+
+    def find(self, query: str) -> tuple[Named, ...]:
+        """The best matches of a query, the best first."""
+        wanted = "".join(query.casefold().split())
+        ranked: list[tuple[int, int, int]] = []
+        for place, name in enumerate(self.folded):
+            if (rank := rank_of(wanted, name)) is not None:
+                ranked.append((rank, len(name), place))
+        return tuple(self.things[place] for _, _, place in sorted(ranked)[:MOST])
+
+
+def rank_of(wanted: str, name: str) -> int | None:
+    """0 for the name itself; then its start, a part of it, its letters in order; None for no match."""
+    at = name.find(wanted)
+    if at >= 0:
+        return 0 if wanted == name else 1 if at == 0 else 2
+    return 3 if in_order(wanted, name) else None
+
+
+def names_of(target: Target) -> Names:
+    things = (
+        *ledger_names(target),
+        *saved_names(target),
+        *node_names(target),
+        *(Named(kernel.name, "kernel", Jump("kernels", kernel_key(kernel))) for kernel in target.kernels),
+    )
+    return Names(things, tuple(thing.name.casefold() for thing in things))
+
+
+def ledger_names(target: Target) -> Iterator[Named]:
+    for given in target.inputs:
+        yield Named(given.name, given.kind.lower(), Jump("ledger", f"input:{given.index}"))
+    for result in target.outputs:
+        kind = "left outside" if result.left else "result"
+        yield Named(result.name, kind, Jump("ledger", f"output:{result.index}"))
+
+
+def saved_names(target: Target) -> Iterator[Named]:
+    partition = target.partition
+    for saved in partition.saved if partition else ():
+        yield Named(value_name(saved), "saved value", Jump("saved", f"saved:{saved.node}"))
+    for again in partition.recomputed if partition else ():
+        yield Named(again.node, "computed again", Jump("saved", f"recomputed:{again.node}"))
+
+
+def node_names(target: Target) -> Iterator[Named]:
+    seen: set[str] = set()
+    for stage in sorted(target.stages, key=order):
+        for node in stage.nodes:
+            if node.name not in seen:
+                seen.add(node.name)
+                told = f"{node.target or node.op} in the {stage.name} graph"
+                yield Named(node.name, told, Jump("graphs", f"{stage.name}/{node.name}"))
+
+
+def order(stage: Stage) -> int:
+    return DEAREST_FIRST.index(stage.name) if stage.name in DEAREST_FIRST else len(DEAREST_FIRST)

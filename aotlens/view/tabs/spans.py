@@ -1,0 +1,55 @@
+"""Spans as people name them, and which rows stand on a line."""
+
+from collections import defaultdict
+from collections.abc import Iterable
+
+from aotlens.model.report import Span, Target
+from aotlens.model.spans import file_key, line_of, line_text
+from aotlens.view.tabs.rows import Link, Rows
+
+
+def place(span: Span | None, home: str | None = None) -> str:
+    """`41` in the target's own file, `blocks.py:41` elsewhere, empty when nowhere."""
+    return line_of(span, home)
+
+
+def line_place(span: Span | None, home: str | None = None) -> str:
+    """`line 41` or `blocks.py:41`, for use inside a sentence."""
+    return line_text(span, home)
+
+
+def home_file(target: Target) -> str | None:
+    """The file that the target's own definition stands in."""
+    return target.file
+
+
+def lines_of(span: Span) -> range:
+    return range(span.line, span.end_line + 1)
+
+
+class LineIndex:
+    """Which rows stand on a source line; built when it is first asked for."""
+
+    def __init__(self, rows: Rows) -> None:
+        self.inner: defaultdict[tuple[str, int], list[int]] = defaultdict(list)
+        self.outer: defaultdict[tuple[str, int], list[int]] = defaultdict(list)
+        for index in range(len(rows)):
+            link = rows.link(index)
+            self._note(self.inner, link.primary, index)
+            self._note(self.outer, link.secondary, index)
+
+    def rows_on(self, file: str, line: int) -> tuple[int, ...]:
+        """Rows whose own expression is there; else those that are related to it."""
+        key = (file_key(file), line)
+        return tuple(self.inner.get(key) or self.outer.get(key) or ())
+
+    @staticmethod
+    def _note(table: defaultdict[tuple[str, int], list[int]], spans: Iterable[Span], index: int) -> None:
+        for key in {(file_key(span.file), line) for span in spans for line in lines_of(span)}:
+            table[key].append(index)
+
+
+def covers(link: Link, file: str, line: int) -> bool:
+    """Whether the link's own expressions touch that line."""
+    key = file_key(file)
+    return any(file_key(span.file) == key and line in lines_of(span) for span in link.primary)

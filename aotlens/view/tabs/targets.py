@@ -1,0 +1,100 @@
+"""The list of targets: one row per function or module and input signature."""
+
+from collections import Counter
+from dataclasses import dataclass
+
+from aotlens.model.report import Report, Target
+from aotlens.view.quantities import human_bytes, signature
+from aotlens.view.tabs.marks import SEVERITY_LETTERS, all_diagnostics
+from aotlens.view.tabs.rows import Cells, Column, LazyRows, Link, Listing, Part
+from aotlens.view.tabs.spans import place
+
+TARGET_COLUMNS = (
+    Column("target", widest=40, narrowest=12, grows=True),
+    Column("mode", widest=5, narrowest=5, drop=3),
+    Column("saved", widest=9, narrowest=8, align="right", drop=1),
+    Column("found", widest=9, narrowest=5, drop=2),
+    Column("line", widest=40, narrowest=4, align="right"),
+)
+MODES = {"training": "train", "inference": "infer"}
+
+
+@dataclass(frozen=True, slots=True)
+class TargetRow:
+    """One line of the tree."""
+
+    index: int
+    """The target in the report; for a function with several signatures the first of them."""
+    branch: str = ""
+    """What leads to a signature; empty for a function."""
+    signatures: int = 0
+    """Of a function that has several."""
+
+
+def target_rows(report: Report) -> tuple[TargetRow, ...]:
+    """A function in one row where it has one signature, else with its signatures below it."""
+    rows: list[TargetRow] = []
+    by_name: dict[str, list[int]] = {}
+    for index, target in enumerate(report.targets):
+        by_name.setdefault(target.qualname, []).append(index)
+    for indices in by_name.values():
+        if len(indices) == 1:
+            rows.append(TargetRow(indices[0]))
+            continue
+        rows.append(TargetRow(indices[0], signatures=len(indices)))
+        rows += [TargetRow(index, "╰ " if index == indices[-1] else "├ ") for index in indices]
+    return tuple(rows)
+
+
+def row_of(report: Report, index: int) -> int:
+    """The row that shows a target itself."""
+    rows = target_rows(report)
+    return next((at for at, row in enumerate(rows) if row.index == index and not row.signatures), 0)
+
+
+def target_listing(report: Report) -> Listing:
+    """Functions and modules in the order in which they were captured, each with its input signatures."""
+    home = report.targets[0].span.file if report.targets and report.targets[0].span else None
+
+    def cells_of(row: TargetRow) -> Cells:
+        target = report.targets[row.index]
+        if row.signatures:
+            told = f"{target.qualname}  ×{row.signatures}"
+            return (Part(told, "title"), "", "", "", Part(place(target.span, home), "place"))
+        name = f"{row.branch}{signature(target)}" if row.branch else target.qualname
+        return (
+            Part(name, "name"),
+            Part(MODES[target.mode], "dim"),
+            Part(human_bytes(target.partition.saved_bytes) if target.partition else "", "saved"),
+            Part(diagnostic_tally(report, target), "warning"),
+            Part("" if row.branch else place(target.span, home), "place"),
+        )
+
+    def link(row: TargetRow) -> Link:
+        span = report.targets[row.index].span
+        return Link((span,) if span else ())
+
+    rows = LazyRows(
+        target_rows(report),
+        lambda row: f"{'group' if row.signatures else 'target'}:{row.index}",
+        cells_of,
+        lambda row: f"{target_title(report, row.index)} {report.targets[row.index].mode}",
+        link,
+    )
+    return Listing(TARGET_COLUMNS, rows, "no targets")
+
+
+def target_title(report: Report, index: int) -> str:
+    """The qualified name; with the number of its signature when it was captured more than once."""
+    target = report.targets[index]
+    same = [place for place, other in enumerate(report.targets) if other.qualname == target.qualname]
+    if len(same) == 1:
+        return target.qualname
+    return f"{target.qualname} #{same.index(index) + 1} {signature(target)}"
+
+
+def diagnostic_tally(report: Report, target: Target) -> str:
+    """`1E 2W`; information and hints are not counted."""
+    tally = Counter(item.severity for item in all_diagnostics(report, target))
+    shown = [f"{tally[level]}{SEVERITY_LETTERS[level]}" for level in ("error", "warning") if tally[level]]
+    return " ".join(shown)

@@ -1,0 +1,157 @@
+"""How the trace stands, as one value that the app owns."""
+
+import os
+from dataclasses import dataclass, replace
+
+from aotlens.model.failure import Failure
+from aotlens.model.report import Report, Target
+from aotlens.model.spans import file_name
+from aotlens.view.progress import PHASES, STARTING, Phase
+from aotlens.view.quantities import COMPARED, counted, human_ms
+from aotlens.view.tabs.rows import VERDICT_ROLES, Line, Part
+from aotlens.view.verdicts import WORST_FIRST
+
+
+@dataclass(frozen=True, slots=True)
+class TraceState:
+    """One trace, and what is on the screen meanwhile."""
+
+    phase: str = "idle"
+    """`idle`, `tracing`, `failed` or `ready`."""
+    trace: int = 0
+    """Number of the newest trace; answers with a smaller one are stale."""
+    phases: tuple[tuple[Phase, float], ...] = ((STARTING, 0.0),)
+    """Phases reached, each with the seconds after the start at which it began; the last one runs."""
+    failure: Failure | None = None
+    """Also beside a report: the script failed after something was traced."""
+    elapsed_ms: float | None = 0.0
+    """None where nothing has changed since an earlier trace, whose answer is shown."""
+    change: tuple[Part, ...] = ()
+    """What this trace changed, where the same target was traced before."""
+
+    def reached(self, phase: Phase, elapsed_s: float) -> "TraceState":
+        """After a progress message; the same phase again only changes its words."""
+        last, began_s = self.phases[-1]
+        if last.kind == phase.kind:
+            return replace(self, phases=(*self.phases[:-1], (phase, began_s)))
+        return replace(self, phases=(*self.phases, (phase, elapsed_s)))
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether something failed that the user did not ask to stop."""
+        return self.failure is not None and self.failure.kind != "cancelled"
+
+
+def title_parts(name: str, report: Report | None, target: Target | None) -> tuple[Part, ...]:
+    """The left half of the title bar."""
+    parts = [
+        Part("aotlens ", "accent"),
+        Part(f" {os.path.relpath(name) if os.path.isabs(name) else name}", "title"),
+    ]
+    if target is not None:
+        parts.append(Part(f"  {target.qualname}", "title"))
+        parts.append(Part(f"  {target.mode}", "dim"))
+    if report is not None and len(report.targets) > 1:
+        parts.append(Part(f" · {counted(len(report.targets), 'target')}", "dim"))
+    return tuple(parts)
+
+
+def state_parts(state: TraceState, report: Report | None, elapsed_s: float) -> tuple[Part, ...]:
+    """The right half of the title bar."""
+    if state.phase == "tracing":
+        old = " · showing the result before" if report is not None else ""
+        return (Part(f"{state.phases[-1][0]} {elapsed_s:.1f} s", "accent"), Part(old, "dim"))
+    if state.phase == "failed" and state.failure is not None and state.failure.kind == "cancelled":
+        return (Part("cancelled", "warning"), Part(" · r traces again", "dim"))
+    if state.phase == "failed":
+        old = " · showing the result before" if report is not None else ""
+        return (Part("trace failed", "error"), Part(f"{old} · r retries", "dim"))
+    if state.phase == "ready":
+        change = (*state.change, Part(" · ", "dim")) if state.change else ()
+        return (*change, *_lacking(report), *_ended(state))
+    return (*_lacking(report), Part(f"report · torch {report.torch}", "dim")) if report is not None else ()
+
+
+def _ended(state: TraceState) -> tuple[Part, ...]:
+    if state.has_failed:
+        return (Part("the script failed", "error"), Part(" · 9 shows where, 0 the traceback", "dim"))
+    if state.elapsed_ms is None:
+        return (Part("unchanged", "ok"), Part(", not traced again", "dim"))
+    return (Part("traced", "ok"), Part(f" in {human_ms(state.elapsed_ms)}", "dim"))
+
+
+def _lacking(report: Report | None) -> tuple[Part, ...]:
+    """The verdict where calls were compared with eager, and what is missing from the report."""
+    if report is None:
+        return ()
+    parts = []
+    verdicts = {target.verified.outcome for target in report.targets if target.verified is not None}
+    if worst := next((outcome for outcome in WORST_FIRST if outcome in verdicts), None):
+        parts += [Part(COMPARED[worst], VERDICT_ROLES[worst]), Part(" · ", "dim")]
+    if count := sum(record.is_loss for record in report.not_compiled):
+        parts += [Part(f"{count} not compiled", "warning"), Part(" · ", "dim")]
+    if report.incomplete is not None:
+        parts += [Part("incomplete", "warning"), Part(" · ", "dim")]
+    return tuple(parts)
+
+
+def progress_lines(name: str, state: TraceState, elapsed_s: float) -> tuple[Line, ...]:
+    """What a trace has done and still has to do, until there is a first result."""
+    lines = [Line((Part(f"Tracing {name}", "title"),)), Line()]
+    ends_s = [began_s for _, began_s in state.phases[1:]]
+    for (phase, began_s), end_s in zip(state.phases, ends_s, strict=False):
+        lines.append(_phase_line("+", "ok", phase.words, end_s - began_s))
+    running, began_s = state.phases[-1]
+    lines.append(_phase_line("›", "accent", str(running), elapsed_s - began_s))
+    reached = {phase.kind for phase, _ in state.phases}
+    last = max((index for index, phase in enumerate(PHASES) if phase.kind in reached), default=0)
+    lines += [Line((Part(f"    {phase.words}", "dim"),)) for phase in PHASES[last + 1 :]]
+    lines += [Line(), Line((Part("Esc cancels", "dim"),))]
+    return tuple(lines)
+
+
+def _phase_line(mark: str, role: str, words: str, elapsed_s: float) -> Line:
+    return Line(
+        (Part(f"  {mark} ", role), Part(f"{words:<30}", "name"), Part(human_ms(elapsed_s * 1000), "dim"))
+    )
+
+
+def log_text(output: str, failure: Failure | None) -> str:
+    """What the script printed, and the traceback where it failed."""
+    traceback = failure.traceback if failure is not None else ""
+    return "\n".join(part.rstrip("\n") for part in (output, traceback) if part.strip())
+
+
+FAILURE_TITLES = {
+    "syntax": "The script does not parse",
+    "user": "The script raised an exception",
+    "exit": "The script ended itself",
+    "no-file": "The file cannot be opened",
+    "no-target": "Nothing to compile was found",
+    "bad-example": "An example comment cannot be read",
+    "unsupported": "The engine does not support this yet",
+    "timeout": "The trace took too long and was ended",
+    "memory": "The trace needed too much memory",
+    "crash": "The traced process died",
+    "killed": "The tracing process was killed from outside",
+    "no-gpu": "There is no GPU here",
+    "no-value": "A value is needed",
+    "left-out": "Left out by Dynamo",
+    "cancelled": "The trace was cancelled",
+    "internal": "aotlens failed: this is our fault",
+}
+
+
+def failure_lines(failure: Failure, log_key: str) -> tuple[Line, ...]:
+    """What went wrong, and what can be done here; `log_key` opens what the script printed."""
+    where = f"{file_name(failure.file)}:{failure.line}" if failure.file and failure.line else ""
+    edit = f" · e opens {where}" if where else ""
+    keys = f"r traces again{edit} · {log_key} shows what the script printed · q quits"
+    lines = [
+        Line((Part(FAILURE_TITLES.get(failure.kind, failure.kind), "error"),)),
+        Line(),
+        Line((Part(failure.message),), wrap=True),
+        Line(),
+        Line((Part(keys, "dim"),), wrap=True),
+    ]
+    return tuple(lines)

@@ -1,0 +1,117 @@
+"""What else could have been saved: the frontier as a plot, the budget, the answers to what-ifs."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from math import log
+
+from aotlens.model.report import Partition, WhatIf
+from aotlens.view.frontier import chosen_point, of_own
+from aotlens.view.quantities import counted, human_bytes, human_flops, plot
+from aotlens.view.reasons import budget_text, difference, listed, named
+from aotlens.view.tabs.rows import Line, Part
+
+PLOT_WIDTH, PLOT_HEIGHT = 40, 5
+CHOSEN = "▲"
+FINE = 1000
+"""The height of the plot in its own steps."""
+WIDE = 20
+"""How many times the least work the most must be for a logarithmic scale."""
+FOOT = 0.15
+"""Where the least work stands on it."""
+
+
+def tradeoff_lines(partition: Partition) -> tuple[Line, ...]:
+    """The frontier, the budget and the what-ifs; nothing where there is none of them."""
+    lines: list[Line] = []
+    if partition.budget is not None:
+        lines.append(Line((Part(budget_text(partition.budget)),), wrap=True))
+    for answer in partition.what_if:
+        lines += what_if_lines(answer, partition)
+    if len(partition.frontier) > 1:
+        lines += frontier_plot(partition)
+    return tuple(lines)
+
+
+def frontier_plot(partition: Partition) -> Iterator[Line]:
+    """Work done again (up) against bytes saved (to the right), with what was compiled marked."""
+    chosen, points = chosen_point(partition), partition.frontier
+    every = (*points, chosen)
+    least, most = min(p.saved_bytes for p in every), max(p.saved_bytes for p in every)
+    scale = work_scale([p.recompute_flops for p in every])
+    note = f"  {counted(len(points), 'choice')}{', work on a log scale' if scale.by_powers else ''}"
+    yield Line((Part("Frontier", "heading"), Part(f"{note}; {CHOSEN} is what was compiled", "dim")))
+
+    def at(saved_bytes: int) -> int:
+        """The column of so many bytes."""
+        return round((PLOT_WIDTH - 1) * (saved_bytes - least) / max(most - least, 1))
+
+    corners = [(at(point.saved_bytes), scale.height(point.recompute_flops)) for point in points]
+    heights = [round(FINE * height_at(column, corners)) for column in range(PLOT_WIDTH)]
+    column = at(chosen.saved_bytes)
+    labels = {0: human_flops(scale.most), PLOT_HEIGHT - 1: human_flops(0)}
+    # A column of full height, not shown, sets the scale.
+    for number, row in enumerate(plot([FINE, *heights], PLOT_WIDTH + 1, PLOT_HEIGHT)):
+        label, drawn = labels.get(number, ""), row[1:]
+        yield Line(
+            (
+                Part(f"{label:>11} {'┤' if label else '│'}", "dim"),
+                Part(drawn[:column], "saved"),
+                Part(drawn[column : column + 1], "accent"),
+                Part(drawn[column + 1 :], "saved"),
+            )
+        )
+    axis = f"{'─' * column}", CHOSEN, "─" * (PLOT_WIDTH - 1 - column)
+    yield Line((Part(f"{'':>12}└{axis[0]}", "dim"), Part(axis[1], "accent"), Part(axis[2], "dim")))
+    ends = human_bytes(least), human_bytes(most)
+    yield Line((Part(f"{'saved':>11}  {ends[0]}{ends[1]:>{PLOT_WIDTH - len(ends[0])}}", "dim"),))
+
+
+def height_at(column: int, corners: Sequence[tuple[int, float]]) -> float:
+    """The height of the line through the corners, which go to the right; nothing beyond the last."""
+    for (left, before), (right, after) in pairwise(corners):
+        if left <= column <= right:
+            return before + (after - before) * (column - left) / max(right - left, 1)
+    return corners[0][1] if column < corners[0][0] else corners[-1][1]
+
+
+@dataclass(frozen=True, slots=True)
+class WorkScale:
+    """Where an amount of work stands between none and the most."""
+
+    least: int
+    """The smallest amount that is not none."""
+    most: int
+    by_powers: bool
+    """Logarithmic, as one end of the frontier may cost a thousand times the other; none stays at the foot."""
+
+    def height(self, flops: int) -> float:
+        if not self.by_powers or flops <= 0:
+            return flops / max(self.most, 1)
+        return FOOT + (1 - FOOT) * log(flops / self.least) / log(self.most / self.least)
+
+
+def work_scale(amounts: Sequence[int]) -> WorkScale:
+    some = [flops for flops in amounts if flops > 0] or [1]
+    return WorkScale(min(some), max(some), max(some) > WIDE * min(some))
+
+
+def what_if_lines(answer: WhatIf, partition: Partition) -> Iterator[Line]:
+    """The totals after the change, and the differences to what was compiled; of a log, to our own choice."""
+    before, after, own = answer.before, answer.after, partition.own
+    beside = "" if own is None else f"  beside {of_own(own)}"
+    yield Line((Part("what if  ", "dim"), Part(answer.change, "name"), Part(beside, "dim")))
+    for title, old, new, write in (
+        ("saved", before.saved_bytes, after.saved_bytes, human_bytes),
+        ("computed again", before.recompute_flops, after.recompute_flops, human_flops),
+        ("peak", before.peak_bytes, after.peak_bytes, human_bytes),
+    ):
+        shown = (
+            Part(f"{title:>16}  ", "dim"),
+            Part(f"{write(old):>10} → {write(new):>10}  "),
+            Part(difference(new - old, write), "accent" if new != old else "dim"),
+        )
+        yield Line(shown)
+    for title, names in (("not saved", answer.no_longer_saved), ("saved instead", answer.newly_saved)):
+        if names:
+            yield Line((Part(f"{title:>16}  ", "dim"), Part(listed(named(names, partition)), "name")))
