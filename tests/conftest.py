@@ -19,6 +19,7 @@ for _name, _value in {
 }.items():
     os.environ.setdefault(_name, _value)
 os.environ["AOTLENS_CACHE_DIR"] = ""  # nothing is kept, but by tests that name a folder
+gc.disable()  # until the tests are collected: of what is imported, nothing is garbage
 sys.dont_write_bytecode = False  # else each process that a test starts compiles our modules again
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -73,6 +74,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Collect garbage less often, and never look at torch, our modules and the tests for it."""
+    gc.enable()
     gc.freeze()
     gc.set_threshold(10_000, 20, 50)
 

@@ -211,16 +211,23 @@ def _run(words: Sequence[str], warm: tuple[Any, Any]) -> None:
     if kind == WORKER:
         _serve_traces(warm, *rest)
         return
+    safe_path = kind == "-P"
+    if safe_path:
+        kind, *rest = rest
     module = types.ModuleType("__main__")
     sys.modules["__main__"] = module
     sys.argv[:] = rest if kind == "-m" else [kind, *(rest[1:] if kind == "-c" else rest)]
     match kind:
         case "-m":
-            sys.path.insert(0, os.getcwd())
+            if not safe_path:
+                sys.path.insert(0, os.getcwd())
             _route_workers()
+            if not hasattr(sys.modules.get(rest[0]), "__path__"):  # a module that runs as a program is new
+                sys.modules.pop(rest[0], None)
             runpy._run_module_as_main(rest[0])  # type: ignore[attr-defined]
         case "-c":
-            sys.path.insert(0, "")
+            if not safe_path:
+                sys.path.insert(0, "")
             _route_workers()
             exec(compile(rest[0], "<string>", "exec"), module.__dict__)
         case _:

@@ -133,22 +133,36 @@ class Piped:
 
 def worker_command() -> tuple[str, ...]:
     """The command of `WorkerClient` for a server that is forked, and so warm at once."""
+    return _relay_to_server("worker")
+
+
+def bound_command(*words: str) -> tuple[str, ...]:
+    """The command of a process that runs `python WORDS…` in a fork on its own streams, and ends with it."""
+    return _relay_to_server(BOUND, *words)
+
+
+def _relay_to_server(*words: str) -> tuple[str, ...]:
     path = os.environ.get(SOCKET) or server().path
-    return (sys.executable, "-I", "-S", __file__, path, "worker")
+    return (sys.executable, "-I", "-S", __file__, path, *words)
 
 
 class Forking(subprocess.Popen[Any]):
-    """`subprocess.Popen` that starts `python -m aotlens…` in a fork, and ends it with itself."""
+    """`subprocess.Popen` that starts our own commands in a fork, and ends it with itself."""
 
     def __init__(self, args: Any, *rest: Any, **options: Any) -> None:
-        if isinstance(args, list | tuple) and [*args[:2]] == [sys.executable, "-m"] and _is_ours(args[2]):
-            relay = (sys.executable, "-I", "-S", __file__, os.environ[SOCKET])
-            args = [*relay, BOUND, *map(str, args[1:])]
+        if isinstance(args, list | tuple) and args[0] == sys.executable and _is_ours(args[1:]):
+            args = [*bound_command(*map(str, args[1:]))]
         super().__init__(args, *rest, **options)
 
 
-def _is_ours(module: str) -> bool:
-    return module.split(".", maxsplit=1)[0] == "aotlens"
+def _is_ours(words: Sequence[Any]) -> bool:
+    """Whether Python is asked for `aotlens`: as a module, or as the editor's server asks for it."""
+    match [str(word) for word in words]:
+        case ["-m", module, *_] | ["-P", "-m", module, *_]:
+            return module.split(".", maxsplit=1)[0] == "aotlens"
+        case ["-P", "-c", code, *_]:
+            return code.endswith("from aotlens.cli import main; sys.exit(main())")
+    return False
 
 
 def _relay(path: str, *words: str) -> int:

@@ -8,12 +8,14 @@ import sys
 from pathlib import Path
 
 from tests.exports.alone import block
-from tests.exports.every_program import Way, ran
+from tests.exports.every_program import Way, ask_the_processor, ran
 from tests.programs import PROGRAMS
 
 
 def main(folder: Path, backend: str, *words: str) -> None:
     block()
+    if backend == "inductor":
+        ask_the_processor()
     way = Way(backend, bool(words), folder)
     by_name = {program.name: program for program in PROGRAMS}
     for name in sys.stdin.read().split():

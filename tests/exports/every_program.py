@@ -48,6 +48,13 @@ class Way:
         return {row["key"]: row for row in self.shards(step).rows()}
 
 
+def ask_the_processor() -> None:
+    """Find out what it supports: without Inductor's caches, that would build 20 s of probes anew."""
+    from torch._inductor.cpu_vec_isa import valid_vec_isa_list
+
+    valid_vec_isa_list()
+
+
 def text_of(program: Program, way: Way) -> str:
     """The exported module's text; raises what the export raises."""
     from aotlens import CompileOptions, export  # only in the steps that write

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.exports.every_program import Way, written
+from tests.exports.every_program import Way, ask_the_processor, written
 from tests.programs import PROGRAMS, Program, tagged, untagged
 from tests.quarters import QUARTERS, Quarter
 
@@ -63,6 +63,7 @@ def test_modules_with_symbolic_sizes(part: int, tmp_path: Path) -> None:
 
 
 def test_modules_with_inductor_s_kernels(tmp_path: Path) -> None:
+    ask_the_processor()
     chosen = [program for program in PROGRAMS if program.name in WITH_INDUCTOR]
     names, wrong = refused_or_ran(chosen, INDUCTOR, tmp_path)
 

@@ -249,12 +249,13 @@ def _started(command: Sequence[str]) -> "subprocess.Popen[bytes]":
 class Process:
     """A server process with its client; leaving the block ends it and checks that it ended in good order.
 
-    The stand-in runs in a fork, and the real server as the process that an editor starts.
+    The stand-in runs in a fork, and so does the server where it is `forked`, with all that it starts; else it
+    is the process that an editor starts.
     """
 
-    def __init__(self, *command: str) -> None:
+    def __init__(self, *command: str, forked: bool = False) -> None:
         self.popen: Piped | subprocess.Popen[bytes] = (
-            Piped(*command, cwd=str(ROOT)) if command[:2] == STAND_IN else _started(command)
+            Piped(*command, cwd=str(ROOT)) if forked or command[:2] == STAND_IN else _started(command)
         )
         reader, writer = cast(BinaryIO, self.popen.stdout), cast(BinaryIO, self.popen.stdin)
         self.client = StrictClient(reader, writer)

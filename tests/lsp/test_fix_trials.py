@@ -33,10 +33,11 @@ WAIT_S = 300.0
 
 
 @pytest.fixture
-def process() -> Iterator[Process]:
-    with Process(*REAL, "--stdio") as process:
+def client() -> Iterator[StrictClient]:
+    """Of a server in a fork, as are the command that tries fixes and the script's children."""
+    with Process(*REAL, "--stdio", forked=True) as process:
         process.client.initialize(ROOT)
-        yield process
+        yield process.client
 
 
 def run(client: StrictClient, command: str, uri: str) -> Json:
@@ -50,8 +51,8 @@ def actions(client: StrictClient, uri: str, line: int) -> dict[str, Json]:
     return {action["title"]: action for action in client.request("textDocument/codeAction", params)}
 
 
-def test_fixes_that_passed_are_quick_fixes_until_an_edit(process: Process, tmp_path: Path) -> None:
-    client, script = process.client, tmp_path / "script.py"
+def test_fixes_that_passed_are_quick_fixes_until_an_edit(client: StrictClient, tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
     script.write_text(TWO_BREAKS)
     uri = client.open(script)
     traced = run(client, "aotlens.trace", uri)
@@ -90,7 +91,13 @@ def test_fixes_that_passed_are_quick_fixes_until_an_edit(process: Process, tmp_p
     assert run(client, "aotlens.tryFixes", uri)["failure"] == "refused"
 
 
-def test_a_cancelled_run_leaves_no_process(process: Process, tmp_path: Path) -> None:
+def test_a_cancelled_run_leaves_no_process(tmp_path: Path) -> None:
+    with Process(*REAL, "--stdio") as process:
+        process.client.initialize(ROOT)
+        _cancels(process, tmp_path)
+
+
+def _cancels(process: Process, tmp_path: Path) -> None:
     client, started = process.client, tmp_path / "started"
     script = tmp_path / "script.py"
     script.write_text(
@@ -113,11 +120,11 @@ def test_a_cancelled_run_leaves_no_process(process: Process, tmp_path: Path) -> 
         time.sleep(0.05)
 
 
-def test_a_script_that_fails_has_no_fixes(process: Process, tmp_path: Path) -> None:
+def test_a_script_that_fails_has_no_fixes(client: StrictClient, tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text("import torch\nraise ValueError('broken')\n")
-    uri = process.client.open(script)
-    answer = run(process.client, "aotlens.tryFixes", uri)
+    uri = client.open(script)
+    answer = run(client, "aotlens.tryFixes", uri)
     assert answer["failure"] == "user"
     assert "script.py fails" in answer["message"]
 

@@ -31,7 +31,7 @@ def test_an_opened_file_has_findings_of_the_log_and_its_age(tmp_path: Path) -> N
     hours_ago = time.time() - 2 * 3_600 - 5
     for path in (tmp_path / "logs", *(tmp_path / "logs").iterdir()):
         os.utime(path, (hours_ago, hours_ago))
-    with Process(*REAL) as process:
+    with Process(*REAL, forked=True) as process:
         client = process.client
         client.initialize(tmp_path)
         uri = client.open(script)
@@ -53,7 +53,7 @@ def test_an_opened_file_has_findings_of_the_log_and_its_age(tmp_path: Path) -> N
 
 def test_saved_bytes_stand_at_their_expressions(tmp_path: Path) -> None:
     script = _project(tmp_path, "logs", "gpt")
-    with Process(*REAL) as process:
+    with Process(*REAL, forked=True) as process:
         client = process.client
         client.initialize(tmp_path)
         uri = client.open(script)
@@ -65,7 +65,7 @@ def test_saved_bytes_stand_at_their_expressions(tmp_path: Path) -> None:
 
 def test_a_log_that_is_not_there_is_one_warning(tmp_path: Path) -> None:
     script = _project(tmp_path, "no-logs")
-    with Process(*REAL) as process:
+    with Process(*REAL, forked=True) as process:
         process.client.initialize(tmp_path)
         process.client.open(script)
         message = process.client.wait(lambda one: one.get("method") == "window/showMessage", "the warning")

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import subprocess
 import sys
 import time
 from collections.abc import Awaitable, Callable
@@ -17,6 +18,7 @@ from aotlens.cli import mcp as command
 from aotlens.errors import UserError
 from aotlens.mcp.tools import TOOLS
 from tests.command import aotlens, environment
+from tests.forked import Forking, bound_command
 from tests.mcp.stand_in import StandInWorker, answer, error, session_in, text
 
 T = TypeVar("T")
@@ -49,15 +51,23 @@ for number in (2.0, 3.0):
 
 
 def _over_stdio(folder: Path, use: Callable[[Client], Awaitable[T]], mode: str = "auto") -> T:
-    arguments = ["-m", "aotlens", "mcp", "--root", str(folder)]
+    """What a client gets from a server in a fork; the legacy client starts a process, as agents do."""
+    words = ("-m", "aotlens", "mcp", "--root", str(folder))
+    command, *arguments = (sys.executable, *words) if mode == "legacy" else bound_command(*words)
     own = {**environment(), "AOTLENS_CACHE_DIR": ""}
-    server = StdioServerParameters(command=sys.executable, args=arguments, env=own)
+    server = StdioServerParameters(command=command, args=arguments, env=own)
 
     async def connected() -> T:
         async with Client(server, mode=mode) as client:
             return await use(client)
 
     return asyncio.run(connected())
+
+
+@pytest.fixture
+def forks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The commands that a session in this process starts are forks, which have torch loaded."""
+    monkeypatch.setattr(subprocess, "Popen", Forking)
 
 
 def test_a_session_over_stdin_and_stdout(tmp_path: Path) -> None:
@@ -103,6 +113,7 @@ def test_the_server_introduces_itself_to_new_and_old_clients(tmp_path: Path, mod
     assert "run_user_code" in instructions
 
 
+@pytest.mark.usefixtures("forks")
 def test_why_runs_the_script_in_a_process_of_its_own(tmp_path: Path) -> None:
     (tmp_path / "loop.py").write_text(LOOP)
     session = session_in(tmp_path, StandInWorker())
@@ -125,6 +136,7 @@ for _ in range(4):
 """
 
 
+@pytest.mark.usefixtures("forks")
 def test_fit_measures_the_step_of_a_script_and_reads_it_again(tmp_path: Path) -> None:
     (tmp_path / "steps.py").write_text(STEPS)
     session = session_in(tmp_path, StandInWorker())
@@ -144,6 +156,7 @@ def test_fit_measures_the_step_of_a_script_and_reads_it_again(tmp_path: Path) ->
     )
 
 
+@pytest.mark.usefixtures("forks")
 def test_why_forecasts_other_arguments(tmp_path: Path) -> None:
     (tmp_path / "loop.py").write_text(LOOP.replace("(2.0, 3.0)", "(2.0,)"))
     session = session_in(tmp_path, StandInWorker())
@@ -181,6 +194,7 @@ def _runs(pid: int) -> bool:
     return state != "Z"
 
 
+@pytest.mark.usefixtures("forks")
 def test_why_says_how_a_script_ended_that_made_no_report(tmp_path: Path) -> None:
     (tmp_path / "gone.py").write_text("import os\nos._exit(7)\n")
     session = session_in(tmp_path, StandInWorker())

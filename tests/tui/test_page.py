@@ -153,9 +153,8 @@ def test_many_nodes_draw_what_is_seen_only(tmp_path: Path) -> None:
 
 @needs_chromium
 def test_the_example_from_the_command_line(tmp_path: Path) -> None:
-    ended = aotlens(
-        "inspect", "examples/train_gpt.py", "--format", "html", "-o", tmp_path / "gpt.html", cwd=ROOT
-    )
+    words = ("--repeat-limit", "0.2", "--format", "html", "-o", tmp_path / "gpt.html")
+    ended = aotlens("inspect", "examples/train_gpt.py", *words, cwd=ROOT)
     assert ended.code == 0, ended.err
     script = """
         tab("Saved");

@@ -11,7 +11,7 @@ import pytest
 from aotlens.model import dumps
 from tests.report.sample import sample_report
 from tests.tui.processes import marked, needs_proc, until
-from tests.tui.terminal import CLEAN, Terminal, needs_tmux, new_terminal
+from tests.tui.terminal import CLEAN, ROOT, Terminal, needs_tmux, new_terminal
 
 pytestmark = needs_tmux
 
@@ -54,13 +54,25 @@ def test_a_saved_report_in_a_terminal(terminal: Terminal, tmp_path: Path) -> Non
     quit_leaves_it_clean(terminal)
 
 
-def test_the_gpt_is_traced_in_a_terminal(terminal: Terminal) -> None:
-    terminal.run(sys.executable, "-m", "aotlens", "tui", "examples/train_gpt.py")
-    terminal.wait(lambda screen: "Tracing examples/train_gpt.py" in screen)
+def test_the_gpt_is_traced_in_a_terminal(terminal: Terminal, tmp_path: Path) -> None:
+    """With few steps: of an endless training, the app waits 10 s for other targets."""
+    script = tmp_path / "train_gpt.py"
+    script.write_text(_with_few_steps(ROOT / "examples" / "train_gpt.py"))
+    terminal.run(sys.executable, "-m", "aotlens", "tui", str(script))
+    terminal.wait(lambda screen: "Tracing " in screen)
     screen = terminal.wait(lambda screen: "Largest saved values" in screen)
     assert "GPT.forward" in screen
     walk_the_tabs(terminal)
     quit_leaves_it_clean(terminal)
+
+
+def _with_few_steps(example: Path) -> str:
+    """The same training in another folder, from the same text."""
+    source = example.read_text()
+    for old, new in (("steps: int = 300", "steps: int = 3"), ("Path(__file__)", f"Path({str(example)!r})")):
+        assert source.count(old) == 1
+        source = source.replace(old, new)
+    return source
 
 
 @needs_proc
