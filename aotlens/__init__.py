@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from aotlens._version import __version__
 
 if TYPE_CHECKING:
-    from aotlens.codegen.compiling import (
+    from aotlens.codegen.compilers import (
         get_aot_compilation_context,
         get_aot_graph_name,
         get_graph_being_compiled,
@@ -16,17 +16,22 @@ if TYPE_CHECKING:
     from aotlens.errors import AotlensError, UnsupportedError
     from aotlens.frontends.compile import compile, export, inspect
     from aotlens.frontends.compilers import (
+        config,
         default_decompositions,
+        draw_graph,
+        draw_graph_compile,
         make_boxed_compiler,
         make_boxed_func,
         memory_efficient_fusion,
+        minifier,
         nnc_jit,
         nop,
         print_compile,
+        pythonkey_decompose,
         simple_ts_compile,
         ts_compile,
     )
-    from aotlens.frontends.drawing import draw_graph, draw_graph_compile
+    from aotlens.frontends.export_signature import BackwardSignature, GraphSignature
     from aotlens.frontends.functorch import (
         aot_autograd,
         aot_function,
@@ -42,19 +47,17 @@ if TYPE_CHECKING:
         aot_export_joint_with_descriptors,
         aot_export_module,
     )
-    from aotlens.frontends.partitioners import default_partition, min_cut_rematerialization_partition
-    from aotlens.frontends.signatures import BackwardSignature, GraphSignature
-    from aotlens.frontends.torch_names import config, minifier, pythonkey_decompose
     from aotlens.model.report import Report
     from aotlens.options import CompileOptions
+    from aotlens.partition.graph_modules import default_partition, min_cut_rematerialization_partition
     from aotlens.session.example_decorator import example
     from aotlens.verify import verify
 
 _HOMES = {
     "AotlensError": "aotlens.errors",
-    "BackwardSignature": "aotlens.frontends.signatures",
+    "BackwardSignature": "aotlens.frontends.export_signature",
     "CompileOptions": "aotlens.options",
-    "GraphSignature": "aotlens.frontends.signatures",
+    "GraphSignature": "aotlens.frontends.export_signature",
     "JointWithDescriptors": "aotlens.frontends.functorch_export",
     "Report": "aotlens.model.report",
     "UnsupportedError": "aotlens.errors",
@@ -69,26 +72,26 @@ _HOMES = {
     "compile": "aotlens.frontends.compile",
     "compiled_function": "aotlens.frontends.functorch",
     "compiled_module": "aotlens.frontends.functorch",
-    "config": "aotlens.frontends.torch_names",
+    "config": "aotlens.frontends.compilers",
     "default_decompositions": "aotlens.frontends.compilers",
-    "default_partition": "aotlens.frontends.partitioners",
-    "draw_graph": "aotlens.frontends.drawing",
-    "draw_graph_compile": "aotlens.frontends.drawing",
+    "default_partition": "aotlens.partition.graph_modules",
+    "draw_graph": "aotlens.frontends.compilers",
+    "draw_graph_compile": "aotlens.frontends.compilers",
     "example": "aotlens.session.example_decorator",
     "export": "aotlens.frontends.compile",
-    "get_aot_compilation_context": "aotlens.codegen.compiling",
-    "get_aot_graph_name": "aotlens.codegen.compiling",
-    "get_graph_being_compiled": "aotlens.codegen.compiling",
+    "get_aot_compilation_context": "aotlens.codegen.compilers",
+    "get_aot_graph_name": "aotlens.codegen.compilers",
+    "get_graph_being_compiled": "aotlens.codegen.compilers",
     "inspect": "aotlens.frontends.compile",
     "make_boxed_compiler": "aotlens.frontends.compilers",
     "make_boxed_func": "aotlens.frontends.compilers",
     "memory_efficient_fusion": "aotlens.frontends.compilers",
-    "min_cut_rematerialization_partition": "aotlens.frontends.partitioners",
-    "minifier": "aotlens.frontends.torch_names",
+    "min_cut_rematerialization_partition": "aotlens.partition.graph_modules",
+    "minifier": "aotlens.frontends.compilers",
     "nnc_jit": "aotlens.frontends.compilers",
     "nop": "aotlens.frontends.compilers",
     "print_compile": "aotlens.frontends.compilers",
-    "pythonkey_decompose": "aotlens.frontends.torch_names",
+    "pythonkey_decompose": "aotlens.frontends.compilers",
     "simple_ts_compile": "aotlens.frontends.compilers",
     "ts_compile": "aotlens.frontends.compilers",
     "verify": "aotlens.verify",

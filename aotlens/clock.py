@@ -5,14 +5,14 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from aotlens.observe import running
+from aotlens.observe import running_stage
 from aotlens.torch_api.modes import hidden_from_user_modes
 
 COMPILING = threading.RLock()
 """One stage runs at a time: torch's modes, and Inductor, hold state of the whole process."""
 
 
-class Exchanged:
+class ModuleSwapCounter:
     """Counts the times that a module's tensors were exchanged for the recording's, and given back.
 
     A thread that read them meanwhile sees it: `ended` before it read differs from `begun` after.
@@ -23,14 +23,14 @@ class Exchanged:
 
 
 @contextmanager
-def exchanging() -> Iterator[None]:
+def swapping_tensors() -> Iterator[None]:
     """Within it, a module may hold the recording's tensors; other threads that call it wait for the end."""
     with COMPILING:
-        Exchanged.begun += 1
+        ModuleSwapCounter.begun += 1
         try:
             yield
         finally:
-            Exchanged.ended += 1
+            ModuleSwapCounter.ended += 1
 
 
 class Clock:
@@ -42,7 +42,7 @@ class Clock:
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
         """A name that comes again adds to its time."""
-        with COMPILING, hidden_from_user_modes(name), running(name):
+        with COMPILING, hidden_from_user_modes(name), running_stage(name):
             started = time.perf_counter()
             try:
                 yield

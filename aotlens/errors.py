@@ -3,8 +3,8 @@
     AotlensError
     ├── UserError                exit 2   the user's mistake: a path, an option, their script
     │   ├── UnsupportedError     exit 2   a case that the engine refuses, by name and line
-    │   │   ├── RefusedAssertionError          one that programs expect as an AssertionError
-    │   │   └── RefusedRuntimeError            one that programs expect as a RuntimeError
+    │   │   ├── RejectedAssertionError          one that programs expect as an AssertionError
+    │   │   └── RejectedRuntimeError            one that programs expect as a RuntimeError
     │   ├── TargetError          exit 2   no such file, function or module to compile
     │   ├── ExampleError         exit 2   example arguments that cannot be read or do not fit
     │   ├── UnknownValueError    exit 2   a policy names a value that the program does not have
@@ -31,8 +31,8 @@ __all__ = [
     "ExampleError",
     "InternalError",
     "MismatchError",
-    "RefusedAssertionError",
-    "RefusedRuntimeError",
+    "RejectedAssertionError",
+    "RejectedRuntimeError",
     "ReportError",
     "TargetError",
     "UnknownValueError",
@@ -75,7 +75,7 @@ class UnsupportedError(UserError):
     default_kind = "unsupported"
 
     def __init__(self, case: str, span: Span | None = None, hint: str = "") -> None:
-        parts = [placed(f"not supported: {case}", span)]
+        parts = [with_location(f"not supported: {case}", span)]
         if hint:
             parts.append(f"; {hint}")
         super().__init__("".join(parts), span=span)
@@ -83,11 +83,11 @@ class UnsupportedError(UserError):
         self.hint = hint
 
 
-class RefusedAssertionError(UnsupportedError, AssertionError):
+class RejectedAssertionError(UnsupportedError, AssertionError):
     """A refusal that programs written for `functorch.compile` expect as an AssertionError."""
 
 
-class RefusedRuntimeError(UnsupportedError, RuntimeError):
+class RejectedRuntimeError(UnsupportedError, RuntimeError):
     """A refusal that programs written for `functorch.compile` expect as a RuntimeError."""
 
 
@@ -125,7 +125,7 @@ class InternalError(AotlensError):
     """A promise between our own stages was broken."""
 
 
-def placed(text: str, span: Span | None) -> str:
+def with_location(text: str, span: Span | None) -> str:
     """A sentence with the user's place, where one is known."""
     return text if span is None else f"{text}, at {_place(span)}"
 

@@ -78,7 +78,7 @@ def announce_target(name: str) -> None:
 
 
 @contextmanager
-def running(stage: str) -> Iterator[None]:
+def running_stage(stage: str) -> Iterator[None]:
     """Announce a stage and that it ends with the block."""
     observers = _OBSERVERS.get()
     for observer in observers:

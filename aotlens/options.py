@@ -2,11 +2,23 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any
 
 from aotlens.model.kernels import KERNEL_LANGUAGES
 from aotlens.policy import Policy
-from aotlens.side_effects import SideEffects
+
+
+class SideEffects(Enum):
+    """By what was asked for: one compilation for many calls, for calls as they come, or a graph."""
+
+    REPLAYED = "replayed"
+    """Each call does it again; what it could not is refused."""
+    FOR_ONE_CALL = "for one call"
+    """As above, but what could not be done again makes the compilation serve the call that it is made for."""
+    TRACED = "traced"
+    """It happens while the function is traced; what leaves tensors of the recording behind is refused."""
+
 
 Backend = Callable[[Any, list[Any]], Callable[..., Any]]
 """Takes a `GraphModule` and example inputs, gives a callable over flat inputs."""
@@ -75,7 +87,7 @@ class CompileOptions:
     """Write a module text that makes by itself all that it names, compiled graphs too, as `export` needs it;
     what the function reaches outside of its arguments is copied."""
     cache: bool = False
-    """Keep the result on disk, and take it from there where it is: `aotlens.reuse` says for what."""
+    """Keep the result on disk, and take it from there where it is: `aotlens.compile_cache` says for what."""
 
     strict: bool = True
     """Raise where the engine cannot compile a graph of Dynamo's.  Otherwise the graph runs in eager, as

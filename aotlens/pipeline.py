@@ -21,36 +21,41 @@ from aotlens.analysis.records import ViewAndMutationMeta
 from aotlens.analysis.stage import analyse
 from aotlens.capture.direct import capture_direct
 from aotlens.capture.dynamo import GraphCall, capture_graph_module, graph_call
-from aotlens.capture.fake_modes import fake_mode_for, has_ragged
-from aotlens.capture.number_inputs import symbols_first
-from aotlens.capture.owned import module_tensors
+from aotlens.capture.inputs.module_tensors import module_tensors
+from aotlens.capture.modes import Settings
 from aotlens.capture.records import Captured, Subject
-from aotlens.capture.settings import Settings
+from aotlens.capture.symbols.int_inputs import compile_with_int_symbols, fake_mode_for, has_ragged
 from aotlens.clock import COMPILING, Clock
 from aotlens.codegen.decompositions import decompositions_for
 from aotlens.codegen.records import Generated
 from aotlens.codegen.stage import generate
-from aotlens.eager_fallback import with_eager_backward
+from aotlens.compile_cache.entry import CacheEntry
+from aotlens.compile_cache.lookup import (
+    NO_GRAPH,
+    graph_entry,
+    is_cache_enabled,
+    module_constants,
+    store_result,
+)
+from aotlens.compile_cache.replay import Replay
+from aotlens.compile_cache.restore import restored_text
+from aotlens.eager.fallback import with_eager_backward
 from aotlens.errors import UnknownValueError
 from aotlens.ir.program import Program
-from aotlens.joint.passes import with_joint_passes
+from aotlens.joint.inductor_passes import with_joint_passes
 from aotlens.joint.records import JointProgram
 from aotlens.joint.stage import build_joint
-from aotlens.observe import announce_compiled, announce_target, running
+from aotlens.observe import announce_compiled, announce_target, running_stage
 from aotlens.options import CompileOptions, Compilers
-from aotlens.partition.dead_draws import dead_by_draws
+from aotlens.partition.dead_values import dead_on_random_runs
 from aotlens.partition.overrides import unknown_overrides
 from aotlens.partition.records import Partitioned
 from aotlens.partition.regions import split_region
 from aotlens.partition.stage import partition
 from aotlens.partition.user_names import user_names
 from aotlens.policy import Override, Policy
-from aotlens.reuse.ask import NO_GRAPH, graph_shelf, is_wanted, keep, known_constants
-from aotlens.reuse.replay import Replay
-from aotlens.reuse.restore import restored_text
-from aotlens.reuse.shelf import Shelf
-from aotlens.runtime.owner import bind_module
-from aotlens.runtime.records import LoadedModule
+from aotlens.runtime.module_call import bind_module
+from aotlens.runtime.module_text import LoadedModule
 from aotlens.runtime.stage import load_module, write_module
 from aotlens.torch_api.fake import without_fake_mode
 from aotlens.torch_api.hop import allow_flex_gradients_on_cpu
@@ -89,7 +94,7 @@ class Compiled:
     """Called as the user's function (direct), or with flat inputs (Dynamo)."""
     timings_ms: dict[str, float]
     """Wall time by stage; a backward that is compiled later adds its entry."""
-    shelf: Shelf | None = None
+    shelf: CacheEntry | None = None
     """Its place on disk; None where results are not kept."""
     again: Callable[[], "Compiled"] | None = None
     """Compiles a result from disk after all, once; its own text and code go on running."""
@@ -163,7 +168,7 @@ class Compiled:
     def _built(self, what_if: tuple[str, ...], dead_values: bool) -> "Target":
         others = self._alternatives(what_if)
         if dead_values and self.parts.backward is not None:
-            others = replace(others, checked=dead_by_draws(self.parts))
+            others = replace(others, checked=dead_on_random_runs(self.parts))
         from aotlens.build.target import build_target
 
         return build_target(self.parts, self.code, self.module, self.timings_ms, others)
@@ -202,7 +207,7 @@ class Compiled:
         Later reports tell the times; returns how they were measured, or why not.
         """
         graphs = (self.code.forward, *((self.code.backward,) if self.code.backward is not None else ()))
-        with COMPILING, running("measure"):
+        with COMPILING, running_stage("measure"):
             return tuple(dict.fromkeys(filter(None, (graph.measure() for graph in graphs))))
 
     def stages(self) -> tuple["StageProgram", ...]:
@@ -240,11 +245,11 @@ def compile_direct(
         with clock.stage("capture"):
             captured = _capture(call, options, symbolic_numbers)
         announce_target(captured.subject.name)
-        shelf = Shelf.refused(captured.subject.name, NO_GRAPH) if is_wanted(options) else None
+        shelf = CacheEntry.refused(captured.subject.name, NO_GRAPH) if is_cache_enabled(options) else None
         return _finish(captured, options, clock, shelf)
 
     with without_fake_mode():  # the caller's, if one is on; the recording enters its own
-        found = symbols_first(compiled, options.dynamic, (args, kwargs))
+        found = compile_with_int_symbols(compiled, options.dynamic, (args, kwargs))
     announce_compiled(found)
     return found
 
@@ -258,7 +263,7 @@ def trace_direct(
     def traced(symbolic_numbers: bool) -> JointProgram:
         return _build_joint(_capture(call, options, symbolic_numbers), options, Clock())
 
-    return symbols_first(traced, options.dynamic, (args, kwargs))
+    return compile_with_int_symbols(traced, options.dynamic, (args, kwargs))
 
 
 def compile_joint(joint: JointProgram, module: Any, options: CompileOptions) -> Compiled:
@@ -294,12 +299,12 @@ def _capture(call: DirectCall, options: CompileOptions, symbolic_numbers: bool) 
 
 def compile_graph_module(gm: Any, example_inputs: Any, options: CompileOptions) -> Compiled:
     """Compile what Dynamo captured; `call` takes its flat inputs and returns a tuple."""
-    clock, shelf, asks = Clock(), None, is_wanted(options)
+    clock, shelf, asks = Clock(), None, is_cache_enabled(options)
     with clock.stage("cache" if asks else "capture"):
         given = graph_call(gm, example_inputs)
         announce_target(given.subject.name)
         if asks:
-            shelf, twins = graph_shelf(given, options)
+            shelf, twins = graph_entry(given, options)
             if shelf.find() is not None:
                 found = _from_disk(shelf, Replay.of(given, twins), options, clock)
                 if found is not None:
@@ -309,13 +314,13 @@ def compile_graph_module(gm: Any, example_inputs: Any, options: CompileOptions) 
     if shelf is not None:
         with clock.stage("cache"):
             took_ms = sum(clock.timings_ms.values())
-            keep(shelf, compiled.module.text, compiled.code, known_constants(gm), took_ms)
+            store_result(shelf, compiled.module.text, compiled.code, module_constants(gm), took_ms)
     announce_compiled(compiled)
     return compiled
 
 
 def _compile_graph(
-    given: GraphCall, options: CompileOptions, clock: Clock, shelf: Shelf | None = None
+    given: GraphCall, options: CompileOptions, clock: Clock, shelf: CacheEntry | None = None
 ) -> Compiled:
     with clock.stage("capture"):
         fixed = options.for_inductor  # its graphs cannot read a number out of a tensor
@@ -324,7 +329,7 @@ def _compile_graph(
     return _finish(captured, options, clock, shelf)
 
 
-def _from_disk(shelf: Shelf, replay: Replay, options: CompileOptions, clock: Clock) -> Compiled | None:
+def _from_disk(shelf: CacheEntry, replay: Replay, options: CompileOptions, clock: Clock) -> Compiled | None:
     """What another process has compiled; None where its code is gone or cannot be loaded."""
     given = replay.call
 
@@ -342,7 +347,7 @@ def _from_disk(shelf: Shelf, replay: Replay, options: CompileOptions, clock: Clo
 
 
 def _finish(
-    captured: Captured, options: CompileOptions, clock: Clock, shelf: Shelf | None = None
+    captured: Captured, options: CompileOptions, clock: Clock, shelf: CacheEntry | None = None
 ) -> Compiled:
     joint = _build_joint(captured, options, clock)
     if options.for_inductor and isinstance(options.partition, Policy):
@@ -363,7 +368,7 @@ def _build_joint(captured: Captured, options: CompileOptions, clock: Clock) -> J
 
 
 def _generate(
-    parts: Partitioned, options: CompileOptions, clock: Clock, shelf: Shelf | None = None
+    parts: Partitioned, options: CompileOptions, clock: Clock, shelf: CacheEntry | None = None
 ) -> Compiled:
     captured = parts.joint.captured
     with clock.stage("codegen"):
@@ -384,7 +389,9 @@ def _generate(
     return Compiled(captured.subject, stages, module, call, clock.timings_ms, shelf)
 
 
-def other_call(compiled: Compiled, options: CompileOptions, fn: Callable[..., Any]) -> Callable[..., Any]:
+def call_with_other_code(
+    compiled: Compiled, options: CompileOptions, fn: Callable[..., Any]
+) -> Callable[..., Any]:
     """The same recording with other code, called as `compiled.call` is; nobody hears of it.
 
     `fn` is the user's callable, or a copy, whose own tensors it takes.

@@ -13,7 +13,7 @@ from typing import Any, Literal
 from aotlens.errors import UserError
 
 Base = Literal["min-cut", "default", "budget"]
-KeepName = Literal["save", "recompute"]
+SaveOption = Literal["save", "recompute"]
 
 BASES: tuple[Base, ...] = ("min-cut", "default", "budget")
 FORMS = (
@@ -81,7 +81,7 @@ _BAD_BUDGET = (
 class Override:
     """What the user says of one value, or of all values of a source line."""
 
-    keep: KeepName
+    keep: SaveOption
     what: str
     """A node's name, a variable's, or `FILE:LINE`."""
 

@@ -18,8 +18,8 @@ from functorch.compile import aot_module, nop
 from torch import fx, nn
 
 from aotlens import default_partition, min_cut_rematerialization_partition
-from aotlens.ir.from_graph_module import flat_results
-from aotlens.partition import choices
+from aotlens.ir.from_graph_module import flat_outputs
+from aotlens.partition import policies as choices
 from aotlens.partition.min_cut import Network
 from benchmarks.harness import Cell, Table, arguments, growth_exponent, publish, take_turns, time_once
 from benchmarks.models import CONV_NET, Model, gpt_model
@@ -60,7 +60,7 @@ class PeerCall:
 
     def saved_bytes(self, forward: fx.GraphModule) -> int:
         """Bytes of the storages that a forward graph hands on beyond inputs and results."""
-        results = flat_results(forward)
+        results = flat_outputs(forward)
         count = self.keywords["num_fwd_outputs"]
         kept = [*forward.graph.find_nodes(op="placeholder"), *results[:count]]
         known = {storage for node in kept if (storage := storage_of(node))}

@@ -9,7 +9,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from aotlens.torch_range import NEWEST, OLDEST
+from aotlens.torch_versions import NEWEST, OLDEST
 
 PYTHONS = ("3.11", "3.12", "3.13")
 RELEASES = tuple(f"{OLDEST[0]}.{minor}" for minor in range(OLDEST[1], NEWEST[1] + 1))

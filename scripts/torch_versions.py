@@ -22,7 +22,7 @@ from smoke import COMMANDS, IMPORT, ROOT, SCRIPT, build
 
 sys.path.insert(0, str(ROOT))
 
-from aotlens.torch_range import NEWEST, OLDEST
+from aotlens.torch_versions import NEWEST, OLDEST
 
 PAGE = ROOT / "docs" / "torch-versions.md"
 RESULTS = ROOT / "build" / "torch_versions.jsonl"

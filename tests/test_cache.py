@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from aotlens.cache import Store, cache_folder, digest, open_store
+from aotlens.disk_cache import Store, cache_folder, digest, open_store
 
 KEY = digest("key")
 
@@ -58,7 +58,7 @@ def test_what_is_damaged_is_as_if_it_were_not_there(
             "empty": b"",
         }[damage]
     )
-    with caplog.at_level(logging.DEBUG, logger="aotlens.cache"):
+    with caplog.at_level(logging.DEBUG, logger="aotlens.disk_cache"):
         assert store.get("kind", key) is None
     assert len(caplog.records) == 1
     store.put("kind", key, 2)

@@ -14,7 +14,8 @@ import pytest
 from tests.import_graph import ROOT, Import, Module, cycles, modules, resolved
 
 STAGES = ("capture", "analysis", "joint", "partition", "codegen", "runtime")
-ENGINE = (*STAGES, "ir", "frontends", "pipeline", "torch_api", "verify")
+PACKAGES_WITH_TORCH = ("ir", "frontends", "torch_api", "verify", "compile_cache", "gpu_emulation", "eager")
+ENGINE = (*STAGES, *PACKAGES_WITH_TORCH, "pipeline")
 STAGE_FUNCTIONS = {
     ("aotlens.capture.direct", "capture_direct"),
     ("aotlens.capture.dynamo", "capture_graph_module"),
@@ -90,12 +91,12 @@ def _report_imports() -> Iterator[str]:
 
 
 def _worker_imports() -> Iterator[str]:
-    for name in ("aotlens.worker", "aotlens.cache", *WORKER_DATA):
+    for name in ("aotlens.worker", "aotlens.disk_cache", *WORKER_DATA):
         for entry in _at_run_time(modules()[name]):
             loaded = resolved(entry)
             if not (
                 _is_stdlib(loaded)
-                or _is_in(loaded, (*WORKER_DATA, "aotlens.errors", "aotlens.cache"))
+                or _is_in(loaded, (*WORKER_DATA, "aotlens.errors", "aotlens.disk_cache"))
                 or _is_report_data(loaded)
             ):
                 yield _say(modules()[name], entry)

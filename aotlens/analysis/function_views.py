@@ -7,9 +7,9 @@ the wrapper repeats would call.
 from dataclasses import replace
 from typing import Any
 
-from aotlens.analysis.inputs import history, refuses_use
-from aotlens.analysis.leaves import passes_function, relative_chain
-from aotlens.analysis.own_results import look_again, own_result
+from aotlens.analysis.graph_outputs import as_view_of_storage, graph_output
+from aotlens.analysis.inputs import grad_fn_of, raises_on_grad_fn
+from aotlens.analysis.leaves import passes_custom_function, relative_chain
 from aotlens.analysis.records import AliasBase, OutputAliasInfo, OutputBase, OutputType
 from aotlens.capture.records import Captured, CapturedInput
 from aotlens.capture.storage import Storage
@@ -18,13 +18,13 @@ from aotlens.ir.program import Node
 from aotlens.torch_api.autograd import is_view_of_custom_function
 
 
-def is_function_view(captured: Captured, given: CapturedInput, value: Any) -> bool:
+def is_custom_function_view(captured: Captured, given: CapturedInput, value: Any) -> bool:
     """Whether a custom function made the view, whose backward a replayed view would skip."""
-    starts = [history(given.argument), *(one.grad_fn for one in captured.inputs)]
-    return passes_function(history(value), starts)
+    starts = [grad_fn_of(given.argument), *(one.grad_fn for one in captured.inputs)]
+    return passes_custom_function(grad_fn_of(value), starts)
 
 
-def function_view(captured: Captured, index: int, value: Any, at: int) -> OutputAliasInfo:
+def custom_function_view(captured: Captured, index: int, value: Any, at: int) -> OutputAliasInfo:
     given = captured.inputs[at]
     chain = relative_chain(captured.recorder, given.argument, value)
     written = given.storage is not None and given.storage.version > 0
@@ -65,14 +65,14 @@ def view_of_intermediate(
     tracked = recorder.tracked(value)
     if not value.requires_grad or not tracked.chain:
         return None
-    if history(value) is None:
-        refuse_written(value, tracked.storage)
+    if grad_fn_of(value) is None:
+        check_view_not_written(value, tracked.storage)
         return None
     is_alone = len(group) == 1 and given_to_input is None
-    if is_alone or not passes_function(history(value), [history(tracked.storage.base_tensor)]):
+    if is_alone or not passes_custom_function(grad_fn_of(value), [grad_fn_of(tracked.storage.base_tensor)]):
         return None
-    look_again(recorder, value)
-    own = own_result(recorder, index, value)
+    as_view_of_storage(recorder, value)
+    own = graph_output(recorder, index, value)
     if not isinstance(own.value, Node):
         raise UnsupportedError(
             "a view of a wrapper subclass made in a custom function", captured.subject.span, "return a clone"
@@ -93,10 +93,10 @@ def _beside(captured: Captured, index: int, group: list[int]) -> int:
     return min(others, key=lambda at: bool(captured.recorder.tracked(captured.outputs[at]).chain))
 
 
-def refuse_written(value: Any, storage: Storage) -> None:
+def check_view_not_written(value: Any, storage: Storage) -> None:
     """Call it with a result that requires grad and has no history that autograd would tell."""
     base = value._base
-    alone = base is not None and not base.requires_grad and refuses_use(value)
+    alone = base is not None and not base.requires_grad and raises_on_grad_fn(value)
     if storage.version and (is_view_of_custom_function(value) or alone):
         raise UnsupportedError(
             "a view made in a custom `autograd.Function` of a tensor that is written to after (custom "

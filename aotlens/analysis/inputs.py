@@ -8,23 +8,29 @@ from typing import Any
 
 import torch
 
-from aotlens.analysis.exchanges import Exchanges
-from aotlens.analysis.placement import placement
-from aotlens.analysis.reads import (
-    is_read,
-    is_seen_before,
-    refuse_reads_before_other_sizes,
-    refuse_views_with_history,
+from aotlens.analysis.input_reads import (
+    check_reads_before_resize,
+    check_views_with_grad_fn,
+    is_input_read,
+    is_used_before_detach,
 )
-from aotlens.analysis.records import AutogradChange, Exchange, Geometry, InputAliasInfo, MutationType
-from aotlens.analysis.wrappers import analyse_wrapper
-from aotlens.capture.bases import starts_elsewhere
-from aotlens.capture.left_behind import span_of_detaching, was_detached
+from aotlens.analysis.records import (
+    AutogradChange,
+    Geometry,
+    InputAliasInfo,
+    MutationType,
+    StorageSwap,
+    mutation_placement,
+)
+from aotlens.analysis.storage_swaps import StorageSwaps
+from aotlens.analysis.subclasses import analyse_wrapper
+from aotlens.capture.autograd.detached_views import span_of_detaching, was_detached
+from aotlens.capture.graph import TRACKED_ATTRIBUTE
+from aotlens.capture.inputs.synthetic_bases import has_other_grad_fn
+from aotlens.capture.invalid_views import invalid_view_error
 from aotlens.capture.records import Captured, CapturedInput
-from aotlens.capture.stale_views import stale_error
 from aotlens.capture.storage import Storage, Write, repeated_dims
-from aotlens.capture.tape import TRACK
-from aotlens.errors import RefusedAssertionError, UnsupportedError
+from aotlens.errors import RejectedAssertionError, UnsupportedError
 from aotlens.model.report import Span
 
 aten = torch.ops.aten
@@ -35,7 +41,7 @@ def geometry_of(tensor: Any) -> Geometry:
 
 
 def analyse_inputs(
-    captured: Captured, keep_mutations: bool, exchanges: Exchanges
+    captured: Captured, keep_mutations: bool, exchanges: StorageSwaps
 ) -> tuple[InputAliasInfo, ...]:
     """One record per flat input.
 
@@ -85,7 +91,7 @@ def _analyse(captured: Captured, index: int, keep_mutations: bool) -> InputAlias
             span_of_writes(storage.writes),
             "clone it before writing, or write under `torch.no_grad()`",
         )
-    mutation_type, reason = placement(mutates_data, _moved(written), seen, keep_mutations)
+    mutation_type, reason = mutation_placement(mutates_data, _moved(written), seen, keep_mutations)
     return InputAliasInfo(
         index=index,
         mutation_type=mutation_type,
@@ -124,7 +130,7 @@ def _is_view_with_history(captured: Captured, given: CapturedInput, moved: Geome
     """Whether it matters when autograd looks for the input's place in the tape."""
     if given.argument._base is None or not given.argument.requires_grad:
         return False
-    return moved is None or is_read(captured, given)
+    return moved is None or is_input_read(captured, given)
 
 
 def _refuse_resized(captured: Captured, given: CapturedInput, moved: Any) -> None:
@@ -193,11 +199,11 @@ def _moved_without_grad(captured: Captured, given: CapturedInput) -> bool:
             "write first, or make both in one grad mode",
         )
     if moves and not seen and _moved(given) is not None:
-        refuse_views_with_history(captured, given, moves)
+        check_views_with_grad_fn(captured, given, moves)
     return not seen
 
 
-def history(tensor: Any) -> Any:
+def grad_fn_of(tensor: Any) -> Any:
     """The tensor's place in the tape; None for a view whose place autograd refuses to tell.
 
     A view made with grad mode off, or one of several, has none once its base is written with grad mode on:
@@ -206,14 +212,14 @@ def history(tensor: Any) -> Any:
     try:
         return tensor.grad_fn
     except (RuntimeError, ValueError) as error:
-        tracked = getattr(tensor, TRACK, None)
+        tracked = getattr(tensor, TRACKED_ATTRIBUTE, None)
         moves = tracked.storage.moves if tracked is not None else []
         if moves:  # autograd takes the view again, on a tensor that has other sizes by then
-            raise stale_error(span_of_writes(moves), None) from error
+            raise invalid_view_error(span_of_writes(moves), None) from error
         return None
 
 
-def refuses_use(tensor: Any) -> bool:
+def raises_on_grad_fn(tensor: Any) -> bool:
     """Whether autograd raises when it is asked for the tensor's place in the tape."""
     try:
         tensor.grad_fn  # noqa: B018 - only whether it raises is asked
@@ -227,7 +233,7 @@ def _refuse_lost_history(captured: Captured, given: CapturedInput, base: Capture
     flat = any(one.kind == "flat" and captured.inputs[one.index] is base for one in captured.bases)
     starts = given.argument.requires_grad and not given.requires_grad
     lost = starts and (flat or base.requires_grad or not _is_seen(base))
-    if lost or (given.is_apart and starts_elsewhere(given.argument)):
+    if lost or (given.is_apart and has_other_grad_fn(given.argument)):
         raise UnsupportedError(
             f"a write with a gradient to `{given.slot.name}`, which overlaps another input and is no view of "
             "one tensor with it",
@@ -269,11 +275,11 @@ def _base_reason(captured: Captured, index: int) -> str:
     return ""
 
 
-def _exchanged(captured: Captured, index: int, exchange: Exchange, keep_mutations: bool) -> InputAliasInfo:
+def _exchanged(captured: Captured, index: int, exchange: StorageSwap, keep_mutations: bool) -> InputAliasInfo:
     """An input on another storage: its own may have been written to before, or it itself since."""
     given = captured.inputs[index]
     storage: Any = given.storage
-    refuse_reads_before_other_sizes(captured, given)
+    check_reads_before_resize(captured, given)
     old, seen = given.base is None and _writes_data(given), _is_seen(given)  # else the base is written to
     if given.is_view and given.argument.requires_grad and _version_bumps(given):
         raise UnsupportedError(
@@ -283,7 +289,7 @@ def _exchanged(captured: Captured, index: int, exchange: Exchange, keep_mutation
             "return the new tensor instead",
         )
     if old and seen:
-        raise RefusedAssertionError(
+        raise RejectedAssertionError(
             f"a storage mutation (`set_`) of `{given.slot.name}`, but the input has other mutations that we "
             "cannot do in the graph: autograd sees a write to it",
             span_of_writes(storage.moves) or captured.subject.span,
@@ -323,7 +329,7 @@ def _writes_data(given: CapturedInput) -> bool:
 
 
 def _is_seen(given: CapturedInput) -> bool:
-    changed = given.argument.requires_grad and history(given.argument) is not given.grad_fn
+    changed = given.argument.requires_grad and grad_fn_of(given.argument) is not given.grad_fn
     return changed and not given.is_made_leaf
 
 
@@ -339,7 +345,7 @@ def _autograd_change(captured: Captured, given: CapturedInput) -> AutogradChange
     if given.requires_grad and not given.argument.requires_grad:
         return AutogradChange.DETACHED
     detached = given.requires_grad and was_detached(captured.recorder, given.argument)
-    if detached and history(given.argument) is not None:  # by a write after that
+    if detached and grad_fn_of(given.argument) is not None:  # by a write after that
         if not given.is_leaf:
             return AutogradChange.DETACHED
         raise UnsupportedError(
@@ -356,7 +362,7 @@ def _autograd_change(captured: Captured, given: CapturedInput) -> AutogradChange
 def _refuse_uses_before(captured: Captured, given: CapturedInput) -> None:
     """Of an input that is made a leaf in place: autograd is given either the former tensor or the leaf."""
     views = (one for one in captured.inputs if one.is_tensor and one.argument._base is given.argument)
-    if is_seen_before(captured, given.argument) or any(one.requires_grad for one in views):
+    if is_used_before_detach(captured, given.argument) or any(one.requires_grad for one in views):
         raise UnsupportedError(
             f"`requires_grad_` on `{given.slot.name}`, which the function took off its history before, and "
             "used before that, or of which another input is a view",

@@ -7,34 +7,34 @@ from typing import Any
 
 import torch
 
-from aotlens.analysis.inputs import geometry_of, history
+from aotlens.analysis.inputs import geometry_of, grad_fn_of
 from aotlens.analysis.records import Geometry, OutputAliasInfo, OutputBase, OutputType
+from aotlens.capture.graph import TRACKED_ATTRIBUTE
 from aotlens.capture.recorder import Recorder
 from aotlens.capture.records import Captured, CapturedInput
-from aotlens.capture.storage import root
-from aotlens.capture.tape import TRACK
+from aotlens.capture.storage import view_base
 from aotlens.capture.views import ViewStep
 from aotlens.errors import UnsupportedError
 
 
-def is_made_leaf(value: Any) -> bool:
+def is_created_leaf(value: Any) -> bool:
     """Whether autograd starts at a tensor that is no input, and not since its view was taken without grad."""
     base = value._base
-    return value.requires_grad and history(value) is None and (base is None or not base.requires_grad)
+    return value.requires_grad and grad_fn_of(value) is None and (base is None or not base.requires_grad)
 
 
-def made_leaf_under(captured: Captured, value: Any) -> Any:
+def created_leaf_base(captured: Captured, value: Any) -> Any:
     """The leaf of the function's own that autograd knows the value as a view of; None for all others."""
-    tracked = getattr(value, TRACK, None)
+    tracked = getattr(value, TRACKED_ATTRIBUTE, None)
     if tracked is None or not tracked.chain or not value.requires_grad:
         return None
     leaf = _start(value, 2 * len(tracked.chain) + 2)
-    known = getattr(leaf, TRACK, None)
+    known = getattr(leaf, TRACKED_ATTRIBUTE, None)
     if leaf is value or known is None or known.storage is not tracked.storage:
         return None
     if any(leaf is one for given in captured.inputs for one in (given.argument, given.leaf, _under(given))):
         return None
-    return leaf if is_made_leaf(leaf) else None
+    return leaf if is_created_leaf(leaf) else None
 
 
 def _under(given: CapturedInput) -> Any:
@@ -47,7 +47,7 @@ def _start(value: Any, most: int) -> Any:
 
     The steps from a view of one that was taken without grad end there, and lead to no leaf.
     """
-    step = history(value)
+    step = grad_fn_of(value)
     for _ in range(most):
         if step is None:
             return value._base
@@ -60,7 +60,7 @@ def _start(value: Any, most: int) -> Any:
     return None
 
 
-def view_of_made_leaf(captured: Captured, index: int, leaf: Any) -> OutputAliasInfo | None:
+def view_of_created_leaf(captured: Captured, index: int, leaf: Any) -> OutputAliasInfo | None:
     """The result as a view of the leaf among the results; None where it is alone with its memory.
 
     Raises:
@@ -78,7 +78,7 @@ def view_of_made_leaf(captured: Captured, index: int, leaf: Any) -> OutputAliasI
             captured.subject.span,
             "return the leaf itself too, or a clone of the view",
         )
-    if passes_function(history(value), []):
+    if passes_custom_function(grad_fn_of(value), []):
         raise UnsupportedError(
             "a view of a leaf that the function makes (`requires_grad_()`), made in a custom "
             "`autograd.Function`",
@@ -95,9 +95,9 @@ def view_of_made_leaf(captured: Captured, index: int, leaf: Any) -> OutputAliasI
         value=None,
         base=OutputBase(at),
         chain=chain or (),
-        geometry=geometry_without(captured, chain, value, leaf),
+        geometry=geometry_on_base(captured, chain, value, leaf),
         requires_grad=True,
-        viewed_without_grad=history(value) is None,
+        viewed_without_grad=grad_fn_of(value) is None,
         tensor=value,
     )
 
@@ -108,7 +108,7 @@ def _is_alone(captured: Captured, value: Any) -> bool:
     return not storage.inputs and all(captured.recorder.tracked(one).storage is not storage for one in others)
 
 
-def passes_function(step: Any, starts: list[Any]) -> bool:
+def passes_custom_function(step: Any, starts: list[Any]) -> bool:
     """Whether a custom function stands between a place in the tape and the first of those to start from."""
     while step is not None and not any(step is start for start in starts):
         if isinstance(step, torch.autograd.function.BackwardCFunction):
@@ -117,9 +117,9 @@ def passes_function(step: Any, starts: list[Any]) -> bool:
     return False
 
 
-def detached_after(recorder: Recorder, value: Any, chain: tuple[ViewStep, ...] | None) -> int:
+def views_before_detach(recorder: Recorder, value: Any, chain: tuple[ViewStep, ...] | None) -> int:
     """How many of the views that lead from a base to a value come before those of the detached tensor."""
-    steps, start = 1 if chain is None else len(chain), root(value)
+    steps, start = 1 if chain is None else len(chain), view_base(value)
     if start is value:
         return steps
     tracked, under = recorder.tracked(value), recorder.tracked(start)
@@ -131,7 +131,7 @@ def detached_after(recorder: Recorder, value: Any, chain: tuple[ViewStep, ...] |
     return max(steps - (len(tracked.chain) - common), 0)
 
 
-def geometry_without(
+def geometry_on_base(
     captured: Captured, chain: tuple[ViewStep, ...] | None, value: Any, base: Any
 ) -> Geometry | None:
     """How the value lies on the memory of a base, where no views are known to lead there.
@@ -141,7 +141,7 @@ def geometry_without(
     """
     if chain is not None:
         return None
-    otherwise = shown_otherwise(value, base)
+    otherwise = reinterpretation(value, base)
     if otherwise is not None:
         name = next((f"`{given.slot.name}`" for given in captured.inputs if given.argument is base), "")
         raise UnsupportedError(
@@ -152,7 +152,7 @@ def geometry_without(
     return geometry_of(value)
 
 
-def shown_otherwise(value: Any, base: Any) -> str | None:
+def reinterpretation(value: Any, base: Any) -> str | None:
     """As what a tensor shows the memory of another, beyond its sizes and strides; None when as that does."""
     if value.dtype is not base.dtype:
         return "another dtype"
@@ -170,4 +170,4 @@ def relative_chain(recorder: Recorder, base: Any, value: Any) -> tuple[ViewStep,
         return None
     own = end[len(start) :]
     unseen = any(step.in_place and not step.grad_enabled for step in own)
-    return None if unseen and value.requires_grad and history(value) is not None else own
+    return None if unseen and value.requires_grad and grad_fn_of(value) is not None else own

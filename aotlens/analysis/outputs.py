@@ -8,32 +8,31 @@ from typing import Any
 
 import torch
 
-from aotlens.analysis.elsewhere import refuse_foreign_history, refuse_view_elsewhere
-from aotlens.analysis.exchanges import Exchanges
+from aotlens.analysis.detached_outputs import DetachedOutputs, is_graph_start
+from aotlens.analysis.foreign_views import check_output_grad_fn, check_view_storage
 from aotlens.analysis.function_views import (
-    function_view,
-    is_function_view,
-    refuse_written,
+    check_view_not_written,
+    custom_function_view,
+    is_custom_function_view,
     view_of_intermediate,
 )
-from aotlens.analysis.hooked import refuse_lost_hooks
-from aotlens.analysis.inputs import history, refuses_use
+from aotlens.analysis.graph_outputs import (
+    graph_output,
+    graph_output_or_duplicate,
+    internal_base,
+    view_of_internal_base,
+    view_of_output,
+)
+from aotlens.analysis.inputs import grad_fn_of, raises_on_grad_fn
 from aotlens.analysis.leaves import (
-    detached_after,
-    geometry_without,
-    is_made_leaf,
-    made_leaf_under,
+    created_leaf_base,
+    geometry_on_base,
+    is_created_leaf,
     relative_chain,
-    view_of_made_leaf,
+    view_of_created_leaf,
+    views_before_detach,
 )
-from aotlens.analysis.own_histories import OwnHistories, is_first
-from aotlens.analysis.own_results import (
-    own_or_twin,
-    own_result,
-    start_inside,
-    view_of_result,
-    view_of_start,
-)
+from aotlens.analysis.lost_hooks import check_hooks_on_views
 from aotlens.analysis.records import (
     AliasBase,
     BaseInfo,
@@ -44,14 +43,15 @@ from aotlens.analysis.records import (
     OutputBase,
     OutputType,
 )
-from aotlens.capture.left_behind import is_left_behind, requires_grad
+from aotlens.analysis.storage_swaps import StorageSwaps
+from aotlens.capture.autograd.detached_views import is_view_of_detached, requires_grad
+from aotlens.capture.graph import PLAIN
 from aotlens.capture.records import Captured
-from aotlens.capture.storage import Storage, root
-from aotlens.capture.tape import PLAIN
+from aotlens.capture.storage import Storage, view_base
+from aotlens.capture.subclasses import inner_storages, is_wrapper, value_of
 from aotlens.capture.views import ViewStep
-from aotlens.capture.wrappers import inner_storages, is_wrapper, value_of
 from aotlens.errors import UnsupportedError
-from aotlens.ir.outer import Outer
+from aotlens.ir.slots import OuterObject
 from aotlens.torch_api.autograd import shares_version_counter
 from aotlens.torch_api.dynamo import is_opaque_value
 from aotlens.torch_api.fake import FakeTensor
@@ -60,12 +60,12 @@ aten = torch.ops.aten
 
 
 def analyse_outputs(
-    captured: Captured, exchanges: Exchanges
+    captured: Captured, exchanges: StorageSwaps
 ) -> tuple[tuple[OutputAliasInfo, ...], tuple[BaseInfo, ...]]:
     """One record per flat result, and the intermediates that several of them are views of."""
     groups = _by_storage(captured)
     bases, known = exchanges.bases, exchanges.known
-    own = OwnHistories(captured, bases, known)
+    own = DetachedOutputs(captured, bases, known)
     owners = {id(given.argument): at for at, given in reversed(list(enumerate(captured.inputs)))}
     found: list[OutputAliasInfo] = []
     for index, value in enumerate(captured.outputs):
@@ -75,7 +75,7 @@ def analyse_outputs(
         if type(value) is not FakeTensor and not is_wrapper(value):
             found.append(_constant(captured, index, value))
             continue
-        refuse_view_elsewhere(captured, value)
+        check_view_storage(captured, value)
         same = next((i for i in range(index) if captured.outputs[i] is value), None)
         storage = captured.recorder.tracked(value).storage
         inside = _storage_inside(captured, value, storage)
@@ -97,13 +97,13 @@ def analyse_outputs(
         else:
             group = groups[id(storage)]
             found.append(_intermediate(captured, index, group, known, bases))
-    refuse_lost_hooks(captured, found, bases)
+    check_hooks_on_views(captured, found, bases)
     return tuple(found), tuple(bases)
 
 
 def _view_of_leaf(captured: Captured, index: int, value: Any) -> OutputAliasInfo | None:
-    leaf = made_leaf_under(captured, value)
-    return None if leaf is None else view_of_made_leaf(captured, index, leaf)
+    leaf = created_leaf_base(captured, value)
+    return None if leaf is None else view_of_created_leaf(captured, index, leaf)
 
 
 def _by_storage(captured: Captured) -> dict[int, list[int]]:
@@ -111,7 +111,7 @@ def _by_storage(captured: Captured) -> dict[int, list[int]]:
     groups: dict[int, list[int]] = {}
     for index, value in enumerate(captured.outputs):
         if isinstance(value, torch.Tensor) and all(captured.outputs[i] is not value for i in range(index)):
-            leaf = made_leaf_under(captured, value)
+            leaf = created_leaf_base(captured, value)
             if leaf is not None and any(other is leaf for other in captured.outputs):
                 continue
             groups.setdefault(id(captured.recorder.tracked(value).storage), []).append(index)
@@ -134,7 +134,7 @@ def _is_number_like(value: Any) -> bool:
     if isinstance(value, slice):
         ends = (value.start, value.stop, value.step)
         return all(end is None or isinstance(end, int) for end in ends)
-    return type(value) in (*PLAIN, range, Outer) or is_opaque_value(value)
+    return type(value) in (*PLAIN, range, OuterObject) or is_opaque_value(value)
 
 
 def _constant(captured: Captured, index: int, value: Any) -> OutputAliasInfo:
@@ -167,7 +167,7 @@ def _inside_a_wrapper(captured: Captured, index: int, value: Any, storage: Stora
             storage.writes[-1].origin.place.innermost,
             "clone the result",
         )
-    own = own_result(captured.recorder, index, value)
+    own = graph_output(captured.recorder, index, value)
     reason = f"shares memory with `{name}` inside a wrapper, which autograd does not see"
     return replace(own, output_type=OutputType.CUSTOM_FUNCTION_VIEW, reason=reason, base=InputBase(at))
 
@@ -198,26 +198,28 @@ def _is_input(captured: Captured, index: int, value: Any, at: int) -> OutputAlia
 
 
 def _alias_of_input(
-    captured: Captured, index: int, exchanges: Exchanges, value: Any, same: int | None
+    captured: Captured, index: int, exchanges: StorageSwaps, value: Any, same: int | None
 ) -> OutputAliasInfo:
     storage = captured.recorder.tracked(value).storage
     at = _nearest_input(captured, value, storage)
     given = captured.inputs[at]
-    refuse_foreign_history(captured, given, value)
-    if value.requires_grad and history(value) is None:
-        refuse_written(value, storage)
+    check_output_grad_fn(captured, given, value)
+    if value.requires_grad and grad_fn_of(value) is None:
+        check_view_not_written(value, storage)
     exchanged = at in exchanges.by_input
-    before = is_left_behind(captured.recorder, value) and root(value) is given.argument
+    before = is_view_of_detached(captured.recorder, value) and view_base(value) is given.argument
     chain: tuple[ViewStep, ...] | None
     if exchanged:  # taken before the input leaves its storage, so from what it was
         start, end = given.came_as, captured.recorder.tracked(value).chain
         chain = end[len(start) :] if end[: len(start)] == start else None
     else:
         chain = relative_chain(captured.recorder, given.argument, value)
-    if same is None and is_function_view(captured, given, value):
-        return function_view(captured, index, value, at)
-    linked = root(value) is root(given.argument) and (value.requires_grad or not root(value).requires_grad)
-    leaf = is_made_leaf(value)
+    if same is None and is_custom_function_view(captured, given, value):
+        return custom_function_view(captured, index, value, at)
+    linked = view_base(value) is view_base(given.argument) and (
+        value.requires_grad or not view_base(value).requires_grad
+    )
+    leaf = is_created_leaf(value)
     detached = not linked and (leaf or not value.requires_grad)
     if linked and chain == () and not given.argument.requires_grad:
         chain = None  # another tensor on all of it, which autograd knows as a view: `set_` made it so
@@ -228,7 +230,7 @@ def _alias_of_input(
     return replace(
         view,
         same_object_as=same,
-        detached_after=detached_after(recorder, value, chain) if detached or chain == () else None,
+        detached_after=views_before_detach(recorder, value, chain) if detached or chain == () else None,
         own_version=not shares_version_counter(value, given.argument),
         made_leaf=leaf and same is None,
         viewed_without_grad=without_grad,
@@ -248,20 +250,22 @@ def _view_of_input(
         value=None,
         base=InputBase(at),
         chain=chain or (),
-        geometry=geometry_without(captured, chain, value, given.argument),
+        geometry=geometry_on_base(captured, chain, value, given.argument),
         requires_grad=requires_grad(captured.recorder, value),
-        viewed_without_grad=value.requires_grad and history(value) is None and given.argument.requires_grad,
-        refuses_use=refuses_use(value),
+        viewed_without_grad=value.requires_grad
+        and grad_fn_of(value) is None
+        and given.argument.requires_grad,
+        refuses_use=raises_on_grad_fn(value),
         tensor=value,
     )
 
 
-def _exchanged_owner(captured: Captured, exchanges: Exchanges, value: Any) -> int | None:
+def _exchanged_owner(captured: Captured, exchanges: StorageSwaps, value: Any) -> int | None:
     """The input with this storage as its other one, with which the result shares its base for autograd."""
     storage = captured.recorder.tracked(value).storage
     for at in exchanges.by_input if value._base is not None else ():
         argument = captured.inputs[at].argument
-        if root(value) is root(argument) and captured.recorder.tracked(argument).storage is storage:
+        if view_base(value) is view_base(argument) and captured.recorder.tracked(argument).storage is storage:
             return at
     return None
 
@@ -270,10 +274,10 @@ def _alias_of_exchanged(
     captured: Captured, index: int, value: Any, at: int, same: int | None
 ) -> OutputAliasInfo:
     """A view that was taken after the exchange."""
-    if same is None and is_function_view(captured, captured.inputs[at], value):
-        return function_view(captured, index, value, at)
+    if same is None and is_custom_function_view(captured, captured.inputs[at], value):
+        return custom_function_view(captured, index, value, at)
     chain = relative_chain(captured.recorder, captured.inputs[at].argument, value)
-    leaf = is_made_leaf(value) and same is None
+    leaf = is_created_leaf(value) and same is None
     return replace(_view_of_input(captured, index, at, chain), same_object_as=same, made_leaf=leaf)
 
 
@@ -288,7 +292,7 @@ def _nearest_input(captured: Captured, value: Any, storage: Storage) -> int:
     def distance(at: int) -> tuple[bool, bool, bool, int]:
         given = captured.inputs[at]
         start = given.came_as
-        is_related = root(given.argument) is root(value)
+        is_related = view_base(given.argument) is view_base(value)
         gains_grad = given.argument.requires_grad and not value.requires_grad
         return not is_related, end[: len(start)] != start, gains_grad, len(end) - len(start)
 
@@ -307,19 +311,19 @@ def _intermediate(
     apart = alone or not any(_has_history(captured.outputs[i]) for i in group)
     storage = tracked.storage
     if apart and id(storage) not in known:
-        start = start_inside(captured, group) if index == group[0] else None
+        start = internal_base(captured, group) if index == group[0] else None
         if start is None:
-            return view_of_result(captured, index, group) or own_or_twin(captured, index, group)
+            return view_of_output(captured, index, group) or graph_output_or_duplicate(captured, index, group)
         bases.append(BaseInfo(value_of(recorder, start), start, without_gradient=True))
         known[id(storage)] = IntermediateBaseOf(len(bases) - 1)
     base = known.get(id(storage))
     if isinstance(base, IntermediateBaseOf) and bases[base.index].without_gradient:
-        return view_of_start(captured, index, bases[base.index].tensor, base)
+        return view_of_internal_base(captured, index, bases[base.index].tensor, base)
     first = base is None
     if base is None:
         base = known[id(storage)] = _choose_base(captured, group, storage, bases)
     if isinstance(base, OutputBase) and base.index == index:
-        return own_result(recorder, index, value)
+        return graph_output(recorder, index, value)
     output_type = OutputType.ALIAS_OF_INTERMEDIATE
     if isinstance(base, OutputBase):
         output_type = OutputType.ALIAS_OF_INTERMEDIATE_BASE_IS_USER_OUTPUT
@@ -329,7 +333,7 @@ def _intermediate(
     chain = relative_chain(recorder, base_tensor, value)
     if isinstance(base, IntermediateBaseOf) and bases[base.index].value is storage.base:
         chain = tracked.chain  # of an exchange: what the storage began with, as it lay then
-    apart_from_base = not value.requires_grad or is_made_leaf(value)
+    apart_from_base = not value.requires_grad or is_created_leaf(value)
     return OutputAliasInfo(
         index=index,
         output_type=output_type,
@@ -337,25 +341,25 @@ def _intermediate(
         value=None,
         base=base,
         chain=chain or (),
-        geometry=geometry_without(captured, chain, value, base_tensor),
+        geometry=geometry_on_base(captured, chain, value, base_tensor),
         requires_grad=value.requires_grad,
-        detached_after=detached_after(recorder, value, chain) if apart_from_base else None,
-        made_leaf=is_made_leaf(value),
+        detached_after=views_before_detach(recorder, value, chain) if apart_from_base else None,
+        made_leaf=is_created_leaf(value),
         own_version=not shares_version_counter(value, base_tensor),
         viewed_without_grad=_viewed_without_grad(value),
-        refuses_use=refuses_use(value),
+        refuses_use=raises_on_grad_fn(value),
         tensor=value,
     )
 
 
 def _has_history(value: Any) -> bool:
     """Whether autograd starts from the result, or would but for the grad mode in which its view was taken."""
-    return bool(value.requires_grad and history(value) is not None) or _viewed_without_grad(value)
+    return bool(value.requires_grad and grad_fn_of(value) is not None) or _viewed_without_grad(value)
 
 
 def _viewed_without_grad(value: Any) -> bool:
     base = value._base
-    return bool(value.requires_grad and history(value) is None and base is not None and base.requires_grad)
+    return bool(value.requires_grad and grad_fn_of(value) is None and base is not None and base.requires_grad)
 
 
 def _choose_base(captured: Captured, group: list[int], storage: Storage, bases: list[BaseInfo]) -> AliasBase:
@@ -363,8 +367,8 @@ def _choose_base(captured: Captured, group: list[int], storage: Storage, bases: 
     recorder = captured.recorder
     for index in group:
         value = captured.outputs[index]
-        has_history = history(value) is not None and not recorder.tracked(value).chain
-        if has_history and is_first(captured, root(value), storage):
+        has_history = grad_fn_of(value) is not None and not recorder.tracked(value).chain
+        if has_history and is_graph_start(captured, view_base(value), storage):
             return OutputBase(index)
     if not storage.base_tensor.requires_grad:
         raise UnsupportedError(
@@ -379,9 +383,9 @@ def _choose_base(captured: Captured, group: list[int], storage: Storage, bases: 
 
 def _is_cut_off(value: Any) -> bool:
     """Whether no gradient gets from a view to the tensor under it: one between ran with grad mode off."""
-    step = history(value)
+    step = grad_fn_of(value)
     while step is not None:
         if len(step.next_functions) != 1:
             return False
         step = step.next_functions[0][0]
-    return not refuses_use(value)
+    return not raises_on_grad_fn(value)

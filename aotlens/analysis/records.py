@@ -1,4 +1,4 @@
-"""The metadata of one captured function: every mutation and every alias, in the field's own terms."""
+"""The metadata of one captured function: every mutation and every alias, in AOTAutograd's terms."""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -81,7 +81,7 @@ AliasBase = InputBase | IntermediateBaseOf | OutputBase | ConstantBase
 
 
 @dataclass(frozen=True, slots=True)
-class Exchange:
+class StorageSwap:
     """The storage that an input is given."""
 
     base: AliasBase
@@ -117,7 +117,7 @@ class InputAliasInfo:
     writes: tuple[Write, ...] = ()
     base: int | None = None
     """The input or synthetic base through which the new data reaches it; None when it is written itself."""
-    exchange: Exchange | None = None
+    exchange: StorageSwap | None = None
     """The storage that the input leaves the function on; None when it keeps its own."""
     autograd: AutogradChange = AutogradChange.NONE
     grown: bool = False
@@ -196,7 +196,7 @@ class OutputAliasInfo:
 
 
 @dataclass(frozen=True, slots=True)
-class Memory:
+class DetachedStorage:
     """Where a tensor lies that has a history apart from all else there."""
 
     base: AliasBase
@@ -221,7 +221,7 @@ class BaseInfo:
     requires grad, and no gradient ever arrives."""
     without_gradient: bool = False
     """No result that is a view of it carries a gradient."""
-    memory: Memory | None = None
+    memory: DetachedStorage | None = None
     """Where the caller finds it; None where the graph's own output is handed out."""
 
 
@@ -256,3 +256,20 @@ class ViewAndMutationMeta:
             for info in self.inputs
             if info.mutation_type is MutationType.MUTATED_IN_GRAPH and info.base is None
         )
+
+
+def mutation_placement(
+    mutates_data: bool, moved: Geometry | None, seen: bool, keep_mutations: bool
+) -> tuple[MutationType, str]:
+    """Where the mutation happens, and why, in the user's words."""
+    if moved is not None:
+        what = "data and sizes or strides" if mutates_data else "sizes or strides"
+        return MutationType.MUTATED_OUT_GRAPH, f"{what} change, which only the wrapper can do"
+    if seen:
+        return (
+            MutationType.MUTATED_OUT_GRAPH,
+            "autograd must see the new value, so the wrapper writes it back",
+        )
+    if not keep_mutations:
+        return MutationType.MUTATED_OUT_GRAPH, "in-graph mutations are switched off"
+    return MutationType.MUTATED_IN_GRAPH, "autograd need not see the change, so the graph writes it"

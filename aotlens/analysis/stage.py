@@ -1,9 +1,9 @@
 """The analysis stage: the metadata of a captured function."""
 
-from aotlens.analysis.exchanges import Exchanges
 from aotlens.analysis.inputs import analyse_inputs
 from aotlens.analysis.outputs import analyse_outputs
 from aotlens.analysis.records import ViewAndMutationMeta
+from aotlens.analysis.storage_swaps import StorageSwaps
 from aotlens.capture.records import Captured
 
 
@@ -15,7 +15,7 @@ def analyse(captured: Captured, keep_mutations: bool) -> ViewAndMutationMeta:
     """
     adding = captured.recorder.adding("analysis", "a result or an input, brought up to date after a write")
     with captured.recorder.fake_mode, adding:
-        exchanges = Exchanges(captured)
+        exchanges = StorageSwaps(captured)
         inputs = analyse_inputs(captured, keep_mutations, exchanges)
         outputs, bases = analyse_outputs(captured, exchanges)
     changed = captured.grad_mode_after if captured.grad_mode_after != captured.grad_enabled else None

@@ -10,17 +10,17 @@ from typing import Any
 
 import torch
 
-from aotlens.capture.body_states import AS_CALLED
+from aotlens.capture.graph import Recording
+from aotlens.capture.hop.rng_states import AS_CALLED
 from aotlens.capture.operators import Kind, aten, describe, is_operator
 from aotlens.capture.recorder import Call
 from aotlens.capture.records import Captured, CapturedInput
-from aotlens.capture.tape import Tape
-from aotlens.capture.wrappers import inner_tensors, inside, is_wrapper
+from aotlens.capture.subclasses import inner_tensor_at, inner_tensors, is_wrapper
 from aotlens.ir.names import node_name
-from aotlens.ir.origin import NOWHERE, Origin
+from aotlens.ir.origin import NO_ORIGIN, Origin
 from aotlens.ir.program import Node, Program, ProgramInput, ProgramOutput, is_higher_order
-from aotlens.ir.sizes import is_of_data
 from aotlens.ir.slots import UserOutput, inner_slot
+from aotlens.ir.symbols import is_data_dependent
 from aotlens.torch_api.objects import FakeScriptObject, ScriptObject
 
 OBJECTS = (FakeScriptObject, ScriptObject)
@@ -155,7 +155,7 @@ class CallWriter:
 
     def __init__(self, captured: Captured) -> None:
         self._captured = captured
-        self._tape = Tape(captured.recorder.fake_mode)
+        self._tape = Recording(captured.recorder.fake_mode)
         self._of: dict[int, Node] = {}
         self._origins: dict[int, Origin] = {}
         self._inputs: list[ProgramInput] = []
@@ -185,10 +185,10 @@ class CallWriter:
     def _add_tensor(self, given: CapturedInput) -> None:
         slot: Any = given.slot
         for path, tensor in inner_tensors(given.argument):
-            self._add_input(inner_slot(slot, path), tensor, inside(given.fake, path))
+            self._add_input(inner_slot(slot, path), tensor, inner_tensor_at(given.fake, path))
 
     def _add_input(self, slot: Any, argument: Any, val: Any) -> Node:
-        node = Node(self._tape.name(node_name(slot.name)), None, (), {}, val, Origin(NOWHERE, ""))
+        node = Node(self._tape.name(node_name(slot.name)), None, (), {}, val, Origin(NO_ORIGIN, ""))
         self._inputs.append(ProgramInput(node, slot))
         if isinstance(argument, torch.Tensor):
             self._of[id(argument)] = node
@@ -250,7 +250,7 @@ class CallWriter:
 
         Later calls have it by the symbol of their own recording, which `value` may not be of.
         """
-        if any(is_of_data(size) for size in value.shape):
+        if any(is_data_dependent(size) for size in value.shape):
             self._tape.symbols.define_sizes(node)
             if len(result.shape) == len(value.shape):
                 self._tape.symbols.define_sizes(node, result)
@@ -283,7 +283,7 @@ class CallWriter:
         if constant.constant is None:  # torch made it where nobody looks: it stands for itself
             self._of[id(tensor)] = constant
             return constant
-        origin = Origin(NOWHERE, "", reason="a tensor that the function has from outside")
+        origin = Origin(NO_ORIGIN, "", reason="a tensor that the function has from outside")
         name = self._tape.name("constant")
         node = Node(name, None, (), {}, constant.val, origin, constant=constant.constant)
         self._tape.nodes.insert(0, node)

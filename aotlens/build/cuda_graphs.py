@@ -13,10 +13,10 @@ import torch
 
 from aotlens.build.describe import site_of
 from aotlens.capture.operators import aten
-from aotlens.ir.data_symbols import numbers_of
 from aotlens.ir.origin import Origin
-from aotlens.ir.program import Node, Program, ProgramInput, draws, is_higher_order, writes_input
+from aotlens.ir.program import Node, Program, ProgramInput, is_higher_order, is_random_op, writes_input
 from aotlens.ir.slots import Buffer, Parameter, SavedInput, stays_in_place
+from aotlens.ir.symbols import symbolic_numbers_of
 from aotlens.model.cuda_graphs import BlockerKind, CudaGraph, CudaGraphBlocker, CudaGraphVerdict
 from aotlens.model.report import Phase, Site, Span, WrapperStep
 from aotlens.partition.records import Partitioned
@@ -185,7 +185,11 @@ class _Finder:
 
     def _varies(self, given: Node) -> bool:
         """Whether its size is symbolic; of the backward's, those count that the forward did not have."""
-        return bool(self._data_symbols(given)) if self.phase == "backward" else bool(numbers_of(given.val))
+        return (
+            bool(self._data_symbols(given))
+            if self.phase == "backward"
+            else bool(symbolic_numbers_of(given.val))
+        )
 
     def _written(self, node: Node) -> BlockerKind | None:
         """A tensor that is at the same address on each call may be written to."""
@@ -235,7 +239,7 @@ class _Finder:
 
     def _is_made_on_gpu(self, node: Node) -> bool:
         """Whether all that reads it copies it to the GPU, and it can be made there in the first place."""
-        if node.op is None or any(True for _ in node.inputs()) or draws(node.op):
+        if node.op is None or any(True for _ in node.inputs()) or is_random_op(node.op):
             return False
         readers = [other for other in self.program.nodes if any(source is node for source in other.inputs())]
         results = (given.value for given in self.program.outputs)

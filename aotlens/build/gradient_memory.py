@@ -13,7 +13,7 @@ import torch
 from aotlens.build.kernel_memory import dense_bytes, number
 from aotlens.ir.program import Node
 from aotlens.ir.slots import Gradient, Tangent
-from aotlens.partition.records import Division
+from aotlens.partition.records import ForwardBackward
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class Handover:
     """0 where it is taken, or goes on to the autograd node behind an input that is no leaf."""
 
 
-def handovers(parts: Division) -> tuple[Handover, ...]:
+def handovers(parts: ForwardBackward) -> tuple[Handover, ...]:
     """In the order of the backward's outputs; inputs without a gradient are left out."""
     assert parts.backward is not None  # asked in training only
     outputs = [out for out in parts.backward.outputs if isinstance(out.value, Node)]
@@ -44,7 +44,7 @@ def handovers(parts: Division) -> tuple[Handover, ...]:
     return tuple(found)
 
 
-def _leaf(parts: Division, slot: Any) -> Any:
+def _leaf(parts: ForwardBackward, slot: Any) -> Any:
     """The leaf that takes the gradient; a gradient of a tensor subclass is handed over in parts."""
     return None if not isinstance(slot, Gradient) or slot.inner else parts.joint.leaf(slot.index)
 

@@ -9,7 +9,7 @@ import torch
 from aotlens.build.describe import site_of
 from aotlens.capture.dynamo import user_name
 from aotlens.capture.records import Captured
-from aotlens.capture.size_guards import GuardLog
+from aotlens.capture.symbols.size_guards import GuardLog
 from aotlens.ir.origin import Origin
 from aotlens.model import report as rows
 from aotlens.model.spans import source_line

@@ -16,13 +16,12 @@ from aotlens.build.gradient_memory import handovers
 from aotlens.build.kernel_memory import working_bytes
 from aotlens.build.layers import Layers
 from aotlens.capture.operators import Kind, describe
-from aotlens.codegen.in_place import in_place
-from aotlens.ir.lifetimes import last_uses
-from aotlens.ir.program import Node, Program, getitem, is_higher_order
+from aotlens.codegen.in_place_updates import with_in_place_updates
+from aotlens.ir.program import Node, Program, getitem, is_higher_order, last_uses
 from aotlens.ir.slots import SavedForBackward, SavedInput
 from aotlens.model.partition import LiveKind, LiveValue, Memory, Phase
 from aotlens.model.source import Span
-from aotlens.partition.records import Division, Partitioned
+from aotlens.partition.records import ForwardBackward, Partitioned
 from aotlens.partition.storages import is_view, node_bytes, value_bytes
 
 
@@ -155,17 +154,17 @@ def memory_of(parts: Partitioned) -> Memory:
     return _described(parts, timeline, forward_nodes)
 
 
-def predicted_peak(parts: Division) -> int:
+def predicted_peak(parts: ForwardBackward) -> int:
     """The peak alone, in bytes."""
     return max(_timeline(parts)[0].live_bytes(), default=0)
 
 
-def _timeline(parts: Division) -> tuple[_Timeline, int]:
+def _timeline(parts: ForwardBackward) -> tuple[_Timeline, int]:
     """The whole step, and how many of its moments are the forward's."""
     timeline = _Timeline()
     of: dict[int, Held] = {}
     phase: Phase = "inference" if parts.backward is None else "forward"
-    timeline.play(in_place(parts.forward), phase, of)
+    timeline.play(with_in_place_updates(parts.forward), phase, of)
     forward_nodes = len(timeline.moments)
     _end_forward(parts, timeline, of)
     if parts.backward is not None:
@@ -173,7 +172,7 @@ def _timeline(parts: Division) -> tuple[_Timeline, int]:
     return timeline, forward_nodes
 
 
-def _end_forward(parts: Division, timeline: _Timeline, of: dict[int, Held]) -> None:
+def _end_forward(parts: ForwardBackward, timeline: _Timeline, of: dict[int, Held]) -> None:
     """Only results and saved values go on."""
     end = len(timeline.moments) - 1
     for out in parts.forward.outputs:
@@ -191,7 +190,9 @@ def _end_forward(parts: Division, timeline: _Timeline, of: dict[int, Held]) -> N
             storage.last, storage.kind, storage.name = None, "result", out.slot.name
 
 
-def _play_backward(parts: Division, program: Program, timeline: _Timeline, forward: dict[int, Held]) -> None:
+def _play_backward(
+    parts: ForwardBackward, program: Program, timeline: _Timeline, forward: dict[int, Held]
+) -> None:
     results = [storage for storage in timeline.storages if storage.kind == "result"]
     of: dict[int, Held] = {}
     for given in program.inputs:
@@ -211,7 +212,7 @@ def _play_backward(parts: Division, program: Program, timeline: _Timeline, forwa
     _hand_over(parts, timeline, of)
 
 
-def _hand_over(parts: Division, timeline: _Timeline, of: dict[int, Held]) -> None:
+def _hand_over(parts: ForwardBackward, timeline: _Timeline, of: dict[int, Held]) -> None:
     """A leaf takes its gradient as it is, or a copy, after which the gradient itself is given back."""
     given = handovers(parts)
     passed = {

@@ -6,15 +6,8 @@ import torch
 
 from aotlens.build.describe import describe_tensor, site_of
 from aotlens.ir.origin import Origin
-from aotlens.ir.program import (
-    Node,
-    Program,
-    getitem,
-    is_draw,
-    is_higher_order,
-    op_name,
-)
-from aotlens.ir.regions import Kept, Region, Result
+from aotlens.ir.program import Node, Program, getitem, is_higher_order, is_random_node, op_name
+from aotlens.ir.regions import Region, RegionOutput, SavedValue
 from aotlens.model import report as rows
 from aotlens.partition.records import Partitioned
 from aotlens.partition.storages import node_bytes
@@ -45,7 +38,7 @@ def _of_program(program: Program, phase: rows.Phase) -> Iterator[rows.SpecialOpe
 
 
 def _in_order(node: Node) -> str:
-    return DRAWS if node.bodies() and is_draw(node) else IN_ORDER
+    return DRAWS if node.bodies() and is_random_node(node) else IN_ORDER
 
 
 def _name(node: Node) -> str:
@@ -77,9 +70,9 @@ def _calls(body: Program, program: Program) -> list[Origin]:
     return found
 
 
-def _saved(kept: Kept, region: Region) -> rows.SavedValue:
-    new = isinstance(kept.source, Result) and kept.source.index >= region.result_count
-    owner: rows.Owner = "new" if new else "output" if isinstance(kept.source, Result) else "input"
+def _saved(kept: SavedValue, region: Region) -> rows.SavedValue:
+    new = isinstance(kept.source, RegionOutput) and kept.source.index >= region.result_count
+    owner: rows.Owner = "new" if new else "output" if isinstance(kept.source, RegionOutput) else "input"
     return rows.SavedValue(
         node=kept.node.name,
         tensor=describe_tensor(kept.node.val),

@@ -13,9 +13,9 @@ from aotlens.build.operators import build_region
 from aotlens.ir.program import Node
 from aotlens.model import report as rows
 from aotlens.partition.budget import Frontier
-from aotlens.partition.choices import added_bytes, save_what_is_read
-from aotlens.partition.dead_draws import Checked
+from aotlens.partition.dead_values import DeadValueCheck
 from aotlens.partition.explain import Certificate, certificates
+from aotlens.partition.policies import added_bytes, save_all_reads
 from aotlens.partition.problem import PRICED, build_problem
 from aotlens.partition.reasons import Reason
 from aotlens.partition.records import Partitioned, Recomputed, Saved, Split
@@ -32,7 +32,7 @@ class Alternatives:
     """The partition without the memory budget; None where there is none."""
     larger: tuple[Partitioned, ...] = ()
     """The partitions under larger memory budgets."""
-    checked: Checked | None = None
+    checked: DeadValueCheck | None = None
     """What replacing saved values showed; None where nobody asked."""
 
 
@@ -77,7 +77,7 @@ def frontier(parts: Partitioned, split: Split) -> tuple[rows.FrontierPoint, ...]
 
 
 def _default_bytes(parts: Partitioned, split: Split) -> int:
-    return added_bytes(parts.joint, save_what_is_read(parts.joint, split.sides).saved)
+    return added_bytes(parts.joint, save_all_reads(parts.joint, split.sides).saved)
 
 
 def _budget(split: Split, now: rows.Totals) -> rows.BudgetResult | None:

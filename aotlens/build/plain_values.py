@@ -8,7 +8,7 @@ import dis
 from collections.abc import Iterator
 from types import CodeType
 
-from aotlens.capture.reach import Place
+from aotlens.capture.free_variables.reachable import Binding
 from aotlens.capture.records import Captured
 from aotlens.ir.origin import span_of
 from aotlens.ir.slots import UserInput
@@ -50,7 +50,7 @@ def value_guards(captured: Captured) -> Iterator[rows.Guard]:
             yield rows.Guard(_condition(text, values[kind]), rows.BUILT_IN, span, (rows.Site(span, text),))
 
 
-def _is_unread(place: Place) -> bool:
+def _is_unread(place: Binding) -> bool:
     return place.what not in READS or place.name.startswith("__")
 
 

@@ -14,7 +14,7 @@ from aotlens.build.captured import CapturedProgram, bookkeeping, called_program,
 from aotlens.build.replay import replay, written_inputs
 from aotlens.build.subclasses import has_wrappers, wrapped_program
 from aotlens.capture.records import Captured
-from aotlens.capture.wrappers import inner_tensors
+from aotlens.capture.subclasses import inner_tensors
 from aotlens.ir.origin import Origin
 from aotlens.ir.program import Node, Program, ProgramInput, ProgramOutput, ancestors, getitem
 from aotlens.ir.slots import UserOutput, inner_slot, outer_slot

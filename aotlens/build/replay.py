@@ -13,16 +13,16 @@ import torch
 
 from aotlens.analysis.records import InputAliasInfo, ViewAndMutationMeta
 from aotlens.build.captured import SYMBOLIC
-from aotlens.capture.bases import base_input
-from aotlens.capture.margin_losses import AS_THE_KERNEL
+from aotlens.capture.graph import TRACKED_ATTRIBUTE
+from aotlens.capture.inputs.synthetic_bases import base_input
+from aotlens.capture.operator_fixes import KERNEL_DECOMPOSITIONS
 from aotlens.capture.operators import Decompositions
 from aotlens.capture.recorder import Recorder
 from aotlens.capture.records import Captured, CapturedInput
 from aotlens.capture.run import call_boundary
 from aotlens.capture.storage import Storage, Tracked
-from aotlens.capture.tape import TRACK
-from aotlens.capture.wrappers import inner_tensors
-from aotlens.ir.origin import NOWHERE, Origin
+from aotlens.capture.subclasses import inner_tensors
+from aotlens.ir.origin import NO_ORIGIN, Origin
 from aotlens.ir.program import Node, Program, ProgramInput, ProgramOutput
 from aotlens.ir.slots import MutatedInput, UserOutput, inner_slot
 from aotlens.torch_api.fake import mute_fake_tensor_log
@@ -82,7 +82,7 @@ def _below_autograd(recorder: Recorder, dynamic: bool) -> Iterator[None]:
     with ExitStack() as stack:
         stack.enter_context(mute_fake_tensor_log())
         if dynamic:
-            stack.enter_context(python_dispatcher(AS_THE_KERNEL))
+            stack.enter_context(python_dispatcher(KERNEL_DECOMPOSITIONS))
         stack.enter_context(recorder.fake_mode)
         stack.enter_context(below_views())
         yield
@@ -134,7 +134,7 @@ class _Player:
         """A size, a generator, or a torchbind object."""
         assert given.node is not None  # a graph input
         name = self._recorder.name(given.node.name)
-        node = Node(name, None, (), {}, given.node.val, Origin(NOWHERE, ""))
+        node = Node(name, None, (), {}, given.node.val, Origin(NO_ORIGIN, ""))
         if isinstance(given.argument, (torch.Generator, FakeScriptObject, ScriptObject)):
             self._recorder.objects[id(given.argument)] = node
         else:
@@ -148,7 +148,7 @@ class _Player:
         with torch.no_grad(), below_views():
             argument = given.fake.detach()
         never = -1  # so that its node is looked up when it is read first
-        setattr(argument, TRACK, Tracked(storage, chain, storage.base, never))
+        setattr(argument, TRACKED_ATTRIBUTE, Tracked(storage, chain, storage.base, never))
         self.pair(given.argument, argument)
 
     def written(self, captured: Captured, meta: ViewAndMutationMeta) -> Iterator[ProgramOutput]:
@@ -210,4 +210,4 @@ class _Player:
 
 def _storage(given: CapturedInput, path: tuple[str, ...], argument: Any) -> Any:
     """Of an input as it was recorded, or of a tensor inside."""
-    return getattr(argument, TRACK).storage if path else given.storage
+    return getattr(argument, TRACKED_ATTRIBUTE).storage if path else given.storage

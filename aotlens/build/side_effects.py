@@ -8,11 +8,11 @@ from dataclasses import replace
 from typing import Any
 
 from aotlens.build.describe import site_of
-from aotlens.capture.containers import Refill
-from aotlens.capture.mentions import UNKNOWN, mentions
-from aotlens.capture.reach import Place
+from aotlens.capture.free_variables.containers import ContainerUpdate
+from aotlens.capture.free_variables.name_uses import UNKNOWN, name_uses
+from aotlens.capture.free_variables.reachable import Binding
 from aotlens.capture.records import Captured
-from aotlens.capture.records import Leaving as HowLeft
+from aotlens.capture.records import GradWriteKind as HowLeft
 from aotlens.model import report as rows
 from aotlens.model.spans import site_at
 from aotlens.model.target_facts import Leaving
@@ -45,8 +45,8 @@ def build_left(captured: Captured, outputs: tuple[rows.Output, ...]) -> tuple[ro
             found.append(replace(row, carried=carried, sites=tuple(dict.fromkeys(sites))))
             at += count
     for fqn in structure.rebound:
-        place = Place("the attribute", fqn.rsplit(".", 1)[-1], None, None)
-        bound = tuple(site for _, site in _sites(mentions(captured.surroundings, place).writes))
+        place = Binding("the attribute", fqn.rsplit(".", 1)[-1], None, None)
+        bound = tuple(site for _, site in _sites(name_uses(captured.surroundings, place).writes))
         found.append(replace(_row(fqn, "bound", range(at, at + 1)), sites=bound))
         at += 1
     found += _gradients(captured, at)
@@ -73,7 +73,7 @@ def _gradients(captured: Captured, at: int) -> Iterator[rows.Left]:
         at += count
 
 
-def _parts(refill: Refill) -> Iterator[tuple[Any, Leaving, int]]:
+def _parts(refill: ContainerUpdate) -> Iterator[tuple[Any, Leaving, int]]:
     """Each key, what becomes of it and how many results it then holds; None for the container as a whole."""
     new = [(at, item) for at, item in enumerate(refill.items) if item.before is None]
     whole = refill.cleared if refill.keyed else not refill.grows and not new
@@ -87,7 +87,7 @@ def _parts(refill: Refill) -> Iterator[tuple[Any, Leaving, int]]:
         yield item.key if refill.keyed else at, handling, item.spec.num_leaves
 
 
-def _place(refill: Refill, key: Any) -> str:
+def _place(refill: ContainerUpdate, key: Any) -> str:
     return refill.told if key is None or refill.binds else f"{refill.told}[{key!r}]"
 
 
@@ -95,12 +95,12 @@ def _row(place: str, handling: Leaving, outputs: range) -> rows.Left:
     return rows.Left(place, handling, tuple(outputs), False, "", ())
 
 
-def _writes(captured: Captured, refill: Refill) -> list[tuple[Any, rows.Site]]:
+def _writes(captured: Captured, refill: ContainerUpdate) -> list[tuple[Any, rows.Site]]:
     """The user's expressions that write there, each with the key that it names."""
     writes = refill.writes
     if refill.box is None:  # an argument, or what lies within one
-        local = Place("the default", refill.told.partition("[")[0], None, None)
-        writes = mentions(captured.surroundings, local).writes
+        local = Binding("the default", refill.told.partition("[")[0], None, None)
+        writes = name_uses(captured.surroundings, local).writes
     return list(_sites(writes))
 
 

@@ -13,17 +13,16 @@ from aotlens.build.describe import short_dtype
 from aotlens.capture.operators import aten
 from aotlens.ir.program import Node
 from aotlens.model.report import Partition, SavedValue, Spare
-from aotlens.partition.dead_draws import SAME_GRADIENTS, Checked
-from aotlens.partition.dead_values import statically_dead
-from aotlens.partition.few_numbers import FewNumbers
+from aotlens.partition.dead_values import SAME_GRADIENTS, DeadValueCheck, statically_dead
 from aotlens.partition.records import Partitioned
 from aotlens.partition.storages import node_bytes
+from aotlens.partition.value_ranges import ValueRanges
 
 DRAWS = frozenset({aten.bernoulli.p, aten.bernoulli.default, aten.bernoulli.Tensor})
 CASTS = frozenset({aten._to_copy.default, torch.ops.prims.convert_element_type.default})
 
 
-def with_spares(partition: Partition, parts: Partitioned, checked: Checked | None = None) -> Partition:
+def with_spares(partition: Partition, parts: Partitioned, checked: DeadValueCheck | None = None) -> Partition:
     """The same rows, each with what could be spared of it; `checked` is what numbers showed.
 
     What a hook packed is the user's own form.
@@ -38,8 +37,8 @@ def with_spares(partition: Partition, parts: Partitioned, checked: Checked | Non
 
 
 class _Finder:
-    def __init__(self, parts: Partitioned, checked: Checked | None) -> None:
-        self._few = FewNumbers()
+    def __init__(self, parts: Partitioned, checked: DeadValueCheck | None) -> None:
+        self._few = ValueRanges()
         self._widened: dict[int, Node | None] = {}
         by_numbers = dict.fromkeys(checked.dead if checked is not None else (), SAME_GRADIENTS)
         self._dead = by_numbers | statically_dead(parts)

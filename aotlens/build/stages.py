@@ -11,8 +11,8 @@ from aotlens.build.programs import StageProgram, stage_programs
 from aotlens.ir.program import Node, getitem, nodes_in
 from aotlens.model.report import OF_GRADIENT, Stage, StageNode, Tensor
 from aotlens.partition.records import Partitioned
-from aotlens.partition.twins import side_notes
-from aotlens.runtime.graphs import NO_NOTES, write_program
+from aotlens.partition.saved_values import side_notes
+from aotlens.runtime.graph_text import NO_NOTES, write_program
 
 BEFORE_JOINT = ("captured", "desugared", "functional", "decomposed")
 

@@ -14,13 +14,13 @@ import torch
 from aotlens.build.captured import CallWriter, CapturedProgram
 from aotlens.capture.recorder import Call
 from aotlens.capture.records import Captured, CapturedInput
-from aotlens.capture.wrappers import is_wrapper
+from aotlens.capture.subclasses import is_wrapper
 from aotlens.ir.names import node_name
-from aotlens.ir.origin import NOWHERE, Origin, Place
+from aotlens.ir.origin import NO_ORIGIN, Frames, Origin
 from aotlens.ir.program import Node, ProgramOutput
-from aotlens.ir.sizes import is_ragged
 from aotlens.ir.slots import UserOutput
-from aotlens.ir.subclasses import MadeAround, TakenOut
+from aotlens.ir.subclasses import UnwrapOperator, WrapOperator
+from aotlens.ir.symbols import is_ragged
 
 TAKEN_OUT = "a tensor inside a wrapper, which the code takes out"
 MADE = "a wrapper that the code makes around these tensors"
@@ -106,7 +106,7 @@ class WrapperWriter(CallWriter):
         if id(tensor) in self._within:
             wrapper, name = self._within[id(tensor)]
             outer = self._node(wrapper)
-            return self._add_own(f"{outer.name}_{name}", TakenOut(name), (outer,), tensor, TAKEN_OUT)
+            return self._add_own(f"{outer.name}_{name}", UnwrapOperator(name), (outer,), tensor, TAKEN_OUT)
         return self._made(tensor) if is_wrapper(tensor) else super()._node(tensor)
 
     def _made(self, wrapper: Any) -> Node:
@@ -118,7 +118,7 @@ class WrapperWriter(CallWriter):
         args = (tuple(self._node(part) for part in inner.values()), *place)
         kind = type(wrapper)
         node = self._add_own(
-            kind.__name__.lower(), MadeAround(kind, context, tuple(inner), others), args, wrapper, MADE
+            kind.__name__.lower(), WrapOperator(kind, context, tuple(inner), others), args, wrapper, MADE
         )
         self._look_inside(wrapper, node)
         return node
@@ -136,5 +136,5 @@ class WrapperWriter(CallWriter):
 
     def _results(self, value: Any, slot: UserOutput) -> Iterator[ProgramOutput]:
         span = self._captured.subject.span
-        self._tape.origin = Origin(Place(known_spans=(span,)) if span is not None else NOWHERE, "")
+        self._tape.origin = Origin(Frames(known_spans=(span,)) if span is not None else NO_ORIGIN, "")
         yield ProgramOutput(self._argument(value), slot)

@@ -26,13 +26,13 @@ from aotlens.build.side_effects import build_left, first_left
 from aotlens.build.smaller_forms import with_spares
 from aotlens.build.stages import build_stages
 from aotlens.capture.records import CapturedInput
-from aotlens.codegen.gpu.offline import gpu_in_use
+from aotlens.codegen.gpu.offline.context import gpu_in_use
 from aotlens.codegen.records import Generated
 from aotlens.diagnostics.diagnose import diagnose
 from aotlens.ir.program import Node
 from aotlens.model import report as rows
 from aotlens.partition.records import Partitioned
-from aotlens.runtime.records import LoadedModule
+from aotlens.runtime.module_text import LoadedModule
 from aotlens.view.kernels import beside_floors, line_costs, phase_costs
 
 

@@ -9,27 +9,29 @@ from typing import Any
 import torch
 from torch.nn.parameter import is_lazy
 
-from aotlens.capture.caches import caches_left_clean
-from aotlens.capture.containers import watch_containers, with_refills
-from aotlens.capture.effects import LeftBehind
-from aotlens.capture.frames import calling_place, is_torch_file
-from aotlens.capture.graph_places import placed_call
-from aotlens.capture.hooked import bound_by_hooks
-from aotlens.capture.namespaces import MISSING
-from aotlens.capture.number_inputs import can_be_symbol
-from aotlens.capture.optimizers import outer_steps_refused
-from aotlens.capture.outside import outside_slots, reached_tensors, standing_in
-from aotlens.capture.owned import call_on, module_tensors
-from aotlens.capture.paths import flatten_with_path
-from aotlens.capture.reach import Reach, reach
+from aotlens.capture.free_variables.captured_tensors import (
+    bound_to_fakes,
+    captured_tensor_slots,
+    captured_tensors,
+)
+from aotlens.capture.free_variables.changes import without_new_cache_entries
+from aotlens.capture.free_variables.containers import flatten_with_path, output_with_updates, watch_containers
+from aotlens.capture.free_variables.namespaces import MISSING, bound_by_hooks
+from aotlens.capture.free_variables.reachable import ReachableState, reachable_state
+from aotlens.capture.free_variables.side_effects import SideEffectChanges
+from aotlens.capture.function_fixes import without_outer_optimizer_steps
+from aotlens.capture.inputs.module_tensors import call_with_tensors, module_tensors
+from aotlens.capture.modes import Settings
+from aotlens.capture.provenance.dynamo_nodes import located_call
+from aotlens.capture.provenance.frames import calling_frames, is_torch_file
 from aotlens.capture.recorder import Recorder
-from aotlens.capture.records import Captured, CapturedInput, FlatCall, Reached, Subject
+from aotlens.capture.records import Captured, CapturedInput, CapturedTensor, FlatCall, Subject
 from aotlens.capture.run import capture_run
-from aotlens.capture.settings import Settings
+from aotlens.capture.symbols.int_inputs import can_be_symbol
 from aotlens.errors import UnsupportedError
 from aotlens.ir.slots import Buffer, FlatInput, Parameter, SymIntInput, UserInput
 from aotlens.model.report import Span
-from aotlens.side_effects import SideEffects
+from aotlens.options import SideEffects
 from aotlens.torch_api.dynamo import is_static_address
 from aotlens.torch_api.fake import FakeTensor
 from aotlens.torch_api.operators import pytree
@@ -49,22 +51,22 @@ def capture_direct(
     signature = _signature(function)
     slots = [*owned_slots(owned), *_argument_slots(paths, signature, len(owned), settings)]
     values = [*owned.values(), *(value for _, value in paths)]
-    surroundings = reach(function, values)
+    surroundings = reachable_state(function, values)
     _refuse_lazy(subject, owned, surroundings)
     reached = _reached(surroundings, values, settings.side_effects)
-    lefts: list[LeftBehind] = []
-    slots += outside_slots(reached, len(values))
+    lefts: list[SideEffectChanges] = []
+    slots += captured_tensor_slots(reached, len(values))
     given_count = len(values)
 
     def run(recorder: Recorder, inputs: tuple[CapturedInput, ...]) -> Any:
-        clean = caches_left_clean(recorder.nodes, surroundings.caches)
+        clean = without_new_cache_entries(recorder.nodes, surroundings.caches)
         fakes = inputs[given_count:]
         try:
-            with clean, standing_in(recorder, reached, fakes), outer_steps_refused(recorder):
+            with clean, bound_to_fakes(recorder, reached, fakes), without_outer_optimizer_steps(recorder):
                 result = called(recorder, inputs[:given_count])
         finally:
             pairs = tuple((one, fake.argument) for one, fake in zip(reached, fakes, strict=True))
-            lefts.append(LeftBehind(surroundings, pairs, subject, settings.side_effects))
+            lefts.append(SideEffectChanges(surroundings, pairs, subject, settings.side_effects))
         return lefts[0].beside(result)
 
     def called(recorder: Recorder, inputs: tuple[CapturedInput, ...]) -> Any:
@@ -77,12 +79,14 @@ def capture_direct(
         if isinstance(function, torch.nn.Module):
             tensors = dict(given := dict(zip(owned, flat, strict=False)))
             with bound_by_hooks(function) as attributes:
-                result = call_on(function, tensors, call_args, call_kwargs, placed_call(function, recorder))
+                result = call_with_tensors(
+                    function, tensors, call_args, call_kwargs, located_call(function, recorder)
+                )
             rebound = _rebound(subject, tensors, given, attributes, settings.side_effects)
         else:
             result = function(*call_args, **call_kwargs)
         named = partial(argument_name, signature=signature)
-        return with_refills(result, containers, rebound, named, subject.span)
+        return output_with_updates(result, containers, rebound, named, subject.span)
 
     values += [one.tensor for one in reached]
     captured = capture_run(subject, FlatCall(values, tuple(slots), spec, run, reached), settings)
@@ -104,11 +108,11 @@ def _argument_slots(
     ]
 
 
-def _reached(around: Reach, values: list[Any], effects: SideEffects) -> tuple[Reached, ...]:
+def _reached(around: ReachableState, values: list[Any], effects: SideEffects) -> tuple[CapturedTensor, ...]:
     """The tensors for which fakes stand in; an exported graph holds them, and a foreign fake is refused."""
     if effects is SideEffects.TRACED:
         return ()
-    found = reached_tensors(around, values)
+    found = captured_tensors(around, values)
     if effects is SideEffects.REPLAYED:
         return found
     return tuple(one for one in found if type(one.tensor) is not FakeTensor)
@@ -135,7 +139,7 @@ def describe_subject(function: Any, name: str | None) -> Subject:
     code = getattr(inspect.unwrap(code_owner), "__code__", None)
     span = None
     if code is not None and is_torch_file(code.co_filename):
-        place = calling_place()
+        place = calling_frames()
         return Subject(
             function, name or qualname.rsplit(".", 1)[-1], qualname, "direct", place.innermost, place
         )
@@ -166,7 +170,7 @@ def argument_name(path: tuple[Any, ...], signature: inspect.Signature | None) ->
     return f"arg{position.idx}{pytree.keystr(path[2:])}"
 
 
-def _refuse_lazy(subject: Subject, owned: dict[str, Any], around: Reach) -> None:
+def _refuse_lazy(subject: Subject, owned: dict[str, Any], around: ReachableState) -> None:
     """A layer that makes its parameters at its first call would make them of tensors of the recording."""
     known = (*owned.items(), *((place.path, place.value) for place in around.places))
     for name, value in known:

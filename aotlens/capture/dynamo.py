@@ -8,19 +8,18 @@ from typing import Any
 import torch
 from torch import fx
 
-from aotlens.capture.assignments import variables_of_nodes
-from aotlens.capture.frames import calling_place, is_installed_file, is_user_file
-from aotlens.capture.graph_numbers import NumberRunner
-from aotlens.capture.graph_places import PlacedRunner, spans_of_node
-from aotlens.capture.inputs import twin
+from aotlens.capture.inputs.fake_inputs import fake_of_input
+from aotlens.capture.inputs.module_tensors import call_with_tensors, module_tensors
+from aotlens.capture.modes import Settings, SplitRegion
 from aotlens.capture.operators import Decompositions
-from aotlens.capture.owned import call_on, module_tensors
+from aotlens.capture.provenance.dynamo_nodes import LocatedRunner, spans_of_node
+from aotlens.capture.provenance.frames import calling_frames, is_installed_file, is_user_file, user_qualname
+from aotlens.capture.provenance.variables import variables_of_nodes
 from aotlens.capture.recorder import Recorder
 from aotlens.capture.records import Captured, CapturedInput, FlatCall, Subject
-from aotlens.capture.resumed import user_qualname
 from aotlens.capture.run import capture_run
-from aotlens.capture.settings import Settings, SplitRegion
-from aotlens.capture.wrappers import is_wrapper
+from aotlens.capture.subclasses import is_wrapper
+from aotlens.capture.symbols.float_inputs import FloatRunner
 from aotlens.ir.slots import Buffer, FlatInput, Parameter, SymIntInput, UserInput
 from aotlens.model.report import GraphId, Span, Variable
 from aotlens.torch_api.dynamo import TracingContext, compile_id, is_static_input, resolve_dynamo_source
@@ -47,7 +46,9 @@ class GraphCall:
         given = zip(self.values, self.slots, strict=True)
         with self.fake_mode:
             return [
-                twin(self.fake_mode, value, slot, self.dynamic) if isinstance(value, torch.Tensor) else value
+                fake_of_input(self.fake_mode, value, slot, self.dynamic)
+                if isinstance(value, torch.Tensor)
+                else value
                 for value, slot in given
             ]
 
@@ -74,7 +75,7 @@ def capture_graph_module(
 ) -> Captured:
     """Run Dynamo's graph once on fake tensors; the inputs are flat and so is the result.
 
-    With `fixed_floats` no graph reads a number: see `aotlens.capture.floats`.
+    With `fixed_floats` no graph reads a number: see `aotlens.capture.symbols.float_inputs`.
     """
     settings = Settings(given.fake_mode, decompositions, given.dynamic, split_region=split_region)
     gm, owned = given.graph, given.owned
@@ -114,7 +115,7 @@ def _with_ragged_sizes(gm: fx.GraphModule, given: list[Any]) -> list[Any]:
     ]
 
 
-class _Runner(NumberRunner):
+class _Runner(FloatRunner):
     """Runs Dynamo's graph.
 
     The tensors that hang on the graph module are inputs of the recording, which stand for them here.
@@ -129,7 +130,7 @@ class _Runner(NumberRunner):
         super().__init__(gm, recorder)
         self._attributes = attributes
 
-    def inner(self, body: fx.GraphModule) -> PlacedRunner:
+    def inner(self, body: fx.GraphModule) -> LocatedRunner:
         return _Runner(body, self.recorder, self._attributes)
 
     def get_attr(self, target: Any, args: Any, kwargs: Any) -> Any:
@@ -139,7 +140,7 @@ class _Runner(NumberRunner):
     def call_module(self, target: Any, args: Any, kwargs: Any) -> Any:
         inner = self.fetch_attr(target)
         tensors = {name: self._attributes[id(tensor)] for name, tensor in module_tensors(inner).items()}
-        return call_on(inner, tensors, args, kwargs)
+        return call_with_tensors(inner, tensors, args, kwargs)
 
 
 def _fake_mode(example_inputs: Sequence[Any]) -> FakeTensorMode:
@@ -258,7 +259,7 @@ def _subject_of_torchs_own(gm: fx.GraphModule) -> Subject:
     codes = next((found for node in gm.graph.nodes if (found := node.meta.get("aotlens_codes"))), ())
     layers = [name for name, *_ in codes if name.endswith(".forward")]
     name = layers[-1] if layers else codes[-1][0] if codes else type(gm).__name__
-    place = calling_place()
+    place = calling_frames()
     return replace(_named(gm, name, place.innermost), called_at=place)
 
 

@@ -1,19 +1,22 @@
-"""The modes that a call stands in: what of the caller's must not reach the recording, and what of the
-function's must not outlive it.
+"""Modes and settings under which a function is recorded, and how the caller's modes are restored afterwards.
 
-Invariant: after a recording every mode is as before; a function that leaves one changed is refused by name,
-but for grad mode, which the module text sets as the function does.
+Invariant: none of the caller's modes reaches the recording, and none of the function's changes outlives it.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
 
-from aotlens.capture.saved_values import SavedValues
+from aotlens.capture.autograd.saved_tensors import SavedValues
+from aotlens.capture.operators import Decompositions
 from aotlens.errors import UnsupportedError
+from aotlens.ir.program import Program
+from aotlens.ir.regions import Region
 from aotlens.model.report import Span
+from aotlens.options import SideEffects
+from aotlens.torch_api.fake import FakeTensorMode
 from aotlens.torch_api.saved_tensor_hooks import replace_saved_tensor_hooks
 
 
@@ -53,7 +56,7 @@ def set_modes(modes: Modes) -> None:
     torch.use_deterministic_algorithms(modes.deterministic)
 
 
-def refuse_changed_modes(before: Modes, span: Span | None) -> None:
+def check_modes_restored(before: Modes, span: Span | None) -> None:
     """Put every mode back.
 
     Raises:
@@ -72,7 +75,7 @@ def refuse_changed_modes(before: Modes, span: Span | None) -> None:
 
 
 @contextmanager
-def apart_from_the_caller(saved: SavedValues) -> Iterator[None]:
+def isolated_from_caller(saved: SavedValues) -> Iterator[None]:
     """Within it, neither the caller's hooks on saved tensors nor its anomaly mode see the fake tensors.
 
     Both do their work when the compiled function runs; `saved` has the place of any hooks.
@@ -86,3 +89,21 @@ def apart_from_the_caller(saved: SavedValues) -> Iterator[None]:
     finally:
         if anomaly:
             torch.set_anomaly_enabled(True, check_nan)
+
+
+SplitRegion = Callable[[Program], Region]
+"""Divides the program of a marked region, forward and backward in one, into the two."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    fake_mode: FakeTensorMode
+    decompositions: Decompositions
+    dynamic: bool = False
+    """Whether sizes are symbols."""
+    symbolic_numbers: bool = False
+    """Whether plain integers among the arguments are symbols too."""
+    observe_variables: bool = False
+    side_effects: SideEffects = SideEffects.REPLAYED
+    split_region: SplitRegion | None = None
+    """By the partition policy of the whole; None leaves a marked region's gradient to torch."""

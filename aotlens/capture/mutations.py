@@ -1,10 +1,9 @@
-"""Writes to tensors, recorded as new values.
+"""Record writes to tensors as new values, including writes to lists of tensors (`torch._foreach_*_`).
 
-Invariant: after a write the tape gives the new value for the written tensor and for everything that shares
-its storage, and no node changes anything in place.
+Invariant: after a write, every view of the written storage reads the new value.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -12,19 +11,94 @@ from typing import Any
 import torch
 from torch.autograd.graph import increment_version
 
-from aotlens.capture.foreach import FOREACH, in_turns, note_histories_between
-from aotlens.capture.inference_tensors import refuse_inference_write
-from aotlens.capture.layouts import laid_out_as
-from aotlens.capture.masks import drawn_in_place, draws_mask
+from aotlens.capture.as_strided import check_within_input, with_storage_offset
+from aotlens.capture.graph import TRACKED_ATTRIBUTE, Recording
 from aotlens.capture.operators import Operator, aten, missing_defaults
-from aotlens.capture.partial_overlaps import refuse_partial_overlap
-from aotlens.capture.storage import Storage, Tracked, repeated_dims
-from aotlens.capture.strided import noted, refuse_beyond
-from aotlens.capture.tape import TRACK, Tape
+from aotlens.capture.overlapping_arguments import reject_partial_overlap
+from aotlens.capture.result_fixes import in_place_mask_value, is_random_mask, with_layout_of
+from aotlens.capture.storage import Storage, Tracked, ranges_overlap, repeated_dims
 from aotlens.capture.views import ViewStep
-from aotlens.capture.writable import check_writable
-from aotlens.errors import RefusedRuntimeError, UnsupportedError
+from aotlens.capture.writability import check_writable, reject_inference_write
+from aotlens.errors import RejectedRuntimeError, UnsupportedError
 from aotlens.ir.program import Node, op_name
+from aotlens.model.report import Span
+from aotlens.torch_api.fake import FakeTensor
+
+FOREACH = "aten._foreach_"
+"""In eager such an operator raises the version counters by single writes; as one operator it raises none."""
+
+
+def calls_per_tensor(tape: Recording, args: tuple[Any, ...], targets: list[Any]) -> list[tuple[Any, ...]]:
+    """The arguments of one call per written tensor; empty where one call for all does the same."""
+    if len(targets) < 2 or not _meet_again(tape, args, targets):
+        return []
+    return [tuple(_at(arg, place, len(targets)) for arg in args) for place in range(len(targets))]
+
+
+def record_intermediate_views(tape: Recording, targets: list[Any]) -> None:
+    """Note the views that have the history of their own write: call it when all are written.
+
+    Eager raises all versions first and then makes the histories, one after the other; so autograd takes such
+    a view for up to date, although what it shows is written again behind it.
+
+    Raises:
+        UnsupportedError: it is an argument, which the caller would see with another history.
+    """
+    if not torch.is_grad_enabled():
+        return
+    for at, target in enumerate(targets):
+        given = tape.originals.get(id(target), target)
+        if given._base is None or not given._base.requires_grad:
+            continue
+        known = tape.tracked(target)
+        later = [other for other in targets[at + 1 :] if tape.tracked(other).storage is known.storage]
+        if any(ranges_overlap(target, other) for other in later):
+            tape.between.append((known, known.storage.version, tape.span))
+            if given is not target or known.chain in known.storage.joined:
+                _refuse(tape.span)
+
+
+def check_intermediate_views(tape: Recording, results: Iterable[Any]) -> None:
+    """Raise UnsupportedError where such a view, or a view of it, is among the results of the function."""
+    for result in results if tape.between else ():
+        if not isinstance(result, torch.Tensor) or not result.requires_grad:
+            continue
+        shown = tape.tracked(result)
+        for known, version, span in tape.between:
+            is_of_it = shown.chain[: len(known.chain)] == known.chain and shown.storage is known.storage
+            if is_of_it and known.storage.version == version:
+                _refuse(span)
+
+
+def _refuse(span: Span | None) -> None:
+    raise UnsupportedError(
+        "a `torch._foreach_` operator that writes twice to the memory of one view with a gradient, which is "
+        "then seen from outside",
+        span,
+        "return the tensor under it, write to each memory once in a list, or call the operators one by one",
+    )
+
+
+def _at(arg: Any, place: int, count: int) -> Any:
+    """A list that has an item per written tensor, cut to one item; all others as they are."""
+    per_target = isinstance(arg, (list, tuple)) and len(arg) == count
+    return [arg[place]] if per_target else arg
+
+
+def _meet_again(tape: Recording, args: tuple[Any, ...], targets: list[Any]) -> bool:
+    """Whether a written tensor's memory is also at another place of a list."""
+    places: dict[int, set[int]] = {}
+    for place, known in _tracked(tape, args):
+        places.setdefault(id(known.storage), set()).add(place)
+    return any(len(places[id(tape.tracked(target).storage)]) > 1 for target in targets)
+
+
+def _tracked(tape: Recording, args: tuple[Any, ...]) -> Iterator[tuple[int, Tracked]]:
+    for arg in args:
+        for place, item in enumerate(arg if isinstance(arg, (list, tuple)) else ()):
+            if type(item) is FakeTensor:
+                yield place, tape.tracked(item)
+
 
 LEAKY_RELUS = {
     aten.rrelu_with_noise.default: aten.leaky_relu.default,
@@ -52,19 +126,19 @@ class Write:
         return [t for item in written for t in (item if isinstance(item, (list, tuple)) else (item,))]
 
 
-def record_metadata_mutation(tape: Tape, call: Write) -> Any:
+def record_metadata_mutation(tape: Recording, call: Write) -> Any:
     """`t_` and its like: the tensor becomes another view of its storage."""
     tensor = call.args[0]
     tracked = tape.tracked(tensor)
     if call.func is aten.detach_.default:
         if tracked.chain in tracked.storage.joined:
-            raise RefusedRuntimeError(
+            raise RejectedRuntimeError(
                 "`detach_` of an input that overlaps another (Can't detach views in-place)",
                 tape.span,
                 "use `detach`",
             )
         return call.func(*call.args, **call.kwargs)
-    refuse_inference_write(tape, tensor)
+    reject_inference_write(tape, tensor)
     functional = call.operator.functional
     if functional is None:
         raise UnsupportedError(f"metadata mutation by `{call.name}`", tape.span, "take a view instead")
@@ -86,36 +160,38 @@ def record_metadata_mutation(tape: Tape, call: Write) -> Any:
     tracked.storage.moves.append(tape.write_here(tracked.chain, tracked.storage.version))
     tape.has_moved = True
     tracked.storage.last_move = step
-    setattr(tensor, TRACK, Tracked(tracked.storage, (*tracked.chain, step), node, tracked.version))
+    setattr(
+        tensor, TRACKED_ATTRIBUTE, Tracked(tracked.storage, (*tracked.chain, step), node, tracked.version)
+    )
     return tensor
 
 
-def _moved(tape: Tape, tensor: Any, step: ViewStep) -> tuple[Node, ViewStep]:
+def _moved(tape: Recording, tensor: Any, step: ViewStep) -> tuple[Node, ViewStep]:
     """The value that a tensor has as that view of itself, and the step as its chain has it."""
     tracked, source = tape.tracked(tensor), tape.node_of(tensor)
     if step.op is not aten.as_strided.default:
         return step.apply(tape, source), step
-    placed, storage = noted(step, tensor, tracked, tape.span), tracked.storage
+    placed, storage = with_storage_offset(step, tensor, tracked, tape.span), tracked.storage
     is_apart = storage.joined and not storage.on_base  # the graph may never be given its base
     node = step.apply(tape, source) if is_apart else tape.replay(storage, (*tracked.chain, placed))
-    refuse_beyond(storage, placed, node.val, tape.span)
+    check_within_input(storage, placed, node.val, tape.span)
     return node, placed
 
 
-def record_mutation(tape: Tape, call: Write) -> Any:
+def record_mutation(tape: Recording, call: Write) -> Any:
     """Give every written tensor its new value; the result is what the operator returns."""
     if call.operator.functional is None:
         raise UnsupportedError(f"mutation by `{call.name}`, which has no functional variant", tape.span)
     targets = call.targets
     is_foreach = call.name.startswith(FOREACH)
-    if is_foreach and (turns := in_turns(tape, call.args, targets)):
+    if is_foreach and (turns := calls_per_tensor(tape, call.args, targets)):
         for args in turns:
             record_mutation(tape, Write(call.func, call.operator, args, call.kwargs))
-        note_histories_between(tape, targets)
+        record_intermediate_views(tape, targets)
         return targets if call.func._schema.returns else None
     for target in targets:
         check_writable(tape, target, call.func, (call.args, call.kwargs))
-    refuse_partial_overlap(tape, call.func, targets, call.args)
+    reject_partial_overlap(tape, call.func, targets, call.args)
     values, results = _new_values(tape, call, len(targets))
     for target, value in zip(targets, values, strict=True):
         tape.write(target, _fitted(tape, call, target, value))
@@ -126,7 +202,7 @@ def record_mutation(tape: Tape, call: Write) -> Any:
     return call.operator.given_back(targets) if call.operator.returned else results
 
 
-def _new_values(tape: Tape, call: Write, count: int) -> tuple[list[Node], Any]:
+def _new_values(tape: Recording, call: Write, count: int) -> tuple[list[Node], Any]:
     """The written tensors' new values, and what else the operator returns."""
     if call.func is aten.copy_.default:
         return [_copied(tape, *call.args[:2])], None
@@ -135,8 +211,8 @@ def _new_values(tape: Tape, call: Write, count: int) -> tuple[list[Node], Any]:
     inputs |= {key: getattr(call.targets[0], key) for key in call.operator.kind_of_result}
     args = (*call.args, *missing_defaults(call.func, functional, len(call.args)))
     given, keywords = tuple([tape.argument(arg) for arg in args]), tape.keywords(inputs)
-    if call.operator.random and draws_mask(call.func):
-        return [drawn_in_place(tape, functional, given, keywords)], None
+    if call.operator.random and is_random_mask(call.func):
+        return [in_place_mask_value(tape, functional, given, keywords)], None
     node = tape.emit(functional, *given, **keywords)
     nodes = _flat_results(tape, node)
     others = nodes[: len(nodes) - count]
@@ -146,7 +222,7 @@ def _new_values(tape: Tape, call: Write, count: int) -> tuple[list[Node], Any]:
     return nodes[len(nodes) - count :], results[0] if len(results) == 1 else results
 
 
-def _flat_results(tape: Tape, node: Any) -> list[Node]:
+def _flat_results(tape: Recording, node: Any) -> list[Node]:
     """One node per tensor that the functional variant gives, lists of tensors taken apart."""
     if type(node) is Node:
         if not isinstance(node.val, (list, tuple)):
@@ -155,7 +231,7 @@ def _flat_results(tape: Tape, node: Any) -> list[Node]:
     return [single for item in node for single in _flat_results(tape, item)]
 
 
-def _copied(tape: Tape, target: Any, source: Any) -> Node:
+def _copied(tape: Recording, target: Any, source: Any) -> Node:
     """The value of `target` after `copy_`: a copy of the source in the target's layout."""
     if not isinstance(source, torch.Tensor):
         return tape.emit(aten.fill.Scalar, tape.node_of(target), source)
@@ -171,7 +247,7 @@ def _copied(tape: Tape, target: Any, source: Any) -> Node:
     return tape.emit(aten.copy.default, tape.node_of(target), node)
 
 
-def _fitted(tape: Tape, call: Write, target: Any, value: Node) -> Node:
+def _fitted(tape: Recording, call: Write, target: Any, value: Node) -> Node:
     """The new value in the written tensor's dtype; a misfit raises the operator's own error."""
     if repeated := repeated_dims(target):  # expanded again, so that later results are laid out as in eager
         size = value.val.shape
@@ -179,7 +255,7 @@ def _fitted(tape: Tape, call: Write, target: Any, value: Node) -> Node:
             value = tape.emit(aten.slice.Tensor, value, dim, 0, 1)
         value = tape.emit(aten.expand.default, value, list(size))
     if value.val.shape == target.shape and value.val.dtype == target.dtype:
-        return laid_out_as(tape, target, value)
+        return with_layout_of(tape, target, value)
     before = target.shape
     tape.keep_values(target)
     call.func(*call.args, **call.kwargs)
@@ -187,13 +263,13 @@ def _fitted(tape: Tape, call: Write, target: Any, value: Node) -> Node:
         raise UnsupportedError(f"`{call.name}` to a tensor of another size", tape.span)
     if target.shape != before:
         _lay_out(tape, call, target, value)
-        grow(tape, target)
+        record_resize(tape, target)
     if value.val.dtype == target.dtype:
         return value
     return tape.emit(aten._to_copy.default, value, dtype=target.dtype)
 
 
-def _lay_out(tape: Tape, call: Write, target: Any, value: Node) -> None:
+def _lay_out(tape: Recording, call: Write, target: Any, value: Node) -> None:
     """Element by element operators lay an `out=` of another size out as their result; fakes do not."""
     strides = value.val.stride()
     if torch.Tag.pointwise not in call.func.tags or target.stride() == strides:
@@ -205,7 +281,7 @@ def _lay_out(tape: Tape, call: Write, target: Any, value: Node) -> None:
         target.as_strided_(target.shape, strides)
 
 
-def grow(tape: Tape, target: Any) -> None:
+def record_resize(tape: Recording, target: Any) -> None:
     """Note that a tensor has other sizes, which an operator gave it to hold its result."""
     storage = tape.tracked(target).storage
     if tape.tracked(target).chain:
@@ -218,7 +294,7 @@ def grow(tape: Tape, target: Any) -> None:
             "make a new tensor",
         )
     for other in (*tape.seen_tensors(), *((storage.base_tensor,) if storage.inputs else ())):
-        if other is target or not getattr(other, TRACK, None):
+        if other is target or not getattr(other, TRACKED_ATTRIBUTE, None):
             continue
         known = tape.tracked(other)
         if known.storage is storage and (known.chain or storage.inputs):

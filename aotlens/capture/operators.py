@@ -13,10 +13,7 @@ from typing import Any
 import torch
 from torch import Tag
 
-from aotlens.capture.broadcasts import BROADCASTS
-from aotlens.capture.margin_losses import AS_THE_KERNEL
-from aotlens.capture.norms import NORMS
-from aotlens.capture.products import PRODUCTS
+from aotlens.capture.operator_fixes import BROADCAST_FIXES, KERNEL_DECOMPOSITIONS, NORM_FIXES, PRODUCT_FIXES
 from aotlens.ir.program import is_higher_order
 from aotlens.torch_api.hop import has_ordered_effect
 from aotlens.torch_api.operators import TorchBindOpOverload, has_composite_kernel
@@ -56,7 +53,7 @@ KINDS: dict[Any, Kind] = {
 }
 """Operators of which the schema does not tell it."""
 
-FAKES: dict[Any, Any] = {**NORMS, **PRODUCTS, **BROADCASTS, **AS_THE_KERNEL}
+FAKES: dict[Any, Any] = {**NORM_FIXES, **PRODUCT_FIXES, **BROADCAST_FIXES, **KERNEL_DECOMPOSITIONS}
 """What gives an operator's fake result where torch's fake kernel gives another than eager."""
 
 RESIZE_STORAGE = torch.ops.inductor.resize_storage_bytes_

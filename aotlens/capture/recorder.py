@@ -2,7 +2,7 @@
 
 It is a dispatch mode below autograd and above fake tensors.  Invariant: every operator that reaches it
 either becomes nodes without side effects, or is refused by name; what the user's tensors alias, and who
-wrote to them where, is known at every moment (`aotlens.capture.tape`).
+wrote to them where, is known at every moment (`aotlens.capture.graph`).
 """
 
 from collections.abc import Callable, Iterator
@@ -13,22 +13,14 @@ from typing import Any
 
 import torch
 
-from aotlens.capture.bodies import INLINE
-from aotlens.capture.body_writes import record_call
-from aotlens.capture.checkpoints import Checkpoints
+from aotlens.capture.autograd.checkpoints import Checkpoints
+from aotlens.capture.autograd.detached_views import record_detach
+from aotlens.capture.autograd.saved_tensors import SavedValues
 from aotlens.capture.custom_operators import record_custom_mutation
-from aotlens.capture.even_shares import FILLED, MULTIPLIED, is_shared_evenly
-from aotlens.capture.exchanges import (
-    record_data_assignment,
-    record_exchange,
-    record_resize_of,
-    set_from_tensor,
-)
-from aotlens.capture.floats import Floats
-from aotlens.capture.inference_tensors import takes_writes_outside
-from aotlens.capture.known_values import note_literal, read_number
-from aotlens.capture.left_behind import note_left_behind
-from aotlens.capture.masks import draws_mask, through_booleans
+from aotlens.capture.graph import TRACKED_ATTRIBUTE, Recording
+from aotlens.capture.hop.operand_writes import record_functional_call
+from aotlens.capture.hop.subgraphs import INLINE
+from aotlens.capture.modes import SplitRegion
 from aotlens.capture.mutations import (
     Write,
     leaky_relu_for,
@@ -48,18 +40,31 @@ from aotlens.capture.operators import (
     is_operator,
     with_dtype,
 )
-from aotlens.capture.origins import Origins
-from aotlens.capture.philox_rules import by_rule
-from aotlens.capture.randomness import RandomState, without_generators
-from aotlens.capture.saved_values import SavedValues
-from aotlens.capture.settings import SplitRegion
+from aotlens.capture.provenance.origins import Origins
+from aotlens.capture.result_fixes import (
+    FILLING_OPS,
+    MULTIPLYING_OPS,
+    as_boolean_mask,
+    is_evenly_divided_gradient,
+    is_random_mask,
+)
+from aotlens.capture.rng.random_op_rules import apply_rule
+from aotlens.capture.rng.rng_state import RecordedRngState, without_generators
 from aotlens.capture.storage import Storage, Tracked
-from aotlens.capture.tape import TRACK, Tape
-from aotlens.capture.torchbind import Objects
-from aotlens.capture.view_calls import record_view
-from aotlens.capture.wrappers import has_wrapper, note_result
+from aotlens.capture.storage_swaps import (
+    record_data_assignment,
+    record_storage_swap,
+    record_untyped_resize,
+    set_from_tensor,
+)
+from aotlens.capture.subclasses import has_wrapper, record_wrapper_output
+from aotlens.capture.symbols.float_inputs import Floats
+from aotlens.capture.symbols.known_values import read_scalar, record_literal
+from aotlens.capture.torchbind import FakeObjects
+from aotlens.capture.view_ops import record_view
+from aotlens.capture.writability import is_writable_outside_inference_mode
 from aotlens.errors import UnsupportedError
-from aotlens.ir.origin import Origin, Place
+from aotlens.ir.origin import Frames, Origin
 from aotlens.ir.program import Node, nodes_in, op_name
 from aotlens.torch_api.fake import DATA_DEPENDENT_ERRORS, FakeTensor, FakeTensorMode, fake_constant
 from aotlens.torch_api.fake_gpu import device_for_autograd, with_original_device
@@ -80,7 +85,7 @@ correct_view_strides()
 escape_operator_keywords()
 
 
-def refused_read(name: str, span: Any) -> UnsupportedError:
+def unsupported_grad_read(name: str, span: Any) -> UnsupportedError:
     """Reading `.grad` of a tensor whose caller has left a gradient there, of which the recording has none."""
     return UnsupportedError(
         f"a function that reads `{name}.grad`, where the caller has left one",
@@ -95,7 +100,7 @@ Call = tuple[Any, tuple[Any, ...], dict[str, Any], Any, Origin]
 
 
 @dataclass(frozen=True, slots=True)
-class Desugared:
+class UnwrappedCall:
     """An operator on wrappers as the user's code ran it, and the calls that their subclass made of it."""
 
     call: Call
@@ -104,19 +109,19 @@ class Desugared:
     end: int
 
 
-class Recorder(Tape, TorchDispatchMode):
+class Recorder(Recording, TorchDispatchMode):
     """Records one function's forward, and then its backward, as nodes."""
 
     supports_higher_order_operators = True
 
     def __init__(self, fake_mode: FakeTensorMode, decompositions: Decompositions, boundary: CodeType) -> None:
-        Tape.__init__(self, fake_mode)
+        Recording.__init__(self, fake_mode)
         TorchDispatchMode.__init__(self)
         self.calls: list[Call] = []
-        self.desugared: list[Desugared] = []
+        self.desugared: list[UnwrappedCall] = []
         self.saved = SavedValues(self)
         self.checkpoints = Checkpoints(self.saved)
-        self.random, self.torchbind = RandomState(self), Objects(self)
+        self.random, self.torchbind = RecordedRngState(self), FakeObjects(self)
         self.origins = Origins(boundary)
         self.decompositions = decompositions
         self.decomposed = False
@@ -126,13 +131,13 @@ class Recorder(Tape, TorchDispatchMode):
         self._handlers: dict[Kind, Callable[..., Any]] = {
             Kind.PURE: self.pure,
             Kind.NUMBER: self._number,
-            Kind.READ: lambda *call: read_number(self, *call),
+            Kind.READ: lambda *call: read_scalar(self, *call),
             Kind.VIEW: self._view,
             Kind.SAME: self._same,
             Kind.MUTATION: self._mutation,
             Kind.METADATA_MUTATION: lambda *call: record_metadata_mutation(self, Write(*call)),
             Kind.COMPOSITE: self._composite,
-            Kind.EXCHANGE: lambda *call: record_exchange(self, Write(*call)),
+            Kind.EXCHANGE: lambda *call: record_storage_swap(self, Write(*call)),
             Kind.HIGHER_ORDER: self._higher_order,
             Kind.EFFECT: self._effect,
         }
@@ -157,7 +162,7 @@ class Recorder(Tape, TorchDispatchMode):
 
     def history_dropped(self, tensor: Any) -> None:
         """`tensor.detach_()` or `tensor.requires_grad_(False)` has happened, which no operator tells of."""
-        note_left_behind(self, tensor)
+        record_detach(self, tensor)
 
     def gradient_met(self, tensor: Any, how: str) -> Any:
         """The user's code is about to read or to set `tensor.grad`, which no operator tells of.
@@ -169,7 +174,7 @@ class Recorder(Tape, TorchDispatchMode):
             self.met_gradients[id(known)] = how
             callers = self.originals.get(id(known))
             if how == "read" and not self.in_backward and grad_without_callbacks(callers) is not None:
-                raise refused_read(self.names_of_arguments[id(known)], self.place_here().innermost)
+                raise unsupported_grad_read(self.names_of_arguments[id(known)], self.place_here().innermost)
         return known
 
     def hook_met(self, tensor: Any) -> None:
@@ -187,7 +192,7 @@ class Recorder(Tape, TorchDispatchMode):
     def storage_resized(self, storage: Any, size: Any) -> None:
         """`storage.resize_(size)` is about to happen, which no operator tells of."""
         self.origin = self.origins.of(RESIZE_STORAGE.default, self.in_backward)
-        record_resize_of(self, storage, size)
+        record_untyped_resize(self, storage, size)
 
     def seen_tensors(self) -> Iterator[Any]:
         """The arguments, and every tensor that an operator took or gave so far."""
@@ -243,7 +248,7 @@ class Recorder(Tape, TorchDispatchMode):
         """
         tensors = [leaf for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
         return bool(tensors) and not any(
-            type(tensor) is not FakeTensor or hasattr(tensor, TRACK) for tensor in tensors
+            type(tensor) is not FakeTensor or hasattr(tensor, TRACKED_ATTRIBUTE) for tensor in tensors
         )
 
     def _desugared(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -265,10 +270,10 @@ class Recorder(Tape, TorchDispatchMode):
                 result = func(*args, **kwargs)
             if not query:
                 self.origin = self.origins.of(func, self.in_backward)
-                note_result(self, Write(func, describe(func), args, kwargs), result)
+                record_wrapper_output(self, Write(func, describe(func), args, kwargs), result)
                 if not self.in_backward:  # of wrappers in wrappers the outermost operator is the user's
                     call = (func, args, kwargs, result, self.origin)
-                    self.desugared[noted:] = [Desugared(call, first, len(self.calls))]
+                    self.desugared[noted:] = [UnwrappedCall(call, first, len(self.calls))]
         finally:
             self._declines, self.origins.place = False, place
         return result
@@ -323,7 +328,7 @@ class Recorder(Tape, TorchDispatchMode):
     def is_inside_operator(self) -> bool:
         return bool(self._depth)
 
-    def place_here(self) -> Place:
+    def place_here(self) -> Frames:
         return self.origins.here()
 
     def decomposed_node(
@@ -335,7 +340,7 @@ class Recorder(Tape, TorchDispatchMode):
         depth, self._depth = self._depth, 1
         try:
             with self:
-                result = by_rule(self.decompositions[op], self.random.functional, bound, kwargs)
+                result = apply_rule(self.decompositions[op], self.random.functional, bound, kwargs)
         finally:
             self._depth = depth
         if result is NotImplemented:
@@ -363,8 +368,8 @@ class Recorder(Tape, TorchDispatchMode):
         if any(isinstance(arg, torch.Tensor) and type(arg) is not FakeTensor for arg in args):
             args = tuple(self._faked(arg) for arg in args)
         node_args = tuple([self.argument(arg) for arg in args])
-        if self.in_backward and func is MULTIPLIED and is_shared_evenly(*node_args):
-            return self.pure(FILLED, describe(FILLED), (*args, 0), {})
+        if self.in_backward and func is MULTIPLYING_OPS and is_evenly_divided_gradient(*node_args):
+            return self.pure(FILLING_OPS, describe(FILLING_OPS), (*args, 0), {})
         try:
             run = operator.fake or func
             result = run(*args, **(without_generators(kwargs) if kwargs and operator.random else kwargs))
@@ -372,8 +377,8 @@ class Recorder(Tape, TorchDispatchMode):
             result = self._with_symbols(func, args, kwargs)
         kwargs = with_dtype(func, kwargs, result, self._default_dtype)
         node = self.add_node(func, node_args, self.keywords(kwargs), result)
-        if operator.random and draws_mask(func):
-            node = through_booleans(self, node)
+        if operator.random and is_random_mask(func):
+            node = as_boolean_mask(self, node)
         self._adopt(node, result)
         return result
 
@@ -416,7 +421,7 @@ class Recorder(Tape, TorchDispatchMode):
 
     def _decomposed(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         with self:
-            result = by_rule(self.decompositions[func], self.random.functional, args, kwargs)
+            result = apply_rule(self.decompositions[func], self.random.functional, args, kwargs)
         if result is NotImplemented:
             rest = {key: rule for key, rule in self.decompositions.items() if key is not func}
             table, self.decompositions = self.decompositions, rest
@@ -455,12 +460,12 @@ class Recorder(Tape, TorchDispatchMode):
             constant = self.node_of(self.constant(source))
             fresh = self.add_node(aten.lift_fresh_copy.default, (constant,), {}, result)
             self.track(result, Storage(fresh, result))
-            note_literal(self, func, fresh, source)
+            record_literal(self, func, fresh, source)
             return result
         node = self.node_of(source)
         known = self.tracked(source)
-        outside = takes_writes_outside(func, known, result)
-        setattr(result, TRACK, Tracked(known.storage, known.chain, node, known.version, outside))
+        outside = is_writable_outside_inference_mode(func, known, result)
+        setattr(result, TRACKED_ATTRIBUTE, Tracked(known.storage, known.chain, node, known.version, outside))
         return result
 
     def _composite(self, func: Any, operator: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -491,7 +496,7 @@ class Recorder(Tape, TorchDispatchMode):
             with self:
                 return inline(*args, **kwargs)
         args = self.torchbind.taken(args)
-        return self.torchbind.given(args, record_call(self, func, args, kwargs))
+        return self.torchbind.given(args, record_functional_call(self, func, args, kwargs))
 
     def _mutation(self, func: Any, operator: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         call = Write(func, operator, args, kwargs)

@@ -7,20 +7,19 @@ from typing import Any, Literal
 
 import torch
 
-from aotlens.capture.containers import Refill
-from aotlens.capture.hooks import Hooks
+from aotlens.capture.autograd.saved_tensor_hooks import SavedTensorHooks
+from aotlens.capture.free_variables.containers import ContainerUpdate
+from aotlens.capture.free_variables.reachable import NOTHING_REACHABLE, ReachableState
 from aotlens.capture.modes import Modes
-from aotlens.capture.reach import NOTHING, Reach
-from aotlens.capture.recorder import Call, Desugared, Recorder
+from aotlens.capture.recorder import Call, Recorder, UnwrappedCall
 from aotlens.capture.storage import Storage
 from aotlens.capture.views import ViewStep
-from aotlens.ir.origin import NOWHERE, Origin, Place
-from aotlens.ir.outer import Outer
+from aotlens.ir.origin import NO_ORIGIN, Frames, Origin
 from aotlens.ir.program import Node
-from aotlens.ir.slots import FlatInput, OutsideTensor, SyntheticBase
+from aotlens.ir.slots import FlatInput, FreeTensor, OuterObject, SyntheticBase
 from aotlens.ir.subclasses import Wrapped
 from aotlens.model.report import GraphId, Span, Variable
-from aotlens.side_effects import SideEffects
+from aotlens.options import SideEffects
 from aotlens.torch_api.operators import pytree
 
 
@@ -129,7 +128,7 @@ class SyntheticBaseOf:
     """The base is a member; the tensor that they are views of; or a stretch of their storage."""
 
 
-class Leaving(Enum):
+class GradWriteKind(Enum):
     """How the wrapper leaves a gradient."""
 
     ADDED = "added to what is there"
@@ -139,12 +138,12 @@ class Leaving(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class LeftGradient:
+class GradWrite:
     """The `.grad` of one input after the call."""
 
     index: int
     """Of the flat input."""
-    leaving: Leaving
+    leaving: GradWriteKind
     origin: Origin | None
     """What computes it; None where the function leaves None."""
 
@@ -163,15 +162,15 @@ class Structure:
     """The pytree structure of the result; None when it is a flat tuple or list."""
     parameters: tuple[str, ...] = ()
     """Python names of the function's positional parameters, when every argument is a leaf."""
-    refills: tuple[Refill, ...] = ()
+    refills: tuple[ContainerUpdate, ...] = ()
     """Containers among the arguments that the function changes; what they hold follows the flat results."""
     rebound: tuple[str, ...] = ()
     """Buffers and attributes that the module binds to other tensors: the last of the flat results."""
-    standing: tuple[tuple[tuple[int, ...], Outer], ...] = ()
+    standing: tuple[tuple[tuple[int, ...], OuterObject], ...] = ()
     """Containers in the result that are there already, by the positions that lead to them."""
     registered: tuple[tuple[int, str, Any], ...] = ()
     """Hooks that the function registers on inputs: index, method, and what that is given (None: nothing)."""
-    gradients: tuple[LeftGradient, ...] = ()
+    gradients: tuple[GradWrite, ...] = ()
     """What it leaves in `.grad` of inputs; the tensors are the last of the flat results."""
 
     def flat(self) -> "Structure":
@@ -189,14 +188,14 @@ class Subject:
     frontend: Literal["direct", "dynamo"]
     span: Span | None
     """Of the `def` line, or of the call of a layer that is torch's own; None when neither is known."""
-    called_at: Place = NOWHERE
+    called_at: Frames = NO_ORIGIN
     """Where a layer of torch's own is called: none of what runs in it is the user's code."""
     graph: GraphId | None = None
     """Which of Dynamo's graphs it is."""
 
 
 @dataclass(frozen=True, slots=True)
-class Reached:
+class CapturedTensor:
     """A tensor that the function can read without being given it."""
 
     name: str
@@ -220,7 +219,7 @@ class FlatCall:
     """The pytree structure that the values came out of; None when the call is flat already."""
     run: Callable[[Recorder, tuple[CapturedInput, ...]], Any]
     """Runs the user's function on the captured inputs and gives its result."""
-    reached: tuple[Reached, ...] = ()
+    reached: tuple[CapturedTensor, ...] = ()
     """What the last of the values are."""
 
 
@@ -250,16 +249,16 @@ class Captured:
     """How many nodes the forward recorded."""
     calls: tuple[Call, ...] = ()
     """The operators as the user's code ran them; in place of those on wrappers, what was made of them."""
-    desugared: tuple[Desugared, ...] = ()
+    desugared: tuple[UnwrappedCall, ...] = ()
     """The operators on wrappers."""
     variables: tuple[Variable, ...] = ()
     bases: tuple[SyntheticBaseOf, ...] = ()
-    surroundings: Reach = NOTHING
+    surroundings: ReachableState = NOTHING_REACHABLE
     side_effects: SideEffects = SideEffects.REPLAYED
     only_once: str = ""
     """What a later call would not do again, in words, so that the compilation is for one call."""
     """What the function can read besides its arguments, as it was; empty behind Dynamo, which guards."""
-    hooks: Hooks | None = None
+    hooks: SavedTensorHooks | None = None
     """The caller's hooks on saved tensors, where both are graph modules."""
     has_hooks: bool = False
     """Whether the caller had any hooks on saved tensors."""
@@ -273,5 +272,5 @@ class Captured:
     def flat_inputs(self) -> tuple[CapturedInput, ...]:
         """The leaves of the call, without synthetic bases and tensors from outside."""
         return tuple(
-            given for given in self.inputs if not isinstance(given.slot, (SyntheticBase, OutsideTensor))
+            given for given in self.inputs if not isinstance(given.slot, (SyntheticBase, FreeTensor))
         )

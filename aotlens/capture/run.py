@@ -14,48 +14,47 @@ from typing import Any
 
 import torch
 
-from aotlens.capture.averages import averages_as_tensors
-from aotlens.capture.brackets import with_numbers
-from aotlens.capture.containers import WithRefills
-from aotlens.capture.devices import refuse_mixed_devices
-from aotlens.capture.draws_first import CALLS, draw_first
-from aotlens.capture.foreach import refuse_histories_between
-from aotlens.capture.frames import is_user_code
-from aotlens.capture.function_graphs import apply_function
-from aotlens.capture.hooks import callers_hooks
-from aotlens.capture.input_hooks import refuse_kept_gradients, take_hooks
-from aotlens.capture.inputs import make_inputs, outside_inputs
-from aotlens.capture.kept_numbers import KeptNumbers
-from aotlens.capture.launches import launches_as_operators
-from aotlens.capture.left_behind import note_requiring
-from aotlens.capture.left_gradients import left_gradients
-from aotlens.capture.lifting import Lifted, Lifting, lifting
-from aotlens.capture.linear import as_derivative
-from aotlens.capture.margin_losses import AS_THE_KERNEL
-from aotlens.capture.modes import apart_from_the_caller, current_modes, refuse_changed_modes
-from aotlens.capture.outside import settled
-from aotlens.capture.paths import flatten_with_path
-from aotlens.capture.philox_rules import has_random_rules
+from aotlens.capture.autograd.custom_functions import apply_function
+from aotlens.capture.autograd.detached_views import record_requires_grad
+from aotlens.capture.autograd.grad_writes import grad_writes
+from aotlens.capture.autograd.saved_tensor_hooks import callers_hooks
+from aotlens.capture.autograd.tensor_hooks import reject_retain_grad, remove_hooks
+from aotlens.capture.device_checks import reject_mixed_devices
+from aotlens.capture.free_variables.captured_tensors import used_inputs
+from aotlens.capture.free_variables.containers import OutputWithUpdates, flatten_with_path
+from aotlens.capture.function_fixes import (
+    as_linear_map,
+    cumulative_batch_norm,
+    dropout_between_rnn_layers,
+    symbolic_tensor_split,
+)
+from aotlens.capture.graph import REAL_MODULES
+from aotlens.capture.hop.lifting import Lifted, Lifting, lifting
+from aotlens.capture.hop.random_subgraphs import RANDOM_CALLS, record_random_values_first
+from aotlens.capture.hop.region_gradient import record_region_call
+from aotlens.capture.hop.triton_kernels import launches_as_operators
+from aotlens.capture.inputs.base_selection import inputs_with_bases
+from aotlens.capture.inputs.fake_inputs import captured_inputs, make_inputs
+from aotlens.capture.invalid_views import invalid_view_error, is_invalid_view
+from aotlens.capture.modes import Settings, check_modes_restored, current_modes, isolated_from_caller
+from aotlens.capture.mutations import check_intermediate_views
+from aotlens.capture.operator_fixes import KERNEL_DECOMPOSITIONS
+from aotlens.capture.provenance.frames import is_user_code
+from aotlens.capture.provenance.variables import VariableObserver
 from aotlens.capture.recorder import Recorder
 from aotlens.capture.records import Captured, CapturedInput, FlatCall, Structure, Subject
-from aotlens.capture.recurrent import dropout_between_layers
-from aotlens.capture.region_gradient import record_region_call
-from aotlens.capture.settings import Settings
-from aotlens.capture.size_guards import noting_guards
-from aotlens.capture.splits import splits_at_numbers
-from aotlens.capture.stale_views import is_stale, stale_error
-from aotlens.capture.taken_bases import with_bases
-from aotlens.capture.tape import REAL
-from aotlens.capture.variables import VariableObserver
+from aotlens.capture.rng.random_op_rules import has_random_rules
+from aotlens.capture.symbols.size_guards import recording_guards
+from aotlens.capture.symbols.symint_calls import SymbolicCalls, index_with_scalars
 from aotlens.capture.views import CANNOT_VIEW
 from aotlens.errors import (
     AotlensError,
-    RefusedAssertionError,
-    RefusedRuntimeError,
+    RejectedAssertionError,
+    RejectedRuntimeError,
     UnsupportedError,
     UserError,
 )
-from aotlens.ir.origin import Place, span_of
+from aotlens.ir.origin import Frames, span_of
 from aotlens.model.report import Span
 from aotlens.torch_api.autograd import notify_enable_grad, without_compiled_autograd
 from aotlens.torch_api.checkpoints import checkpoints_run_once
@@ -87,9 +86,9 @@ from aotlens.torch_api.tensor_attributes import (
 from aotlens.torch_api.transforms import redirect_linearize
 
 replace_gradient_rule("invoke_subgraph", lambda _, args, kwargs: record_region_call(*args, **kwargs))
-for name in CALLS:
-    replace_gradient_rule(name, draw_first)
-redirect_linearize(as_derivative)
+for name in RANDOM_CALLS:
+    replace_gradient_rule(name, record_random_values_first)
+redirect_linearize(as_linear_map)
 
 
 def call_boundary(run: Callable[[], Any]) -> Any:
@@ -107,40 +106,40 @@ def capture_run(subject: Subject, call: FlatCall, settings: Settings) -> Capture
     grad_enabled, turned_on = torch.is_grad_enabled(), list[bool]()
     inference = torch.is_inference_mode_enabled()
     observer = VariableObserver() if settings.observe_variables else None
-    defined = Place(known_spans=(subject.span,) if subject.span is not None else ())
+    defined = Frames(known_spans=(subject.span,) if subject.span is not None else ())
     with settings.fake_mode, recorder.adding("capture", "an argument", defined):
         inputs, joined = make_inputs(recorder, call.values, call.slots, settings.dynamic)
     recorder.arguments = tuple(given.argument for given in inputs if given.is_tensor)
     recorder.originals = {id(g.argument): v for g, v in zip(inputs, call.values, strict=False)}
     recorder.names_of_arguments = {id(given.argument): given.slot.name for given in inputs}
     random_state, modes = torch.get_rng_state(), current_modes()
-    with recording(recorder, settings.dynamic), restored_grad_mode(), refusing(recorder):
+    with recording(recorder, settings.dynamic), preserved_grad_mode(), translated_errors(recorder):
         noted = notify_enable_grad(lambda: turned_on.append(True))
         if settings.dynamic:
             recorder.at_number_of_data()
-        with observer or nullcontext(), noting_guards(recorder), noted, with_user_function_modes():
+        with observer or nullcontext(), recording_guards(recorder), noted, with_user_function_modes():
             result = call_boundary(lambda: call.run(recorder, inputs))
         after = torch.is_grad_enabled()
-    refuse_changed_modes(modes, recorder.span)
+    check_modes_restored(modes, recorder.span)
     _refuse_seeding(recorder, random_state)
     _refuse_second_way(recorder, inputs, call.values)
     recorder.random.refuse_seeding()
-    changes = result if isinstance(result, WithRefills) else WithRefills(result, (), ())
+    changes = result if isinstance(result, OutputWithUpdates) else OutputWithUpdates(result, (), ())
     result, filled = changes.result, changes.leaves
     given_back = [*pytree.tree_leaves(result), *(value for _, value in filled)]
-    note_requiring(recorder, given_back)
-    inputs = settled(recorder, inputs, call.reached, (result, [value for _, value in filled]))
+    record_requires_grad(recorder, given_back)
+    inputs = used_inputs(recorder, inputs, call.reached, (result, [value for _, value in filled]))
     inputs = _carried(inputs, changes)
-    inputs, bases = with_bases(recorder, inputs, joined, given_back)
-    inputs = (*inputs, *outside_inputs(recorder, len(inputs)))
-    gradients, left = left_gradients(recorder, inputs)
+    inputs, bases = inputs_with_bases(recorder, inputs, joined, given_back)
+    inputs = (*inputs, *captured_inputs(recorder, len(inputs)))
+    gradients, left = grad_writes(recorder, inputs)
     filled = (*filled, *left)
     if emulates_gpu():
-        refuse_mixed_devices(recorder.nodes, inputs)
+        reject_mixed_devices(recorder.nodes, inputs)
     paths, spec = flatten_with_path(result)
-    registered = take_hooks(recorder, inputs, [value for _, value in paths])
-    refuse_kept_gradients(recorder, inputs, (value for _, value in (*paths, *filled)))
-    refuse_histories_between(recorder, (value for _, value in (*paths, *filled)))
+    registered = remove_hooks(recorder, inputs, [value for _, value in paths])
+    reject_retain_grad(recorder, inputs, (value for _, value in (*paths, *filled)))
+    check_intermediate_views(recorder, (value for _, value in (*paths, *filled)))
     return Captured(
         subject=subject,
         inputs=inputs,
@@ -180,7 +179,7 @@ def _recorder(subject: Subject, settings: Settings) -> Recorder:
     return recorder
 
 
-def _carried(inputs: tuple[CapturedInput, ...], changes: WithRefills) -> tuple[CapturedInput, ...]:
+def _carried(inputs: tuple[CapturedInput, ...], changes: OutputWithUpdates) -> tuple[CapturedInput, ...]:
     """With the places of the tensors that a call takes over from the one before."""
     places = {id(tensor): (refill.box, key) for refill in changes.refills for key, tensor in refill.carried}
     if not places:
@@ -200,13 +199,13 @@ def _refuse_second_way(recorder: Recorder, inputs: tuple[CapturedInput, ...], va
     written = {
         value.untyped_storage()._cdata: (given.slot.name, given.storage.writes[-1])
         for given, value in zip(inputs, values, strict=False)
-        if given.storage is not None and given.storage.writes and type(value) in REAL
+        if given.storage is not None and given.storage.writes and type(value) in REAL_MODULES
     }
     if not written:
         return
     for tensor in recorder.constants_in(set(written)):
         name, write = written[tensor.untyped_storage()._cdata]
-        raise RefusedAssertionError(
+        raise RejectedAssertionError(
             f"a write to `{name}`, which the function also reads past its arguments "
             f"(as an attribute that is no buffer, a closure, a global): {list(tensor.shape)}",
             write.origin.place.innermost,
@@ -315,7 +314,7 @@ SAID_BY_TORCH: tuple[tuple[tuple[str, ...], type[UnsupportedError], str, str], .
     ),
     (
         ("Can't detach views in-place",),
-        RefusedRuntimeError,
+        RejectedRuntimeError,
         "`detach_` of a view, or of an input that overlaps another (Can't detach views in-place)",
         "use `detach`",
     ),
@@ -335,7 +334,7 @@ def recording(recorder: Recorder, dynamic: bool) -> Iterator[None]:
         stack.enter_context(hidden_from_user_modes("recording"))
         stack.enter_context(torch.autograd.set_multithreading_enabled(False))
         stack.enter_context(without_onednn())
-        stack.enter_context(apart_from_the_caller(recorder.saved))
+        stack.enter_context(isolated_from_caller(recorder.saved))
         stack.enter_context(mute_fake_tensor_log())
         stack.enter_context(without_functional_rng())
         stack.enter_context(notify_grad_access())
@@ -348,14 +347,14 @@ def recording(recorder: Recorder, dynamic: bool) -> Iterator[None]:
         stack.enter_context(notify_zeros_not_materialised(recorder.wanting_none.append))
         stack.enter_context(launches_as_operators())
         stack.enter_context(redirect_function_graphs(partial(apply_function, recorder.origins)))
-        recorder.at_number_of_data = stack.enter_context(function_mode_below(KeptNumbers()))
-        stack.enter_context(preprocess_indices(with_numbers))
+        recorder.at_number_of_data = stack.enter_context(function_mode_below(SymbolicCalls()))
+        stack.enter_context(preprocess_indices(index_with_scalars))
         stack.enter_context(without_compiled_autograd())
-        stack.enter_context(averages_as_tensors())
-        stack.enter_context(splits_at_numbers())
+        stack.enter_context(cumulative_batch_norm())
+        stack.enter_context(symbolic_tensor_split())
         if dynamic:
-            stack.enter_context(dropout_between_layers())
-            stack.enter_context(python_dispatcher(AS_THE_KERNEL))
+            stack.enter_context(dropout_between_rnn_layers())
+            stack.enter_context(python_dispatcher(KERNEL_DECOMPOSITIONS))
         stack.enter_context(lifting(recorder.originals))
         stack.enter_context(uncompiled_flex_attention(Lifting))
         stack.enter_context(recorder.fake_mode)
@@ -364,7 +363,7 @@ def recording(recorder: Recorder, dynamic: bool) -> Iterator[None]:
 
 
 @contextmanager
-def restored_grad_mode() -> Iterator[None]:
+def preserved_grad_mode() -> Iterator[None]:
     before = torch.is_grad_enabled()
     try:
         yield
@@ -373,7 +372,7 @@ def restored_grad_mode() -> Iterator[None]:
 
 
 @contextmanager
-def refusing(recorder: Recorder) -> Iterator[None]:
+def translated_errors(recorder: Recorder) -> Iterator[None]:
     """Turn what torch raises about fake tensors into one error that names the user's line."""
     try:
         yield
@@ -381,7 +380,7 @@ def refusing(recorder: Recorder) -> Iterator[None]:
         raise
     except Exception as error:
         span = raising_span(error) or recorder.span or _layer_span(error)
-        refusal = stale_error(span, None) if _is_of_a_view(error, recorder) else _refusal(error, span)
+        refusal = invalid_view_error(span, None) if _is_of_a_view(error, recorder) else _refusal(error, span)
         if refusal is None:
             raise
         raise refusal from error
@@ -397,7 +396,7 @@ def _is_of_a_view(error: Exception, recorder: Recorder) -> bool:
     if CANNOT_VIEW in str(error):
         return True
     with without_modes(), recorder.fake_mode:
-        return any(is_stale(tensor) for tensor in recorder.seen_tensors())
+        return any(is_invalid_view(tensor) for tensor in recorder.seen_tensors())
 
 
 def _refusal(error: Exception, span: Span | None) -> AotlensError | None:

@@ -1,11 +1,10 @@
-"""What the recorder knows of each storage and of each tensor on it.
+"""What the recorder knows of each storage and of each tensor on it, and where tensors lie on a storage.
 
-Invariant: a storage has one current value (`base`); every tensor on it is that value seen through the
-tensor's chain of view steps.  A write gives the storage a new value and a new version; a tensor whose
-version is older is looked up again from the base when it is read.
+Positions are plain numbers in elements: a symbolic size counts with its example value.
 """
 
 from dataclasses import dataclass, field
+from math import prod
 from typing import Any
 
 import torch
@@ -94,7 +93,7 @@ class Tracked:
     """An inference tensor that may be written to with inference mode off."""
 
 
-def root(tensor: Any) -> Any:
+def view_base(tensor: Any) -> Any:
     """The tensor that autograd knows this one as a view of, or itself."""
     return tensor._base if tensor._base is not None else tensor
 
@@ -108,7 +107,7 @@ def repeated_dims(tensor: Any) -> tuple[int, ...]:
     )
 
 
-def once(tensor: Any) -> tuple[slice, ...]:
+def index_without_repeats(tensor: Any) -> tuple[slice, ...]:
     """The index that takes every memory location of an expanded tensor once."""
     repeated = repeated_dims(tensor)
     return tuple(slice(1) if dim in repeated else slice(None) for dim in range(tensor.dim()))
@@ -122,3 +121,77 @@ def has_symbols(tensor: Any) -> bool:
 
 EXACT_OVERLAP = 1 << 16
 """Up to this many elements, interleaved tensors are compared element by element."""
+
+
+@dataclass(frozen=True, slots=True)
+class StorageRange:
+    """A tensor's place on its storage, in elements."""
+
+    sizes: tuple[int, ...]
+    strides: tuple[int, ...]
+    offset: int
+    element_bytes: int
+
+    @property
+    def last(self) -> int:
+        """The highest element that the tensor reaches."""
+        return self.offset + sum(
+            (size - 1) * stride for size, stride in zip(self.sizes, self.strides, strict=True)
+        )
+
+    def elements(self) -> set[int]:
+        """The elements of the storage that the tensor shows."""
+        found = {self.offset}
+        for size, stride in zip(self.sizes, self.strides, strict=True):
+            found = {start + at * stride for start in found for at in range(size)}
+        return found
+
+    def holds(self, part: "StorageRange") -> bool:
+        """Whether all of another lies on its elements; large ones with gaps hold none."""
+        inside = self.offset * self.element_bytes <= part.offset * part.element_bytes
+        inside &= (part.last + 1) * part.element_bytes <= (self.last + 1) * self.element_bytes
+        if not inside or self.last + 1 - self.offset == prod(self.sizes):
+            return inside
+        exact = max(prod(self.sizes), prod(part.sizes)) <= EXACT_OVERLAP
+        return exact and self.element_bytes == part.element_bytes and part.elements() <= self.elements()
+
+
+def storage_range_of(tensor: Any) -> StorageRange | None:
+    """None where only the data tells a size."""
+    given = (*tensor.shape, *tensor.stride(), tensor.storage_offset())
+    numbers = [value.node.hint if isinstance(value, torch.SymInt) else value for value in given]
+    if any(number is None for number in numbers):
+        return None
+    dims = tensor.dim()
+    return StorageRange(tuple(numbers[:dims]), tuple(numbers[dims:-1]), numbers[-1], tensor.element_size())
+
+
+def ranges_overlap(left: Any, right: Any) -> bool:
+    """Whether two tensors on one storage have an element in common; large or unknown ones are said to.
+
+    Symbolic sizes count as they came: the module checks that inputs of which one is written lie as they did.
+    """
+    one, other = storage_range_of(left), storage_range_of(right)
+    if one is None or other is None:
+        return True
+    counts = prod(one.sizes), prod(other.sizes)
+    if 0 in counts:
+        return False
+    if one.element_bytes != other.element_bytes:
+        return _bytes_meet(one, other)
+    if one.last < other.offset or other.last < one.offset:
+        return False
+    return max(counts) > EXACT_OVERLAP or bool(one.elements() & other.elements())
+
+
+def contains_range(whole: Any, part: Any) -> bool:
+    """Whether all of a tensor lies on elements of another on its storage; large ones with gaps do not."""
+    one, other = storage_range_of(whole), storage_range_of(part)
+    return one is not None and other is not None and one.holds(other)
+
+
+def _bytes_meet(one: StorageRange, other: StorageRange) -> bool:
+    (first, last), (start, end) = (
+        (place.offset * place.element_bytes, (place.last + 1) * place.element_bytes) for place in (one, other)
+    )
+    return first < end and start < last

@@ -8,9 +8,9 @@ from typing import Any
 
 import torch
 
-from aotlens.capture.tape import Tape
+from aotlens.capture.graph import Recording
 from aotlens.errors import UnsupportedError
-from aotlens.ir.origin import NOWHERE, Origin
+from aotlens.ir.origin import NO_ORIGIN, Origin
 from aotlens.ir.program import Node
 from aotlens.torch_api.objects import (
     FakeScriptObject,
@@ -25,17 +25,17 @@ REGISTER = "register a class for tracing with `torch._library.register_fake_clas
 OBJECTS = (FakeScriptObject, ScriptObject)
 
 
-class Objects:
+class FakeObjects:
     """The stand-ins of one recording's torchbind objects."""
 
-    def __init__(self, tape: Tape) -> None:
+    def __init__(self, tape: Recording) -> None:
         self._tape = tape
         self._known: dict[int, tuple[Any, Any]] = {}
 
     def argument(self, base: str, real: Any) -> tuple[Node, Any]:
         """The graph input for an object that the caller passes, and what the function gets for it."""
         fake = self._stand_in(real)
-        node = Node(self._tape.name(base), None, (), {}, fake, Origin(NOWHERE, ""))
+        node = Node(self._tape.name(base), None, (), {}, fake, Origin(NO_ORIGIN, ""))
         self._tape.objects[id(fake)] = node
         return node, fake
 

@@ -157,15 +157,15 @@ def _identity(emit: Emit, source: Any, step: ViewStep, new: Any) -> Any:
 
 def _conj(emit: Emit, source: Any, step: ViewStep, new: Any) -> Any:
     """Conjugated as lazily as the source is, so that its other views can be taken."""
-    return as_lazy_as(emit, source.val, emit(step.op, new))
+    return with_lazy_bits_of(emit, source.val, emit(step.op, new))
 
 
 def _neg_view(emit: Emit, source: Any, step: ViewStep, new: Any) -> Any:
     """Negated as lazily as the source is."""
-    return as_lazy_as(emit, source.val, emit(step.op, new))
+    return with_lazy_bits_of(emit, source.val, emit(step.op, new))
 
 
-def as_lazy_as(emit: Emit, like: Any, node: Any) -> Any:
+def with_lazy_bits_of(emit: Emit, like: Any, node: Any) -> Any:
     """The same value, conjugated and negated lazily where `like` is, and in memory where it is not."""
     value = node.val
     if value.is_conj() != like.is_conj():
@@ -232,6 +232,6 @@ INVERSES: dict[Any, Callable[[Emit, Any, ViewStep, Any], Any]] = {
 """By view operator: the source's new value from its old one and the view's new one."""
 
 
-def put_back(emit: Emit, source: Any, step: ViewStep, new: Any) -> Any:
+def inverse_write(emit: Emit, source: Any, step: ViewStep, new: Any) -> Any:
     """The value of `source` after the view `step` of it took the value `new`."""
     return INVERSES.get(step.op, _by_strides)(emit, source, step, new)

@@ -13,8 +13,8 @@ from aotlens._version import __version__
 from aotlens.cli.terminal import internal_error, say, user_error
 from aotlens.cli.words import CommandLine, add_script_arguments, passed_on, split
 from aotlens.errors import AotlensError
-from aotlens.logs import show_logs
-from aotlens.torch_range import note_once
+from aotlens.process import show_logs
+from aotlens.torch_versions import note_once
 
 __all__ = ["COMMANDS", "run_command"]
 

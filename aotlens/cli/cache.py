@@ -2,8 +2,8 @@
 
 import argparse
 
-from aotlens.cache import FOLDER_VARIABLE, Store, cache_folder, open_store
 from aotlens.cli.terminal import say, write_data
+from aotlens.disk_cache import FOLDER_VARIABLE, Store, cache_folder, open_store
 from aotlens.errors import UserError
 from aotlens.view.quantities import counted, human_bytes
 

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 
 from aotlens._version import __version__
-from aotlens.cache import FOLDER_VARIABLE, LIMIT_BYTES, cache_folder, open_store
 from aotlens.cli.target import TargetName, add_compile_options, policy_of
 from aotlens.cli.terminal import say, write_data
 from aotlens.cli.values import output_file
+from aotlens.disk_cache import FOLDER_VARIABLE, LIMIT_BYTES, cache_folder, open_store
 from aotlens.errors import UserError
-from aotlens.torch_range import SUPPORTED, is_supported
+from aotlens.torch_versions import SUPPORTED, is_supported
 from aotlens.view.quantities import human_bytes
 from aotlens.worker.protocol import TraceOptions
 from aotlens.worker.start import start_method

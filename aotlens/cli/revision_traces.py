@@ -17,9 +17,9 @@ from aotlens.cli.progress import waiting
 from aotlens.cli.target import TargetName
 from aotlens.cli.terminal import say
 from aotlens.errors import TargetError, UserError
+from aotlens.git_revisions import Repository, parse_range
 from aotlens.model.codec import decode
 from aotlens.model.report import Report
-from aotlens.revisions import Repository, parse_range
 from aotlens.worker.client import WorkerClient
 from aotlens.worker.protocol import Answer, TraceOptions
 

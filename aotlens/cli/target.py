@@ -101,7 +101,7 @@ def check_gpu(name: str | None) -> None:
     """Raises UserError for an unknown GPU, and where Triton is missing, before anything is traced."""
     if name is None:
         return
-    from aotlens.codegen.gpu.needs import require_triton  # only with --gpu
+    from aotlens.codegen.gpu.offline.requirements import require_triton  # only with --gpu
     from aotlens.codegen.gpu.targets import find_target
 
     find_target(name)

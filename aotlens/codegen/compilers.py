@@ -1,21 +1,17 @@
-"""Code by compilers that follow the convention of `functorch.compile`: one for each kind of graph.
+"""Compile graphs with compilers that follow `functorch.compile`, one per kind of graph."""
 
-Invariant: a compiler finds torch's own context as an AOT stage of torch would leave it: what the forward's
-compiler says of its strides there is what the backward's compiler is given.
-"""
-
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import count
 from typing import Any
 
 from torch import fx
 
 from aotlens.analysis.records import MutationType
-from aotlens.codegen.boxed import boxed
-from aotlens.codegen.compiling import at_work, next_id
-from aotlens.codegen.layouts import lay_out
+from aotlens.codegen.graph_calls import as_boxed, as_unchanged_graph
 from aotlens.codegen.records import Generated, GraphCode
-from aotlens.codegen.unchanged import unchanged
+from aotlens.codegen.saved_layouts import lay_out
 from aotlens.ir.program import Program
 from aotlens.ir.slots import stays_in_place
 from aotlens.joint.convention import Convention, backward_convention, forward_convention, tag_sides
@@ -24,6 +20,43 @@ from aotlens.partition.records import Partitioned
 from aotlens.torch_api.aot import compiles_backward_at_once
 from aotlens.torch_api.dynamo import TracingContext, tracing
 from aotlens.torch_api.modes import without_autocast
+
+MODEL = "model"
+"""The first part of every name, as `functorch.compile` has it."""
+
+_ids = count()
+_work: dict[str, list[str]] = {"now": []}
+_done: dict[str, int] = {"graphs": 0}
+
+
+def next_id() -> int:
+    """The number of a function that is compiled, which its graphs share."""
+    return next(_ids)
+
+
+@contextmanager
+def compiling_graph(function: int, role: str) -> Iterator[None]:
+    """Around the call of a compiler: `role` is `forward`, `backward` or `inference`."""
+    before, _work["now"] = _work["now"], [f"{function}_{role}"]
+    try:
+        yield
+    finally:
+        _work["now"] = before
+        _done["graphs"] += 1
+
+
+def get_aot_compilation_context() -> tuple[list[str], str, int]:
+    """The graph that is compiled (none outside of a compiler), the model's name, and how many came before."""
+    return list(_work["now"]), MODEL, _done["graphs"]
+
+
+def get_aot_graph_name() -> str:
+    """A name for the graph that is compiled: `model__0_forward_0`."""
+    return f"{MODEL}__{'_'.join(_work['now'])}_{_done['graphs']}"
+
+
+get_graph_being_compiled = get_aot_graph_name
+
 
 Run = Callable[[list[Any]], Any]
 
@@ -123,9 +156,9 @@ class _Unit:
         examples = convention.examples
         if role == "backward" and self._strides:
             examples = [node.meta["val"] for node in module.graph.find_nodes(op="placeholder")]
-        with without_autocast(), at_work(self._number, role):  # what it casts to is in the graph
+        with without_autocast(), compiling_graph(self._number, role):  # what it casts to is in the graph
             compiled = compiler(module, examples)
-        return unchanged(compiled, module, program, convention.adapt(boxed(compiled)))
+        return as_unchanged_graph(compiled, module, program, convention.adapt(as_boxed(compiled)))
 
     def _metadata(self, program: Program) -> Metadata:
         meta = self._parts.joint.meta

@@ -3,7 +3,7 @@
 import torch
 
 from aotlens.capture.operators import Decompositions, aten
-from aotlens.capture.philox_rules import with_random_rules
+from aotlens.capture.rng.random_op_rules import with_random_rules
 from aotlens.codegen.inductor import decompositions as inductor_decompositions
 from aotlens.options import CompileOptions
 from aotlens.torch_api.operators import get_decompositions

@@ -13,19 +13,17 @@ from typing import Any
 import torch
 from torch import fx
 
-from aotlens.capture.margin_losses import AS_THE_KERNEL
-from aotlens.capture.norms import laid_out_rules
-from aotlens.codegen.around import prepare
-from aotlens.codegen.around_text import Around
-from aotlens.codegen.boxed import boxed
-from aotlens.codegen.data_indices import RULES as WRITES_AT_NUMBERS_OF_DATA
-from aotlens.codegen.kept import KeptCode, kept
-from aotlens.codegen.kernels import call_numbers, kernels_of
-from aotlens.codegen.layouts import lay_out
-from aotlens.codegen.measure import RUNS, Measurable, measured
-from aotlens.codegen.objects import refuse_objects, with_fresh_objects
+from aotlens.capture.operator_fixes import KERNEL_DECOMPOSITIONS, norm_decompositions
+from aotlens.codegen.graph_adapter import GraphAdapter
+from aotlens.codegen.graph_calls import as_boxed
+from aotlens.codegen.graph_preparation import DATA_INDEX_RULES as WRITES_AT_NUMBERS_OF_DATA
+from aotlens.codegen.graph_preparation import prepare_graph
+from aotlens.codegen.kernels import RUNS, Measurable, call_numbers, kernels_of, measure_calls
+from aotlens.codegen.opaque_objects import reject_objects, with_current_objects
 from aotlens.codegen.records import Generated, GraphCode
-from aotlens.codegen.written import WrittenGraph, aligning_lines, written_graph
+from aotlens.codegen.saved_layouts import lay_out
+from aotlens.codegen.serialized_code import SerializedCode, serialize_code
+from aotlens.codegen.standalone_code import StandaloneGraph, aligning_lines, standalone_graph
 from aotlens.errors import AotlensError, BackendError, UnsupportedError
 from aotlens.ir.graph_module import to_graph_module
 from aotlens.ir.program import Program
@@ -56,10 +54,10 @@ def decompositions(config: Config) -> dict[Any, Callable[..., Any]]:
         rules = inductor_decompositions()
         return {
             **rules,
-            **laid_out_rules(rules),
+            **norm_decompositions(rules),
             torch.ops.aten.cat.default: _laid_out_cat(rules[torch.ops.aten.cat.default]),
             **WRITES_AT_NUMBERS_OF_DATA,
-            **AS_THE_KERNEL,
+            **KERNEL_DECOMPOSITIONS,
             **triton_operators(),
             torch.ops.higher_order.hints_wrapper: _unwrapped,
         }
@@ -163,13 +161,13 @@ class _Unit:
         self._strides: dict[int, tuple[Any, ...]] = {}
         self._kernels: dict[str, tuple[Kernel, ...]] = {}
         self._measurable: dict[str, Measurable] = {}
-        self._compiled: dict[str, tuple[Any, Around]] = {}
+        self._compiled: dict[str, tuple[Any, GraphAdapter]] = {}
         self._in_one_piece = True
-        self._made: tuple[Any, Around] | None = None
+        self._made: tuple[Any, GraphAdapter] | None = None
         with inductor_config_patch(config):
             self._recording = cudagraph_flags()
 
-    def written(self, name: str, compile_graph: Callable[[], Any]) -> WrittenGraph | None:
+    def written(self, name: str, compile_graph: Callable[[], Any]) -> StandaloneGraph | None:
         """Compile the graph of that name, as text; None where it computes nothing, as its own text does."""
         compile_graph()
         assert self._made is not None  # by compiling
@@ -180,7 +178,7 @@ class _Unit:
         constants = dict(getattr(result, "constants", None) or {})
         with inductor_config_patch(self._config):
             self._refuse_unwritten("async_compile.triton" in source)
-            graph = written_graph(source, name, f"{name}_graph", constants, around)
+            graph = standalone_graph(source, name, f"{name}_graph", constants, around)
         return replace(graph, lines=(*graph.lines, *aligning_lines(result, f"{name}_graph")))
 
     def _refuse_unwritten(self, has_triton: bool) -> None:
@@ -198,9 +196,9 @@ class _Unit:
     def kernels_of(self, phase: str) -> Callable[[], tuple[Kernel, ...]]:
         return lambda: self._kernels.get(phase, ())
 
-    def keep(self, phase: str) -> KeptCode:
+    def keep(self, phase: str) -> SerializedCode:
         """A graph that is compiled, as another process can load it; raises NoFingerprintError."""
-        return kept(*self._compiled[phase])
+        return serialize_code(*self._compiled[phase])
 
     def measure(self, phase: str) -> str:
         """Time each call of a graph that is compiled; returns how it was done, or why it was not."""
@@ -209,7 +207,7 @@ class _Unit:
             return ""
         timer = graph.timer
         try:
-            times = measured(graph, timer)
+            times = measure_calls(graph, timer)
         except (RuntimeError, ValueError, IndexError, TypeError, AttributeError) as error:
             return f"the {phase} was not measured: {type(error).__name__}: {error}"
         timed = zip(rows, times, strict=True)
@@ -261,10 +259,10 @@ class _Unit:
     def _compile(
         self, module: fx.GraphModule, program: Program, phase: Any, static: Sequence[int], **flags: bool
     ) -> Callable[[list[Any]], Any]:
-        refuse_objects(program, phase, self._parts.joint.captured.subject)
+        reject_objects(program, phase, self._parts.joint.captured.subject)
         with self._fake_mode:
-            around = prepare(module, program, self._parts.joint.recorded)
-        with_fresh_objects(module, self._fake_mode)
+            around = prepare_graph(module, program, self._parts.joint.recorded)
+        with_current_objects(module, self._fake_mode)
         # Code is found again by what the module holds: not what `torch.compile` made of an equal graph.
         module.__dict__["own_lowerings"] = OWN_LOWERINGS
         seen = module.graph.output_node().meta["user_visible_output_idxs"]
@@ -298,7 +296,7 @@ class _Unit:
             self._in_one_piece = len(getattr(result, "partition_maps", None) or ()) <= 1
         self._made = result, around
         self._compiled[phase] = self._made
-        return around.code(boxed(result))
+        return around.code(as_boxed(result))
 
 
 def _has_sizes_of_none(inputs: Sequence[Any]) -> bool:

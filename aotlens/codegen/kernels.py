@@ -1,10 +1,18 @@
-"""What Inductor generated, as rows of the report: one row per kernel or library call, in call order."""
+"""Kernels that Inductor generated, as report rows and with their measured times."""
 
+import ast
 import re
-from typing import Any
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from statistics import median
+from typing import Any, Protocol
+
+import torch
 
 from aotlens.ir.program import Program
-from aotlens.model.report import Kernel, Phase
+from aotlens.model.report import Kernel, KernelChoice, Phase
+from aotlens.torch_api.gpu import hold_gpu
 
 _DEFINITION = re.compile(r"^(\w+) = async_compile\.(\w+)\(.*?r?'''\n(.*?)'''", re.MULTILINE | re.DOTALL)
 
@@ -51,3 +59,286 @@ def _device(program: Program) -> str:
     values = (node.val for node in (*(given.node for given in program.inputs), *program.nodes))
     devices = [str(val.device) for val in values if hasattr(val, "device")]
     return next((device for device in devices if device.startswith("cuda")), (*devices, "cpu")[0])
+
+
+WARM, RUNS = 3, 20
+"""Runs that are not counted, and those that are."""
+
+_WRAPPER = re.compile(r"^del async_compile$", re.MULTILINE)
+"""Kernels are defined above, the functions that call them below."""
+_HANDLE = re.compile(r"^\s*# \[Provenance debug handles\] (.*):(\d+)$")
+"""Inductor's comment above each call, with the call's name, and the number under which it keeps its nodes."""
+_GUARD = re.compile(r"torch\.cuda\._DeviceGuard\((\d+)\)")
+"""How a wrapper makes its GPU the current one."""
+_ENDING = re.compile(r"^\s*\w+ = workspace_\d+\[.*\.sum\(dim=0\)")
+"""How a wrapper ends a reduction of which a kernel has left partial sums."""
+
+
+class Timer(Protocol):
+    """A clock of the device on which the calls run."""
+
+    name: str
+    """What ran them."""
+
+    def hold(self, calls: int) -> None:
+        """Let the device wait while so many calls are launched: it shall find them in its queue, and not the
+        time between launches."""
+
+    def mark(self) -> Any:
+        """This moment in the device's work."""
+
+    def elapsed_us(self, first: Any, second: Any) -> float:
+        """Between two marks, once `wait` has returned."""
+
+    def wait(self) -> None:
+        """Until the device has done all that it was given."""
+
+
+class CudaTimer:
+    """Events in the current stream of one GPU."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.name = torch.cuda.get_device_name(device)
+        self.device = device
+
+    def hold(self, calls: int) -> None:
+        with torch.cuda.device(self.device):
+            hold_gpu(calls)
+
+    def mark(self) -> Any:
+        """Within the wrapper, which has made its GPU the current one."""
+        event = torch.cuda.Event(enable_timing=True)
+        event.record()
+        return event
+
+    def elapsed_us(self, first: Any, second: Any) -> float:
+        return float(first.elapsed_time(second)) * 1e3
+
+    def wait(self) -> None:
+        torch.cuda.synchronize(self.device)
+
+
+class CpuTimer:
+    """Wall time: calls on a CPU have ended when they return."""
+
+    name = "this machine's CPU"
+
+    def hold(self, calls: int) -> None:
+        """Nothing runs beside the calls."""
+
+    def mark(self) -> int:
+        return time.perf_counter_ns()
+
+    def elapsed_us(self, first: int, second: int) -> float:
+        return (second - first) / 1e3
+
+    def wait(self) -> None:
+        """Nothing is left to wait for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measurable:
+    """A graph that Inductor has compiled."""
+
+    source: str
+    names: Mapping[str, Any]
+    """What is known in its module: kernels, constants."""
+    handles: tuple[int, ...]
+    """The numbers of its calls, in the order of the report's rows."""
+    examples: tuple[Any, ...]
+    """Fake inputs."""
+
+    @property
+    def timer(self) -> Timer:
+        """The clock of the device that it runs on."""
+        gpu = self.gpu
+        return CpuTimer() if gpu is None else CudaTimer(gpu)
+
+    @property
+    def gpu(self) -> torch.device | None:
+        """The GPU that the wrapper enters; its inputs may all be numbers."""
+        found = _GUARD.search(self.source)
+        return None if found is None else torch.device("cuda", int(found[1]))
+
+
+@dataclass(frozen=True, slots=True)
+class TimedCall:
+    """One call, measured."""
+
+    call_us: float | None
+    """The median over warm runs; None where no run reached it."""
+    ending_us: tuple[float, ...] = ()
+    """Of the sums with which it ends."""
+    ran: KernelChoice | None = None
+    """What the GPU has chosen by running all configurations."""
+
+
+def measure_calls(graph: Measurable, timer: Timer, runs: int = RUNS) -> tuple[TimedCall, ...]:
+    """Each call of the graph.
+
+    Raises what torch raises where the inputs cannot be made or the graph refuses them.
+    """
+    marks: list[tuple[Part, Any]] = []
+    call = _marked(graph, lambda number, part=0: marks.append(((number, part), timer.mark())))
+    taken: dict[Part, list[float]] = {}
+    devices = [] if graph.gpu is None else [graph.gpu.index]
+    with torch.random.fork_rng(devices=devices), torch.no_grad():
+        inputs = [_made_up(value) for value in graph.examples]
+        for run in range(WARM + runs):
+            marks.clear()
+            timer.hold(len(graph.handles))
+            call(list(inputs))
+            timer.wait()
+            for part, first, second in _pairs(marks) if run >= WARM else ():
+                taken.setdefault(part, []).append(timer.elapsed_us(first, second))
+    medians = {part: median(times) for part, times in taken.items()}
+    choices = {number: _choice(graph.names.get(name)) for number, name in _called(graph.source)}
+    return tuple(
+        TimedCall(
+            medians.get((number, 0)),
+            tuple(medians[part] for part in sorted(medians) if part[0] == number and part[1]),
+            choices.get(number),
+        )
+        for number in graph.handles
+    )
+
+
+Part = tuple[int, int]
+"""A call's number; 0 for the call itself, or which of the sums that end it."""
+
+
+def _called(source: str) -> Iterator[tuple[int, str]]:
+    """The name that each numbered call has."""
+    for _, called, numbers in _noted(source.splitlines()):
+        for number in numbers:
+            yield number, called
+
+
+def _choice(kernel: Any) -> KernelChoice | None:
+    """What a kernel of Inductor's is launched with once it has run; None for what is none."""
+    launchers: Any = getattr(kernel, "launchers", ())
+    return chosen_config(launchers[0].config) if len(launchers) == 1 else None
+
+
+def chosen_config(config: Any) -> KernelChoice:
+    """A configuration of Triton's as plain data."""
+    sizes = {name: value for name, value in config.kwargs.items() if type(value) is int}
+    return KernelChoice(sizes, config.num_warps, config.num_stages)
+
+
+def _pairs(marks: list[tuple[Part, Any]]) -> list[tuple[Part, Any, Any]]:
+    """The marks before and behind each call; those of a call within another one lie between its own."""
+    begun: dict[Part, Any] = {}
+    found = []
+    for number, mark in marks:
+        if number in begun:
+            found.append((number, begun.pop(number), mark))
+        else:
+            begun[number] = mark
+    return found
+
+
+def _marked(graph: Measurable, mark: Callable[..., None]) -> Callable[[list[Any]], Any]:
+    """The graph's `call` with a mark before and behind each call that it makes."""
+    start = _WRAPPER.search(graph.source)
+    text = with_marks(graph.source[start.end() :] if start is not None else graph.source)
+    names = {**graph.names, MARK: mark}
+    exec(compile(text, "<timed calls>", "exec"), names)  # noqa: S102 (the text that runs anyway)
+    call: Callable[[list[Any]], Any] = names["call"]
+    return call
+
+
+MARK = "aotlens_mark"
+
+
+def with_marks(text: str) -> str:
+    """The wrapper's text with marks around what stands under each of Inductor's comments, up to its call.
+
+    Of a kernel's launch the stream and what it works in come first: the call is known by its name.
+    """
+    lines = text.splitlines()
+    ends = {
+        node.lineno: node.end_lineno or node.lineno
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.stmt)
+    }
+    before: dict[int, list[str]] = {}
+    behind: dict[int, list[str]] = {}
+    for first, called, numbers in _noted(lines):
+        begin, last = _of_call(lines, ends, first, called)
+        if begin is None:
+            continue
+        indent = lines[begin - 1][: len(lines[begin - 1]) - len(lines[begin - 1].lstrip())]
+        marks = [f"{indent}{MARK}({one})" for one in numbers]
+        before.setdefault(begin, []).extend(marks)
+        behind.setdefault(last, []).extend(marks)
+        for part, number in enumerate(_endings(lines, last), 1):
+            before[number] = behind[number] = [f"{indent}{MARK}({numbers[-1]}, {part})"]
+    found: list[str] = []
+    for number, line in enumerate(lines, 1):
+        found += (*before.get(number, ()), line, *behind.get(number, ()))
+    return "\n".join(found) + "\n"
+
+
+def _noted(lines: list[str]) -> Iterator[tuple[int, str, list[int]]]:
+    """Inductor's comments: the number of the line below, the name that is called, the numbers of its calls.
+
+    Several that follow one another are about one call, whose name is the last.
+    """
+    waiting: list[int] = []
+    for number, line in enumerate(lines, 1):
+        handle = _HANDLE.match(line)
+        if handle is not None:
+            waiting.append(int(handle[2]))
+            following = lines[number] if number < len(lines) else ""
+            if _HANDLE.match(following) is None:
+                yield number + 1, handle[1], waiting
+                waiting = []
+
+
+def _of_call(lines: list[str], ends: dict[int, int], first: int, called: str) -> tuple[int | None, int]:
+    """The first line of what stands there, and the last of the statement that calls that name.
+
+    Where none does before the next comment, only the first statement is taken.
+    """
+    begin: int | None = None
+    for number in range(first, len(lines) + 1):
+        if number not in ends:
+            if _HANDLE.match(lines[number - 1]) is not None:
+                break
+            continue
+        begin = begin or number
+        statement = "\n".join(lines[number - 1 : ends[number]])
+        if re.search(rf"\b{re.escape(called)}(\.run)?\(", statement):
+            return begin, ends[number]
+    return begin, ends[begin] if begin is not None else 0
+
+
+def _endings(lines: list[str], last: int) -> Iterator[int]:
+    """The lines of the sums right behind a launch."""
+    number = last + 1
+    while number <= len(lines) and _ENDING.match(lines[number - 1]) is not None:
+        yield number
+        number += 1
+
+
+def _made_up(value: Any) -> Any:
+    """An input like a fake one: random numbers, zeros for integers, which may be indices."""
+    if isinstance(value, (torch.SymInt, torch.SymFloat)):
+        return value.node.hint
+    if not isinstance(value, torch.Tensor):
+        return value
+    sizes, strides = (tuple(map(_size, numbers)) for numbers in (value.shape, value.stride()))
+    made = torch.empty_strided(sizes, strides, dtype=value.dtype, device=value.device)
+    flat = made.as_strided((made.untyped_storage().nbytes() // made.itemsize,), (1,), 0)
+    if value.dtype is torch.bool:
+        flat.bernoulli_(0.5)
+    elif value.is_floating_point() and value.dtype.itemsize > 1:
+        flat.normal_()
+    else:
+        flat.zero_()
+    return made  # filled as a whole, since elements may share a place, as those of an expanded gradient
+
+
+def _size(size: Any) -> int:
+    return size if isinstance(size, int) else int(size.node.hint)

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from aotlens.codegen.written import WrittenGraph
+from aotlens.codegen.standalone_code import StandaloneGraph
 from aotlens.ir.program import Program
 from aotlens.model.report import Kernel
 
@@ -27,10 +27,10 @@ class GraphCode:
     gpu_kernels: Callable[[], tuple[Kernel, ...]] = tuple
     """What the program becomes on the GPU target; generated when somebody asks."""
     keep: Callable[[], Any] | None = None
-    """Gives what was compiled as a `KeptCode`; None where the backend's code stays in this process."""
+    """Gives what was compiled as a `SerializedCode`; None where the backend's code stays in this process."""
     donated: tuple[int, ...] = ()
     """Positions of the inputs whose memory the code may write over."""
-    written: WrittenGraph | None = None
+    written: StandaloneGraph | None = None
     """The code as text, which stands in the module in place of the program's own."""
 
     @property

@@ -4,13 +4,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from aotlens.codegen.boxed import boxed
 from aotlens.codegen.compilers import code_of_compilers
-from aotlens.codegen.gpu.places import has_gpu_tensors
-from aotlens.codegen.in_place import in_place
+from aotlens.codegen.gpu.retarget import has_gpu_tensors
+from aotlens.codegen.graph_calls import as_boxed, as_unchanged_graph
+from aotlens.codegen.in_place_updates import with_in_place_updates
 from aotlens.codegen.inductor import inductor_code, inductor_text
 from aotlens.codegen.records import Generated, GraphCode
-from aotlens.codegen.unchanged import unchanged
 from aotlens.errors import BackendError, UnsupportedError
 from aotlens.ir.graph_module import to_graph_module
 from aotlens.ir.program import Program
@@ -31,13 +30,13 @@ def generate(parts: Partitioned, options: CompileOptions) -> Generated:
         return replace(_generate_text(parts, options), stands_alone=True)
     # Code for a GPU is 40 modules, which a program without one does not load.
     if isinstance(options.backend, Interpreted):
-        from aotlens.codegen.gpu.interpreted import interpreted_code
+        from aotlens.codegen.gpu.interpreter_backend import interpreted_code
 
         return interpreted_code(parts, options)
     code = _generate(parts, options)
     if options.gpu is None:
         return code
-    from aotlens.codegen.gpu.kernels import with_gpu_kernels
+    from aotlens.codegen.gpu.target_kernels import with_gpu_kernels
 
     return with_gpu_kernels(code, parts, options)
 
@@ -56,7 +55,7 @@ def _generate(parts: Partitioned, options: CompileOptions) -> Generated:
     backend = options.backend
     if backend == "eager":
         backward = GraphCode(parts.backward, None) if parts.backward is not None else None
-        return Generated(GraphCode(in_place(parts.forward), None), backward)
+        return Generated(GraphCode(with_in_place_updates(parts.forward), None), backward)
     if backend == "inductor":
         _refuse_absent_gpu(parts)
         return inductor_code(parts, dict(options.inductor_config), options.lazy_backward)
@@ -84,7 +83,7 @@ def _custom(parts: Partitioned, backend: Callable[..., Any], options: CompileOpt
         module = to_graph_module(program, training)
         with without_autocast():  # what it casts to is in the graph
             compiled = backend(module, [given.node.val for given in program.inputs])
-        return unchanged(compiled, module, program, boxed(compiled))
+        return as_unchanged_graph(compiled, module, program, as_boxed(compiled))
 
     def code(program: Program, lazy: bool) -> GraphCode:
         return GraphCode(program, lambda: compile_graph(program), compile_graph, lazy)

@@ -8,9 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from types import CodeType
 
-from aotlens.capture.frames import is_user_file
-from aotlens.capture.resumed import user_qualname
-from aotlens.dynamo.break_text import EFFECTS, break_code, message_parts
+from aotlens.capture.provenance.frames import is_user_file, user_qualname
+from aotlens.dynamo.break_messages import EFFECTS, break_code, message_parts
 from aotlens.dynamo.spans import definition_at, expression_text, span_of, statement_span, user_frame
 from aotlens.model.dynamo import BreakEffect
 from aotlens.model.source import Related, Span
@@ -20,8 +19,8 @@ __all__ = [
     "CAPTURED_WHOLE",
     "BreakFacts",
     "Breaks",
+    "enclosing_qualname",
     "is_limit",
-    "owner_qualname",
 ]
 
 SEVERITY: tuple[BreakEffect, ...] = ("graph split", "error", "rest in eager", "function in eager")
@@ -179,7 +178,7 @@ def _lines(loss: DynamoLoss) -> set[tuple[str, int]]:
     return {(frame.filename, frame.lineno or 0) for frame in inside[-1:]}
 
 
-def owner_qualname(facts: BreakFacts) -> str | None:
+def enclosing_qualname(facts: BreakFacts) -> str | None:
     """The function around the expression; None at the top of a file."""
     definition = definition_at(facts.span.file, facts.span.line)
     return definition.qualname if definition is not None and is_user_file(facts.span.file) else None

@@ -13,13 +13,12 @@ from dataclasses import dataclass, field
 from types import CodeType
 from typing import Any
 
-from aotlens.capture.frames import calling_place, is_own_file, is_user_file
-from aotlens.capture.resumed import user_qualname
+from aotlens.capture.provenance.frames import calling_frames, is_first_party_file, is_user_file, user_qualname
 from aotlens.dynamo.breaks import Breaks, is_limit
-from aotlens.dynamo.caches import CacheLog
-from aotlens.dynamo.clock import DYNAMO, FIRST_RUN, Clock
-from aotlens.dynamo.crossing import Crossings
-from aotlens.dynamo.recompilations import FailedGuard, failed_guard, nearest_miss
+from aotlens.dynamo.cache_lookups import CacheLog
+from aotlens.dynamo.compile_time import DYNAMO, FIRST_RUN, Clock
+from aotlens.dynamo.graph_transfers import GraphTransfers
+from aotlens.dynamo.recompilations import FailedGuard, closest_entry, failed_guard
 from aotlens.dynamo.spans import span_of, statement_span, user_frame
 from aotlens.model.report import AFTER
 from aotlens.model.source import Span
@@ -110,7 +109,7 @@ class Listener:
         self.breaks = Breaks()
         self.losses: list[DynamoLoss] = []
         self.clock = Clock()
-        self.crossings = Crossings()
+        self.crossings = GraphTransfers()
         self.caches = CacheLog()
         self.line_seconds: dict[tuple[str, int], float] = {}
         self.seen: set[tuple[str, int]] = set()
@@ -171,7 +170,7 @@ class Listener:
         if is_user_file(code.co_filename):
             qualname, part = self._qualname(code)
             return self.function(code.co_filename, qualname, code.co_firstlineno), part
-        caller = next(iter(calling_place().frames), None)
+        caller = next(iter(calling_frames().frames), None)
         name = code.co_qualname if wraps is None else _name_of(wraps)
         if caller is None:
             return self.function(code.co_filename, name, code.co_firstlineno), ""
@@ -200,7 +199,7 @@ class Listener:
     # What it says.
 
     def skips(self, code: CodeType, reason: str) -> None:
-        if not is_own_file(code.co_filename):
+        if not is_first_party_file(code.co_filename):
             return
         qualname, _ = self._qualname(code)
         owner = self.function(code.co_filename, qualname, code.co_firstlineno)
@@ -231,7 +230,7 @@ class Listener:
     def recompiles(self, recompile: DynamoRecompile) -> None:
         owner, part = self._owner(recompile.code)
         facts = self._compilation(owner, part, self._known_id(recompile.compile_id))
-        miss = nearest_miss(recompile)
+        miss = closest_entry(recompile)
         if miss is None:
             facts.cause = FailedGuard("other", "", "")
             return

@@ -26,11 +26,11 @@ from typing import Any
 
 import torch
 
-from aotlens.dynamo.names import accesses, evaluated, shown_value, user_name
+from aotlens.dynamo.guard_names import evaluate_access, user_name, value_accesses, value_text
 from aotlens.model.dynamo import CauseKind
 from aotlens.torch_api.dynamo_events import DynamoRecompile, GuardMiss
 
-__all__ = ["FailedGuard", "failed_guard", "nearest_miss"]
+__all__ = ["FailedGuard", "closest_entry", "failed_guard"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ _TENSOR_CHECKS = ("dispatch key", "dtype", "device", "requires_grad", "rank", "s
 """In the order in which one guard makes them: the later a call fails, the nearer it is."""
 
 
-def nearest_miss(recompile: DynamoRecompile) -> GuardMiss | None:
+def closest_entry(recompile: DynamoRecompile) -> GuardMiss | None:
     """The entry whose guards the call met longest; of equal ones the one that was used last."""
     if not recompile.misses:
         return None
@@ -224,14 +224,14 @@ def _of_key(part: str, values: dict[str, Any]) -> FailedGuard | None:
     if match:
         sides = ("absent", "present") if match["absent"] else ("present", "absent")
         name = f"{match['of']}[{match['key']}]"
-        is_there, value = evaluated(name, values)
-        new = shown_value(value) if is_there and match["absent"] else sides[1]
+        is_there, value = evaluate_access(name, values)
+        new = value_text(value) if is_there and match["absent"] else sides[1]
         condition = f"{match['key']} {'not in' if match['absent'] else 'in'} {match['of']}"
         return FailedGuard("keys", condition, name, sides[0], new, match["of"])
     match = re.match(r"list\(dict\.keys\((?P<of>.*)\)\) == (?P<keys>.*)$", part)
     if match:
         name = match["of"]
-        is_there, value = evaluated(name, values)
+        is_there, value = evaluate_access(name, values)
         new = str(list(value)) if is_there else ""
         return FailedGuard("keys", f"list({name}) == {match['keys']}", name, match["keys"], new, name)
     return None
@@ -245,14 +245,14 @@ def _of_identity(part: str, values: dict[str, Any]) -> FailedGuard | None:
     if match is None:
         return None
     name, old = match["name"], (match["type"] or "").rpartition(".")[2].replace("NoneType", "None")
-    is_there, value = evaluated(name, values)
+    is_there, value = evaluate_access(name, values)
     new = (type(value).__name__ if value is not None else "None") if is_there else "absent"
     if match["what"] == "type":
         return FailedGuard("type", f"type({name}) is {old or 'the same'}", name, old, new)
     if is_there and isinstance(value, bool) and old in ("", "bool"):
         return FailedGuard("value", f"{name} is {not value}", name, str(not value), str(value))
     if is_there:
-        new = shown_value(value)
+        new = value_text(value)
     return FailedGuard("object", f"{name} is the same object", name, "", new)
 
 
@@ -262,12 +262,12 @@ def _of_code(part: str, values: dict[str, Any]) -> FailedGuard | None:
         tree = ast.parse(part, mode="eval").body
     except SyntaxError:
         return None
-    names = accesses(tree)
+    names = value_accesses(tree)
     if not names:
         return None
     first = names[0]
-    is_there, value = evaluated(first, values)
-    new = shown_value(value) if is_there else ""
+    is_there, value = evaluate_access(first, values)
+    new = value_text(value) if is_there else ""
     if any(".size()" in name or ".stride()" in name or ".storage_offset()" in name for name in names):
         return _of_sizes(part, names, values)
     match tree:
@@ -298,10 +298,10 @@ def _literal(node: ast.expr) -> object:
 def _of_sizes(part: str, names: tuple[str, ...], values: dict[str, Any]) -> FailedGuard:
     """A condition on symbolic sizes; of one size the condition is the old value."""
     if len(names) > 1:
-        now = [(name, *evaluated(name, values)) for name in names]
+        now = [(name, *evaluate_access(name, values)) for name in names]
         new = ", ".join(f"{user_name(name)} = {value}" for name, is_there, value in now if is_there)
         return FailedGuard("size relation", part, " and ".join(names), user_name(part), new, names[0])
-    is_there, value = evaluated(names[0], values)
+    is_there, value = evaluate_access(names[0], values)
     match = re.fullmatch(rf"(?P<left>\d+) <= {re.escape(names[0])}(?: <= (?P<right>\d+))?", part)
     old = part.replace(names[0], "").strip()
     if match:

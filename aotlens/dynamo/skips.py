@@ -46,7 +46,7 @@ SKIPS: tuple[Skip, ...] = (
 )
 """Others are shown in Dynamo's words."""
 
-TOLD_ELSEWHERE = (
+REPORTED_ELSEWHERE = (
     "an error was suppressed during compilation",  # the graph break is reported
     "compilation failed with a custom frame execution strategy",  # the recompile limit is reported
     "frame is already Dynamo-generated code",
@@ -55,7 +55,7 @@ TOLD_ELSEWHERE = (
 
 def skip_of(reason: str) -> Skip | None:
     """Dynamo's reason in our words; None where another record reports the same."""
-    if reason.startswith(TOLD_ELSEWHERE):
+    if reason.startswith(REPORTED_ELSEWHERE):
         return None
     words = next((entry for entry in SKIPS if reason.startswith(entry.start)), None)
     return words or Skip(reason, reason.rstrip("."), "", True)

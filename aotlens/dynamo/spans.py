@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from aotlens.capture.frames import is_own_file, is_user_file
+from aotlens.capture.provenance.frames import is_first_party_file, is_user_file
 from aotlens.model.source import Span
 
 __all__ = ["Definition", "definition_at", "expression_text", "span_of", "statement_span", "user_frame"]
@@ -34,7 +34,7 @@ class Definition:
 def user_frame(frames: Sequence[traceback.FrameSummary]) -> int | None:
     """The index of the innermost frame in a file of the user's own, else in an installed package's."""
     files = [frame.filename for frame in frames]
-    for is_wanted in (is_own_file, is_user_file):
+    for is_wanted in (is_first_party_file, is_user_file):
         index = next((index for index in reversed(range(len(files))) if is_wanted(files[index])), None)
         if index is not None:
             return index

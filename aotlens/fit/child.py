@@ -21,12 +21,12 @@ from aotlens.fit.graph_lines import GraphLines
 from aotlens.fit.job import FitJob
 from aotlens.fit.observer import Observer, observing_memory
 from aotlens.fit.step import fit_of, period_of
+from aotlens.gpu_emulation.contexts import emulating
 from aotlens.model.codec import decode_record
 from aotlens.model.fit import Fit
 from aotlens.model.report import Report
 from aotlens.model.spans import place
 from aotlens.options import CompileOptions
-from aotlens.pretend.world import pretending
 from aotlens.session.collect import Collector, StopScript
 from aotlens.session.intercept import Router, intercepted
 from aotlens.session.lacking import without_fake_option
@@ -58,7 +58,7 @@ def fit_script(job: FitJob) -> tuple[End, Report]:
         with ExitStack() as stack:
             stack.enter_context(collector.listening())
             stack.enter_context(intercepted(router))
-            stack.enter_context(pretending(job.gpu, fake=not job.is_real))
+            stack.enter_context(emulating(job.gpu, fake=not job.is_real))
             if not job.is_real:
                 stack.enter_context(reading_without_values())
             observer = Observer(_stopping(job), GraphLines(collector.compiled).place)

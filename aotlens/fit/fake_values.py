@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from aotlens.codegen.gpu.offline import Replacement, replaced
+from aotlens.codegen.gpu.offline.context import Replacement, replacing
 from aotlens.torch_api.fake import FakeTensor
 
 __all__ = ["reading_without_values"]
@@ -20,7 +20,7 @@ _tolist: Callable[..., Any] = torch.Tensor.tolist
 @contextmanager
 def reading_without_values() -> Iterator[None]:
     """Within the block, `tolist` of a fake tensor reads each element by itself."""
-    with replaced(Replacement(torch.Tensor, "tolist", _elements, "fake tensors have no memory to read")):
+    with replacing(Replacement(torch.Tensor, "tolist", _elements, "fake tensors have no memory to read")):
         yield
 
 

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Sequence
 from types import CodeType
 
-from aotlens.ir.origin import Place
+from aotlens.ir.origin import Frames
 from aotlens.pipeline import Compiled
 
 __all__ = ["GraphLines"]
@@ -22,23 +22,23 @@ class GraphLines:
 
     def __init__(self, compiled: Sequence[Compiled]) -> None:
         self._compiled = compiled
-        self._places: dict[str, dict[int, Place]] = {}
+        self._places: dict[str, dict[int, Frames]] = {}
         """By the module's file name, then by line."""
 
-    def place(self, code: CodeType, line: int) -> Place | None:
+    def place(self, code: CodeType, line: int) -> Frames | None:
         """The user's place of the node that this line computes; None where it computes none."""
         if code.co_filename not in self._places:
             self._places[code.co_filename] = self._read(code.co_filename)
         return self._places[code.co_filename].get(line)
 
-    def _read(self, filename: str) -> dict[int, Place]:
+    def _read(self, filename: str) -> dict[int, Frames]:
         for compiled in self._compiled:
             if compiled.module.filename == filename:
                 return dict(_lines(compiled))
         return {}
 
 
-def _lines(compiled: Compiled) -> Iterator[tuple[int, Place]]:
+def _lines(compiled: Compiled) -> Iterator[tuple[int, Frames]]:
     programs = {"forward_graph": compiled.parts.forward, "backward_graph": compiled.parts.backward}
     places = {
         (function, node.name): node.origin.place

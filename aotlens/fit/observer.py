@@ -23,8 +23,8 @@ from torch.optim.optimizer import (
 )
 
 from aotlens.build.kernel_memory import RULES, working_bytes
-from aotlens.capture.frames import user_place
-from aotlens.ir.origin import NOWHERE, Origin, Place
+from aotlens.capture.provenance.frames import user_frames
+from aotlens.ir.origin import NO_ORIGIN, Frames, Origin
 from aotlens.ir.program import Node
 from aotlens.model.fit import FitKind, FitPhase
 from aotlens.torch_api.autograd import BACKWARD_CALL, current_autograd_node, next_sequence_number
@@ -38,7 +38,7 @@ MODULE_TEXT = "<aotlens "
 """How the file name of a compiled module's text begins."""
 READS_A_VALUE = "aten._local_scalar_dense.default"
 """What `item`, `bool`, `float` and `int` of a tensor call."""
-ORIGIN = Origin(NOWHERE, "")
+ORIGIN = Origin(NO_ORIGIN, "")
 """Of nodes that stand for operators of eager code."""
 MOST_FRAMES = 3
 """Between an operator's call and the mode."""
@@ -53,7 +53,7 @@ class StorageLife:
     """The moment of its allocation."""
     phase: FitPhase
     op: str
-    place: Place
+    place: Frames
     tensor: str
     device: str
     freed: int | None = None
@@ -72,7 +72,7 @@ class Observer(TorchDispatchMode):
     def __init__(
         self,
         after_step: Callable[["Observer"], None] = lambda observer: None,
-        graph_place: Callable[[CodeType, int], Place | None] = lambda code, line: None,
+        graph_place: Callable[[CodeType, int], Frames | None] = lambda code, line: None,
     ) -> None:
         """`after_step` hears of the end of each call of an optimizer's `step`, and may end the script.
 
@@ -89,15 +89,15 @@ class Observer(TorchDispatchMode):
         """The moment of the first operator of each backward."""
         self.optimizer_starts: list[int] = []
         """The moment at which each call of an optimizer's `step` begins."""
-        self.values_read: dict[Place, int] = {}
+        self.values_read: dict[Frames, int] = {}
         """How often each line reads a value of a fake tensor."""
-        self.integers_read: set[Place] = set()
+        self.integers_read: set[Frames] = set()
         """The lines among them that read an integer, on which sizes may depend."""
         self._modules: weakref.WeakSet[torch.nn.Module] = weakref.WeakSet()
         self._phase: FitPhase = "setup"
         self._in_step = False
         self._alive: dict[int, StorageLife] = {}
-        self._forward_places: dict[int, Place] = {}
+        self._forward_places: dict[int, Frames] = {}
 
     @classmethod
     def ignore_compile_internals(cls) -> bool:
@@ -107,7 +107,7 @@ class Observer(TorchDispatchMode):
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        place = self._enter(user_place(BACKWARD_CALL))
+        place = self._enter(user_frames(BACKWARD_CALL))
         caller = _compiled_caller()
         if caller is not None:
             place = self._graph_place(caller.f_code, caller.f_lineno) or place
@@ -162,7 +162,7 @@ class Observer(TorchDispatchMode):
             for buffer in module._buffers.values():
                 self._set_kind(buffer, "buffer")
 
-    def _read(self, tensors: list[torch.Tensor], is_data: bool, place: Place) -> None:
+    def _read(self, tensors: list[torch.Tensor], is_data: bool, place: Frames) -> None:
         """Note what an operator reads: tensors that no operator made, and data that meets parameters."""
         if self._phase == "setup" and not is_data and torch.is_grad_enabled():
             self._phase = "forward"
@@ -172,7 +172,7 @@ class Observer(TorchDispatchMode):
             if life is not None and self._phase in ("setup", "forward") and not is_data:
                 life.is_read_by_model = True
 
-    def _enter(self, place: Place) -> Place:
+    def _enter(self, place: Frames) -> Frames:
         """The phase and the line of the operator that is about to run."""
         node = current_autograd_node()
         if node is None:
@@ -184,9 +184,9 @@ class Observer(TorchDispatchMode):
         if self._phase != "backward" and not self._in_step:
             self.backward_starts.append(self.moments)
             self._phase = "backward"
-        return place if place.frames else self._forward_places.get(node._sequence_nr(), NOWHERE)
+        return place if place.frames else self._forward_places.get(node._sequence_nr(), NO_ORIGIN)
 
-    def _note(self, tensor: torch.Tensor, op: str, place: Place, is_data: bool) -> None:
+    def _note(self, tensor: torch.Tensor, op: str, place: Frames, is_data: bool) -> None:
         storage = tensor.untyped_storage()
         key = storage._cdata
         size_bytes = storage.nbytes()
@@ -200,7 +200,7 @@ class Observer(TorchDispatchMode):
         self.lives.append(life)
         weakref.finalize(storage, self._free, key, life).atexit = False
 
-    def _note_working(self, node: Node, place: Place) -> None:
+    def _note_working(self, node: Node, place: Frames) -> None:
         """Note what the operator's kernel allocates, and frees before it returns."""
         size_bytes = working_bytes(node)
         if size_bytes:

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from aotlens.dynamo.names import shown_value
+from aotlens.dynamo.guard_names import value_text
 from aotlens.dynamo.spans import statement_span
 from aotlens.model.source import Span
 from aotlens.torch_api.symbolic import mark_symbolic
@@ -117,7 +117,7 @@ class RecordedCall:
     def described(self) -> tuple[str, ...]:
         """`x: f32[8, 16]`, `k = 3`."""
         return tuple(
-            f"{name}: {shown_value(value)}" if isinstance(value, Tensor) else f"{name} = {shown_value(value)}"
+            f"{name}: {value_text(value)}" if isinstance(value, Tensor) else f"{name} = {value_text(value)}"
             for name, value in self.leaves.items()
         )
 

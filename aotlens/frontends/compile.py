@@ -13,10 +13,9 @@ from typing import Any, TypeVar, overload
 
 import torch
 
+from aotlens.frontends.call_signature import HeldTensors, argument_signature, signature
 from aotlens.frontends.compiled_module import compiled_module
-from aotlens.frontends.fitting import kept_tensors, surroundings_fit
-from aotlens.frontends.recompiles import Recompilations
-from aotlens.frontends.signature import KeptTensors, argument_signature, signature
+from aotlens.frontends.recompilation import Recompilations, free_variables_unchanged, held_tensors
 from aotlens.model.report import Report
 from aotlens.options import CompileOptions
 from aotlens.pipeline import Compiled, compile_direct
@@ -32,7 +31,7 @@ class Variant:
 
     compiled: Compiled
     surroundings_fit: Callable[[], bool]
-    kept: KeptTensors
+    kept: HeldTensors
 
     def fits(self, leaves: list[Any]) -> bool:
         return self.surroundings_fit() and self.kept.fit(leaves)
@@ -74,7 +73,9 @@ def compile(fn: Any = None, *, options: CompileOptions | None = None) -> Any:
                 if not _refused_by_guard(error, variant.compiled):
                     raise
         compiled = cache[signature(fn, args, kwargs)] = compile_direct(fn, args, kwargs, chosen)
-        variants.append(Variant(compiled, surroundings_fit(compiled), kept_tensors(compiled, fn, leaves)))
+        variants.append(
+            Variant(compiled, free_variables_unchanged(compiled), held_tensors(compiled, fn, leaves))
+        )
         names = [given.slot.name for given in compiled.captured.flat_inputs]
         recompilations.note(key[1], leaves, names[len(names) - len(leaves) :])
         return compiled.call(*args, **kwargs)

@@ -1,21 +1,25 @@
-"""Compilers that `functorch.compile` offers, and how a compiler of one's own is wrapped.
+"""Compilers of `functorch.compile` (nop, TorchScript, drawing), torch's tools, and boxed wrappers."""
 
-A compiler takes a `GraphModule` and example inputs and gives a callable over flat arguments, or a *boxed*
-one (attribute `_boxed_call`), which takes one list and may empty it.
-"""
-
+import copy
 import functools
+import os
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
 from torch import fx
+from torch.fx.passes.graph_drawer import FxGraphDrawer
 
+from aotlens.errors import UserError
 from aotlens.frontends.functorch import aot_function, aot_module
-from aotlens.frontends.partitioners import min_cut_rematerialization_partition
-from aotlens.torch_api.aot import optimised_torchscript, strip_overloads
+from aotlens.partition.graph_modules import min_cut_rematerialization_partition
+from aotlens.torch_api.aot import functorch_names, graph_image_format, optimised_torchscript, strip_overloads
 from aotlens.torch_api.fake import FakeTensor
 from aotlens.torch_api.operators import get_decompositions
+
+config, minifier, pythonkey_decompose = functorch_names()
+
 
 aten = torch.ops.aten
 
@@ -125,3 +129,48 @@ default_decompositions: dict[Any, Callable[..., Any]] = get_decompositions(
     ]
 )
 """The decompositions of `memory_efficient_fusion`."""
+
+
+def draw_graph(  # noqa: PLR0913 (torch's signature)
+    traced: fx.GraphModule,
+    fname: str,
+    figname: str = "fx_graph",
+    clear_meta: bool = True,
+    prog: str | list[str] | None = None,
+    parse_stack_trace: bool = False,
+    dot_graph_shape: str | None = None,
+) -> None:
+    """Write a graph as a picture; the file's suffix says in which format, `dot` is text.
+
+    Raises:
+        UserError: pydot is missing.
+    """
+    if clear_meta:
+        traced = fx.GraphModule(traced, copy.deepcopy(traced.graph))
+        for node in traced.graph.nodes:
+            node.meta = {}
+    base, suffix = os.path.splitext(fname)
+    kind = suffix.lstrip(".") or graph_image_format()
+    try:
+        drawer = FxGraphDrawer(
+            traced, figname, parse_stack_trace=parse_stack_trace, dot_graph_shape=dot_graph_shape
+        )
+    except RuntimeError as error:
+        raise UserError(f"cannot draw `{figname}`: {error}; run `pip install pydot`") from error
+    picture = drawer.get_main_dot_graph()
+    path = f"{base}.{kind}"
+    if kind in ("dot", "raw"):
+        picture.write(path)
+    else:
+        programs: dict[str, Any] = {} if prog is None else {"prog": prog}
+        picture.write(path, format=kind, **programs)
+
+
+def draw_graph_compile(name: str) -> Callable[..., Any]:
+    """A compiler that draws each graph to the file `name` and runs it as it is."""
+    return make_boxed_compiler(partial(_draw, name=name))
+
+
+def _draw(fx_g: fx.GraphModule, _: Any, name: str) -> fx.GraphModule:
+    draw_graph(fx_g, name)
+    return fx_g

@@ -4,13 +4,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from aotlens.eager_fallback import EagerGraph, is_mistake_of_the_user
+from aotlens.eager.fallback import EagerGraph, is_user_error
 from aotlens.errors import UserError
-from aotlens.frontends.signature import signature
+from aotlens.frontends.call_signature import signature
 from aotlens.options import CompileOptions
 from aotlens.pipeline import Compiled, compile_graph_module
 from aotlens.policy import Policy
-from aotlens.random_state import same_random_state_on_failure
+from aotlens.rng_state import same_random_state_on_failure
 from aotlens.runtime.derivatives import hide_derivatives_from_dynamo
 from aotlens.session.chooser import with_chooser
 from aotlens.torch_api.dynamo import hide_from_dynamo, record_dynamo_spans, tracing
@@ -84,7 +84,7 @@ def _compiled_or_eager(gm: Any, inputs: Any, options: CompileOptions) -> Compile
         with same_random_state_on_failure():
             return compile_graph_module(gm, inputs, options)
     except Exception as error:
-        if is_mistake_of_the_user(error):
+        if is_user_error(error):
             raise
         eager = EagerGraph(gm, error)
     eager.announce()

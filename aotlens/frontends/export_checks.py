@@ -9,8 +9,8 @@ import torch
 
 from aotlens.analysis.records import InputAliasInfo, OutputType
 from aotlens.capture.records import CapturedInput
-from aotlens.errors import RefusedRuntimeError
-from aotlens.ir.slots import OutsideTensor
+from aotlens.errors import RejectedRuntimeError
+from aotlens.ir.slots import FreeTensor
 from aotlens.joint.records import JointProgram
 from aotlens.model.report import Span
 from aotlens.torch_api.rng import functionalizes_rng
@@ -18,45 +18,45 @@ from aotlens.torch_api.rng import functionalizes_rng
 FRESH = frozenset({OutputType.NON_ALIAS, OutputType.UNSAFE_VIEW_ALIAS})
 
 
-def refuse_settings() -> None:
+def reject_settings() -> None:
     """Refuse what the user switched on that an exported graph cannot hold."""
     if functionalizes_rng():
-        raise RefusedRuntimeError(
+        raise RejectedRuntimeError(
             "Functionalized RNG is not currently supported in the aot_export workflow",
             None,
             "set `functionalize_rng_ops` to False",
         )
 
 
-def refuse_inexpressible(joint: JointProgram, trace_joint: bool) -> None:
+def reject_inexpressible(joint: JointProgram, trace_joint: bool) -> None:
     """Refuse mutations that need a wrapper around the graph."""
     for left in joint.captured.structure.gradients:
         name = joint.captured.inputs[left.index].slot.name
         case = f"aot_export of a function that leaves or takes away a gradient in `{name}.grad`"
-        raise RefusedRuntimeError(case, joint.captured.subject.span, "return the gradient")
+        raise RejectedRuntimeError(case, joint.captured.subject.span, "return the gradient")
     for given, info in zip(joint.captured.inputs, joint.meta.inputs, strict=True):
         span = _span(joint, info)
         name = f"`{given.slot.name}`"
-        if isinstance(given.slot, OutsideTensor):
+        if isinstance(given.slot, FreeTensor):
             own = joint.captured.surroundings.name_of(given.outside)
             case = f"aot_export of a function that reads `{own}`, which requires grad, past its arguments"
-            raise RefusedRuntimeError(case, joint.captured.subject.span, "pass it, or make it a parameter")
+            raise RejectedRuntimeError(case, joint.captured.subject.span, "pass it, or make it a parameter")
         if given.wrapped is not None:
             kind = given.wrapped.meta.name
             case = f"aot_export is not currently supported with traceable tensor subclass: {name}, a `{kind}`"
-            raise RefusedRuntimeError(case, joint.captured.subject.span, "pass the tensors inside it")
+            raise RejectedRuntimeError(case, joint.captured.subject.span, "pass the tensors inside it")
         if given.duplicate_of is not None:
             _refuse_duplicate(joint, given)
         elif info.mutates_metadata:
             case = f"Found an input that received a metadata mutation: {name}"
-            raise RefusedRuntimeError(case, span, "export a function that works on a view of it")
+            raise RejectedRuntimeError(case, span, "export a function that works on a view of it")
         elif given.base is not None and joint.captured.inputs[given.base].storage is not None:
             others = ", ".join(f"`{joint.captured.inputs[at].slot.name}`" for at in given.shares_storage_with)
             case = f"Encountered aliased inputs that are mutated in the graph: {name} and {others}"
-            raise RefusedRuntimeError(case, _span_of_base(joint, given), "pass clones of them")
+            raise RejectedRuntimeError(case, _span_of_base(joint, given), "pass clones of them")
         elif trace_joint and info.mutates_data and (given.requires_grad or info.seen_by_autograd):
             case = f"Found a graph input that requires gradients, and received a mutation: {name}"
-            raise RefusedRuntimeError(case, span, "write to a clone of it")
+            raise RejectedRuntimeError(case, span, "write to a clone of it")
 
 
 def _refuse_duplicate(joint: JointProgram, given: CapturedInput) -> None:
@@ -67,51 +67,51 @@ def _refuse_duplicate(joint: JointProgram, given: CapturedInput) -> None:
         case = (
             f"Encountered duplicated inputs that are mutated in the graph: `{first}` and `{given.slot.name}`"
         )
-        raise RefusedRuntimeError(case, _span(joint, info), "pass a clone as one of them")
+        raise RejectedRuntimeError(case, _span(joint, info), "pass a clone as one of them")
 
 
-def refuse_conventions(joint: JointProgram) -> None:
+def reject_calling_convention(joint: JointProgram) -> None:
     """What `aot_export_joint_simple` refuses beside: anything that changes the calling convention."""
     for given, info in zip(joint.captured.inputs, joint.meta.inputs, strict=True):
         if info.mutates_data or info.mutates_metadata:
             case = (
                 f"aot_export_joint_simple does not support input mutations: `{given.slot.name}` is written to"
             )
-            raise RefusedRuntimeError(case, _span(joint, info), "return the new value")
+            raise RejectedRuntimeError(case, _span(joint, info), "return the new value")
     for output in joint.meta.outputs:
         if output.output_type not in FRESH:
             name = joint.captured.output_names[output.index]
             case = f"aot_export_joint_simple does not support outputs that alias inputs: `{name}`"
-            raise RefusedRuntimeError(
+            raise RejectedRuntimeError(
                 f"{case} ({output.reason})", joint.captured.subject.span, "return a clone"
             )
 
 
-def refuse_pytrees(args: Any, result: Any) -> None:
+def reject_pytrees(args: Any, result: Any) -> None:
     """Refuse containers within the flat list of arguments, or within the flat list of results."""
     hint = "flatten them before"
     if not isinstance(args, (list, tuple)):
-        raise RefusedRuntimeError(
+        raise RejectedRuntimeError(
             "aot_export_joint_simple requires inputs to be a single list/tuple", None, hint
         )
     for at, arg in enumerate(args):
         if isinstance(arg, (list, tuple, dict)):
             case = "aot_export_joint_simple requires individual inputs not to be pytrees"
-            raise RefusedRuntimeError(f"{case}: argument {at} is a {type(arg).__name__}", None, hint)
+            raise RejectedRuntimeError(f"{case}: argument {at} is a {type(arg).__name__}", None, hint)
     if result is not None and result.is_leaf():
-        raise RefusedRuntimeError(
+        raise RejectedRuntimeError(
             "aot_export_joint_simple requires outputs to be a single list/tuple", None, hint
         )
     if result is not None and not all(child.is_leaf() for child in result.children()):
-        raise RefusedRuntimeError(
+        raise RejectedRuntimeError(
             "aot_export_joint_simple requires individual outputs not to be pytrees", None, hint
         )
 
 
-def refuse_loss(result: Any, loss_index: int | None) -> None:
+def reject_loss(result: Any, loss_index: int | None) -> None:
     """Refuse results among which the loss is not the one scalar that requires grad."""
     if loss_index is None:
-        raise RefusedRuntimeError(
+        raise RejectedRuntimeError(
             "trace_joint=True without output_loss_index: it is required that one of your forward outputs "
             "must be a scalar loss",
             None,
@@ -120,10 +120,10 @@ def refuse_loss(result: Any, loss_index: int | None) -> None:
     results = (result,) if isinstance(result, torch.Tensor) else result
     if not isinstance(results, (list, tuple)):
         case = "Expected forward output to be either a tensor or a list/tuple of tensors"
-        raise RefusedRuntimeError(f"{case}, found {type(results).__name__}")
+        raise RejectedRuntimeError(f"{case}, found {type(results).__name__}")
     for at, value in enumerate(results):
         if at != loss_index and isinstance(value, torch.Tensor) and value.requires_grad:
-            raise RefusedRuntimeError(
+            raise RejectedRuntimeError(
                 "Found an output of the forward that requires gradients, that was not the scalar loss: "
                 f"output {at}, while output {loss_index} is the loss",
                 None,
@@ -132,10 +132,10 @@ def refuse_loss(result: Any, loss_index: int | None) -> None:
     loss = results[loss_index]
     if not loss.requires_grad:
         case = f"The output at index {loss_index} was marked as the loss, but it does not require gradients"
-        raise RefusedRuntimeError(case)
+        raise RejectedRuntimeError(case)
     if loss.numel() != 1:
         case = f"We require the output marked as the loss (at index {loss_index}) to be a scalar"
-        raise RefusedRuntimeError(f"{case}, but it has shape {tuple(loss.shape)}")
+        raise RejectedRuntimeError(f"{case}, but it has shape {tuple(loss.shape)}")
 
 
 def _span(joint: JointProgram, info: InputAliasInfo) -> Span | None:

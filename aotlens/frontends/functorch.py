@@ -13,17 +13,16 @@ from typing import Any
 
 import torch
 
-from aotlens.capture.objects import is_told_by_attributes, is_value
+from aotlens.capture.inputs.constant_arguments import is_compared_by_attributes, is_value
 from aotlens.clock import COMPILING
-from aotlens.errors import RefusedAssertionError
+from aotlens.errors import RejectedAssertionError
+from aotlens.frontends.call_signature import autocast_dtypes, signature
 from aotlens.frontends.dynamo import compile_for_dynamo
-from aotlens.frontends.fitting import Fits, fitting
-from aotlens.frontends.partitioners import default_partition, min_cut_rematerialization_partition
-from aotlens.frontends.signature import autocast_dtypes, signature
-from aotlens.options import Backend, CompileOptions, Compilers, PartitionFunction
+from aotlens.frontends.recompilation import CallCheck, call_check
+from aotlens.options import Backend, CompileOptions, Compilers, PartitionFunction, SideEffects
+from aotlens.partition.graph_modules import default_partition, min_cut_rematerialization_partition
 from aotlens.pipeline import Compiled, compile_direct
-from aotlens.runtime.owner import Place, absent_places
-from aotlens.side_effects import SideEffects
+from aotlens.runtime.module_call import ModuleSlot, absent_slots
 from aotlens.torch_api.aot import debug_assert
 from aotlens.torch_api.dynamo import is_dynamo_compiling
 from aotlens.torch_api.fake import FakeTensor
@@ -37,7 +36,7 @@ from aotlens.torch_api.modes import (
 
 Decompositions = dict[Any, Callable[..., Any]]
 
-REFUSALS = (AssertionError, RuntimeError, TypeError, ValueError)
+CALL_REJECTIONS = (AssertionError, RuntimeError, TypeError, ValueError)
 """What the guards of a module text raise."""
 
 KNOWN = (
@@ -49,7 +48,7 @@ KNOWN = (
 ASSUMPTION = "At compilation time"
 """How the refusals start that `debug_assert` asks for."""
 
-OTHER_SURROUNDINGS = "compiled for other surroundings"
+CHANGED_FREE_VARIABLES = "compiled for other surroundings"
 """Of a call that finds other values in what the function reads beside its arguments."""
 
 POLICIES: dict[Any, str] = {default_partition: "default", min_cut_rematerialization_partition: "min-cut"}
@@ -98,9 +97,9 @@ class Latest:
     key: Any = None
     modes: Any = None
     """The autocast and the user's function modes that the compilation is for, which no argument shows."""
-    absent: tuple[Place, ...] = ()
+    absent: tuple[ModuleSlot, ...] = ()
     """Parameters and buffers of the module that were None."""
-    surroundings_fit: Fits | None = None
+    surroundings_fit: CallCheck | None = None
     """Whether what the function reads beside its arguments is as it was; None where there is nothing."""
 
     is_plain: bool = False
@@ -129,7 +128,7 @@ class Entries:
         if key == tried or (ASSUMPTION in str(error) and debug_assert()):
             raise error
         if self._options.dynamic and key not in self.compiled:
-            absent = absent_places(self._fn)
+            absent = absent_slots(self._fn)
             for known, other in tuple(self.compiled.items()):
                 other_modes = isinstance(known, tuple) and known[-1] != key[-1]
                 if other_modes or self._known[known].absent != absent:
@@ -138,7 +137,7 @@ class Entries:
                     continue
                 try:
                     return other.call(*args, **kwargs)
-                except REFUSALS as refused:
+                except CALL_REJECTIONS as refused:
                     if not _is_of_guards(refused):
                         raise
         with COMPILING:  # a second thread finds what the first has compiled
@@ -163,15 +162,15 @@ class Entries:
                     return self._fn(*args, **kwargs)
                 mismatch = self._mismatch(latest, args, kwargs)
                 if mismatch:
-                    tried = None if mismatch == OTHER_SURROUNDINGS else latest.key
+                    tried = None if mismatch == CHANGED_FREE_VARIABLES else latest.key
                     return self.again(RuntimeError(mismatch), tried, args, kwargs)
             refused: Exception
             try:
                 return latest.call(*args, **kwargs)
-            except REFUSALS as error:
+            except CALL_REJECTIONS as error:
                 refused = error
             except AttributeError as error:
-                if absent_places(self._fn) == latest.absent:
+                if absent_slots(self._fn) == latest.absent:
                     raise
                 refused = error  # a parameter or buffer is None by now
             return self.again(refused, latest.key, args, kwargs)
@@ -186,7 +185,7 @@ class Entries:
         if any(store.get(key) is not None for store, key in latest.absent):
             return "compiled for a parameter or buffer that was None"
         if not latest.fits(args, kwargs):
-            return OTHER_SURROUNDINGS
+            return CHANGED_FREE_VARIABLES
         return "" if _modes() == latest.modes else "not compiled for calls under these modes"
 
     def compile(self, args: tuple[Any, ...], kwargs: dict[str, Any], key: Any = None) -> Compiled:
@@ -195,8 +194,8 @@ class Entries:
         self._tell(self.compiled.get(found))
         compiled = compile_direct(self._fn, args, kwargs, self._options)
         _refuse_objects(compiled)
-        fits = fitting(compiled, args, kwargs)
-        modes, absent = _modes(), absent_places(self._fn)
+        fits = call_check(compiled, args, kwargs)
+        modes, absent = _modes(), absent_slots(self._fn)
         is_plain = modes == WITHOUT_MODES and not absent and fits is None
         self._latest = Latest(compiled.call, found, modes, absent, fits, is_plain)
         self._known[found] = self._latest
@@ -225,8 +224,8 @@ def _refuse_objects(compiled: Compiled) -> None:
         value = given.argument
         if given.is_tensor or given.node is not None or isinstance(value, KNOWN):
             continue
-        if not is_value(value) and not is_told_by_attributes(value):
-            raise RefusedAssertionError(
+        if not is_value(value) and not is_compared_by_attributes(value):
+            raise RejectedAssertionError(
                 f"an object of the class `{type(value).__qualname__}` as the argument `{given.slot.name}` "
                 "(all flat_args must be KNOWN_TYPES or opaque types)",
                 compiled.captured.subject.span,

@@ -11,27 +11,26 @@ from typing import Any
 import torch
 from torch import fx
 
-from aotlens.capture.owned import module_tensors
-from aotlens.errors import RefusedAssertionError, RefusedRuntimeError
-from aotlens.frontends.apart import inputs_apart
+from aotlens.capture.inputs.module_tensors import module_tensors
+from aotlens.errors import RejectedAssertionError, RejectedRuntimeError
 from aotlens.frontends.compilers import nop
 from aotlens.frontends.export_checks import (
-    refuse_conventions,
-    refuse_inexpressible,
-    refuse_loss,
-    refuse_pytrees,
-    refuse_settings,
+    reject_calling_convention,
+    reject_inexpressible,
+    reject_loss,
+    reject_pytrees,
+    reject_settings,
 )
+from aotlens.frontends.export_signature import GraphSignature, describe_graph
 from aotlens.frontends.functorch import Decompositions, Request
-from aotlens.frontends.partitioners import default_partition
 from aotlens.frontends.pre_dispatch import pre_dispatch_module
-from aotlens.frontends.signatures import GraphSignature, describe_graph
-from aotlens.ir.from_graph_module import flat_results
-from aotlens.joint.convention import forward_results, joint_module, primals
+from aotlens.frontends.untied_inputs import untied_inputs
+from aotlens.ir.from_graph_module import flat_outputs
+from aotlens.joint.convention import forward_graph_outputs, joint_module, primals
 from aotlens.joint.records import JointProgram
-from aotlens.options import Backend, CompileOptions, PartitionFunction
+from aotlens.options import Backend, CompileOptions, PartitionFunction, SideEffects
+from aotlens.partition.graph_modules import default_partition
 from aotlens.pipeline import compile_joint, trace_direct
-from aotlens.side_effects import SideEffects
 from aotlens.torch_api.operators import pytree
 
 aten = torch.ops.aten
@@ -57,17 +56,17 @@ def aot_export_module(  # noqa: PLR0913 (torch's signature)
         RuntimeError: a mutation that the graph cannot express, or a loss that is none.
     """
     if pre_dispatch and trace_joint:
-        raise RefusedRuntimeError("pre_dispatch is not supported when trace_joint is True")
-    refuse_settings()
+        raise RejectedRuntimeError("pre_dispatch is not supported when trace_joint is True")
+    reject_settings()
     call_args, call_kwargs = tuple(args), kwargs or {}
     options = _options(decompositions, dynamic=bool(dynamic_shapes))
-    with inputs_apart(mod, call_args, call_kwargs) as given:
+    with untied_inputs(mod, call_args, call_kwargs) as given:
         with nullcontext() if trace_joint or pre_dispatch else torch.no_grad():
             joint = trace_direct(mod, given.args, given.kwargs, options)
         given.refuse_written(joint)
-        refuse_inexpressible(joint, trace_joint)
+        reject_inexpressible(joint, trace_joint)
         if trace_joint:
-            refuse_loss(_result(joint), output_loss_index)
+            reject_loss(_result(joint), output_loss_index)
         if pre_dispatch:
             module = pre_dispatch_module(joint, mod, given.args, given.kwargs)
         else:
@@ -94,14 +93,14 @@ def aot_export_joint_simple(
     Raises:
         RuntimeError: nested arguments or results, a mutated input, a result that is an alias.
     """
-    refuse_pytrees(args, None)
-    refuse_settings()
-    with inputs_apart(func, tuple(args), {}) as given, nullcontext() if trace_joint else torch.no_grad():
+    reject_pytrees(args, None)
+    reject_settings()
+    with untied_inputs(func, tuple(args), {}) as given, nullcontext() if trace_joint else torch.no_grad():
         joint = trace_direct(func, given.args, {}, _options(decompositions))
     given.refuse_written(joint)
-    refuse_inexpressible(joint, trace_joint)
-    refuse_conventions(joint)
-    refuse_pytrees(args, joint.captured.structure.result)
+    reject_inexpressible(joint, trace_joint)
+    reject_calling_convention(joint)
+    reject_pytrees(args, joint.captured.structure.result)
     return joint_module(joint)
 
 
@@ -162,7 +161,7 @@ def _joint_of_module(
     mod: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], options: CompileOptions
 ) -> tuple[JointProgram, dict[str, Any]]:
     """Also the module's tensors that are inputs; what is given twice and written to is one input."""
-    with inputs_apart(mod, args, kwargs) as given:
+    with untied_inputs(mod, args, kwargs) as given:
         joint, owned = trace_direct(mod, given.args, given.kwargs, options), module_tensors(mod)
     if given.written(joint):
         return trace_direct(mod, args, kwargs, options), module_tensors(mod)
@@ -188,7 +187,7 @@ def aot_compile_joint_with_descriptors(
         hint = (
             "use `aotlens.export`, which gives a module as text, or keep the joint graph and compile it again"
         )
-        raise RefusedRuntimeError(f"{what} cannot be written down", jd.joint.captured.subject.span, hint)
+        raise RejectedRuntimeError(f"{what} cannot be written down", jd.joint.captured.subject.span, hint)
     options = Request(fw_compiler, bw_compiler, partition_fn=partition_fn).options()
     options = replace(options, policy=partition_fn)
     return compile_joint(jd.joint, jd.graph_module, options).call
@@ -223,11 +222,11 @@ def _start_from_loss(module: fx.GraphModule, joint: JointProgram) -> None:
     graph = module.graph
     placeholders = graph.find_nodes(op="placeholder")
     (tangent,) = placeholders[len(primals(joint)) :]
-    results = forward_results(joint)
+    results = forward_graph_outputs(joint)
     differentiable = {
         out.slot for out, yes in zip(joint.forward_outputs, joint.differentiable, strict=True) if yes
     }
-    values = flat_results(module)
+    values = flat_outputs(module)
     loss = next(value for value, out in zip(values, results, strict=False) if out.slot in differentiable)
     with graph.inserting_after(loss):
         ones = graph.create_node("call_function", aten.ones_like.default, (loss,), name="ones_like")
@@ -236,7 +235,7 @@ def _start_from_loss(module: fx.GraphModule, joint: JointProgram) -> None:
     graph.erase_node(tangent)
     for out in joint.gradients:
         if out.value is None:
-            raise RefusedAssertionError(
+            raise RejectedAssertionError(
                 f"Found a parameter that did not receive a gradient: `{out.slot.name}`",
                 joint.captured.subject.span,
                 "let the loss depend on it, or do not let it require grad",

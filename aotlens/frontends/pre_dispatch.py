@@ -10,11 +10,11 @@ from typing import Any
 import torch
 from torch import fx
 
-from aotlens.capture.owned import call_on
+from aotlens.capture.inputs.module_tensors import call_with_tensors
 from aotlens.capture.run import raising_span
-from aotlens.errors import RefusedRuntimeError
+from aotlens.errors import RejectedRuntimeError
 from aotlens.ir.slots import Buffer, MutatedInput, Parameter
-from aotlens.joint.convention import described, forward_results
+from aotlens.joint.convention import forward_graph_outputs, with_node_metadata
 from aotlens.joint.records import JointProgram
 from aotlens.torch_api.aot import trace_above_autograd
 from aotlens.torch_api.operators import pytree
@@ -31,12 +31,12 @@ def pre_dispatch_module(
     given = [item for item in captured.inputs if isinstance(item.fake, torch.Tensor) or item.node is None]
     owned = [item.slot.fqn for item in given if isinstance(item.slot, (Parameter, Buffer))]
     spec = pytree.tree_structure((args, kwargs))
-    updated = [out.slot.index for out in forward_results(joint) if isinstance(out.slot, MutatedInput)]
+    updated = [out.slot.index for out in forward_graph_outputs(joint) if isinstance(out.slot, MutatedInput)]
 
     def run(flat: list[Any]) -> list[Any]:
         call_args, call_kwargs = pytree.tree_unflatten(flat[len(owned) :], spec)
         tensors = dict(zip(owned, flat, strict=False))
-        return pytree.tree_leaves(call_on(mod, tensors, call_args, call_kwargs))
+        return pytree.tree_leaves(call_with_tensors(mod, tensors, call_args, call_kwargs))
 
     mode = captured.recorder.fake_mode
     values = [_fresh(item) for item in given]
@@ -47,8 +47,8 @@ def pre_dispatch_module(
             raise
         case = f"{FROZEN}: a write to the result of an operator that may be its argument, before dispatch"
         hint = "write to a clone, or export without `pre_dispatch`"
-        raise RefusedRuntimeError(case, raising_span(error) or captured.subject.span, hint) from error
-    return described(module)
+        raise RejectedRuntimeError(case, raising_span(error) or captured.subject.span, hint) from error
+    return with_node_metadata(module)
 
 
 def _fresh(item: Any) -> Any:

@@ -11,7 +11,7 @@ import torch
 from torch import fx
 
 from aotlens.ir.names import free_name
-from aotlens.ir.origin import NOWHERE, Origin
+from aotlens.ir.origin import NO_ORIGIN, Origin
 from aotlens.ir.program import Node, Program, ProgramInput, ProgramOutput, getitem, op_name
 from aotlens.ir.slots import UserInput, UserOutput
 
@@ -38,17 +38,17 @@ def _body(module: fx.GraphModule, name: str) -> Program:
     made = import_graph(module, {})
     placeholders = module.graph.find_nodes(op="placeholder")
     inputs = [ProgramInput(made[node], UserInput(node.name, at)) for at, node in enumerate(placeholders)]
-    results = results_of(module, made)
+    results = outputs_of(module, made)
     outputs = [ProgramOutput(value, UserOutput(f"out[{at}]", at)) for at, value in enumerate(results)]
     return Program(name, tuple(inputs), nodes_of(made), tuple(outputs))
 
 
-def results_of(module: fx.GraphModule, made: Made) -> list[Any]:
+def outputs_of(module: fx.GraphModule, made: Made) -> list[Any]:
     """The graph's flat results, as nodes or plain values."""
-    return [made[value] if isinstance(value, fx.Node) else value for value in flat_results(module)]
+    return [made[value] if isinstance(value, fx.Node) else value for value in flat_outputs(module)]
 
 
-def flat_results(module: fx.GraphModule) -> list[Any]:
+def flat_outputs(module: fx.GraphModule) -> list[Any]:
     results: Any = module.graph.output_node().args[0]
     return list(results) if isinstance(results, (list, tuple)) else [results]
 
@@ -83,7 +83,7 @@ def _origin(node: fx.Node) -> Origin:
     schema = getattr(node.target, "_schema", None)
     name = op_name(node.target) if callable(node.target) else ""
     effect = schema is not None and schema.is_mutable
-    return Origin(NOWHERE, name, stage="joint", reason="put there by the user's graph pass", effect=effect)
+    return Origin(NO_ORIGIN, name, stage="joint", reason="put there by the user's graph pass", effect=effect)
 
 
 def mapped(value: Any, made: Made) -> Any:

@@ -14,12 +14,10 @@ from typing import Any
 import torch
 from torch import fx
 
-from aotlens.ir.data_symbols import mark_data_symbols
+from aotlens.ir.names import torch_name
 from aotlens.ir.program import Node, Program, getitem, map_nodes
-from aotlens.ir.sizes import SymbolicExpression
 from aotlens.ir.slots import BackwardRngState, RngState, Tangent
-from aotlens.ir.symbolic import expression_nodes
-from aotlens.ir.torch_names import torch_name
+from aotlens.ir.symbols import SymbolicExpression, bind_unbacked_symbols, expression_nodes
 from aotlens.ir.watched_module import WatchedGraphModule, watch
 from aotlens.model.report import Span
 
@@ -48,7 +46,7 @@ def to_graph_module(program: Program, training: bool, names: Sequence[str] | Non
     several = list(results) if program.returns_list else results
     output = graph.output(results[0] if program.returns_one else several)
     output.meta["aotlens_slots"] = tuple(out.slot for out in program.outputs)
-    mark_data_symbols(graph)
+    bind_unbacked_symbols(graph)
     root = torch.nn.Module()
     for name, value in owned.items():
         if isinstance(value, torch.Tensor):

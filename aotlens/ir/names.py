@@ -1,9 +1,11 @@
-"""Names of a module text: what the text's own lines use, and so no node may be called.
-
-Invariant: a node's name, after `free_name`, is never one that a template of `aotlens.runtime` writes.
-"""
+"""Names of nodes in a module text, and the names that torch's own tracer would give."""
 
 import re
+from typing import Any
+
+import torch
+
+from aotlens.ir.program import Node
 
 _NUMBERED = re.compile(r"(out|base|views|new|arrives|leaf|version|updated|saved|plain|same|part|s|u|zf)_?\d+")
 """Results, bases and other numbered names of the wrapper's lines; symbols of sizes."""
@@ -15,7 +17,7 @@ _FIXED = frozenset(
         "DoubleBackward",
         "OWNED",
         "PACK",
-        "RESULT_SPEC",
+        "OUTPUT_SPEC",
         "UNPACK",
         "apply",
         "apply_compiled",
@@ -66,3 +68,28 @@ def node_name(name: str) -> str:
         kept = kept.replace("__", "_")
     kept = kept.strip("_")
     return kept if kept and not kept[0].isdigit() else f"arg_{kept}" if kept else "arg"
+
+
+aten = torch.ops.aten
+
+WITH_OVERLOAD: dict[Any, str] = {
+    aten.sym_size.int: "sym_size_int",
+    aten.sym_stride.int: "sym_stride_int",
+    aten.sym_numel.default: "sym_numel_default",
+    aten.sym_storage_offset.default: "sym_storage_offset_default",
+}
+"""Operators whose nodes carry the overload's name too."""
+
+
+def torch_name(node: Node) -> str:
+    """The node's own name with the underscores of its operator: `copy_`, `_to_copy_1`, `sym_size_int`."""
+    if node.op is None:
+        return node.name
+    plain = getattr(node.op, "__name__", "").split(".")[0]
+    stripped = plain.strip("_")
+    full = WITH_OVERLOAD.get(node.op, plain) if node.op.__hash__ is not None else plain
+    if not stripped or full == stripped or not node.name.startswith(stripped):
+        return node.name
+    rest = node.name[len(stripped) :]
+    numbered = not rest or (rest[0] == "_" and rest[1:].isdecimal())
+    return full + rest if numbered else node.name

@@ -12,7 +12,7 @@ from aotlens.model.report import Span
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Frames:
     """The user's frames at one moment, innermost first."""
 
     frames: tuple[tuple[CodeType, int], ...] = ()
@@ -33,10 +33,10 @@ def _spans(frames: tuple[tuple[CodeType, int], ...]) -> tuple[Span, ...]:
     return tuple([span for frame in frames if (span := span_of(*frame))])
 
 
-NOWHERE = Place()
+NO_ORIGIN = Frames()
 
 
-class Mark(Enum):
+class CheckpointMark(Enum):
     """What the user's activation checkpointing says of a value that its region computes."""
 
     MUST_SAVE = "must_save"
@@ -51,14 +51,14 @@ class Checkpoint:
 
     region: int
     """Which of the function's outermost checkpoints, from 0."""
-    mark: Mark
+    mark: CheckpointMark
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Origin:
     """Why a node exists."""
 
-    place: Place
+    place: Frames
     op: str
     """The operator as the user's code ran it, before decomposition: `aten.layer_norm`; empty for inputs."""
     backward: bool = False

@@ -1,7 +1,6 @@
-"""Nodes and programs: immutable values, shared between stages.
+"""Nodes and programs: immutable values, shared between stages, and the lifetimes of values.
 
-Invariant: a node is never changed once it is in a program; a stage that wants another program makes one
-out of the same nodes, so a node keeps its identity from the joint program into forward and backward.
+Invariant: no node or program changes after it is made.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -201,15 +200,15 @@ def writes_input(node: Node) -> bool:
     return node.origin.effect and node.op is torch.ops.aten.copy_.default
 
 
-DRAWING = frozenset({"graphsafe_run_with_rng_state", "run_and_save_rng_state", "run_dtensor_rng_op"})
+RANDOM_OPS = frozenset({"graphsafe_run_with_rng_state", "run_and_save_rng_state", "run_dtensor_rng_op"})
 """Higher-order operators that run a random operator and leave the generator moved."""
 
 
 @cache
-def draws(op: Any) -> bool:
+def is_random_op(op: Any) -> bool:
     """Whether an operator moves the random state; one that is a function of a seed and an offset does not."""
     if is_higher_order(op):
-        return op.name() in DRAWING
+        return op.name() in RANDOM_OPS
     is_pure = getattr(op, "namespace", "") == "rngprims"
     return not is_pure and torch.Tag.nondeterministic_seeded in getattr(op, "tags", ())
 
@@ -218,13 +217,13 @@ DROPOUT_ARGUMENTS = ("dropout_p", "dropout")
 """Arguments of fused operators that draw only where these are above zero."""
 
 
-def is_draw(node: Node) -> bool:
+def is_random_node(node: Node) -> bool:
     """Whether the node moves the random state, by itself or in a function among its arguments."""
     within = (inner for body in node.bodies() for inner in body.nodes)
-    return (draws(node.op) and not is_switched_off(node)) or any(map(is_draw, within))
+    return (is_random_op(node.op) and not is_dropout_disabled(node)) or any(map(is_random_node, within))
 
 
-def is_switched_off(node: Node) -> bool:
+def is_dropout_disabled(node: Node) -> bool:
     """Whether a fused operator is told to drop nothing."""
     schema: Any = getattr(node.op, "_schema", None)
     for at, argument in enumerate(schema.arguments if schema is not None else ()):
@@ -236,4 +235,26 @@ def is_switched_off(node: Node) -> bool:
 
 def must_run(node: Node) -> bool:
     """Whether the node runs although nobody reads it: a draw that nobody uses moves the next one."""
-    return has_effect(node) or (not node.origin.backward and is_draw(node))
+    return has_effect(node) or (not node.origin.backward and is_random_node(node))
+
+
+def last_uses(program: Program, held: Iterable[Node] = ()) -> dict[int, tuple[Node, ...]]:
+    """By node position: the values that nobody reads after it, so that their memory is given back.
+
+    Outputs stay, and what the caller has `held`; a value that nobody reads goes at once.
+    """
+    kept = {id(output.value) for output in program.outputs} | {id(node) for node in held}
+    last: dict[int, int] = {}
+    by_id: dict[int, Node] = {id(given.node): given.node for given in program.inputs}
+    for at, node in enumerate(program.nodes):
+        by_id[id(node)] = node
+        for source in node.inputs():
+            last[id(source)] = at
+    for at, node in enumerate(program.nodes):
+        last.setdefault(id(node), at)
+    dead: dict[int, list[Node]] = {}
+    for identity, at in last.items():
+        gone = by_id.get(identity)
+        if gone is not None and identity not in kept and gone.constant is None:
+            dead.setdefault(at, []).append(gone)
+    return {at: tuple(found) for at, found in dead.items()}

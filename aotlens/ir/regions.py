@@ -13,37 +13,37 @@ from aotlens.ir.slots import Gradient, Tangent, UserOutput
 
 
 @dataclass(frozen=True, slots=True)
-class Operand:
+class RegionOperand:
     """The backward gets what the region was called with."""
 
     index: int
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class RegionOutput:
     """The backward gets an output of the forward: a result of the region, or a value kept for this."""
 
     index: int
 
 
 @dataclass(frozen=True, slots=True)
-class Size:
+class RegionSize:
     """The backward gets a number that the code around the region knows too."""
 
     value: torch.SymInt
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class SavedValue:
     """One value that goes from the region's forward to its backward."""
 
     node: Node
-    source: Operand | Result | Size
+    source: RegionOperand | RegionOutput | RegionSize
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
-class Again:
+class RecomputedValue:
     """A forward value that the region's backward computes again."""
 
     node: Node
@@ -61,8 +61,8 @@ class Region:
     """Gives the region's results, then what is kept for the backward."""
     backward: Program
     """Takes `kept` in order, then tangents; gives gradients."""
-    kept: tuple[Kept, ...]
-    recomputed: tuple[Again, ...]
+    kept: tuple[SavedValue, ...]
+    recomputed: tuple[RecomputedValue, ...]
 
     @property
     def result_count(self) -> int:

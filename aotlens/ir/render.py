@@ -15,11 +15,10 @@ from typing import Any
 import torch
 
 from aotlens.build.describe import dimension, short_dtype
-from aotlens.ir.lifetimes import last_uses
-from aotlens.ir.outer import Outer
-from aotlens.ir.program import Node, Program, TableIndex, getitem, is_higher_order
-from aotlens.ir.sizes import SymbolicExpression, is_ragged
-from aotlens.ir.subclasses import MadeAround, TakenOut, is_plain
+from aotlens.ir.program import Node, Program, TableIndex, getitem, is_higher_order, last_uses
+from aotlens.ir.slots import OuterObject
+from aotlens.ir.subclasses import UnwrapOperator, WrapOperator, is_plain
+from aotlens.ir.symbols import SymbolicExpression, is_ragged
 from aotlens.model.report import Span
 from aotlens.torch_api.dynamo import is_opaque_value
 from aotlens.torch_api.operators import OpOverload, attribute_text
@@ -94,7 +93,7 @@ def literal(value: Any, names: Names) -> str:
             return names.ragged.get(str(value), str(value))
         expression = value.node.expr
         return print_expression(expression, {str(symbol): str(symbol) for symbol in expression.free_symbols})
-    if isinstance(value, (TableIndex, Outer)):
+    if isinstance(value, (TableIndex, OuterObject)):
         return _named(value, names)
     if isinstance(value, torch.device):
         return f"torch.device('{value}')"
@@ -109,7 +108,7 @@ def literal(value: Any, names: Names) -> str:
     return _number(value)
 
 
-def _named(value: TableIndex | Outer, names: Names) -> str:
+def _named(value: TableIndex | OuterObject, names: Names) -> str:
     if isinstance(value, TableIndex):
         return names.object(value, "table_index")
     return (value.name if value.object is None else names.object(value.object, value.name)) + value.path
@@ -134,15 +133,15 @@ def call_text(node: Node, names: Names) -> str:
     match node.op:
         case SymbolicExpression() as expression:
             return expression.text(tuple(arguments))
-        case TakenOut(attribute=attribute):
+        case UnwrapOperator(attribute=attribute):
             return f"{arguments[0]}.{attribute}"
-        case MadeAround() as made:
+        case WrapOperator() as made:
             return _made_text(made, node, names)
     arguments += [f"{key}={literal(value, names)}" for key, value in node.kwargs.items()]
     return f"{names.operator(node.op if names.as_called else _kernel(node))}({', '.join(arguments)})"
 
 
-def _made_text(made: MadeAround, node: Node, names: Names) -> str:
+def _made_text(made: WrapOperator, node: Node, names: Names) -> str:
     inner, size, stride = node.args
     parts = {name: literal(value, names) for name, value in zip(made.inner, inner, strict=True)}
     parts |= {name: opaque_text(name, value, names) for name, value in made.others}

@@ -1,10 +1,4 @@
-"""What each input and output of a graph means, with the user's own name for it.
-
-`inner` is set for a tensor inside a wrapper subclass: the attributes that lead to it from the whole that the
-slot stands for; it is empty for the whole.
-
-Invariant: no other module reads meaning from a position; `aotlens.ir.program` turns slots into positions.
-"""
+"""What each input and output of a graph means, with the user's own name for it."""
 
 from dataclasses import dataclass, replace
 from typing import Any
@@ -60,7 +54,7 @@ class SyntheticBase:
 
 
 @dataclass(frozen=True, slots=True)
-class OutsideTensor:
+class FreeTensor:
     """A tensor that the function reaches without being given it."""
 
     name: str
@@ -68,7 +62,7 @@ class OutsideTensor:
     """Position after the arguments: before synthetic bases where its place is known, else after them."""
 
 
-FlatInput = UserInput | Parameter | Buffer | SymIntInput | SyntheticBase | OutsideTensor
+FlatInput = UserInput | Parameter | Buffer | SymIntInput | SyntheticBase | FreeTensor
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,3 +223,15 @@ def outer_slot(slot: Any) -> Any:
     """The slot of the whole that a tensor is part of: itself, where it is inside no wrapper."""
     inner = "".join(f".{name}" for name in getattr(slot, "inner", ()))
     return replace(slot, name=slot.name.removesuffix(inner), inner=()) if inner else slot
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OuterObject:
+    """An object that is there before the result is put together."""
+
+    name: str
+    """An expression of the wrapper's: `args[0]`; or the name to bind `object` to."""
+    object: Any = None
+    """None where the expression alone leads to it."""
+    path: str = ""
+    """From there on: `['last']`."""

@@ -76,7 +76,7 @@ class Wrapped:
 
 
 @dataclass(frozen=True, slots=True)
-class TakenOut:
+class UnwrapOperator:
     """An operator that gives the tensor under one attribute of a wrapper: `x.a`."""
 
     attribute: str
@@ -90,7 +90,7 @@ class TakenOut:
 
 
 @dataclass(frozen=True, slots=True)
-class MadeAround:
+class WrapOperator:
     """An operator that makes a wrapper around tensors, given those, its sizes and its strides."""
 
     kind: type[Any]

@@ -16,7 +16,8 @@ from torch import fx
 from torch.utils.checkpoint import CheckpointPolicy
 
 from aotlens.ir.graph_module import to_graph_module
-from aotlens.ir.origin import NOWHERE, Origin
+from aotlens.ir.names import torch_name
+from aotlens.ir.origin import NO_ORIGIN, Origin
 from aotlens.ir.program import (
     Node,
     Program,
@@ -24,7 +25,7 @@ from aotlens.ir.program import (
     ProgramOutput,
     before_backward,
     computed_by,
-    draws,
+    is_random_op,
     reachable,
 )
 from aotlens.ir.slots import (
@@ -42,7 +43,6 @@ from aotlens.ir.slots import (
     Tangent,
     UserOutput,
 )
-from aotlens.ir.torch_names import torch_name
 from aotlens.joint.records import JointProgram
 from aotlens.torch_api.aot import set_joint_signature, tensor_metadata
 
@@ -72,7 +72,7 @@ class Convention:
         for given, node in zip(self.program.inputs, made.graph.find_nodes(op="placeholder"), strict=True):
             node.meta["desc"] = given.slot
         made.graph.output_node().meta["desc"] = [out.slot for out in self.program.outputs]
-        return described(made)
+        return with_node_metadata(made)
 
     def adapt(self, run: Callable[[list[Any]], Any]) -> Callable[[list[Any]], Any]:
         """`run`, which follows torch's convention, as a callable in ours."""
@@ -92,7 +92,7 @@ class Convention:
         return call
 
 
-def described(module: fx.GraphModule) -> fx.GraphModule:
+def with_node_metadata(module: fx.GraphModule) -> fx.GraphModule:
     """Give every node what `functorch.compile`'s graphs carry beside `val`."""
     known: dict[Any, Any] = {}
     for node in module.graph.nodes:
@@ -108,7 +108,7 @@ def primals(joint: JointProgram) -> tuple[ProgramInput, ...]:
     given = [item for item in joint.program.inputs if not isinstance(item.slot, others)]
     found = [item for item in joint.program.inputs if isinstance(item.slot, SyntheticBase)]
     waiting = [
-        ProgramInput(Node(f"plain_{at}", None, (), {}, flat.argument, Origin(NOWHERE, "")), flat.slot)
+        ProgramInput(Node(f"plain_{at}", None, (), {}, flat.argument, Origin(NO_ORIGIN, "")), flat.slot)
         for at, flat in enumerate(joint.captured.inputs)
         if flat.node is None and flat.duplicate_of is None and not flat.is_tensor
     ]
@@ -125,7 +125,7 @@ def forward_inputs(joint: JointProgram) -> tuple[ProgramInput, ...]:
     return (*primals(joint), *_of_kind(joint, RngState))
 
 
-def backward_arrivals(joint: JointProgram) -> tuple[ProgramInput, ...]:
+def backward_tangents(joint: JointProgram) -> tuple[ProgramInput, ...]:
     """The tangents, then seed and offset where the backward draws functionally."""
     return (*_tangents(joint), *_of_kind(joint, BackwardRngState))
 
@@ -139,7 +139,7 @@ def _of_kind(joint: JointProgram, kind: type) -> tuple[ProgramInput, ...]:
     return tuple(given for given in joint.program.inputs if isinstance(given.slot, kind))
 
 
-def forward_results(joint: JointProgram) -> tuple[ProgramOutput, ...]:
+def forward_graph_outputs(joint: JointProgram) -> tuple[ProgramOutput, ...]:
     """Updated inputs, every result in the user's order, then hidden bases and sizes."""
     own = joint.forward_outputs
     before = [out for out in own if isinstance(out.slot, MutatedInput)]
@@ -177,7 +177,7 @@ def joint_convention(joint: JointProgram) -> Convention:
     first, tangents = primals(joint), _tangents(joint)
     states = (*_of_kind(joint, RngState), *_of_kind(joint, BackwardRngState))
     inputs = (*first, *tangents, *states)
-    outputs = (*forward_results(joint), *(gradients(joint, first) if joint.training else ()))
+    outputs = (*forward_graph_outputs(joint), *(gradients(joint, first) if joint.training else ()))
     nodes = reachable([out.value for out in outputs], joint.program.nodes)
     program = Program("joint", inputs, nodes, outputs, returns_list=joint.training)
     names = tuple(_names(joint, inputs))
@@ -196,7 +196,7 @@ def joint_module(joint: JointProgram) -> fx.GraphModule:
         first = primals(joint)
         states = [name for name in convention.names if not name.startswith(("primals", "tangents"))]
         tangents = len(convention.names) - len(first) - len(states)
-        results = (len(forward_results(joint)), len(gradients(joint, first)))
+        results = (len(forward_graph_outputs(joint)), len(gradients(joint, first)))
         set_joint_signature(module, len(first), tangents, results, states)
     return module
 
@@ -214,7 +214,7 @@ def tag_sides(module: fx.GraphModule, convention: Convention, joint: JointProgra
             made.meta["partitioner_tag"] = "is_backward" if node.origin.backward else "is_forward"
             checkpoint = node.origin.checkpoint
             op = computed_by(node).op
-            random = draws(op) or torch.Tag.nondeterministic_seeded in getattr(op, "tags", ())
+            random = is_random_op(op) or torch.Tag.nondeterministic_seeded in getattr(op, "tags", ())
             if checkpoint is not None and not node.origin.backward and not random:
                 made.meta["recompute"] = CheckpointPolicy[checkpoint.mark.name]
                 made.meta["ac_graph_id"] = checkpoint.region
@@ -224,7 +224,7 @@ def forward_convention(joint: JointProgram, forward: Program, saved: tuple[Node,
     """The forward (or the only) program; `saved` in the order in which the backward takes it."""
     inputs = forward_inputs(joint)
     outputs: tuple[ProgramOutput, ...] = (
-        *forward_results(joint),
+        *forward_graph_outputs(joint),
         *(ProgramOutput(node, SavedForBackward(node.name)) for node in saved),
     )
     every = dict.fromkeys((*joint.program.nodes, *forward.nodes))
@@ -243,7 +243,7 @@ def backward_convention(joint: JointProgram, backward: Program) -> Convention:
     known = forward_inputs(joint)
     names = {id(given.node): name for given, name in zip(known, _names(joint, known), strict=True)}
     saved = [given for given in backward.inputs if isinstance(given.slot, SavedInput)]
-    arriving = backward_arrivals(joint)
+    arriving = backward_tangents(joint)
     sizes = [given for given in saved if not isinstance(given.node.val, torch.Tensor)]
     inputs = (*sizes, *(given for given in saved if given not in sizes), *arriving)
     own = {out.slot: out.value for out in backward.outputs}

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch.autograd.graph import GradientEdge
 
-from aotlens.capture.autograd_nodes import autograd_nodes
+from aotlens.capture.autograd.graph_walk import autograd_nodes
 from aotlens.capture.recorder import Recorder
 from aotlens.errors import UnsupportedError
 

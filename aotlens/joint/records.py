@@ -9,7 +9,7 @@ from aotlens.ir.origin import Origin
 from aotlens.ir.program import Node, Program, ProgramOutput
 from aotlens.ir.slots import BACKWARD_OUTPUTS, IntermediateBase, UserOutput
 from aotlens.ir.subclasses import Wrapped
-from aotlens.joint.arrivals import Teller
+from aotlens.joint.undefined_tangents import UserGradSource
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,7 @@ class JointProgram(Joint):
     """By the class of a gradient's slot and its index: which of the tangents it comes from."""
     fills_missing: bool = False
     """Whether eager fills in zeros where no gradient arrives at all: a custom function does."""
-    tellers: tuple[Teller, ...] = ()
+    tellers: tuple[UserGradSource, ...] = ()
     """What is on the way that may tell a missing gradient from zeros."""
     differentiated: Differentiated = Differentiated()
     failing: FailingBackward | None = None

@@ -11,17 +11,16 @@ from typing import Any
 import torch
 
 from aotlens.analysis.records import InputAliasInfo, IntermediateBaseOf, ViewAndMutationMeta
-from aotlens.capture.current_inputs import CurrentInputs
-from aotlens.capture.effects import refuse_changes_in_backward
-from aotlens.capture.philox import FunctionalRandom, refuse_other_draws
+from aotlens.capture.autograd.custom_functions import CurrentInputs
+from aotlens.capture.free_variables.side_effects import check_backward_side_effects
 from aotlens.capture.recorder import Recorder
 from aotlens.capture.records import Captured, CapturedInput
-from aotlens.capture.run import call_boundary, recording, refusing
+from aotlens.capture.rng.philox import FunctionalRandom, check_other_random_ops
+from aotlens.capture.run import call_boundary, recording, translated_errors
 from aotlens.capture.storage import Storage
-from aotlens.capture.wrappers import is_wrapper, value_of
+from aotlens.capture.subclasses import is_wrapper, value_of
 from aotlens.ir.names import node_name
-from aotlens.ir.origin import NOWHERE, Origin
-from aotlens.ir.outer import Outer
+from aotlens.ir.origin import NO_ORIGIN, Origin
 from aotlens.ir.program import Node, Program, ProgramInput, ProgramOutput, reachable
 from aotlens.ir.slots import (
     DataSize,
@@ -30,19 +29,25 @@ from aotlens.ir.slots import (
     IntermediateBase,
     LeafGradient,
     MutatedInput,
+    OuterObject,
     Tangent,
     UserOutput,
     inner_slot,
 )
 from aotlens.ir.subclasses import Value, Wrapped, leaves_of
-from aotlens.joint.arrivals import NOTHING_ARRIVES, Arrivals, Met, arrivals
-from aotlens.joint.checks import check_sizes, sizes_for_wrapper
-from aotlens.joint.failing import differentiated
+from aotlens.joint.data_dependent_sizes import check_sizes, sizes_for_wrapper
+from aotlens.joint.failing_backward import run_backward
+from aotlens.joint.input_writes import InputState, input_states, write_in_backward, write_in_graph
 from aotlens.joint.leaves import gradients_of
 from aotlens.joint.records import Differentiated, FailingBackward, JointProgram
-from aotlens.joint.sizes_only import replace_needless_reads
-from aotlens.joint.wrappers import wrapper_tangent
-from aotlens.joint.writes import State, states_of, write_in_backward, write_in_graph
+from aotlens.joint.shape_only_reads import replace_shape_only_reads
+from aotlens.joint.subclass_tangents import wrapper_tangent
+from aotlens.joint.undefined_tangents import (
+    NO_DEPENDENCE,
+    BackwardEvents,
+    TangentDependence,
+    tangent_dependence,
+)
 from aotlens.torch_api.custom_functions import notify_custom_backward
 from aotlens.torch_api.fake import allow_unbacked_symbols
 from aotlens.torch_api.modes import without_autocast
@@ -69,7 +74,7 @@ class Backward:
     gradients: tuple[tuple[Gradient | LeafGradient, Value | None], ...] = ()
     failing: FailingBackward | None = None
     failing_tangents: dict[int, FailingBackward] = field(default_factory=dict)
-    arrivals: Arrivals = NOTHING_ARRIVES
+    arrivals: TangentDependence = NO_DEPENDENCE
     currents: tuple[ProgramInput, ...] = ()
     """Inputs as it finds them."""
     bumps: dict[int, int] = field(default_factory=dict)
@@ -111,7 +116,7 @@ def build_joint(
     training = bool(differentiable)
     backward = Backward()
     if training:
-        before = states_of(captured)
+        before = input_states(captured)
         backward = record_backward(captured, differentiable, wanted, before, dynamic)
         backward = with_writes(captured, meta, before, backward)
     check_sizes(captured)
@@ -128,7 +133,7 @@ def build_joint(
         *random.outputs(True),
     )
     if training:
-        replace_needless_reads(captured.recorder, [output.value for output in outputs])
+        replace_shape_only_reads(captured.recorder, [output.value for output in outputs])
     needed = [result.value for result in (*results, *aliases)]
     nodes = reachable(needed, tuple(captured.recorder.nodes))
     captured.recorder.saved.refuse_changed(nodes)
@@ -195,7 +200,7 @@ def random_state(captured: Captured) -> FunctionalRandom:
     """
     random = captured.recorder.random
     if random.is_functional:
-        refuse_other_draws(captured.recorder.nodes)
+        check_other_random_ops(captured.recorder.nodes)
     return random.functional
 
 
@@ -217,7 +222,7 @@ def alias_values(captured: Captured, meta: ViewAndMutationMeta) -> tuple[Program
             if isinstance(output.value, (Node, Wrapped)):
                 continue
             tensor, known = captured.outputs[output.index], output.value
-            if isinstance(known, Outer):  # an object of the caller's
+            if isinstance(known, OuterObject):  # an object of the caller's
                 known = None
             value = value_of(recorder, tensor) if isinstance(tensor, torch.Tensor) else known
             found.append((UserOutput(captured.output_names[output.index], output.index), value))
@@ -302,7 +307,7 @@ def record_backward(
     captured: Captured,
     differentiable: list[ForwardOutput],
     wanted: list[Wanted],
-    before: list[State | None],
+    before: list[InputState | None],
     dynamic: bool,
 ) -> Backward:
     """Run autograd's backward on the recording, whose inputs are in these states before it."""
@@ -311,9 +316,9 @@ def record_backward(
     with recorder.fake_mode:
         tangents = [_tangent(recorder, output) for output in differentiable]
     numbers = allow_unbacked_symbols(recorder.fake_mode)  # the gradient of a loop counts its steps
-    met = Met(recorder.hooked, recorder.wanting_none)
+    met = BackwardEvents(recorder.hooked, recorder.wanting_none)
     run, told = recording(recorder, dynamic), notify_custom_backward(met.given)
-    with run, refusing(recorder), torch.enable_grad(), without_autocast(), numbers, told:
+    with run, translated_errors(recorder), torch.enable_grad(), without_autocast(), numbers, told:
         outputs = [output.tensor for output in differentiable]
         leaves, arriving = [item.leaf for item in wanted], [tangent.tensor for tangent in tangents]
 
@@ -322,10 +327,10 @@ def record_backward(
             starts, given = [outputs[at] for at in among], [arriving[at] for at in among]
             return call_boundary(lambda: gradients_of(starts, leaves, given, recorder))
 
-        attempt = differentiated(recorder, outputs, differentiate, lambda: states_of(captured) == before)
+        attempt = run_backward(recorder, outputs, differentiate, lambda: input_states(captured) == before)
         if attempt.gradients is None:
             none = tuple((item.slot, None) for item in wanted if isinstance(item.slot, Gradient))
-            reached = Arrivals(arrivals(outputs, leaves, met).of)
+            reached = TangentDependence(tangent_dependence(outputs, leaves, met).of)
             return Backward(tuple(tangents), none, attempt.failing, arrivals=reached)
     for at in attempt.failing_tangents:
         tangents[at] = replace(tangents[at], inputs=(), wrapped=None)
@@ -336,15 +341,15 @@ def record_backward(
             for item, gradient in zip(wanted, attempt.gradients, strict=True)
             if gradient is not None or isinstance(item.slot, Gradient)
         )
-    arriving_at = arrivals(outputs, leaves, met)
+    arriving_at = tangent_dependence(outputs, leaves, met)
     return Backward(tuple(tangents), results, attempt.failing, attempt.failing_tangents, arriving_at)
 
 
 def with_writes(
-    captured: Captured, meta: ViewAndMutationMeta, before: list[State | None], backward: Backward
+    captured: Captured, meta: ViewAndMutationMeta, before: list[InputState | None], backward: Backward
 ) -> Backward:
     """The backward with what it writes to inputs, which were in these states before it."""
-    refuse_changes_in_backward(captured)
+    check_backward_side_effects(captured)
     if backward.failing is None or backward.failing_tangents:
         bumps = write_in_backward(captured, meta, before)
         backward = replace(backward, bumps=bumps, currents=captured.recorder.current.inputs())
@@ -371,7 +376,9 @@ def _plain_tangent(recorder: Recorder, output: ForwardOutput) -> tuple[ProgramIn
         tensor = torch.empty_strided(like.shape, like.stride(), dtype=like.dtype, device=like.device)
     else:
         tensor = torch.empty(like.shape, dtype=like.dtype, device=like.device)
-    origin = Origin(NOWHERE, "", backward=True, stage="joint", reason=f"the gradient of `{output.slot.name}`")
+    origin = Origin(
+        NO_ORIGIN, "", backward=True, stage="joint", reason=f"the gradient of `{output.slot.name}`"
+    )
     node = Node(recorder.name(node_name(f"tangent_{output.slot.name}")), None, (), {}, tensor, origin)
     alias = tensor.detach()
     recorder.track(alias, Storage(node, alias))

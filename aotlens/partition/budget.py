@@ -24,7 +24,7 @@ _NUDGE = 1e-4
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class FrontierPoint:
     """One choice of saved values."""
 
     saved: frozenset[int]
@@ -35,10 +35,10 @@ class Point:
 
 
 @dataclass(frozen=True, slots=True)
-class Met:
+class BudgetSolution:
     """How a budget was met."""
 
-    point: Point
+    point: FrontierPoint
     asked_bytes: int
     bound_flops: int
     """No choice within the budget computes less again."""
@@ -46,13 +46,13 @@ class Met:
     method: str
 
 
-def point_of(problem: Problem, given: frozenset[int]) -> Point:
+def point_of(problem: Problem, given: frozenset[int]) -> FrontierPoint:
     """A choice without what nobody needs, and its work."""
     again = problem.recomputed(given)
     needed = problem.read.union(*(value.sources for value in again))
     saved = given & needed
     size = sum(value.size_bytes for value in problem.values if id(value.node) in saved)
-    return Point(saved, size, sum(value.flops for value in again))
+    return FrontierPoint(saved, size, sum(value.flops for value in again))
 
 
 class Frontier:
@@ -74,7 +74,7 @@ class Frontier:
         self.least_work = self._solve(1e-9 * total / weight, 1.0)
         """The least work, with the fewest bytes that need no more."""
 
-    def points(self, count: int = FRONTIER_POINTS) -> tuple[Point, ...]:
+    def points(self, count: int = FRONTIER_POINTS) -> tuple[FrontierPoint, ...]:
         """Up to `count` points, the fewest bytes first; the widest gap between two is refined first."""
         found = {self.least_bytes.size_bytes: self.least_bytes, self.least_work.size_bytes: self.least_work}
         gaps = [self._gap(self.least_bytes, self.least_work)]
@@ -88,7 +88,7 @@ class Frontier:
             heapq.heappush(gaps, self._gap(between, high))
         return _undominated(found.values())
 
-    def meet(self, budget_bytes: int) -> tuple[Point, Point | None]:
+    def meet(self, budget_bytes: int) -> tuple[FrontierPoint, FrontierPoint | None]:
         """The two neighbours on the hull: one within the budget, and the next beyond it (None at the end).
 
         Raises:
@@ -108,7 +108,7 @@ class Frontier:
             else:
                 high = between
 
-    def within(self, budget_bytes: int) -> tuple[Point, int]:
+    def within(self, budget_bytes: int) -> tuple[FrontierPoint, int]:
         """The cheapest point of the hull within the budget, and the least work of any choice within it.
 
         Raises:
@@ -120,10 +120,12 @@ class Frontier:
         share = (budget_bytes - within.size_bytes) / (beyond.size_bytes - within.size_bytes)
         return within, max(0, int(within.flops - share * (within.flops - beyond.flops) * (1 + _NUDGE)))
 
-    def _gap(self, low: Point, high: Point) -> tuple[float, int, Point, Point]:
+    def _gap(
+        self, low: FrontierPoint, high: FrontierPoint
+    ) -> tuple[float, int, FrontierPoint, FrontierPoint]:
         return (-(high.size_bytes - low.size_bytes) * 1.0, low.size_bytes, low, high)
 
-    def _between(self, low: Point, high: Point) -> Point | None:
+    def _between(self, low: FrontierPoint, high: FrontierPoint) -> FrontierPoint | None:
         """A point below the line through two others; None when there is none."""
         spared, work = high.size_bytes - low.size_bytes, low.work - high.work
         if spared <= 0 or work <= 0:
@@ -131,22 +133,22 @@ class Frontier:
         found = self._solve(work, float(spared))
         return found if low.size_bytes < found.size_bytes < high.size_bytes else None
 
-    def _solve(self, byte_price: float, work_price: float) -> Point:
+    def _solve(self, byte_price: float, work_price: float) -> FrontierPoint:
         point = point_of(self._problem, self._network.solve_priced(byte_price, work_price))
         work = sum(self._work.get(id(value.node), 0.0) for value in self._problem.recomputed(point.saved))
         return replace(point, work=work)
 
 
-def _undominated(points: Iterable[Point]) -> tuple[Point, ...]:
+def _undominated(points: Iterable[FrontierPoint]) -> tuple[FrontierPoint, ...]:
     """The points of which no other saves as little and computes less again, the fewest bytes first."""
-    found: list[Point] = []
+    found: list[FrontierPoint] = []
     for point in sorted(points, key=lambda one: (one.size_bytes, one.flops)):
         if not found or point.flops < found[-1].flops:
             found.append(point)
     return tuple(found)
 
 
-def meet_budget(problem: Problem, budget_bytes: int) -> Met:
+def meet_budget(problem: Problem, budget_bytes: int) -> BudgetSolution:
     """The cheapest recomputation that saves at most the budget.
 
     Raises:
@@ -154,16 +156,16 @@ def meet_budget(problem: Problem, budget_bytes: int) -> Met:
     """
     within, bound = Frontier(problem).within(budget_bytes)
     if bound == within.flops:
-        return Met(within, budget_bytes, bound, True, "a point of the frontier")
+        return BudgetSolution(within, budget_bytes, bound, True, "a point of the frontier")
     if len(problem.values) > EXACT_VALUES:
-        return Met(within, budget_bytes, bound, False, "the next point of the frontier")
+        return BudgetSolution(within, budget_bytes, bound, False, "the next point of the frontier")
     proven = solve_exactly(problem, budget_bytes, within.saved)
     if proven is None:
-        return Met(within, budget_bytes, bound, False, "the next point of the frontier")
+        return BudgetSolution(within, budget_bytes, bound, False, "the next point of the frontier")
     point = point_of(problem, proven.saved)
     if proven.optimal:
-        return Met(point, budget_bytes, point.flops, True, "integer programming")
+        return BudgetSolution(point, budget_bytes, point.flops, True, "integer programming")
     best = min(point, within, key=lambda one: one.flops)
-    return Met(
+    return BudgetSolution(
         best, budget_bytes, max(bound, proven.bound_flops), False, "integer programming, stopped early"
     )

@@ -1,15 +1,17 @@
-"""Saved values on which no gradient depends.
+"""Saved values on which no gradient depends: proved from the graph, or suspected from random runs."""
 
-Invariant: no false alarm.  What the graph's structure shows holds for all numbers; what only numbers show was
-seen with several draws, and is told as such.
-"""
-
+from collections import ChainMap
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from aotlens.ir.program import Node, nodes_in
-from aotlens.joint.sizes_only import reads_only_sizes
-from aotlens.partition.few_numbers import packet_name
+import torch
+
+from aotlens.ir.program import Node, Program, map_nodes, nodes_in
+from aotlens.ir.slots import SavedInput
+from aotlens.joint.shape_only_reads import shape_only_arguments
 from aotlens.partition.records import Partitioned
+from aotlens.partition.value_ranges import packet_name
 
 SIZES = "the backward asks it for its sizes only"
 ZERO = "whatever it holds is multiplied by zero, or raised to the power zero"
@@ -39,7 +41,7 @@ def _sources_that_count(node: Node) -> list[Node]:
     zero = _zero_factor(node)
     if zero is not None:
         return []
-    sizes = reads_only_sizes(node.op)
+    sizes = shape_only_arguments(node.op)
     given = [arg for at, arg in enumerate(node.args) if at not in sizes]
     return [*nodes_in(given), *nodes_in(node.kwargs.values())]
 
@@ -56,4 +58,148 @@ def _zero_factor(node: Node) -> Any:
 def _reason(parts: Partitioned, value: Node) -> str:
     assert parts.backward is not None  # a saved value has one
     readers = [node for node in parts.backward.nodes if any(source is value for source in node.inputs())]
-    return SIZES if all(reads_only_sizes(node.op) for node in readers) else ZERO
+    return SIZES if all(shape_only_arguments(node.op) for node in readers) else ZERO
+
+
+RANDOM_RUNS = 3
+SAME_GRADIENTS = f"no gradient changed when it was replaced, in {RANDOM_RUNS} draws"
+
+Values = dict[int, Any]
+"""By the identity of the node."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeadValueCheck:
+    """What the draws showed."""
+
+    dead: frozenset[int]
+    """Identities of the values on which nothing depends."""
+    note: str
+    """How many values were replaced how often, or why none could be."""
+
+
+def dead_on_random_runs(parts: Partitioned) -> DeadValueCheck:
+    """Replace each saved value that takes memory and look whether a gradient changes."""
+    refusal = _refusal(parts)
+    if refusal is not None or parts.backward is None:
+        return DeadValueCheck(
+            frozenset(), f"dead values were not looked for: {refusal or 'there is no backward'}"
+        )
+    replaced = [value.node for value in parts.saved if value.size_bytes and _can_replace(value.node)]
+    suspects = list(replaced)
+    generator = torch.Generator()
+    for draw in range(RANDOM_RUNS):
+        generator.manual_seed(draw)
+        try:
+            with torch.no_grad(), torch.random.fork_rng(devices=[]):
+                suspects = _unchanged(parts, parts.backward, suspects, generator)
+        except (RuntimeError, ValueError, IndexError, ArithmeticError) as error:
+            return DeadValueCheck(frozenset(), f"dead values were not looked for: on random values, {error}")
+    looked = f"{len(replaced)} saved values were replaced by others, {RANDOM_RUNS} times each"
+    found = f"{len(suspects) or 'none'} changed no gradient"
+    return DeadValueCheck(frozenset(id(node) for node in suspects), f"{looked}: {found}")
+
+
+def _refusal(parts: Partitioned) -> str | None:
+    """Why the graphs cannot run on values made up here."""
+    for program in (parts.forward, parts.backward):
+        for node in program.nodes if program is not None else ():
+            if node.bodies():
+                return f"`{node.target}` runs functions"
+            if node.origin.effect and node.op is not torch.ops.aten.copy_.default:
+                return f"`{node.target}` has an effect"
+        for given in program.inputs if program is not None else ():
+            if not _is_plain(given.node.val):
+                return f"`{given.node.name}` is no tensor of known sizes"
+    return None
+
+
+def _is_plain(val: Any) -> bool:
+    if not isinstance(val, torch.Tensor) or val.layout is not torch.strided:
+        return False
+    known = all(isinstance(size, int) for size in (*val.shape, *val.stride()))
+    return known and val.device.type == "cpu"
+
+
+def _can_replace(node: Node) -> bool:
+    """Whether any numbers of its type would do: an index would not."""
+    val = node.val
+    return isinstance(val, torch.Tensor) and (val.is_floating_point() or val.dtype is torch.bool)
+
+
+def _unchanged(
+    parts: Partitioned, backward: Program, suspects: list[Node], generator: torch.Generator
+) -> list[Node]:
+    """Those of the suspects whose replacement leaves all gradients of this draw as they are."""
+    values = {id(given.node): _drawn(given.node.val, generator) for given in parts.forward.inputs}
+    _run(parts.forward.nodes, values)
+    for given in backward.inputs:
+        if not isinstance(given.slot, SavedInput):
+            values[id(given.node)] = _drawn(given.node.val, generator)
+    _run(tuple(_made_in(backward, values)), values)
+    return [node for node in suspects if not _matters(node, backward, values, generator)]
+
+
+def _made_in(backward: Program, values: Values) -> Iterator[Node]:
+    """The backward's nodes; those that the forward has run are known already."""
+    return (node for node in backward.nodes if id(node) not in values)
+
+
+def _drawn(val: Any, generator: torch.Generator) -> torch.Tensor:
+    """Random numbers in the layout of a fake tensor; zeros for integers, which may be indices."""
+    made = torch.empty_strided(val.shape, val.stride(), dtype=val.dtype)
+    if val.dtype is torch.bool:
+        return made.bernoulli_(0.5, generator=generator)
+    if val.is_floating_point() or val.is_complex():
+        return made.copy_(torch.randn(val.shape, generator=generator))
+    return made.zero_()
+
+
+def _run(nodes: tuple[Node, ...], values: Values) -> None:
+    for node in nodes:
+        values[id(node)] = _computed(node, values)
+
+
+def _computed(node: Node, values: Mapping[int, Any]) -> Any:
+    if node.op is None:
+        return node.constant
+    arguments = map_nodes(node.args, lambda source: _value(source, values))
+    keywords = map_nodes(node.kwargs, lambda source: _value(source, values))
+    return node.op(*arguments, **keywords)
+
+
+def _value(node: Node, values: Mapping[int, Any]) -> Any:
+    return values.get(id(node), node.constant)
+
+
+def _matters(node: Node, backward: Program, values: Values, generator: torch.Generator) -> bool:
+    """Whether a gradient is another one when the saved value is."""
+    gradients = {id(each) for each in nodes_in(out.value for out in backward.outputs)}
+    if id(node) in gradients:
+        return True
+    changed: Values = {id(node): _other(values[id(node)], generator)}
+    for reader in backward.nodes:
+        if id(reader) == id(node) or all(id(source) not in changed for source in reader.inputs()):
+            continue
+        found = _computed(reader, ChainMap(changed, values))
+        if _equal(found, values[id(reader)]):
+            continue
+        if id(reader) in gradients:
+            return True
+        changed[id(reader)] = found
+    return False
+
+
+def _other(value: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    if value.dtype is torch.bool:
+        return ~value
+    noise = torch.randn(value.shape, generator=generator).to(value.dtype)
+    return value * noise + (value.abs().mean() + 1) * noise.flip(0) if value.dim() else value * 2 + 1
+
+
+def _equal(one: Any, other: Any) -> bool:
+    if isinstance(one, (list, tuple)):
+        return len(one) == len(other) and all(map(_equal, one, other))
+    if isinstance(one, torch.Tensor):
+        return torch.equal(one, other)
+    return bool(one == other)

@@ -8,11 +8,11 @@ frontier at the budget, so the price is in work and no choice avoids it.
 from dataclasses import dataclass
 
 from aotlens.ir.program import Node
-from aotlens.partition.budget import Frontier, Point, point_of
-from aotlens.partition.choices import Choice
+from aotlens.partition.budget import Frontier, FrontierPoint, point_of
 from aotlens.partition.flops import node_flops
 from aotlens.partition.min_cut import Network
-from aotlens.partition.problem import InfeasibleError, Problem, forbidding, stands_above
+from aotlens.partition.policies import Choice
+from aotlens.partition.problem import InfeasibleError, Problem, forbidding, recompute_path
 from aotlens.partition.reasons import Freedom, Reason
 from aotlens.partition.records import Split
 
@@ -95,10 +95,10 @@ class _Prices:
             return (), None, 0
         return self._instead(other), 0, max(0, bound - self._bound)
 
-    def _flops(self, point: Point) -> int:
+    def _flops(self, point: FrontierPoint) -> int:
         return sum(node_flops(value.node) for value in self._problem.recomputed(point.saved))
 
-    def _instead(self, other: Point) -> tuple[Node, ...]:
+    def _instead(self, other: FrontierPoint) -> tuple[Node, ...]:
         new = other.saved - self._now.saved
         return tuple(
             value.node for value in self._problem.values if id(value.node) in new and value.size_bytes
@@ -120,7 +120,7 @@ class _Graph:
 
     def above(self, node: Node) -> tuple[Node | None, Reason | None, tuple[Node, ...]]:
         """The nearest value above that is not at hand and may not be computed again, with the way from it."""
-        way = stands_above(self._values, node, self._saved)
+        way = recompute_path(self._values, node, self._saved)
         if not way:
             return None, None, (node,)
         return way[0].node, way[0].save, tuple(value.node for value in way)

@@ -1,8 +1,4 @@
-"""Partition policies over graph modules: what `partition_fn` is in `functorch.compile`.
-
-Invariant: the choice of what is saved is the one that the pipeline makes for its own programs; here the
-graph's own nodes are copied, so what a user put into their `meta` is kept.
-"""
+"""Partition policies over graph modules, as `partition_fn` of `functorch.compile`."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,8 +7,7 @@ from typing import Any
 from torch import fx
 
 from aotlens.errors import UserError
-from aotlens.garbage import collections_put_off
-from aotlens.ir.from_graph_module import flat_results, import_graph, nodes_of
+from aotlens.ir.from_graph_module import flat_outputs, import_graph, nodes_of
 from aotlens.ir.program import (
     Node,
     Program,
@@ -38,6 +33,7 @@ from aotlens.joint.records import Joint
 from aotlens.partition.rules import is_number
 from aotlens.partition.stage import split_joint
 from aotlens.policy import Policy
+from aotlens.process import deferred_collection
 from aotlens.torch_api.aot import LazyGraphModule
 
 
@@ -74,7 +70,7 @@ def split_graph_module(
     Raises:
         UserError: the graph has fewer outputs than the forward is said to have.
     """
-    with collections_put_off():
+    with deferred_collection():
         return _split(_read(module, num_fwd_outputs, frozenset(static)), num_fwd_outputs, policy)
 
 
@@ -85,7 +81,7 @@ def _split(read: _Read, num_fwd_outputs: int, policy: str) -> tuple[fx.GraphModu
     sizes = [node for node in split.saved if is_number(node)]
     inputs = [item.node for item in read.joint.program.inputs if not isinstance(item.slot, BACKWARD_INPUTS)]
     arriving = [item.node for item in read.joint.program.inputs if isinstance(item.slot, BACKWARD_INPUTS)]
-    results = flat_results(module)
+    results = flat_outputs(module)
     outputs = [out.value for out in read.joint.forward_outputs]
     forward_nodes = reachable([*outputs, *tensors, *sizes], before_backward(read.joint.program.nodes))
     forward = _extract(
@@ -107,7 +103,7 @@ def _split(read: _Read, num_fwd_outputs: int, policy: str) -> tuple[fx.GraphModu
 
 
 def _read(module: fx.GraphModule, num_fwd_outputs: int, static: frozenset[int]) -> _Read:
-    results = flat_results(module)
+    results = flat_outputs(module)
     if len(results) < num_fwd_outputs:
         raise UserError(f"the joint graph has {len(results)} outputs, fewer than {num_fwd_outputs=}")
     made = import_graph(module, {})
@@ -164,3 +160,30 @@ def _describe_outputs(
     if descriptors is not None:
         forward.graph.output_node().meta["desc"] = list(descriptors[:count])
         backward.graph.output_node().meta["desc"] = list(descriptors[count:])
+
+
+Modules = tuple[fx.GraphModule, fx.GraphModule]
+
+
+def default_partition(
+    joint_module: fx.GraphModule,
+    _joint_inputs: Any,
+    *,
+    num_fwd_outputs: int,
+    static_lifetime_input_indices: list[int] | None = None,
+    static_lifetime_input_nodes: Any = None,
+) -> Modules:
+    """Forward and backward graph; every forward value that the backward reads is saved."""
+    return split_graph_module(joint_module, num_fwd_outputs, "default", static_lifetime_input_indices or ())
+
+
+def min_cut_rematerialization_partition(
+    joint_module: fx.GraphModule,
+    _joint_inputs: Any,
+    compiler: str = "inductor",
+    *,
+    num_fwd_outputs: int,
+    static_lifetime_input_indices: list[int] | None = None,
+) -> Modules:
+    """Forward and backward graph; what is saved and what is computed again is chosen by a minimal cut."""
+    return split_graph_module(joint_module, num_fwd_outputs, "min-cut", static_lifetime_input_indices or ())

@@ -19,12 +19,12 @@ from aotlens.model.report import Span, Tensor
 from aotlens.partition.flops import node_flops
 from aotlens.partition.problem import Problem, Value
 from aotlens.partition.reasons import Freedom, Reason
-from aotlens.partition.rules import Keep, is_bundle
+from aotlens.partition.rules import Decision, has_several_outputs
 from aotlens.partition.sides import Sides
 from aotlens.partition.storages import is_view, storage_root
 from aotlens.policy import Override, Policy
 
-ANSWERS = {"save": Keep.SAVE, "recompute": Keep.RECOMPUTE}
+ANSWERS = {"save": Decision.SAVE, "recompute": Decision.RECOMPUTE}
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +46,9 @@ class Candidate:
     """The user's expressions that were running, innermost first."""
 
 
-def forced_values(
+def overridden_values(
     joint: Joint, sides: Sides, policy: Policy, problem: Problem, variables: Mapping[int, str]
-) -> dict[int, Keep]:
+) -> dict[int, Decision]:
     """Which values the policy's overrides decide, by identity; `variables` are the user's names for nodes.
 
     Raises:
@@ -98,31 +98,33 @@ def unknown_overrides(
     return found
 
 
-def _past(keep: Keep) -> str:
-    return "saved" if keep is Keep.SAVE else "computed again"
+def _past(keep: Decision) -> str:
+    return "saved" if keep is Decision.SAVE else "computed again"
 
 
-def _targets(node: Node, keep: Keep, joint: Joint) -> Iterator[Node]:
+def _targets(node: Node, keep: Decision, joint: Joint) -> Iterator[Node]:
     """The values that hold a node's memory: for a view its base, for several results each of them."""
-    root = storage_root(node) if keep is Keep.SAVE and is_view(node) else node
-    if is_bundle(root):
+    root = storage_root(node) if keep is Decision.SAVE and is_view(node) else node
+    if has_several_outputs(root):
         yield from (other for other in joint.program.nodes if other.op is getitem and other.args[0] is root)
     else:
         yield root
 
 
-def _refusal(value: Value | None, owner: Value | None, keep: Keep) -> Reason | None:
+def _refusal(value: Value | None, owner: Value | None, keep: Decision) -> Reason | None:
     """Why the value cannot be that way; `owner` is the value whose storage it lies on."""
-    if keep is Keep.RECOMPUTE and owner is not None and owner.save is not None and not owner.size_bytes:
+    if keep is Decision.RECOMPUTE and owner is not None and owner.save is not None and not owner.size_bytes:
         return owner.save if owner.save.freedom is Freedom.FORCED else None
     if value is None:
         return None  # the backward does not need it: nothing to decide
-    if keep is Keep.RECOMPUTE:
+    if keep is Decision.RECOMPUTE:
         return value.save if value.save is not None and value.save.freedom is Freedom.FORCED else None
     return value.recompute if value.recompute in (Reason.MAY_CHANGE, Reason.BUNDLE) else None
 
 
-def _asked(function: Callable[[Any], Any], problem: Problem, variables: Mapping[int, str]) -> dict[int, Keep]:
+def _asked(
+    function: Callable[[Any], Any], problem: Problem, variables: Mapping[int, str]
+) -> dict[int, Decision]:
     """What the user's function answers for each value that could be either way."""
     found = {}
     for value in problem.values:

@@ -9,16 +9,16 @@ at all: the caller may write to it before the backward runs, which eager allows.
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from aotlens.ir.origin import Mark
+from aotlens.ir.origin import CheckpointMark
 from aotlens.ir.program import Node
 from aotlens.ir.slots import Buffer, Parameter
 from aotlens.joint.records import Joint
 from aotlens.partition.flops import has_price, node_flops
 from aotlens.partition.reasons import Freedom, Reason
 from aotlens.partition.rules import (
-    Keep,
+    Decision,
     choose,
-    is_bundle,
+    has_several_outputs,
     is_checkpointed,
     is_effect,
     is_number,
@@ -68,7 +68,7 @@ class Problem:
         return tuple(reversed(found))
 
 
-def stands_above(values: Mapping[int, Value], node: Node, at_hand: frozenset[int]) -> tuple[Value, ...]:
+def recompute_path(values: Mapping[int, Value], node: Node, at_hand: frozenset[int]) -> tuple[Value, ...]:
     """The way from the nearest value that computing `node` again would need and nobody has, to `node`.
 
     Empty when nothing stands in the way: then only the work does.
@@ -123,7 +123,7 @@ PRICED = Scope(heuristics=False)
 
 
 def build_problem(
-    joint: Joint, sides: Sides, scope: Scope, forced: Mapping[int, Keep] | None = None
+    joint: Joint, sides: Sides, scope: Scope, forced: Mapping[int, Decision] | None = None
 ) -> Problem:
     """The problem of a joint program; `forced` holds the user's overrides by node identity."""
     read = _read_by_backward(joint, sides)
@@ -166,11 +166,11 @@ def _relevant(values: list[Value], read: frozenset[int]) -> Problem:
     return Problem(tuple(reversed(kept)), read & known)
 
 
-def _overridden(value: Value, keep: Keep | None) -> Value:
+def _overridden(value: Value, keep: Decision | None) -> Value:
     """The value as the user wants it; what they want saved counts as free, so that it is."""
-    if keep is Keep.SAVE:
+    if keep is Decision.SAVE:
         return replace(value, save=Reason.USER, recompute=None, size_bytes=0)
-    if keep is Keep.RECOMPUTE:
+    if keep is Decision.RECOMPUTE:
         return replace(value, save=None, recompute=Reason.USER)
     return value
 
@@ -214,7 +214,7 @@ class _Facts:
         """
         if node.op is None:
             return _owner(node, self._slots.get(id(node)))
-        if id(node) in self._free and not is_bundle(node):
+        if id(node) in self._free and not has_several_outputs(node):
             return Reason.OUTPUT
         if is_number(node):
             return Reason.SIZE
@@ -225,7 +225,7 @@ class _Facts:
         if not self._sides.made_by_forward(node):
             return None
         rule = choose(node)
-        if rule is None or rule.keep is not Keep.SAVE:
+        if rule is None or rule.keep is not Decision.SAVE:
             return None
         if self._scope.heuristics or rule.reason not in (Reason.COSTLY, Reason.REDUCTION):
             return rule.reason
@@ -237,7 +237,7 @@ class _Facts:
             return Reason.MAY_CHANGE
         if is_view(node):
             return Reason.VIEW
-        if is_bundle(node):
+        if has_several_outputs(node):
             return Reason.BUNDLE
         if is_checkpointed(node) and id(node) not in self._leave_checkpoints:
             return Reason.CHECKPOINT
@@ -277,9 +277,9 @@ def overruled_checkpoint(node: Node, saved: bool) -> str | None:
     checkpoint = node.origin.checkpoint
     if checkpoint is None or is_view(node):
         return None
-    wants_again = checkpoint.mark in (Mark.MUST_RECOMPUTE, Mark.PREFER_RECOMPUTE)
+    wants_again = checkpoint.mark in (CheckpointMark.MUST_RECOMPUTE, CheckpointMark.PREFER_RECOMPUTE)
     if saved and wants_again and (is_random(node) or is_effect(node)):
         return "an activation checkpoint, which would compute it again"
-    if not saved and checkpoint.mark is Mark.MUST_SAVE:
+    if not saved and checkpoint.mark is CheckpointMark.MUST_SAVE:
         return "an activation checkpoint's policy, which would save it"
     return None

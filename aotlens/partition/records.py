@@ -3,12 +3,12 @@
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from aotlens.capture.hooks import Hooks
+from aotlens.capture.autograd.saved_tensor_hooks import SavedTensorHooks
 from aotlens.ir.program import Node, Program, ProgramInput
 from aotlens.ir.regions import Region
 from aotlens.ir.slots import FlatInput, SavedInput
 from aotlens.joint.records import Joint, JointProgram
-from aotlens.partition.choices import Choice
+from aotlens.partition.policies import Choice
 from aotlens.partition.reasons import Reason
 from aotlens.partition.sides import Sides
 from aotlens.policy import Policy
@@ -77,12 +77,12 @@ class Packed:
 class Packing:
     """The caller's hooks on saved tensors as parts of the graphs."""
 
-    hooks: Hooks
+    hooks: SavedTensorHooks
     values: tuple[Packed, ...]
     """Empty where the hooks get no value: they do not run then."""
 
 
-class Division(Protocol):
+class ForwardBackward(Protocol):
     """A joint program as a forward and a backward, whoever divided it."""
 
     @property

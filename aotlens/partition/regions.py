@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import torch
 
-from aotlens.ir.origin import NOWHERE, Origin
+from aotlens.ir.origin import NO_ORIGIN, Origin
 from aotlens.ir.program import (
     Node,
     Program,
@@ -18,7 +18,7 @@ from aotlens.ir.program import (
     has_effect,
     reachable,
 )
-from aotlens.ir.regions import Again, Kept, Operand, Region, Result, Size
+from aotlens.ir.regions import RecomputedValue, Region, RegionOperand, RegionOutput, RegionSize, SavedValue
 from aotlens.ir.slots import SavedForBackward, SavedInput, Tangent
 from aotlens.joint.records import Joint
 from aotlens.options import PartitionFunction
@@ -47,26 +47,26 @@ def split_region(program: Program, policy: Policy | PartitionFunction) -> Region
     """
     joint = RegionJoint(program)
     split = split_joint(joint, Policy(_base(policy)))
-    outputs, kept, copies = list(joint.forward_outputs), list[Kept](), list[Node]()
+    outputs, kept, copies = list(joint.forward_outputs), list[SavedValue](), list[Node]()
     operands = {id(given.node): at for at, given in enumerate(program.inputs)}
     at_hand = {id(out.value): at for at, out in reversed(tuple(enumerate(outputs)))}
     in_results = {id(storage_root(out.value)) for out in outputs if isinstance(out.value, Node)}
     for node in split.saved:
-        source: Operand | Result | Size
+        source: RegionOperand | RegionOutput | RegionSize
         if node.op is None and id(node) in operands:
-            source = Operand(operands[id(node)])
+            source = RegionOperand(operands[id(node)])
         elif isinstance(node.val, torch.SymInt):
-            source = Size(node.val)
+            source = RegionSize(node.val)
         elif id(node) in at_hand:
-            source = Result(at_hand[id(node)])
+            source = RegionOutput(at_hand[id(node)])
         else:
-            source = Result(len(outputs))
+            source = RegionOutput(len(outputs))
             value = node
             if id(node) in in_results:
                 value = _copy(node)
                 copies.append(value)
             outputs.append(ProgramOutput(value, SavedForBackward(node.name)))
-        kept.append(Kept(node, source, _reason(node, split)))
+        kept.append(SavedValue(node, source, _reason(node, split)))
     nodes = reachable([out.value for out in outputs], (*before_backward(program.nodes), *copies))
     forward = Program(f"{program.name}_forward", _operands(program), nodes, tuple(outputs))
     saved = tuple(ProgramInput(node, SavedInput(node.name)) for node in split.saved)
@@ -74,7 +74,8 @@ def split_region(program: Program, policy: Policy | PartitionFunction) -> Region
     rest = tuple(node for node in split.backward_nodes if not has_effect(node) or node.origin.backward)
     backward = Program(f"{program.name}_backward", (*saved, *tangents), rest, joint.gradients)
     again = tuple(
-        Again(item.node, item.reason.text, item.size_bytes, item.flops) for item in recomputed_values(split)
+        RecomputedValue(item.node, item.reason.text, item.size_bytes, item.flops)
+        for item in recomputed_values(split)
     )
     return Region(program.name, forward, backward, tuple(kept), again)
 
@@ -94,6 +95,6 @@ def _operands(program: Program) -> tuple[ProgramInput, ...]:
 def _copy(node: Node) -> Node:
     """A value that the caller gets a view of and may write to, kept apart for the backward."""
     origin = Origin(
-        NOWHERE, "", stage="partition", reason="a copy for the backward of what a result is a view of"
+        NO_ORIGIN, "", stage="partition", reason="a copy for the backward of what a result is a view of"
     )
     return Node(f"{node.name}_kept", aten.clone.default, (node,), {}, node.val, origin)

@@ -13,10 +13,10 @@ from typing import Any
 import torch
 from torch import Tag
 
-from aotlens.ir.origin import Mark
-from aotlens.ir.program import Node, computed_by, getitem, has_effect, is_draw
-from aotlens.ir.sizes import SymbolicExpression
+from aotlens.ir.origin import CheckpointMark
+from aotlens.ir.program import Node, computed_by, getitem, has_effect, is_random_node
 from aotlens.ir.slots import SavedForBackward
+from aotlens.ir.symbols import SymbolicExpression
 from aotlens.partition.reasons import Reason
 from aotlens.partition.storages import is_view, is_view_operator, node_bytes
 from aotlens.torch_api.hop import invoke_subgraph
@@ -24,7 +24,7 @@ from aotlens.torch_api.hop import invoke_subgraph
 aten = torch.ops.aten
 
 
-class Keep(Enum):
+class Decision(Enum):
     SAVE = "save"
     RECOMPUTE = "recompute"
 
@@ -32,7 +32,7 @@ class Keep(Enum):
 @dataclass(frozen=True, slots=True)
 class Rule:
     fits: Callable[[Node], bool]
-    keep: Keep
+    keep: Decision
     reason: Reason
 
 
@@ -105,14 +105,14 @@ def _cheap_operator(op: Any) -> bool:
 def is_random(node: Node) -> bool:
     """Whether the value was drawn, or is the boolean form in which a drawn mask is kept."""
     source = node.args[0] if node.op is aten.ne.Scalar else computed_by(node)
-    return type(source) is Node and is_draw(source)
+    return type(source) is Node and is_random_node(source)
 
 
 def is_effect(node: Node) -> bool:
     return has_effect(computed_by(node))
 
 
-def is_kept_by_region(node: Node) -> bool:
+def is_saved_by_region(node: Node) -> bool:
     """Whether a marked region gives the value out for its own backward and for nothing else."""
     if node.op is not getitem or node.args[0].op is not invoke_subgraph:
         return False
@@ -125,7 +125,7 @@ def is_costly(node: Node) -> bool:
     return not _cheap_operator(computed_by(node).op)
 
 
-def is_bundle(node: Node) -> bool:
+def has_several_outputs(node: Node) -> bool:
     """Whether the node gives several values, of which each is kept or not by itself."""
     return isinstance(node.val, (list, tuple))
 
@@ -144,30 +144,32 @@ def shrinks(node: Node) -> bool:
     return 0 < 4 * node_bytes(node) <= largest
 
 
-def _is_marked(node: Node, *marks: Mark) -> bool:
+def _is_marked(node: Node, *marks: CheckpointMark) -> bool:
     checkpoint = node.origin.checkpoint
     return checkpoint is not None and checkpoint.mark in marks
 
 
 def is_checkpointed(node: Node) -> bool:
     """Whether the user's activation checkpoint wants the value computed again."""
-    return _is_marked(node, Mark.MUST_RECOMPUTE, Mark.PREFER_RECOMPUTE) and not is_random(node)
+    return _is_marked(node, CheckpointMark.MUST_RECOMPUTE, CheckpointMark.PREFER_RECOMPUTE) and not is_random(
+        node
+    )
 
 
 RULES = (
-    Rule(lambda node: node.op is None, Keep.SAVE, Reason.INPUT),
-    Rule(is_random, Keep.SAVE, Reason.RANDOM),
-    Rule(is_effect, Keep.SAVE, Reason.EFFECT),
-    Rule(is_checkpointed, Keep.RECOMPUTE, Reason.CHECKPOINT),
+    Rule(lambda node: node.op is None, Decision.SAVE, Reason.INPUT),
+    Rule(is_random, Decision.SAVE, Reason.RANDOM),
+    Rule(is_effect, Decision.SAVE, Reason.EFFECT),
+    Rule(is_checkpointed, Decision.RECOMPUTE, Reason.CHECKPOINT),
     Rule(
-        lambda node: _is_marked(node, Mark.MUST_SAVE) and not is_view(node),
-        Keep.SAVE,
+        lambda node: _is_marked(node, CheckpointMark.MUST_SAVE) and not is_view(node),
+        Decision.SAVE,
         Reason.CHECKPOINT_SAVES,
     ),
-    Rule(is_kept_by_region, Keep.SAVE, Reason.REGION),
-    Rule(is_view, Keep.RECOMPUTE, Reason.VIEW),
-    Rule(is_costly, Keep.SAVE, Reason.COSTLY),
-    Rule(shrinks, Keep.SAVE, Reason.REDUCTION),
+    Rule(is_saved_by_region, Decision.SAVE, Reason.REGION),
+    Rule(is_view, Decision.RECOMPUTE, Reason.VIEW),
+    Rule(is_costly, Decision.SAVE, Reason.COSTLY),
+    Rule(shrinks, Decision.SAVE, Reason.REDUCTION),
 )
 """The first rule that fits wins."""
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from aotlens.ir.program import Node, ancestors, before_backward, computed_by, has_effect
 from aotlens.ir.slots import BACKWARD_INPUTS
 from aotlens.joint.records import Joint
-from aotlens.partition.rules import is_bundle
+from aotlens.partition.rules import has_several_outputs
 from aotlens.partition.storages import storage_root
 
 
@@ -37,7 +37,7 @@ class Sides:
 
     def only_now(self, node: Node) -> bool:
         """Whether the value cannot be computed again, since what it reads will have changed by then."""
-        if is_bundle(node):  # its items are what is kept
+        if has_several_outputs(node):  # its items are what is kept
             return False
         return any(id(source) in self.changed_inputs for source in computed_by(node).inputs())
 

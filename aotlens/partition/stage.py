@@ -15,17 +15,17 @@ from aotlens.ir.program import (
     writes_input,
 )
 from aotlens.ir.slots import BACKWARD_INPUTS, SavedForBackward, SavedInput
-from aotlens.joint.data_sizes import sizes_to_save, with_sizes
+from aotlens.joint.data_dependent_sizes import sizes_to_save, with_sizes
 from aotlens.joint.records import Joint, JointProgram
 from aotlens.options import PartitionFunction
-from aotlens.partition.choices import choose_saved
-from aotlens.partition.custom import inference_with, partition_with
+from aotlens.partition.custom_partitioner import inference_with, partition_with
 from aotlens.partition.flops import node_flops
-from aotlens.partition.packing import with_hooks
+from aotlens.partition.policies import choose_saved
 from aotlens.partition.problem import overruled_checkpoint
 from aotlens.partition.records import Partitioned, Recomputed, Split
-from aotlens.partition.rules import is_bundle
-from aotlens.partition.saving import describe_saved, numbers_last
+from aotlens.partition.rules import has_several_outputs
+from aotlens.partition.saved_tensor_hooks import with_hooks
+from aotlens.partition.saved_values import describe_saved, sizes_last
 from aotlens.partition.sides import Sides, split_sides
 from aotlens.partition.storages import is_view, node_bytes
 from aotlens.policy import Policy
@@ -133,7 +133,7 @@ def forward_program(joint: Joint, saved: tuple[Node, ...]) -> Program:
         *joint.forward_outputs,
         *(
             ProgramOutput(node, SavedForBackward(node.name))
-            for node in numbers_last(saved)
+            for node in sizes_last(saved)
             if node.op is not None and id(node) not in at_hand
         ),
     )
@@ -146,7 +146,7 @@ def forward_program(joint: Joint, saved: tuple[Node, ...]) -> Program:
 def backward_program(joint: Joint, saved: tuple[Node, ...], nodes: tuple[Node, ...]) -> Program:
     """The backward's nodes, behind the saved values and the gradients that arrive."""
     arriving = tuple(given for given in joint.program.inputs if isinstance(given.slot, BACKWARD_INPUTS))
-    inputs = (*(ProgramInput(node, SavedInput(node.name)) for node in numbers_last(saved)), *arriving)
+    inputs = (*(ProgramInput(node, SavedInput(node.name)) for node in sizes_last(saved)), *arriving)
     kept = tuple(node for node in nodes if not has_effect(node) or node.origin.backward)
     return Program("backward", inputs, kept, joint.gradients)
 
@@ -157,7 +157,7 @@ def recomputed_values(split: Split) -> tuple[Recomputed, ...]:
     for node in split.backward_nodes:
         if id(node) in sides.backward or id(node) not in sides.forward:
             continue
-        size = 0 if is_view(node) or is_bundle(node) else node_bytes(node)
+        size = 0 if is_view(node) or has_several_outputs(node) else node_bytes(node)
         reason = split.choice.why_computed_again(node)
         overruled = overruled_checkpoint(node, saved=False)
         found.append(Recomputed(node, reason, size, node_flops(node), overruled))

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 import torch
 
-from aotlens.capture.bindings import bound_expressions, unpacked_expressions
+from aotlens.capture.provenance.variables import bound_expressions, unpacked_expressions
 from aotlens.ir.program import Node, getitem
 from aotlens.joint.records import Joint
 from aotlens.model.report import Span

@@ -14,13 +14,18 @@ import torch
 from aotlens.errors import AotlensError
 from aotlens.ir.program import Node
 from aotlens.ir.slots import SavedInput
-from aotlens.joint.higher import Derivatives
-from aotlens.joint.some import Arrived
-from aotlens.partition.higher import derivative_program, kept_nodes, recorded_nodes
+from aotlens.joint.derivatives import Derivatives
+from aotlens.joint.partial_backward import DefinedTangents
+from aotlens.partition.derivatives import available_nodes, derivative_program, recorded_nodes
 from aotlens.partition.records import Partitioned
-from aotlens.runtime.double import changed_inputs, refusal, unsaved_inputs, wanted_slots
-from aotlens.runtime.graphs import load_program
-from aotlens.runtime.some import GraphOfSome
+from aotlens.runtime.double_backward import (
+    mutated_inputs,
+    no_double_backward_error,
+    unsaved_inputs,
+    wanted_slots,
+)
+from aotlens.runtime.graph_text import load_program
+from aotlens.runtime.undefined_tangents import PartialBackwardGraph
 from aotlens.torch_api.dynamo import hide_from_dynamo
 from aotlens.torch_api.modes import below_views, without_autocast
 from aotlens.torch_api.transforms import is_batched, map_over_batch
@@ -34,27 +39,29 @@ class Request:
 
     number: int
     values: tuple[Any, ...]
-    """Of `kept_nodes`; None for an input that is gone or has changed."""
+    """Of `available_nodes`; None for an input that is gone or has changed."""
     places: int
     """How many of the tensors that follow are the wanted inputs; the rest are tangents."""
     run: Run
     """Takes the tangents and gives the gradients."""
     depends_on: tuple[int, ...]
-    """As `aotlens.joint.higher.Order` has it."""
+    """As `aotlens.joint.derivatives.Order` has it."""
 
 
 class DifferentiableBackward:
     """The gradients of one compiled function, in autograd's graph."""
 
-    def __init__(self, parts: Partitioned, donated: tuple[int, ...], arrived: Arrived | None = None) -> None:
+    def __init__(
+        self, parts: Partitioned, donated: tuple[int, ...], arrived: DefinedTangents | None = None
+    ) -> None:
         self._parts = parts
-        self._of_some: dict[Arrived, DifferentiableBackward] = {}
+        self._of_some: dict[DefinedTangents, DifferentiableBackward] = {}
         """Of gradients of which some are not there."""
         self._name = parts.joint.captured.subject.name
         self._donated = donated
         self._derivatives = Derivatives(parts.joint, arrived)
         self._programs: dict[tuple[int, tuple[bool, ...]], tuple[Any, list[int]]] = {}
-        self._kept = kept_nodes(parts)
+        self._kept = available_nodes(parts)
         given = parts.backward.inputs if parts.backward is not None else ()
         recorded = recorded_nodes(parts)
         self._saved = [
@@ -65,7 +72,7 @@ class DifferentiableBackward:
 
     def __call__(self, graph: Run, inputs: list[Any], unsaved: Any, versions: Any, former: Any) -> Any:
         """The gradients, in the backward's order."""
-        if isinstance(graph, GraphOfSome):
+        if isinstance(graph, PartialBackwardGraph):
             arrived, inside = graph.arrived, graph.run
             if arrived not in self._of_some:
                 self._of_some[arrived] = DifferentiableBackward(self._parts, (), arrived)
@@ -77,7 +84,7 @@ class DifferentiableBackward:
         self._add_unsaved(found, places, unsaved, versions)
         places |= {
             id(changed.node): value
-            for changed, value in zip(changed_inputs(self._parts), former, strict=True)
+            for changed, value in zip(mutated_inputs(self._parts), former, strict=True)
         }
 
         def run(arrived: list[Any]) -> Sequence[Any]:
@@ -98,7 +105,7 @@ class DifferentiableBackward:
         program, reads = self._refusing(lambda: self._program(number, needed))
         lost = [self._kept[at] for at in reads if at < len(self._kept) and request.values[at] is None]
         if lost:
-            raise RuntimeError(refusal(self._name, self._lost(lost[0])))
+            raise RuntimeError(no_double_backward_error(self._name, self._lost(lost[0])))
         like = [
             tensor for order in range(1, number + 1) for tensor in self._derivatives.order(order).tangents
         ]
@@ -140,7 +147,7 @@ class DifferentiableBackward:
         try:
             return make()
         except AotlensError as error:
-            raise RuntimeError(refusal(self._name, str(error))) from error
+            raise RuntimeError(no_double_backward_error(self._name, str(error))) from error
 
     def _add_unsaved(
         self, found: dict[int, Any], places: dict[int, Any], unsaved: Any, versions: Any
@@ -163,7 +170,7 @@ class DifferentiableBackward:
         nodes: list[Any] = [inputs[slot.index].node for slot in wanted_slots(self._parts)]
         for node, gradient in zip(nodes, order.values, strict=True):
             if gradient is not None and id(node) not in places:
-                raise RuntimeError(refusal(self._name, self._lost(node)))
+                raise RuntimeError(no_double_backward_error(self._name, self._lost(node)))
         return [places.get(id(node)) for node in nodes]
 
     def _lost(self, node: Node) -> str:

@@ -11,28 +11,29 @@ from typing import Any
 import torch
 
 from aotlens.analysis.records import ViewAndMutationMeta
-from aotlens.capture.number_inputs import NumberInput
-from aotlens.capture.objects import is_told_by_text, is_value, plain_attributes
-from aotlens.capture.places import place_of
+from aotlens.capture.inputs.constant_arguments import is_compared_by_repr, is_value, plain_attributes
 from aotlens.capture.records import Captured, CapturedInput
-from aotlens.capture.storage import has_symbols
-from aotlens.capture.wrappers import inner_tensors
+from aotlens.capture.storage import has_symbols, storage_range_of
+from aotlens.capture.subclasses import inner_tensors
+from aotlens.capture.symbols.int_inputs import IntSymbol
 from aotlens.errors import UnsupportedError
 from aotlens.ir.names import node_name
 from aotlens.ir.render import Names, context_text, literal
-from aotlens.ir.sizes import is_ragged
 from aotlens.ir.slots import UserInput, inner_slot
 from aotlens.ir.subclasses import Wrapped, is_plain
-from aotlens.runtime.builder import TextBuilder
-from aotlens.runtime.seen_tensors import any_of_torch_func, comparable, remember
-from aotlens.runtime.tensor_checks import (
+from aotlens.ir.symbols import is_ragged
+from aotlens.runtime.module_text import TextBuilder
+from aotlens.runtime.tensor_guards import (
+    comparable_tensors,
+    device_differs,
+    is_functorch_tensor,
+    lazy_bits_differ,
+    lazy_bits_text,
     not_plain,
-    other_device,
-    other_reading,
-    other_shape,
-    other_strides,
-    reading_text,
+    shape_differs,
+    strides_differ,
     symbolic_strides,
+    write_remember,
 )
 from aotlens.torch_api.symbolic import print_expression
 
@@ -40,7 +41,7 @@ SHARED_MEMORY = "which arguments share memory is built into the graph"
 
 INFERENCE_TENSORS = "which of the arguments that are written to are inference tensors is built in"
 
-WRITTEN = (int, float, complex, str, bytes, range, slice)
+WRITTEN_CHECK = (int, float, complex, str, bytes, range, slice)
 """Types of values that the text has in place."""
 
 OVERLAP_HELPER = """
@@ -87,7 +88,7 @@ class Guards:
         """Whether Dynamo's own guards see to it that a call fits."""
         self._gradients_of_seen = ""
         """Whether one of these requires grad that did not when it was compiled."""
-        self._seen = [] if self.behind_dynamo else comparable(captured, self._checked_tensors())
+        self._seen = [] if self.behind_dynamo else comparable_tensors(captured, self._checked_tensors())
         """Tensors whose lines are left out where `seen` takes them."""
         self.has_seen = bool(self._seen)
         """Whether the text has the variable `is_new`."""
@@ -131,7 +132,7 @@ class Guards:
 
     def _plain_values(self) -> None:
         for name, given in self._inputs():
-            if isinstance(given.argument, NumberInput):
+            if isinstance(given.argument, IntSymbol):
                 message = f"`{given.slot.name}` must be an integer, got "
                 self._refuse(f"type({name}) is not int", "ValueError", message, name)
             if given.is_tensor or given.node is not None:
@@ -151,7 +152,7 @@ class Guards:
                 found = f"{{key: getattr({name}, key, None) for key in {tuple(held)!r}}}"
                 message = f"attributes of `{given.slot.name}` are built in as {held!r}, got "
                 differs = f"{found} != {held!r}"
-                if any(map(is_told_by_text, held.values())):
+                if any(map(is_compared_by_repr, held.values())):
                     differs = f"repr({found}) != {repr(held)!r}"
                 other = f"type({name}).__qualname__ != {type(value).__qualname__!r} or {differs}"
                 self._refuse(other, "ValueError", message, found)
@@ -167,10 +168,10 @@ class Guards:
         if isinstance(value, (torch.nn.Module, torch.SymInt)) or not is_value(value):
             return ""
         kind = type(value).__name__
-        if isinstance(value, WRITTEN):
-            if type(value) not in WRITTEN:  # a member of an enum, a number of numpy's
+        if isinstance(value, WRITTEN_CHECK):
+            if type(value) not in WRITTEN_CHECK:  # a member of an enum, a number of numpy's
                 kind = self._text_names.object(type(value), node_name(kind))
-            other = f"repr({name}) != {repr(value)!r}" if is_told_by_text(value) else ""
+            other = f"repr({name}) != {repr(value)!r}" if is_compared_by_repr(value) else ""
             return f"type({name}) is not {kind} or {other or f'{name} != {literal(value, Names())}'}"
         known = self._text_names.object(value, base)
         return f"type({name}) is not type({known}) or {name} != {known}"
@@ -209,15 +210,15 @@ class Guards:
             if given.wrapped is not None:
                 continue
             order = "contiguous" if fake.is_contiguous() else f"with strides {tuple(fake.stride())}"
-            wanted = f"{fake.dtype} {list(fake.shape)} {order} on {fake.device}{reading_text(fake)}"
+            wanted = f"{fake.dtype} {list(fake.shape)} {order} on {fake.device}{lazy_bits_text(fake)}"
             message = f"`{given.slot.name}` must be a tensor like {wanted}, got another"
             conditions = [
                 f"type({name}) is not torch.Tensor and {not_plain(name)}",
-                other_shape(name, fake),
+                shape_differs(name, fake),
                 f"{name}.dtype is not {fake.dtype}",
-                other_strides(name, fake),
-                other_device(name, fake),
-                *other_reading(name, fake),
+                strides_differ(name, fake),
+                device_differs(name, fake),
+                *lazy_bits_differ(name, fake),
             ]
             self._refuse(" or ".join(conditions), "TypeError", message)
 
@@ -373,8 +374,8 @@ class Guards:
         """Not of tensors that are taken without a gradient only because grad mode is off."""
         if self._seen:
             fits = f"is_new and not ({self._gradients_of_seen})" if self._gradients_of_seen else "is_new"
-            with self._builder.block(f"if {fits} and not {any_of_torch_func(self._seen)}:"):
-                self._builder.add(remember(self._seen))
+            with self._builder.block(f"if {fits} and not {is_functorch_tensor(self._seen)}:"):
+                self._builder.add(write_remember(self._seen))
 
     def _duplicates(self) -> None:
         for at, (name, given) in enumerate(self._inputs()):
@@ -446,7 +447,7 @@ class Guards:
 def _moved_apart(one: tuple[str, Any], other: tuple[str, Any]) -> str:
     """The condition that two tensors lie otherwise to each other; symbolic sizes are fixed by it."""
     (left, before), (right, beside) = one, other
-    places = place_of(before), place_of(beside)
+    places = storage_range_of(before), storage_range_of(beside)
     if places[0] is None or places[1] is None:
         raise UnsupportedError(
             f"a write to one of `{left}` and `{right}`, on one storage, of sizes that the data tells"

@@ -11,12 +11,12 @@ from typing import Any
 import torch
 
 from aotlens.analysis.records import IntermediateBaseOf, OutputAliasInfo, ViewAndMutationMeta
-from aotlens.capture.inference_tensors import made_inside
 from aotlens.capture.records import Captured
+from aotlens.capture.writability import is_created_under_inference_mode
 from aotlens.errors import UnsupportedError
 from aotlens.ir.program import Node
 from aotlens.ir.subclasses import Wrapped
-from aotlens.runtime.builder import TextBuilder
+from aotlens.runtime.module_text import TextBuilder
 
 OF_THIS_MODE = """
 
@@ -54,7 +54,7 @@ class Modes:
         return builder.block(f"with torch.inference_mode(False){'' if self.grad else ', torch.no_grad()'}:")
 
 
-def refuse_other_mode(builder: TextBuilder, captured: Captured, arguments: list[str]) -> None:
+def reject_other_mode(builder: TextBuilder, captured: Captured, arguments: list[str]) -> None:
     """Eager's error, where Dynamo did not tell under which mode an inference tensor will be written to.
 
     One that `detach` gave outside of the mode takes writes anywhere.
@@ -79,7 +79,11 @@ def modes_of_views(captured: Captured, info: OutputAliasInfo) -> tuple[Modes, li
     """
     caller = Modes(captured.grad_enabled, captured.inference_mode)
     all_alike = info.geometry is not None or info.tensor.is_inference()
-    if all_alike and not captured.inference_mode and made_inside(captured.recorder, info.tensor):
+    if (
+        all_alike
+        and not captured.inference_mode
+        and is_created_under_inference_mode(captured.recorder, info.tensor)
+    ):
         inside = Modes(False, True)
         return inside, [inside] * len(info.chain)
     starts_after = info.viewed_without_grad and not info.refuses_use
@@ -108,7 +112,7 @@ def write_inference_tensors(builder: TextBuilder, captured: Captured, meta: View
         with builder.block(f"with torch.inference_mode({mode}):"):
             builder.add(*[f"{name} = of_this_mode({name})" for name, _ in turned])
         for name, tensor in turned:
-            if tensor.is_inference() and not made_inside(captured.recorder, tensor):
+            if tensor.is_inference() and not is_created_under_inference_mode(captured.recorder, tensor):
                 builder.add(f"{name} = {name}.detach()  # takes writes, as what was detached outside")
 
 

@@ -16,8 +16,8 @@ from aotlens.errors import UnsupportedError
 from aotlens.ir.render import Names, literal
 from aotlens.ir.slots import Gradient, LeafGradient
 from aotlens.partition.records import Partitioned
-from aotlens.runtime.builder import TextBuilder
-from aotlens.runtime.graphs import view_text
+from aotlens.runtime.graph_text import view_text
+from aotlens.runtime.module_text import TextBuilder
 
 ANCHOR = "anchor"
 """A leaf that stands in where no input gets a gradient, so that results can require grad."""
@@ -35,13 +35,13 @@ def reshaped_leaves(parts: Partitioned) -> tuple[InputAliasInfo, ...]:
     )
 
 
-def inputs_apart(parts: Partitioned) -> list[CapturedInput]:
+def inputs_without_graph_use(parts: Partitioned) -> list[CapturedInput]:
     """Inputs in whose place the graph takes a base, and to which autograd leads gradients all the same."""
     inputs = parts.joint.captured.inputs
     return [given for given in inputs if given.base is not None and given.has_own_gradient]
 
 
-def leaf_results(parts: Partitioned) -> tuple[OutputAliasInfo, ...]:
+def leaf_outputs(parts: Partitioned) -> tuple[OutputAliasInfo, ...]:
     """Results that the function made leaves of, and to which the backward gives a gradient."""
     if parts.backward is None:
         return ()
@@ -49,9 +49,9 @@ def leaf_results(parts: Partitioned) -> tuple[OutputAliasInfo, ...]:
     return tuple(info for info in parts.joint.meta.outputs if info.index in found)
 
 
-def made_leaves(parts: Partitioned) -> list[str]:
+def created_leaves(parts: Partitioned) -> list[str]:
     """Names of the leaves that the wrapper makes for the call of the autograd function."""
-    found = [f"leaf_{info.index}" for info in leaf_results(parts)]
+    found = [f"leaf_{info.index}" for info in leaf_outputs(parts)]
     if found or parts.backward is None:
         return found
     led = any(out.value is not None for out in parts.backward.outputs)
@@ -67,21 +67,21 @@ def is_leaf(info: OutputAliasInfo) -> bool:
     return info.new_leaf or info.made_leaf
 
 
-def stands_on_leaf(outputs: Sequence[OutputAliasInfo], info: OutputAliasInfo) -> int:
+def views_of_leaf(outputs: Sequence[OutputAliasInfo], info: OutputAliasInfo) -> int:
     """How many results lead from such a leaf to this alias of it; 0 for all others."""
     at = info.same_object_as
     if at is None and info.value is None:
         at = info.base.index if isinstance(info.base, OutputBase) else None
     if at is None:
         return 0
-    steps = stands_on_leaf(outputs, outputs[at])
+    steps = views_of_leaf(outputs, outputs[at])
     return steps + 1 if steps or is_leaf(outputs[at]) else 0
 
 
-def write_leaf_result(builder: TextBuilder, parts: Partitioned, info: OutputAliasInfo) -> None:
+def write_leaf_output(builder: TextBuilder, parts: Partitioned, info: OutputAliasInfo) -> None:
     """The lines that make a result the leaf that autograd was given in its place, or a leaf of its own."""
     out, leaf = f"out_{info.index}", f"leaf_{info.index}"
-    if info not in leaf_results(parts):
+    if info not in leaf_outputs(parts):
         parameter = isinstance(info.tensor, torch.nn.Parameter)
         builder.add(f"{out} = torch.nn.Parameter({out})" if parameter else f"{out}.requires_grad_()")
         return
@@ -92,13 +92,13 @@ def write_leaf_result(builder: TextBuilder, parts: Partitioned, info: OutputAlia
 
 def write_leaves(builder: TextBuilder, parts: Partitioned, names: Names, arguments: list[str]) -> None:
     """The lines that make them."""
-    made = made_leaves(parts)
+    made = created_leaves(parts)
     if not made:
         return
     with builder.step("make leaves", "the function makes something require grad itself"):
         if made == [ANCHOR]:
             builder.add(f"{ANCHOR} = torch.empty(0, requires_grad=True)")
-        for info in leaf_results(parts):
+        for info in leaf_outputs(parts):
             text = _leaf(parts, info, names, arguments)
             parameter = isinstance(info.tensor, torch.nn.Parameter)
             builder.add(f"leaf_{info.index} = {f'torch.nn.Parameter({text})' if parameter else text}")

@@ -24,7 +24,7 @@ from aotlens.ir.slots import (
 )
 from aotlens.ir.subclasses import Opaque, Wrapped
 from aotlens.partition.records import Partitioned
-from aotlens.runtime.builder import TextBuilder
+from aotlens.runtime.module_text import TextBuilder
 
 Path = tuple[str, ...]
 

@@ -8,17 +8,17 @@ from aotlens.analysis.records import (
     AliasBase,
     AutogradChange,
     ConstantBase,
+    DetachedStorage,
     Geometry,
     InputAliasInfo,
     InputBase,
     IntermediateBaseOf,
-    Memory,
     OutputAliasInfo,
     OutputBase,
 )
 from aotlens.build.describe import site_of, size_bytes
 from aotlens.capture.records import Captured
-from aotlens.capture.storage import once
+from aotlens.capture.storage import index_without_repeats
 from aotlens.capture.views import ViewStep
 from aotlens.codegen.records import Generated
 from aotlens.ir.program import Node
@@ -27,43 +27,46 @@ from aotlens.ir.slots import Gradient, RngOffset
 from aotlens.ir.subclasses import Wrapped
 from aotlens.model.report import Site
 from aotlens.partition.records import Partitioned
-from aotlens.runtime.arguments import Unpacking, argument_names
-from aotlens.runtime.autograd import function_outputs
-from aotlens.runtime.bases import write_bases
-from aotlens.runtime.builder import TextBuilder
-from aotlens.runtime.graphs import call_graph, graph_context, view_text
+from aotlens.runtime.autograd_function import function_outputs
+from aotlens.runtime.grad_attributes import (
+    check_gradients,
+    reject_dual_tensors,
+    reject_retain_grad,
+    write_grad_attributes,
+    written_grad_count,
+)
+from aotlens.runtime.graph_text import call_graph, graph_context, view_text
 from aotlens.runtime.guards import Guards
-from aotlens.runtime.hooks import check_hooks, without_hooks
 from aotlens.runtime.inference_tensors import (
     Modes,
     modes_of_views,
-    refuse_other_mode,
+    reject_other_mode,
     write_inference_tensors,
 )
 from aotlens.runtime.leaves import (
-    inputs_apart,
+    created_leaves,
+    inputs_without_graph_use,
     is_leaf,
-    made_leaves,
     reshaped_leaves,
-    stands_on_leaf,
-    write_leaf_result,
+    views_of_leaf,
+    write_leaf_output,
     write_leaves,
 )
-from aotlens.runtime.left_gradients import check_gradients, tensors_left, write_gradients
-from aotlens.runtime.lost_gradients import refuse_dual_tensors, refuse_kept_gradients
-from aotlens.runtime.random_state import write_advance, write_reading
-from aotlens.runtime.refills import check_places, refuse_export, write_refills
-from aotlens.runtime.result_bases import write_result_bases
-from aotlens.runtime.several_views import SeveralViews
-from aotlens.runtime.structure import result_text
-from aotlens.runtime.subclasses import outer_outputs, output_name, write_unwrapping, write_wrapping
-from aotlens.runtime.versions import (
+from aotlens.runtime.module_text import TextBuilder
+from aotlens.runtime.mutations import (
     at_other_version,
-    only_moved,
-    refuse_saved_beside,
+    changes_metadata_only,
+    check_saved_aliases,
     write_versions,
     write_versions_of_unwritten,
 )
+from aotlens.runtime.output_views import SeveralViews, write_output_bases
+from aotlens.runtime.pytrees import Unpacking, argument_names, output_text
+from aotlens.runtime.rng_state import write_advance, write_reading
+from aotlens.runtime.saved_tensors import check_hooks, without_hooks
+from aotlens.runtime.side_effects import check_exportable, check_free_variables, write_side_effects
+from aotlens.runtime.subclasses import outer_outputs, output_name, write_unwrapping, write_wrapping
+from aotlens.runtime.synthetic_bases import write_bases
 from aotlens.torch_api.autograd import is_view_of_custom_function
 
 SET_META = "torch._C._autograd._set_creation_meta"
@@ -105,11 +108,11 @@ class WrapperText:
             guards = Guards(builder, self._captured, self._meta, self.arguments, self._names)
             guards.behind_dynamo &= not self._code.stands_alone
             guards.write()
-            refuse_other_mode(builder, self._captured, self.arguments)
-            refuse_kept_gradients(builder, self._captured, self._meta, self.arguments)
+            reject_other_mode(builder, self._captured, self.arguments)
+            reject_retain_grad(builder, self._captured, self._meta, self.arguments)
             check_hooks(builder, self._parts, self._names)
-            refuse_export(self._captured, self._code.stands_alone)
-            check_places(builder, self._captured, self._names)
+            check_exportable(self._captured, self._code.stands_alone)
+            check_free_variables(builder, self._captured, self._names)
             check_gradients(builder, self._captured, self.arguments)
             self.needs_overlap_helper = guards.needs_helper
             self._has_seen = guards.has_seen
@@ -168,7 +171,9 @@ class WrapperText:
                 elif info.new_geometry is not None:
                     counted = f", torch.autograd._unsafe_preserve_version_counter({name})"
                     geometry, is_reset = self._geometry(info.new_geometry), self._is_reset(info)
-                    with self._builder.block(f"with torch.no_grad(){counted if only_moved(info) else ''}:"):
+                    with self._builder.block(
+                        f"with torch.no_grad(){counted if changes_metadata_only(info) else ''}:"
+                    ):
                         if is_reset:  # a new place, as below
                             self._builder.add(f"{name}.set_({name}.detach().as_strided({geometry}))")
                         else:
@@ -249,16 +254,18 @@ class WrapperText:
     def _run(self) -> None:
         outputs = function_outputs(self._parts)
         outer = outer_outputs(self._parts, outputs)
-        refuse_dual_tensors(self._builder, self._captured, self.arguments)
+        reject_dual_tensors(self._builder, self._captured, self.arguments)
         if self._code.backward is not None:
             graph_inputs = [
                 name
                 for name, given in zip(self.arguments, self._captured.inputs, strict=True)
                 if given.is_graph_input
             ]
-            graph_inputs += [self.arguments[given.slot.index] for given in inputs_apart(self._parts)]
+            graph_inputs += [
+                self.arguments[given.slot.index] for given in inputs_without_graph_use(self._parts)
+            ]
             graph_inputs += [f"before_{self.arguments[info.index]}" for info in self._reshaped]
-            graph_inputs += made_leaves(self._parts)
+            graph_inputs += created_leaves(self._parts)
             results = [out.name for out in outer]
             without = self._without_gradient()
             viewed = self._viewed_without_gradient(without)
@@ -368,7 +375,7 @@ class WrapperText:
 
     def _move(self) -> None:
         moved = [info for info in self._meta.inputs if info.new_geometry is not None]
-        refuse_saved_beside(self._parts, moved)
+        check_saved_aliases(self._parts, moved)
         reason = "sizes or strides of an input change" if moved else "no input's sizes or strides change"
         with self._builder.step("change metadata of inputs", reason, 0, self._sites(tuple(moved))):
             for info in moved:
@@ -385,7 +392,7 @@ class WrapperText:
                     contexts.append("torch.enable_grad()")
                 counts = not self._captured.inputs[info.index].argument.is_inference()
                 if counts and (
-                    only_moved(info) or not info.version_bumps
+                    changes_metadata_only(info) or not info.version_bumps
                 ):  # raised before the graph ran, or never
                     contexts.append(f"torch.autograd._unsafe_preserve_version_counter({name})")
                 if self._captured.inputs[info.index].argument.is_inference():  # what is recorded, eager takes
@@ -396,7 +403,7 @@ class WrapperText:
                 with self._builder.block(f"with {', '.join(contexts)}:"):
                     self._builder.add(line)
                 if (
-                    only_moved(info)
+                    changes_metadata_only(info)
                     and info.moved_without_grad
                     and not self._captured.inputs[info.index].is_leaf
                 ):
@@ -407,7 +414,9 @@ class WrapperText:
 
     def _raise_versions(self) -> None:
         changed = [info for info in self._meta.inputs if info.bumps_to_tell and info.is_changed]
-        raised = [info for info in changed if not only_moved(info)]  # those were raised before the graph ran
+        raised = [
+            info for info in changed if not changes_metadata_only(info)
+        ]  # those were raised before the graph ran
         reason = "autograd is told of the writes inside the graph" if raised else "no version counter changes"
         with self._builder.step("raise version counters", reason, 0, self._sites(tuple(raised))):
             write_versions(self._builder, raised, self._meta, self.arguments)
@@ -418,25 +427,25 @@ class WrapperText:
             "; ".join(dict.fromkeys(info.reason for info in aliases)) or "every result has memory of its own"
         )
         outputs = self._meta.outputs
-        later = {info.index: steps for info in outputs if (steps := stands_on_leaf(outputs, info))}
+        later = {info.index: steps for info in outputs if (steps := views_of_leaf(outputs, info))}
         with self._builder.step("make aliased results again", reason):
-            write_result_bases(self._builder, self._meta.bases, self._look)
+            write_output_bases(self._builder, self._meta.bases, self._look)
             for info in sorted(aliases, key=lambda info: _results_below(outputs, info)):
                 if not info.taken_before and info.index not in later:
                     self._make_alias(info)
         with self._builder.step("make results require grad", "the function turned it on itself"):
             for info in outputs:
                 if is_leaf(info) and info.index not in later:
-                    write_leaf_result(self._builder, self._parts, info)
+                    write_leaf_output(self._builder, self._parts, info)
         if not later:
             return
         with self._builder.step("make aliases of new leaves", "they look at a result that is a leaf"):
             for at in sorted(later, key=lambda at: later[at]):
                 self._make_alias(outputs[at])
                 if is_leaf(outputs[at]):
-                    write_leaf_result(self._builder, self._parts, outputs[at])
+                    write_leaf_output(self._builder, self._parts, outputs[at])
 
-    def _look(self, memory: Memory) -> str:
+    def _look(self, memory: DetachedStorage) -> str:
         """The memory without a history."""
         text = self._base_name(memory.base) + (".data" if memory.own_version else ".detach()")
         if memory.chain is None:
@@ -512,17 +521,17 @@ class WrapperText:
                 leaves.append(literal(info.value, self._names))
         spec = self._captured.structure.result
         refills, rebound = self._captured.structure.refills, self._captured.structure.rebound
-        rest = len(leaves) - tensors_left(self._captured)
-        write_gradients(self._builder, self._captured, self.arguments, leaves[rest:])
+        rest = len(leaves) - written_grad_count(self._captured)
+        write_grad_attributes(self._builder, self._captured, self.arguments, leaves[rest:])
         own = rest if spec is None else spec.num_leaves
         leaves, filled = leaves[:own], leaves[own:rest]
         if refills:
-            write_refills(self._builder, self._captured, self._names, filled)
+            write_side_effects(self._builder, self._captured, self._names, filled)
         if spec is None:
             text = f"({', '.join(leaves)}{',' if len(leaves) == 1 else ''})"
         else:
             standing = {path: literal(one, self._names) for path, one in self._captured.structure.standing}
-            text = result_text(spec, leaves, standing)
+            text = output_text(spec, leaves, standing)
         if rebound:
             named = zip(rebound, filled[-len(rebound) :], strict=True)
             text = f"{text}, {{{', '.join(f'{fqn!r}: {value}' for fqn, value in named)}}}"
@@ -535,7 +544,7 @@ class WrapperText:
 
 def _once(tensor: Any) -> str:
     """`once` as text; empty where all of the tensor is taken."""
-    parts = [":1" if part.stop else ":" for part in once(tensor)]
+    parts = [":1" if part.stop else ":" for part in index_without_repeats(tensor)]
     return f"[{', '.join(parts)}]" if ":1" in parts else ""
 
 

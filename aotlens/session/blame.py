@@ -10,7 +10,7 @@ from typing import Any
 
 from torch import fx
 
-from aotlens.capture.graph_places import frames_of_node
+from aotlens.capture.provenance.dynamo_nodes import frames_of_node
 from aotlens.errors import DYNAMO_FRAMES, AotlensError
 from aotlens.session.dynamo_errors import ALONE
 from aotlens.session.isolation import isolated, raised_by_caller

@@ -5,8 +5,8 @@ Invariant: without a cache folder nothing is remembered, and nothing fails.
 
 from pathlib import Path
 
-from aotlens.cache import digest, open_store
-from aotlens.dynamo.caches import KnownKey
+from aotlens.disk_cache import digest, open_store
+from aotlens.dynamo.cache_lookups import CachedKey
 from aotlens.model.codec import decode_record, encode_record
 
 __all__ = ["load_keys", "save_keys"]
@@ -14,19 +14,19 @@ __all__ = ["load_keys", "save_keys"]
 KIND = "cache-keys"
 
 
-def load_keys(script: str) -> list[KnownKey]:
+def load_keys(script: str) -> list[CachedKey]:
     """Those of the last run; none where it is not known."""
     store = open_store()
     entries = None if store is None else store.get(KIND, _key(script))
     if not isinstance(entries, list):
         return []
     try:
-        return [decode_record(KnownKey, entry) for entry in entries]
+        return [decode_record(CachedKey, entry) for entry in entries]
     except (KeyError, TypeError, ValueError):
         return []  # of an earlier release
 
 
-def save_keys(script: str, keys: list[KnownKey]) -> None:
+def save_keys(script: str, keys: list[CachedKey]) -> None:
     """Remember the keys for the next run."""
     store = open_store()
     if store is not None and keys:

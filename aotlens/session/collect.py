@@ -13,7 +13,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import fx
 
-from aotlens.capture.frames import importing_library, is_own_file, is_torch_file, is_user_file
+from aotlens.capture.provenance.frames import (
+    importing_library,
+    is_first_party_file,
+    is_torch_file,
+    is_user_file,
+)
 from aotlens.model.eager import CODES, NotCompiled
 from aotlens.model.failure import Failure
 from aotlens.observe import NotCompiled as NotCompiledGraph
@@ -60,7 +65,7 @@ class Passed:
     @property
     def is_own(self) -> bool:
         """Whether the code is the user's."""
-        return any(is_own_file(file) for (file, _), _ in self.entries)
+        return any(is_first_party_file(file) for (file, _), _ in self.entries)
 
 
 def _module_of(function: Any) -> torch.nn.Module | None:

@@ -12,14 +12,14 @@ from typing import Any
 
 import torch
 
+from aotlens.gpu_emulation.attention import gpu_attention
+from aotlens.gpu_emulation.contexts import emulating
 from aotlens.model.dynamo import Dynamo
 from aotlens.model.eager import NotCompiled
 from aotlens.model.failure import Failure
 from aotlens.model.report import Target
 from aotlens.options import CompileOptions, Interpreted
 from aotlens.pipeline import compile_direct
-from aotlens.pretend.attention import gpu_attention
-from aotlens.pretend.world import pretending
 from aotlens.session.chooser import within_script
 from aotlens.session.collect import Collector, StopScript
 from aotlens.session.dynamo_log import DynamoLog
@@ -141,7 +141,7 @@ class Driver:
         for_another = backend == "eager" or isinstance(backend, Interpreted)
         runs_here = not for_another or torch.cuda.is_available()
         chosen = nullcontext() if gpu is None or runs_here else gpu_attention(gpu)
-        with pretending(gpu, self._order.fake), chosen:
+        with emulating(gpu, self._order.fake), chosen:
             try:
                 yield
             except Exception as error:

@@ -40,7 +40,9 @@ def read_frames(error: BaseException) -> tuple[traceback.FrameSummary, ...]:
 
 def _named(frame: traceback.FrameSummary) -> traceback.FrameSummary:
     """Under the user's name for the function: what follows a graph break is called otherwise."""
-    from aotlens.capture.resumed import user_qualname  # of the engine, which loads only where code runs
+    from aotlens.capture.provenance.frames import (
+        user_qualname,
+    )  # of the engine, which loads only where code runs
 
     return traceback.FrameSummary(
         frame.filename,

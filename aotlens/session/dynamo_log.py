@@ -7,12 +7,11 @@ also where Dynamo stops inside of a library.  The facts are the listener's (`aot
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from aotlens.capture.frames import is_user_file
-from aotlens.capture.resumed import user_qualname
-from aotlens.dynamo.break_text import sentence
+from aotlens.capture.provenance.frames import is_user_file, user_qualname
+from aotlens.dynamo.break_messages import break_sentence
 from aotlens.dynamo.breaks import BreakFacts, is_limit
-from aotlens.dynamo.build import dynamo_record
 from aotlens.dynamo.listener import Listener
+from aotlens.dynamo.records import dynamo_record
 from aotlens.dynamo.spans import user_frame
 from aotlens.model.dynamo import BreakEffect, Dynamo
 from aotlens.model.eager import CODES, NotCompiled, NotCompiledCause
@@ -72,7 +71,7 @@ def _of_break(facts: BreakFacts) -> NotCompiled | None:
         if not facts.is_traced or cause == "whole function":
             return None  # a layer of torch's own, which `not_compiled` names
         owner = facts.caller or owner
-    return NotCompiled(_short(owner), owner, cause, sentence(facts.message), CODES[cause], facts.span)
+    return NotCompiled(_short(owner), owner, cause, break_sentence(facts.message), CODES[cause], facts.span)
 
 
 def _of_limit(loss: DynamoLoss) -> NotCompiled | None:
@@ -83,7 +82,7 @@ def _of_limit(loss: DynamoLoss) -> NotCompiled | None:
             return None
         owner = loss.frames[index].name or owner
     span = first_line(loss.root.co_filename, loss.root.co_firstlineno)
-    reason = sentence(loss.message)
+    reason = break_sentence(loss.message)
     return NotCompiled(_short(owner), owner, "recompile limit", reason, CODES["recompile limit"], span)
 
 

@@ -26,7 +26,7 @@ GENERATED = ("<frozen", TEXT, "<eval_with_key>")
 """How the names begin of what is no file: Python's own modules, our module texts, Dynamo's graphs."""
 PASSES_ON = ("read_in_brackets", "write_in_brackets")
 """Functions of ours between the user's line and torch's own function: what that raises is the user's."""
-_BETWEEN = tuple(str(Path(_PACKAGE, name)) for name in ("capture", "pretend", "torch_api"))
+_BETWEEN = tuple(str(Path(_PACKAGE, name)) for name in ("capture", "gpu_emulation", "torch_api"))
 """Where the user's own calls of torch pass through on their way."""
 
 

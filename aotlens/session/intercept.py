@@ -13,11 +13,11 @@ from typing import Any
 import torch
 
 import aotlens
-from aotlens.eager_fallback import EagerGraph, eager_call, is_mistake_of_the_user
+from aotlens.eager.fallback import EagerGraph, eager_call, is_user_error
 from aotlens.errors import AotlensError
+from aotlens.frontends.call_signature import signature
 from aotlens.frontends.compiled_module import compiled_module
 from aotlens.frontends.dynamo import compile_for_dynamo, with_user_options
-from aotlens.frontends.signature import signature
 from aotlens.options import CompileOptions
 from aotlens.session.blame import blaming, eager_agrees
 from aotlens.session.collect import Collector
@@ -137,7 +137,7 @@ class Router:
 
     def _is_error(self, error: Exception) -> bool:
         """Whether the script ends with it, rather than go on in eager."""
-        return not self.keep_going and (self.options.strict or is_mistake_of_the_user(error))
+        return not self.keep_going and (self.options.strict or is_user_error(error))
 
 
 def is_routed(function: object) -> bool:

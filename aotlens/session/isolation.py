@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from aotlens.random_state import same_random_state
+from aotlens.rng_state import same_random_state
 from aotlens.torch_api.modes import current_dispatch_modes, without_modes
 from aotlens.torch_api.saved_tensor_hooks import (
     graph_module_hooks,
@@ -22,7 +22,7 @@ from aotlens.torch_api.saved_tensor_hooks import (
 
 __all__ = ["isolated", "raised_by_caller"]
 
-EMULATION = "aotlens.pretend"
+EMULATION = "aotlens.gpu_emulation"
 """The package whose dispatch modes stand for a GPU."""
 
 

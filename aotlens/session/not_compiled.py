@@ -10,8 +10,8 @@ from typing import Any
 
 import torch
 
-from aotlens.capture.frames import is_own_file
-from aotlens.dynamo.break_text import sentence
+from aotlens.capture.provenance.frames import is_first_party_file
+from aotlens.dynamo.break_messages import break_sentence
 from aotlens.model.eager import CODES, NotCompiled, NotCompiledCause
 from aotlens.model.failure import Failure
 from aotlens.model.source import Span
@@ -76,11 +76,11 @@ def _left_out(collector: Collector) -> Iterator[NotCompiled]:
             continue
         seen.add((file, first))
         span = None
-        if at_file is not None and is_own_file(at_file):
+        if at_file is not None and is_first_party_file(at_file):
             span = first_line(at_file, at_line or 1)
-        elif is_own_file(file):
+        elif is_first_party_file(file):
             span = first_line(file, first)
-        yield _record(name, "whole function", sentence(reason), span)
+        yield _record(name, "whole function", break_sentence(reason), span)
         for other in layers[1:] if between else ():
             why = (
                 f"after `{name}` it skips all layers of torch's that are compiled by themselves; "
@@ -95,7 +95,7 @@ def _without_graph(collector: Collector, log: DynamoLog) -> Iterator[NotCompiled
         if collector.has_graph(entry) or not entry.entries:
             continue
         (file, line), name = entry.entries[0]
-        span = first_line(file, line) if is_own_file(file) else None
+        span = first_line(file, line) if is_first_party_file(file) else None
         if any(place in log.seen for place, _ in entry.entries) or entry.called:
             reason = "it ran, and Dynamo found no tensor operation in it to capture"
             yield _record(name, "no graph", reason, span)

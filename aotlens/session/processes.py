@@ -22,7 +22,7 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
-from aotlens.capture.frames import is_own_file
+from aotlens.capture.provenance.frames import is_first_party_file
 from aotlens.dynamo.spans import statement_span
 from aotlens.model.dynamo import ProcessKind, StartedProcesses
 from aotlens.model.source import Span
@@ -136,7 +136,7 @@ def _caller() -> tuple[Span | None, bool]:
         file = frame.f_code.co_filename
         if any(part in file.replace(os.sep, "/") for part in TORCHS):
             return None, True
-        if is_own_file(file):
+        if is_first_party_file(file):
             return statement_span(file, frame.f_lineno), False
         frame = frame.f_back
     return None, False

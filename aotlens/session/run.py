@@ -14,7 +14,7 @@ from aotlens.model.dynamo import Dynamo
 from aotlens.model.eager import NotCompiled
 from aotlens.model.failure import Failure
 from aotlens.model.report import Report, Target, Verdict
-from aotlens.observe import running
+from aotlens.observe import running_stage
 from aotlens.options import CompileOptions
 from aotlens.session.chooser import refuse_unknown, within_script
 from aotlens.session.collect import Collector
@@ -144,7 +144,7 @@ def _compile_here(job: Job, script: Callable[[], None]) -> Ran:
 
     end = run_to_end(work, path)
     sys.stdout.flush()
-    with running("report"):
+    with running_stage("report"):
         targets = tuple(compiled.target() for compiled in collector.compiled)
     verdicts = verifier.verdicts() if verify else [None] * len(targets)
     eager = not_compiled(collector, log)

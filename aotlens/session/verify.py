@@ -8,9 +8,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from aotlens.eager_graph import SecondWrites, eager_graph
+from aotlens.eager.checkpointed_graph import SecondWrites, eager_graph
 from aotlens.model.report import Verdict
-from aotlens.observe import announce_target, running
+from aotlens.observe import announce_target, running_stage
 from aotlens.options import CompileOptions, Interpreted
 from aotlens.session.collect import Collector
 from aotlens.session.isolation import isolated
@@ -109,7 +109,7 @@ class Verifier:
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
     ) -> Verdict:
-        with isolated(), running("verify"):
+        with isolated(), running_stage("verify"):
             if not isinstance(options.backend, Interpreted):
                 from aotlens.verify.targets import check_function  # only to verify: 20 modules
 
@@ -123,7 +123,7 @@ class Verifier:
     ) -> Verdict:
         """`calls` are the compiled graph and eager's."""
         announce_target(compiled.name)
-        with isolated(), running("verify"):
+        with isolated(), running_stage("verify"):
             if compiled.code.interpreted is None:
                 from aotlens.verify.targets import check_graph  # only to verify: 20 modules
 

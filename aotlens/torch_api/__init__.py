@@ -35,7 +35,7 @@ import warnings
 
 import torch
 
-from aotlens.torch_range import note_once
+from aotlens.torch_versions import note_once
 
 if note := note_once(torch.__version__):
     warnings.warn(note, stacklevel=2)

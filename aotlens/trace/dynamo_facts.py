@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from aotlens.dynamo.break_text import EFFECTS, break_code, message_parts
+from aotlens.dynamo.break_messages import EFFECTS, break_code, message_parts
 from aotlens.dynamo.user_names import user_name
 from aotlens.model.dynamo import (
     Break,

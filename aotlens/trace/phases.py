@@ -7,7 +7,7 @@ ended counts until the last event of its compilation.
 import re
 from collections import defaultdict
 
-from aotlens.dynamo.clock import OTHER, PHASES
+from aotlens.dynamo.compile_time import OTHER, PHASES
 from aotlens.trace.facts import CompilationFacts
 
 __all__ = ["last_phase", "seconds_by_phase"]

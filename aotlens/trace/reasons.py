@@ -17,7 +17,7 @@ import torch
 
 from aotlens.build.partition import certificate_row, freedom_of
 from aotlens.errors import UserError
-from aotlens.ir.origin import Checkpoint, Mark, Origin, Place
+from aotlens.ir.origin import Checkpoint, CheckpointMark, Frames, Origin
 from aotlens.ir.program import Node, Program, ProgramInput, ProgramOutput, getitem
 from aotlens.ir.slots import (
     Buffer,
@@ -34,8 +34,8 @@ from aotlens.joint.records import Joint
 from aotlens.model.partition import FrontierPoint, OwnChoice, Partition, SavedValue
 from aotlens.model.report import Input
 from aotlens.partition.budget import Frontier
-from aotlens.partition.choices import added_bytes, save_what_is_read
 from aotlens.partition.explain import certificates
+from aotlens.partition.policies import added_bytes, save_all_reads
 from aotlens.partition.problem import PRICED, build_problem
 from aotlens.partition.records import Split
 from aotlens.partition.stage import recomputed_values, split_joint
@@ -126,7 +126,7 @@ def explained(
         partition,
         saved=tuple(rows),
         own=_own_choice(partition, joint, split),
-        default_bytes=added_bytes(joint, save_what_is_read(joint, split.sides).saved),
+        default_bytes=added_bytes(joint, save_all_reads(joint, split.sides).saved),
         frontier=_frontier(joint, split),
         what_if=request.answers(joint, split),
     )
@@ -215,7 +215,7 @@ class _Builder:
         return leaves
 
     def _input(self, name: str, type_: str, slot: str) -> ProgramInput:
-        node = Node(name, None, (), {}, self._value(type_), Origin(Place(), ""))
+        node = Node(name, None, (), {}, self._value(type_), Origin(Frames(), ""))
         self._nodes[name] = node
         if slot.startswith("Tangent") or (not slot and name.startswith("tangents")):
             return ProgramInput(node, Tangent(name))
@@ -250,7 +250,7 @@ class _Builder:
         op, args, kwargs = self._call(node)
         val = tuple(self._item(type_) for type_ in _listed(items[node.name])) if node.name in items else None
         origin = Origin(
-            Place(known_spans=span_of(self._locate, node)),
+            Frames(known_spans=span_of(self._locate, node)),
             node.target,
             backward=node.name not in self._forward,
             effect=node.target == _COPY,
@@ -340,9 +340,9 @@ def _listed(by_position: dict[int, str]) -> list[str]:
 
 def _checkpoint(region: str) -> Checkpoint | None:
     match = re.fullmatch(r"(\d{1,9}) - (\w+)", region)
-    if match is None or match[2] not in Mark.__members__:
+    if match is None or match[2] not in CheckpointMark.__members__:
         return None
-    return Checkpoint(int(match[1]), Mark[match[2]])
+    return Checkpoint(int(match[1]), CheckpointMark[match[2]])
 
 
 def _forward_names(graph: Graph) -> set[str]:

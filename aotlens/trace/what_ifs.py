@@ -13,8 +13,8 @@ from aotlens.ir.program import Program, ProgramInput
 from aotlens.ir.slots import SavedInput
 from aotlens.joint.records import Joint
 from aotlens.model.partition import Partition, Totals, WhatIf
-from aotlens.partition.choices import added_bytes
 from aotlens.partition.overrides import unknown_overrides
+from aotlens.partition.policies import added_bytes
 from aotlens.partition.records import Split
 from aotlens.partition.stage import backward_program, forward_program, recomputed_values, split_joint
 from aotlens.partition.storages import storage_root

@@ -15,7 +15,7 @@ from aotlens.ir.program import Node, Program, ProgramOutput, ancestors, has_effe
 from aotlens.ir.slots import UserOutput
 from aotlens.options import CompileOptions
 from aotlens.pipeline import Compiled, compile_part
-from aotlens.random_state import same_random_state
+from aotlens.rng_state import same_random_state
 from aotlens.torch_api.modes import below_views
 from aotlens.verify.nodes import WrongNode, differs
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import Tensor
 
-from aotlens.random_state import same_random_state
+from aotlens.rng_state import same_random_state
 from aotlens.verify.captured import put_back
 from aotlens.verify.compare import Verification, compare
 from aotlens.verify.observe import EVERYTHING, Observation, Probe, observe

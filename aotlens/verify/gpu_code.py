@@ -12,21 +12,21 @@ import torch
 from torch import Tensor
 
 from aotlens.capture.operators import aten
-from aotlens.codegen.gpu.interpreted import InterpretedGraphs, Run
 from aotlens.codegen.gpu.interpreter.process import interpreter
 from aotlens.codegen.gpu.interpreter.records import (
-    Drawn,
     KernelFaultError,
     Launch,
     NotInterpretedError,
+    RandomNumbersUsed,
 )
-from aotlens.codegen.gpu.node_values import expected_of, node_values
+from aotlens.codegen.gpu.interpreter_backend import InterpretedGraphs, InterpretedRun
+from aotlens.codegen.gpu.node_values import expected_values, node_values
+from aotlens.gpu_emulation.autocast import assumed_casts
+from aotlens.gpu_emulation.tensor_devices import ignoring_devices
 from aotlens.model.source import Outcome, Verdict
 from aotlens.options import CompileOptions
-from aotlens.pipeline import Compiled, compile_direct, other_call
-from aotlens.pretend.autocast import assumed_casts
-from aotlens.pretend.placement import places_aside
-from aotlens.random_state import same_random_state
+from aotlens.pipeline import Compiled, call_with_other_code, compile_direct
+from aotlens.rng_state import same_random_state
 from aotlens.torch_api.hop import allow_flex_gradients_on_cpu
 from aotlens.verify.compare import Verification, compare
 from aotlens.verify.first_call import observe_alone
@@ -179,12 +179,12 @@ class _Comparison:
         drops = _drops_in_attention(self.compiled)
         if drawn or assumed_casts() or drops:
             redrawing = Redrawing(drawn)
-            by_torch = other_call(self.compiled, CompileOptions("eager"), self.worlds[2].fn)
+            by_torch = call_with_other_code(self.compiled, CompileOptions("eager"), self.worlds[2].fn)
             with redrawing:
                 expected = observe_alone(self.worlds[2], call=_as_tuple(by_torch), state=self.state)
             unmatched = _unmatched(redrawing, drawn)
             laws = tuple(map(law_of, redrawing.given))
-        with places_aside():
+        with ignoring_devices():
             comparison = self._without_roundings(compare(found, expected), (found, expected), drawn)
         comparison = _without(comparison, "random state")  # a GPU has a generator of its own
         if _takes_attention(graphs.runs):  # lays its results out as no CPU operator does
@@ -209,7 +209,7 @@ class _Comparison:
         self,
         comparison: Verification,
         sides: tuple[Observation, Observation],
-        drawn: Sequence[Drawn | None],
+        drawn: Sequence[RandomNumbersUsed | None],
     ) -> Verification:
         """Where values differ, those that are as near to double precision as eager's are equal."""
         if not any(one.max_abs is not None for one in comparison.differences):
@@ -217,14 +217,14 @@ class _Comparison:
         given, call = self.worlds[3], None
         # a recording of the direct frontend refuses other types, so the user's function runs there
         if self.compiled.frontend == "dynamo":
-            call = _as_tuple(other_call(self.compiled, CompileOptions("eager"), given.fn))
+            call = _as_tuple(call_with_other_code(self.compiled, CompileOptions("eager"), given.fn))
         wide = recording_in_double(given, call, drawn)
         return excused(comparison, sides, wide)
 
     def _culprit(self, graphs: InterpretedGraphs, comparison: Verification) -> str:
         if not _is_in_values(comparison):
             return ""
-        with places_aside():
+        with ignoring_devices():
             return culprit(graphs)
 
 
@@ -248,7 +248,7 @@ def computing_dtypes(compiled: Compiled) -> frozenset[torch.dtype]:
     return found & frozenset(TOLERANCES)
 
 
-def _takes_attention(runs: Sequence[Run]) -> bool:
+def _takes_attention(runs: Sequence[InterpretedRun]) -> bool:
     return any("_scaled_dot_product_" in call.name for run in runs for call in run.graph.lowered.calls)
 
 
@@ -258,11 +258,11 @@ def _drops_in_attention(compiled: Compiled) -> bool:
     return any(at is not None and len(node.args) > at and node.args[at] for node, at in nodes)
 
 
-def _drawn(runs: Sequence[Run]) -> list[Drawn | None]:
+def _drawn(runs: Sequence[InterpretedRun]) -> list[RandomNumbersUsed | None]:
     return [run.answer.draws.get(at) for run in runs for at in range(run.answer.seeds)]
 
 
-def _unmatched(redrawing: Redrawing, drawn: Sequence[Drawn | None]) -> str:
+def _unmatched(redrawing: Redrawing, drawn: Sequence[RandomNumbersUsed | None]) -> str:
     """Why the kernels' numbers could not be put in the places of eager's."""
     if redrawing.used == len(drawn):
         return ""
@@ -278,7 +278,7 @@ def _raised(found: Observation, kind: type[Exception]) -> str:
     return next((one.message for one in failures if one is not None and issubclass(one.kind, kind)), "")
 
 
-def _counts(runs: Sequence[Run]) -> tuple[tuple[str, int], ...]:
+def _counts(runs: Sequence[InterpretedRun]) -> tuple[tuple[str, int], ...]:
     counts: dict[str, int] = {}
     for run in runs:
         phase = run.graph.lowered.phase
@@ -295,7 +295,7 @@ def culprit(graphs: InterpretedGraphs) -> str:
         values = node_values(graphs.program(phase), phase, list(run.job.inputs), drawing)
         answer = interpreter().run(replace(run.job, keep_buffers=True))
         for launch in answer.launches:
-            wrong = _first_wrong(launch, expected_of(run.graph, launch.place, values))
+            wrong = _first_wrong(launch, expected_values(run.graph, launch.place, values))
             if wrong:
                 places = ", ".join(graphs.places(run.graph, launch.place))
                 name = f"the {phase} kernel `{launch.place.kernel}` ({places})"

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from aotlens.ir.program import Node, Program, nodes_in
 from aotlens.ir.slots import MutatedInput
-from aotlens.random_state import same_random_state
+from aotlens.rng_state import same_random_state
 from aotlens.verify.nodes import Player, WrongNode
 from aotlens.verify.values import close
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from aotlens.capture.owned import module_tensors
+from aotlens.capture.inputs.module_tensors import module_tensors
 from aotlens.pipeline import Compiled
 from aotlens.torch_api.operators import pytree
 from aotlens.verify.world import World

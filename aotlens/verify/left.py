@@ -13,7 +13,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from aotlens.capture.reach import defaults_of, is_own_class
+from aotlens.capture.free_variables.reachable import defaults_of, is_user_class
 from aotlens.torch_api.operators import pytree
 from aotlens.verify.world import Named, World
 
@@ -73,7 +73,7 @@ def _inside(path: str, value: Any, depth: int, known: set[int]) -> Iterator[Name
         yield from _held(path, value.__self__, depth, known)
     elif isinstance(value, partial):
         yield from _held(path, (value.func, value.args, value.keywords), depth, known)
-    elif hasattr(value, "__dict__") and is_own_class(type(value)):
+    elif hasattr(value, "__dict__") and is_user_class(type(value)):
         yield from _attributes(path, value, frozenset(), depth, known)
         yield from _class_attributes(path, type(value), depth, known)
 
@@ -87,7 +87,7 @@ def _attributes(
 
 
 def _class_attributes(path: str, kind: type, depth: int, known: set[int]) -> Iterator[Named]:
-    for base in filter(is_own_class, kind.__mro__):
+    for base in filter(is_user_class, kind.__mro__):
         for name, value in vars(base).items():
             if isinstance(value, (Tensor, *CONTAINERS)):
                 yield from _held(f"type({path}).{name}", value, depth - 1, known)

@@ -17,7 +17,7 @@ from torch import Tensor
 from aotlens.errors import AotlensError
 from aotlens.ir.render import constant_text
 from aotlens.options import CompileOptions
-from aotlens.runtime.graphs import graph_name, load_program, write_program
+from aotlens.runtime.graph_text import graph_name, load_program, write_program
 from aotlens.verify.compare import Verification
 from aotlens.verify.nodes import play
 from aotlens.verify.shrinking import Candidate, candidate_of, shrunk

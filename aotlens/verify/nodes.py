@@ -12,10 +12,10 @@ import torch
 from torch import Tensor, fx
 
 from aotlens.build.programs import StageProgram
-from aotlens.capture.wrappers import inner_tensors
+from aotlens.capture.subclasses import inner_tensors
 from aotlens.ir.graph_module import to_graph_module
 from aotlens.ir.program import Node, Program
-from aotlens.random_state import same_random_state
+from aotlens.rng_state import same_random_state
 from aotlens.torch_api.modes import below_views
 from aotlens.verify.values import close
 

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from aotlens.capture.paths import flatten_with_path
+from aotlens.capture.free_variables.containers import flatten_with_path
 from aotlens.torch_api.autograd import has_version_counter, shares_version_counter
 from aotlens.torch_api.operators import pytree
 from aotlens.verify.captured import gradients_of

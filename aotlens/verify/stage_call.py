@@ -7,16 +7,16 @@ import torch
 from torch import Tensor
 
 from aotlens.analysis.records import IntermediateBaseOf
-from aotlens.capture.changes import as_it_was
-from aotlens.capture.namespaces import namespace
+from aotlens.capture.free_variables.changes import initial_state
+from aotlens.capture.free_variables.namespaces import namespace
 from aotlens.capture.records import Captured
-from aotlens.capture.wrappers import Path, is_wrapper, rebuild
-from aotlens.ir.origin import NOWHERE, Origin
-from aotlens.ir.outer import Outer
+from aotlens.capture.subclasses import Path, is_wrapper, rebuild
+from aotlens.ir.origin import NO_ORIGIN, Origin
 from aotlens.ir.program import Node
 from aotlens.ir.slots import (
     IntermediateBase,
     MutatedInput,
+    OuterObject,
     UserOutput,
     outer_slot,
 )
@@ -43,7 +43,7 @@ def run_module(compiled: Compiled, values: list[Any], tangents: Mapping[str, Any
     before = [value.detach() if isinstance(value, Tensor) else value for value in flat]
     mode = torch.is_grad_enabled()
     args, kwargs = _arguments(compiled, flat[: len(captured.flat_inputs)])
-    with as_it_was(captured.surroundings):
+    with initial_state(captured.surroundings):
         with torch.set_grad_enabled(captured.grad_enabled):
             result = compiled.module.call(*args, **kwargs)
         torch.set_grad_enabled(mode)
@@ -52,7 +52,7 @@ def run_module(compiled: Compiled, values: list[Any], tangents: Mapping[str, Any
     places = zip(captured.output_names, captured.outputs, leaves, strict=False)
     found: dict[str, Any] = {}
     for name, known, value in places:
-        if not isinstance(known, Outer):
+        if not isinstance(known, OuterObject):
             found |= told(name, value)
     for info in written_inputs(compiled):
         now = flat if info.grown else before
@@ -132,7 +132,7 @@ def _tangent(tensor: Tensor, name: str, tangents: Mapping[str, Any]) -> Any:
     """The gradient of one result; of a wrapper, one around the gradients of the tensors inside."""
     if not is_wrapper(tensor):
         return tangents[name]
-    unused = Node(name, None, (), {}, None, Origin(NOWHERE, ""))
+    unused = Node(name, None, (), {}, None, Origin(NO_ORIGIN, ""))
 
     def inner_tangent(path: Path, inner: Any) -> tuple[Node, Any]:
         return unused, tangents[".".join((name, *path))] if is_number(inner) else inner

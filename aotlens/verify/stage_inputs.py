@@ -14,20 +14,20 @@ from torch import Tensor
 from aotlens.analysis.records import InputAliasInfo
 from aotlens.build.programs import StageProgram
 from aotlens.capture.operators import aten
-from aotlens.capture.storage import once
-from aotlens.capture.wrappers import inner_tensors, inside, is_wrapper
-from aotlens.ir.outer import Outer
+from aotlens.capture.storage import index_without_repeats
+from aotlens.capture.subclasses import inner_tensor_at, inner_tensors, is_wrapper
 from aotlens.ir.program import Program
 from aotlens.ir.slots import (
     CurrentInput,
     Gradient,
     MutatedInput,
+    OuterObject,
     SavedInput,
     Tangent,
     UserOutput,
 )
 from aotlens.pipeline import Compiled
-from aotlens.runtime.graphs import load_program
+from aotlens.runtime.graph_text import load_program
 from aotlens.torch_api.modes import below_views
 from aotlens.verify.clone import Cloner
 
@@ -97,10 +97,10 @@ class Given:
         with below_views():
             for out, value in zip(program.outputs, outputs, strict=True):
                 if isinstance(out.slot, MutatedInput) and out.slot.index not in self._elsewhere:
-                    place = inside(self._place(out.slot.index), out.slot.inner)
+                    place = inner_tensor_at(self._place(out.slot.index), out.slot.inner)
                     if out.slot.index in self._grown:
                         place.resize_(value.shape)
-                    place[once(place)].copy_(value[once(place)])
+                    place[index_without_repeats(place)].copy_(value[index_without_repeats(place)])
         found: dict[str, Any] = {}
         for index in self._changed:
             found |= told(self._slots[index].name, self._place(index), AFTER)
@@ -143,7 +143,7 @@ class Given:
             case SavedInput():
                 return environment.get(id(given.node), given.node.constant)
             case slot:
-                return inside(self._flat[slot.index], _path(slot))
+                return inner_tensor_at(self._flat[slot.index], _path(slot))
 
     def _after_forward(self, index: int) -> Any:
         """A flat input as the forward leaves it, for a backward that reads and writes to what it finds."""
@@ -165,7 +165,7 @@ class Given:
         found: dict[str, Any] = {}
         for out, value in zip(program.outputs, outputs, strict=True):
             match out.slot:
-                case UserOutput(name=name) if not isinstance(out.value, Outer):
+                case UserOutput(name=name) if not isinstance(out.value, OuterObject):
                     found |= told(name, value)
                 case Gradient(name=name, index=index) if value is not None:
                     found |= told(f"gradient of {name}", self._hooked(index, value))

@@ -10,11 +10,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from aotlens.ir.slots import (
-    OutsideTensor,
-)
+from aotlens.ir.slots import FreeTensor
 from aotlens.pipeline import Compiled
-from aotlens.random_state import same_random_state
+from aotlens.rng_state import same_random_state
 from aotlens.verify.stage_call import run_module
 from aotlens.verify.stage_inputs import Given, StageResult
 from aotlens.verify.values import close
@@ -40,7 +38,7 @@ def replay_stages(compiled: Compiled, values: list[Any]) -> tuple[StageResult, .
     (before that stage others are drawn).
     """
     captured = compiled.captured
-    outside = [given for given in captured.inputs if isinstance(given.slot, OutsideTensor)]
+    outside = [given for given in captured.inputs if isinstance(given.slot, FreeTensor)]
     is_state = any(
         given.requires_grad or info.is_changed
         for given, info in zip(captured.inputs, compiled.meta.inputs, strict=True)

@@ -12,7 +12,7 @@ from torch import Tensor
 from aotlens.ir.slots import UserInput
 from aotlens.options import CompileOptions
 from aotlens.pipeline import Compiled, compile_direct
-from aotlens.random_state import same_random_state
+from aotlens.rng_state import same_random_state
 from aotlens.verify.captured import put_back
 from aotlens.verify.compare import Verification
 from aotlens.verify.first_call import as_tuple

@@ -6,7 +6,7 @@ Invariant: no value in it is narrower than float64, also where the program casts
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from aotlens.codegen.gpu.interpreter.records import Drawn
+from aotlens.codegen.gpu.interpreter.records import RandomNumbersUsed
 from aotlens.verify.first_call import observe_alone
 from aotlens.verify.observe import Observation, Probe
 from aotlens.verify.redrawn import Redrawing
@@ -15,7 +15,7 @@ from aotlens.verify.world import World
 
 
 def recording_in_double(
-    given: World, call: Callable[..., Any] | None, drawn: Sequence[Drawn | None]
+    given: World, call: Callable[..., Any] | None, drawn: Sequence[RandomNumbersUsed | None]
 ) -> Observation | None:
     """What the recording gives without roundings, with the kernels' random numbers; None where it takes too
     much memory, or its arguments cannot be made."""

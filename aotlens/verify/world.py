@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from aotlens.capture.paths import flatten_with_path
+from aotlens.capture.free_variables.containers import flatten_with_path
 from aotlens.torch_api.operators import pytree
 from aotlens.verify.captured import captured_values
 from aotlens.verify.clone import Cloner

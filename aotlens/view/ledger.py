@@ -11,7 +11,7 @@ KINDS = {
     "UserInput": "argument",
     "SymInt": "size",
     "Constant": "constant",
-    "OutsideTensor": "from outside",
+    "FreeTensor": "from outside",
 }
 """The slots' names in the user's words."""
 

@@ -12,7 +12,7 @@ import sys
 import traceback
 from typing import NoReturn
 
-from aotlens.logs import show_logs
+from aotlens.process import show_logs
 from aotlens.worker.codec import encode
 from aotlens.worker.job import Writing
 from aotlens.worker.outcome import outcome_of, prefer_to_be_killed, use_standard_streams, write_all

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
 
-from aotlens.cache import open_store
+from aotlens.disk_cache import open_store
 from aotlens.model.failure import Failure
 from aotlens.worker.codec import Message, ProtocolError, decode, encode
 from aotlens.worker.kept import KeptAnswers, open_answers

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from aotlens.cache import Store, digest, open_store
+from aotlens.disk_cache import Store, digest, open_store
 from aotlens.worker.codec import ProtocolError, decode, encode
 from aotlens.worker.protocol import Answer, TraceOptions, TraceRequest
 

@@ -91,7 +91,7 @@ class PortableServer(Requests):
         """Returns when the client has closed its end."""
         import platform
 
-        from aotlens.torch_range import installed
+        from aotlens.torch_versions import installed
 
         self.send(Hello(os.getpid(), installed() or "", platform.python_version()))
         threading.Thread(target=self._read_client, args=(reading,), daemon=True).start()

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO, NoReturn
 
-from aotlens.logs import show_logs
+from aotlens.process import show_logs
 from aotlens.worker.codec import decode, encode
 from aotlens.worker.outcome import outcome_of, prefer_to_be_killed, use_standard_streams, write_all
 from aotlens.worker.process import take_over_stdio

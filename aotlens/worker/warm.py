@@ -14,10 +14,10 @@ from contextlib import nullcontext
 
 import torch
 
-from aotlens.codegen.gpu.offline import forget_devices
-from aotlens.machine import may_have_gpu
+from aotlens.codegen.gpu.offline.context import forget_devices
 from aotlens.options import CompileOptions
 from aotlens.pipeline import compile_direct
+from aotlens.process import may_have_gpu
 from aotlens.session.trace import forget_loaded_modules, trace
 from aotlens.torch_api.gpu import without_gpu_discovery
 from aotlens.worker.codec import Outcome

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from aotlens.cache import digest, open_store
+from aotlens.disk_cache import digest, open_store
 from tests.command import aotlens
 
 

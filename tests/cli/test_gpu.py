@@ -13,7 +13,7 @@ import pytest
 
 pytest.importorskip("triton", reason="code for a GPU needs Triton")
 
-from aotlens.cache import open_store
+from aotlens.disk_cache import open_store
 from aotlens.worker.client import WorkerClient
 from aotlens.worker.process import tree
 from aotlens.worker.protocol import TraceOptions
@@ -74,7 +74,7 @@ def test_a_damaged_entry_is_traced_again_and_told_to_who_asks(
     path.write_bytes(path.read_bytes()[:-10])
     again = aotlens(*words)
     assert (first.code, again.code) == (0, 0)
-    assert again.err == f"aotlens.cache: ignored the entry {path}: it is cut off or damaged\n"
+    assert again.err == f"aotlens.disk_cache: ignored the entry {path}: it is cut off or damaged\n"
 
 
 @pytest.mark.parametrize(

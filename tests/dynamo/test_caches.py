@@ -2,7 +2,7 @@
 
 import pytest
 
-from aotlens.dynamo.caches import NEW_GRAPH, CacheLog
+from aotlens.dynamo.cache_lookups import NEW_GRAPH, CacheLog
 from aotlens.model.dynamo import CompileSeconds
 from aotlens.session.cache_keys import load_keys, save_keys
 from aotlens.torch_api.dynamo_events import CacheEvent

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from aotlens.analysis.inputs import refuses_use
+from aotlens.analysis.inputs import raises_on_grad_fn
 from aotlens.pipeline import Compiled
 from aotlens.verify.world import named_leaves, named_tensors
 from tests.exports.facts import inside
@@ -57,7 +57,7 @@ def programs(compiled: Compiled) -> Iterator[Any]:
 
 def nodes_of(roots: list[Tensor]) -> Iterator[Any]:
     """Autograd's nodes behind some tensors, each once."""
-    waiting = [root.grad_fn for root in roots if not refuses_use(root) and root.grad_fn is not None]
+    waiting = [root.grad_fn for root in roots if not raises_on_grad_fn(root) and root.grad_fn is not None]
     seen: set[int] = set()
     keep = []
     while waiting:

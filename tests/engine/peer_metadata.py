@@ -14,8 +14,8 @@ from torch._functorch._aot_autograd.collect_metadata_analysis import (
 from torch._functorch._aot_autograd.descriptors import PlainAOTInput
 
 from aotlens.analysis.records import AliasBase, InputBase, IntermediateBaseOf, OutputBase
-from aotlens.capture.owned import module_tensors
-from aotlens.capture.run import restored_grad_mode
+from aotlens.capture.inputs.module_tensors import module_tensors
+from aotlens.capture.run import preserved_grad_mode
 from aotlens.options import CompileOptions
 from aotlens.pipeline import Compiled, compile_direct
 from aotlens.torch_api.fake import FakeTensorMode
@@ -63,7 +63,7 @@ def peer_metadata(given: World) -> Any:
         flat_args_descs=[PlainAOTInput(index) for index in range(len(arguments))],
         keep_input_mutations=True,
     )
-    with restored_grad_mode(), mode:
+    with preserved_grad_mode(), mode:
         return collect(*arguments)
 
 

@@ -100,7 +100,7 @@ def test_a_program_without_a_session_gets_one_line_in_its_log(
     with caplog.at_level(logging.WARNING, logger="aotlens"):
         for _ in range(3):
             fn(torch.ones(3), torch.ones(3, requires_grad=True))
-    (record,) = (record for record in caplog.records if record.name == "aotlens.eager_fallback")
+    (record,) = (record for record in caplog.records if record.name == "aotlens.eager.fallback")
     assert record.getMessage().startswith("AL402: `masked` runs in eager at ")
     assert record.getMessage().endswith("a case of the test")
 

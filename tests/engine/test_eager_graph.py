@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, fx, nn
 from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selective_checkpoint_contexts
 
-from aotlens.eager_graph import SecondWrites, eager_graph
+from aotlens.eager.checkpointed_graph import SecondWrites, eager_graph
 
 torch.manual_seed(0)
 FIRST = nn.Sequential(nn.Linear(8, 8), nn.Dropout(0.5))

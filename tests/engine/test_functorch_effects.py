@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 import aotlens
-from aotlens.errors import RefusedRuntimeError, UnsupportedError
+from aotlens.errors import RejectedRuntimeError, UnsupportedError
 
 
 def compiled(fn: Callable[..., Any]) -> Callable[..., Any]:
@@ -125,12 +125,14 @@ class Leaves(nn.Module):
 
 def test_an_exported_graph_leaves_nothing() -> None:
     module = Leaves()
-    with pytest.raises(RefusedRuntimeError, match="leaves a tensor in the attribute `last`"):
+    with pytest.raises(RejectedRuntimeError, match="leaves a tensor in the attribute `last`"):
         aotlens.aot_export_module(module, (torch.ones(2),), trace_joint=False)
     assert module.last is None
 
 
 def test_an_exported_graph_takes_no_leaf_from_outside() -> None:
     weight = torch.ones(2, requires_grad=True)
-    with pytest.raises(RefusedRuntimeError, match=r"reads `weight`, which requires grad, past its arguments"):
+    with pytest.raises(
+        RejectedRuntimeError, match=r"reads `weight`, which requires grad, past its arguments"
+    ):
         aotlens.aot_export_joint_simple(lambda x: (x * weight,), [torch.ones(2)], trace_joint=False)

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from aotlens.frontends.dynamo import dynamo_backend
-from aotlens.joint.passes import with_joint_passes
+from aotlens.joint.inductor_passes import with_joint_passes
 from aotlens.joint.records import JointProgram
 from aotlens.observe import observing
 from aotlens.options import CompileOptions

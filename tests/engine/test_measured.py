@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch._dynamo.utils import counters
 
-from aotlens.codegen.measure import MARK, CpuTimer, Measurable, measured, with_marks
+from aotlens.codegen.kernels import MARK, CpuTimer, Measurable, measure_calls, with_marks
 from aotlens.frontends.dynamo import dynamo_backend
 from aotlens.model.kernels import Kernel, KernelShare
 from aotlens.model.source import Span
@@ -82,7 +82,7 @@ def graph(device: Steps, handles: tuple[int, ...]) -> Measurable:
 
 def test_each_call_has_its_own_time() -> None:
     device = Steps()
-    found = measured(graph(device, (4, 5, 7, 8)), device, runs=3)
+    found = measure_calls(graph(device, (4, 5, 7, 8)), device, runs=3)
     assert [one.call_us for one in found] == [10.0, 2.5, 2.5, None]
     assert (device.held, device.waited) == (6, 6)
 
@@ -131,7 +131,7 @@ def test_the_time_of_a_launch_is_that_of_the_kernel_and_not_of_asking_for_a_stre
 def test_the_random_state_is_as_before() -> None:
     before = torch.get_rng_state()
     device = Steps()
-    measured(graph(device, (4,)), device, runs=1)
+    measure_calls(graph(device, (4,)), device, runs=1)
     assert torch.equal(torch.get_rng_state(), before)
 
 
@@ -160,7 +160,7 @@ def test_a_graph_that_cannot_run_says_why(monkeypatch: pytest.MonkeyPatch) -> No
     def failing(value: Any) -> Any:
         raise RuntimeError("out of memory")
 
-    monkeypatch.setattr("aotlens.codegen.measure._made_up", failing)
+    monkeypatch.setattr("aotlens.codegen.kernels._made_up", failing)
     found = compiled()
     assert found.measure() == (
         "the forward was not measured: RuntimeError: out of memory",

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from aotlens import pipeline
-from aotlens.cache import Store, open_store
+from aotlens.disk_cache import Store, open_store
 from aotlens.frontends.dynamo import dynamo_backend
 from aotlens.observe import observing
 from aotlens.options import CompileOptions

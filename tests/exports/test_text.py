@@ -7,12 +7,12 @@ import torch
 from torch import Tensor, nn
 
 import aotlens
-from aotlens.codegen.around_text import Around
-from aotlens.codegen.written import WAIT, written_graph
+from aotlens.codegen.graph_adapter import GraphAdapter
+from aotlens.codegen.standalone_code import WAIT_FOR_KERNELS, standalone_graph
 from aotlens.errors import UnsupportedError
 from tests.exports.facts import difference, facts
 
-NOTHING_AROUND = Around((), (), (), (), (), ())
+NOTHING_AROUND = GraphAdapter((), (), (), (), (), ())
 
 
 def loaded(text: str) -> dict[str, Any]:
@@ -173,7 +173,7 @@ def forward_graph(args):
 
 def test_inductor_s_module_as_a_part_of_another() -> None:
     constant = torch.ones(1)
-    graph = written_graph(SOURCE, "forward", "forward_graph", {"constant0": constant}, NOTHING_AROUND)
+    graph = standalone_graph(SOURCE, "forward", "forward_graph", {"constant0": constant}, NOTHING_AROUND)
     assert "\n".join(graph.lines) == WRITTEN
     assert graph.shared == (
         "from torch._inductor.async_compile import AsyncCompile",
@@ -181,7 +181,7 @@ def test_inductor_s_module_as_a_part_of_another() -> None:
     )
     assert dict(graph.constants) == {"forward_constant0": constant}
     assert graph.compiles
-    assert WAIT == "async_compile.wait(globals())"
+    assert WAIT_FOR_KERNELS == "async_compile.wait(globals())"
 
 
 def test_inductor_s_text_runs_under_its_own_torch_alone() -> None:

@@ -19,9 +19,8 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
 
 from aotlens.observe import observing
-from aotlens.options import CompileOptions
+from aotlens.options import CompileOptions, SideEffects
 from aotlens.pipeline import compile_direct
-from aotlens.side_effects import SideEffects
 from aotlens.worker import warm
 
 STARTS_A_DRIVER = (

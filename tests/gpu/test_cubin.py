@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aotlens.codegen.gpu.cubin import KernelResources, read_cubin
+from aotlens.codegen.gpu.machine_code.cubin import KernelResources, read_cubin
 from aotlens.errors import BackendError
 
 FOLDER = Path(__file__).with_name("cubins")

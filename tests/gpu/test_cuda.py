@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch._dynamo.utils import counters
 
-from aotlens.codegen.gpu.offline import offline_gpu, replacements
+from aotlens.codegen.gpu.offline.context import offline_gpu, replacements
 from aotlens.codegen.gpu.targets import find_target
 from aotlens.frontends.dynamo import dynamo_backend
 from aotlens.options import CompileOptions

@@ -2,8 +2,8 @@
 
 import pytest
 
-from aotlens.codegen.gpu.occupancy import Block, Limit, Occupancy, occupancy, waves
-from aotlens.codegen.gpu.roofline import Work, balance, floor
+from aotlens.codegen.gpu.cost_model.occupancy import Block, Limit, Occupancy, occupancy, waves
+from aotlens.codegen.gpu.cost_model.roofline import Work, balance, floor
 from aotlens.codegen.gpu.targets import find_target
 
 CASES: dict[str, tuple[str, Block, tuple[int, float, Limit]]] = {

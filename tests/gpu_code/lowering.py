@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from aotlens.build.layers import Layers
-from aotlens.codegen.gpu.build import prepare
-from aotlens.codegen.gpu.forked import Failed, Job, in_children
-from aotlens.codegen.gpu.lower import lower
-from aotlens.codegen.gpu.offline import offline_gpu
+from aotlens.codegen.gpu.child_processes import ChildFailure, Job, run_in_children
+from aotlens.codegen.gpu.kernel_rows import NodeLocations, kernel_rows
+from aotlens.codegen.gpu.lowering import lower
+from aotlens.codegen.gpu.machine_code.triton_build import prepare
+from aotlens.codegen.gpu.offline.context import offline_gpu
 from aotlens.codegen.gpu.records import LoweredGraph
-from aotlens.codegen.gpu.rows import Places, kernel_rows
 from aotlens.codegen.gpu.targets import find_target
 from aotlens.model.report import Kernel
 from aotlens.options import CompileOptions
@@ -51,8 +51,8 @@ def rows_of(cases: dict[str, Case], note: Callable[[], Any] = lambda: None) -> d
 
     prepare()
     found = {}
-    for _, result in in_children(deque([Job("lowering", work, LIMIT_S)]), 1):
-        assert not isinstance(result, Failed), result.message
+    for _, result in run_in_children(deque([Job("lowering", work, LIMIT_S)]), 1):
+        assert not isinstance(result, ChildFailure), result.message
         name, graphs, noted = result
         wrappers = tuple(graph.source for graph in graphs)
         found[name] = Rows(tuple(_rows(parts[name], graphs)), noted, wrappers)
@@ -63,4 +63,4 @@ def _rows(parts: Any, graphs: list[LoweredGraph]) -> Iterator[Kernel]:
     layers = Layers(parts.joint.program)
     for graph in graphs:
         program = parts.backward if graph.phase == "backward" else parts.forward
-        yield from kernel_rows(graph, {}, Places.of(program, layers), H100)
+        yield from kernel_rows(graph, {}, NodeLocations.of(program, layers), H100)

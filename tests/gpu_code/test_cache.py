@@ -9,9 +9,9 @@ from torch import Tensor
 
 pytest.importorskip("triton", reason="code for a GPU needs Triton")
 
-from aotlens.cache import open_store
-from aotlens.codegen.gpu.fingerprint import fingerprint
-from aotlens.ir.told import NoFingerprintError
+from aotlens.codegen.gpu.fingerprint import program_fingerprint
+from aotlens.disk_cache import open_store
+from aotlens.ir.fingerprint import NoFingerprintError
 from aotlens.model.report import Target
 from aotlens.options import CompileOptions
 from aotlens.pipeline import compile_direct
@@ -40,7 +40,7 @@ def _nothing_is_generated(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*args: Any) -> Any:
         raise AssertionError("a child was started")
 
-    monkeypatch.setattr("aotlens.codegen.gpu.forked._start", refuse)
+    monkeypatch.setattr("aotlens.codegen.gpu.child_processes._start", refuse)
 
 
 def test_the_same_rows_without_a_child(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -68,7 +68,7 @@ def test_entries_that_are_damaged_or_fit_no_record_are_made_again(folder: Path) 
 
 def _key(function: Any, *args: Any, **config: Any) -> str:
     parts = compile_direct(function, args, {}, CompileOptions("eager", gpu="a100")).parts
-    return fingerprint(parts, config)
+    return program_fingerprint(parts, config)
 
 
 def test_a_program_is_known_by_what_its_code_depends_on() -> None:
@@ -99,4 +99,4 @@ def test_symbolic_sizes_are_generated_each_time() -> None:
     options = CompileOptions("eager", gpu="a100", dynamic=True)
     parts = compile_direct(scaled, (torch.randn(4, 4),), {}, options).parts
     with pytest.raises(NoFingerprintError, match="symbolic sizes"):
-        fingerprint(parts, {})
+        program_fingerprint(parts, {})

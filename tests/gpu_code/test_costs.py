@@ -13,9 +13,9 @@ from torch.nn import functional
 
 pytest.importorskip("triton", reason="code for a GPU needs Triton")
 
-from aotlens.codegen.gpu.fx_work import product_dtype
-from aotlens.codegen.gpu.observed import Observed
-from aotlens.codegen.measure import Measurable, measured
+from aotlens.codegen.gpu.cost_model.node_flops import product_dtype
+from aotlens.codegen.gpu.inductor_trace import InductorTrace
+from aotlens.codegen.kernels import Measurable, measure_calls
 from aotlens.model.report import Kernel, KernelChoice
 from aotlens.view.kernels import beside_floors, line_costs, phase_costs
 from tests.gpu_code.lowering import Case, Rows, rows_of
@@ -117,7 +117,7 @@ CASES = {
 @pytest.fixture(scope="module")
 def rows() -> dict[str, Rows]:
     """Each program's rows, with Inductor's own count of the bytes of each generated kernel."""
-    original = Observed.kernel_call
+    original = InductorTrace.kernel_call
     counted: list[int] = []
 
     def counting(self: Any, schedule: Any, name: str | None) -> None:
@@ -130,7 +130,7 @@ def rows() -> dict[str, Rows]:
         return found
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Observed, "kernel_call", counting)
+        patch.setattr(InductorTrace, "kernel_call", counting)
         return rows_of(CASES, note)
 
 
@@ -224,7 +224,7 @@ def test_kernels_stay_where_their_account_fails(monkeypatch: pytest.MonkeyPatch)
     def failing(self: Any, members: Any, kernel: Any) -> Any:
         raise LookupError("a buffer")
 
-    monkeypatch.setattr("aotlens.codegen.gpu.traffic.Traffic.of_kernel", failing)
+    monkeypatch.setattr("aotlens.codegen.gpu.cost_model.traffic.Traffic.of_kernel", failing)
     (kernel,) = rows_of({"affine": CASES["affine"]})["affine"].kernels
     assert kernel.source
     assert kernel.bytes_moved is None
@@ -373,7 +373,7 @@ def test_launches_of_a_gpus_wrapper_are_timed_with_the_sums_that_end_them(
     count = len(re.findall(r"^\s+(.*) = args$", wrapper, re.MULTILINE)[0].split(","))
     numbers = tuple(int(found) for found in re.findall(r"handles\] triton_\w+:(\d+)", wrapper))
     graph = Measurable(wrapper, names, numbers, (torch.empty(1),) * count)
-    (found,) = measured(graph, device, runs=2)
+    (found,) = measure_calls(graph, device, runs=2)
     assert (found.call_us, found.ending_us) == (11.0, (1.0, 1.0))
     assert found.ran == KernelChoice({"XBLOCK": 8}, 4, 1)
     assert device.held == [1] * 5

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from aotlens.codegen.gpu.forked import Failed, Job, in_children
+from aotlens.codegen.gpu.child_processes import ChildFailure, Job, run_in_children
 
 
 def _crash() -> list[int]:
@@ -39,7 +39,7 @@ def _job(name: str, work: Callable[[], Iterable[Any]], limit_s: float = 30.0) ->
 
 def _all(*jobs: Job[Any], at_once: int) -> dict[str, list[Any]]:
     found: dict[str, list[Any]] = {job.name: [] for job in jobs}
-    for job, result in in_children(deque(jobs), at_once):
+    for job, result in run_in_children(deque(jobs), at_once):
         found[job.name].append(result)
     return found
 
@@ -59,10 +59,12 @@ def test_what_fails_leaves_the_others() -> None:
         at_once=5,
     )
     assert found == {
-        "division": [Failed("ZeroDivisionError: integer division or modulo by zero")],
-        "crash": [Failed("crash ended its process: SIGKILL")],
-        "half": [1, Failed("half ended its process: exit code 3")],
-        "sleep": [Failed("sleep took longer than its time limit of 2 s, and was stopped", too_slow=True)],
+        "division": [ChildFailure("ZeroDivisionError: integer division or modulo by zero")],
+        "crash": [ChildFailure("crash ended its process: SIGKILL")],
+        "half": [1, ChildFailure("half ended its process: exit code 3")],
+        "sleep": [
+            ChildFailure("sleep took longer than its time limit of 2 s, and was stopped", too_slow=True)
+        ],
         "two": [2],
     }
 
@@ -70,7 +72,7 @@ def test_what_fails_leaves_the_others() -> None:
 def test_a_reader_may_add_jobs() -> None:
     jobs = deque([_job("first", lambda: [2])])
     found: list[Any] = []
-    for _, result in in_children(jobs, at_once=1):
+    for _, result in run_in_children(jobs, at_once=1):
         found.append(result)
         if len(found) == 1:
             jobs.append(_job("next", partial(_powers, 3)))
@@ -85,7 +87,7 @@ def test_children_end_when_nobody_asks_further(tmp_path: Path) -> None:
         asleep.with_suffix(".new").rename(asleep)
         return _wait()
 
-    answers = in_children(deque([_job("one", lambda: [1]), _job("sleep", sleep)]), at_once=2)
+    answers = run_in_children(deque([_job("one", lambda: [1]), _job("sleep", sleep)]), at_once=2)
     assert next(answers)[1] == 1
     while not asleep.exists():
         time.sleep(0.01)
@@ -100,5 +102,5 @@ def _not_lowered() -> list[int]:
 
 def test_what_an_operator_was_given_is_left_out() -> None:
     assert _all(_job("lowering", _not_lowered), at_once=1) == {
-        "lowering": [Failed("ValueError: heads are too small\n  target: attention")]
+        "lowering": [ChildFailure("ValueError: heads are too small\n  target: attention")]
     }

@@ -13,13 +13,13 @@ from torch.nn import functional
 
 pytest.importorskip("triton", reason="code for a GPU needs Triton")
 
-from aotlens.codegen.gpu import interpreted
+from aotlens.codegen.gpu import interpreter_backend as interpreted
 from aotlens.codegen.gpu.interpreter.libdevice import find_function
 from aotlens.codegen.gpu.interpreter.memory import Memory
 from aotlens.codegen.gpu.interpreter.patches import replacements
-from aotlens.codegen.gpu.interpreter.random_numbers import Draws
-from aotlens.codegen.gpu.interpreter.records import Drawn
-from aotlens.codegen.gpu.lower import lower_to_run
+from aotlens.codegen.gpu.interpreter.random_numbers import RandomNumbers
+from aotlens.codegen.gpu.interpreter.records import RandomNumbersUsed
+from aotlens.codegen.gpu.lowering import lower_to_run
 from aotlens.options import CompileOptions, Interpreted
 from aotlens.session.verify_targets import verify_targets
 from aotlens.verify.gpu_code import GpuVerification, verify_gpu_code
@@ -167,7 +167,7 @@ def test_an_index_out_of_range_fails_as_in_eager() -> None:
 
 def test_every_replaced_name_is_known_and_has_its_reason() -> None:
     """A release of torch or Triton that renames one fails here, by name; a CPU build lacks the raw stream."""
-    rows = replacements(Memory(), Draws())
+    rows = replacements(Memory(), RandomNumbers())
     assert all(row.reason for row in rows)
     missing = [row.name for row in rows if not hasattr(row.owner, row.name)]
     assert [name for name in missing if name != "_cuda_getCurrentRawStream"] == []
@@ -194,7 +194,7 @@ def test_the_device_library_is_known_by_its_symbols() -> None:
     ],
 )
 def test_numbers_that_do_not_follow_their_law(kind: Any, values: Any, deviates: bool) -> None:
-    drawn = Drawn(kind, torch.arange(len(values)), torch.from_numpy(values), again=0, agrees=True)
+    drawn = RandomNumbersUsed(kind, torch.arange(len(values)), torch.from_numpy(values), again=0, agrees=True)
     assert bool(law_of(drawn).deviates) is deviates
 
 

@@ -12,8 +12,8 @@ from torch.nn import functional
 pytest.importorskip("triton", reason="code for a GPU needs Triton")
 
 from aotlens.codegen.gpu.attention import attentions_recorded
-from aotlens.codegen.gpu.build import build_kernel
 from aotlens.codegen.gpu.launches import launches_in
+from aotlens.codegen.gpu.machine_code.triton_build import build_kernel
 from aotlens.codegen.gpu.records import KernelSource
 from aotlens.errors import BackendError, UserError
 from aotlens.model.report import Kernel, Target
@@ -231,7 +231,7 @@ def test_an_unknown_gpu_is_refused_by_name() -> None:
 
 
 def test_without_triton_it_is_said_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("aotlens.codegen.gpu.needs.find_spec", lambda name: None)
+    monkeypatch.setattr("aotlens.codegen.gpu.offline.requirements.find_spec", lambda name: None)
     with pytest.raises(BackendError, match=r"needs Triton, which is not installed; .*aotlens\[gpu\]"):
         target_of(scaled_softmax, torch.randn(4, 4))
 

@@ -9,8 +9,8 @@ from torch.utils._triton import has_triton
 
 pytest.importorskip("triton", reason="code for a GPU needs Triton")
 
-from aotlens.codegen.gpu.offline import is_this_machines, offline_gpu, replacements
-from aotlens.codegen.gpu.stand_ins import properties_of
+from aotlens.codegen.gpu.offline.context import is_local_gpu, offline_gpu, replacements
+from aotlens.codegen.gpu.offline.emulated_devices import properties_of
 from aotlens.codegen.gpu.targets import find_target
 from aotlens.torch_api.gpu import compiling_modules
 
@@ -93,7 +93,7 @@ def test_nothing_is_replaced_where_the_gpu_is_the_machines_own(monkeypatch: pyte
     before = _state()
     with offline_gpu(TARGET):
         assert _state() == before
-    assert not is_this_machines(find_target("a100"))
+    assert not is_local_gpu(find_target("a100"))
 
 
 def test_to_a_child_of_a_process_that_uses_the_gpu_it_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -102,5 +102,5 @@ def test_to_a_child_of_a_process_that_uses_the_gpu_it_is_not_there(monkeypatch: 
 
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "get_device_capability", refused)
-    monkeypatch.setattr("aotlens.codegen.gpu.offline.forked_after_cuda", lambda: True)
-    assert not is_this_machines(TARGET)
+    monkeypatch.setattr("aotlens.codegen.gpu.offline.context.forked_after_cuda", lambda: True)
+    assert not is_local_gpu(TARGET)

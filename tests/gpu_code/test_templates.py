@@ -10,7 +10,7 @@ from torch.nn import functional
 
 pytest.importorskip("triton", reason="code for a GPU needs Triton")
 
-from aotlens.codegen.gpu.templates import ASSUMED, LIBRARY_ONLY, Offered
+from aotlens.codegen.gpu.templates import ASSUMED, LIBRARY_ONLY, TemplateChoices
 from aotlens.model.report import Target
 from aotlens.options import CompileOptions
 from aotlens.pipeline import compile_direct
@@ -21,8 +21,8 @@ TRIED = 3
 
 @pytest.fixture(autouse=True)
 def few_choices(monkeypatch: pytest.MonkeyPatch) -> None:
-    take = Offered.take
-    monkeypatch.setattr(Offered, "take", lambda self, choices: take(self, choices[: TRIED + 1]))
+    take = TemplateChoices.take
+    monkeypatch.setattr(TemplateChoices, "take", lambda self, choices: take(self, choices[: TRIED + 1]))
 
 
 def target_of(function: Any, *args: Tensor, gpu: str = "h100") -> Target:
@@ -73,7 +73,7 @@ def test_a_gpu_that_is_too_small_for_templates_calls_the_library() -> None:
 
 
 def test_without_a_template_the_library_is_taken() -> None:
-    offered = Offered()
+    offered = TemplateChoices()
     assert offered.take(["one", "other"]) == ["one"]
     assert offered.assumptions == [LIBRARY_ONLY]
     assert offered.take(["alone"]) == ["alone"]
@@ -88,7 +88,7 @@ class Template:
 
 def test_where_choices_can_run_all_are_offered_and_the_rest_is_kept_beside_the_taken_one() -> None:
     first, second, library = Template(), Template(), object()
-    offered = Offered(runs=True)
+    offered = TemplateChoices(runs=True)
     assert offered.take([library, first, second]) == [library, first, second]
     taken = SimpleNamespace(node=SimpleNamespace(make_kernel_render=second.make_kernel_render))
     offered.note("kernel", [taken])

@@ -13,7 +13,7 @@ pytest.importorskip("triton", reason="code for a GPU needs Triton")
 from torch._inductor import choices, scheduler
 from torch._inductor.codegen import simd
 
-from aotlens.codegen.gpu.unfused import WORDS, code_of
+from aotlens.codegen.gpu.cost_model.fusion import WORDS, code_of
 from aotlens.model.report import UnfusedCode
 from aotlens.view.kernels import REASONS
 

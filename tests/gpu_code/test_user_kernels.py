@@ -15,10 +15,10 @@ from torch._higher_order_ops.triton_kernel_wrap import kernel_side_table
 from torch.library import triton_op, wrap_triton
 
 from aotlens.errors import UserError
+from aotlens.gpu_emulation.contexts import emulating
 from aotlens.model.report import Target
 from aotlens.options import CompileOptions, Interpreted
 from aotlens.pipeline import compile_direct
-from aotlens.pretend.world import pretending
 from aotlens.torch_api.triton import mutated_by_triton_kernel, mute_triton_analysis_log
 from aotlens.verify.gpu_code import verify_gpu_code
 from tests.gpu.kernels import doubling, norm, refused
@@ -175,7 +175,7 @@ def test_launches_by_python_itself_are_recorded_forward_and_backward() -> None:
 @needs_no_gpu
 def test_launches_are_interpreted_where_no_gpu_is() -> None:
     before = triton.runtime.JITFunction.run
-    with pretending("h100", fake=False):
+    with emulating("h100", fake=False):
         x, weight = leaves("cuda")
         both_ways(x, weight).sum().backward()
         assert x.grad is not None
@@ -192,7 +192,7 @@ def test_launches_are_interpreted_where_no_gpu_is() -> None:
 
 @needs_no_gpu
 def test_a_launch_that_a_gpu_could_not_make_either_is_refused() -> None:
-    with pretending("h100", fake=False):
+    with emulating("h100", fake=False):
         x, out = torch.randn(100, device="cuda"), torch.empty(100, device="cuda")
         with pytest.raises(UserError, match="`x_ptr` on the CPU, and other tensors on cuda:0"):
             doubling[(2,)](x.cpu(), out, 100, BLOCK=64)

@@ -9,11 +9,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from aotlens.codegen.gpu import interpreted
-from aotlens.codegen.gpu.lower import lower_to_run
+from aotlens.codegen.gpu import interpreter_backend as interpreted
+from aotlens.codegen.gpu.lowering import lower_to_run
+from aotlens.gpu_emulation.attention import gpu_attention
+from aotlens.gpu_emulation.contexts import emulating
 from aotlens.options import CompileOptions, Interpreted
-from aotlens.pretend.attention import gpu_attention
-from aotlens.pretend.world import pretending
 from aotlens.verify.gpu_code import BY_TWIN, GpuVerification, verify_gpu_code
 
 pytest.importorskip("triton", reason="code for a GPU needs Triton")
@@ -27,7 +27,7 @@ def verified(fn: Callable[..., Any], *args: Any) -> GpuVerification:
 
 
 def test_dropout_is_drawn_again_where_the_tensor_is() -> None:
-    with pretending("h100", fake=False):
+    with emulating("h100", fake=False):
         x = torch.randn(16, 16, device="cuda", requires_grad=True)
         found = verified(lambda x: functional.dropout(x, 0.5) + torch.rand(16, device="cuda"), x)
     assert found.ok, found.summary()
@@ -41,7 +41,7 @@ def test_a_mismatch_on_the_gpu_names_its_kernel(monkeypatch: pytest.MonkeyPatch)
             yield replace(graph, lowered=replace(graph.lowered, source=source))
 
     monkeypatch.setattr(interpreted, "lower_to_run", other)
-    with pretending("h100", fake=False):
+    with emulating("h100", fake=False):
         found = verified(lambda x: x.sin() * 2, torch.randn(16, device="cuda"))
     assert not found.ok
     assert "the first kernel that differs is the inference kernel" in found.summary()
@@ -61,7 +61,7 @@ class Net(nn.Module):
 def test_half_precision_is_judged_by_double_precision() -> None:
     """Gradients that cancel out (a bias before a batch norm) are as near to it as eager's."""
     torch.manual_seed(0)
-    with pretending("h100", fake=False):
+    with emulating("h100", fake=False):
         model: Any = Net().cuda().to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         x = torch.randn(4, 3, 12, 12, device="cuda").to(memory_format=torch.channels_last)
         found = verified(model, x)
@@ -74,7 +74,7 @@ def attended(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
 
 def attention_verified() -> GpuVerification:
     torch.manual_seed(0)
-    with pretending("h100", fake=False), gpu_attention("h100"):
+    with emulating("h100", fake=False), gpu_attention("h100"):
         made = (torch.randn(1, 2, 8, 16, device="cuda", requires_grad=True) for _ in range(3))
         return verified(attended, *made)
 

@@ -8,45 +8,57 @@ from torch import Tensor
 from torch.nn import functional
 from torch.nn.attention.flex_attention import flex_attention
 
-from aotlens.codegen.gpu.attention import attentions_recorded
-from aotlens.codegen.gpu.attention_choice import Asked, Chosen, Kind, choose
+from aotlens.codegen.gpu.attention import (
+    AttentionCall,
+    AttentionChoice,
+    AttentionKernel,
+    attentions_recorded,
+    choose_attention_kernel,
+)
 from aotlens.codegen.gpu.interpreter import attention_steps
 from aotlens.frontends.dynamo import dynamo_backend
+from aotlens.gpu_emulation.attention import gpu_attention
+from aotlens.gpu_emulation.contexts import emulating
 from aotlens.observe import observing
 from aotlens.options import CompileOptions
 from aotlens.pipeline import Compiled, compile_direct
-from aotlens.pretend.attention import gpu_attention
-from aotlens.pretend.world import pretending
 
 HOPPER = (9, 0)
 
 
-def asked(*sizes: int, dtype: torch.dtype = torch.bfloat16, keys: int | None = None, **more: Any) -> Asked:
+def asked(
+    *sizes: int, dtype: torch.dtype = torch.bfloat16, keys: int | None = None, **more: Any
+) -> AttentionCall:
     query = torch.zeros(*sizes, dtype=dtype)
     key = query if keys is None else torch.zeros(sizes[0], keys, *sizes[2:], dtype=dtype)
     given = {"mask": None, "dropout": 0.0, "is_causal": False, "enable_gqa": False} | more
-    return Asked(query, key, key, **given)
+    return AttentionCall(query, key, key, **given)
 
 
 @pytest.mark.parametrize(
     ("call", "capability", "kind", "why"),
     [
-        (asked(2, 4, 8, 16), HOPPER, Kind.FLASH, ""),
-        (asked(2, 4, 8, 16, dropout=0.5), HOPPER, Kind.FLASH, ""),
-        (asked(2, 4, 8, 16, dtype=torch.float32), HOPPER, Kind.EFFICIENT, ""),
-        (asked(2, 4, 8, 16, mask=torch.zeros(8, 8)), HOPPER, Kind.EFFICIENT, ""),
-        (asked(2, 4, 8, 512), HOPPER, Kind.EFFICIENT, ""),
-        (asked(2, 4, 8, 16), (7, 5), Kind.STEPS, "older than sm_80"),
-        (asked(2, 4, 8, 16, keys=2, enable_gqa=True), HOPPER, Kind.FLASH, ""),
-        (asked(2, 4, 8, 16, keys=2, enable_gqa=True, dtype=torch.float32), HOPPER, Kind.STEPS, "enable_gqa"),
-        (asked(2, 4, 8, 6, dtype=torch.float32), HOPPER, Kind.STEPS, "multiples of 4"),
-        (asked(4, 8, 16), HOPPER, Kind.STEPS, "4 dimensions"),
+        (asked(2, 4, 8, 16), HOPPER, AttentionKernel.FLASH, ""),
+        (asked(2, 4, 8, 16, dropout=0.5), HOPPER, AttentionKernel.FLASH, ""),
+        (asked(2, 4, 8, 16, dtype=torch.float32), HOPPER, AttentionKernel.EFFICIENT, ""),
+        (asked(2, 4, 8, 16, mask=torch.zeros(8, 8)), HOPPER, AttentionKernel.EFFICIENT, ""),
+        (asked(2, 4, 8, 512), HOPPER, AttentionKernel.EFFICIENT, ""),
+        (asked(2, 4, 8, 16), (7, 5), AttentionKernel.STEPS, "older than sm_80"),
+        (asked(2, 4, 8, 16, keys=2, enable_gqa=True), HOPPER, AttentionKernel.FLASH, ""),
+        (
+            asked(2, 4, 8, 16, keys=2, enable_gqa=True, dtype=torch.float32),
+            HOPPER,
+            AttentionKernel.STEPS,
+            "enable_gqa",
+        ),
+        (asked(2, 4, 8, 6, dtype=torch.float32), HOPPER, AttentionKernel.STEPS, "multiples of 4"),
+        (asked(4, 8, 16), HOPPER, AttentionKernel.STEPS, "4 dimensions"),
     ],
 )
 def test_the_kernel_is_the_one_that_torch_takes(
-    call: Asked, capability: tuple[int, int], kind: Kind, why: str
+    call: AttentionCall, capability: tuple[int, int], kind: AttentionKernel, why: str
 ) -> None:
-    chosen = choose(call, capability)
+    chosen = choose_attention_kernel(call, capability)
     assert chosen.kind is kind
     assert why in chosen.why
 
@@ -54,9 +66,9 @@ def test_the_kernel_is_the_one_that_torch_takes(
 def test_a_last_dimension_that_is_not_contiguous_takes_no_fused_kernel() -> None:
     query = torch.zeros(2, 4, 16, 8, dtype=torch.float16).mT
     key = torch.zeros(2, 4, 8, 16, dtype=torch.float16)
-    found = choose(Asked(query, key, query, None, 0.0, False, False), HOPPER)
+    found = choose_attention_kernel(AttentionCall(query, key, query, None, 0.0, False, False), HOPPER)
     why = "for flash and memory-efficient attention the last dimension of query and value is not contiguous"
-    assert found == Chosen(Kind.STEPS, why)
+    assert found == AttentionChoice(AttentionKernel.STEPS, why)
 
 
 def recorded(dtype: torch.dtype, **given: Any) -> Compiled:
@@ -129,7 +141,7 @@ def test_flex_attention_compiled_by_itself() -> None:
     seen: list[Compiled] = []
     torch.compiler.reset()
     torch.manual_seed(0)  # for some numbers two kernels of eager's differ by more than the tolerance
-    with pretending("h100", fake=False), observing(on_compiled=seen.append):
+    with emulating("h100", fake=False), observing(on_compiled=seen.append):
         slopes = torch.randn(2, device="cuda")
         query, key, value = (torch.randn(1, 2, 128, 16, device="cuda", requires_grad=True) for _ in range(3))
         backend = dynamo_backend(CompileOptions("eager", gpu="h100"))

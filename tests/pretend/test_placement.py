@@ -12,14 +12,14 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.utils.data import DataLoader, TensorDataset
 
-from aotlens.codegen.gpu.offline import Replacement
+from aotlens.codegen.gpu.offline.context import Replacement
 from aotlens.codegen.gpu.targets import find_target
 from aotlens.errors import UnsupportedError, UserError
-from aotlens.pretend.autocast import autocast_replacements
-from aotlens.pretend.placement import placement_replacements
-from aotlens.pretend.queries import script_replacements
-from aotlens.pretend.transfers import transfer_replacements
-from aotlens.pretend.world import pretending
+from aotlens.gpu_emulation.autocast import autocast_replacements
+from aotlens.gpu_emulation.contexts import emulating
+from aotlens.gpu_emulation.cuda_queries import script_replacements
+from aotlens.gpu_emulation.tensor_devices import device_replacements
+from aotlens.gpu_emulation.transfers import transfer_replacements
 from aotlens.torch_api.fake_gpu import missing_gpu_patches
 
 pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="a GPU is there, and none is pretended")
@@ -29,12 +29,12 @@ GPU = torch.device("cuda", 0)
 
 @contextmanager
 def with_gpu() -> Iterator[None]:
-    with pretending("h100", fake=False):
+    with emulating("h100", fake=False):
         yield
 
 
 def table() -> list[Replacement]:
-    rows = [*script_replacements(find_target("h100")), *placement_replacements(), *transfer_replacements()]
+    rows = [*script_replacements(find_target("h100")), *device_replacements(), *transfer_replacements()]
     rows += autocast_replacements(twin=True)
     return rows + [Replacement(*row) for row in missing_gpu_patches()]
 

@@ -9,9 +9,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from aotlens.errors import UnsupportedError, UserError
+from aotlens.gpu_emulation.contexts import emulating
 from aotlens.options import CompileOptions
 from aotlens.pipeline import Compiled, compile_direct
-from aotlens.pretend.world import pretending
 
 pytest.importorskip("triton", reason="code for a GPU needs Triton")
 pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="a GPU is there, and none is pretended")
@@ -34,7 +34,7 @@ def on_both(x: Tensor, table: Tensor) -> Tensor:
 
 
 def test_each_value_is_where_the_script_has_put_it() -> None:
-    with pretending("h100", fake=False):
+    with emulating("h100", fake=False):
         x = torch.randn(4, 4, device="cuda", requires_grad=True)
         compiled = recorded(on_both, x, torch.ones(4))
         assert [given.fake.device.type for given in compiled.captured.inputs] == ["cuda", "cpu"]
@@ -54,7 +54,7 @@ def shifted(x: Tensor, weight: Tensor) -> Tensor:
 
 def test_an_argument_that_was_left_on_the_cpu() -> None:
     said = r"`aten.mm` meets .*x \* 2 @ weight`: what is computed from `x` is on the CPU, `weight` on cuda:0"
-    with pretending("h100", fake=False), pytest.raises(UserError, match=said):
+    with emulating("h100", fake=False), pytest.raises(UserError, match=said):
         recorded(shifted, torch.randn(2, 4), torch.randn(4, 4, device="cuda", requires_grad=True))
 
 
@@ -64,7 +64,7 @@ def test_what_cpp_derives_from_a_tensor_is_on_its_device() -> None:
     def clamped(x: Tensor) -> Tensor:
         return torch.where(x > 0, x, 2.0).half().float().sum()
 
-    with pretending("h100", fake=False):
+    with emulating("h100", fake=False):
         compiled = recorded(clamped, torch.randn(4, device="cuda", requires_grad=True))
         assert set(places(compiled).values()) == {"cuda"}
 
@@ -75,7 +75,7 @@ def test_a_script_may_ask_a_fake_tensor_for_its_device() -> None:
         assert x.get_device() == 0
         return x * 2 if x.is_cuda else x * 3
 
-    with pretending("h100", fake=False):
+    with emulating("h100", fake=False):
         x = torch.ones(3, device="cuda")
         assert recorded(branching, x).call(x).tolist() == [2.0, 2.0, 2.0]
 
@@ -97,7 +97,7 @@ class Mixed(nn.Module):
 
 def test_autocast_casts_as_on_a_gpu() -> None:
     """By torch's documentation of CUDA's lists; on the CPU a layer norm stays in bfloat16."""
-    with pretending("h100", fake=False):
+    with emulating("h100", fake=False):
         model = Mixed().cuda()
         compiled = recorded(model, torch.randn(4, 8, device="cuda"))
         narrow, wide = torch.bfloat16, torch.float32
@@ -118,7 +118,7 @@ def test_autocast_casts_as_on_a_gpu() -> None:
 
 def test_kernels_are_generated_for_what_is_on_the_gpu_and_the_report_says_so() -> None:
     pytest.importorskip("triton", reason="code for a GPU needs Triton")
-    with pretending("h100", fake=False):
+    with emulating("h100", fake=False):
         compiled = recorded(on_both, torch.randn(4, 4, device="cuda"), torch.ones(4))
     target = compiled.target()
     assert target.gpu_error == ""
@@ -136,12 +136,12 @@ def test_kernels_are_generated_for_what_is_on_the_gpu_and_the_report_says_so() -
 
 
 def test_kernels_to_run_are_refused() -> None:
-    with pretending("h100", fake=False), pytest.raises(UnsupportedError, match="on a GPU that is not there"):
+    with emulating("h100", fake=False), pytest.raises(UnsupportedError, match="on a GPU that is not there"):
         recorded(functional.gelu, torch.randn(4, device="cuda"), backend="inductor")
 
 
 def test_dynamo_makes_the_state_of_an_optimizer_on_the_gpu() -> None:
-    with pretending("h100", fake=False):
+    with emulating("h100", fake=False):
         model = nn.Linear(4, 4).cuda()
         optimizer = torch.optim.AdamW(model.parameters())
         model(torch.randn(2, 4, device="cuda")).sum().backward()
@@ -158,7 +158,7 @@ def test_constants_fold_beside_tensors_on_the_gpu() -> None:
     def scaled(x: Tensor) -> Tensor:
         return x * torch.ones(4, device="cuda") + torch.zeros(4, device=x.device)
 
-    with pretending("h100", fake=False):
+    with emulating("h100", fake=False):
         found = places(recorded(scaled, torch.randn(4, device="cuda", requires_grad=True)))
     assert set(found.values()) <= {"cuda"}
 
@@ -171,7 +171,7 @@ def put_back(x: Tensor) -> Tensor:
 
 
 def test_a_report_of_a_state_that_is_read_and_put_back() -> None:
-    with pretending("h100", fake=False):
+    with emulating("h100", fake=False):
         compiled = recorded(put_back, torch.randn(4, 4, device="cuda", requires_grad=True))
         stages = {stage.name for stage in compiled.target().stages}
     assert {"captured", "functional"} <= stages

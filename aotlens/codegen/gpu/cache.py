@@ -14,15 +14,15 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, TypeVar
 
-from aotlens.cache import Store, digest, open_store
-from aotlens.codegen.gpu.fingerprint import fingerprint
+from aotlens.codegen.gpu.fingerprint import program_fingerprint
 from aotlens.codegen.gpu.records import BuiltKernel, KernelSource, LoweredGraph
 from aotlens.codegen.gpu.targets import GpuTarget
+from aotlens.disk_cache import Store, digest, open_store
 from aotlens.errors import ReportError
-from aotlens.ir.told import NoFingerprintError
-from aotlens.machine import may_have_gpu
+from aotlens.ir.fingerprint import NoFingerprintError
 from aotlens.model.codec import decode_record, encode_record
 from aotlens.partition.records import Partitioned
+from aotlens.process import may_have_gpu
 
 __all__ = ["GpuCache"]
 
@@ -57,7 +57,7 @@ class GpuCache:
         if self._store is None:
             return None
         try:
-            return digest(self._given, fingerprint(parts, config))
+            return digest(self._given, program_fingerprint(parts, config))
         except NoFingerprintError as error:
             _LOG.debug("the graphs of %s are not cached: %s", parts.joint.captured.subject.name, error)
             return None

@@ -12,9 +12,9 @@ from typing import Any
 
 import torch
 
-from aotlens.cache import digest
+from aotlens.disk_cache import digest
+from aotlens.ir.fingerprint import NoFingerprintError, fingerprint_text
 from aotlens.ir.program import Node, Program, TableIndex, getitem
-from aotlens.ir.told import NoFingerprintError, told
 from aotlens.partition.records import Partitioned
 from aotlens.torch_api.inductor import inductor_settings
 
@@ -24,7 +24,7 @@ NAMESPACES = frozenset({"aten", "prims", "rngprims", "higher_order", "inductor"}
 _MODULES = {operator.__name__: operator, math.__name__: math, "builtins": builtins}
 
 
-def fingerprint(parts: Partitioned, config: dict[str, Any]) -> str:
+def program_fingerprint(parts: Partitioned, config: dict[str, Any]) -> str:
     """One name for forward, backward and every setting that code generation reads."""
     programs = (parts.forward, *(() if parts.backward is None else (parts.backward,)))
     lines = [line for program in programs for line in _program(program)]
@@ -108,7 +108,7 @@ def _constant(value: Any) -> str:
 
 def _told(value: Any) -> str:
     """An argument, in full."""
-    return told(value, _of_program)
+    return fingerprint_text(value, _of_program)
 
 
 def _of_program(value: Any) -> str | None:

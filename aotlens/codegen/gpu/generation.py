@@ -10,20 +10,20 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from aotlens.codegen.gpu.build import build_kernel, prepare
 from aotlens.codegen.gpu.cache import GpuCache
-from aotlens.codegen.gpu.cubin import read_cubin
-from aotlens.codegen.gpu.forked import Failed, Job, in_children
+from aotlens.codegen.gpu.child_processes import ChildFailure, Job, run_in_children
 from aotlens.codegen.gpu.launches import Launch
-from aotlens.codegen.gpu.lower import lower
-from aotlens.codegen.gpu.offline import offline_gpu
-from aotlens.codegen.gpu.records import BuiltKernel, GpuOrder, KernelSource, LoweredGraph
-from aotlens.codegen.gpu.sass import disassembled
+from aotlens.codegen.gpu.lowering import lower
+from aotlens.codegen.gpu.machine_code.cubin import read_cubin
+from aotlens.codegen.gpu.machine_code.disassembly import disassembled
+from aotlens.codegen.gpu.machine_code.triton_build import build_kernel, prepare
+from aotlens.codegen.gpu.offline.context import offline_gpu
+from aotlens.codegen.gpu.records import BuiltKernel, GpuRequest, KernelSource, LoweredGraph
 from aotlens.model.report import Phase
 from aotlens.observe import announce_stage
 from aotlens.partition.records import Partitioned
 
-__all__ = ["Generated", "generate"]
+__all__ = ["GpuCode", "generate_for_gpu"]
 
 LOWERING_LIMIT_S = 600.0
 SASS = "sass"
@@ -36,7 +36,7 @@ Then = Callable[[Any], None]
 
 
 @dataclass(slots=True)
-class Generated:
+class GpuCode:
     """Mutable while it is filled."""
 
     graphs: list[LoweredGraph] = field(default_factory=list)
@@ -56,23 +56,23 @@ class Generated:
                 self.kernels[key] = replace(built, configs=(*built.configs, *others))
 
 
-def generate(parts: Partitioned, order: GpuOrder) -> Generated:
+def generate_for_gpu(parts: Partitioned, order: GpuRequest) -> GpuCode:
     """Everything for one target; kernels compile beside each other, and while the backward is lowered."""
     return _Generation(parts, order).all()
 
 
 class _Generation:
-    def __init__(self, parts: Partitioned, order: GpuOrder) -> None:
+    def __init__(self, parts: Partitioned, order: GpuRequest) -> None:
         self._parts = parts
         self._order = order
         self._cache = GpuCache(order.target)
-        self._result = Generated()
+        self._result = GpuCode()
         self._jobs: deque[Job[Any]] = deque()
         self._then: dict[Job[Any], Then] = {}
         self._wanted = 0
         """Kernels known so far."""
 
-    def all(self) -> Generated:
+    def all(self) -> GpuCode:
         announce_stage(f"code for {self._order.target.sm}")
         key = self._cache.graphs_key(self._parts, self._order.config)
         known = self._cache.graphs(key)
@@ -91,15 +91,15 @@ class _Generation:
 
     def _work(self) -> None:
         """Until no job is left, also of those that results bring."""
-        for job, result in in_children(self._jobs, _cores()):
+        for job, result in run_in_children(self._jobs, _cores()):
             self._then[job](result)
 
     def _add(self, job: Job[Any], then: Then) -> None:
         self._jobs.append(job)
         self._then[job] = then
 
-    def _lowered(self, graph: LoweredGraph | Failed) -> None:
-        if isinstance(graph, Failed):
+    def _lowered(self, graph: LoweredGraph | ChildFailure) -> None:
+        if isinstance(graph, ChildFailure):
             name = self._parts.joint.captured.subject.name
             self._result.error = f"no code for {self._order.target.sm} of `{name}`: {graph.message}"
             return
@@ -126,8 +126,8 @@ class _Generation:
         """One that Triton refuses is none on the GPU either."""
         found = self._result.choices.setdefault(kernel, {})
 
-        def keep(built: BuiltKernel | Failed) -> None:
-            if not isinstance(built, Failed):
+        def keep(built: BuiltKernel | ChildFailure) -> None:
+            if not isinstance(built, ChildFailure):
                 self._cache.keep_kernel(other, built)
                 found[at] = built
                 announce_stage(f"choices of `{kernel[1]}`: {len(found)}")
@@ -139,8 +139,8 @@ class _Generation:
         work = self._pretending(partial(_one_kernel, other))
         self._add(Job(f"Triton on `{other.name}`", work, self._order.kernel_limit_s), keep)
 
-    def _compiled(self, source: KernelSource, built: BuiltKernel | Failed) -> None:
-        if isinstance(built, Failed):
+    def _compiled(self, source: KernelSource, built: BuiltKernel | ChildFailure) -> None:
+        if isinstance(built, ChildFailure):
             more = "; --kernel-time-limit gives it longer" if built.too_slow else ""
             built = BuiltKernel(source.name, error=built.message + more)
         self._cache.keep_kernel(source, built)
@@ -171,8 +171,8 @@ class _Generation:
             self._add(job, partial(self._disassembled, batch))
         self._work()
 
-    def _disassembled(self, batch: dict[str, _Key], result: tuple[str, str] | Failed) -> None:
-        if not isinstance(result, Failed):  # without SASS a kernel is shown all the same
+    def _disassembled(self, batch: dict[str, _Key], result: tuple[str, str] | ChildFailure) -> None:
+        if not isinstance(result, ChildFailure):  # without SASS a kernel is shown all the same
             name, sass = result
             self._cache.keep_sass(self._result.kernels[batch[name]].cubin, sass)
             self._keep_sass(batch[name], sass)

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from aotlens.codegen.gpu.interpreter.records import Place
+from aotlens.codegen.gpu.interpreter.records import TensorLocation
 from aotlens.codegen.gpu.records import RunnableGraph
 from aotlens.ir.graph_module import to_graph_module
 from aotlens.ir.program import Program
@@ -55,7 +55,7 @@ class _Keeper(fx.Interpreter):
         return value
 
 
-def arguments_of(graph: RunnableGraph, place: Place) -> list[str | None]:
+def arguments_of(graph: RunnableGraph, place: TensorLocation) -> list[str | None]:
     """The wrapper's names of the buffers that a launch is given; None for what is no plain name."""
     kernel = next((one for one in graph.lowered.kernels if one.name == place.kernel), None)
     if kernel is None or place.occurrence >= len(kernel.calls):
@@ -64,7 +64,9 @@ def arguments_of(graph: RunnableGraph, place: Place) -> list[str | None]:
     return [launch.buffer(at) for at in range(len(launch.arguments))]
 
 
-def expected_of(graph: RunnableGraph, place: Place, values: Values) -> dict[int, tuple[str, torch.Tensor]]:
+def expected_values(
+    graph: RunnableGraph, place: TensorLocation, values: Values
+) -> dict[int, tuple[str, torch.Tensor]]:
     """By the position of an argument that holds a node's value after the launch, the node and that value."""
     names = arguments_of(graph, place)
     nodes = {at: graph.buffers[name] for at, name in enumerate(names) if name and name in graph.buffers}
@@ -73,7 +75,7 @@ def expected_of(graph: RunnableGraph, place: Place, values: Values) -> dict[int,
     return {at: (node, values[node]) for at, node in known.items() if _is_tensor(values.get(node))}
 
 
-def _overwritten(graph: RunnableGraph, place: Place) -> frozenset[str]:
+def _overwritten(graph: RunnableGraph, place: TensorLocation) -> frozenset[str]:
     """The nodes whose buffers hold another node's value after the launch: it computes that one in place."""
     calls = [call for call in graph.lowered.calls if call.name == place.kernel]
     if place.occurrence >= len(calls):
@@ -88,7 +90,7 @@ def _is_made(buffer: str | None) -> bool:
     return buffer is not None and buffer.startswith("buf")
 
 
-def written_by(graph: RunnableGraph, kernel: str) -> Iterator[int]:
+def written_arguments(graph: RunnableGraph, kernel: str) -> Iterator[int]:
     """The positions of the arguments that a kernel writes to."""
     signature = re.search(rf"^def {kernel}\((.*?)\):$", kernel_source(graph, kernel), re.MULTILINE)
     for at, parameter in enumerate(signature.group(1).split(",") if signature else ()):

@@ -6,14 +6,14 @@ from typing import Any
 
 import torch
 
-from aotlens.codegen.around_text import Around
 from aotlens.codegen.gpu.launches import Launch
 from aotlens.codegen.gpu.targets import GpuTarget
+from aotlens.codegen.graph_adapter import GraphAdapter
 from aotlens.model.report import KernelChoice, Phase
 
 
 @dataclass(frozen=True, slots=True)
-class GpuOrder:
+class GpuRequest:
     """What is asked for."""
 
     target: GpuTarget
@@ -135,7 +135,7 @@ class RunnableGraph:
     """A graph with what it takes to run its wrapper."""
 
     lowered: LoweredGraph
-    around: Around
+    around: GraphAdapter
     constants: Mapping[str, torch.Tensor] = field(default_factory=dict)
     """By the name that the wrapper has for each."""
     states: tuple[int, ...] = ()

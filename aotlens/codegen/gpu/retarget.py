@@ -1,10 +1,6 @@
-"""Our graphs moved to a GPU: those recorded on CPU fakes, and those whose fakes only say that they are there.
+"""Move graphs that were recorded on the CPU to a GPU: devices of tensors and operators, and random masks."""
 
-A CPU build of torch cannot record a backward on true CUDA fakes, so the move comes after.
-Invariant: what the graph computes stays; each thing that a recording on a GPU might have done otherwise is
-named among the assumptions.
-"""
-
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,10 +8,96 @@ import torch
 from torch import fx
 from torch.fx.passes.fake_tensor_prop import FakeTensorProp
 
+from aotlens.capture.operators import aten
 from aotlens.codegen.gpu.attention import Attention, to_cuda_attention
-from aotlens.codegen.gpu.draws import to_uniform_draws
-from aotlens.codegen.gpu.places import GPU, beside_gpu_tensors
+from aotlens.partition.records import Partitioned
 from aotlens.torch_api.fake import FakeTensorMode
+
+GPU = torch.device("cuda", 0)
+TRANSFERS = frozenset({aten._to_copy.default, torch.ops.prims.device_put.default, aten.copy.default})
+"""Operators that take a tensor of one device and give one of another."""
+
+
+def has_gpu_tensors(parts: Partitioned) -> bool:
+    """Whether the script has put any tensor of the target on a GPU."""
+    programs = [parts.forward] + ([parts.backward] if parts.backward is not None else [])
+    values = (node.val for program in programs for node in program.nodes)
+    inputs = (given.node.val for program in programs for given in program.inputs)
+    return any(_is_on_gpu(value) for several in (inputs, values) for value in several)
+
+
+def cpu_operands_of_gpu_ops(module: fx.GraphModule) -> dict[fx.Node, None]:
+    """CPU tensors that meet GPU tensors in one operator, with what they are computed from."""
+    found: dict[fx.Node, None] = {}
+    for node in module.graph.nodes:
+        if node.op != "call_function" or node.target in TRANSFERS or not _is_on_gpu(node.meta.get("val")):
+            continue
+        todo = [given for given in node.all_input_nodes if _is_cpu_array(given)]
+        while todo:
+            given = todo.pop()
+            if given not in found:
+                found[given] = None
+                todo += [one for one in given.all_input_nodes if _on_cpu(one)]
+    return found
+
+
+def _tensors(value: Any) -> Iterator[torch.Tensor]:
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            yield from _tensors(item)
+
+
+def _is_on_gpu(value: Any) -> bool:
+    return any(tensor.device.type == "cuda" for tensor in _tensors(value))
+
+
+def _on_cpu(node: fx.Node) -> bool:
+    return any(tensor.device.type == "cpu" for tensor in _tensors(node.meta.get("val")))
+
+
+def _is_cpu_array(node: fx.Node) -> bool:
+    """A number on the CPU goes with the launch."""
+    value = node.meta.get("val")
+    return isinstance(value, torch.Tensor) and value.device.type == "cpu" and value.dim() > 0
+
+
+RANDOM_MASK_OP = aten.bernoulli.p
+ASSUMED = "masks of dropout are drawn as uniform numbers below the probability, inside the kernels"
+
+
+def masks_from_uniform(module: fx.GraphModule) -> list[str]:
+    """Exchange the draws of masks; returns what was assumed."""
+    found = [
+        node for node in module.graph.find_nodes(op="call_function", target=RANDOM_MASK_OP) if not node.kwargs
+    ]
+    for node in found:
+        _exchange(module.graph, node)
+    return [ASSUMED] if found else []
+
+
+def _exchange(graph: fx.Graph, node: Any) -> None:
+    like, probability = node.args
+    shape, dtype, device = like.meta["val"].shape, node.meta["val"].dtype, like.meta["val"].device
+
+    def call(op: Any, *args: Any, **kwargs: Any) -> fx.Node:
+        made = graph.call_function(op, args, kwargs)
+        made.meta = {name: value for name, value in node.meta.items() if name != "val"}
+        return made
+
+    with graph.inserting_before(node):
+        sizes = [
+            size if isinstance(size, int) else call(aten.sym_size.int, like, at)
+            for at, size in enumerate(shape)
+        ]
+        numbers = call(aten.rand.default, sizes, dtype=torch.float32, device=device)
+        mask = call(
+            torch.ops.prims.convert_element_type.default, call(aten.lt.Scalar, numbers, probability), dtype
+        )
+    node.replace_all_uses_with(mask)
+    graph.erase_node(node)
+
 
 ALL_MOVED = "every tensor is on the GPU, also what the script keeps on the CPU"
 KEPT = "tensors are where the script has put them, on the GPU or on the CPU"
@@ -50,9 +132,9 @@ class Retargeting:
         if training and assumed:
             self._return_states(module)
         if self.kernels_draw:
-            assumed += to_uniform_draws(module)
+            assumed += masks_from_uniform(module)
         if self.placed:
-            beside = beside_gpu_tensors(module)
+            beside = cpu_operands_of_gpu_ops(module)
             assumed += [BESIDE.format(name=node.name) for node in beside]
             for node in beside:
                 _move_value(node)

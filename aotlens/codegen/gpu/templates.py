@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from aotlens.codegen.gpu.offline import Replacement, can_run_kernels, replaced
+from aotlens.codegen.gpu.offline.context import Replacement, can_run_kernels, replacing
 from aotlens.codegen.gpu.records import Choice
 from aotlens.torch_api.gpu import compiling_modules
 from aotlens.torch_api.inductor import filter_autotune_choices
@@ -26,7 +26,7 @@ LIBRARY_ONLY = (
 
 
 @dataclass(slots=True)
-class Offered:
+class TemplateChoices:
     """What the templates of one graph offered; mutable, filled while Inductor lowers it."""
 
     runs: bool = False
@@ -75,9 +75,9 @@ def _source(request: Any) -> Choice:
 
 
 @contextmanager
-def choices_kept() -> Iterator[Offered]:
+def recording_choices() -> Iterator[TemplateChoices]:
     """Within it Inductor takes the first choice of each template; the fastest, where it can run them."""
-    offered = Offered(can_run_kernels())
+    offered = TemplateChoices(can_run_kernels())
     scheduling = compiling_modules().triton_codegen.TritonScheduling
     define: Callable[..., str] = scheduling.define_kernel
 
@@ -88,7 +88,7 @@ def choices_kept() -> Iterator[Offered]:
 
     why = "which kernel a choice became is known when it is defined"
     with (
-        replaced(Replacement(scheduling, "define_kernel", note, why)),
+        replacing(Replacement(scheduling, "define_kernel", note, why)),
         filter_autotune_choices(offered.take),
     ):
         yield offered

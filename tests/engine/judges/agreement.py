@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from aotlens.errors import AotlensError
-from aotlens.ir.slots import OutsideTensor
+from aotlens.ir.slots import FreeTensor
 from aotlens.pipeline import Compiled
 from tests.engine.checking import EagerRun, prepared
 from tests.engine.peer_disagreements import DISAGREEMENTS
@@ -51,7 +51,7 @@ def _skip_other_questions(compiled: Compiled, meta: Any) -> None:
     """Where torch's first pass is asked about other inputs or results than we are."""
     if compiled.captured.bases:
         pytest.skip("torch has its answer only for the synthetic base that it makes of these inputs")
-    if any(isinstance(given.slot, OutsideTensor) for given in compiled.captured.inputs):
+    if any(isinstance(given.slot, FreeTensor) for given in compiled.captured.inputs):
         pytest.skip("tensors from outside are inputs of ours and constants of torch's")
     if len(meta.output_info) != len(compiled.meta.outputs):
         pytest.skip("torch does not see what the function puts into its arguments or its module")

@@ -49,7 +49,7 @@ def backward(gradient: Tensor, tensors: tuple[Tensor, ...], form: Form) -> tuple
     return *(one.to(tensor.dtype) for one, tensor in zip(found, tensors, strict=True)), of_scores
 
 
-def drawn_state() -> int:
+def rng_state_of() -> int:
     """A state for the mask of one dropout, from the CPU's generator."""
     return int(aten.randint.default(2**31, [1])[0])
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from aotlens.codegen.gpu.interpreter.memory import OutOfBoundsError
-from aotlens.codegen.gpu.interpreter.records import Finding, FindingKind, Place
+from aotlens.codegen.gpu.interpreter.records import Finding, FindingKind, TensorLocation
 
 MOST_CHARACTERS = 400
 
@@ -18,7 +18,7 @@ class KernelAssertionError(Exception):
 class LaunchError(Exception):
     """What a kernel raised, with where."""
 
-    def __init__(self, place: Place, file: str, cause: BaseException) -> None:
+    def __init__(self, place: TensorLocation, file: str, cause: BaseException) -> None:
         super().__init__(str(cause))
         self.place = place
         self.file = file
@@ -35,7 +35,7 @@ def assert_in_kernel(self: Any, condition: Any, message: str) -> None:
 def finding_of(error: Exception, wrapper: str) -> Finding:
     """`wrapper` is the file of the wrapper that ran."""
     if not isinstance(error, LaunchError):
-        return Finding("library", Place(""), _line(error, wrapper), _message(error))
+        return Finding("library", TensorLocation(""), _line(error, wrapper), _message(error))
     causes = list(_causes(error.cause))
     kind: FindingKind = "not interpreted"
     if any(isinstance(cause, OutOfBoundsError) for cause in causes):

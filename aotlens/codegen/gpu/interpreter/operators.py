@@ -9,21 +9,23 @@ from typing import Any
 
 import torch
 
-from aotlens.codegen.gpu.interpreter.records import OperatorCall, OperatorResult
+from aotlens.codegen.gpu.interpreter.records import OperatorCall, OperatorOutput
 from aotlens.torch_api.operators import pytree
 
 _OPERATOR = re.compile(r"\btorch\.ops\.(\w+)\.(\w+)\.(\w+)\b")
-ELSEWHERE = "operator_elsewhere"
+IN_MAIN_PROCESS = "run_in_main_process"
 """The wrapper's name of the function that finds an operator in the other process."""
 
-Ask = Callable[[OperatorCall], OperatorResult]
+OperatorRequest = Callable[[OperatorCall], OperatorOutput]
 
 
-def with_operators_elsewhere(source: str) -> str:
+def with_main_process_operators(source: str) -> str:
     """The wrapper's text, whose unknown operators are asked for."""
 
     def found(match: re.Match[str]) -> str:
-        return match.group() if _known(*match.groups()) else f'{ELSEWHERE}("{".".join(match.groups())}")'
+        return (
+            match.group() if _known(*match.groups()) else f'{IN_MAIN_PROCESS}("{".".join(match.groups())}")'
+        )
 
     return _OPERATOR.sub(found, source)
 
@@ -33,7 +35,7 @@ def _known(namespace: str, operator: str, overload: str) -> bool:
     return packet is not None and (not hasattr(packet, "overloads") or hasattr(packet, overload))
 
 
-def operator_elsewhere(ask: Ask) -> Callable[[str], Callable[..., Any]]:
+def run_in_main_process(ask: OperatorRequest) -> Callable[[str], Callable[..., Any]]:
     """Gives, by its name, a function that runs the operator in the other process."""
 
     def named(name: str) -> Callable[..., Any]:
@@ -52,11 +54,11 @@ def operator_elsewhere(ask: Ask) -> Callable[[str], Callable[..., Any]]:
     return named
 
 
-def run_operator(call: OperatorCall) -> OperatorResult:
+def run_operator(call: OperatorCall) -> OperatorOutput:
     """In the program's own process."""
     namespace, operator, overload = call.name.split(".")
     try:
         function = getattr(getattr(getattr(torch.ops, namespace), operator), overload)
-        return OperatorResult(function(*call.args, **call.kwargs), call.args, call.kwargs)
+        return OperatorOutput(function(*call.args, **call.kwargs), call.args, call.kwargs)
     except Exception as error:  # noqa: BLE001 (the user's code may raise anything; the other end tells it)
-        return OperatorResult(None, call.args, call.kwargs, f"{type(error).__name__}: {error}")
+        return OperatorOutput(None, call.args, call.kwargs, f"{type(error).__name__}: {error}")

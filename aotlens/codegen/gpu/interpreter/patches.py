@@ -14,11 +14,11 @@ from aotlens.codegen.gpu.interpreter.casts import converting, converting_numbers
 from aotlens.codegen.gpu.interpreter.faults import assert_in_kernel
 from aotlens.codegen.gpu.interpreter.libdevice import bound_functions, calling_functions
 from aotlens.codegen.gpu.interpreter.memory import Memory, checking
-from aotlens.codegen.gpu.interpreter.random_numbers import Draws
+from aotlens.codegen.gpu.interpreter.random_numbers import RandomNumbers
 from aotlens.codegen.gpu.interpreter.reductions import reduce_by_halves, scan_by_doubling
 from aotlens.codegen.gpu.interpreter.wrapper import unwritten
-from aotlens.codegen.gpu.offline import Replacement
-from aotlens.codegen.gpu.stand_ins import NullContext
+from aotlens.codegen.gpu.offline.context import Replacement
+from aotlens.codegen.gpu.offline.emulated_devices import NullContext
 from aotlens.torch_api.gpu import interpreting_modules
 
 ACCESSES = (
@@ -34,7 +34,7 @@ HELPERS = (("rand4x", "rand"), ("randn4x", "randn"), ("randint64", "randint"))
 """Inductor's."""
 
 
-def replacements(memory: Memory, draws: Draws) -> tuple[Replacement, ...]:
+def replacements(memory: Memory, draws: RandomNumbers) -> tuple[Replacement, ...]:
     """Every name that is replaced."""
     return (*_device(), *_numbers(), *_accesses(memory), *_draws(draws), *_library())
 
@@ -113,7 +113,7 @@ def _accesses(memory: Memory) -> Iterator[Replacement]:
         )
 
 
-def _draws(draws: Draws) -> Iterator[Replacement]:
+def _draws(draws: RandomNumbers) -> Iterator[Replacement]:
     import triton.language as tl
 
     reason = "the numbers that are drawn are compared between forward and backward, and with their law"

@@ -23,7 +23,7 @@ from aotlens.codegen.gpu.interpreter.records import (
     Job,
     Launched,
     OperatorCall,
-    Place,
+    TensorLocation,
     UserLaunch,
 )
 
@@ -45,14 +45,16 @@ class Interpreter:
         answer: Answer | str = self._answer(packed(job), limit_s)
         if not isinstance(answer, str):
             return answer
-        return Answer((), {}, job.random_state, (), 0, {}, Finding("not interpreted", Place(""), "", answer))
+        return Answer(
+            (), {}, job.random_state, (), 0, {}, Finding("not interpreted", TensorLocation(""), "", answer)
+        )
 
     def launch(self, launch: UserLaunch, limit_s: float = GRAPH_LIMIT_S) -> Launched:
         """What one launch of a user's kernel writes, or a finding that says why nothing."""
         answer: Launched | str = self._answer(packed(launch), limit_s)
         if not isinstance(answer, str):
             return answer
-        return Launched({}, Finding("not interpreted", Place(launch.kernel), "", answer))
+        return Launched({}, Finding("not interpreted", TensorLocation(launch.kernel), "", answer))
 
     def _answer(self, request: bytes, limit_s: float) -> Any:
         """What comes back, or why nothing does."""

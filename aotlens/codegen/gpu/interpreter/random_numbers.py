@@ -6,11 +6,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from aotlens.codegen.gpu.interpreter.records import Drawn
+from aotlens.codegen.gpu.interpreter.records import RandomNumbersUsed
 
 
 @dataclass(slots=True)
-class Draws:
+class RandomNumbers:
     """Of the running graph; mutable: each launch adds to it."""
 
     first_seed: int = 0
@@ -46,18 +46,18 @@ class Draws:
             found = self._found.setdefault(int(one) - self.first_seed, [])
             found.append((kind, places[chosen].astype(np.int64), values[chosen].copy()))
 
-    def drawn(self) -> dict[int, Drawn]:
+    def drawn(self) -> dict[int, RandomNumbersUsed]:
         """By the position of the seed."""
         return {at: _joined(found) for at, found in self._found.items()}
 
 
-def _joined(found: list[tuple[str, Any, Any]]) -> Drawn:
+def _joined(found: list[tuple[str, Any, Any]]) -> RandomNumbersUsed:
     kinds: Any = found[0][0]
     offsets = np.concatenate([places for _, places, _ in found])
     values = np.concatenate([values for _, _, values in found])
     unique, first, inverse = np.unique(offsets, return_index=True, return_inverse=True)
     kept = values[first]
-    return Drawn(
+    return RandomNumbersUsed(
         kind=kinds,
         offsets=torch.from_numpy(unique),
         values=torch.from_numpy(kept.copy()),

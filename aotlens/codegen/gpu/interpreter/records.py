@@ -19,7 +19,7 @@ MESSAGES: dict[FindingKind, str] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class TensorLocation:
     """A launch in a graph's wrapper."""
 
     kernel: str
@@ -33,7 +33,7 @@ class Finding:
     """Why a graph did not run to its end."""
 
     kind: FindingKind
-    place: Place
+    place: TensorLocation
     line: str
     """The kernel's own line, or the wrapper's."""
     message: str
@@ -56,7 +56,7 @@ class Job:
     """Keep the kernels' own block sizes: slower, since the interpreter pays for each program."""
     keep_buffers: bool = False
     """Send back what each launch wrote."""
-    given: Mapping[Place, Mapping[int, torch.Tensor]] = field(default_factory=dict)
+    given: Mapping[TensorLocation, Mapping[int, torch.Tensor]] = field(default_factory=dict)
     """Launches that are not made: what the arguments at these positions hold instead afterwards."""
 
 
@@ -82,7 +82,7 @@ class Launched:
 class Launch:
     """One kernel that ran."""
 
-    place: Place
+    place: TensorLocation
     programs: int
     blocks: tuple[tuple[str, int], ...]
     """Block sizes that it ran with."""
@@ -91,7 +91,7 @@ class Launch:
 
 
 @dataclass(frozen=True, slots=True)
-class Drawn:
+class RandomNumbersUsed:
     """The numbers that kernels drew from one seed."""
 
     kind: Literal["rand", "randn", "randint"]
@@ -105,7 +105,7 @@ class Drawn:
 
 
 @dataclass(frozen=True, slots=True)
-class Inside:
+class KernelLocation:
     """A result that lies in the memory of an input."""
 
     input: int
@@ -125,7 +125,7 @@ class Answer:
     launches: tuple[Launch, ...]
     seeds: int
     """How many the wrapper drew."""
-    draws: Mapping[int, Drawn]
+    draws: Mapping[int, RandomNumbersUsed]
     """By the position of the seed."""
     finding: Finding | None = None
 
@@ -141,7 +141,7 @@ class OperatorCall:
 
 
 @dataclass(frozen=True, slots=True)
-class OperatorResult:
+class OperatorOutput:
     result: Any
     args: tuple[Any, ...]
     """As the operator left them, and the keyword arguments beside."""

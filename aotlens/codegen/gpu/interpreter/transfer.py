@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from aotlens.codegen.gpu.interpreter.records import Answer, Inside
+from aotlens.codegen.gpu.interpreter.records import Answer, KernelLocation
 
 
 def copied(inputs: list[Any]) -> Iterator[Any]:
@@ -36,14 +36,14 @@ def write_bytes(tensor: torch.Tensor, content: torch.Tensor) -> None:
     torch.empty(0, dtype=torch.uint8, device=storage.device).set_(storage).copy_(content)
 
 
-def placed(
+def in_shared_memory(
     outputs: Sequence[Any], inputs: list[Any], devices: Sequence[torch.device | None]
 ) -> Iterator[Any]:
     """Results of the other process as this one's: inside an input's memory where they were there, else on
     their devices; None is the CPU."""
     moved: dict[int, torch.UntypedStorage] = {}
     for value, device in zip(outputs, devices, strict=True):
-        if isinstance(value, Inside):
+        if isinstance(value, KernelLocation):
             yield _inside(value, inputs)
         elif not isinstance(value, torch.Tensor) or device is None or device.type == "cpu":
             yield value
@@ -63,7 +63,7 @@ def _on(device: torch.device, storage: torch.UntypedStorage) -> torch.UntypedSto
     return made.untyped_storage()
 
 
-def _inside(value: Inside, inputs: list[Any]) -> torch.Tensor:
+def _inside(value: KernelLocation, inputs: list[Any]) -> torch.Tensor:
     """A result that lies in an input's memory: that input itself where it is the same."""
     storage = inputs[value.input].untyped_storage()
     empty = torch.empty(0, dtype=value.dtype, device=storage.device)

@@ -18,34 +18,34 @@ import numpy as np
 import torch
 
 from aotlens.codegen.gpu.interpreter.blocks import enlarge
+from aotlens.codegen.gpu.interpreter.cpu_kernels import register_cpu_kernels
 from aotlens.codegen.gpu.interpreter.faults import LaunchError, finding_of
 from aotlens.codegen.gpu.interpreter.memory import Memory
 from aotlens.codegen.gpu.interpreter.operators import (
-    ELSEWHERE,
-    Ask,
-    operator_elsewhere,
-    with_operators_elsewhere,
+    IN_MAIN_PROCESS,
+    OperatorRequest,
+    run_in_main_process,
+    with_main_process_operators,
 )
 from aotlens.codegen.gpu.interpreter.packing import packed, unpacked
 from aotlens.codegen.gpu.interpreter.patches import apply, replacements
-from aotlens.codegen.gpu.interpreter.random_numbers import Draws
+from aotlens.codegen.gpu.interpreter.random_numbers import RandomNumbers
 from aotlens.codegen.gpu.interpreter.records import (
     Answer,
-    Inside,
     Job,
+    KernelLocation,
     Launch,
     Launched,
     OperatorCall,
-    OperatorResult,
-    Place,
+    OperatorOutput,
+    TensorLocation,
     UserLaunch,
 )
-from aotlens.codegen.gpu.interpreter.twins import register_twins
-from aotlens.codegen.gpu.interpreter.users_kernels import launch_users_kernel, users_kernel
+from aotlens.codegen.gpu.interpreter.user_kernels import launch_user_kernel, user_kernel
 from aotlens.codegen.gpu.interpreter.wrapper import (
-    AS_PROMISED,
+    ALIGNMENT_PROMISES,
     HAND_OUT_SEEDS,
-    as_promised,
+    check_alignment_promise,
     on_cpu,
 )
 from aotlens.torch_api.gpu import interpreting_modules
@@ -60,9 +60,9 @@ def main(descriptor: int) -> None:
     np.seterr(all="ignore")  # masked lanes divide by zero, as on a GPU
     warnings.simplefilter("ignore")  # a library's advice is no user's
 
-    def ask(call: OperatorCall) -> OperatorResult:
+    def ask(call: OperatorCall) -> OperatorOutput:
         connection.send_bytes(packed(call))
-        answer: OperatorResult = unpacked(connection.recv_bytes())
+        answer: OperatorOutput = unpacked(connection.recv_bytes())
         return answer
 
     worker = Worker(ask)
@@ -81,16 +81,16 @@ def main(descriptor: int) -> None:
 class Worker:
     """This process; mutable: one graph runs at a time."""
 
-    ask: Ask
+    ask: OperatorRequest
     memory: Memory = field(default_factory=Memory)
-    draws: Draws = field(default_factory=Draws)
+    draws: RandomNumbers = field(default_factory=RandomNumbers)
     _kept: list[Any] = field(default_factory=list)
     _own_blocks: dict[int, dict[str, Any]] = field(default_factory=dict)
     """By kernel: the same source is the same kernel in every job."""
 
     def __post_init__(self) -> None:
         apply(replacements(self.memory, self.draws))
-        self._kept.append(register_twins())
+        self._kept.append(register_cpu_kernels())
 
     def answer(self, job: Job) -> Answer:
         """Run one graph; whatever it raises is part of the answer."""
@@ -123,12 +123,12 @@ class Worker:
         before = {name: value.untyped_storage().clone() for name, value in tensors.items()}
         kernel, finding = None, None
         try:
-            kernel = users_kernel(launch)
+            kernel = user_kernel(launch)
             self.memory.allow(tensors.values())
             kernel[launch.grid](**launch.arguments)
         except Exception as error:  # noqa: BLE001 (told to the other end, whatever it is)
             file = kernel.fn.__code__.co_filename if kernel is not None else ""
-            finding = finding_of(LaunchError(Place(launch.kernel), file, error), "")
+            finding = finding_of(LaunchError(TensorLocation(launch.kernel), file, error), "")
         after = {name: bytes_of(value.untyped_storage()) for name, value in tensors.items()}
         changed = {name: now for name, now in after.items() if not torch.equal(now, bytes_of(before[name]))}
         return Launched(changed, finding)
@@ -138,11 +138,11 @@ class Worker:
         modules = interpreting_modules()
         called = {
             HAND_OUT_SEEDS: self.draws.hand_out,
-            ELSEWHERE: operator_elsewhere(self.ask),
-            AS_PROMISED: as_promised,
+            IN_MAIN_PROCESS: run_in_main_process(self.ask),
+            ALIGNMENT_PROMISES: check_alignment_promise,
         }
         attributes = {**job.constants, **called}
-        key, path = modules.codecache.PyCodeCache.write(with_operators_elsewhere(on_cpu(job.source)))
+        key, path = modules.codecache.PyCodeCache.write(with_main_process_operators(on_cpu(job.source)))
         module = modules.codecache.PyCodeCache.load_by_key_path(key, path, attrs=attributes)
         occurrences: Counter[str] = Counter()
         for name, kernel in list(vars(module).items()):
@@ -172,7 +172,7 @@ class _Watched:
     memory: Memory
 
     def run(self, *arguments: Any, **options: Any) -> None:
-        place = Place(self.name, self.occurrences[self.name])
+        place = TensorLocation(self.name, self.occurrences[self.name])
         self.occurrences[self.name] += 1
         given = self.job.given.get(place)
         if given is not None:
@@ -185,7 +185,7 @@ class _Watched:
         config = self.kernel.configs[0]
         try:
             if self.kernel.custom_kernel:
-                grid = launch_users_kernel(self.kernel, arguments)
+                grid = launch_user_kernel(self.kernel, arguments)
             else:
                 grid = self.kernel._interpret_args_grid(arguments, config)[1]
                 self.kernel.run(*arguments, **options)
@@ -238,7 +238,7 @@ def _placed(outputs: Any, inputs: tuple[Any, ...]) -> Iterator[Any]:
         if at is None:
             yield value
         else:
-            yield Inside(at, tuple(value.shape), value.stride(), value.storage_offset(), value.dtype)
+            yield KernelLocation(at, tuple(value.shape), value.stride(), value.storage_offset(), value.dtype)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ _SEEDS = re.compile(r"\baten\.randint\.low_out\(-9223372036854775808, \d+, \[\d+
 """Inductor's own draw of the seeds for its kernels: from all 64-bit integers."""
 _PROMISED = re.compile(r"^(\s+)assert_size_stride\((buf\d+), ", re.MULTILINE)
 """The wrapper's check of a library's result."""
-AS_PROMISED = "as_promised"
+ALIGNMENT_PROMISES = "check_alignment_promise"
 """The wrapper's name of the function that lays such a result out as on the GPU."""
 HAND_OUT_SEEDS = "hand_out_seeds"
 """The wrapper's name of the function that fills a tensor with seeds instead."""
@@ -27,7 +27,7 @@ def on_cpu(source: str) -> str:
     found = [match.start() for match in _CALL.finditer(source)]
     at = found[0] if found else len(source)
     calls = _ON_CUDA.sub(_named_cpu, source[at:])
-    calls = _PROMISED.sub(rf"\1\2 = {AS_PROMISED}(\2, ", calls)
+    calls = _PROMISED.sub(rf"\1\2 = {ALIGNMENT_PROMISES}(\2, ", calls)
     return source[:at] + _SEEDS.sub(rf"{HAND_OUT_SEEDS}(\1)", calls)
 
 
@@ -35,7 +35,7 @@ def _named_cpu(match: re.Match[str]) -> str:
     return "device(type='cpu')" if match.group().startswith("device") else "'cpu'"
 
 
-def as_promised(result: torch.Tensor, size: Any, stride: Any, operator: str = "") -> torch.Tensor:
+def check_alignment_promise(result: torch.Tensor, size: Any, stride: Any, operator: str = "") -> torch.Tensor:
     """What a library gave, in the layout that its operator has on a GPU: on a CPU some have another.
 
     Raises AssertionError where it has other sizes.

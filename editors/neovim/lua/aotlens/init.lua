@@ -49,7 +49,7 @@ local function on_status(_, told)
   vim.cmd('redrawstatus')
 end
 
-local function root_of(path, markers)
+local function storage_source(path, markers)
   local folder = vim.fn.fnamemodify(path, ':h')
   local found = vim.fs and vim.fs.find(markers, { upward = true, path = folder })[1]
   return found and vim.fn.fnamemodify(found, ':h') or vim.fn.getcwd()
@@ -83,7 +83,7 @@ local function attach(bufnr, options)
   clients.start({
     name = 'aotlens',
     cmd = options.cmd,
-    root_dir = root_of(path, options.root_markers),
+    root_dir = storage_source(path, options.root_markers),
     init_options = vim.tbl_extend('force', options.settings, known),
     handlers = { ['aotlens/status'] = on_status, ['window/showDocument'] = documents.on_show },
     on_attach = function(client, buffer)

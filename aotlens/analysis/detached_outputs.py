@@ -1,0 +1,157 @@
+"""Results with a history of their own in memory that others look at too: detached and then written to, or put
+there (`.data`).
+
+Invariant: the graph gives such a tensor apart, as a base of its own; the wrapper copies it, seen by autograd,
+to a look at the shared memory, where the same values stand already, or puts it there.
+"""
+
+from typing import Any
+
+import torch
+
+from aotlens.analysis.inputs import grad_fn_of, raises_on_grad_fn
+from aotlens.analysis.leaves import geometry_on_base, passes_custom_function, reinterpretation, relative_chain
+from aotlens.analysis.records import (
+    AliasBase,
+    BaseInfo,
+    DetachedStorage,
+    InputBase,
+    IntermediateBaseOf,
+    OutputAliasInfo,
+    OutputType,
+)
+from aotlens.analysis.storage_swaps import span_of_storage_swap
+from aotlens.capture.operators import aten
+from aotlens.capture.records import Captured
+from aotlens.capture.storage import Storage, view_base
+from aotlens.capture.subclasses import is_wrapper, value_of
+from aotlens.errors import UnsupportedError
+from aotlens.torch_api.autograd import shares_version_counter
+
+
+def detached_start(captured: Captured, value: Any) -> Any:
+    """The detached tensor at which the history of a result starts; None for all other results."""
+    start, recorder = view_base(value), captured.recorder
+    if not value.requires_grad or is_wrapper(value) or grad_fn_of(start) is None:
+        return None
+    if any(start is view_base(given.argument) for given in captured.inputs if given.is_tensor):
+        return None
+    storage = recorder.tracked(value).storage
+    if recorder.tracked(start).storage is not storage or is_graph_start(captured, start, storage):
+        return None
+    has_company = any(one is not value for one in captured.results_in(storage))
+    return start if storage.inputs or has_company else None
+
+
+def is_graph_start(captured: Captured, start: Any, storage: Storage) -> bool:
+    """Whether a history starts at the tensor on which results of this memory hang.
+
+    That is the one with which the storage was made, or, where no result is that one's (`torch.zeros` gives
+    another object than it records), the first result.
+    """
+    if start is view_base(storage.base_tensor):
+        return True
+    if storage.inputs or storage.base_tensor.requires_grad:
+        return False
+    given = captured.results_in(storage)
+    if any(view_base(one) is view_base(storage.base_tensor) for one in given):
+        return False
+    return next((one for one in given if one.requires_grad and view_base(one) is one), None) is start
+
+
+class DetachedOutputs:
+    """The bases of such results, and of what shares their memory."""
+
+    def __init__(self, captured: Captured, bases: list[BaseInfo], known: dict[int, AliasBase]) -> None:
+        self._captured = captured
+        self._bases = bases
+        self._known = known
+        self._found: dict[int, IntermediateBaseOf] = {}
+        """By start."""
+        for value in captured.outputs:
+            if not isinstance(value, torch.Tensor):
+                continue
+            start = detached_start(captured, value)
+            if start is not None and id(start) not in self._found:
+                self._found[id(start)] = self._base(start)
+
+    def base_of(self, value: Any) -> IntermediateBaseOf | None:
+        """The base of a result with a history of its own; None for all others."""
+        return self._found.get(id(view_base(value)))
+
+    def result(self, index: int, base: IntermediateBaseOf, same: int | None) -> OutputAliasInfo:
+        """Such a result, made again from its base; `same` is an earlier one that is the same tensor.
+
+        Raises:
+            UnsupportedError: a custom function made it, whose backward no repeated view would call.
+        """
+        value, start = self._captured.outputs[index], self._bases[base.index].tensor
+        if passes_custom_function(grad_fn_of(value), [grad_fn_of(start)]):
+            raise UnsupportedError(
+                "a view made in a custom `autograd.Function` of a tensor that was detached, and then written "
+                "to with a gradient",
+                self._captured.subject.span,
+                "return a clone from the function",
+            )
+        recorder = self._captured.recorder
+        chain, of_input = relative_chain(recorder, start, value), recorder.tracked(start).storage.inputs
+        return OutputAliasInfo(
+            index=index,
+            output_type=OutputType.ALIAS_OF_INPUT if of_input else OutputType.ALIAS_OF_INTERMEDIATE,
+            reason="shares memory with others, but was detached from them, and has a history of its own",
+            value=None,
+            base=base,
+            chain=chain or (),
+            geometry=geometry_on_base(self._captured, chain, value, start),
+            same_object_as=same,
+            requires_grad=True,
+            viewed_without_grad=grad_fn_of(value) is None,
+            refuses_use=raises_on_grad_fn(value),
+            tensor=value,
+        )
+
+    def _base(self, start: Any) -> IntermediateBaseOf:
+        recorder = self._captured.recorder
+        memory = self._memory(start, recorder.tracked(start).storage)
+        value = recorder.emit(aten.clone.default, value_of(recorder, start))
+        self._bases.append(BaseInfo(value, start, memory=memory))
+        return IntermediateBaseOf(len(self._bases) - 1)
+
+    def _memory(self, start: Any, storage: Storage) -> DetachedStorage:
+        base, under = self._under(storage)
+        chain = relative_chain(self._captured.recorder, under, start)
+        otherwise = reinterpretation(start, under) if chain is None else None
+        if otherwise is not None:
+            raise UnsupportedError(
+                f"a result with a gradient of its own in memory that an input shows as {otherwise}",
+                self._captured.subject.span,
+                "return a clone",
+            )
+        return DetachedStorage(
+            base=base,
+            chain=chain,
+            like=start,
+            own_version=not shares_version_counter(start, under),
+            is_given=any(one is start for one in self._captured.recorder.exchanged),
+        )
+
+    def _under(self, storage: Storage) -> tuple[AliasBase, Any]:
+        """What the wrapper has of the shared memory, and the fake tensor that it is."""
+        if storage.inputs:
+            inputs = self._captured.inputs
+            at = next(at for at, given in enumerate(inputs) if given.storage is storage)
+            argument = inputs[at].argument
+            if self._captured.recorder.tracked(argument).storage is not storage:
+                raise UnsupportedError(
+                    "a result with a gradient of its own in the memory that "
+                    f"`{inputs[at].slot.name}` came with, beside an exchange of its storage",
+                    span_of_storage_swap(self._captured, argument),
+                    "return a clone",
+                )
+            return InputBase(at), argument
+        tensor = storage.base_tensor
+        if id(storage) not in self._known:
+            value = value_of(self._captured.recorder, tensor)
+            self._bases.append(BaseInfo(value, tensor if tensor.requires_grad else None))
+            self._known[id(storage)] = IntermediateBaseOf(len(self._bases) - 1)
+        return self._known[id(storage)], tensor

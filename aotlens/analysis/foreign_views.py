@@ -1,0 +1,105 @@
+"""Results whose memory is not that of what they are views of for autograd: refused.
+
+Invariant: what they let pass lies on the storage of the tensor that its history starts from.
+"""
+
+from typing import Any
+
+from aotlens.analysis.inputs import grad_fn_of, raises_on_grad_fn
+from aotlens.analysis.storage_swaps import span_of_storage_swap
+from aotlens.capture.autograd.detached_views import is_view_of_detached, span_of_detaching
+from aotlens.capture.graph import TRACKED_ATTRIBUTE
+from aotlens.capture.records import Captured, CapturedInput
+from aotlens.capture.storage import view_base
+from aotlens.capture.subclasses import is_wrapper
+from aotlens.errors import UnsupportedError
+from aotlens.model.report import Span
+from aotlens.torch_api.autograd import gradient_sizes
+from aotlens.torch_api.operators import pytree
+
+
+def check_view_storage(captured: Captured, value: Any) -> None:
+    """A view, for autograd, of a tensor whose memory or history it does not share."""
+    recorder, base = captured.recorder, value._base
+    if base is not None and is_view_of_detached(recorder, value) and not _is_as_it_was(captured, value):
+        raise UnsupportedError(
+            "a view with a gradient that was taken before the tensor under it is detached in place, which is "
+            "no input or is written to or moved too",
+            span_of_detaching(recorder, base) or captured.subject.span,
+            "use `detach`, or take the view after that",
+        )
+    start = view_base(value)
+    if not value.requires_grad or not any(start is one for one in recorder.exchanged):
+        return _refuse_other_memory(captured, value)
+    if start.requires_grad and grad_fn_of(start) is not None and gradient_sizes(start) != tuple(start.shape):
+        raise UnsupportedError(
+            "a result with a gradient that was given memory of other sizes (`.data`, `set_`), whose gradient "
+            "then has not the sizes that its operator gave",
+            span_of_storage_swap(captured, start),
+            "give it memory of the same sizes, or return a clone",
+        )
+    is_input = any(given.argument is start for given in captured.inputs)
+    if not is_input and recorder.tracked(start).storage is not recorder.tracked(value).storage:
+        raise UnsupportedError(
+            "a result that is a view with a gradient, of a tensor that was given other memory after it was "
+            "taken (`.data`, `set_`)",
+            span_of_storage_swap(captured, start),
+            "take the view after that, or return a clone",
+        )
+    return None
+
+
+def _refuse_other_memory(captured: Captured, value: Any) -> None:
+    recorder, base = captured.recorder, value._base
+    if base is None or not value.requires_grad or not getattr(base, TRACKED_ATTRIBUTE, None):
+        return
+    if recorder.tracked(base).storage is not recorder.tracked(value).storage:
+        kind = next((type(one).__name__ for one in (base, value) if is_wrapper(one)), "")
+        if kind:
+            raise UnsupportedError(
+                f"a result with a gradient that is a view between a `{kind}` and tensors inside it "
+                "(`values()`, `chunk`, `unbind`)",
+                _span_of_call(captured, value) or captured.subject.span,
+                "return a clone",
+            )
+        raise UnsupportedError(
+            "a result that is a view with a gradient and was given other memory (`.data`, `set_`)",
+            span_of_storage_swap(captured, value),
+            "assign to a tensor of its own, or return a clone",
+        )
+
+
+def _span_of_call(captured: Captured, value: Any) -> Span | None:
+    """The user's expression that gave a result."""
+    for _, _, _, result, origin in captured.calls:
+        if any(one is value for one in pytree.tree_leaves(result)):
+            return origin.place.innermost
+    return None
+
+
+def _is_as_it_was(captured: Captured, value: Any) -> bool:
+    """Whether the view of an input that is detached later can be taken before that, as in the function."""
+    base, storage = value._base, captured.recorder.tracked(value).storage
+    if captured.recorder.tracked(base).storage is not storage or storage.moves:
+        return False
+    is_input = any(given.argument is base for given in captured.inputs) and not base.requires_grad
+    return is_input and not any(write.grad_enabled for write in storage.writes)
+
+
+def check_output_grad_fn(captured: Captured, given: CapturedInput, value: Any) -> None:
+    """A result in an input's memory whose history is not the input's, as that leaves the function."""
+    has_history = value.requires_grad and (grad_fn_of(value) is not None or raises_on_grad_fn(value))
+    is_detached = given.requires_grad and not given.argument.requires_grad
+    if has_history and is_detached and not is_view_of_detached(captured.recorder, value):
+        raise UnsupportedError(
+            f"a view of `{given.slot.name}` that was taken before `{given.slot.name}` is detached in place",
+            span_of_detaching(captured.recorder, given.argument) or captured.subject.span,
+            "use `detach`, or take the view after that",
+        )
+    if value.requires_grad and any(view_base(value) is tensor for tensor in captured.recorder.exchanged):
+        raise UnsupportedError(
+            f"a result with a gradient of its own that was given the memory of `{given.slot.name}` "
+            "(`set_`, `.data`)",
+            span_of_storage_swap(captured, view_base(value)),
+            "return a clone",
+        )

@@ -1,0 +1,106 @@
+"""What the function read of inputs whose sizes or strides it changes with grad mode off.
+
+Autograd makes the history of a view again when it is next asked for and the tensor under it has changed, and
+goes by how both lie at that moment.  Invariant: a function whose compiled call would ask at another moment
+than eager does is refused.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+from aotlens.capture.autograd.detached_views import calls_before_detaching
+from aotlens.capture.operators import Kind, describe, is_operator
+from aotlens.capture.records import Captured, CapturedInput
+from aotlens.capture.storage import Write
+from aotlens.errors import UnsupportedError
+from aotlens.model.report import Span
+
+
+def is_input_read(captured: Captured, given: CapturedInput) -> bool:
+    """Whether an operator took the input itself, but for changes of its sizes or strides."""
+    return any(True for _ in _reads(captured, given.argument))
+
+
+def is_used_before_detach(captured: Captured, tensor: Any) -> bool:
+    """Whether autograd saw a use of a tensor before the function took it off its history."""
+    at = calls_before_detaching(captured.recorder, tensor)
+    return any(position < at for position in _reads(captured, tensor, seen=True))
+
+
+def check_views_with_grad_fn(captured: Captured, given: CapturedInput, moves: list[Write]) -> None:
+    """Call it for an input whose own sizes or strides are changed with grad mode off only.
+
+    Raises:
+        UnsupportedError: a view of it is read before, or it is a view itself and read after; or it is a leaf
+            that gets other sizes, and is read before.
+    """
+    storage: Any = given.storage
+    if not given.argument.requires_grad:
+        return
+    origins = {id(move.origin) for move in moves}
+    moved = next(
+        (at for at, call in enumerate(captured.calls) if id(call[4]) in origins), len(captured.calls)
+    )
+    where, own = moves[-1].origin.place.innermost, given.argument
+    other_sizes = given.is_leaf and own.shape != given.fake.shape
+    if other_sizes and any(at < moved for at in _reads(captured, own, seen=True)):
+        _refuse(given, "it is a leaf and is read before that: its gradient has its former sizes", where)
+    if given.is_view and any(at > moved for at in _reads(captured, own, seen=True)):
+        _refuse(given, "it is a view, and is read after that", where)
+    if not storage.joined:
+        return
+    for other in captured.inputs:
+        is_view = other.storage is storage and other.argument._base is own
+        if is_view and any(at < moved for at in _reads(captured, other.argument, seen=True)):
+            _refuse(given, f"its view `{other.slot.name}` is read before that", where)
+
+
+def check_reads_before_resize(captured: Captured, given: CapturedInput) -> None:
+    """Of a leaf that is given memory of other sizes (`.data`).
+
+    Raises:
+        UnsupportedError: autograd saw a use of it before, after which its gradient has the sizes that it had
+            there for as long as something holds what came of that use.
+    """
+    for leaf, before, where in captured.recorder.reshaped:
+        if leaf is given.argument and any(at < before for at in _reads(captured, leaf, seen=True)):
+            raise UnsupportedError(
+                f"an assignment of other sizes to `.data` of `{given.slot.name}`, a leaf that is read "
+                "before: its gradient has its former sizes",
+                where,
+                "assign first, or to a new tensor",
+            )
+
+
+def _reads(captured: Captured, tensor: Any, seen: bool = False) -> Iterator[int]:
+    """Positions among the calls; with `seen`, only of those that autograd sees."""
+    for at, (func, args, _, result, _) in enumerate(captured.calls):
+        if is_operator(func) and describe(func).kind is Kind.METADATA_MUTATION:
+            continue
+        takes_it = any(one is tensor for one in _listed(args))
+        if takes_it and (not seen or any(_is_seen(one) for one in _listed((result,)))):
+            yield at
+
+
+def _listed(values: tuple[Any, ...]) -> Iterator[Any]:
+    """The values, and what the lists among them hold."""
+    for value in values:
+        yield from value if isinstance(value, (list, tuple)) else (value,)
+
+
+def _is_seen(result: Any) -> bool:
+    """Whether a gradient starts from it: from no leaf that is written to, nor a view without a history."""
+    if not getattr(result, "requires_grad", False):
+        return False
+    try:
+        return result.grad_fn is not None
+    except RuntimeError:
+        return False
+
+
+def _refuse(given: CapturedInput, what: str, where: Span | None) -> None:
+    raise UnsupportedError(
+        f"a change of the sizes or strides of `{given.slot.name}` under `no_grad`, where {what}",
+        where,
+        "take another view instead, or make the change with grad mode on",
+    )

@@ -1,0 +1,74 @@
+"""Hooks that the function registers on views which the wrapper makes again: refused.
+
+Invariant: the wrapper takes a result from its base outside of what was recorded, so nothing on the way from
+the base to the result has a hook.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from aotlens.analysis.inputs import grad_fn_of
+from aotlens.analysis.records import (
+    BaseInfo,
+    InputBase,
+    IntermediateBaseOf,
+    OutputAliasInfo,
+    OutputBase,
+    OutputType,
+)
+from aotlens.capture.records import Captured
+from aotlens.errors import UnsupportedError
+from aotlens.torch_api.fake import FakeTensor
+
+
+def check_hooks_on_views(
+    captured: Captured, found: Sequence[OutputAliasInfo], bases: Sequence[BaseInfo]
+) -> None:
+    """Looks at the operators' first arguments, where any result is made again with a gradient.
+
+    Raises:
+        UnsupportedError: a hook on such a result, or on a view that it was taken of.
+    """
+    made = [info for info in found if _is_made(info) and info.tensor.requires_grad]
+    if not made:
+        return
+    firsts = (args[0] for _, args, _, _, _ in captured.calls if args)
+    hooked = {grad_fn_of(one) for one in firsts if type(one) is FakeTensor and one._backward_hooks} - {None}
+    for info in made:
+        if info.tensor._backward_hooks or (hooked and _leads_through(captured, info, bases, hooked)):
+            raise UnsupportedError(
+                "a hook on a result that is a view, or a leaf made in the function, or on a view that such "
+                "a result is taken of (`register_hook`)",
+                captured.subject.span,
+                "register it on the result after the call, or on what the view is taken of",
+            )
+
+
+def _is_made(info: OutputAliasInfo) -> bool:
+    is_view = info.value is None and info.output_type is not OutputType.IS_INPUT
+    return info.tensor is not None and (info.new_leaf or is_view)
+
+
+def _leads_through(
+    captured: Captured, info: OutputAliasInfo, bases: Sequence[BaseInfo], hooked: set[Any]
+) -> bool:
+    """Whether one of these places in the tape stands between a result and what it is made from."""
+    end, step = grad_fn_of(_base_of(captured, info, bases)), grad_fn_of(info.tensor)
+    while step is not None and step is not end:
+        if step in hooked:
+            return True
+        if len(step.next_functions) != 1:
+            return False
+        step = step.next_functions[0][0]
+    return False
+
+
+def _base_of(captured: Captured, info: OutputAliasInfo, bases: Sequence[BaseInfo]) -> Any:
+    match info.base:
+        case InputBase(index=index):
+            return captured.inputs[index].argument
+        case OutputBase(index=index):
+            return captured.outputs[index]
+        case IntermediateBaseOf(index=index):
+            return bases[index].tensor
+    return info.tensor

@@ -1,0 +1,111 @@
+"""Inputs that leave the function on another storage than they came with.
+
+Invariant: what lay on the storage that an input took over still lies there with it after the call.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+from aotlens.analysis.records import AliasBase, BaseInfo, InputBase, IntermediateBaseOf, StorageSwap
+from aotlens.capture.operators import Kind, describe, is_operator
+from aotlens.capture.records import Captured, CapturedInput
+from aotlens.capture.storage import Storage, Tracked, view_base
+from aotlens.errors import UnsupportedError
+from aotlens.model.report import Span
+from aotlens.torch_api.autograd import has_version_counter
+
+
+def is_storage_swapped(captured: Captured, given: CapturedInput) -> bool:
+    """Whether the function gave the input another storage."""
+    if given.storage is None or given.duplicate_of is not None or given.wrapped is not None:
+        return False
+    tracked = captured.recorder.tracked(given.argument)
+    if tracked.storage is not given.storage:
+        return True
+    if given.base is not None and any(given.argument is one for one in captured.recorder.exchanged):
+        return True
+    if given.argument.untyped_storage()._cdata != given.fake.untyped_storage()._cdata:
+        raise UnsupportedError(
+            f"storage mutation of `{given.slot.name}`",
+            span_of_storage_swap(captured, given.argument),
+            "return the new tensor instead",
+        )
+    return False
+
+
+def span_of_storage_swap(captured: Captured, tensor: Any) -> Span | None:
+    """The user's expression that gave the tensor another storage last."""
+    for func, args, _, _, origin in reversed(captured.calls):
+        if args and args[0] is tensor and is_operator(func) and describe(func).kind is Kind.EXCHANGE:
+            return origin.place.innermost
+    return captured.subject.span
+
+
+def check_version_counters(captured: Captured) -> None:
+    """Of tensors that leave the function without a version counter, and are no inference tensors."""
+    if not captured.recorder.uncounted:
+        return
+    leaving = (*captured.outputs, *(given.argument for given in captured.inputs if given.is_tensor))
+    tensors = (value for value in leaving if isinstance(value, torch.Tensor) and not value.is_inference())
+    if not all(has_version_counter(value) for value in tensors):
+        raise UnsupportedError(
+            "an assignment to `.data`, outside of `inference_mode`, of a tensor that was made under it and "
+            "leaves the function (inference tensors do not track version counter)",
+            captured.recorder.uncounted[0],
+            "make it under `torch.no_grad()`",
+        )
+
+
+class StorageSwaps:
+    """The exchanges of one captured function, and the hidden outputs that carry their new storages."""
+
+    def __init__(self, captured: Captured) -> None:
+        check_version_counters(captured)
+        self._captured = captured
+        self.bases: list[BaseInfo] = []
+        self.known: dict[int, AliasBase] = {}
+        """By storage: what tensors on it are made from."""
+        self.by_input: dict[int, StorageSwap] = {}
+        for index, given in enumerate(captured.inputs):
+            if is_storage_swapped(captured, given):
+                self.by_input[index] = self._exchange(given)
+
+    def _exchange(self, given: CapturedInput) -> StorageSwap:
+        tracked = self._captured.recorder.tracked(given.argument)
+        storage = tracked.storage
+        if any(other.storage is storage for _, other in self._inputs()):
+            return self._from_input(given, tracked)
+        if id(storage) not in self.known:
+            self.bases.append(BaseInfo(storage.base, self._differentiable(storage)))
+            self.known[id(storage)] = IntermediateBaseOf(len(self.bases) - 1)
+        return StorageSwap(self.known[id(storage)], tracked.chain)
+
+    def _from_input(self, given: CapturedInput, tracked: Tracked) -> StorageSwap:
+        """The new storage from the input there from which the fewest views lead to the exchanged one."""
+        found: tuple[int, int] | None = None
+        for at, other in self._inputs():
+            if other.storage is tracked.storage:
+                chain = other.came_as
+                leads = tracked.chain[: len(chain)] == chain
+                if leads and (found is None or len(chain) > found[0]):
+                    found = len(chain), at
+        if found is None:
+            raise UnsupportedError(
+                f"storage mutation of `{given.slot.name}`, which ends in the memory of several inputs",
+                span_of_storage_swap(self._captured, given.argument),
+                "return the new tensor instead",
+            )
+        return StorageSwap(InputBase(found[1]), tracked.chain[found[0] :])
+
+    def _inputs(self) -> Iterator[tuple[int, CapturedInput]]:
+        for index, given in enumerate(self._captured.inputs):
+            if given.storage is not None and given.duplicate_of is None:
+                yield index, given
+
+    def _differentiable(self, storage: Storage) -> Any:
+        """The storage's tensor, where a result with history lies there too; otherwise none is needed."""
+        lying = self._captured.results_in(storage)
+        seen = (value for value in lying if view_base(value) is view_base(storage.base_tensor))
+        return storage.base_tensor if any(value.requires_grad for value in seen) else None

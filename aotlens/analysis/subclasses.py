@@ -1,0 +1,55 @@
+"""What the function did to a wrapper subclass among its inputs.
+
+Invariant: autograd's evidence is read from the wrapper, new values from the tensors inside it.
+"""
+
+from aotlens.analysis.records import InputAliasInfo, MutationType, mutation_placement
+from aotlens.capture.records import Captured, CapturedInput
+from aotlens.capture.subclasses import inner_storages, value_like
+from aotlens.errors import RejectedRuntimeError, UnsupportedError
+from aotlens.ir.subclasses import Wrapped
+
+
+def analyse_wrapper(
+    captured: Captured, index: int, given: CapturedInput, before: Wrapped, keep_mutations: bool
+) -> InputAliasInfo:
+    """One wrapper.
+
+    Raises:
+        UnsupportedError: its sizes or strides were changed, or whether it requires grad.
+    """
+    _refuse_metadata(captured, given)
+    value = value_like(captured.recorder, given.argument, before)
+    if value.nodes() == before.nodes():
+        return InputAliasInfo(index, MutationType.NOT_MUTATED, "not written to")
+    writes = tuple(write for storage in inner_storages(given.argument) for write in storage.writes)
+    seen = given.argument.grad_fn is not given.grad_fn
+    bumps = 0 if given.argument.is_inference() else given.argument._version - given.version
+    mutation_type, reason = mutation_placement(True, None, seen, keep_mutations)
+    return InputAliasInfo(
+        index=index,
+        mutation_type=mutation_type,
+        reason=reason,
+        mutates_data=True,
+        hidden_from_autograd=bumps == 0,
+        under_no_grad=all(not write.grad_enabled for write in writes),
+        version_bumps=bumps,
+        seen_by_autograd=seen,
+        value=value,
+        writes=writes,
+    )
+
+
+def _refuse_metadata(captured: Captured, given: CapturedInput) -> None:
+    argument, name = given.argument, given.slot.name
+    storage = captured.recorder.tracked(argument).storage
+    place = storage.moves[-1].origin.place.innermost if storage.moves else captured.subject.span
+    if argument.shape != given.fake.shape or argument.stride() != given.fake.stride():
+        raise RejectedRuntimeError(
+            f"metadata mutation of `{name}`, a `{type(argument).__name__}`. Metadata mutations are currently "
+            "not allowed on tensor subclasses",
+            place,
+            "return the new tensor instead",
+        )
+    if argument.requires_grad != given.requires_grad and (argument.is_leaf or given.requires_grad):
+        raise UnsupportedError(f"a change of `requires_grad` on `{name}`", place, "set it before the call")

@@ -1,0 +1,140 @@
+"""`as_strided`, which looks at the memory under a tensor and not at the tensor.
+
+Invariant: its value is taken from the storage's current value, and a write through it goes back there,
+however little of the storage the tensor shows that it was called on.
+"""
+
+from dataclasses import replace
+from math import prod
+from typing import Any
+
+from aotlens.capture.operators import aten
+from aotlens.capture.storage import EXACT_OVERLAP, Storage, Tracked, has_symbols, storage_range_of
+from aotlens.capture.views import ViewStep
+from aotlens.errors import UnsupportedError
+from aotlens.model.report import Span
+
+OTHER_ELEMENTS = frozenset(
+    {
+        aten.view.dtype,
+        aten.view_as_real.default,
+        aten.view_as_complex.default,
+        aten._conj.default,
+        aten._neg_view.default,
+    }
+)
+"""Views that show other elements than the storage's base holds, so that no strides of the base give them."""
+MAY_REPEAT = frozenset({aten.expand.default, aten.unfold.default, aten.as_strided.default})
+"""Views that may show an element several times."""
+
+
+def is_as_strided_chain(chain: tuple[ViewStep, ...]) -> bool:
+    """Whether the last view of a chain takes its elements from the memory under the views before it."""
+    last = chain[-1].op
+    return last is aten.as_strided.default and all(step.op not in OTHER_ELEMENTS for step in chain[:-1])
+
+
+def from_base(storage: Storage, step: ViewStep) -> ViewStep:
+    """The `as_strided` as a view of the storage's current value, which begins where that value begins."""
+    size, stride = step.args[:2]
+    offset = step.offset - _first(storage).storage_offset() + storage.base.val.storage_offset()
+    return replace(step, args=(size, stride, offset))
+
+
+def _first(storage: Storage) -> Any:
+    """The storage's base with the sizes and strides that it was first seen with."""
+    return storage.base_tensor if storage.came_as is None else storage.came_as
+
+
+def check_within_input(storage: Storage, step: ViewStep, view: Any, span: Span | None) -> None:
+    """Of an input's memory the graph has the elements of the input; a base has those of all that overlap.
+
+    Raises:
+        UnsupportedError: the `as_strided` shows others.
+    """
+    whole = _first(storage)
+    place, shown = storage_range_of(whole), storage_range_of(view)
+    if not storage.inputs or place is None or shown is None:
+        return
+    if type(step.offset) is int:
+        shown = replace(shown, offset=step.offset)  # a value begins elsewhere in memory, after a write
+    if not (_is_inside(step, whole) if has_symbols(whole) else place.holds(shown)):
+        raise UnsupportedError(
+            "`as_strided` that shows elements of the storage which the input does not have",
+            span,
+            "pass the tensor that has them",
+        )
+
+
+def with_storage_offset(step: ViewStep, source: Any, looked_at: Tracked, span: Span | None) -> ViewStep:
+    """The step with the place of its first element in memory, which is the source's where none is said.
+
+    Raises:
+        UnsupportedError: it reaches outside of a view of other elements than the base's.
+    """
+    said = step.args[2] if len(step.args) > 2 else dict(step.kwargs).get("storage_offset")
+    step = replace(step, offset=source.storage_offset() if said is None else said)
+    chain = looked_at.chain
+    if not chain or _is_inside(step, source):
+        return step
+    if any(before.op in OTHER_ELEMENTS for before in chain):
+        raise UnsupportedError(
+            "`as_strided` that reaches outside of a view of another type, or of a conjugate",
+            span,
+            "call it on the tensor under that view",
+        )
+    looked_at.storage.reached_outside = True
+    return step
+
+
+def check_as_strided_grad_fn(span: Span | None) -> None:
+    """Of a write under such a view: eager's autograd then takes the view of the base, ours of the view.
+
+    Raises:
+        UnsupportedError: always.
+    """
+    raise UnsupportedError(
+        "a write to a tensor of which `as_strided`, called on a part of it, shows more than that part; the "
+        "gradients would not be eager's",
+        span,
+        "call `as_strided` on the whole tensor, or after the write",
+    )
+
+
+def overlaps_itself(tensor: Any) -> bool:
+    """Whether a tensor shows an element several times; large ones of such strides are said to.
+
+    Symbolic sizes count as they came.
+    """
+    place = storage_range_of(tensor)
+    if place is None or 0 in place.sizes:
+        return False
+    reach = 1
+    for stride, size in sorted(zip(place.strides, place.sizes, strict=True)):
+        if size > 1 and stride < reach:
+            count = prod(place.sizes)
+            return count > EXACT_OVERLAP or len(place.elements()) < count
+        reach += (size - 1) * stride
+    return False
+
+
+def as_strided_chain(chain: tuple[ViewStep, ...], tensor: Any, span: Span | None) -> tuple[ViewStep, ...]:
+    """The views that lead to a tensor as one by its own strides.
+
+    Raises:
+        UnsupportedError: it shows other elements than the base's.
+    """
+    if any(step.op in OTHER_ELEMENTS for step in chain):
+        case = "a write to a part of a view that shows elements twice, in another type or conjugated"
+        raise UnsupportedError(case, span, "clone it before")
+    place = (list(tensor.shape), list(tensor.stride()), tensor.storage_offset())
+    return (ViewStep(aten.as_strided.default, place, offset=place[2]),)
+
+
+def _is_inside(step: ViewStep, source: Any) -> bool:
+    first, end = source.storage_offset(), source.storage_offset() + _reach(source.shape, source.stride())
+    return bool(first <= step.offset and step.offset + _reach(*step.args[:2]) <= end)
+
+
+def _reach(sizes: Any, strides: Any) -> Any:
+    return 1 + sum((size - 1) * stride for size, stride in zip(sizes, strides, strict=True))

@@ -1,0 +1,1 @@
+"""Autograd in the recorded function: hooks, checkpoints, custom functions, saved tensors, `.grad`."""

@@ -1,0 +1,173 @@
+"""Custom `autograd.Function`s: Dynamo's two graphs, and inputs that a user's backward reads or writes."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor, fx
+from torch.autograd import Function
+
+from aotlens.capture.graph import TRACKED_ATTRIBUTE, Recording
+from aotlens.capture.provenance.origins import Origins
+from aotlens.capture.records import CapturedInput
+from aotlens.capture.storage import Storage, Tracked
+from aotlens.ir.program import Node, ProgramInput, map_nodes, nodes_in
+from aotlens.ir.slots import CurrentInput
+from aotlens.torch_api.autograd import current_autograd_node
+
+
+def apply_function(origins: Origins, graphs: tuple[Any, Any], args: Any, how: dict[str, Any]) -> Any:
+    """Run the forward's graph, and let autograd run the backward's."""
+    forward_graph, backward_graph = graphs
+    checked, seen = set(how["saved_for_backward_idx"]), list[Any]()
+
+    class Applied(Function):
+        @staticmethod
+        def forward(*args: Any) -> Any:
+            output, kept = fx.Interpreter(forward_graph).run(*args)
+            seen[:] = kept
+            return output
+
+        @staticmethod
+        def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+            results = output if isinstance(output, (tuple, list)) else (output,)
+            if how.get("dirty_idx"):
+                ctx.mark_dirty(*(results[at] for at in how["dirty_idx"]))
+            if how["non_differentiable_idx"]:
+                ctx.mark_non_differentiable(*(results[at] for at in how["non_differentiable_idx"]))
+            ctx.checked = [at for at, value in enumerate(seen) if at in checked and isinstance(value, Tensor)]
+            ctx.save_for_backward(*(seen[at] for at in ctx.checked))
+            ctx.kept = [None if at in ctx.checked else value for at, value in enumerate(seen)]
+            seen.clear()
+
+        @staticmethod
+        def backward(ctx: Any, *gradients: Any) -> Any:
+            kept = list(ctx.kept)
+            for at, value in zip(ctx.checked, ctx.saved_tensors, strict=True):
+                kept[at] = value
+            with origins.users_code():
+                return fx.Interpreter(backward_graph).run(*gradients, *kept)
+
+    return Applied.apply(*args)
+
+
+@dataclass(slots=True, eq=False)
+class _Current:
+    """One input's storage while the backward is recorded."""
+
+    given: CapturedInput
+    node: Node
+    before: Node
+    """The storage's value when the forward had run."""
+    version: int
+    """Of the storage, then."""
+    is_saved: bool = False
+
+    @property
+    def storage(self) -> Storage:
+        assert self.given.storage is not None  # `_is_followed`
+        return self.given.storage
+
+
+class CurrentInputs:
+    """The inputs that the user's code in the backward has met so far."""
+
+    def __init__(self, tape: Recording, inputs: Iterable[CapturedInput]) -> None:
+        self._tape = tape
+        self._followed = {id(given.storage): given for given in inputs if _is_followed(given)}
+        self._found: dict[int, _Current] = {}
+        """By the identity of the storage."""
+        self._saved: dict[int, bool] = {}
+        """Whether the custom function that met a storage first had saved it."""
+        self._looking: dict[int, bool] = {}
+        """Storages of which that is being asked, and whether they were met meanwhile."""
+
+    def meet(self, tracked: Tracked, is_write: bool = False) -> None:
+        """A tensor is about to be read, or written to, in the backward."""
+        storage = tracked.storage
+        known, given = self._found.get(id(storage)), self._followed.get(id(storage))
+        if known is not None or given is None or given.node is None:
+            return
+        is_saved = not self._tape.in_users_backward or self._is_saved(storage)
+        if is_saved and not (is_write and storage.version):
+            return
+        like = given.fake.detach()
+        node = Node(self._tape.name(f"{given.node.name}_now"), None, (), {}, like, self._tape.origin)
+        self._found[id(storage)] = _Current(given, node, storage.base, storage.version, is_saved)
+        if not is_saved:
+            storage.base, storage.views = node, {}
+            storage.version += 1
+
+    def _is_saved(self, storage: Storage) -> bool:
+        """The first meeting decides: a write makes autograd refuse to look again.
+
+        Looking runs the hooks on saved tensors: what these meet meanwhile was saved.
+        """
+        key = id(storage)
+        if key in self._looking:
+            self._looking[key] = True
+            return True
+        if key not in self._saved:
+            self._looking[key] = False
+            found = _is_saved_here(storage)
+            self._saved[key] = self._looking.pop(key) or found
+        return self._saved[key]
+
+    def settle(self) -> None:
+        """Inputs that neither side wrote to are plain inputs again: autograd may look after their values."""
+        same: dict[int, Node] = {}
+        for key, current in list(self._found.items()):
+            storage = current.storage
+            if current.version or storage.version != current.version + 1:
+                continue
+            del self._found[key]
+            storage.base, storage.views, storage.version = current.before, {}, current.version
+            same[id(current.node)] = current.before
+        if same:
+            self._replace(same)
+
+    def _replace(self, same: dict[int, Node]) -> None:
+        """Nodes that no program holds yet read other ones."""
+        for node in self._tape.nodes:
+            if any(id(read) in same for read in nodes_in((node.args, node.kwargs))):
+                for part in ("args", "kwargs"):
+                    value = map_nodes(getattr(node, part), lambda read: same.get(id(read), read))
+                    object.__setattr__(node, part, value)
+
+    def target(self, storage: Storage) -> Node | None:
+        """What the backward's write to an input goes to; None for an input that only autograd gives it."""
+        current = self._found.get(id(storage))
+        return current.node if current is not None else None
+
+    def is_written(self, storage: Storage, version: int) -> bool:
+        """Whether the backward wrote to a storage that was at this version after the forward."""
+        current = self._found.get(id(storage))
+        found = current is not None and not current.is_saved
+        return storage.version != version + found
+
+    def inputs(self) -> tuple[ProgramInput, ...]:
+        """The joint program's inputs for them."""
+        return tuple(
+            ProgramInput(one.node, CurrentInput(one.given.slot.name, one.given.slot.index, one.is_saved))
+            for one in self._found.values()
+        )
+
+
+def _is_followed(given: CapturedInput) -> bool:
+    """Whether the graph takes the input as it is, and the forward leaves its sizes and its storage alone."""
+    storage = given.storage
+    if storage is None or given.wrapped is not None or not given.is_graph_input:
+        return False
+    if given.duplicate_of is not None or storage.moves or storage.bytes_before is not None:
+        return False
+    return storage.on_base or not storage.joined
+
+
+def _is_saved_here(storage: Storage) -> bool:
+    """Whether the custom function whose backward runs saved a tensor on the storage for it."""
+    try:
+        saved = getattr(current_autograd_node(), "saved_tensors", None) or ()
+    except RuntimeError:  # one of them was written to since; whoever reads it is told
+        return False
+    known: list[Any] = [getattr(tensor, TRACKED_ATTRIBUTE, None) for tensor in saved]
+    return any(one is not None and one.storage is storage for one in known)

@@ -1,0 +1,59 @@
+"""Views whose tensor is taken off its history in place (`detach_`, `requires_grad_(False)`) after that.
+
+Invariant: eager goes on with the history that such a view has; no call that takes the view again could.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+
+from aotlens.capture.graph import TRACKED_ATTRIBUTE, Recording
+from aotlens.model.report import Span
+
+
+def record_detach(tape: Recording, tensor: Any) -> None:
+    """Call it where a tensor has lost its history."""
+    tape.detached.append((tensor, tape.place_here().innermost, tape.calls_so_far))
+    for view in tape.seen_tensors():
+        if view._base is tensor and getattr(view, TRACKED_ATTRIBUTE, None) and view.requires_grad:
+            tape.left_behind.append(tape.tracked(view).chain)
+
+
+def record_requires_grad(tape: Recording, results: Iterable[Any]) -> None:
+    """Call it when the function has returned, before anyone asks such a view for its history.
+
+    Asked after a write without grad, a fake one is taken again from what has no history now; eager's has one.
+    """
+    if tape.left_behind:
+        tensors = (one for one in results if isinstance(one, torch.Tensor))
+        tape.requiring = frozenset(id(one) for one in tensors if one.requires_grad)
+
+
+def requires_grad(tape: Recording, result: Any) -> bool:
+    """Whether a result requires grad as eager's does."""
+    return id(result) in tape.requiring or bool(result.requires_grad)
+
+
+def is_view_of_detached(tape: Recording, value: Any) -> bool:
+    """Whether the value is such a view, or was taken of one."""
+    chain = tape.tracked(value).chain
+    return any(
+        len(left) <= len(chain) and all(one is other for one, other in zip(left, chain, strict=False))
+        for left in tape.left_behind
+    )
+
+
+def span_of_detaching(tape: Recording, tensor: Any) -> Span | None:
+    """The user's expression that took the tensor off its history last; None where none did."""
+    return next((span for one, span, _ in reversed(tape.detached) if one is tensor), None)
+
+
+def calls_before_detaching(tape: Recording, tensor: Any) -> int:
+    """How many operators had run when the tensor lost its history last."""
+    return next((calls for one, _, calls in reversed(tape.detached) if one is tensor), 0)
+
+
+def was_detached(tape: Recording, tensor: Any) -> bool:
+    """Whether the tensor was taken off its history in place."""
+    return any(one is tensor for one, *_ in tape.detached)

@@ -1,0 +1,79 @@
+"""The caller's hooks on saved tensors, where both are graphs that a compiler can record.
+
+Invariant: hooks of any other kind are none of the recording's; they run when values are saved and read.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import fx
+
+from aotlens.capture.inputs.module_tensors import call_with_tensors, module_tensors
+from aotlens.capture.provenance.dynamo_nodes import spans_of_node
+from aotlens.capture.recorder import Recorder
+from aotlens.ir.origin import NO_ORIGIN, Frames, Origin
+from aotlens.torch_api.saved_tensor_hooks import graph_module_hooks, saved_tensor_hooks_filter
+
+
+@dataclass(frozen=True, slots=True)
+class SavedTensorHooks:
+    """A pair of graph modules that stood on top of the caller's hooks."""
+
+    pack: fx.GraphModule
+    unpack: fx.GraphModule
+    values: str
+    """Which saved values they get: `donated` (nobody else holds them), `no_static` (all but parameters and
+    buffers) or `all`."""
+
+
+def callers_hooks() -> SavedTensorHooks | None:
+    found = graph_module_hooks()
+    return None if found is None else SavedTensorHooks(*found, saved_tensor_hooks_filter())
+
+
+class HookRunner(fx.Interpreter):
+    """Runs one hook on stand-ins, each node at its own place, or where the saved value was computed."""
+
+    def __init__(self, hook: fx.GraphModule, recorder: Recorder) -> None:
+        super().__init__(hook)
+        self.extra_traceback = False
+        self._recorder = recorder
+        attributes = (self.fetch_attr(str(node.target)) for node in hook.graph.find_nodes(op="get_attr"))
+        own = [*module_tensors(hook).values(), *attributes]
+        self._own = {id(value): _lifted(value) for value in own if isinstance(value, torch.Tensor)}
+        self._origin = Origin(NO_ORIGIN, "")
+
+    def run_for(self, given: Any, origin: Origin) -> Any:
+        """What the hook makes of one value."""
+        self._origin = origin
+        return self.run(given)
+
+    def run_node(self, n: fx.Node) -> Any:
+        spans = spans_of_node(n)
+        origin = replace(self._origin, place=Frames(known_spans=spans)) if spans else self._origin
+        with self._recorder.internally(origin):
+            return super().run_node(n)
+
+    def get_attr(self, target: Any, args: Any, kwargs: Any) -> Any:
+        return self._read(super().get_attr(target, args, kwargs))
+
+    def call_module(self, target: Any, args: Any, kwargs: Any) -> Any:
+        inner = self.fetch_attr(target)
+        tensors = {name: self._read(tensor) for name, tensor in module_tensors(inner).items()}
+        return call_with_tensors(inner, tensors, args, kwargs)
+
+    def _read(self, value: Any) -> Any:
+        """A tensor of the hook's own, as a value of the recording."""
+        found = self._own.get(id(value), value)
+        while isinstance(value, torch.Tensor) and found.dim() > value.dim():
+            found = found.select(0, 0)
+        return found
+
+
+def _lifted(tensor: torch.Tensor) -> torch.Tensor:
+    """The same memory in two dimensions at least: a backend would build smaller ones in by their value."""
+    found = tensor.detach()
+    while found.dim() < 2:
+        found = found.unsqueeze(0)
+    return found

@@ -1,0 +1,155 @@
+"""Hooks that the function registers on its inputs: the wrapper registers them on the caller's at each call.
+
+Invariant: such a hook sees the whole gradient of the input, also what comes from outside the function, and
+runs when the backward does; none of the recording's tensors is in its hands.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
+from types import BuiltinMethodType, FunctionType, MethodType
+from typing import Any
+
+import torch
+
+from aotlens.capture.autograd.graph_walk import grad_fn_of
+from aotlens.capture.free_variables.namespaces import filled_cells
+from aotlens.capture.recorder import Recorder
+from aotlens.capture.records import CapturedInput
+from aotlens.capture.storage import view_base
+from aotlens.errors import UnsupportedError
+from aotlens.torch_api.fake import FakeTensor
+from aotlens.torch_api.operators import pytree
+
+KINDS = {
+    "register_hook": "_backward_hooks",
+    "register_post_accumulate_grad_hook": "_post_accumulate_grad_hooks",
+}
+"""The methods by which a hook is registered, and where a tensor keeps what they were given."""
+
+Registered = tuple[int, str, Any]
+"""Of which input; by which method; what it was given, None for `retain_grad`."""
+
+
+def remove_hooks(
+    recorder: Recorder, inputs: Sequence[CapturedInput], results: Sequence[Any]
+) -> tuple[Registered, ...]:
+    """The hooks on inputs, taken off the tensors that stand for those.
+
+    Raises:
+        UnsupportedError: one on an input that is returned cannot be taken off.
+    """
+    found: list[Registered] = []
+    for index, given in enumerate(inputs):
+        argument = given.argument
+        is_tensor = isinstance(argument, torch.Tensor) and not argument.is_inference()
+        if given.duplicate_of is not None or not is_tensor:
+            continue
+        _refuse_attributes(recorder, given)
+        if any(argument is hooked for hooked in recorder.hooked_arguments) and _is_made_anew(given):
+            raise _hook_refused(recorder, given)
+        if not given.is_leaf and argument.retains_grad:
+            found.append((index, "retain_grad", None))
+        for method, name in KINDS.items():
+            hooks = getattr(argument, name) or {}
+            if not hooks:
+                continue
+            if _stays_as_it_is(given) and not _hold_of_recording(recorder, hooks.values()):
+                found += [(index, method, hook) for hook in hooks.values()]
+                hooks.clear()
+                continue
+            is_returned = any(_is_look_at(leaf, argument) for leaf in results)
+            if method != "register_hook" or is_returned or _fills(recorder, hooks.values()):
+                raise _hook_refused(recorder, given)
+    return tuple(found)
+
+
+def reject_retain_grad(recorder: Recorder, inputs: Sequence[CapturedInput], left: Iterable[Any]) -> None:
+    """`retain_grad` on a result: its `.grad` would lack what reaches it within the function.
+
+    Raises:
+        UnsupportedError: a tensor that the function leaves, and that is no input, keeps its gradient.
+    """
+    for tensor in left:
+        if type(tensor) is not FakeTensor or not tensor.retains_grad:  # of a leaf it is False
+            continue
+        if not any(given.argument is tensor for given in inputs):
+            raise UnsupportedError(
+                "`retain_grad` on a result, whose gradient the compiled backward would not leave in `.grad`",
+                recorder.node_of(tensor).origin.place.innermost,
+                "take the gradient by `torch.autograd.grad`, or return what is computed from it apart",
+            )
+
+
+def _refuse_attributes(recorder: Recorder, given: CapturedInput) -> None:
+    """An attribute that the function gives to a tensor: the caller's would not have it."""
+    own = vars(given.argument)
+    if type(given.argument) is not FakeTensor or len(own) <= len(vars(given.fake)) + 1:  # ours is one more
+        return
+    names = [name for name in own.keys() - vars(given.fake).keys() if not name.startswith("_")]
+    if names:
+        raise UnsupportedError(
+            f"a function that sets the attribute `{min(names)}` of its input `{given.slot.name}`",
+            recorder.span,
+            "return the value instead",
+        )
+
+
+def _stays_as_it_is(given: CapturedInput) -> bool:
+    """Whether the caller's tensor has the same place in autograd's graph after the call as before."""
+    argument = given.argument
+    same = argument.requires_grad is given.requires_grad and grad_fn_of(argument) is given.grad_fn
+    return same and given.base is None
+
+
+def _is_made_anew(given: CapturedInput) -> bool:
+    """Whether autograd has another history for it than that on which its hooks stay: of a view, once its base
+    is written to; of what gets other sizes or strides, which the wrapper repeats on the caller's."""
+    if given.is_view and given.argument._version != given.version:
+        return True
+    moved = given.storage is not None and bool(given.storage.moves)
+    return (given.is_view or moved) and not _stays_as_it_is(given)
+
+
+def _hook_refused(recorder: Recorder, given: CapturedInput) -> UnsupportedError:
+    return UnsupportedError(
+        f"a hook on the input `{given.slot.name}`, which the function returns (or a view of it) or changes, "
+        "or that fills a container which the function is given",
+        recorder.span,
+        "register it outside of the compiled function",
+    )
+
+
+def _is_look_at(value: Any, argument: Any) -> bool:
+    """Whether a result is the input or a view of it, which the wrapper takes of the caller's."""
+    looks = isinstance(value, torch.Tensor) and value.requires_grad and not value.is_inference()
+    return looks and view_base(value) is view_base(argument)
+
+
+def _hold_of_recording(recorder: Recorder, hooks: Iterable[Any]) -> bool:
+    """Whether hooks reach what only the recording has: a fake tensor, a symbol, a copy of a container."""
+    kinds = (FakeTensor, torch.SymInt, torch.SymFloat, torch.SymBool)
+    held = list(_held(hooks, 3))
+    return _fills(recorder, held) or any(isinstance(leaf, kinds) for leaf in pytree.tree_leaves(held))
+
+
+def _fills(recorder: Recorder, hooks: Iterable[Any]) -> bool:
+    """Whether hooks have in their hands a container that the function is given."""
+    held = list(_held(hooks, 3)) if recorder.containers else []
+    return any(value is one for value in held for one in recorder.containers)
+
+
+def _held(values: Iterable[Any], depth: int) -> Iterator[Any]:
+    for value in values:
+        yield value
+        inner: list[Any] = []
+        if isinstance(value, FunctionType):
+            cells = [cell.cell_contents for _, cell in filled_cells(value)]
+            inner = [*cells, *(value.__defaults__ or ()), *(value.__kwdefaults__ or {}).values()]
+        elif isinstance(value, partial):
+            inner = [value.func, *value.args, *value.keywords.values()]
+        elif isinstance(value, BuiltinMethodType):
+            inner = [value.__self__]
+        elif isinstance(value, MethodType):
+            inner = [value.__func__, *getattr(value.__self__, "__dict__", {}).values()]
+        if inner and depth:
+            yield from _held(inner, depth - 1)

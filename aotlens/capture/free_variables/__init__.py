@@ -1,0 +1,1 @@
+"""What the function reads and changes outside its arguments: globals, closures, attributes, side effects."""

@@ -1,0 +1,203 @@
+"""Python state that a recording changed, and how to restore it: bindings, containers, `lru_cache` entries."""
+
+import functools
+import sys
+from collections import OrderedDict, deque
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from types import CodeType, FunctionType, GeneratorType, MethodType
+from typing import Any
+
+import torch
+
+from aotlens.capture.free_variables.guards import PLAIN, is_unchanged_binding, same_items
+from aotlens.capture.free_variables.hidden_state import remaining_items
+from aotlens.capture.free_variables.namespaces import MISSING, filled_cells, namespace
+from aotlens.capture.free_variables.reachable import (
+    Binding,
+    Instance,
+    ReachableState,
+    ReachCache,
+    base_of,
+    shallow_copy,
+)
+from aotlens.capture.provenance.frames import is_installed_file
+from aotlens.ir.program import Node
+from aotlens.torch_api.fake import FakeTensor
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One place that is not as it was."""
+
+    place: Binding
+    now: Any
+    """What the name is bound to; for a container, a copy of what it holds."""
+    held: Any
+    """What a container held before; None where the name itself is bound anew."""
+    told: str = ""
+    """The place in the user's own names; empty until it is known that something is left."""
+
+    @property
+    def said(self) -> str:
+        what = self.place.what if self.held is None else f"the {type(self.place.value).__name__}"
+        return f"{what} `{self.place.path}`"
+
+
+def changes_in(around: ReachableState) -> Iterator[Change]:
+    seen: set[int] = set()
+    named: set[tuple[int, Any]] = set()
+    for place in around.places:
+        named.add((id(place.store), place.name))
+        now = place.now()
+        if place.content is not None and id(place.value) not in seen:
+            seen.add(id(place.value))
+            now_held = shallow_copy(place.value)
+            if not same_items(place.value, place.content) and _is_own(place, now_held):
+                yield Change(place, now_held, place.content)
+        if now is not place.value and not _is_unchanged_binding(place, now) and _is_own(place, now):
+            yield Change(place, now, None)
+    for instance in around.instances:
+        yield from _changed_attributes(instance, named)
+
+
+def _is_unchanged_binding(place: Binding, now: Any) -> bool:
+    return place.content is None and is_unchanged_binding(place)
+
+
+def _changed_attributes(instance: Instance, named: set[tuple[int, Any]]) -> Iterator[Change]:
+    """Of an object: what no code names, or was not there before."""
+    store, before = instance.store, instance.before
+    for name in dict.fromkeys((*before, *store)):
+        now, then = store.get(name, MISSING), before.get(name, MISSING)
+        if now is not then and (id(store), name) not in named:
+            yield Change(Binding("the attribute", name, store, then), now, None)
+
+
+def _is_own(place: Binding, now: Any) -> bool:
+    """Whether to look after it: a package's objects see to themselves, but not to fake tensors."""
+    return not place.foreign or contains_fake(now)
+
+
+def contains_fake(value: Any) -> bool:
+    """Whether a tensor of a recording, or a place of its history, is found in a value."""
+    waiting, seen = [value], set[int]()
+    while waiting:
+        part = waiting.pop()
+        if type(part) is FakeTensor or isinstance(part, torch.autograd.graph.Node):
+            return True
+        if id(part) not in seen and not isinstance(part, (*PLAIN, type, torch.Tensor)):
+            seen.add(id(part))
+            waiting.extend(_parts(part))
+    return False
+
+
+def _parts(value: Any) -> Iterator[Any]:
+    if isinstance(value, dict):
+        yield from dict.values(value)
+    elif isinstance(value, (list, tuple, set, deque)):
+        yield from base_of(value).__iter__(value)
+    elif isinstance(value, FunctionType):
+        yield from (cell.cell_contents for _, cell in filled_cells(value))
+    elif isinstance(value, MethodType):
+        yield value.__self__
+    elif isinstance(value, partial):
+        yield from (value.func, value.args, value.keywords)
+    elif isinstance(value, GeneratorType):
+        yield from value.gi_frame.f_locals.values() if value.gi_frame is not None else ()
+    elif isinstance(value, Iterator) and not type(value).__dictoffset__:
+        yield from remaining_items(value)
+    elif isinstance(value, torch.nn.Module) or not type(value).__module__.startswith("torch."):
+        yield from (getattr(value, "__dict__", None) or {}).values()
+
+
+def restore(change: Change) -> None:
+    _put(change.place, change.place.value, change.held)
+
+
+def rebind(change: Change) -> None:
+    if change.held is None:
+        _put(change.place, change.now, None)
+    else:
+        _put(change.place, change.place.value, change.now)
+
+
+def _put(place: Binding, value: Any, content: Any) -> None:
+    """Bind a name to a value; or give a container this content."""
+    if content is not None:
+        _refill(value, content)
+    elif value is MISSING:
+        namespace(place.store).pop(place.name, None)
+    else:
+        namespace(place.store)[place.name] = value
+
+
+def _refill(container: Any, content: Any) -> None:
+    base: Any = OrderedDict if isinstance(container, OrderedDict) else base_of(container)
+    base.clear(container)
+    if isinstance(container, dict):
+        for key, value in content.items():
+            base.__setitem__(container, key, value)
+    else:
+        (base.update if base is set else base.extend)(container, content)
+
+
+@contextmanager
+def initial_state(around: ReachableState) -> Iterator[None]:
+    """Within it, all that the function reaches is as it was before the recording; afterwards as it is now."""
+    later = list(changes_in(around))
+    for change in later:
+        restore(change)
+    try:
+        yield
+    finally:
+        for change in list(changes_in(around)):
+            restore(change)
+        for change in later:
+            rebind(change)
+
+
+MOST_WRAPPERS = 4
+"""Decorators around a cached function that are looked through."""
+
+
+@contextmanager
+def without_new_cache_entries(recorded: list[Node], own: "Iterable[ReachCache[Any]]") -> Iterator[None]:
+    """Empty the caches that take something in meanwhile: those of `own`, and of packages."""
+    before = [(cache, cache.cache_info().misses) for cache in own]
+    first = len(recorded)
+    try:
+        yield
+    finally:
+        for cache, misses in before:
+            if cache.cache_info().misses > misses:
+                cache.cache_clear()
+        frames = (frame for node in recorded[first:] for frame in node.origin.place.frames)
+        for code in {id(code): code for code, _ in frames}.values():  # to hash code costs more
+            for cache in _caches_of(code) if is_installed_file(code.co_filename) else ():
+                cache.cache_clear()
+
+
+@functools.lru_cache(maxsize=10_000)
+def _caches_of(code: CodeType) -> "tuple[ReachCache[Any], ...]":
+    """The caches around a function of a module or class, through the decorators between."""
+    found: Any = _modules(len(sys.modules)).get(code.co_filename)
+    for name in code.co_qualname.split("."):
+        found = vars(found).get(name) if hasattr(found, "__dict__") else None
+    return tuple(_caches_within(getattr(found, "__func__", found), code, MOST_WRAPPERS))
+
+
+def _caches_within(value: Any, code: CodeType, depth: int) -> "Iterator[ReachCache[Any]]":
+    if isinstance(value, ReachCache):
+        yield value
+    elif isinstance(value, FunctionType) and value.__code__ is not code and depth:
+        for _, cell in filled_cells(value):
+            yield from _caches_within(cell.cell_contents, code, depth - 1)
+
+
+@functools.lru_cache(maxsize=1)
+def _modules(count: int) -> dict[str, Any]:
+    """By file, while so many are imported."""
+    return {getattr(module, "__file__", None) or "": module for module in list(sys.modules.values())}

@@ -1,0 +1,310 @@
+"""Lists and dicts that the function changes, among its arguments or free variables, by path to each leaf."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from enum import Enum
+from types import FunctionType
+from typing import Any
+
+import torch
+
+from aotlens.capture.free_variables.name_uses import NameWrite
+from aotlens.errors import UnsupportedError
+from aotlens.ir.slots import OuterObject
+from aotlens.model.report import Span
+from aotlens.torch_api.operators import pytree
+
+Path = tuple[Any, ...]
+
+
+def flatten_with_path(tree: Any) -> tuple[list[tuple[Path, Any]], Any]:
+    """`tree_flatten_with_path` that takes every registered class."""
+    leaves, spec = pytree.tree_flatten(tree)
+    return list(zip(_paths((), tree, spec), leaves, strict=True)), spec
+
+
+def _paths(path: Path, tree: Any, spec: Any) -> Iterator[Path]:
+    if spec.is_leaf():
+        yield path
+        return
+    rule = pytree.SUPPORTED_NODES[spec.type]
+    named = rule.flatten_with_keys_fn
+    if named is not None:
+        pairs = list(named(tree)[0])
+    else:
+        parts, context = rule.flatten_fn(tree)
+        pairs = list(zip(_keys(context, len(parts)), parts, strict=True))
+    for (key, part), inner in zip(pairs, spec.children(), strict=True):
+        yield from _paths((*path, key), part, inner)
+
+
+def _keys(context: Any, count: int) -> list[Any]:
+    names = context if isinstance(context, (list, tuple)) and len(context) == count else ()
+    if names and all(isinstance(name, str) for name in names):
+        return [pytree.MappingKey(name) for name in names]
+    return [pytree.SequenceKey(at) for at in range(count)]
+
+
+KEYS = (str, int, float, bool, type(None))
+ALIKE = (*KEYS, tuple)
+"""Types of items of which one object may stand at several places of a list."""
+BOUND_KEYS = (Enum, torch.nn.Module, FunctionType, type, torch.dtype, torch.device)
+"""Types of keys that the text names and does not write out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One item that a container holds after the call."""
+
+    key: Any
+    """Its key in a dict; None in a list."""
+    before: int | None
+    """Its position in the list before the call; None for an item that is new."""
+    spec: Any = None
+    """The pytree structure of a new item."""
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerUpdate:
+    """What the wrapper does to one of the caller's containers."""
+
+    place: str
+    """Where the caller's container is found: `args[0]['x']`; or a name for `box`."""
+    keyed: bool
+    """Whether its items have keys: a dict, an object's attributes, a class, a closure's variable."""
+    items: tuple[Item, ...]
+    """All of a list's; of what is keyed those that are new."""
+    removed: tuple[Any, ...]
+    """Keys that a dict no longer has."""
+    box: Any = None
+    """The container itself, where no argument leads to it."""
+    binds: bool = False
+    """Whether `box` binds names, and is no container that the function fills."""
+    grows: bool = False
+    """Of a list that nobody reads: whether the new items come behind what it holds at each call."""
+    cleared: bool = False
+    """Whether nothing of what it held before is left."""
+    assumes: tuple[tuple[Any, Any], ...] | None = None
+    """What the call must find there, since the function may have read it: values by key, ABSENT for none."""
+    carried: tuple[tuple[Any, torch.Tensor], ...] = ()
+    """Keys under which a call finds the tensor that the one before left, each with that of the first call."""
+    said: str = ""
+    """In a message: `the attribute `last``."""
+    told: str = ""
+    """The place in the user's own names: `self.last`, `state['keys']`."""
+    writes: tuple[NameWrite, ...] = ()
+    """The user's expressions that write to it."""
+    span: Span | None = None
+    """The first of these, or the function."""
+
+
+MISSING_ITEM = object()
+
+
+@dataclass(frozen=True, slots=True)
+class OutputWithUpdates:
+    """A function's result, and the containers that it changed."""
+
+    result: Any
+    refills: tuple[ContainerUpdate, ...]
+    leaves: tuple[tuple[str, Any], ...]
+    """What the containers newly hold, flat, each with a name; then the rebound buffers."""
+    rebound: tuple[str, ...] = ()
+    """Buffers that the module bound to another tensor."""
+    standing: tuple[tuple[tuple[int, ...], OuterObject], ...] = ()
+    """Containers in the result that are the caller's own, or that stand elsewhere as well."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    path: Path
+    """In `(args, kwargs)`."""
+    container: Any
+    before: Any = field(init=False)
+    """A shallow copy."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "before", self.container.copy())
+
+    @property
+    def place(self) -> str:
+        """`args[0]['x']`."""
+        which, *rest = self.path
+        return ("kwargs" if which.idx else "args") + pytree.keystr(tuple(rest))
+
+
+def watch_containers(args: Any, kwargs: Any) -> tuple[_Seen, ...]:
+    """Remember every list and dict among the arguments."""
+    return (*_inside((pytree.SequenceKey(0),), args), *_inside((pytree.SequenceKey(1),), kwargs))
+
+
+def _walk(path: Path, value: Any) -> Iterator[_Seen]:
+    if isinstance(value, (list, dict)):
+        yield _Seen(path, value)
+    yield from _inside(path, value)
+
+
+def _inside(path: Path, value: Any) -> Iterator[_Seen]:
+    if isinstance(value, dict):
+        for key, item in value.items():
+            yield from _walk((*path, pytree.MappingKey(key)), item)
+    elif type(value) in (list, tuple):
+        for at, item in enumerate(value):
+            yield from _walk((*path, pytree.SequenceKey(at)), item)
+
+
+class NewLeaves:
+    """What the function newly left at its places, flat; a container that was met before stands for itself."""
+
+    def __init__(self, known: dict[int, OuterObject], span: Span | None) -> None:
+        self.found: list[tuple[str, Any]] = []
+        """Each value with a name."""
+        self.standing: list[tuple[tuple[int, ...], OuterObject]] = []
+        """Containers in the result that are there already, each with the positions that lead to it."""
+        self._reached = {key for key, one in known.items() if one.object is not None}
+        self._known = known
+        """Containers by identity."""
+        self._kept: list[Any] = []
+        self._span = span
+
+    def take(self, name: str, value: Any, at: OuterObject) -> Any:
+        """The value taken apart: its pytree structure.  `at` is where the wrapper will have put it."""
+        paths, spec = flatten_with_path(self._marked(value, at))
+        self.found.extend((name + pytree.keystr(path), leaf) for path, leaf in paths)
+        return spec
+
+    def taken(self) -> int:
+        """How many values have been taken."""
+        return len(self.found)
+
+    def forget(self, count: int) -> None:
+        """All but the first of the values."""
+        del self.found[count:]
+
+    def result(self, value: Any) -> Any:
+        """The function's result, with marks for the containers in it that the function reaches by itself."""
+        if not self._known:
+            return value
+        self._note_standing(value, ())
+        return (
+            self._marked(value, None)
+            if any(one.object is not None for one in self._known.values())
+            else value
+        )
+
+    def _note_standing(self, value: Any, path: tuple[int, ...]) -> None:
+        known = self._known.get(id(value))
+        if known is not None:
+            self.standing.append((path, known))
+        elif type(value) in (tuple, list, dict):
+            for at, item in enumerate(value.values() if type(value) is dict else value):
+                self._note_standing(item, (*path, at))
+
+    def _marked(self, value: Any, at: OuterObject | None) -> Any:
+        kind = type(value)
+        if kind is tuple:
+            return tuple(self._marked(item, at and _item_of(at, key)) for key, item in enumerate(value))
+        if kind not in (list, dict):
+            return self._known.get(id(value), value) if id(value) in self._reached else value
+        known = self._known.get(id(value))
+        if known is not None and (at is not None or id(value) in self._reached):
+            return known
+        if at is not None:
+            self._known[id(value)] = at
+            self._kept.append(value)  # so that no other gets its identity
+        if kind is dict:
+            return {key: self._marked(item, at and _item_of(at, key)) for key, item in value.items()}
+        return [self._marked(item, at and _item_of(at, key)) for key, item in enumerate(value)]
+
+    def key(self, key: Any, of: str) -> Any:
+        """A key that the text can name.
+
+        Raises:
+            UnsupportedError: it is a tensor, or an object that only this call has.
+        """
+        inner = key if type(key) is tuple else (key,)
+        for one in inner:
+            if not isinstance(one, (*KEYS, *BOUND_KEYS)):
+                kind = type(one).__name__
+                raise UnsupportedError(
+                    f"a key of type `{kind}` that the function adds to `{of}`",
+                    self._span,
+                    "use text or numbers as keys",
+                )
+        return key
+
+
+def output_with_updates(
+    result: Any,
+    seen: tuple[_Seen, ...],
+    rebound: tuple[tuple[str, Any], ...],
+    named: Callable[[Path], str],
+    span: Span | None,
+) -> Any:
+    """The result, with what is not as it was: containers and buffers; the result alone where all is.
+
+    `named` gives the user's name for what lies at a path in the arguments.
+    """
+    if not seen and not rebound:
+        return result
+    leaves = NewLeaves({id(one.container): OuterObject(one.place) for one in seen}, span)
+    refills = tuple(_refill(one, leaves, named(one.path), span) for one in seen if not _same(one))
+    result = leaves.result(result)
+    if not refills and not rebound and not leaves.standing:
+        return result
+    flat = (*leaves.found, *rebound)
+    return OutputWithUpdates(result, refills, flat, tuple(fqn for fqn, _ in rebound), tuple(leaves.standing))
+
+
+def _same(seen: _Seen) -> bool:
+    now, before = seen.container, seen.before
+    if isinstance(now, dict):
+        return now.keys() == before.keys() and all(now[key] is before[key] for key in now)
+    return len(now) == len(before) and all(new is old for new, old in zip(now, before, strict=True))
+
+
+def _refill(seen: _Seen, leaves: NewLeaves, told: str, span: Span | None) -> ContainerUpdate:
+    at = OuterObject(seen.place)
+    if isinstance(seen.container, dict):
+        items, removed = new_items(told, seen.container, seen.before, leaves, at)
+        return ContainerUpdate(seen.place, True, items, removed, told=told, span=span)
+    items = list_items(told, seen.container, seen.before, leaves, at)
+    return ContainerUpdate(seen.place, False, items, (), told=told, span=span)
+
+
+def new_items(
+    place: str, now: Any, before: Any, leaves: NewLeaves, at: OuterObject
+) -> tuple[tuple[Item, ...], tuple[Any, ...]]:
+    """What a dict newly holds, and the keys that it lost."""
+    items = [
+        Item(leaves.key(key, place), None, leaves.take(f"{place}[{key!r}]", value, _item_of(at, key)))
+        for key, value in now.items()
+        if key not in before or before[key] is not value
+    ]
+    return tuple(items), tuple(key for key in before if key not in now)
+
+
+def list_items(place: str, now: Any, before: Any, leaves: NewLeaves, at: OuterObject) -> tuple[Item, ...]:
+    """All that a list holds: items that it had, by their place, and new ones.
+
+    A number or text may be one object at several places: what no place is left for is new.
+    """
+    items: list[Item] = []
+    taken: set[int] = set()
+    by_object: dict[int, list[int]] = {}
+    for known, item in enumerate(before):
+        by_object.setdefault(id(item), []).append(known)
+    for index, value in enumerate(now):
+        places = by_object.get(id(value), [])
+        again = None if isinstance(value, ALIKE) or not places else places[0]
+        old = next((known for known in places if known not in taken), again)
+        if old is not None:
+            taken.add(old)
+            items.append(Item(None, old))
+        else:
+            items.append(Item(None, None, leaves.take(f"{place}[{index}]", value, _item_of(at, index))))
+    return tuple(items)
+
+
+def _item_of(at: OuterObject, key: Any) -> OuterObject:
+    return OuterObject(at.name, at.object, f"{at.path}[{key!r}]")

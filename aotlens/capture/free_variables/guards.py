@@ -1,0 +1,103 @@
+"""Whether what a function reads besides its arguments is as it was when it was compiled.
+
+Invariant: a compilation is used again only where every attribute, global and closure variable that the
+function may read holds what it held.
+"""
+
+from collections import OrderedDict, defaultdict
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from aotlens.capture.free_variables.namespaces import reading
+from aotlens.capture.free_variables.reachable import CONTAINERS, Binding, Instance, ReachableState, base_of
+from aotlens.capture.inputs.constant_arguments import is_same_number
+
+ANY_VALUE = object()
+"""In place of an item of which nothing is assumed here."""
+BUILTIN_TYPES = (*CONTAINERS, OrderedDict, defaultdict)
+"""Containers that are empty where they are false: no class of the user's answers for them."""
+PLAIN = (bool, int, float, complex, str, bytes)
+"""Equal values of one of these types are the same to a compiled function."""
+
+
+def is_unchanged_binding(place: Binding) -> bool:
+    """Whether a name is bound to the same value, and a container has the same items."""
+    now = place.now()
+    if isinstance(now, torch.Tensor):
+        return now is place.value and now.requires_grad is place.requires_grad
+    if place.content is None:
+        return now is place.value or _equal(now, place.value)
+    return type(now) is type(place.value) and same_items(now, place.content)
+
+
+def same_items(now: Any, then: Any) -> bool:
+    """Whether two containers of one type have the same items in the same order."""
+    base = base_of(now)
+    if base.__len__(now) != len(then):
+        return False
+    if base is dict:
+        return all(key in then and _same(value, then[key]) for key, value in dict.items(now))
+    if base is set:
+        return set.__eq__(now, then)
+    return all(map(_same, base.__iter__(now), then))
+
+
+def _same(now: Any, then: Any) -> bool:
+    return now is then or then is ANY_VALUE or _equal(now, then)
+
+
+def _equal(now: Any, then: Any) -> bool:
+    if type(now) is not type(then):
+        return False
+    if isinstance(now, tuple):
+        return same_items(now, then)
+    return isinstance(now, PLAIN) and is_same_number(now, then)
+
+
+def free_variable_check(before: ReachableState) -> Callable[[], bool]:
+    """A function that tells whether all that a function can read is as it was.
+
+    It is one expression of identities, some tens of nanoseconds each; only where one of them fails are values
+    compared.
+    """
+    names: dict[str, Any] = {}
+    conditions = []
+    for index, place in enumerate(before.places):
+        names[f"s{index}"], names[f"v{index}"] = place.store, place.value
+        conditions.append(f"{reading(f's{index}', place.store, repr(place.name))} is v{index}")
+        if isinstance(place.value, torch.Tensor):
+            conditions.append(f"v{index}.requires_grad is {place.requires_grad}")
+        if place.content is not None:
+            names[f"c{index}"] = place.content
+            items = f"same_items(v{index}, c{index})"
+            own_length = type(place.value) not in BUILTIN_TYPES
+            conditions.append(items if place.content or own_length else f"not v{index}")
+    for index, instance in enumerate(before.instances):
+        if not instance.is_read:
+            continue
+        names[f"i{index}"], names[f"l{index}"] = instance.store, instance.left
+        left = f" - sum(name in i{index} for name in l{index})" if instance.left else ""
+        conditions.append(f"len(i{index}){left} == {len(instance.before)}")
+    if not conditions:
+        return lambda: True
+    source = f"lambda: {' and '.join(conditions)}"
+    same_objects = eval(source, {"same_items": same_items, **names})  # noqa: S307 (our own text)
+
+    def fits() -> bool:
+        try:
+            if same_objects():
+                return True
+        except (LookupError, ValueError):  # a name that is gone
+            return False
+        return all(map(_has_same_names, before.instances)) and all(map(is_unchanged_binding, before.places))
+
+    return fits
+
+
+def _has_same_names(instance: Instance) -> bool:
+    if not instance.is_read:
+        return True
+    left = sum(name in instance.store for name in instance.left)
+    return len(instance.store) - left == len(instance.before)

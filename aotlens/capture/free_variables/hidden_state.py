@@ -1,0 +1,149 @@
+"""What a call moves on and no name leads to: iterators, context variables, Python's and numpy's random state.
+
+Invariant: a function that moves one is refused, since a compiled call would find the numbers and items of the
+recording each time; generators of random numbers are set back.
+"""
+
+import random
+import sys
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from contextvars import ContextVar
+from dataclasses import dataclass
+from types import GeneratorType, ModuleType
+from typing import Any
+
+from aotlens.errors import UnsupportedError
+from aotlens.model.report import Span
+from aotlens.torch_api.fake_kernels import isolate_collectives_rng
+
+STEPS = 4
+"""How far iterators over iterators (`zip(a, map(f, b))`) are looked into."""
+
+
+@dataclass(frozen=True, slots=True)
+class HiddenState:
+    """One of them, as it was."""
+
+    owner: Any
+    state: Any
+    """Another value when it was moved."""
+    now: Callable[[], Any]
+    set_back: Callable[[], object] | None
+    """None for an iterator, which goes on only."""
+
+
+def hidden_state_of(owner: Any) -> HiddenState | None:
+    """None for an object of another kind, or whose state cannot be asked for."""
+    kind = type(owner)
+    if issubclass(kind, random.Random):
+        return _of_python(owner)
+    if kind.__module__.startswith("numpy.random"):
+        if kind.__name__ == "RecordedRngState":
+            return _of_numpy(owner)
+        return _of_bits(owner, owner.bit_generator) if kind.__name__ == "Generator" else None
+    if kind is ContextVar:
+        value = owner.get(None)
+        return HiddenState(owner, id(value), lambda: id(owner.get(None)), lambda: owner.set(value))
+    if issubclass(kind, Iterator) and not kind.__dictoffset__:
+        position = _position(owner, STEPS)
+        return (
+            None if position is None else HiddenState(owner, position, lambda: _position(owner, STEPS), None)
+        )
+    return None
+
+
+def process_generators() -> list[HiddenState]:
+    """The generators that `random` and `numpy.random` draw from."""
+    numpy: Any = sys.modules.get("numpy.random")
+    isolate_collectives_rng()
+    return [_of_python(random), *([_of_numpy(numpy)] if numpy is not None else [])]
+
+
+def _of_python(owner: Any) -> HiddenState:
+    state = owner.getstate()
+    return HiddenState(owner, state, owner.getstate, lambda: owner.setstate(state))
+
+
+def _of_numpy(owner: Any) -> HiddenState:
+    state = owner.get_state()
+    now = lambda: _comparable(owner.get_state())
+    return HiddenState(owner, _comparable(state), now, lambda: owner.set_state(state))
+
+
+def _comparable(state: Any) -> Any:
+    return tuple(part.tobytes() if hasattr(part, "tobytes") else part for part in state)
+
+
+def _of_bits(owner: Any, bits: Any) -> HiddenState:
+    state = bits.state
+    return HiddenState(owner, repr(state), lambda: repr(bits.state), lambda: setattr(bits, "state", state))
+
+
+def _position(iterator: Any, steps: int) -> Any:
+    """Something that is another value when items were taken; None where that cannot be told."""
+    if isinstance(iterator, GeneratorType):
+        frame = iterator.gi_frame
+        if frame is None:
+            return "ended"
+        return frame.f_lasti, tuple(_part(value, steps) for value in frame.f_locals.values())
+    parts = remaining_items(iterator)
+    return tuple(_part(part, steps) for part in parts) if parts else None
+
+
+def remaining_items(iterator: Any) -> tuple[Any, ...]:
+    """What an iterator of Python's own would give, and where it is; empty where that cannot be told."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # itertools will not be copied some day
+            return tuple(iterator.__reduce__()[1:])
+    except TypeError:
+        return ()
+
+
+def _part(value: Any, steps: int) -> Any:
+    if isinstance(value, (int, float, str)):
+        return value
+    if steps and isinstance(value, Iterator):
+        return _position(value, steps - 1)
+    if steps and isinstance(value, tuple):
+        return tuple(_part(part, steps - 1) for part in value)
+    return len(value) if isinstance(value, list) else id(value)
+
+
+def changed_state_name(before: Iterable[HiddenState], name_of: Callable[[Any], str]) -> str:
+    """What a call moves on, in words; empty where it moves nothing."""
+    moved = (one.owner for one in before if one.now() != one.state)
+    names = (one.__name__ if isinstance(one, ModuleType) else name_of(one) for one in moved)
+    return next((f"the state of `{name}`" for name in names), "")
+
+
+def check_hidden_state(
+    before: Iterable[HiddenState], name_of: Callable[[Any], str], span: Span | None
+) -> None:
+    """Call it after the recording.
+
+    Raises:
+        UnsupportedError: one is not as it was.
+    """
+    moved = [one for one in before if one.now() != one.state]
+    for one in moved:
+        if one.set_back is not None:
+            one.set_back()
+    for one in moved:
+        name = one.owner.__name__ if isinstance(one.owner, ModuleType) else name_of(one.owner)
+        if one.set_back is None:
+            raise UnsupportedError(
+                f"a function that takes items from the iterator `{name}`, the same ones at every call",
+                span,
+                "take them outside and pass them in",
+            )
+        if isinstance(one.owner, ContextVar):
+            raise UnsupportedError(
+                f"a function that sets the context variable `{name}`", span, "set it outside"
+            )
+        raise UnsupportedError(
+            f"a function that draws from `{name}`, whose numbers would be the same at every call",
+            span,
+            "draw with torch (`torch.rand(())`), or outside and pass the number in",
+        )

@@ -1,0 +1,248 @@
+"""Where the user's code mentions a name, and whether it may read what the name holds.
+
+Invariant: a name counts as unread only where each of its mentions is seen to write; code that looks names up
+by text that is not written out (`getattr(self, name)`, `vars(self)`) may read every attribute and global.
+"""
+
+import dis
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from types import CodeType
+from typing import Any
+
+from aotlens.capture.free_variables.reachable import Binding, ReachableState, is_user_class
+from aotlens.ir.origin import span_of
+from aotlens.model.report import Span
+
+FILLING = frozenset({"append", "extend", "update", "clear"})
+"""Methods of a container that write to it and read nothing."""
+CHANGING = frozenset(
+    {
+        *("pop", "popitem", "popleft", "appendleft", "extendleft", "insert", "setdefault"),
+        *("remove", "sort", "reverse", "add", "discard"),
+    }
+)
+"""Methods of a container that write to it and may tell what it holds."""
+BY_TEXT = frozenset({"getattr", "hasattr"})
+BY_ANY_TEXT = frozenset({"vars", "__dict__", "globals", "eval", "exec", "attrgetter", "__getattribute__"})
+NAMES = ("ATTR", "GLOBAL", "NAME", "DEREF")
+STORES = frozenset(f"{does}_{what}" for does in ("STORE", "DELETE") for what in NAMES)
+NO_READS = frozenset({"LOAD_CLOSURE", "LOAD_FAST", "LOAD_FAST_BORROW", "LOAD_FAST_CHECK", "LOAD_CONST"})
+"""Instructions that load something by a name which is no attribute, global or closure variable's value."""
+ITEM = frozenset({"BINARY_SUBSCR", "BINARY_OP"})
+"""What takes an item out of a container (Python 3.14 has one operator for all)."""
+BESIDE = frozenset({"LOAD_CONST", "RETURN_VALUE", "RETURN_CONST", "POP_TOP", "PUSH_NULL", "NOP"})
+"""What may stand at an expression and does nothing with its parts: the end of a function, for one."""
+
+Start = tuple[int, int]
+"""Line and column."""
+UNKNOWN = object()
+"""A key that is not written out."""
+
+
+@dataclass(frozen=True, slots=True)
+class NameWrite:
+    """One expression that writes to what a name holds, or binds the name."""
+
+    span: Span | None
+    """None where the code has no positions."""
+    key: Any = UNKNOWN
+    """The key of the item that it writes to."""
+
+
+@dataclass(frozen=True, slots=True)
+class NameUses:
+    """What the code does with one name."""
+
+    reads: bool
+    """Whether it may read the value."""
+    ways: frozenset[str]
+    """The methods, or `STORE_SUBSCR`, by which it writes to what the name holds."""
+    writes: tuple[NameWrite, ...]
+
+    @property
+    def span(self) -> Span | None:
+        """The first write."""
+        return next((one.span for one in self.writes if one.span is not None), None)
+
+
+def name_uses(around: ReachableState, place: Binding) -> NameUses:
+    """What all code that can run does with a place's name."""
+    first, *keys = place.keys
+    codes = (inner for code in around.codes for inner in (code, *inner_codes(code)))
+    local = place.what == "the default"
+    found = [_in_code(_Instructions(code), str(first), keys, local) for code in codes]
+    return combined_uses(found, _read_by_packages(around, str(first)))
+
+
+def combined_uses(found: Sequence[NameUses], reads: bool = False) -> NameUses:
+    """What several say of one thing."""
+    ways = frozenset[str]().union(*(one.ways for one in found))
+    writes = (write for one in found for write in one.writes)
+    return NameUses(reads or any(one.reads for one in found), ways, tuple(dict.fromkeys(writes)))
+
+
+def inner_codes(code: CodeType) -> Iterator[CodeType]:
+    """The functions that stand inside of one."""
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield constant
+            yield from inner_codes(constant)
+
+
+def _read_by_packages(around: ReachableState, name: str) -> bool:
+    """Whether a class of a package, from which one of the user's derives, knows the name."""
+    kinds = {kind for instance in around.instances for kind in instance.kind.__mro__}
+    for kind in kinds:
+        if is_user_class(kind) or kind.__module__.split(".")[0] in ("torch", "builtins"):
+            continue
+        codes = (getattr(member, "__code__", None) for member in vars(kind).values())
+        if any(name in code.co_names for code in codes if code is not None):
+            return True
+    return False
+
+
+class _Instructions:
+    """One function's instructions, by where the expressions that they end begin."""
+
+    def __init__(self, code: CodeType) -> None:
+        self.code = code
+        self.all = list(dis.get_instructions(code))
+        self._from: dict[Start, list[tuple[Start, dis.Instruction]]] = {}
+        for one in self.all:
+            begin, end = _range(one)
+            if begin is not None and end is not None and one.opname not in BESIDE:
+                self._from.setdefault(begin, []).append((end, one))
+
+    def takers(self, one: dis.Instruction) -> list[dis.Instruction]:
+        """The instructions of the smallest expression that begins with this one's and goes on behind it."""
+        begin, end = _range(one)
+        if begin is None or end is None:
+            return []
+        longer = [known for known in self._from.get(begin, ()) if known[0] > end]
+        nearest = min((known[0] for known in longer), default=None)
+        return [other for known, other in longer if known == nearest]
+
+    def within(self, one: dis.Instruction) -> list[dis.Instruction]:
+        """The instructions whose expressions lie inside this one's."""
+        begin, end = _range(one)
+        ranges = ((_range(other), other) for other in self.all if other is not one)
+        return [
+            other
+            for (start, stop), other in ranges
+            if None not in (begin, end, start, stop) and begin <= start and stop <= end  # type: ignore[operator]
+        ]
+
+
+def _range(one: dis.Instruction) -> tuple[Start | None, Start | None]:
+    at = one.positions
+    if at is None or at.lineno is None or at.col_offset is None:
+        return None, None
+    if at.end_lineno is None or at.end_col_offset is None:
+        return None, None
+    return (at.lineno, at.col_offset), (at.end_lineno, at.end_col_offset)
+
+
+def _in_code(known: _Instructions, name: str, keys: list[Any], local: bool) -> NameUses:
+    reads, ways = False, set[str]()
+    written: list[NameWrite] = []
+
+    def note(one: dis.Instruction, key: Any = UNKNOWN) -> None:
+        if known.code.co_name != "__init__":  # which ran before the call
+            written.append(NameWrite(span_of(known.code, one.offset), key))
+
+    for one in known.all:
+        is_load = one.opname.startswith("LOAD") and (local or one.opname not in NO_READS)
+        if one.argval == name and one.opname in STORES and not keys:
+            note(one)
+        elif one.argval == name and is_load and one.opname != "LOAD_CONST":
+            found, by, key = _ways(known, one, keys)
+            reads |= bool(found & READ)
+            ways |= found - READ
+            if found - READ:
+                note(by, key)
+        elif one.argval == name and one.opname == "LOAD_CONST":
+            call = _setting_by_text(known, one)
+            if call is not None:
+                note(call)
+            else:
+                reads = True
+        elif one.argval in BY_ANY_TEXT and is_load:
+            reads = True
+        elif one.argval in BY_TEXT and is_load:
+            reads |= _looks_up_any(known, one)
+    return NameUses(reads, frozenset(ways), tuple(written))
+
+
+READ = frozenset({"read"})
+
+
+def _ways(
+    known: _Instructions, load: dis.Instruction, keys: list[Any]
+) -> tuple[frozenset[str], dis.Instruction, Any]:
+    """How the loaded container, or the one under `keys` in it, is written to, by what and under which key.
+
+    None where another is meant.
+    """
+    nothing = frozenset[str](), load, UNKNOWN
+    takers = known.takers(load)
+    for key in keys:
+        if not takers or any(one.opname not in ITEM for one in takers):
+            is_other = (
+                takers and takers[0].opname == "STORE_SUBSCR" and _is_other_key(known, load, takers[0], key)
+            )
+            return nothing if is_other else (READ, load, UNKNOWN)
+        if _is_other_key(known, load, takers[0], key):
+            return nothing
+        load, takers = takers[0], known.takers(takers[0])
+    if takers and all(one.opname == "STORE_SUBSCR" for one in takers):
+        return frozenset({"STORE_SUBSCR"}), takers[0], _written_key(known, load, takers[0])
+    methods = {one.argval for one in takers if one.opname in ("LOAD_ATTR", "LOAD_METHOD")}
+    others = [one for one in takers if one.opname not in ("LOAD_ATTR", "LOAD_METHOD")]
+    if others and all(one.opname == "DELETE_SUBSCR" for one in others):
+        return READ | {"DELETE_SUBSCR"}, others[0], _written_key(known, load, others[0])
+    if not methods or not methods <= FILLING | CHANGING or others:
+        return READ, load, UNKNOWN
+    ways = frozenset(methods) if methods <= FILLING else READ | methods
+    return ways, next(iter(known.takers(takers[0])), load), UNKNOWN
+
+
+def _is_other_key(known: _Instructions, load: dis.Instruction, item: dis.Instruction, key: Any) -> bool:
+    """Whether an item is taken under a key that is written out and is another one."""
+    written = _written_key(known, load, item)
+    return type(written) is type(key) and bool(written != key)
+
+
+def _written_key(known: _Instructions, load: dis.Instruction, item: dis.Instruction) -> Any:
+    """The key under which an item is taken or put, where it is written out."""
+    inside = [one for one in known.within(item) if (_range(one)[0] or (0, 0)) >= (_range(load)[1] or (0, 0))]
+    written = [one.argval for one in inside if one.opname in ("LOAD_CONST", "LOAD_SMALL_INT")]
+    return written[0] if len(inside) == len(written) == 1 else UNKNOWN
+
+
+def _call_from(known: _Instructions, load: dis.Instruction) -> dis.Instruction | None:
+    """The call of the function that the instruction loads."""
+    return next((one for one in known.takers(load) if one.opname.startswith("CALL")), None)
+
+
+def _setting_by_text(known: _Instructions, text: dis.Instruction) -> dis.Instruction | None:
+    """The call of `setattr` of which a name that is written out is an argument."""
+    for one in known.all:
+        if one.argval == "setattr" and one.opname.startswith("LOAD"):
+            call = _call_from(known, one)
+            if call is not None and any(inner is text for inner in known.within(call)):
+                return call
+    return None
+
+
+def _looks_up_any(known: _Instructions, load: dis.Instruction) -> bool:
+    """Whether a call of `getattr` gets a name that is not written out."""
+    call = _call_from(known, load)
+    if call is None:
+        return True
+    parts = [one for one in known.within(call) if _range(one) != _range(call)]
+    return not _has_text(parts) or any(not one.opname.startswith(("LOAD", "PUSH_NULL")) for one in parts)
+
+
+def _has_text(parts: Iterable[dis.Instruction]) -> bool:
+    return any(one.opname == "LOAD_CONST" and isinstance(one.argval, str) for one in parts)

@@ -1,0 +1,241 @@
+"""Where names are bound (modules, objects, closures, classes, lists, slots), as dictionaries and as text.
+
+Includes the attributes that torch's own hooks bind anew at each call of a layer, such as a normalised weight.
+"""
+
+from collections.abc import Iterator, MutableMapping
+from contextlib import contextmanager
+from types import CellType, FunctionType, MemberDescriptorType
+from typing import Any
+
+import torch
+
+MISSING = object()
+"""In place of the value of a name that is not bound."""
+
+
+def namespace(store: Any) -> MutableMapping[Any, Any]:
+    """The names that a store binds, which may be written to."""
+    if isinstance(store, CellType):
+        return Cell(store)
+    if isinstance(store, type):
+        return ClassNames(store)
+    if isinstance(store, list):
+        return Positions(store)
+    return store
+
+
+def value_at(store: Any, key: Any) -> Any:
+    """What a name is bound to at this moment; MISSING when it is not."""
+    return namespace(store).get(key, MISSING)
+
+
+def reading(box: str, store: Any, key: str) -> str:
+    """The expression for what a name is bound to; it raises LookupError or ValueError where it is not.
+
+    `box` is the text for the store, `key` that for the key.
+    """
+    return f"{box}.cell_contents" if isinstance(store, CellType) else f"{_names_in(box, store)}[{key}]"
+
+
+def reading_if_bound(box: str, store: Any, key: str) -> str:
+    """The same, or None where an attribute or global is not bound."""
+    if isinstance(store, (CellType, list)):
+        return reading(box, store, key)
+    return f"{_names_in(box, store)}.get({key})"
+
+
+def presence(box: str, store: Any, key: str) -> str:
+    """The condition that a name is bound; a variable of a closure that is not is not listed at all."""
+    return f"{key} in {_names_in(box, store)}"
+
+
+def binding(box: str, store: Any, key: str, value: str) -> str:
+    """The statement that binds a name."""
+    if isinstance(store, CellType):
+        return f"{box}.cell_contents = {value}"
+    return f"setattr({box}, {key}, {value})" if isinstance(store, type) else f"{box}[{key}] = {value}"
+
+
+def removal(box: str, store: Any, key: str) -> str:
+    """The statement that takes a name away, if it is there."""
+    if isinstance(store, CellType):
+        return f"del {box}.cell_contents"
+    return f"delattr({box}, {key})" if isinstance(store, type) else f"{box}.pop({key}, None)"
+
+
+def path_to(store: Any, key: Any) -> str:
+    """What stands behind the text for a store to read one name."""
+    return reading("", store, repr(key))
+
+
+def _names_in(box: str, store: Any) -> str:
+    return f"{box}.__dict__" if isinstance(store, type) else box
+
+
+class Cell(MutableMapping[Any, Any]):
+    """The variable of a closure: whatever the key, it is that one."""
+
+    def __init__(self, cell: CellType) -> None:
+        self.cell = cell
+
+    def __getitem__(self, key: Any) -> Any:
+        try:
+            return self.cell.cell_contents
+        except ValueError:  # a variable that is bound later
+            raise KeyError(key) from None
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        self.cell.cell_contents = value
+
+    def __delitem__(self, key: Any) -> None:
+        del self.cell.cell_contents
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter([None][: len(self)])
+
+    def __len__(self) -> int:
+        return int(self.get(None, MISSING) is not MISSING)
+
+
+class ClassNames(MutableMapping[str, Any]):
+    """A class's own attributes, not those of its bases."""
+
+    def __init__(self, kind: type) -> None:
+        self.kind = kind
+
+    def __getitem__(self, name: str) -> Any:
+        return vars(self.kind)[name]
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        setattr(self.kind, name, value)
+
+    def __delitem__(self, name: str) -> None:
+        delattr(self.kind, name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(vars(self.kind))
+
+    def __len__(self) -> int:
+        return len(vars(self.kind))
+
+
+class Positions(MutableMapping[int, Any]):
+    """The items of a list; one that it no longer has is missing."""
+
+    def __init__(self, items: list[Any]) -> None:
+        self.items_of = items
+
+    def __getitem__(self, position: int) -> Any:
+        if position not in self:
+            raise KeyError(position)
+        return self.items_of[position]
+
+    def __setitem__(self, position: int, value: Any) -> None:
+        self.items_of[position] = value
+
+    def __delitem__(self, position: int) -> None:
+        del self.items_of[position]
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(range(len(self)))
+
+    def __len__(self) -> int:
+        return len(self.items_of)
+
+    def __contains__(self, position: object) -> bool:
+        return isinstance(position, int) and 0 <= position < len(self)
+
+
+def filled_cells(function: FunctionType) -> Iterator[tuple[str, CellType]]:
+    """The variables of a function's closure that are bound, by their names."""
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+        if len(Cell(cell)):
+            yield name, cell
+
+
+def has_slots(kind: type) -> bool:
+    """Whether objects of a class keep attributes elsewhere than in a dictionary."""
+    return any(
+        isinstance(member, MemberDescriptorType) for base in kind.__mro__ for member in vars(base).values()
+    )
+
+
+class SlotAttributes(MutableMapping[str, Any]):
+    """The attributes of an object whose class has `__slots__`, with those of its dictionary if it has one."""
+
+    def __init__(self, owner: Any) -> None:
+        self.owner = owner
+        self._members = {
+            name: member
+            for base in reversed(type(owner).__mro__)
+            for name, member in vars(base).items()
+            if isinstance(member, MemberDescriptorType)
+        }
+        self._others: dict[str, Any] = getattr(owner, "__dict__", {})
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self._members:
+            return self._others[name]
+        try:
+            return self._members[name].__get__(self.owner)
+        except AttributeError:  # not bound yet
+            raise KeyError(name) from None
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        if name in self._members:
+            self._members[name].__set__(self.owner, value)
+        else:
+            self._others[name] = value
+
+    def __delitem__(self, name: str) -> None:
+        if name in self._members:
+            self._members[name].__delete__(self.owner)
+        else:
+            del self._others[name]
+
+    def __iter__(self) -> Iterator[str]:
+        yield from (name for name in self._members if name in self)
+        yield from self._others
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def __contains__(self, name: object) -> bool:
+        if name not in self._members:
+            return name in self._others
+        try:
+            self._members[str(name)].__get__(self.owner)
+        except AttributeError:
+            return False
+        return True
+
+
+def names_bound_by_hooks(layer: torch.nn.Module) -> frozenset[str]:
+    """Plain attributes that a hook of `torch.nn.utils` makes anew before the layer reads them."""
+    hooks = layer._forward_pre_hooks.values()
+    found = (_name_of(hook) for hook in hooks if type(hook).__module__.startswith("torch.nn.utils."))
+    return frozenset(name for name in found if name in vars(layer))
+
+
+def _name_of(hook: Any) -> Any:
+    return getattr(hook, "name", None) or getattr(hook, "_tensor_name", None)
+
+
+@contextmanager
+def bound_by_hooks(function: Any) -> Iterator[list[tuple[str, Any]]]:
+    """Within it, hooks may bind; the list then holds each new tensor by its qualified name."""
+    layers = function.named_modules() if isinstance(function, torch.nn.Module) else ()
+    places = [
+        (f"{fqn}.{name}" if fqn else name, vars(layer), name, vars(layer)[name])
+        for fqn, layer in layers
+        if layer._forward_pre_hooks
+        for name in sorted(names_bound_by_hooks(layer))
+    ]
+    found: list[tuple[str, Any]] = []
+    try:
+        yield found
+        found += [(fqn, store[name]) for fqn, store, name, before in places if store[name] is not before]
+    finally:
+        for _, store, name, before in places:
+            store[name] = before

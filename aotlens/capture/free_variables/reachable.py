@@ -1,0 +1,441 @@
+"""What a function can read besides its arguments: globals, closures, attributes, and theirs in turn.
+
+Invariant: only what the code names is listed (names in its bytecode, in what it calls, in the methods of
+the classes it uses); installed packages are not looked into, but for the attributes of their layers.
+"""
+
+import argparse
+import functools
+import sys
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, MutableMapping, Sequence
+from dataclasses import dataclass
+from dis import opmap
+from functools import partial
+from types import BuiltinMethodType, CodeType, FunctionType, MethodType, ModuleType, SimpleNamespace
+from typing import Any
+from weakref import ReferenceType
+
+import torch
+
+from aotlens.capture.free_variables.hidden_state import HiddenState, hidden_state_of, process_generators
+from aotlens.capture.free_variables.namespaces import (
+    SlotAttributes,
+    filled_cells,
+    has_slots,
+    names_bound_by_hooks,
+    namespace,
+    value_at,
+)
+from aotlens.capture.provenance.frames import is_first_party_file
+
+ReachCache = functools._lru_cache_wrapper
+"""Of every function under `functools.lru_cache` or `functools.cache`."""
+CONTAINERS = (list, dict, set, deque)
+_BASES = (dict, list, tuple, set, deque)
+MAX_ITEMS = 64
+"""Longer containers are compared, but their items are not looked into."""
+
+
+NAMESPACES = (SimpleNamespace, argparse.Namespace)
+"""Classes of the standard library that hold the user's own attributes."""
+HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+"""What calling a layer reads besides its own code."""
+STORE_ATTR = opmap["STORE_ATTR"]
+BINDERS = frozenset({"setattr", "register_buffer", "register_parameter", "_buffers", "_parameters"})
+"""Names by which code binds attributes of a layer, beside assignments."""
+
+
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """A name that the function can read, and what it was bound to."""
+
+    what: str
+    """For a message: `the global`, `the attribute`, `the closure variable`."""
+    name: Any
+    """Of an item: its key in a dictionary, its position in a list."""
+    store: Any
+    """The dictionary, list, class or cell that binds the name."""
+    value: Any
+    content: Any = None
+    """A shallow copy of a container; None for every other value."""
+    foreign: bool = False
+    """The attribute of an object of torch's or of a package, which sees to its own state."""
+
+    requires_grad: bool = False
+    """Of a tensor."""
+
+    within: tuple[Any, ...] = ()
+    """Of an item: the name that leads to it, and the keys up to its container."""
+
+    def now(self) -> Any:
+        """What the name is bound to at this moment; MISSING when it is not."""
+        return value_at(self.store, self.name)
+
+    @property
+    def keys(self) -> tuple[Any, ...]:
+        """The name in the user's code, and the keys from there on."""
+        return (*self.within, self.name)
+
+    @property
+    def path(self) -> str:
+        """`last`; of an item `feats['first']`."""
+        first, *rest = self.keys
+        return first + "".join(f"[{key!r}]" for key in rest)
+
+
+@dataclass(frozen=True, slots=True)
+class Instance:
+    """The attributes of an object of the user's, or the layers of a layer."""
+
+    store: MutableMapping[str, Any]
+    before: dict[str, Any]
+    """A shallow copy."""
+    kind: type
+    """Of the object."""
+    left: frozenset[str] = frozenset()
+    """Names that the function binds at each call."""
+    is_read: bool = True
+    """Whether a later call must find the same names."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReachableState:
+    """All that one function can read."""
+
+    places: tuple[Binding, ...]
+    instances: tuple[Instance, ...]
+    codes: tuple[CodeType, ...] = ()
+    """The user's own code that can run, without the functions inside it."""
+    caches: "tuple[ReachCache[Any], ...]" = ()
+    stateful: tuple[HiddenState, ...] = ()
+
+    def name_of(self, value: Any) -> str:
+        """The user's name for an object, or what kind it is."""
+        return next((place.path for place in self.places if place.value is value), type(value).__name__)
+
+
+NOTHING_REACHABLE = ReachableState((), ())
+
+
+def reachable_state(function: Callable[..., Any], arguments: Sequence[Any] = ()) -> ReachableState:
+    """Everything that a function, method, partial or module can read by name, in modules it is given too."""
+    walk = _Walk(function)
+    walk.look_into(function, frozenset())
+    if isinstance(function, torch.nn.Module):
+        walk.hooks_of_all_layers()
+    names = _names(getattr(getattr(function, "forward", function), "__code__", None))
+    for argument in arguments:
+        walk.look_into(argument, names)
+    walk.run()
+    return ReachableState(
+        tuple(walk.places.values()),
+        tuple(walk.instances),
+        tuple(walk.codes),
+        tuple(walk.caches),
+        (*process_generators(), *walk.stateful),
+    )
+
+
+class _Walk:
+    """Looks into each object once."""
+
+    def __init__(self, function: Any) -> None:
+        layers = function.modules() if isinstance(function, torch.nn.Module) else ()
+        self._arguments = {id(layer) for layer in layers}
+        """Layers whose tensors the graph is given."""
+        self.places: dict[tuple[int, str], Binding] = {}
+        self.instances: list[Instance] = []
+        self.codes: list[CodeType] = []
+        self.caches: list[ReachCache[Any]] = []
+        self.stateful: list[HiddenState] = []
+        self._functions: list[tuple[FunctionType, frozenset[str]]] = []
+        self._layers: dict[int, torch.nn.Module] = {}
+        self._waiting: list[tuple[Any, frozenset[str]]] = []
+        self._seen: set[int] = set()
+        self._class_names: dict[type, frozenset[str]] = {}
+        self._classes: dict[int, set[str]] = {}
+        """The names by which classes of the user's were looked into: each function may read others."""
+
+    def look_into(self, value: Any, names: frozenset[str]) -> None:
+        """Note a value that code with these names can reach."""
+        if value is None or isinstance(value, (int, float, str, torch.Tensor)):
+            return
+        if id(value) in self._seen:
+            known = self._classes.get(id(value))
+            if known is None or names <= known:
+                return
+        self._seen.add(id(value))
+        if isinstance(value, type) and is_user_class(value):
+            self._classes.setdefault(id(value), set()).update(names)
+        self._waiting.append((value, names))
+
+    def run(self) -> None:
+        while self._waiting:
+            self._visit(*self._waiting.pop())
+            if not self._waiting:
+                self._attributes_given_to_layers()
+        if any(STORE_ATTR in code.co_code[::2] for code in self.codes):
+            self._attributes_of_functions()
+        if any(map(_binds_attributes, self.codes)):
+            self._layers_of_torch()
+
+    def _visit(self, value: Any, names: frozenset[str]) -> None:
+        if isinstance(value, torch.nn.Module):
+            for owner in value.modules():
+                self._layer(owner)
+        elif isinstance(value, (*CONTAINERS, tuple)):
+            for item in _items(value):
+                self.look_into(item, names)
+        elif isinstance(value, ModuleType):
+            if is_first_party_file(getattr(value, "__file__", None) or ""):
+                self._names_in("the global", vars(value), names)
+        elif isinstance(value, (FunctionType, MethodType, partial)):
+            self._callable(value, names)
+        elif isinstance(value, ReachCache):
+            self.caches.append(value)
+            self.look_into(value.__wrapped__, names)
+        elif isinstance(value, type):
+            self._class(value, names)
+        else:
+            self._object(value, names)
+
+    def _object(self, value: Any, names: frozenset[str]) -> None:
+        if isinstance(value, ReferenceType):
+            self.look_into(value(), names)
+        elif isinstance(value, BuiltinMethodType):
+            self.look_into(value.__self__, names)
+        elif (found := hidden_state_of(value)) is not None:
+            self.stateful.append(found)
+        elif _has_attributes(value) and not type(value).__module__.startswith("torch."):
+            self._instance(value, names | self._names_of(type(value)))
+
+    def _callable(self, value: Any, names: frozenset[str]) -> None:
+        if isinstance(value, FunctionType):
+            self._function(value)
+        elif isinstance(value, MethodType):
+            self.look_into(value.__func__, names)
+            self.look_into(value.__self__, names | _names(getattr(value.__func__, "__code__", None)))
+        else:
+            for part in (value.func, *value.args, *value.keywords.values()):
+                self.look_into(part, names)
+
+    def _function(self, function: FunctionType) -> None:
+        self.look_into(getattr(function, "__wrapped__", None), frozenset())
+        code = function.__code__
+        if not is_first_party_file(code.co_filename):
+            return
+        self.codes.append(code)
+        names = _names(code)
+        self._functions.append((function, names))
+        self._defaults(function, names)
+        self._names_in("the global", function.__globals__, names)
+        for name, cell in filled_cells(function):
+            self._place("the closure variable", name, cell, cell.cell_contents)
+            self.look_into(cell.cell_contents, names)
+
+    def _attributes_of_functions(self) -> None:
+        """What code binds in functions, as `f.calls = 0` does."""
+        for function, names in self._functions:
+            store = vars(function)
+            self.instances.append(Instance(store, dict(store), FunctionType))
+            self._names_in("the attribute", store, names)
+
+    def _attributes_given_to_layers(self) -> None:
+        """What the user's code names and a layer has, although no method of its class names it."""
+        names = frozenset().union(*(named for _, named in self._functions)) - NOT_READ
+        for layer in self._layers.values():
+            store = vars(layer)
+            for name in sorted((names & store.keys()) - self._names_of(type(layer))):
+                if (id(store), name) not in self.places and name not in names_bound_by_hooks(layer):
+                    self._place("the attribute", name, store, store[name])
+                    self.look_into(store[name], names)
+
+    def _layers_of_torch(self) -> None:
+        """Layers to which the user's code may give attributes or tensors that they have not had."""
+        known = {id(instance.store) for instance in self.instances}
+        for layer in self._layers.values():
+            for store in (vars(layer), layer._parameters, layer._buffers):
+                if id(store) not in known and isinstance(store, dict):
+                    read = store is vars(layer)
+                    self.instances.append(Instance(store, dict(store), type(layer), is_read=read))
+
+    def _defaults(self, function: FunctionType, names: frozenset[str]) -> None:
+        """What the function's own defaults hold."""
+        defaults = defaults_of(function)
+        for name, value in defaults.items():
+            if isinstance(value, CONTAINERS):
+                self._place("the default", name, defaults, value)
+            self.look_into(value, names)
+
+    def _instance(self, value: Any, names: frozenset[str]) -> None:
+        foreign = not is_user_class(type(value)) and not isinstance(value, NAMESPACES)
+        store: Any = SlotAttributes(value) if has_slots(type(value)) and not foreign else vars(value)
+        if not foreign:
+            self.instances.append(Instance(store, dict(store), type(value)))
+        self._names_in("the attribute", store, names, foreign)
+        self._class(type(value), names)
+
+    def _layer(self, layer: torch.nn.Module) -> None:
+        """The attributes of one module of layers, its submodules and its hooks."""
+        self._seen.add(id(layer))
+        self._layers[id(layer)] = layer
+        kind, store = type(layer), vars(layer)
+        foreign = kind.__module__.startswith("torch.")
+        names = self._names_of(kind) | {"training"}
+        for name in sorted(names & store.keys() - NOT_READ - names_bound_by_hooks(layer)):
+            self._place("the attribute", name, store, store[name], foreign)
+            if not foreign:
+                self.look_into(store[name], names)
+        if isinstance(held := layer._modules, dict):  # a layer of TorchScript has another kind of mapping
+            self.instances.append(Instance(held, dict(held), kind, is_read=bool(held)))
+        for name, inner in layer._modules.items():
+            self._place("the submodule", name, layer._modules, inner, foreign)
+        for tensors in (layer._parameters, layer._buffers):
+            if not foreign:
+                self.instances.append(Instance(tensors, dict(tensors), kind, is_read=False))
+            for name, tensor in tensors.items():
+                if tensor is None or id(layer) not in self._arguments:
+                    self._place("the tensor", name, tensors, tensor, foreign)
+        for hooks in HOOKS:
+            self._place("the hooks", hooks, store, store[hooks], foreign=True)
+            self._hooks(store, store[hooks].values())
+        if not foreign or any(store[hooks] for hooks in HOOKS):
+            self.instances.append(Instance(store, dict(store), kind))
+        if not foreign:
+            self._class(kind, names)
+
+    def hooks_of_all_layers(self) -> None:
+        store = vars(torch.nn.modules.module)
+        for hooks in HOOKS:
+            self._place("the hooks", f"_global{hooks}", store, store[f"_global{hooks}"], foreign=True)
+            for hook in store[f"_global{hooks}"].values():
+                self.look_into(hook, frozenset())
+
+    def _hooks(self, store: dict[str, Any], hooks: Iterable[Any]) -> None:
+        """What hooks read and keep, on the layer itself too."""
+        for hook in hooks:
+            self.look_into(hook, frozenset())
+            names = _names(getattr(hook, "__code__", None))
+            self._names_in("the attribute", store, names - NOT_READ)
+
+    def _class(self, kind: type, names: frozenset[str]) -> None:
+        for base in kind.__mro__:
+            if not is_user_class(base):
+                continue
+            self._names_in("the class attribute", base, names)
+            for member in vars(base).values():
+                self.look_into(_function_of(member), names)
+
+    def _names_in(self, what: str, owner: Any, names: frozenset[str], foreign: bool = False) -> None:
+        store = namespace(owner)
+        for name in sorted(names & store.keys()):
+            value = store[name]
+            self._place(what, name, owner, value, foreign)
+            self.look_into(value, names)
+
+    def _place(self, what: str, name: Any, store: Any, value: Any, foreign: bool = False) -> None:
+        if isinstance(value, ModuleType) or (id(store), name) in self.places:
+            return
+        content = shallow_copy(value) if isinstance(value, CONTAINERS) else None
+        grad = isinstance(value, torch.Tensor) and value.requires_grad
+        place = Binding(what, name, store, value, content, foreign, grad)
+        self.places[id(store), name] = place
+        if content:
+            self._items_of(place)
+
+    def _items_of(self, outer: Binding) -> None:
+        """The containers within one."""
+        value, foreign = outer.value, outer.foreign
+        for at, item in _keyed(value):
+            if isinstance(item, CONTAINERS) and (id(value), at) not in self.places:
+                place = Binding("the item", at, value, item, shallow_copy(item), foreign, within=outer.keys)
+                self.places[id(value), at] = place
+                self._items_of(place)
+
+    def _names_of(self, kind: type) -> frozenset[str]:
+        """The names in the code of a class's methods, up to what torch and Python bring."""
+        known = self._class_names.get(kind)
+        if known is None:
+            found: set[str] = set()
+            for base in kind.__mro__:
+                if base not in (object, torch.nn.Module):
+                    for member in vars(base).values():
+                        found |= _names(getattr(_function_of(member), "__code__", None))
+            known = self._class_names[kind] = frozenset(found)
+        return known
+
+
+NOT_READ = frozenset({"_parameters", "_buffers", "_modules", *HOOKS})
+"""Attributes of a layer that are listed otherwise, or are arguments of the graph."""
+
+
+def is_user_class(kind: type) -> bool:
+    """Whether a class is defined in the user's own files."""
+    module = sys.modules.get(kind.__module__)
+    return kind.__module__ == "__main__" or is_first_party_file(getattr(module, "__file__", None) or "")
+
+
+def defaults_of(function: FunctionType) -> dict[str, Any]:
+    """The defaults of a function's parameters, by name."""
+    given = function.__defaults__ or ()
+    named = function.__code__.co_varnames[: function.__code__.co_argcount][-len(given) :] if given else ()
+    return {**dict(zip(named, given, strict=True)), **(function.__kwdefaults__ or {})}
+
+
+def _binds_attributes(code: CodeType) -> bool:
+    """Whether a call may run it and bind an attribute of an object; what makes an object binds its own.
+
+    A buffer or parameter is one too.
+    """
+    if code.co_name == "__init__":
+        return False
+    inner = (const for const in code.co_consts if isinstance(const, CodeType))
+    named = not BINDERS.isdisjoint(code.co_names)
+    return named or STORE_ATTR in code.co_code[::2] or any(map(_binds_attributes, inner))
+
+
+def _has_attributes(value: Any) -> bool:
+    kind = type(value)
+    return hasattr(value, "__dict__") or (is_user_class(kind) and has_slots(kind))
+
+
+def _function_of(member: Any) -> Any:
+    """The function behind a method of any kind, or behind a property; any other member itself."""
+    if isinstance(member, property):
+        return member.fget
+    return getattr(member, "__func__", member)
+
+
+def _names(code: CodeType | None) -> frozenset[str]:
+    """The names that code reads or writes, those of the functions inside it included."""
+    if code is None:
+        return frozenset()
+    inner = (_names(const) for const in code.co_consts if isinstance(const, CodeType))
+    return frozenset(code.co_names).union(*inner)
+
+
+def base_of(container: Any) -> Any:
+    """Which of Python's containers it is, or derives from: a derived class's own methods are not run."""
+    kind = type(container)
+    if kind in _BASES:
+        return kind
+    return next(base for base in _BASES if isinstance(container, base))
+
+
+def shallow_copy(container: Any) -> Any:
+    """A shallow copy, a plain container; a derived class's own methods are not run."""
+    base = base_of(container)
+    return dict(dict.items(container)) if base is dict else base.copy(container)
+
+
+def _items(value: Any) -> Iterator[Any]:
+    base = base_of(value)
+    if base.__len__(value) <= MAX_ITEMS:
+        yield from dict.values(value) if base is dict else base.__iter__(value)
+
+
+def _keyed(value: Any) -> Iterator[tuple[Any, Any]]:
+    """The items of a list or dictionary by which they can be found and exchanged."""
+    if type(value) in (list, dict) and len(value) <= MAX_ITEMS:
+        yield from value.items() if type(value) is dict else enumerate(value)

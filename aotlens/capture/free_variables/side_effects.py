@@ -1,0 +1,365 @@
+"""What a function leaves behind where it reaches by itself: attributes, globals, closure variables, and the
+containers that these hold.
+
+Invariant: afterwards all is as it was before the recording; what was left is a result of the graph, which the
+wrapper puts in its place at each call.  A value that is no tensor and that the function may read again (a
+counter), and a tensor that one call hands to the next, would be another at each call: those are refused.
+"""
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import replace
+from types import CellType
+from typing import Any
+
+import torch
+
+from aotlens.capture.free_variables.changes import Change, changes_in, contains_fake, rebind, restore
+from aotlens.capture.free_variables.containers import (
+    MISSING_ITEM,
+    ContainerUpdate,
+    Item,
+    NewLeaves,
+    OutputWithUpdates,
+    list_items,
+    new_items,
+)
+from aotlens.capture.free_variables.guards import ANY_VALUE, PLAIN
+from aotlens.capture.free_variables.hidden_state import changed_state_name, check_hidden_state
+from aotlens.capture.free_variables.name_uses import NameUses, combined_uses, name_uses
+from aotlens.capture.free_variables.namespaces import MISSING, namespace, path_to
+from aotlens.capture.free_variables.reachable import Binding, Instance, ReachableState, base_of
+from aotlens.capture.free_variables.user_names import user_name_of
+from aotlens.capture.records import Captured, CapturedTensor, Subject
+from aotlens.errors import RejectedRuntimeError, UnsupportedError
+from aotlens.ir.slots import OuterObject
+from aotlens.model.report import Span
+from aotlens.options import SideEffects
+
+VALUES = (torch.Tensor, torch.SymInt, torch.SymFloat, torch.SymBool, torch.dtype, torch.device, type(None))
+"""What can be left besides numbers and texts."""
+
+
+class SideEffectChanges:
+    """What one recording left at the places that a function reaches."""
+
+    def __init__(
+        self,
+        around: ReachableState,
+        reached: Sequence[tuple[CapturedTensor, Any]],
+        subject: Subject,
+        effects: SideEffects = SideEffects.REPLAYED,
+    ) -> None:
+        self._around = around
+        self._effects = effects
+        self._done: list[Change] = []
+        self.only_once = ""
+        """What a later call would not do again, and is left as the recording left it."""
+        self._reached = {id(one.tensor): one for one, _ in reached}
+        self._stand_ins = {id(fake): one.tensor for one, fake in reached}
+        self._function, self._span = subject.function, subject.span
+        self._changes = list(changes_in(around))
+        for change in self._changes:
+            restore(change)
+
+    def beside(self, result: Any) -> Any:
+        """The result, with what the wrapper leaves at each place if anything.
+
+        Raises:
+            UnsupportedError: something that a compiled call would not do again.
+        """
+        if self._effects is SideEffects.REPLAYED:
+            check_hidden_state(self._around.stateful, self._around.name_of, self._span)
+        else:
+            self.only_once = changed_state_name(self._around.stateful, self._around.name_of)
+        if not self._changes:
+            return result
+        given = result if isinstance(result, OutputWithUpdates) else OutputWithUpdates(result, (), ())
+        known = {
+            id(place.value): OuterObject(_name(place), place.value)
+            for place in self._around.places
+            if not isinstance(place.value, (*VALUES, *PLAIN, tuple))
+        }
+        leaves = NewLeaves(known, self._span)
+        refills = tuple(made for change in self._changes if (made := self._replayed(change, leaves)))
+        for change in self._done:
+            rebind(change)
+        own = leaves.result(given.result)
+        standing = (*given.standing, *leaves.standing)
+        first = len(given.leaves) - len(given.rebound)
+        flat = (*given.leaves[:first], *leaves.found, *given.leaves[first:])
+        return OutputWithUpdates(own, (*given.refills, *refills), flat, given.rebound, standing)
+
+    def _replayed(self, change: Change, leaves: NewLeaves) -> ContainerUpdate | None:
+        """None for what stays as the recording left it."""
+        is_traced = self._effects is SideEffects.TRACED
+        if not is_traced:
+            before = leaves.taken()
+            try:
+                return self._refill(change, leaves)
+            except UnsupportedError:
+                if self._effects is SideEffects.REPLAYED or contains_fake(change.now):
+                    raise
+                leaves.forget(before)
+                self.only_once = change.said
+        elif contains_fake(change.now):
+            raise RejectedRuntimeError(
+                f"aot_export of a function that leaves a tensor in {change.said}",
+                self._mention(change).span or self._span,
+                "return the tensor",
+            )
+        self._done.append(change)
+        return None
+
+    def settled(self) -> ReachableState:
+        """All that the function reaches, less what stays as the recording left it."""
+        names = {(id(change.place.store), change.place.name) for change in self._done}
+        kept = {id(change.place.value) for change in self._done if change.held is not None}
+        places = [
+            place
+            for place in self._around.places
+            if (id(place.store), place.name) not in names and id(place.value) not in kept
+        ]
+        instances = (
+            replace(one, before=dict(one.store)) if any(id(one.store) == store for store, _ in names) else one
+            for one in self._around.instances
+        )
+        return replace(self._around, places=tuple(places), instances=tuple(instances))
+
+    def _refill(self, change: Change, leaves: NewLeaves) -> ContainerUpdate:
+        mention = self._mention(change)
+        before = len(leaves.found)
+        name = user_name_of(self._around, self._function, change.place, mention.writes)
+        change = replace(change, told=name)
+        made = self._rebound(change, leaves) if change.held is None else self._filled(change, leaves, mention)
+        self._refuse_values(change, [value for _, value in leaves.found[before:]])
+        may_read = mention.reads or (change.held is not None and _is_unsure(change, made, mention))
+        if may_read:
+            carried = self._carried(change, made)
+            if carried is None and not _settles(change, made, mention):
+                raise self._refusal(change, mention.span)
+            made = replace(made, assumes=_assumed(change, carried or ()), carried=carried or ())
+        span = mention.span or self._span
+        return replace(made, said=change.said, told=name, writes=mention.writes, span=span)
+
+    def _mention(self, change: Change) -> NameUses:
+        """Of all names of a container."""
+        places = [change.place]
+        if change.held is not None:
+            value = change.place.value
+            places = [place for place in self._around.places if place.value is value] or places
+        return combined_uses([name_uses(self._around, place) for place in places])
+
+    def _rebound(self, change: Change, leaves: NewLeaves) -> ContainerUpdate:
+        place, at = change.place, _outer(change.place)
+        box = OuterObject(_box_name(place), place.store)
+        if change.now is MISSING:
+            return ContainerUpdate(box.name, True, (), (place.name,), place.store, binds=True)
+        item = Item(place.name, None, leaves.take(change.told, change.now, at))
+        return ContainerUpdate(box.name, True, (item,), (), place.store, binds=True)
+
+    def _filled(self, change: Change, leaves: NewLeaves, mention: NameUses) -> ContainerUpdate:
+        place, container = change.place, change.place.value
+        at = OuterObject(_name(place), container)
+        base = base_of(container)
+        if base is dict:
+            items, removed = new_items(change.told, change.now, change.held, leaves, at)
+            cleared = bool(change.held) and change.held.keys() == set(removed) and "clear" in mention.ways
+            if not _in_order(change.now, change.held):
+                raise self._refusal(change, mention.span)
+            return ContainerUpdate(
+                at.name, True, items, () if cleared else removed, container, cleared=cleared
+            )
+        if base not in (list, deque):
+            raise self._refusal(change, mention.span)
+        before = list(change.held)
+        now = [self._as_before(value, before) for value in change.now]
+        listed = list_items(change.told, now, before, leaves, at)
+        kept = [item.before for item in listed if item.before is not None]
+        grows = _is_behind(listed, kept, len(before), getattr(container, "maxlen", None) is not None)
+        cleared = bool(before) and not kept and "clear" in mention.ways
+        return ContainerUpdate(
+            at.name, False, listed, (), container, grows=grows and not cleared, cleared=cleared
+        )
+
+    def _as_before(self, value: Any, before: list[Any]) -> Any:
+        """An item that moved within its list, for which a fake tensor stood in."""
+        real = self._stand_ins.get(id(value), value)
+        return real if any(real is item for item in before) else value
+
+    def _carried(self, change: Change, made: ContainerUpdate) -> tuple[tuple[Any, Any], ...] | None:
+        """The tensors, by key, that a call takes over from the one before; None where other values are."""
+        if change.held is None:
+            found = [(change.place.name, change.place.value)]
+        elif made.keyed:
+            found = [(item.key, change.held[item.key]) for item in made.items if item.key in change.held]
+        elif all(item.before in (None, at) for at, item in enumerate(made.items)):
+            found = [
+                (at, change.held[at]) for at, item in enumerate(made.items[: len(change.held)]) if item.spec
+            ]
+        else:
+            return None
+        is_same_size = made.keyed or len(made.items) == len(change.held)
+        taken = is_same_size and not made.removed and all(self._is_by_itself(value) for _, value in found)
+        return tuple(found) if found and taken else None
+
+    def _is_by_itself(self, value: Any) -> bool:
+        """Whether a tensor is found at one place only, and shares no memory with another."""
+        known = self._reached.get(id(value))
+        return known is not None and known.alone and len({(id(at), key) for at, key in known.places}) == 1
+
+    def _refuse_values(self, change: Change, values: list[Any]) -> None:
+        for value in values:
+            if isinstance(value, torch.nn.Module):
+                raise UnsupportedError(
+                    f"a layer (`{type(value).__name__}`) that the function makes and leaves in {change.said}",
+                    self._span,
+                    "make it in `__init__`, or call the function once before it is compiled",
+                )
+            if not isinstance(value, (*VALUES, *PLAIN, OuterObject)):
+                raise UnsupportedError(
+                    f"an object of type `{type(value).__name__}` that the function leaves in {change.said}",
+                    self._span,
+                    "leave tensors in tuples, lists or dicts, or register the class with pytree",
+                )
+
+    def _refusal(self, change: Change, span: Span | None) -> UnsupportedError:
+        return UnsupportedError(
+            f"a function that changes {change.said}, which a compiled call would not do again",
+            span or self._span,
+            "return the value instead; or, where only a first call does it (it fills a cache), call the "
+            "function once before it is compiled; or use `torch.compile(fn, backend='aotlens')`",
+        )
+
+
+def _outer(place: Binding) -> OuterObject:
+    """Where the wrapper finds what a name is bound to."""
+    if place.content is not None:
+        return OuterObject(_name(place), place.value)
+    return OuterObject(_box_name(place), place.store, path_to(place.store, place.name))
+
+
+def _name(place: Binding) -> str:
+    return f"outer_{place.keys[0]}"
+
+
+def _box_name(place: Binding) -> str:
+    """A name in the text for what binds the place's name."""
+    if isinstance(place.store, CellType):
+        return f"cell_of_{place.name}"
+    if isinstance(place.store, type):
+        return f"class_{place.store.__name__}"
+    if place.within:
+        return f"outer_{place.within[0]}"
+    return "outer_globals" if place.what == "the global" else "outer_attributes"
+
+
+def _in_order(now: dict[Any, Any], before: dict[Any, Any]) -> bool:
+    """Whether keys that stay are where they were, and new ones come after them."""
+    kept = [key for key in before if key in now]
+    return list(now)[: len(kept)] == kept
+
+
+def _is_unsure(change: Change, made: ContainerUpdate, mention: NameUses) -> bool:
+    """Whether what is left of a container depends on what it held before."""
+    if "clear" in mention.ways and not made.cleared:
+        return True
+    if made.keyed:
+        return bool(made.removed)
+    if "STORE_SUBSCR" in mention.ways:
+        return True
+    return not (made.grows or made.cleared)
+
+
+def _is_behind(listed: tuple[Item, ...], kept: list[Any], count: int, bounded: bool) -> bool:
+    """Whether new items stand behind the old ones; of those, a list with a largest length drops the first."""
+    first = count - len(kept) if bounded else 0
+    return kept == list(range(first, count)) and all(item.before is not None for item in listed[: len(kept)])
+
+
+def _settles(change: Change, made: ContainerUpdate, mention: NameUses) -> bool:
+    """Whether a value that the function may read changes in its first calls only."""
+    if change.held is None:
+        before = change.place.value
+        return before is MISSING or before is None or isinstance(before, bool)
+    if made.keyed:
+        return not made.removed and all(item.key not in change.held for item in made.items)
+    return not change.held and "clear" in mention.ways and not mention.reads
+
+
+def _assumed(change: Change, carried: tuple[tuple[Any, Any], ...]) -> tuple[tuple[Any, Any], ...]:
+    """What a call must find as it was; of what is carried over, that it is there."""
+    place, keys = change.place, [key for key, _ in carried]
+    if change.held is None:
+        return () if keys else ((place.name, MISSING_ITEM if place.value is MISSING else place.value),)
+    items = change.held.items() if isinstance(change.held, dict) else enumerate(change.held)
+    return tuple((key, ANY_VALUE if key in keys else value) for key, value in items)
+
+
+def check_backward_side_effects(captured: Captured) -> None:
+    """After the backward was recorded: what ran then must have left nothing either.
+
+    Raises:
+        UnsupportedError: a hook, or the backward of a custom function, changes what it reaches by itself.
+    """
+    changes = list(changes_in(captured.surroundings))
+    if captured.side_effects is not SideEffects.REPLAYED:
+        changes = [change for change in changes if contains_fake(change.now)]
+    for change in changes:
+        restore(change)
+    if changes:
+        found = name_uses(captured.surroundings, changes[0].place).span
+        raise UnsupportedError(
+            f"a hook or a custom backward that changes {changes[0].said}, which a compiled backward "
+            "would not do again",
+            found or captured.subject.span,
+            "return the tensor and hook it outside, or use `torch.compile(fn, backend='aotlens')`",
+        )
+
+
+def unwritten_free_variables(captured: Captured) -> ReachableState:
+    """What a later call must find as it was: all but what the function only writes."""
+    around = captured.surroundings
+    outside = [refill for refill in captured.structure.refills if refill.box is not None]
+    if not outside:
+        return around
+    unread = [refill for refill in outside if refill.assumes is None]
+    boxes: dict[int, Any] = {id(refill.box): None for refill in unread}
+    for refill in outside:
+        if refill.assumes and refill.carried:
+            values = [value for _, value in refill.assumes]
+            boxes[id(refill.box)] = dict(refill.assumes) if refill.keyed else values
+    names = {(id(refill.box), item.key) for refill in unread for item in refill.items}
+    names |= {(id(refill.box), key) for refill in unread for key in refill.removed}
+    names |= {(id(refill.box), key) for refill in outside for key, _ in refill.carried}
+    places = [place for place in around.places if (id(place.store), place.name) not in names]
+    places = [
+        replace(place, content=boxes[id(place.value)])
+        if place.content is not None and id(place.value) in boxes
+        else place
+        for place in places
+    ]
+    absent = {
+        id(refill.box)
+        for refill in outside
+        if any(value is MISSING_ITEM for _, value in refill.assumes or ())
+    }
+    instances = tuple(_without(instance, names, absent) for instance in around.instances)
+    return replace(around, places=tuple(places), instances=instances)
+
+
+def _without(instance: Instance, names: set[tuple[int, Any]], absent: set[int]) -> Instance:
+    """Names that the function may have missed (`absent`) are looked for also among tensors."""
+    left = frozenset(key for store, key in names if store == id(instance.store))
+    is_read = instance.is_read or id(instance.store) in absent
+    if not left and is_read is instance.is_read:
+        return instance
+    before = {name: value for name, value in instance.before.items() if name not in left}
+    return replace(instance, before=before, left=left, is_read=is_read)
+
+
+def carried_bindings(captured: Captured) -> list[tuple[Any, Any]]:
+    """Where a call finds the tensors that the one before left: the names, and the key."""
+    return [
+        (namespace(refill.box), key) for refill in captured.structure.refills for key, _ in refill.carried
+    ]

@@ -1,0 +1,87 @@
+"""The user's own names for places outside of a function: `self.last`, `history[0]`, `state.parts`.
+
+Invariant: a name tells objects of one class apart where the user's names do: each layer has its path in the
+module that is compiled.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from types import MethodType
+from typing import Any
+
+import torch
+
+from aotlens.capture.free_variables.name_uses import NameWrite
+from aotlens.capture.free_variables.reachable import Binding, ReachableState
+from aotlens.model.spans import text_of
+
+OF_OBJECTS = frozenset({"the attribute", "the class attribute", "the submodule", "the tensor"})
+"""Kinds of place that an object or a class binds."""
+DEEPEST = 4
+"""How many objects within one another a name leads through."""
+
+
+def user_name_of(
+    around: ReachableState, function: Callable[..., Any], place: Binding, writes: Sequence[NameWrite]
+) -> str:
+    """The user's name for a place that the function writes to."""
+    first, *keys = place.keys
+    outer = place
+    if place.within:
+        outer = next((one for one in around.places if one.name == first and _leads_to(one, place)), place)
+    owner = ""
+    if outer.what in OF_OBJECTS:
+        owner = _of_layer(function, outer.store) or _as_written(str(first), writes)
+        owner = owner or _holder(around, outer.store, DEEPEST) or getattr(outer.store, "__name__", "")
+    name = f"{owner}.{first}" if owner else str(first)
+    return name + "".join(f"[{key!r}]" for key in keys)
+
+
+def _leads_to(outer: Binding, inner: Binding) -> bool:
+    """Whether an item lies in what a name holds."""
+    value = outer.value
+    for key in inner.within[1:]:
+        try:
+            value = value[key]
+        except (LookupError, TypeError):
+            return False
+    return not outer.within and value is inner.store
+
+
+def _of_layer(function: Any, store: Any) -> str:
+    """`self.encoder`, of what belongs to a layer of the module that is compiled."""
+    root = function.__self__ if isinstance(function, MethodType) else function
+    return _path_to("self", root, store)
+
+
+def _path_to(name: str, value: Any, store: Any) -> str:
+    """The name with the path to the object that has these attributes; empty where it is not in there."""
+    if isinstance(value, torch.nn.Module):
+        for path, layer in value.named_modules():
+            owned = vars(layer)
+            if any(one is store for one in (owned, layer._modules, layer._parameters, layer._buffers)):
+                return ".".join(filter(None, (name, path)))
+    return name if getattr(value, "__dict__", None) is store else ""
+
+
+def _as_written(name: str, writes: Sequence[NameWrite]) -> str:
+    """What stands before the name where the user's code writes there: `type(self)`."""
+    for span in (one.span for one in writes if one.span is not None):
+        before, dot, _ = text_of(span).partition(f".{name}")
+        if dot and re.fullmatch(r"[\w.()]+", before):
+            return before
+    return ""
+
+
+def _holder(around: ReachableState, store: Any, deepest: int) -> str:
+    """The name of the object that has these attributes."""
+    return next(_holders(around, store, deepest), "")
+
+
+def _holders(around: ReachableState, store: Any, deepest: int) -> Iterator[str]:
+    for place in around.places:
+        found = _path_to(str(place.path), place.value, store)
+        if not found:
+            continue
+        owner = _holder(around, place.store, deepest - 1) if place.what in OF_OBJECTS and deepest else ""
+        yield f"{owner}.{found}" if owner else found

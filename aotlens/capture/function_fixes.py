@@ -1,0 +1,164 @@
+"""torch functions, layers and optimizers that are replaced while a function is recorded.
+
+Each replacement computes what eager computes, in a form that runs on fake tensors: batch norm with
+`momentum=None`, dropout in recurrent layers, `tensor_split` at a tensor of indices, `torch.func.linearize`;
+optimizer steps on tensors from outside the function are rejected.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from threading import get_ident
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.optim.optimizer import register_optimizer_step_pre_hook
+
+from aotlens.capture.autograd.graph_walk import autograd_nodes
+from aotlens.capture.graph import Recording
+from aotlens.capture.recorder import Recorder
+from aotlens.errors import UnsupportedError
+from aotlens.ir.program import is_random_op
+from aotlens.torch_api.fake import FakeTensor
+from aotlens.torch_api.modes import current_mode
+from aotlens.torch_api.operators import BatchNorm, decompositions_module, pytree
+
+
+@contextmanager
+def cumulative_batch_norm() -> Iterator[None]:
+    """Within the block, such a layer with fake running values goes another way to the same result."""
+    layers: Any = BatchNorm
+    before = layers.forward
+
+    def forward(layer: Any, given: Tensor) -> Any:
+        counts = layer.momentum is None and layer.training and layer.track_running_stats
+        if counts and type(layer.num_batches_tracked) is FakeTensor:
+            return _averaged(layer, given)
+        return before(layer, given)
+
+    layers.forward = forward
+    try:
+        yield
+    finally:
+        layers.forward = before
+
+
+def _averaged(layer: Any, given: Tensor) -> Tensor:
+    layer._check_input_dim(given)
+    layer.num_batches_tracked.add_(1)
+    running = (layer.running_mean, layer.running_var)
+    with torch.no_grad():
+        own = [torch.empty_like(value).zero_() for value in running]
+    result = torch.nn.functional.batch_norm(
+        given, own[0], own[1], layer.weight, layer.bias, training=True, momentum=1.0, eps=layer.eps
+    )
+    with torch.no_grad():
+        share = 1.0 / layer.num_batches_tracked.double()
+        for value, batch in zip(running, own, strict=True):
+            value.data.copy_(share * batch.double() + (1.0 - share) * value.double())
+    return result
+
+
+@contextmanager
+def dropout_between_rnn_layers() -> Iterator[None]:
+    """Within the block, recurrent layers that are taken apart drop what eager drops."""
+    module = decompositions_module()
+    before = module._rnn_helper
+
+    def layers(given: Tensor, hidden: Any, weights: Any, *options: Any) -> tuple[Tensor, list[Any]]:
+        has_biases, count, rate, train, bidirectional, batch_first, layer = options
+        if not (rate and train and count > 1):
+            result: tuple[Tensor, list[Any]] = before(given, hidden, weights, *options)
+            return result
+        directions, last = 2 if bidirectional else 1, []
+        given = given.transpose(0, 1) if batch_first else given
+        for index in range(count):
+            own = slice(index * directions, (index + 1) * directions)
+            given = given if index == 0 else torch.dropout(given, rate, True)
+            one = (has_biases, 1, 0.0, train, bidirectional, False, layer)
+            given, states = before(given, hidden[own], weights[own], *one)
+            last += states
+        return (given.transpose(0, 1) if batch_first else given), last
+
+    module._rnn_helper = layers
+    try:
+        yield
+    finally:
+        module._rnn_helper = before
+
+
+_real = torch.tensor_split
+_TENSORS: Any = torch.Tensor
+INDICES = "tensor_indices_or_sections"
+"""What torch calls a tensor that says where to split."""
+
+
+@contextmanager
+def symbolic_tensor_split() -> Iterator[None]:
+    """Within the block, `torch.tensor_split` and the method of tensors take numbers out of such a tensor."""
+    torch.tensor_split = _TENSORS.tensor_split = _split
+    try:
+        yield
+    finally:
+        torch.tensor_split = _real
+        if "tensor_split" in vars(_TENSORS):  # another thread may have been done first
+            del _TENSORS.tensor_split  # inherited again
+
+
+def _split(*args: Any, **kwargs: Any) -> Any:
+    if type(kwargs.get(INDICES)) is FakeTensor:
+        numbers = kwargs.pop(INDICES).tolist()
+        kwargs["indices" if isinstance(numbers, list) else "sections"] = numbers
+    elif len(args) > 1 and type(args[1]) is FakeTensor:
+        args = (args[0], args[1].tolist(), *args[2:])
+    return _real(*args, **kwargs)
+
+
+def as_linear_map(derivative: Callable[[Any], Any], traced_on: Any) -> Callable[..., list[Any]]:
+    """The linear map that torch would have traced on the tangents `traced_on`."""
+    tape = current_mode()
+    if isinstance(tape, Recording) and any(is_random_op(node.op) for node in tape.nodes):
+        derivative(traced_on)
+
+    def linear_map(*tangents: Any) -> list[Any]:
+        mode = current_mode()
+        aliases = tuple(tangent.view_as(tangent) for tangent in tangents)
+        results = pytree.tree_leaves(derivative(aliases))
+        if isinstance(mode, Recording):
+            _refuse_gradient(mode, aliases, results)
+        return results
+
+    return linear_map
+
+
+def _refuse_gradient(tape: Recording, tangents: tuple[Any, ...], results: list[Any]) -> None:
+    """A gradient that torch's traced map keeps or not, as it was traced."""
+    given = {tangent.grad_fn for tangent in tangents if tangent.grad_fn is not None}
+    roots = [result.grad_fn for result in results if isinstance(result, torch.Tensor)]
+    if any(hasattr(node, "variable") for node in autograd_nodes(roots, given)):
+        raise UnsupportedError(
+            "a gradient by a tensor that a function given to `torch.func.linearize` closes over",
+            tape.span,
+            "pass the tensor as a primal, or detach it",
+        )
+
+
+@contextmanager
+def without_outer_optimizer_steps(recorder: Recorder) -> Iterator[None]:
+    """Within it, an optimizer of tensors that are no tensors of the recording takes no step."""
+    thread = get_ident()
+
+    def refuse(optimizer: torch.optim.Optimizer, *_: Any) -> None:
+        tensors = (tensor for group in optimizer.param_groups for tensor in group["params"])
+        if get_ident() == thread and any(type(tensor) is not FakeTensor for tensor in tensors):
+            raise UnsupportedError(
+                f"the step of an optimizer that is made outside (`{type(optimizer).__name__}`)",
+                recorder.place_here().innermost,
+                "take the step outside, or use `torch.compile(fn, backend='aotlens')`",
+            )
+
+    handle = register_optimizer_step_pre_hook(refuse)
+    try:
+        yield
+    finally:
+        handle.remove()

@@ -1,0 +1,245 @@
+"""Functions given to `torch.cond` and its like, as they are in the user's Python.
+
+Torch lets Dynamo turn such a function into a flat one without closures.  The direct frontend has no Dynamo:
+here the function is run once to see which tensors it reads from outside, and each becomes an operand.
+
+Invariant: what a higher-order operator receives reads traced tensors through its operands only, so that
+gradients reach the tensors that the user's function closes over.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from aotlens.capture.autograd.graph_walk import autograd_nodes
+from aotlens.capture.hop.operands import ONE_OUTPUT, OPERANDS_BY_OPERATOR, with_more_operands
+from aotlens.errors import UnsupportedError
+from aotlens.ir.program import is_higher_order
+from aotlens.torch_api.autograd import set_version
+from aotlens.torch_api.custom_functions import redirect_custom_functions
+from aotlens.torch_api.fake import FakeTensor, detect_fake_mode
+from aotlens.torch_api.hop import indices_from_tensors, redirect_hop_compilation, without_empty_mutation_info
+from aotlens.torch_api.modes import TorchDispatchMode, TorchFunctionMode, without_modes
+from aotlens.torch_api.operators import pytree
+
+_active: ContextVar[dict[int, Any] | None] = ContextVar("lifting", default=None)
+"""The caller's own tensors by the identity of what stands for each; None outside of a recording."""
+
+TRACED = (FakeTensor, torch.nn.Parameter)
+"""Types of tensor that a recording runs on; a plain tensor from outside is a constant."""
+
+
+@contextmanager
+def lifting(originals: dict[int, Any]) -> Iterator[None]:
+    """Within it, `torch.cond` and its like come to us and not to Dynamo."""
+    token = _active.set(originals)
+    try:
+        yield
+    finally:
+        _active.reset(token)
+
+
+def _instead_of_compiling(function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    if _active.get() is None:
+        return NotImplemented
+    with Lifting():
+        return function(*args, **kwargs)
+
+
+redirect_hop_compilation(_instead_of_compiling)
+
+
+class Lifting(TorchFunctionMode):
+    """Catches the call of the higher-order operator above autograd."""
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        if is_higher_order(func) and func.name() in OPERANDS_BY_OPERATOR:
+            return _call(func, args, kwargs or {})
+        return func(*args, **(kwargs or {}))
+
+
+def _call(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Call the operator with flat functions that read nothing from outside."""
+    args, kwargs = without_empty_mutation_info(func.name(), args, kwargs)
+    args = tuple(_flat(arg) for arg in (*args, *kwargs.values()))
+    found: dict[int, Observed] = {}
+    outside: dict[int, Any] = {}
+    fake_mode = detect_fake_mode(pytree.tree_leaves(args))
+    assert fake_mode is not None  # within a recording
+    indexing = indices_from_tensors() if func.name() == "flex_attention" else nullcontext()
+    with without_modes(), fake_mode, torch.no_grad(), indexing:
+        for label, function, inputs in OPERANDS_BY_OPERATOR[func.name()](*args):
+            seen = found[id(function)] = _observe(function, inputs, one=label in ONE_OUTPUT)
+            outside |= seen.outside
+    if func.name() == "flex_attention":
+        return func(*_flex_arguments(args, list(found.values())))
+    bodies = {key: Lifted(seen, tuple(outside.values())) for key, seen in found.items()}
+    swapped = tuple(bodies.get(id(arg), arg) for arg in args)
+    results = func(*with_more_operands(func.name(), swapped, tuple(outside.values())))
+    structure = next(reversed(found.values())).structure
+    return pytree.tree_unflatten(list(results), structure)
+
+
+def _flex_arguments(args: tuple[Any, ...], found: list["Observed"]) -> tuple[Any, ...]:
+    """Score and mask functions, each with the tensors that it reads as buffers of its own."""
+    buffers = tuple(tuple(seen.outside.values()) for seen in found)
+    score, mask = (Lifted(seen, own) for seen, own in zip(found, buffers, strict=True))
+    return (*args[:3], score, (*args[4][:-1], mask), *args[5:7], *buffers)
+
+
+def _flat(arg: Any) -> Any:
+    """Operands as one flat tuple."""
+    return tuple(pytree.tree_leaves(arg)) if isinstance(arg, (list, tuple)) else arg
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """One function of the user's, and what a run of it on stand-ins showed."""
+
+    function: Callable[..., Any]
+    outside: dict[int, Any]
+    """Traced tensors that it read or returned and that were not operands, by identity."""
+    structure: Any
+    """Of its result."""
+    one: bool
+    """Whether it returns the one tensor itself."""
+
+
+def _observe(function: Callable[..., Any], inputs: tuple[Any, ...], one: bool) -> Observed:
+    """Run the function once on stand-ins, recording nothing."""
+    stand_ins = [value.detach() if isinstance(value, torch.Tensor) else value for value in inputs]
+    watching = _Watching(stand_ins)
+    with watching, redirect_custom_functions(watching.call), _Making(watching):
+        result = function(*stand_ins)
+    watching.note(result)
+    watching.forget_writes()
+    return Observed(function, watching.outside, pytree.tree_structure(result), one)
+
+
+class Lifted:
+    """A function that takes flat operands, then the tensors from outside, and returns a flat tuple."""
+
+    def __init__(self, seen: Observed, outside: tuple[Any, ...]) -> None:
+        self._seen = seen
+        self._outside = outside
+        self._originals = _active.get() or {}
+
+    def __call__(self, *operands: Any) -> Any:
+        count = len(operands) - len(self._outside)
+        given: dict[int, Any] = {}
+        for tensor, operand in zip(self._outside, operands[count:], strict=True):
+            given[id(tensor)] = operand
+            given[id(self._originals.get(id(tensor)))] = (
+                operand  # in the backward, modules hold their own again
+            )
+        given.pop(id(None), None)
+        replacing = _Replacing(given)
+        with lifting(self._originals), replacing, redirect_custom_functions(replacing.call):
+            result = self._seen.function(*operands[:count])
+        leaves = [given.get(id(leaf), leaf) for leaf in pytree.tree_leaves(result)]
+        if torch.is_grad_enabled():
+            _refuse_missed(leaves, self._outside)
+        return leaves[0] if self._seen.one else tuple(leaves)
+
+
+def _refuse_missed(results: list[Any], outside: tuple[Any, ...]) -> None:
+    """A tensor from outside that reached autograd past its operand: its gradient would be lost.
+
+    A custom `autograd.Function` takes its arguments before any operator sees them.
+    """
+    histories = {tensor.grad_fn for tensor in outside if tensor.grad_fn is not None}
+    leaves = {id(tensor) for tensor in outside}
+    for node in autograd_nodes(result.grad_fn for result in results if isinstance(result, torch.Tensor)):
+        if node in histories or id(getattr(node, "variable", None)) in leaves:
+            raise UnsupportedError(
+                "a custom `autograd.Function`, inside a function of a higher-order operator, that takes a "
+                "tensor from outside",
+                None,
+                "pass the tensor as an operand",
+            )
+
+
+class _Replacing(TorchFunctionMode):
+    """Gives every operator the operand that stands for a tensor from outside."""
+
+    def __init__(self, given: dict[int, Any]) -> None:
+        super().__init__()
+        self._given = given
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        return self.call(func, args, kwargs or {})
+
+    def call(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """An operator, or a custom `autograd.Function`."""
+        change = lambda leaf: self._given.get(id(leaf), leaf)
+        args, kwargs = pytree.tree_map(change, (args, kwargs))
+        return func(*args, **kwargs)
+
+
+class _Watching(TorchFunctionMode):
+    """Notes every traced tensor that operators read and that none of them made."""
+
+    def __init__(self, inputs: Sequence[Any]) -> None:
+        super().__init__()
+        self.outside: dict[int, Any] = {}
+        self._own = {id(value): value for value in inputs}
+        self._versions: dict[int, tuple[Any, int]] = {}
+        for value in inputs:
+            self._note_version(value)
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        return self.call(func, args, kwargs or {})
+
+    def call(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """An operator, or a custom `autograd.Function`."""
+        self.note((args, kwargs))
+        result = func(*args, **kwargs)
+        self.made(result)
+        return result
+
+    def made(self, result: Any) -> None:
+        """Take in what an operator gave."""
+        self._own |= {id(leaf): leaf for leaf in pytree.tree_leaves(result)}
+
+    def note(self, values: Any) -> None:
+        """Take in what an operator read, or what the function returned."""
+        for leaf in pytree.tree_leaves(values):
+            if type(leaf) in TRACED and id(leaf) not in self._own:
+                self.outside[id(leaf)] = leaf
+                self._note_version(leaf)
+
+    def _note_version(self, value: Any) -> None:
+        if isinstance(value, torch.Tensor) and not value.is_inference():
+            self._versions.setdefault(id(value), (value, value._version))
+
+    def forget_writes(self) -> None:
+        """What this run has written to counts as not written to; stand-ins share what is counted."""
+        counted = list(self._versions.values())
+        set_version([value for value, _ in counted], [version for _, version in counted])
+
+
+class _Making(TorchDispatchMode):
+    """Tells of tensors that no function of torch's gives back: what `torch.func` unwraps at its end."""
+
+    supports_higher_order_operators = True
+
+    def __init__(self, watching: _Watching) -> None:
+        super().__init__()
+        self._watching = watching
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        result = func(*args, **(kwargs or {}))
+        self._watching.made(result)
+        return result

@@ -1,0 +1,82 @@
+"""Numbers that `while_loop` carries from step to step.
+
+Invariant: the loop that is recorded carries tensors of one value; its functions get each as a number that
+only the data tells, and what they give for it becomes a tensor again.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+from aotlens.capture.graph import Recording
+from aotlens.capture.hop.subgraphs import runner_of
+from aotlens.torch_api.fake import detect_fake_mode
+from aotlens.torch_api.modes import current_mode
+from aotlens.torch_api.operators import pytree
+from aotlens.torch_api.symbolic import make_shape_env
+
+NUMBERS = (int, torch.SymInt)
+
+
+def carries_scalars(func: Any, args: tuple[Any, ...]) -> bool:
+    """Whether it is a loop that carries a number."""
+    return bool(func.name() == "while_loop" and any(isinstance(value, NUMBERS) for value in args[2]))
+
+
+def record_scalar_loop(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+    """The results of a loop that carries numbers."""
+    condition, step, carried, more, *_ = args
+    at = {index for index, value in enumerate(carried) if isinstance(value, NUMBERS)}
+    fake_mode = detect_fake_mode(pytree.tree_leaves((carried, more)))
+
+    def asked(*values: Any) -> Any:
+        return _tensor(_run(condition, _numbers(values, at)), torch.bool)
+
+    def stepped(*values: Any) -> Any:
+        results = _run(step, _numbers(values, at))
+        return tuple(
+            _tensor(value, torch.int64) if index in at else value for index, value in enumerate(results)
+        )
+
+    started = tuple(_start(value) if index in at else value for index, value in enumerate(carried))
+    with _numbers_of_data(fake_mode):
+        return _numbers(func(asked, stepped, started, tuple(more), **kwargs), at)
+
+
+@contextmanager
+def _numbers_of_data(fake_mode: Any) -> Iterator[None]:
+    """Within it, a number that only the data tells is a symbol, though Dynamo itself would stop at one."""
+    if fake_mode is None:
+        yield
+        return
+    if fake_mode.shape_env is None:
+        fake_mode.shape_env = make_shape_env()
+    before, fake_mode.allow_scalar_outputs = fake_mode.allow_scalar_outputs, True
+    try:
+        yield
+    finally:
+        fake_mode.allow_scalar_outputs = before
+
+
+def _run(function: Callable[..., Any], operands: tuple[Any, ...]) -> Any:
+    mode = current_mode()
+    return (runner_of(mode, function) if isinstance(mode, Recording) else function)(*operands)
+
+
+def _numbers(values: Any, at: set[int]) -> tuple[Any, ...]:
+    return tuple(value.item() if index in at else value for index, value in enumerate(values))
+
+
+def _start(value: Any) -> torch.Tensor:
+    """A tensor of which the functions cannot know the number, as they could of `torch.tensor(3)`."""
+    return torch.empty((), dtype=torch.int64).fill_(value)
+
+
+def _tensor(value: Any, dtype: torch.dtype) -> Any:
+    if isinstance(value, torch.Tensor):
+        return value.clone()
+    if isinstance(value, torch.SymBool):
+        value = torch.sym_ite(value, 1, 0)
+    return torch.scalar_tensor(value, dtype=dtype)

@@ -1,0 +1,67 @@
+"""Calls of a marked region (`invoke_subgraph`) that is divided into forward and backward, as nodes.
+
+Invariant: each call is one node of the forward, and one of the backward that reads what the first one kept;
+all calls share the two programs.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+
+from aotlens.capture.graph import Recording
+from aotlens.capture.storage import Storage
+from aotlens.ir.graph_module import to_graph_module
+from aotlens.ir.program import Node, Program, must_run, reachable
+from aotlens.ir.regions import Region
+from aotlens.torch_api.hop import invoke_subgraph
+
+
+@dataclass(frozen=True, slots=True)
+class RegionPart:
+    """The forward or the backward of a region, as the recorder gets it in a call of the operator."""
+
+    region: Region
+    program: Program
+
+
+def record_region_part(
+    tape: Recording, half: RegionPart, args: tuple[Any, ...]
+) -> tuple[Any, tuple[Any, ...]]:
+    """Record one call of a divided region: its outputs, and its arguments for whoever plays it again."""
+    program, region = half.program, half.region
+    node_args = (program, program.name, *(tape.argument(arg) for arg in args[2:]))
+    if any(must_run(node) for node in program.nodes):
+        tape.origin = replace(tape.origin, effect=True)
+    outputs = [output.value for output in program.outputs]
+    values = tuple(_like(output) for output in outputs)
+    node = tape.add_node(invoke_subgraph, node_args, {}, values)
+    for at, (output, value) in enumerate(zip(outputs, values, strict=True)):
+        if not isinstance(value, torch.Tensor):
+            continue
+        inside = program is region.forward and at >= region.result_count
+        item = tape.kept_item(node, at, output) if inside else tape.item(node, at)
+        tape.track(value, Storage(item, value))
+    return values, (_module_of(tape, half), program.name, *args[2:])
+
+
+def _like(output: Any) -> Any:
+    """A new fake tensor like an output of a region."""
+    if not isinstance(output, Node):
+        return output
+    val = output.val
+    if not isinstance(val, torch.Tensor):
+        return val
+    return torch.empty_strided(val.shape, val.stride(), dtype=val.dtype, device=val.device)
+
+
+def _module_of(tape: Recording, half: RegionPart) -> Any:
+    """The region as a graph module that gives its results only, for the stages that play the call again."""
+    key = ("module", half.program.name)
+    if key not in tape.regions:
+        region = half.region
+        outputs = region.forward.outputs[: region.result_count]
+        nodes = reachable([output.value for output in outputs], region.forward.nodes)
+        program = Program(region.forward.name, region.forward.inputs, nodes, outputs)
+        tape.regions[key] = (to_graph_module(program, training=False),)
+    return tape.regions[key][0]

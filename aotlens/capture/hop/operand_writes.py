@@ -1,0 +1,187 @@
+"""Functions of higher-order operators that write to what they are given.
+
+Invariant: such a function works on copies, which it returns behind its results; what they hold after the
+operator is written to the operands once, there where the operator was called.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.autograd.graph import increment_version
+
+from aotlens.capture.graph import Recording
+from aotlens.capture.hop.loop_numbers import carries_scalars, record_scalar_loop
+from aotlens.capture.hop.rng_states import record_random_call
+from aotlens.capture.hop.subgraphs import WritesToOperandError, record_higher_order, runner_of
+from aotlens.capture.mutations import Write, record_mutation
+from aotlens.capture.operators import aten, describe
+from aotlens.capture.rng.philox import RandomOpInSubgraphError
+from aotlens.torch_api.autograd import set_version
+from aotlens.torch_api.modes import current_mode
+
+COPY = aten.copy_.default
+
+
+def record_functional_call(tape: Recording, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Record one call of a higher-order operator, and what its functions write; its results.
+
+    Raises:
+        WritesToOperandError: a function writes to what the next step is given, or what all steps share.
+    """
+    if carries_scalars(func, args):  # in inference mode, where nobody has asked above
+        tape.leave_operator()
+        with tape:  # type: ignore[attr-defined]  # a recorder
+            return record_scalar_loop(func, args, kwargs)
+    operands = [leaf for arg in args if isinstance(arg, (list, tuple)) for leaf in arg]
+    tensors = [leaf for leaf in operands if isinstance(leaf, torch.Tensor) and not leaf.is_inference()]
+    before = [tensor._version for tensor in tensors]
+    written: tuple[int, ...] = ()
+    while True:
+        call = (
+            FORMS[func.name()].call(args, written)
+            if written
+            else Call(args, kwargs, (), lambda result: result)
+        )
+        try:
+            result, given, keywords = record_higher_order(tape, func, call.args, call.kwargs)
+            break
+        except RandomOpInSubgraphError as error:
+            return record_random_call(tape, (func, args, kwargs), record_functional_call, error)
+        except WritesToOperandError as error:
+            further = tuple(sorted({*written, *error.operands}))
+            form = FORMS.get(func.name())
+            if form is None or further == written or not form.may_write(tape, args, further):
+                raise
+            written = further
+        finally:  # the functions ran on stand-ins for the operands, which share their versions
+            set_version(tensors, before)
+    if not tape.in_backward:
+        tape.note_call((func, given, keywords, result, tape.origin))
+    for target, value in zip(call.targets, call.values(result), strict=True):
+        _write(tape, target, value)
+    return call.results(result)
+
+
+def _write(tape: Recording, target: Any, value: Any) -> None:
+    record_mutation(tape, Write(COPY, describe(COPY), (target, value), {}))
+    if not tape.in_backward:
+        tape.note_call((COPY, (target, value), {}, target, tape.origin))
+    if not target.is_inference():
+        increment_version([target])
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """The operator's call whose functions write to nothing."""
+
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    targets: tuple[Any, ...]
+    """The operands that are written to."""
+    results: Callable[[Any], Any]
+    """What the user's call gives, of the results."""
+    values: Callable[[Any], Sequence[Any]] = lambda result: ()
+    """What the operands hold after it, of the results."""
+
+
+class SubgraphOnCopies:
+    """A function on copies of some operands, which come behind the results."""
+
+    def __init__(
+        self, function: Callable[..., Any], operands: Callable[..., list[Any]], at: Sequence[int]
+    ) -> None:
+        self._function, self._operands, self._at = function, operands, at
+
+    def __call__(self, *values: Any) -> Any:
+        operands = self._operands(*values)
+        for at in self._at:
+            operands[at] = operands[at].clone()
+        result = runner_of(current_mode(), self._function)(*operands)
+        flat = tuple(result) if isinstance(result, (list, tuple)) else (result,)
+        return self._ordered(flat, tuple(operands[at] for at in self._at))
+
+    def _ordered(self, results: tuple[Any, ...], copies: tuple[Any, ...]) -> Any:
+        return (*results, *copies)
+
+
+class LoopCondition(SubgraphOnCopies):
+    """The condition of a loop, which gives its one result."""
+
+    def _ordered(self, results: tuple[Any, ...], copies: tuple[Any, ...]) -> Any:
+        return results[0]
+
+
+def _cond(args: tuple[Any, ...], written: tuple[int, ...]) -> Call:
+    predicate, true, false, operands = args
+    functions = [
+        SubgraphOnCopies(function, lambda *values: list(values), written) for function in (true, false)
+    ]
+    count = len(written)
+    return Call(
+        (predicate, *functions, operands),
+        {},
+        tuple(operands[at] for at in written),
+        lambda result: result[:-count],
+        lambda result: result[-count:],
+    )
+
+
+def _carrying(first: int, written: tuple[int, ...]) -> Callable[..., list[Any]]:
+    """The operands where those that are written to are carried behind the first ones."""
+    count = len(written)
+
+    def operands(*values: Any) -> list[Any]:
+        own = [*values[:first], *values[first + count :]]
+        for at, value in zip(written, values[first : first + count], strict=True):
+            own[at] = value
+        return own
+
+    return operands
+
+
+def _while_loop(args: tuple[Any, ...], written: tuple[int, ...]) -> Call:
+    """What is written to is carried from step to step."""
+    condition, step, carried, more, *_ = args
+    first, operands = len(carried), _carrying(len(carried), written)
+    targets = tuple(more[at - first] for at in written)
+    return Call(
+        (
+            LoopCondition(condition, operands, ()),
+            SubgraphOnCopies(step, operands, written),
+            (*carried, *targets),
+            more,
+        ),
+        {},
+        targets,
+        lambda result: result[:first],
+        lambda result: result[first:],
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """How the functions of one operator get along without writing to operands."""
+
+    call: Callable[[tuple[Any, ...], tuple[int, ...]], Call]
+    """The call that writes to nothing, for the places of those that are written to."""
+    operands: Callable[[tuple[Any, ...]], tuple[Any, ...]]
+    """The operands among the operator's arguments."""
+    first: Callable[[tuple[Any, ...]], int] = lambda args: 0
+    """From which one on torch lets a function write to them."""
+
+    def may_write(self, tape: Recording, args: tuple[Any, ...], written: tuple[int, ...]) -> bool:
+        """Whether torch lets a function write there, and no other operand shows the same memory."""
+        operands, first = self.operands(args), self.first(args)
+        storages = [id(tape.tracked(one).storage) for one in operands if isinstance(one, torch.Tensor)]
+        return all(
+            at >= first and storages.count(id(tape.tracked(operands[at]).storage)) == 1 for at in written
+        )
+
+
+FORMS = {
+    "cond": Form(_cond, lambda args: tuple(args[3])),
+    "while_loop": Form(_while_loop, lambda args: (*args[2], *args[3]), lambda args: len(args[2])),
+}
+"""By operator."""

@@ -1,0 +1,363 @@
+"""Gradients of `cond`, `map` and `while_loop` through subgraphs that call random operators.
+
+The random values are computed first and handed to the subgraphs as operands, so that the backward sees the
+same values.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from aotlens.capture.graph import Recording
+from aotlens.capture.hop.loop_numbers import carries_scalars, record_scalar_loop
+from aotlens.capture.hop.operands import OPERANDS_BY_OPERATOR
+from aotlens.capture.hop.subgraphs import runner_of
+from aotlens.capture.operators import QUERIES, Kind, Operator, describe
+from aotlens.errors import UnsupportedError
+from aotlens.ir.program import is_higher_order
+from aotlens.torch_api.fake import detect_fake_mode, ignore_unbacked_symbols
+from aotlens.torch_api.hop import has_ordered_effect, without_empty_mutation_info
+from aotlens.torch_api.modes import TorchDispatchMode, current_mode, without_modes, without_python_rules
+from aotlens.torch_api.operators import call_composite, pytree
+
+RerunKey = Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]
+"""Makes two of a call within such a function, the first of which only draws (`draws_first.py`)."""
+
+
+@dataclass(frozen=True, slots=True)
+class RandomValue:
+    """One tensor that a function draws."""
+
+    like: Any
+    """A fake tensor of its sizes, strides, type and device."""
+    is_written: bool
+    """Whether the function writes to it afterwards."""
+
+    @property
+    def kind(self) -> tuple[Any, ...]:
+        """Equal for draws that fit in one place."""
+        sizes = (tuple(map(str, self.like.shape)), tuple(map(str, self.like.stride())))
+        return (*sizes, self.like.dtype, self.like.device)
+
+    def zeros(self) -> Any:
+        """What stands in its place where nothing was drawn."""
+        like = self.like
+        return torch.empty_strided(like.shape, like.stride(), dtype=like.dtype, device=like.device).zero_()
+
+    def apart(self, value: Any) -> Any:
+        """The value as the function may have it: a copy where it writes to it."""
+        return value.clone() if self.is_written else value.detach()
+
+
+class RandomSubgraph:
+    """A function of one of the two calls, whose draws are dealt with."""
+
+    def __init__(self, function: Callable[..., Any], draws: int | None = None) -> None:
+        self.function = function
+        self.draws = draws
+        """How many draws the call returns; None for the call that is given them."""
+
+    def __call__(self, *operands: Any) -> Any:
+        return self.function(*operands)
+
+
+class RandomOpMode(TorchDispatchMode):
+    """Hands each random operator, and each call that only draws, to `draw`."""
+
+    supports_higher_order_operators = True
+
+    def __init__(self, again: RerunKey, recorder: Any) -> None:
+        super().__init__()
+        self._again = again
+        self.recorder = recorder
+        """What records the function, or None."""
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        if func in QUERIES:
+            return func(*args, **kwargs)
+        operator = describe(func)
+        if is_higher_order(func):
+            parts = [arg for arg in args if isinstance(arg, RandomSubgraph)]
+            if not parts:
+                with self:
+                    result = self._again(func, args, kwargs)
+                if result is not NotImplemented:
+                    return result
+            if any(part.draws is not None for part in parts):
+                return self.draw(func, operator, args, kwargs)
+        if operator.kind is Kind.COMPOSITE:
+            with self:
+                return call_composite(func, args, kwargs)
+        self.note(func, _targets(operator, args, kwargs))
+        if operator.random:
+            return self.draw(func, operator, args, kwargs)
+        return func(*args, **kwargs)
+
+    def note(self, func: Any, targets: tuple[Any, ...]) -> None:
+        """Any operator that is about to run, and what it writes to."""
+
+    def draw(self, func: Any, operator: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Run a random operator, or do something in its place."""
+        result = func(*args, **kwargs)
+        targets = _targets(operator, args, kwargs)
+        results = () if operator.returned else pytree.tree_leaves(result)
+        for drawn in (*targets, *(value for value in results if isinstance(value, torch.Tensor))):
+            self.keep(drawn)
+        return result
+
+    def keep(self, drawn: Any) -> None:
+        """One tensor that was just drawn."""
+
+
+def _targets(operator: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+    """The arguments that an operator writes to."""
+    return tuple(kwargs[at] if isinstance(at, str) else args[at] for at in operator.written)
+
+
+def is_only_seen(func: Any) -> bool:
+    """Whether an operator has an effect and gives nothing, as a print."""
+    gives_nothing = func.name() == "print" if is_higher_order(func) else not func._schema.returns
+    return gives_nothing and has_ordered_effect(func)
+
+
+class FindRandomOps(RandomOpMode):
+    """Says what a function draws, from a run on stand-ins."""
+
+    def __init__(self, again: RerunKey) -> None:
+        super().__init__(again, None)
+        self.has_effect = False
+        self._drawn: list[Any] = []
+        self._written: set[int] = set()
+
+    def note(self, func: Any, targets: tuple[Any, ...]) -> None:
+        self.has_effect |= has_ordered_effect(func) and not is_only_seen(func)
+        for target in targets:  # by storage: a factory function gives its caller another object
+            storage = target.untyped_storage()._cdata
+            self._written |= {
+                at for at, one in enumerate(self._drawn) if one.untyped_storage()._cdata == storage
+            }
+
+    def keep(self, drawn: Any) -> None:
+        self._drawn.append(drawn.detach())
+
+    def draws(self) -> tuple[RandomValue, ...]:
+        return tuple(RandomValue(like, at in self._written) for at, like in enumerate(self._drawn))
+
+
+class CollectRandomValues(RandomOpMode):
+    """Keeps what a function draws."""
+
+    def __init__(self, again: RerunKey, recorder: Any, draws: Sequence[RandomValue]) -> None:
+        super().__init__(again, recorder)
+        self._draws = draws
+        self.drawn: list[Any] = []
+
+    def keep(self, drawn: Any) -> None:
+        self.drawn.append(self._draws[len(self.drawn)].apart(drawn))
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        if is_only_seen(func):  # the call that is given the draws does it
+            return None
+        return super().__torch_dispatch__(func, types, args, kwargs)
+
+
+class ReplayRandomValues(RandomOpMode):
+    """Gives a function what it drew before."""
+
+    def __init__(
+        self, again: RerunKey, recorder: Any, draws: Sequence[RandomValue], values: Sequence[Any]
+    ) -> None:
+        super().__init__(again, recorder)
+        self._values: Iterator[tuple[RandomValue, Any]] = zip(draws, values, strict=True)
+
+    def draw(self, func: Any, operator: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        targets = _targets(operator, args, kwargs)
+        for target in targets:
+            target.copy_(self._next())
+        if operator.returned:
+            return operator.given_back(targets)
+        if is_higher_order(func):
+            count = next(
+                arg.draws for arg in args if isinstance(arg, RandomSubgraph) and arg.draws is not None
+            )
+            return tuple(self._next() for _ in range(count))
+        returned = [self._next() for _ in func._schema.returns]
+        return returned[0] if len(returned) == 1 else tuple(returned)
+
+    def _next(self) -> Any:
+        draw, value = next(self._values)
+        return draw.apart(value)
+
+
+STACKING = torch.ops.higher_order.while_loop_stack_output
+"""A loop that returns what each of its steps gave."""
+
+
+@dataclass(frozen=True, slots=True)
+class Body:
+    """One function of a call."""
+
+    function: Any
+    draws: tuple[RandomValue, ...]
+
+    def drawn(self, operands: Sequence[Any]) -> tuple[list[Any], Any]:
+        """What it draws, and its result."""
+        collecting = CollectRandomValues(_in_two_calls, _recorder(), self.draws)
+        return collecting.drawn, self._run(collecting, operands)
+
+    def given(self, operands: Sequence[Any], drawn: Sequence[Any]) -> Any:
+        """Its result where it drew these."""
+        return self._run(ReplayRandomValues(_in_two_calls, _recorder(), self.draws, drawn), operands)
+
+    def _run(self, drawing: RandomOpMode, operands: Sequence[Any]) -> Any:
+        known = drawing.recorder is not None
+        run = runner_of(drawing.recorder, self.function) if known else self.function
+        with without_python_rules(), drawing:
+            return run(*operands)
+
+
+def _recorder() -> Any:
+    """The recorder that sees the next operator, or None."""
+    mode = current_mode()
+    return mode if isinstance(mode, Recording) else getattr(mode, "recorder", None)
+
+
+def record_random_values_first(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The results of a call that draws before it computes; NotImplemented for one that draws nothing.
+
+    Ask above autograd.
+    """
+    if not isinstance(current_mode(), (Recording, CollectRandomValues, ReplayRandomValues)):
+        return NotImplemented
+    if carries_scalars(func, args):
+        return record_scalar_loop(func, args, kwargs)
+    if not torch.is_grad_enabled():
+        return NotImplemented
+    tensors = (leaf for leaf in pytree.tree_leaves(args) if isinstance(leaf, torch.Tensor))
+    if not any(tensor.requires_grad for tensor in tensors):
+        return NotImplemented
+    return _in_two_calls(func, args, kwargs)
+
+
+def _in_two_calls(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    args, kwargs = without_empty_mutation_info(func.name(), args, kwargs)
+    if kwargs or func.name() not in RANDOM_CALLS or any(isinstance(arg, RandomSubgraph) for arg in args):
+        return NotImplemented  # what its functions write to, which is refused where it is recorded
+    bodies = _run_once(func, args)
+    return (
+        RANDOM_CALLS[func.name()](func, args, bodies)
+        if any(body.draws for body in bodies)
+        else NotImplemented
+    )
+
+
+def _run_once(func: Any, args: tuple[Any, ...]) -> list[Body]:
+    """Each function of a call with what it draws, from a run on stand-ins."""
+    fake_mode = detect_fake_mode(pytree.tree_leaves(args))
+    found: list[Body] = []
+    if fake_mode is None:
+        return found
+    with without_modes(), fake_mode, torch.no_grad(), ignore_unbacked_symbols(fake_mode):
+        for _, function, inputs in OPERANDS_BY_OPERATOR[func.name()](*args):
+            noting = FindRandomOps(_in_two_calls)
+            with without_python_rules(), noting:
+                function(*(value.detach() if isinstance(value, torch.Tensor) else value for value in inputs))
+            found.append(Body(function, noting.draws()))
+            if noting.has_effect and noting.draws():
+                raise UnsupportedError(
+                    "random numbers beside an effect that gives a value, inside a function of "
+                    f"`{func.name()}`, with a gradient",
+                    getattr(_recorder(), "span", None),
+                    "keep the effect outside of the function",
+                )
+    return found
+
+
+def _cond(func: Any, args: tuple[Any, ...], bodies: Sequence[Body]) -> Any:
+    predicate, _, _, operands = args
+    count = len(operands)
+    places, own = _shared_places(bodies)
+
+    def drawing(body: Body, own: list[int]) -> RandomSubgraph:
+        def draw(*operands: Any) -> tuple[Any, ...]:
+            drawn = dict(zip(own, body.drawn(operands)[0], strict=True))
+            return tuple(drawn[at] if at in drawn else place.zeros() for at, place in enumerate(places))
+
+        return RandomSubgraph(draw, len(places))
+
+    def computing(body: Body, own: list[int]) -> RandomSubgraph:
+        return RandomSubgraph(lambda *values: body.given(values[:count], [values[count + at] for at in own]))
+
+    with torch.no_grad():
+        drawn = func(predicate, *map(drawing, bodies, own), operands)
+    return func(predicate, *map(computing, bodies, own), (*operands, *drawn))
+
+
+def _shared_places(bodies: Sequence[Body]) -> tuple[list[RandomValue], list[list[int]]]:
+    """One list of draws for all functions, and the places in it of each function's own."""
+    places: list[RandomValue] = []
+    found: list[list[int]] = []
+    for body in bodies:
+        own: list[int] = []
+        for draw in body.draws:
+            fitting = (at for at, place in enumerate(places) if at not in own and place.kind == draw.kind)
+            own.append(next(fitting, len(places)))
+            places += [draw] if own[-1] == len(places) else []
+        found.append(own)
+    return places, found
+
+
+def _map(func: Any, args: tuple[Any, ...], bodies: Sequence[Body]) -> Any:
+    _, mapped, more = args
+    (body,) = bodies
+    start, stop = len(mapped), len(mapped) + len(body.draws)
+    with torch.no_grad():
+        drawn = func(
+            RandomSubgraph(lambda *values: tuple(body.drawn(values)[0]), len(body.draws)), mapped, more
+        )
+    computing = RandomSubgraph(
+        lambda *values: body.given((*values[:start], *values[stop:]), values[start:stop])
+    )
+    return func(computing, (*mapped, *drawn), more)
+
+
+def _while_loop(func: Any, args: tuple[Any, ...], bodies: Sequence[Body]) -> Any:
+    """The loop for its draws and the number of its steps; then as many steps, each with its draws."""
+    condition, _, carried, more = args
+    body, count = bodies[1], len(carried)
+    noughts = [draw.zeros() for draw in body.draws]
+    rest = count + 1 + len(noughts)
+
+    def draw(*values: Any) -> tuple[Any, ...]:
+        drawn, result = body.drawn((*values[:count], *values[rest:]))
+        return (*result, values[count] + 1, *drawn)
+
+    before = RandomSubgraph(lambda *values: condition(*values[:count], *values[rest:]))
+    step = torch.zeros((), dtype=torch.int64)
+    with torch.no_grad():
+        states = STACKING(before, RandomSubgraph(draw, rest), (*carried, step, *noughts), more)
+        total, drawn = states[count][-1].clone(), states[count + 1 :]
+
+    def compute(*values: Any) -> tuple[Any, ...]:
+        row = [
+            given.index_select(0, values[count].reshape(1)).squeeze(0)
+            for given in values[count + 2 : rest + 1]
+        ]
+        return (*body.given((*values[:count], *values[rest + 1 :]), row), values[count] + 1)
+
+    has_more = RandomSubgraph(lambda *values: values[count] < values[count + 1])
+    results = func(
+        has_more, RandomSubgraph(compute), (*carried, torch.zeros_like(step)), (total, *drawn, *more)
+    )
+    return results[:count]
+
+
+RANDOM_CALLS: dict[str, Callable[..., Any]] = {"cond": _cond, "map_impl": _map, "while_loop": _while_loop}
+"""How each operator makes the two calls."""

@@ -1,0 +1,264 @@
+"""Marked regions (`invoke_subgraph`) through which a gradient flows, in place of torch's own rule.
+
+Invariant: a region is run once per kind of operands, forward and backward together, and divided once.
+One that writes to an operand is no function of its operands: it is run in place at each call.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from aotlens.capture.graph import TRACKED_ATTRIBUTE
+from aotlens.capture.hop.nested_regions import RegionPart
+from aotlens.capture.hop.subgraphs import (
+    WritesToOperandError,
+    check_no_foreign_tensor,
+    check_no_operand_writes,
+    region_kind,
+    region_subgraph,
+    runner_of,
+    same_region,
+    subgraph_output,
+    subgraph_parameter,
+)
+from aotlens.capture.provenance.origins import Origins
+from aotlens.capture.recorder import Recorder
+from aotlens.capture.rng.philox import RandomOpInSubgraphError
+from aotlens.capture.storage import Storage
+from aotlens.errors import UnsupportedError
+from aotlens.ir.origin import NO_ORIGIN, Origin
+from aotlens.ir.program import Node, Program, ProgramInput, ProgramOutput, reachable
+from aotlens.ir.regions import Region, RegionOperand, RegionOutput, RegionSize, SavedValue
+from aotlens.ir.slots import Gradient, Tangent, UserOutput
+from aotlens.torch_api.fake import FakeTensor
+from aotlens.torch_api.hop import invoke_subgraph
+from aotlens.torch_api.modes import below_autograd, current_mode, without_autocast, without_modes
+from aotlens.torch_api.operators import pytree
+
+aten = torch.ops.aten
+
+LEAF_WRITTEN = "a leaf Variable that requires grad is being used in an in-place operation"
+"""What autograd says of the leaf that stands for an operand; the operand itself need not be one."""
+
+
+def record_region_call(subgraph: Any, identifier: Any, *operands: Any) -> Any:
+    """Record one call of a marked region; NotImplemented where torch's own rule is to do it.
+
+    Where nothing traces, a marked region is what it runs: torch's rule could not run its backward.
+    """
+    tape = current_mode()
+    if tape is None and torch.is_grad_enabled():
+        return tuple(subgraph(*operands))
+    if not isinstance(tape, Recorder) or tape.split_region is None or isinstance(subgraph, RegionPart):
+        return NotImplemented
+    tensors = [operand for operand in operands if isinstance(operand, torch.Tensor)]
+    if not all(type(tensor) is FakeTensor and hasattr(tensor, TRACKED_ATTRIBUTE) for tensor in tensors):
+        return NotImplemented
+    in_place = ("run in place", id(subgraph))
+    try:
+        if in_place in tape.regions:
+            return tuple(runner_of(tape, subgraph)(*operands))
+        if not torch.is_grad_enabled() or not any(tensor.requires_grad for tensor in tensors):
+            _record_functional(tape, subgraph, identifier, operands)
+            return NotImplemented
+        region = _divided(tape, subgraph, identifier, operands)
+    except (WritesToOperandError, RandomOpInSubgraphError):
+        tape.regions[in_place] = (None, subgraph)
+        return tuple(runner_of(tape, subgraph)(*operands))
+    if region is None:  # no result depends on what requires grad
+        return NotImplemented
+    return _Call.apply(region, subgraph, *operands)
+
+
+def _record_functional(tape: Recorder, subgraph: Any, identifier: Any, operands: tuple[Any, ...]) -> None:
+    """Record the region's program for its calls without a gradient.
+
+    Raises:
+        WritesToOperandError: the region has no such program.
+    """
+    with without_modes(), tape.fake_mode:
+        body = ("subgraph", subgraph, operands)
+        region_subgraph(tape, same_region(subgraph, identifier, *operands), "invoke_subgraph", body)
+
+
+def _divided(tape: Recorder, subgraph: Any, identifier: Any, operands: tuple[Any, ...]) -> Region | None:
+    """The region with its gradient; None where no gradient flows through it.
+
+    Raises:
+        WritesToOperandError: the region has none.
+    """
+    needs_grad = (operand.requires_grad for operand in operands if isinstance(operand, torch.Tensor))
+    key = (identifier, id(subgraph), region_kind(operands), *needs_grad)
+    if key not in tape.regions:
+        assert tape.split_region is not None  # record_region_call leaves the others to torch
+        program = _record(tape, subgraph, identifier, operands)
+        tape.regions[key] = (program and tape.split_region(program), subgraph)
+    found: Region | None = tape.regions[key][0]
+    return found
+
+
+class _Call(torch.autograd.Function):
+    """One call of a region on the recording."""
+
+    @staticmethod
+    def forward(ctx: Any, region: Region, subgraph: Any, *operands: Any) -> Any:
+        ctx.set_materialize_grads(False)
+        with below_autograd():
+            values = invoke_subgraph(RegionPart(region, region.forward), region.forward.name, *operands)
+        results = values[: region.result_count]
+        ctx.region, ctx.subgraph, ctx.operands = region, subgraph, operands
+        ctx.versions = [operand._version if isinstance(operand, torch.Tensor) else 0 for operand in operands]
+        ctx.kept = [_value(kept, operands, values) for kept in region.kept]
+        ctx.save_for_backward(
+            *(value for value in ctx.kept if any(value is one for one in (*operands, *results)))
+        )
+        constant = {at for at, _ in region.tangents}
+        ctx.mark_non_differentiable(
+            *(
+                result
+                for at, result in enumerate(results)
+                if at not in constant and isinstance(result, torch.Tensor)
+            )
+        )
+        return results
+
+    @staticmethod
+    def backward(ctx: Any, *arrived: Any) -> Any:
+        if torch.is_grad_enabled():
+            return (None, None, *_differentiable(ctx, arrived))
+        ctx.saved_tensors  # noqa: B018  # raises where what it keeps was written to
+        region = ctx.region
+        tangents = [_tangent(arrived[at], like.val) for at, like in region.tangents]
+        with below_autograd():
+            values = invoke_subgraph(
+                RegionPart(region, region.backward), region.backward.name, *ctx.kept, *tangents
+            )
+        by_operand = dict(zip(region.gradients, values, strict=True))
+        return (None, None, *(by_operand.get(at) for at in range(len(ctx.operands))))
+
+
+def _value(kept: SavedValue, operands: tuple[Any, ...], values: tuple[Any, ...]) -> Any:
+    match kept.source:
+        case RegionOperand(index):
+            return operands[index]
+        case RegionOutput(index):
+            return values[index]
+        case RegionSize(value):
+            return value
+
+
+def _tangent(arrived: Any, like: Any) -> Any:
+    """A gradient in the layout that the region's backward was recorded with; zeros where none arrived."""
+    if arrived is None:
+        return torch.empty_strided(like.shape, like.stride(), dtype=like.dtype, device=like.device).zero_()
+    if arrived.stride() == like.stride():
+        return arrived
+    return torch.empty_strided(like.shape, like.stride(), dtype=like.dtype, device=like.device).copy_(arrived)
+
+
+def _differentiable(ctx: Any, arrived: tuple[Any, ...]) -> list[Any]:
+    """The gradients by running the region once more, for a caller who differentiates them again."""
+    operands = ctx.operands
+    for operand, version in zip(operands, ctx.versions, strict=True):
+        if isinstance(operand, torch.Tensor) and operand._version != version:
+            raise UnsupportedError(
+                "a second derivative through a marked region whose operand was written to afterwards",
+                ctx.region.forward.nodes[0].origin.place.innermost,
+                "clone the operand before the call",
+            )
+    # Aliases, so that a gradient is by this call's operand alone and not through what led to another one.
+    operands = tuple(
+        operand.view_as(operand) if isinstance(operand, torch.Tensor) else operand for operand in operands
+    )
+    results = pytree.tree_leaves(runner_of(current_mode(), ctx.subgraph)(*operands))
+    pairs = [
+        (result, gradient)
+        for result, gradient in zip(results, arrived, strict=True)
+        if gradient is not None and result.requires_grad
+    ]
+    wanted = [operand for operand in operands if isinstance(operand, torch.Tensor) and operand.requires_grad]
+    found = torch.autograd.grad(
+        [result for result, _ in pairs],
+        wanted,
+        [gradient for _, gradient in pairs],
+        create_graph=True,
+        allow_unused=True,
+    )
+    by_operand = {id(operand): gradient for operand, gradient in zip(wanted, found, strict=True)}
+    return [by_operand.get(id(operand)) for operand in operands]
+
+
+def _boundary(run: Callable[[], Any]) -> Any:
+    """The frame at which the walk for the user's frames ends while a region's backward runs."""
+    return run()
+
+
+def _record(tape: Recorder, subgraph: Any, identifier: Any, operands: tuple[Any, ...]) -> Program | None:
+    """Forward and backward of the region in one program; None where no gradient flows through it."""
+    name = tape.name(str(identifier))
+    inner: Recorder = tape.body()
+    inner.origins = Origins(tape.origins.boundary)
+    inner.origins.place = tape.origins.place
+    with without_modes(), tape.fake_mode:
+        parameters = [subgraph_parameter(inner, f"{name}_{at}", value) for at, value in enumerate(operands)]
+        for (_, argument), operand in zip(parameters, operands, strict=True):
+            if isinstance(operand, torch.Tensor) and operand.requires_grad:
+                argument.requires_grad_()
+        try:
+            with inner:
+                result = runner_of(inner, subgraph)(*(argument for _, argument in parameters))
+        except RuntimeError as error:
+            if LEAF_WRITTEN not in str(error):
+                raise
+            raise WritesToOperandError("a write to an operand of a marked region", tape.span) from error
+        results = pytree.tree_leaves(result, is_leaf=lambda item: item is None)
+        check_no_operand_writes("invoke_subgraph", name, parameters, inner)
+        return _assemble(inner, name, parameters, results)
+
+
+def _assemble(
+    inner: Recorder, name: str, parameters: list[tuple[ProgramInput, Any]], results: list[Any]
+) -> Program | None:
+    taken = [inner.tracked(value).storage for _, value in parameters if isinstance(value, torch.Tensor)]
+    outputs = [
+        ProgramOutput(subgraph_output(inner, leaf, taken), UserOutput(f"{name}_{at}", at))
+        for at, leaf in enumerate(results)
+    ]
+    differentiable = {at: leaf for at, leaf in enumerate(results) if getattr(leaf, "requires_grad", False)}
+    if not differentiable:
+        return None
+    tangents = [_stand_in(inner, at, leaf) for at, leaf in differentiable.items()]
+    taken += [inner.tracked(value).storage for _, value in tangents]
+    wanted = [(at, leaf) for at, (_, leaf) in enumerate(parameters) if getattr(leaf, "requires_grad", False)]
+    inner.in_backward, inner.origins.boundary, inner.origins.place = True, _boundary.__code__, None
+    with inner, without_autocast():
+        gradients = _boundary(
+            lambda: torch.autograd.grad(
+                list(differentiable.values()),
+                [leaf for _, leaf in wanted],
+                [value for _, value in tangents],
+                allow_unused=True,
+            )
+        )
+    outputs += [
+        ProgramOutput(subgraph_output(inner, gradient, taken), Gradient(f"{name}_{at}", at))
+        for (at, _), gradient in zip(wanted, gradients, strict=True)
+        if gradient is not None
+    ]
+    inputs = (*(given for given, _ in parameters), *(given for given, _ in tangents))
+    nodes = reachable([output.value for output in outputs], tuple(inner.nodes))
+    check_no_foreign_tensor("invoke_subgraph", inputs, nodes, tuple(outputs))
+    return Program(name, inputs, nodes, tuple(outputs))
+
+
+def _stand_in(inner: Recorder, at: int, like: Any) -> tuple[ProgramInput, Any]:
+    """The gradient that arrives for one result: in its layout, or contiguous where that has gaps."""
+    tensor = torch.empty(like.shape, dtype=like.dtype, device=like.device)
+    if aten.is_non_overlapping_and_dense.default(like):
+        tensor = torch.empty_strided(like.shape, like.stride(), dtype=like.dtype, device=like.device)
+    origin = Origin(NO_ORIGIN, "", backward=True, stage="capture", reason="the gradient of a region's result")
+    node = Node(inner.name(f"tangent_{at}"), None, (), {}, tensor, origin)
+    alias = tensor.detach()
+    inner.track(alias, Storage(node, alias))
+    return ProgramInput(node, Tangent(str(at))), alias

@@ -1,0 +1,356 @@
+"""Record a higher-order operator: each function among its arguments becomes a subgraph, a program of its own.
+
+Invariant: a subgraph reads only its operands, also for symbolic sizes of the outer graph.
+"""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import fx
+
+from aotlens.capture.graph import Recording
+from aotlens.capture.hop.nested_regions import RegionPart, record_region_part
+from aotlens.capture.hop.operands import MORE_OPERANDS, OPERANDS_BY_OPERATOR, with_more_operands
+from aotlens.capture.hop.triton_kernels import LAUNCH, record_triton_kernel
+from aotlens.capture.operators import aten
+from aotlens.capture.storage import Storage
+from aotlens.capture.symbols.float_inputs import FloatRunner
+from aotlens.capture.symbols.symint_calls import SymbolicCalls
+from aotlens.errors import UnsupportedError
+from aotlens.ir.graph_module import to_graph_module
+from aotlens.ir.origin import NO_ORIGIN, Origin
+from aotlens.ir.program import (
+    Node,
+    Program,
+    ProgramInput,
+    ProgramOutput,
+    map_leaves,
+    must_run,
+    nodes_in,
+    reachable,
+)
+from aotlens.ir.slots import UserInput, UserOutput
+from aotlens.torch_api.hop import has_ordered_effect, indices_from_tensors, without_empty_mutation_info
+from aotlens.torch_api.operators import pytree
+from aotlens.torch_api.symbolic import make_shape_env
+
+
+class OuterSymbols:
+    """The symbols that the functions of one call read, in the order of their first use."""
+
+    def __init__(self, tape: Recording) -> None:
+        self._tape = tape
+        self._operands: dict[Any, Any] = {}
+        """By symbol, what the operator is given for it."""
+        self._own: dict[int, dict[Any, ProgramInput]] = {}
+        """By function's recording, then by program: its inputs by symbol."""
+
+    @property
+    def operands(self) -> tuple[Any, ...]:
+        return tuple(self._operands.values())
+
+    def lend_to(self, inner: Recording, label: str) -> None:
+        """Make symbols that the recording of a function lacks inputs of it."""
+        own: dict[Any, ProgramInput] = {}
+        self._own[id(inner)] = own
+
+        def from_outside(symbol: Any) -> Node:
+            number = self._tape.symbols.of_symbol(symbol).val
+            if symbol not in self._operands:
+                self._operands[symbol] = self._operand(number)
+            own[symbol] = _input(inner, label, self._operands[symbol])
+            if isinstance(number, torch.SymInt):
+                return own[symbol].node
+            return inner.add_node(aten._local_scalar_dense.default, (own[symbol].node,), {}, number)
+
+        inner.symbols.from_outside = from_outside
+
+    def inputs_of(self, inner: Recording) -> tuple[ProgramInput, ...]:
+        return tuple(self._own[id(inner)].values())
+
+    def note(self, inner: Recording, program: Program) -> None:
+        """Say which program a recording has become."""
+        self._own[id(program)] = self._own.pop(id(inner))
+
+    def completed(self, program: Program) -> Program:
+        """The program with inputs for what the other functions read too."""
+        own = self._own[id(program)]
+        first = program.inputs[: len(program.inputs) - len(own)]
+        more = (
+            own.get(symbol) or _input(self._tape, program.name, operand)
+            for symbol, operand in self._operands.items()
+        )
+        return replace(program, inputs=(*first, *more))
+
+    def _operand(self, number: Any) -> Any:
+        if isinstance(number, torch.SymInt):
+            return number
+        tape, func, kind = self._tape, aten.scalar_tensor.default, {"dtype": torch.float64}
+        node = tape.emit(func, tape.symbols.value(number), **kind)
+        operand = node.val.detach()
+        tape.track(operand, Storage(node, operand))
+        if not tape.in_backward:
+            tape.note_call((func, (number,), kind, operand, tape.origin))
+        return operand
+
+
+def _input(tape: Recording, label: str, operand: Any) -> ProgramInput:
+    name = tape.name(f"{label}_number")
+    value = operand.detach() if isinstance(operand, torch.Tensor) else operand
+    return ProgramInput(Node(name, None, (), {}, value, Origin(NO_ORIGIN, "")), UserInput(name, 0))
+
+
+def _with_effects(token: Any, op: Any, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
+    """The order that a token stands for is the recording's own."""
+    result = op(*args, **kwargs)
+    return (aten.clone.default(token), *(result if isinstance(result, tuple) else (result,)))
+
+
+INLINE: dict[str, Callable[..., Any]] = {
+    "strict_mode": lambda function, operands: function(*operands),
+    "with_effects": _with_effects,
+}
+"""Operators that say something about tracing and compute nothing themselves."""
+
+Call = tuple[Any, tuple[Any, ...], dict[str, Any]]
+"""The results of a call, its arguments and its keyword arguments."""
+
+WITHOUT_SUBGRAPHS = frozenset(
+    {
+        "auto_functionalized",
+        "auto_functionalized_v2",
+        "call_torchbind",
+        "graphsafe_run_with_rng_state",
+        "inline_asm_elementwise",
+        "out_dtype",
+        "print",
+        "run_and_save_rng_state",
+        "run_dtensor_rng_op",
+        "run_with_rng_state",
+        "triton_kernel_wrapper_functional",
+    }
+)
+"""Operators that give new values and whose arguments are tensors and plain values."""
+
+FLEX_BACKWARD = "flex_attention_backward"
+"""The operator that compares what a function of it gives with a list."""
+
+LOOPS = frozenset({"map_impl", "scan", "while_loop", "while_loop_stack_output"})
+"""Operators whose fake kernels and lowerings count steps with a symbol."""
+
+
+def record_higher_order(tape: Recording, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
+    """Record one call of a higher-order operator; its results, and its arguments with functional bodies."""
+    name = func.name()
+    args, kwargs = without_empty_mutation_info(name, args, kwargs)
+    if name == LAUNCH:
+        return record_triton_kernel(tape, kwargs), args, kwargs
+    if args and isinstance(args[0], RegionPart):
+        return (*record_region_part(tape, args[0], args), kwargs)
+    if name not in OPERANDS_BY_OPERATOR and name not in WITHOUT_SUBGRAPHS:
+        raise UnsupportedError(
+            f"the higher-order operator `{name}`", tape.span, "call what it runs without the operator"
+        )
+    if name in LOOPS and tape.fake_mode.shape_env is None:
+        tape.fake_mode.shape_env = make_shape_env()
+    programs: dict[int, Program] = {}
+    modules: dict[int, Any] = {}
+    numbers = OuterSymbols(tape) if name in MORE_OPERANDS else None
+    for body in OPERANDS_BY_OPERATOR[name](*args, **kwargs) if name in OPERANDS_BY_OPERATOR else ():
+        function = body[1]
+        if id(function) not in programs:
+            key = same_region(*args) if name == "invoke_subgraph" else object()
+            programs[id(function)], modules[id(function)], _ = region_subgraph(tape, key, name, body, numbers)
+    if numbers is not None and numbers.operands:
+        args = with_more_operands(name, args, numbers.operands)
+        programs = {key: numbers.completed(program) for key, program in programs.items()}
+        modules = {key: to_graph_module(program, training=False) for key, program in programs.items()}
+    to_node = lambda value: _argument(tape, name, value, programs)
+    node_args, node_kwargs = map_leaves(args, to_node), map_leaves(kwargs, to_node)
+    swap = lambda value: modules.get(id(value), value)
+    args, kwargs = map_leaves(args, swap), map_leaves(kwargs, swap)
+    result = func(*args, **kwargs)
+    if has_ordered_effect(func) or any(must_run(node) for body in programs.values() for node in body.nodes):
+        tape.origin = replace(tape.origin, effect=True)
+    node = tape.add_node(func, node_args, node_kwargs, result)
+    _adopt(tape, node, result)
+    return result, args, kwargs
+
+
+def region_subgraph(
+    tape: Recording, key: Any, operator: str, body: "Subgraph", numbers: OuterSymbols | None = None
+) -> tuple[Program, Any, Any]:
+    """The program and the graph module of a body; calls with the same key share them."""
+    if key not in tape.regions:
+        program = record_subgraph(tape, operator, body, numbers)
+        tape.regions[key] = (program, to_graph_module(program, training=False), body[1])
+    found: tuple[Program, Any, Any] = tape.regions[key]
+    return found
+
+
+def same_region(subgraph: Any, identifier: Any, *operands: Any) -> Any:
+    """Equal for calls of one marked region on like operands, which share a program."""
+    return (identifier, id(subgraph), region_kind(operands))
+
+
+def region_kind(operands: tuple[Any, ...]) -> tuple[Any, ...]:
+    """What decides, of a marked region's operands, whether two calls of it are alike."""
+    return tuple(
+        (tuple(map(str, arg.shape)), tuple(map(str, arg.stride())), arg.dtype, arg.device)
+        if isinstance(arg, torch.Tensor)
+        else str(arg)
+        for arg in operands
+    )
+
+
+def _argument(tape: Recording, operator: str, value: Any, programs: dict[int, Program]) -> Any:
+    if id(value) in programs:
+        return programs[id(value)]
+    if callable(value) and not hasattr(value, "namespace") and not isinstance(value, torch.Tensor):
+        raise UnsupportedError(
+            f"a function as an argument of the higher-order operator `{operator}`", tape.span
+        )
+    return tape.argument(value)
+
+
+def _adopt(tape: Recording, node: Node, result: Any) -> None:
+    """Track each tensor of a new result as a storage of its own, in nested results too."""
+    if isinstance(result, torch.Tensor):
+        tape.track(result, Storage(node, result))
+    elif isinstance(result, (list, tuple)):
+        for index, item in enumerate(result):
+            if isinstance(item, (torch.Tensor, list, tuple, torch.SymInt)):
+                _adopt(tape, tape.item(node, index), item)
+    elif isinstance(result, (torch.SymInt, torch.SymFloat, torch.SymBool)):
+        tape.symbols.define(result, node)
+
+
+Subgraph = tuple[str, Any, tuple[Any, ...]]
+"""A name for the text, the function, and example inputs."""
+
+
+def record_subgraph(
+    tape: Recording, operator: str, body: Subgraph, numbers: OuterSymbols | None = None
+) -> Program:
+    """The function's program, recorded by running it once on stand-ins for its inputs.
+
+    Raises:
+        WritesToOperandError: the function writes to an input.
+        UnsupportedError: it reads a traced tensor that is not an input.
+    """
+    label, function, inputs = body
+    inner = tape.body()
+    if numbers is not None:
+        numbers.lend_to(inner, label)
+    parameters = [subgraph_parameter(inner, f"{label}_{at}", value) for at, value in enumerate(inputs)]
+    with inner, _brackets(inner, operator):
+        result = runner_of(inner, function)(*(argument for _, argument in parameters))
+    given = tuple(parameter for parameter, _ in parameters)
+    check_no_operand_writes(operator, label, parameters, inner)
+    leaves = pytree.tree_leaves(result, is_leaf=lambda item: item is None)
+    taken = [inner.tracked(value).storage for _, value in parameters if isinstance(value, torch.Tensor)]
+    outputs = tuple(
+        ProgramOutput(subgraph_output(inner, leaf, taken), UserOutput(f"{label}_{at}", at))
+        for at, leaf in enumerate(leaves)
+    )
+    nodes = reachable([output.value for output in outputs], tuple(inner.nodes))
+    given += numbers.inputs_of(inner) if numbers is not None else ()
+    check_no_foreign_tensor(operator, given, nodes, outputs)
+    one = not isinstance(result, (list, tuple, dict))
+    several = operator == FLEX_BACKWARD and isinstance(result, list)
+    name = tape.name(f"{label}_body")
+    program = Program(name, given, nodes, outputs, returns_one=one, returns_list=several)
+    if numbers is not None:
+        numbers.note(inner, program)
+    return program
+
+
+def _brackets(inner: Recording, operator: str) -> AbstractContextManager[Any]:
+    """How the function's brackets are read: torch takes the mode of the whole off while the operator runs."""
+    if operator.startswith("flex"):
+        return indices_from_tensors()
+    return SymbolicCalls() if inner.fake_mode.shape_env is not None else nullcontext()
+
+
+def runner_of(inner: Any, function: Any) -> Callable[..., Any]:
+    """What runs a body on a recorder: Dynamo's graphs know the place and the numbers of each node."""
+    return FloatRunner(function, inner).run if isinstance(function, fx.GraphModule) else function
+
+
+def subgraph_parameter(inner: Any, name: str, value: Any) -> tuple[ProgramInput, Any]:
+    """One input of a body, and what the function gets for it."""
+    argument = value
+    if isinstance(value, torch.Tensor):
+        value, argument = value.detach(), value.detach()
+    node = Node(inner.name(name), None, (), {}, value, Origin(NO_ORIGIN, ""))
+    if isinstance(value, torch.Tensor):
+        inner.track(argument, Storage(node, argument))
+        inner.symbols.define_sizes(node)
+    elif isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
+        inner.symbols.define(value, node)
+    return ProgramInput(node, UserInput(name, int(name.rsplit("_", 1)[1]))), argument
+
+
+def subgraph_output(inner: Any, leaf: Any, taken: list[Storage]) -> Any:
+    """The value of one result; a copy where it would alias a parameter or an earlier result."""
+    if not isinstance(leaf, torch.Tensor):
+        return inner.argument(leaf)
+    node, storage = inner.node_of(leaf), inner.tracked(leaf).storage
+    if storage in taken or node.constant is not None:
+        with inner.adding("capture", "a body of a higher-order operator returns new tensors"):
+            return inner.emit(aten.clone.default, node)
+    taken.append(storage)
+    return node
+
+
+class WritesToOperandError(UnsupportedError):
+    """A body that writes to operands; a marked region of this kind is run in place."""
+
+    operands: tuple[int, ...] = ()
+    """Their places."""
+
+
+def check_no_operand_writes(
+    operator: str, label: str, parameters: list[tuple[ProgramInput, Any]], inner: Any
+) -> None:
+    """Raise WritesToOperandError where a body writes to one of its operands."""
+    found: list[tuple[int, Storage]] = []
+    for at, (_, argument) in enumerate(parameters):
+        storage = inner.tracked(argument).storage if isinstance(argument, torch.Tensor) else None
+        if storage is not None and (storage.writes or storage.moves):
+            found.append((at, storage))
+    if found:
+        at, storage = found[0]
+        change = (storage.writes or storage.moves)[0]
+        error = WritesToOperandError(
+            f"mutation by `{change.origin.op}` of operand {at} inside a function of `{operator}`",
+            change.origin.place.innermost,
+            "write to a clone and return it, or keep what writes to it outside",
+        )
+        error.operands = tuple(at for at, storage in found if not storage.moves)
+        raise error
+
+
+def check_no_foreign_tensor(
+    operator: str, given: tuple[ProgramInput, ...], nodes: tuple[Node, ...], outputs: tuple[Any, ...]
+) -> None:
+    """A tensor that the function reads from outside: the operator could not hand it in."""
+    own = {id(parameter.node) for parameter in given} | {id(node) for node in nodes}
+    for node in nodes:
+        for source in node.inputs():
+            if id(source) not in own:
+                raise UnsupportedError(
+                    f"a function of `{operator}` that reads `{source.name}` from outside",
+                    node.origin.place.innermost,
+                    "pass it as an operand",
+                )
+    for source in nodes_in(output.value for output in outputs):
+        if id(source) not in own:
+            raise UnsupportedError(
+                f"a function of `{operator}` that returns `{source.name}` from outside",
+                None,
+                "pass it as an operand",
+            )

@@ -1,0 +1,104 @@
+"""User-written Triton kernels: launches (`kernel[grid](…)`) recorded as one functional operator."""
+
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from typing import Any
+
+from aotlens.capture.graph import Recording
+from aotlens.capture.overlapping_arguments import overlapping_written, tensors_of
+from aotlens.capture.storage import Storage
+from aotlens.capture.writability import check_writable
+from aotlens.errors import UnsupportedError
+from aotlens.ir.program import Node, TableIndex, getitem, map_leaves
+from aotlens.torch_api.fake import FakeTensor
+from aotlens.torch_api.operators import pytree
+from aotlens.torch_api.triton import (
+    launch_kernel_operator,
+    mutated_by_triton_kernel,
+    triton_kernel_wrapper_functional,
+)
+
+_LAUNCHING = {"triton.runtime.jit": "JITFunction", "triton.runtime.autotuner": "Autotuner"}
+"""By module, the class whose `run` a launch calls."""
+
+_recording = threading.local()
+"""`depth`: how many recordings of this thread are open."""
+
+
+@contextmanager
+def launches_as_operators() -> Iterator[None]:
+    """Within it launches on this thread are recorded; without Triton there is nothing to do."""
+    for module, name in _LAUNCHING.items():
+        if module in sys.modules:
+            _listen(getattr(sys.modules[module], name))
+    _recording.depth = getattr(_recording, "depth", 0) + 1
+    try:
+        yield
+    finally:
+        _recording.depth -= 1
+
+
+def _listen(kind: Any) -> None:
+    """Have a class of kernels ask for the recording first: once for all threads, since they share it."""
+    run: Callable[..., Any] = kind.run
+    if hasattr(run, "records_launches"):
+        return
+
+    def recorded(kernel: Any, *args: Any, **kwargs: Any) -> Any:
+        if not getattr(_recording, "depth", 0) or kwargs.get("warmup") or not _has_fakes((args, kwargs)):
+            return run(kernel, *args, **kwargs)
+        given = {name: value for name, value in kwargs.items() if name not in ("grid", "warmup")}
+        return launch_kernel_operator(kernel, kwargs["grid"], args, given)
+
+    recorded.records_launches = True  # type: ignore[attr-defined]
+    kind.run = recorded
+
+
+def _has_fakes(values: Any) -> bool:
+    return any(isinstance(value, FakeTensor) for value in pytree.tree_leaves(values))
+
+
+LAUNCH = "triton_kernel_wrapper_mutation"
+"""How Dynamo writes `kernel[grid](…)`."""
+
+
+def record_triton_kernel(tape: Recording, launch: dict[str, Any]) -> Any:
+    """Record one launch and note its writes, of which autograd knows nothing, as in eager.
+
+    Raises:
+        UnsupportedError: a written argument that overlaps another one, or is a constant.
+    """
+    given = launch["kwargs"]
+    written = mutated_by_triton_kernel(launch)
+    named = [(name, one, name in written) for name, value in given.items() for one in tensors_of(value)]
+    if overlapping_written(tape, "a Triton kernel", named):
+        raise UnsupportedError(
+            "a Triton kernel that writes to tensors which overlap in memory",
+            tape.span,
+            "clone one of them before the launch",
+        )
+    for name in written:
+        check_writable(tape, given[name], triton_kernel_wrapper_functional, tuple(given.values()))
+    result = triton_kernel_wrapper_functional(**launch, tensors_to_clone=written)
+    arguments: dict[str, Any] = map_leaves(launch, tape.argument)
+    arguments["kernel_idx"] = _table_index(launch["kernel_idx"])
+    arguments["constant_args_idx"] = _table_index(launch["constant_args_idx"])
+    arguments["tensors_to_clone"] = written
+    values = tuple(result[name] for name in written)
+    node = tape.add_node(triton_kernel_wrapper_functional, (), arguments, values)
+    for name, value in zip(written, values, strict=True):
+        tape.write(given[name], _item(tape, node, name, value))
+    return None
+
+
+_table_index = cache(TableIndex)
+
+
+def _item(tape: Recording, node: Node, name: str, value: Any) -> Node:
+    """The operator gives a dict by the kernel's argument names."""
+    item = tape.add_node(getitem, (node, name), {}, value)
+    tape.track(value, Storage(item, value))
+    return item

@@ -1,0 +1,194 @@
+"""Flat inputs as fake tensors, named after the user's arguments.
+
+Invariant: inputs that are one tensor stay one tensor, inputs on one storage stay on one storage, and what
+the user's function gets is a leaf exactly when the caller's tensor is one.
+"""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from aotlens.capture.inputs.subclass_inputs import (
+    fake_wrapper,
+    has_ragged_size,
+    overlaps_wrapper,
+    share_inner,
+    storage_identities,
+    wrapper_input,
+)
+from aotlens.capture.inputs.synthetic_bases import (
+    BaseGroup,
+    base_input,
+    fake_tensor_of,
+    make_synthetic_base,
+    overlapping_groups,
+)
+from aotlens.capture.recorder import Recorder
+from aotlens.capture.records import CapturedInput
+from aotlens.capture.storage import ranges_overlap
+from aotlens.capture.subclasses import is_wrapper
+from aotlens.capture.symbols.int_inputs import as_symbol
+from aotlens.capture.writability import record_inference_argument
+from aotlens.errors import UnsupportedError
+from aotlens.ir.names import node_name
+from aotlens.ir.origin import NO_ORIGIN, Origin
+from aotlens.ir.program import Node
+from aotlens.ir.slots import Buffer, FlatInput, FreeTensor, Parameter, SymIntInput
+from aotlens.torch_api.fake import FakeTensorMode
+from aotlens.torch_api.objects import ScriptObject
+from aotlens.torch_api.transforms import is_functional
+
+
+def make_inputs(
+    recorder: Recorder, values: list[Any], slots: tuple[FlatInput, ...], dynamic: bool
+) -> tuple[tuple[CapturedInput, ...], tuple[BaseGroup, ...]]:
+    """One captured input per flat value, and the groups that overlap; call inside the fake mode.
+
+    A ragged size is a symbol that compares with no other, so beside one all sizes are known ones.
+    """
+    dynamic = dynamic and not any(is_wrapper(value) and has_ragged_size(value) for value in values)
+    joined = tuple(
+        make_synthetic_base(recorder, group, values, slots) for group in overlapping_groups(values, dynamic)
+    )
+    members = {index: given for one in joined for index, given in one.members.items()}
+    first: dict[int, int] = {}
+    storages: dict[int, list[int]] = {}
+    found: list[CapturedInput] = []
+    for index, (value, slot) in enumerate(zip(values, slots, strict=True)):
+        if isinstance(value, torch.Tensor):
+            same = first.setdefault(id(value), index)
+            if same != index:
+                found.append(_duplicate(found[same], slot, same))
+                continue
+            given = members.get(index) or _tensor(recorder, value, slot, dynamic)
+            record_inference_argument(recorder, given.argument, value)
+            for storage in storage_identities(given.fake):
+                storages.setdefault(storage, []).append(index)
+        else:
+            given = _number(recorder, value, slot)
+        found.append(given)
+    return _with_sharing(tuple(found), storages), joined
+
+
+def _duplicate(first: CapturedInput, slot: FlatInput, index: int) -> CapturedInput:
+    return CapturedInput(
+        slot,
+        first.argument,
+        None,
+        first.fake,
+        first.leaf,
+        first.storage,
+        is_leaf=first.is_leaf,
+        duplicate_of=index,
+    )
+
+
+def _tensor(recorder: Recorder, value: Any, slot: FlatInput, dynamic: bool) -> CapturedInput:
+    if is_wrapper(value):
+        return wrapper_input(recorder, value, slot, node_name(slot.name), dynamic)
+    if is_functional(value):
+        raise UnsupportedError(
+            f"the first call of a compiled function under `torch.func.functionalize` (input `{slot.name}`)",
+            recorder.span,
+            "call it once before, or put `functionalize` inside the compiled function",
+        )
+    if kind := unsupported_kind(value):
+        raise UnsupportedError(
+            f"a {kind} tensor as the input `{slot.name}`", recorder.span, "pass a dense tensor"
+        )
+    fake = fake_of_input(recorder.fake_mode, value, slot, dynamic)
+    return base_input(recorder, slot, fake, value, node_name(slot.name))
+
+
+def unsupported_kind(value: Any) -> str:
+    """What no fake tensor stands for, if it is that: another layout than strides, a list of tensors, …"""
+    if is_wrapper(value):
+        return ""
+    if value.is_nested:
+        return "nested"
+    if value.is_quantized:
+        return "quantized"
+    return "" if value.layout is torch.strided else str(value.layout)
+
+
+def fake_of_input(fake_mode: FakeTensorMode, value: Any, slot: FlatInput, dynamic: bool) -> Any:
+    """The fake tensor that stands for an input, the same one each time; call inside the fake mode."""
+    if is_wrapper(value):
+        return fake_wrapper(fake_mode, value, dynamic)
+    return fake_tensor_of(fake_mode, value, dynamic and not isinstance(slot, (Parameter, Buffer, FreeTensor)))
+
+
+def _number(recorder: Recorder, value: Any, slot: FlatInput) -> CapturedInput:
+    if isinstance(slot, SymIntInput):
+        if type(value) is int:
+            value = as_symbol(recorder.fake_mode.shape_env, value, slot.name)
+        node = Node(recorder.name(node_name(slot.name)), None, (), {}, value, Origin(NO_ORIGIN, ""))
+        recorder.symbols.define(value, node)
+        return CapturedInput(slot, value, node)
+    if isinstance(value, torch.Generator):
+        node, argument = recorder.random.argument(slot.name, node_name(slot.name), value)
+        return CapturedInput(slot, argument, node)
+    if isinstance(value, ScriptObject):
+        node, argument = recorder.torchbind.argument(node_name(slot.name), value)
+        return CapturedInput(slot, argument, node)
+    if isinstance(value, np.ndarray):
+        raise UnsupportedError(
+            f"a numpy array as the input `{slot.name}`", recorder.span, "pass `torch.from_numpy(…)` of it"
+        )
+    return CapturedInput(slot, value, None)
+
+
+def captured_inputs(recorder: Recorder, first: int) -> tuple[CapturedInput, ...]:
+    """Tensors that require grad and that the function reached by itself: their gradients arrive there."""
+    return tuple(
+        CapturedInput(
+            FreeTensor(f"a tensor from outside, {list(tensor.shape)}", first + at),
+            argument=node.val,
+            node=node,
+            fake=node.val,
+            leaf=tensor,
+            is_leaf=tensor.is_leaf,
+            outside=tensor,
+        )
+        for at, (node, tensor) in enumerate(recorder.outside)
+    )
+
+
+def _with_sharing(
+    inputs: tuple[CapturedInput, ...], storages: dict[int, list[int]]
+) -> tuple[CapturedInput, ...]:
+    """Tell each storage which inputs stand on it."""
+    sharing: dict[int, set[int]] = {}
+    for indices in storages.values():
+        for index in indices:
+            sharing.setdefault(index, set()).update(other for other in indices if other != index)
+    result = []
+    for index, given in enumerate(inputs):
+        if given.wrapped is not None and given.duplicate_of is None:
+            others = tuple(sorted(sharing.get(index, ())))
+            share_inner(index, given, [(other, inputs[other].fake) for other in others], ranges_overlap)
+            result.append(replace(given, shares_storage_with=others))
+        elif given.storage is not None and given.duplicate_of is None:
+            others = tuple(sorted(sharing.get(index, ())))
+            wrappers = [inputs[other] for other in others if inputs[other].wrapped is not None]
+            given.storage.inside = next(
+                (
+                    other.slot.name
+                    for other in wrappers
+                    if overlaps_wrapper(given.fake, other.fake, ranges_overlap)
+                ),
+                "",
+            )
+            if not given.storage.inputs:
+                overlapping = tuple(
+                    other
+                    for other in others
+                    if overlaps_wrapper(given.fake, inputs[other].fake, ranges_overlap)
+                )
+                given.storage.inputs = (index, *overlapping)
+            result.append(replace(given, shares_storage_with=others))
+        else:
+            result.append(given)
+    return tuple(result)

@@ -1,0 +1,67 @@
+"""A module's own tensors, and calls of it with others in their place.
+
+Invariant: after the call each place holds what it held before, also where a module or a tensor hangs twice.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from aotlens.clock import swapping_tensors
+from aotlens.errors import UnsupportedError
+
+
+def module_tensors(function: Any) -> dict[str, Any]:
+    """A module's parameters, then its buffers, by qualified name; tied ones once."""
+    if not isinstance(function, torch.nn.Module):
+        return {}
+    return {**dict(function.named_parameters()), **dict(function.named_buffers())}
+
+
+def call_with_tensors(
+    module: torch.nn.Module,
+    tensors: dict[str, Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    call: Callable[..., Any] | None = None,
+) -> Any:
+    """The module's result with `tensors`, by qualified name, in place of its own; they become what it left.
+
+    Of a tied tensor the module may leave others at its further places: those are added by their own names.
+    `call` runs the module where it is not to be called itself; it takes no keywords.
+    `torch.func.functional_call` leaves the stand-ins in a module that hangs at two names.
+    """
+    _refuse_scripted(module)
+    own = module_tensors(module)
+    names = {id(own[fqn]): fqn for fqn in tensors}
+    places: list[tuple[str, dict[str, Any], str, Any]] = [
+        (fqn, store, key, tensor)
+        for fqn, owner in module.named_modules()
+        for store in _stores(owner)
+        for key, tensor in store.items()
+        if id(tensor) in names
+    ]
+    with swapping_tensors():
+        try:
+            for _, store, key, tensor in places:
+                store[key] = tensors[names[id(tensor)]]
+            return call(*args) if call is not None and not kwargs else module(*args, **kwargs)
+        finally:
+            given = dict(tensors)
+            for fqn, store, key, tensor in places:
+                own_name = f"{fqn}.{key}" if fqn else key
+                if own_name in given or store.get(key) is not given[names[id(tensor)]]:
+                    tensors[own_name] = store.get(key)
+                store[key] = tensor
+
+
+def _refuse_scripted(module: torch.nn.Module) -> None:
+    for name, layer in module.named_modules():
+        if isinstance(layer, torch.jit.ScriptModule):
+            case = f"a module of TorchScript, {f'`{name}`' if name else 'which is the compiled one'}"
+            raise UnsupportedError(case, None, "compile the module that `torch.jit.script` was given")
+
+
+def _stores(owner: torch.nn.Module) -> tuple[dict[str, Any], dict[str, Any]]:
+    return owner._parameters, owner._buffers

@@ -1,0 +1,156 @@
+"""Wrapper subclasses among the flat inputs.
+
+Invariant: every tensor inside becomes a graph input of its own, named as the user would (`x.a`); the user's
+function gets a wrapper around them that is a leaf exactly when the caller's is.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+
+from aotlens.capture.graph import TRACKED_ATTRIBUTE, Recording
+from aotlens.capture.inputs.synthetic_bases import copy_tensor_class
+from aotlens.capture.records import CapturedInput
+from aotlens.capture.storage import Storage
+from aotlens.capture.subclasses import Path, inner_tensors, is_wrapper, rebuild
+from aotlens.errors import UnsupportedError
+from aotlens.ir.origin import NO_ORIGIN, Origin
+from aotlens.ir.program import Node
+from aotlens.ir.slots import FlatInput
+from aotlens.ir.subclasses import is_plain
+from aotlens.torch_api.dynamo import specialise_sizes
+from aotlens.torch_api.fake import FakeTensor, FakeTensorMode, to_fake
+from aotlens.torch_api.modes import below_views
+
+Overlap = Callable[[Any, Any], bool]
+
+
+class MakeNonLeafWrapper(torch.autograd.Function):
+    """Gives a wrapper that is made elsewhere a place in the tape."""
+
+    @staticmethod
+    def forward(ctx: Any, leaf: Any, make: Callable[[], Any]) -> Any:
+        return make()
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Any) -> Any:
+        return gradient, None
+
+
+def wrapper_input(tape: Recording, value: Any, slot: FlatInput, name: str, dynamic: bool) -> CapturedInput:
+    """Capture one wrapper; call inside the recorder's fake mode."""
+    fake = value if _is_fake(value) else fake_wrapper(tape.fake_mode, value, dynamic)
+
+    def make_inner(path: Path, inner: Any) -> tuple[Node, Any]:
+        if inner.layout is not torch.strided:
+            inside = ".".join((slot.name, *path))
+            raise UnsupportedError(f"a {inner.layout} tensor as `{inside}`", None, "pass a dense tensor")
+        node_name = "_".join((name, *(part.strip("_") for part in path)))
+        node = Node(tape.name(node_name), None, (), {}, inner, Origin(NO_ORIGIN, ""))
+        alias = _untracked(path, inner)[1]
+        tape.track(alias, Storage(node, alias))
+        tape.symbols.define_sizes(node)
+        return node, alias
+
+    with torch.no_grad():
+        wrapped, argument = rebuild(fake, make_inner)
+    argument, leaf = _with_grad(value, fake, argument)
+    copy_tensor_class(argument, value)
+    node = Node(tape.name(name), None, (), {}, fake, Origin(NO_ORIGIN, ""))
+    storage = Storage(node, argument)
+    tape.track(argument, storage)
+    return CapturedInput(
+        slot=slot,
+        argument=argument,
+        node=node,
+        fake=fake,
+        leaf=leaf,
+        storage=storage,
+        grad_fn=argument.grad_fn,
+        version=0 if argument.is_inference() else argument._version,
+        is_leaf=value.is_leaf,
+        wrapped=wrapped,
+    )
+
+
+def fake_wrapper(mode: FakeTensorMode, value: Any, dynamic: bool) -> Any:
+    """A wrapper as a fake one; Dynamo compiles anew where sizes that it lets vary are known ones here."""
+    if dynamic and _sizes_may_vary(value):
+        return to_fake(mode, value, static_shapes=False)
+    varying = specialise_sizes(mode, value, jagged=has_ragged_size(value))
+    fake = to_fake(mode, value, static_shapes=True)
+    for name, inner in varying.items():
+        setattr(fake, name, inner)
+    return fake
+
+
+def _sizes_may_vary(value: Any) -> bool:
+    """Whether sizes can be symbols: the tensors inside carry all of them, and a guard can name the rest.
+
+    Sizes that only the wrapper knows (those of the whole, around one member's part) are no graph input.
+    Metadata that is an object of the subclass's own is compared as a whole, with the sizes that it holds.
+    """
+    if has_ragged_size(value) or not is_plain(value.__tensor_flatten__()[1]):
+        return False
+    carried = {size for _, inner in inner_tensors(value) for size in inner.shape}
+    return carried.issuperset(size for size in value.shape if size > 1)
+
+
+def has_ragged_size(value: Any) -> bool:
+    """Whether a real wrapper has a size that stands for several: that of a jagged tensor."""
+    return any(isinstance(size, torch.SymInt) for size in value.shape)
+
+
+def _with_grad(value: Any, fake: Any, argument: Any) -> tuple[Any, Any]:
+    """The argument and the leaf behind it, which requires grad as the caller's tensor does."""
+    if not value.requires_grad:
+        return argument, None
+    if value.is_leaf:
+        argument.requires_grad_()
+        return argument, argument
+    with torch.no_grad():
+        leaf = rebuild(fake, _untracked)[1].requires_grad_()
+    with torch.enable_grad():
+        return MakeNonLeafWrapper.apply(leaf, lambda: argument), leaf
+
+
+def _untracked(path: Path, inner: Any) -> tuple[Any, Any]:
+    with torch.no_grad(), below_views():
+        return None, inner.detach()
+
+
+def _is_fake(value: Any) -> bool:
+    return any(type(inner) is FakeTensor for _, inner in inner_tensors(value))
+
+
+def storage_identities(fake: Any) -> Iterator[int]:
+    """The storages that a flat input lies on; several for a wrapper."""
+    if is_wrapper(fake):
+        for _, inner in inner_tensors(fake):
+            yield from storage_identities(inner)
+    else:
+        yield fake.untyped_storage()._cdata
+
+
+def overlaps_wrapper(left: Any, right: Any, overlap: Overlap) -> bool:
+    """Whether two flat inputs, of which either may be a wrapper, have an element in common."""
+    return any(
+        overlap(one, other)
+        for _, one in inner_tensors(left)
+        for _, other in inner_tensors(right)
+        if one.untyped_storage()._cdata == other.untyped_storage()._cdata
+    )
+
+
+def share_inner(index: int, given: CapturedInput, others: list[tuple[int, Any]], overlap: Overlap) -> None:
+    """Tell each inner storage, and the wrapper's own, which inputs stand on it, or itself twice."""
+    assert given.storage is not None  # it was made here
+    given.storage.inputs = (index,)
+    befores = dict(inner_tensors(given.fake))
+    for path, tensor in inner_tensors(given.argument):
+        shared = [other for other, fake in others if overlaps_wrapper(befores[path], fake, overlap)]
+        beside = (inner for at, inner in befores.items() if at != path)
+        shared += [index for inner in beside if overlaps_wrapper(befores[path], inner, overlap)]
+        storage = getattr(tensor, TRACKED_ATTRIBUTE).storage
+        storage.inputs, storage.inside = (index, *shared), given.slot.name

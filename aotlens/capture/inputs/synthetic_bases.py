@@ -1,0 +1,419 @@
+"""Inputs that overlap on one storage: one storage of the recording, with a synthetic base under them.
+
+Invariant: what the user's function gets are views of one tensor exactly as the caller's are, for autograd and
+for writes; the graph takes them one by one until a write makes it take their base instead, or a read of one
+with a gradient after another got a new geometry.
+"""
+
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import torch
+
+from aotlens.capture.as_strided import overlaps_itself
+from aotlens.capture.graph import TRACKED_ATTRIBUTE, Recording
+from aotlens.capture.operators import aten
+from aotlens.capture.records import CapturedInput
+from aotlens.capture.storage import Storage, Tracked, contains_range, ranges_overlap
+from aotlens.capture.views import ViewStep
+from aotlens.capture.writability import with_writability_of
+from aotlens.ir.names import node_name
+from aotlens.ir.origin import NO_ORIGIN, Origin
+from aotlens.ir.program import Node
+from aotlens.ir.slots import FlatInput, SyntheticBase
+from aotlens.torch_api.autograd import shares_version_counter
+from aotlens.torch_api.dynamo import is_dynamo_input
+from aotlens.torch_api.fake import FakeTensor, FakeTensorMode, is_traceable_wrapper_subclass, to_fake
+from aotlens.torch_api.modes import below_views
+from aotlens.torch_api.symbolic import symbolic_context_of
+
+
+@dataclass(frozen=True, slots=True)
+class OverlappingGroup:
+    """Distinct inputs on one storage of which at least two overlap, or one that shows elements twice."""
+
+    members: tuple[int, ...]
+    """Flat indices."""
+    root: Any
+    """The caller's tensor that all those with history are views of; None for a flat stretch of storage."""
+    root_member: int | None
+    """The member that is the root itself."""
+
+    @property
+    def kind(self) -> Literal["input", "view_base", "flat"]:
+        if self.root is None:
+            return "flat"
+        return "input" if self.root_member is not None else "view_base"
+
+
+def overlapping_groups(values: list[Any], dynamic: bool) -> list[OverlappingGroup]:
+    """Inputs that need a base if one of them is written; nothing for the usual call.
+
+    One that shows elements twice gets none where sizes are symbols: a base would fix them, also where it is
+    only read.
+    """
+    storages: dict[int, list[int]] = {}
+    seen: set[int] = set()
+    for index, value in enumerate(values):
+        if isinstance(value, torch.Tensor) and id(value) not in seen and _is_plain(value):
+            seen.add(id(value))
+            storages.setdefault(value.untyped_storage()._cdata, []).append(index)
+    return [
+        _group(values, tuple(members))
+        for members in storages.values()
+        if _any_overlap(values, members)
+        or (not dynamic and any(overlaps_itself(values[at]) for at in members))
+    ]
+
+
+def _is_plain(value: Any) -> bool:
+    return value.layout is torch.strided and not is_traceable_wrapper_subclass(value)
+
+
+def _any_overlap(values: list[Any], members: list[int]) -> bool:
+    return any(
+        ranges_overlap(values[left], values[right])
+        for at, left in enumerate(members)
+        for right in members[:at]
+    )
+
+
+def _group(values: list[Any], members: tuple[int, ...]) -> OverlappingGroup:
+    """On a flat stretch where their histories start from different tensors, or from one that does not hold
+    them all: each then keeps its own place in the tape."""
+    roots = [_root(values[index]) for index in members]
+    with_history = {
+        id(root): root for root, index in zip(roots, members, strict=True) if values[index].requires_grad
+    }
+    one_root = all(root is roots[0] for root in roots)
+    root = next(iter(with_history.values()), None)
+    if root is None and one_root and torch.is_grad_enabled():
+        root = roots[0]
+    own_leaves = with_history and root is not None and not root.requires_grad  # in the memory of another
+    if len(with_history) > 1 or root is None or own_leaves:
+        return OverlappingGroup(members, None, None)
+    if not all(_holds(root, values[index]) for index in members):
+        return OverlappingGroup(members, None, None)
+    return OverlappingGroup(members, root, next((index for index in members if values[index] is root), None))
+
+
+def _root(value: Any) -> Any:
+    return value._base if value._base is not None else value
+
+
+def _holds(root: Any, value: Any) -> bool:
+    """Whether a look at the root's memory from its start gives the tensor, in elements that the root has."""
+    if root.storage_offset() != 0:
+        return False
+    return value is root or value._base is root or contains_range(root, value)
+
+
+@dataclass(frozen=True, slots=True)
+class BaseGroup:
+    """A group as fake tensors."""
+
+    group: OverlappingGroup
+    base: CapturedInput
+    members: dict[int, CapturedInput]
+    hidden_starts: tuple[Any, ...]
+    """Leaves that stand for what members apart are views of, where that is no member."""
+
+
+def make_synthetic_base(
+    tape: Recording, group: OverlappingGroup, values: list[Any], slots: tuple[FlatInput, ...]
+) -> BaseGroup:
+    """The members as views of one fake base, which the graph may take in their place."""
+    fake = _fake_base(tape, group, values)
+    members = ", ".join(slots[at].name for at in group.members)
+    slot: FlatInput = SyntheticBase(f"the base of {members}", len(slots))
+    name = f"base_of_{node_name(slots[group.members[0]].name)}"
+    if group.root_member is not None:
+        slot = slots[group.root_member]
+        name = node_name(slot.name)
+    base = base_input(tape, slot, fake, group.root, name)
+    storage = base.storage
+    assert storage is not None  # a base is a tensor
+    storage.inputs = group.members
+    found, roots = {}, dict[int, Place]()
+    for at in sorted(group.members, key=lambda at: not values[at].requires_grad):
+        if at == group.root_member:
+            found[at] = base
+        elif group.kind == "flat" and values[at].requires_grad:
+            root = values[at] if values[at].is_leaf else _root(values[at])
+            place = roots[id(root)] = roots.get(id(root)) or _place(base, group, root, roots)
+            found[at] = _apart(tape, base, place, (values[at], slots[at]))
+        else:
+            under = _root_of_member(base, group, values[at], roots)
+            found[at] = _member(tape, base, under, (values[at], slots[at]))
+    given = [values[at] for at in group.members]
+    hidden = (leaf for leaf, _, root in roots.values() if not any(root is value for value in given))
+    return BaseGroup(group, base, found, tuple(leaf for leaf in hidden if leaf is not None))
+
+
+Place = tuple[Any, Any, Any]
+"""What stands for a tensor under members: a leaf, or None, and what they are taken of; the caller's own."""
+
+
+def _root_of_member(base: CapturedInput, group: OverlappingGroup, value: Any, roots: dict[int, Place]) -> Any:
+    """What the member is taken of: on a flat stretch, those that are views of one tensor are so here too."""
+    root = _root(value)
+    if group.kind != "flat" and (value.requires_grad or root is group.root or _counts_with(root, group.root)):
+        detached = base.requires_grad and not value.requires_grad
+        return base.argument.detach() if detached else base.argument
+    leaf, under, _ = _without_history(base, group, root, roots)
+    return under if leaf is None else under.detach()
+
+
+def _without_history(
+    base: CapturedInput, group: OverlappingGroup, root: Any, roots: dict[int, Place]
+) -> Place:
+    if id(root) not in roots:
+        roots[id(root)] = None, _look(base, group, root, roots), root
+    return roots[id(root)]
+
+
+def _look(base: CapturedInput, group: OverlappingGroup, root: Any, roots: dict[int, Place]) -> Any:
+    """A look without history that counts its writes with those members with which the caller's does."""
+    beside = _counted_with(root, roots)
+    if beside is not None:
+        return beside.detach()
+    return base.argument.data if roots or group.root is not None else base.argument.detach()
+
+
+def _counted_with(root: Any, roots: dict[int, Place]) -> Any:
+    """What stands for a tensor that counts its writes with another; None where none does yet."""
+    return next((under for _, under, like in roots.values() if _counts_with(root, like)), None)
+
+
+def _counts_with(one: Any, other: Any) -> bool:
+    """Whether a write to the one counts for the other; Dynamo does not tell of its arguments."""
+    return (
+        one is other or is_dynamo_input(one) or is_dynamo_input(other) or shares_version_counter(one, other)
+    )
+
+
+def base_input(tape: Recording, slot: FlatInput, fake: Any, like: Any, name: str) -> CapturedInput:
+    """One graph input: its fake tensor, and what the user's function gets, a leaf exactly when `like` is."""
+    node = Node(tape.name(name), None, (), {}, fake, Origin(NO_ORIGIN, ""))
+    requires_grad = like is not None and like.requires_grad
+    argument = leaf = with_writability_of(like, _leaf(fake, requires_grad))
+    is_leaf = like is None or like.is_leaf
+    if requires_grad and not is_leaf:
+        with torch.enable_grad():
+            argument = MakeNonLeaf.apply(leaf)
+    copy_tensor_class(argument, like)
+    if not fake.dim() and fake.item_memo is not None:  # Dynamo knows the value, and guards on it
+        argument.item_memo = fake.item_memo
+    storage = Storage(node, argument)
+    tape.track(argument, storage)
+    given = _captured(tape, slot, argument, (node, leaf if requires_grad else None, is_leaf))
+    is_part = requires_grad and is_leaf and not _root(like).requires_grad
+    return replace(given, is_part=True) if is_part else given
+
+
+def _leaf(fake: Any, requires_grad: bool) -> Any:
+    """A tensor without history on the memory of another; an inference tensor where that is one."""
+    inference = fake.is_inference()
+    with (
+        torch.inference_mode() if inference else torch.no_grad(),
+        nullcontext() if inference else below_views(),
+    ):
+        leaf = fake.detach()
+        return leaf.requires_grad_() if requires_grad else leaf
+
+
+def copy_tensor_class(argument: Any, like: Any) -> None:
+    """Make it a parameter or a buffer where the caller's is: a function may ask, and modules do."""
+    if isinstance(like, torch.nn.Parameter):
+        argument._is_param = True
+    elif isinstance(like, torch.nn.Buffer):
+        argument._is_buffer, argument.persistent = True, getattr(like, "persistent", True)
+
+
+def _captured(
+    tape: Recording, slot: FlatInput, argument: Any, known: tuple[Node, Any, bool]
+) -> CapturedInput:
+    """The record of an argument that is tracked, from its node, gradient leaf and whether it is a leaf."""
+    node, leaf, is_leaf = known
+    tape.symbols.define_sizes(node)
+    return CapturedInput(
+        slot=slot,
+        argument=argument,
+        node=node,
+        fake=node.val,
+        leaf=leaf,
+        storage=tape.tracked(argument).storage,
+        grad_fn=argument.grad_fn,
+        version=0 if argument.is_inference() else argument._version,
+        is_leaf=is_leaf,
+    )
+
+
+class MakeNonLeaf(torch.autograd.Function):
+    """Gives a tensor a place in the tape, so that the user's function may write to it in place."""
+
+    @staticmethod
+    def forward(ctx: Any, tensor: Any) -> Any:
+        ctx.set_materialize_grads(False)
+        with below_views():
+            return tensor.detach()
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Any) -> Any:
+        return gradient
+
+
+def _fake_base(tape: Recording, group: OverlappingGroup, values: list[Any]) -> Any:
+    """The root, or the storage from its start to the last element that a member reaches.
+
+    Dynamo named the sizes of a root after the first member that is a view of it: they keep those names where
+    that is made first here too, and lives.
+    """
+    kept = [values[at] for at in group.members if is_dynamo_input(values[at])]
+    kept = [fake_tensor_of(tape.fake_mode, value, dynamic=False) for value in kept]
+    for known in kept:
+        _fix(known)
+    if group.root is not None:
+        fake = fake_tensor_of(tape.fake_mode, group.root, dynamic=False)
+        if group.root_member is None:  # no argument gives symbols of its sizes, which Dynamo made
+            _fix(fake)
+        return fake
+    members = [values[at] for at in group.members]
+    plain = (value for value in members if not value.is_neg() and not value.is_conj())
+    first = next(plain, members[0])  # a lazily negated or conjugated one cannot be seen as another dtype
+    fake = fake_tensor_of(tape.fake_mode, first, dynamic=False)
+    size = first.element_size()
+    ends = [last_element(values[at]) * values[at].element_size() for at in group.members]
+    wide = max(end + values[at].element_size() for end, at in zip(ends, group.members, strict=True))
+    with torch.no_grad(), below_views():
+        return fake.detach().as_strided((-(-wide // size),), (1,), 0)
+
+
+def _fix(fake: Any) -> None:
+    """Let Dynamo compile anew for another place in memory: members are taken of their base by numbers."""
+    for number in (*fake.shape, *fake.stride(), fake.storage_offset()):
+        number.__index__()
+
+
+def fake_tensor_of(fake_mode: FakeTensorMode, value: Any, dynamic: bool) -> Any:
+    """A tensor's twin in the fake mode, the same one each time."""
+    if type(value) is FakeTensor and value.fake_mode is fake_mode:
+        return value
+    if is_dynamo_input(value):  # it has decided which sizes are symbols
+        return to_fake(fake_mode, value)
+    sizes = symbolic_context_of(value) if dynamic else None
+    if sizes is not None:
+        return to_fake(fake_mode, value, symbolic_context=sizes)
+    return to_fake(fake_mode, value, static_shapes=not dynamic)
+
+
+def _member(tape: Recording, base: CapturedInput, under: Any, given: tuple[Any, FlatInput]) -> CapturedInput:
+    value, slot = given
+    chain = _chain(base.fake, value)
+    with torch.no_grad(), below_views():
+        fake = _apply(chain, base.fake)
+    node = Node(tape.name(node_name(slot.name)), None, (), {}, fake, Origin(NO_ORIGIN, ""))
+    with torch.enable_grad():
+        argument = _apply(chain, under)
+    if value._base is None and not value.requires_grad:
+        argument = argument.detach()
+    _join(base, chain, argument, node)
+    leaf = torch.autograd.graph.get_gradient_edge(argument) if value.requires_grad else None
+    return _captured(tape, slot, argument, (node, leaf, value.is_leaf))
+
+
+def _join(base: CapturedInput, chain: tuple[ViewStep, ...], argument: Any, node: Node) -> None:
+    storage = base.storage
+    assert storage is not None  # a base is a tensor
+    storage.views[chain] = storage.joined[chain] = node
+    setattr(argument, TRACKED_ATTRIBUTE, Tracked(storage, chain, node, storage.version))
+
+
+def _apart(tape: Recording, base: CapturedInput, place: Place, given: tuple[Any, FlatInput]) -> Any:
+    """A member with a place in the tape that leads to no other's, or to that of a view of the same tensor."""
+    value, slot = given
+    (leaf, argument, root), chain = place, _chain(base.fake, value)
+    if root is not value:
+        with torch.enable_grad():
+            argument = _apply(chain, argument)
+        leaf = torch.autograd.graph.get_gradient_edge(argument)
+        leaf.node.register_prehook(no_group)  # the wrapper's call leads it on
+    with torch.no_grad(), below_views():
+        fake = _apply(chain, base.fake)
+    copy_tensor_class(argument, value)
+    known = (
+        Node(tape.name(node_name(slot.name)), None, (), {}, fake, Origin(NO_ORIGIN, "")),
+        leaf,
+        value.is_leaf,
+    )
+    _join(base, chain, argument, known[0])
+    return replace(_captured(tape, slot, argument, known), is_apart=True)
+
+
+def _place(base: CapturedInput, group: OverlappingGroup, root: Any, roots: dict[int, Place]) -> Place:
+    """The leaf that stands for a tensor with a history, and what the function's views of it are taken of.
+
+    A leaf that is a part of another member's memory counts writes to that where the caller's does; where it
+    is a view of a tensor without history, it is one here too.
+    """
+    known = ((under, like) for _, under, like in roots.values() if root.is_leaf)
+    if root.is_leaf and root._base is not None:
+        _, whole, _ = _without_history(base, group, root._base, roots)
+        with torch.enable_grad():
+            leaf = _apply(_chain(whole, root), whole)
+    elif (
+        beside := next((under for under, like in known if shares_version_counter(root, like)), None)
+    ) is not None:
+        leaf = _apply(_chain(beside, root), beside.detach()).detach()
+    else:
+        with torch.no_grad(), below_views():
+            leaf = _apply(_chain(base.fake, root), base.argument).data
+    leaf.requires_grad_()
+    with torch.enable_grad():
+        return leaf, leaf if root.is_leaf else MakeNonLeaf.apply(leaf), root
+
+
+def has_other_grad_fn(argument: Any) -> bool:
+    """Whether the history of what stands apart, or of what it is a view of, is another than it came with."""
+    came_by = _root(argument).grad_fn
+    return came_by is not None and getattr(came_by, "_forward_cls", None) is not MakeNonLeaf
+
+
+def no_group(gradients: tuple[Any, ...]) -> tuple[None, ...]:
+    return (None,) * len(gradients)
+
+
+def _chain(base: Any, value: Any) -> tuple[ViewStep, ...]:
+    size, stride, offset = list(value.shape), list(value.stride()), value.storage_offset()
+    strided = ViewStep(aten.as_strided.default, (size, stride, offset))
+    if value.dtype is base.dtype:
+        return (*_bits(base, value), strided)
+    if value.dtype is base.dtype.to_real():
+        return (*_bits(base), ViewStep(aten.view_as_real.default, ()), *_bits(value), strided)
+    if base.dtype is value.dtype.to_real():
+        pairs = ([*size, 2], [*(2 * step for step in stride), 1], 2 * offset)
+        steps = ViewStep(aten.as_strided.default, pairs), ViewStep(aten.view_as_complex.default, ())
+        return (*_bits(base), *steps, *_bits(value))
+    retyped = ViewStep(aten.view.dtype, (value.dtype,))
+    return (*_bits(base), retyped, *_bits(value), strided)
+
+
+def _bits(*tensors: Any) -> tuple[ViewStep, ...]:
+    """What turns the lazy conjugation and negation of one tensor into those of the other (none, if alone)."""
+    conjugated = sum(tensor.is_conj() for tensor in tensors) % 2
+    negated = sum(tensor.is_neg() for tensor in tensors) % 2
+    steps = ((conjugated, aten._conj.default), (negated, aten._neg_view.default))
+    return tuple(ViewStep(op, ()) for differs, op in steps if differs)
+
+
+def _apply(chain: tuple[ViewStep, ...], tensor: Any) -> Any:
+    for step in chain:
+        tensor = step.op(tensor, *step.args)
+    return tensor
+
+
+def last_element(tensor: Any) -> int:
+    """The highest element of the storage that the tensor reaches."""
+    steps = ((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
+    return int(tensor.storage_offset()) + sum(steps)

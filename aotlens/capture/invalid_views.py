@@ -1,0 +1,89 @@
+"""Views that got other sizes or strides in place, or were taken before the tensor under them got such.
+
+After such a change or a write, autograd makes the view's history again.  In eager it goes by the view's own
+strides; on fake tensors it runs the view operators once more, without the changes in place among them, on a
+tensor that is laid out otherwise by then.
+
+Invariant: a recording in which the two ways differ is refused.
+"""
+
+from typing import Any
+
+import torch
+
+from aotlens.capture.storage import Tracked
+from aotlens.capture.views import ViewStep
+from aotlens.errors import UnsupportedError
+from aotlens.model.report import Span
+
+TRACK = "_aotlens_tracked"
+
+
+def check_view_is_valid(tensor: Any, span: Span | None, *, written: bool = False) -> None:
+    """Call it where a view is written to or read, and a tensor on its storage was changed so.
+
+    Raises:
+        UnsupportedError: its gradient would be another one than eager's.
+    """
+    if is_invalid_view(tensor) or (written and _moved_itself(tensor)):
+        moves = getattr(tensor, TRACK).storage.moves
+        raise invalid_view_error(span, moves[-1].origin.place.innermost)
+
+
+def is_invalid_view(tensor: Any) -> bool:
+    """Whether its view operators, run once more on the tensor under it, lead to another view."""
+    base = tensor._base
+    seen, under = getattr(tensor, TRACK, None), getattr(base, TRACK, None)
+    return seen is not None and under is not None and not _is_made_again(base, tensor, seen, under)
+
+
+def _moved_itself(tensor: Any) -> bool:
+    """Whether the view itself got other sizes or strides: the gradient of a write takes those from before."""
+    seen, under = getattr(tensor, TRACK, None), getattr(tensor._base, TRACK, None)
+    if seen is None or under is None or seen.chain[: len(under.chain)] != under.chain:
+        return False
+    own = seen.chain[len(under.chain) :]
+    taken = tuple(step for step in own if not step.in_place)
+    if len(taken) == len(own):
+        return False
+    with torch.no_grad():
+        return _place(_applied(taken, tensor._base)) != _place(tensor)
+
+
+def invalid_view_error(span: Span | None, moved: Span | None) -> UnsupportedError:
+    where = f" at line {moved.line}" if moved is not None else ""
+    return UnsupportedError(
+        "a view with a gradient, taken before it or the tensor under it got other sizes or strides in place"
+        f"{where}, and used after",
+        span,
+        "take the view after that change, or make the change on another view (`x = x.t()`)",
+    )
+
+
+def _is_made_again(base: Any, tensor: Any, seen: Tracked, under: Tracked) -> bool:
+    """Whether the view operators lead from the tensor as it lies there to the view as it is."""
+    common = 0
+    while common < min(len(seen.chain), len(under.chain)) and seen.chain[common] is under.chain[common]:
+        common += 1
+    own = seen.chain[common:]
+    moves = [step for step in own if step.in_place]
+    own_last = not moves or (moves[-1] is seen.storage.last_move and all(step.grad_enabled for step in moves))
+    if common == len(under.chain) and own_last:
+        return True
+    with torch.no_grad():
+        try:
+            made = _applied(tuple(step for step in own if not step.in_place), base)
+        except (RuntimeError, ValueError, IndexError):
+            return False
+    return bool(_place(made) == _place(tensor))
+
+
+def _applied(chain: tuple[ViewStep, ...], tensor: Any) -> Any:
+    for step in chain:
+        made = step.op(tensor, *step.args, **dict(step.kwargs))
+        tensor = made if step.result is None else made[step.result]
+    return tensor
+
+
+def _place(tensor: Any) -> tuple[Any, ...]:
+    return tuple(tensor.shape), tuple(tensor.stride()), tensor.storage_offset()

@@ -1,0 +1,158 @@
+"""Operators whose real kernels differ from torch's fake kernels or decompositions, with the real result.
+
+Covers strides of broadcast operands, batch norm layouts, mixed-dtype matrix products, and the margin losses.
+Invariant: a fake result has the dtype, sizes and strides of the eager result.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from aotlens.capture.storage import has_symbols
+from aotlens.torch_api.fake import (
+    is_contiguous,
+    is_same_expression,
+    meta_kernel_strides,
+    suggest_memory_format,
+)
+from aotlens.torch_api.operators import check, get_decompositions
+
+aten = torch.ops.aten
+
+
+def with_broadcast_strides(func: Any) -> Callable[..., Any]:
+    """The operator on fake tensors, with the strides that the real kernel gives."""
+
+    def arithmetic(*operands: Any, **kwargs: Any) -> Any:
+        result = func(*operands, **kwargs)
+        if not _is_ambiguous(result):
+            return result
+        strides = _strides(func, operands, kwargs)
+        if strides is None or all(map(is_same_expression, strides, result.stride())):
+            return result
+        return result.new_empty_strided(result.shape, strides)
+
+    return arithmetic
+
+
+def _is_ambiguous(result: Any) -> bool:
+    """Whether it lies as channels last and a dimension has size 1, whose stride that leaves open."""
+    ones = result.dim() == 4 and any(type(size) is int and size == 1 for size in result.shape)
+    return ones and not is_contiguous(result) and is_contiguous(result, torch.channels_last)
+
+
+def _strides(func: Any, operands: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...] | None:
+    """Those of the only operand that is no number; with several, what the kernel computes of known sizes."""
+    tensors = [operand for operand in operands if isinstance(operand, torch.Tensor) and operand.dim()]
+    if len(tensors) == 1:
+        return tuple(tensors[0].stride()) if is_contiguous(tensors[0], torch.channels_last) else None
+    return None if any(map(has_symbols, tensors)) else meta_kernel_strides(func, operands, kwargs)
+
+
+BROADCAST_FIXES = {
+    func: with_broadcast_strides(func)
+    for func in (aten.add.Tensor, aten.sub.Tensor, aten.mul.Tensor, aten.div.Tensor)
+}
+"""By operator; in place of torch's fake kernels."""
+
+
+INPUTS = {
+    aten.native_batch_norm.default: 0,
+    aten._native_batch_norm_legit.default: 0,
+    aten._native_batch_norm_legit.no_stats: 0,
+    aten._native_batch_norm_legit_functional.default: 0,
+    aten._native_batch_norm_legit_no_training.default: 0,
+    aten.native_batch_norm_backward.default: 1,
+}
+"""By operator: the position of the input, as whose first result is laid out."""
+
+
+def with_norm_layout(run: Callable[..., Any], at: int) -> Callable[..., Any]:
+    """`run`, with the first result as the kernel gives it."""
+
+    def norm(*args: Any, **kwargs: Any) -> Any:
+        first, *others = run(*args, **kwargs)
+        given = args[at]
+        if first is not None and given.device.type == "cpu":
+            first = first.contiguous(memory_format=suggest_memory_format(given))
+        return (first, *others)
+
+    return norm
+
+
+NORM_FIXES = {func: with_norm_layout(func, at) for func, at in INPUTS.items()}
+"""By operator; in place of torch's fake kernels."""
+
+
+def norm_decompositions(rules: dict[Any, Callable[..., Any]]) -> dict[Any, Callable[..., Any]]:
+    """Those of some decompositions that take such an operator apart, with its results as the kernel's."""
+    return {func: with_norm_layout(rules[func], at) for func, at in INPUTS.items() if func in rules}
+
+
+FACTORS = {aten.mm.default: 0, aten.mv.default: 0, aten.addmm.default: 1}
+"""By operator: the position of the first of its two factors."""
+
+
+def with_dtype_check(func: Any, first: int) -> Callable[..., Any]:
+    """The operator, which raises RuntimeError for factors of two types."""
+
+    def product(*args: Any, **kwargs: Any) -> Any:
+        one, other = args[first : first + 2]
+        check(one.dtype == other.dtype, lambda: _refusal(one, other))
+        return func(*args, **kwargs)
+
+    return product
+
+
+def _refusal(one: torch.Tensor, other: torch.Tensor) -> str:
+    return (
+        f"the factors of a matrix product have different types, {one.dtype} {list(one.shape)} and"
+        f" {other.dtype} {list(other.shape)}; convert one of them, as with .to({one.dtype})"
+    )
+
+
+PRODUCT_FIXES = {func: with_dtype_check(func, first) for func, first in FACTORS.items()}
+"""By operator; in place of torch's fake kernels."""
+
+
+MEAN, SUM = 1, 2
+"""The reductions, as operators have them."""
+
+
+def multi_margin_loss(sample: Tensor, target: Tensor, *options: Any, **named: Any) -> Tensor:
+    """One label a row."""
+    op: Any = aten.multi_margin_loss.default
+    loss = get_decompositions([op])[op](sample, target, *options, **named)
+    return loss if target.dim() else loss.reshape(())
+
+
+def multilabel_margin_loss(sample: Tensor, target: Tensor, reduction: int) -> tuple[Tensor, Tensor]:
+    """Labels of each row up to the first -1; gives the loss, and which places the labels name."""
+    if sample.shape != target.shape or sample.dim() > 2:
+        raise RuntimeError(f"inconsistent target size: {target.shape} for input of size: {sample.shape}")
+    rows, labels = torch.atleast_2d(sample), torch.atleast_2d(target)
+    places = rows.shape[1]
+    order = torch.arange(places, device=target.device)
+    end = torch.where(labels == -1, order, places).amin(1, keepdim=True)
+    named = order < end
+    labels = torch.where(named, labels, 0)
+    is_target = torch.zeros_like(rows).scatter_add(1, labels, named.to(rows.dtype)).sign().detach()
+    margins = torch.relu(1 - rows.gather(1, labels).unsqueeze(2) + rows.unsqueeze(1))
+    counted = named.unsqueeze(2) & (is_target == 0).unsqueeze(1)
+    loss = torch.where(counted, margins, 0).sum((1, 2)) / places
+    if reduction == MEAN:
+        loss = loss.mean()
+    elif reduction == SUM:
+        loss = loss.sum()
+    elif target.dim() < 2:
+        loss = loss.reshape(())
+    return loss, is_target.reshape(target.shape)
+
+
+KERNEL_DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
+    aten.multi_margin_loss.default: multi_margin_loss,
+    aten.multilabel_margin_loss_forward.default: multilabel_margin_loss,
+}
+"""By operator; in place of torch's Python kernels, fake kernels and decompositions."""

@@ -1,0 +1,136 @@
+"""Arguments of one operator call that overlap on a storage.
+
+Invariant: a write that eager rejects because of overlap is rejected here; one that the engine cannot record
+is unsupported.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from torch.fx.experimental.symbolic_shapes import guard_or_false
+
+from aotlens.capture.graph import Recording
+from aotlens.capture.operators import aten
+from aotlens.capture.storage import has_symbols, ranges_overlap, storage_range_of
+from aotlens.errors import RejectedRuntimeError, UnsupportedError
+from aotlens.ir.program import op_name
+from aotlens.torch_api.fake import FakeTensor
+
+Named = tuple[str, Any, bool]
+"""An argument's name, a tensor of it, and whether the operator writes to it."""
+
+
+def overlapping_written(tape: Recording, call: str, given: Iterable[Named]) -> list[Any]:
+    """The written tensors that have elements in common with others that are written.
+
+    Raises:
+        UnsupportedError: one that is only read overlaps one that is written: the operator would read a copy.
+    """
+    found: list[Any] = []
+    before: list[Named] = []
+    for name, tensor, written in given:
+        for other_name, other, other_written in before:
+            if not (written or other_written) or not _meet(tape, tensor, other):
+                continue
+            if not (written and other_written):
+                _refuse(tape, call, (other_name, name) if other_written else (name, other_name))
+            found += [one for one in (other, tensor) if not any(one is known for known in found)]
+        before.append((name, tensor, written))
+    return found
+
+
+def _refuse(tape: Recording, call: str, names: tuple[str, str]) -> None:
+    raise UnsupportedError(
+        f"{call} that writes to `{names[0]}` and reads `{names[1]}`, which overlap in memory",
+        tape.span,
+        "clone one of them before the call",
+    )
+
+
+def _meet(tape: Recording, left: Any, right: Any) -> bool:
+    if tape.tracked(left).storage is not tape.tracked(right).storage:
+        return False
+    if not (has_symbols(left) or has_symbols(right)):
+        return ranges_overlap(left, right)
+    (first, end), (start, stop) = _byte_range(left), _byte_range(right)
+    return not (guard_or_false(end <= start) or guard_or_false(stop <= first))
+
+
+def _byte_range(tensor: Any) -> tuple[Any, Any]:
+    """The first byte that a tensor shows, and the first one behind it; sizes of none count as one."""
+    steps = ((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
+    first = tensor.storage_offset()
+    return first * tensor.element_size(), (first + sum(steps) + 1) * tensor.element_size()
+
+
+def tensors_of(value: Any) -> list[Any]:
+    """The tensors of one argument."""
+    listed = value if isinstance(value, (list, tuple)) else (value,)
+    return [one for one in listed if isinstance(one, torch.Tensor)]
+
+
+PRODUCTS = frozenset({"addmm", "addmv", "addbmm", "baddbmm", "addr", "bmm", "mm", "mv", "dot"})
+"""Whose kernels read what they write in the order of their own, and of which eager refuses nothing."""
+
+
+def reject_partial_overlap(tape: Recording, func: Any, targets: list[Any], args: tuple[Any, ...]) -> None:
+    """Call it before a write.
+
+    Raises:
+        RejectedRuntimeError: an argument shares some of its elements with a target, at other places.
+    """
+    by_element = func is aten.copy_.default or torch.Tag.pointwise in func.tags
+    if not by_element and op_name(func).split(".")[1].strip("_") in PRODUCTS:
+        return
+    meet = _overlaps_in_part if by_element else _shows_other_places
+    for target in targets:
+        storage = tape.tracked(target).storage
+        for arg in args if by_element else _read(args):
+            if arg is target or type(arg) is not FakeTensor or tape.tracked(arg).storage is not storage:
+                continue
+            if meet(target, arg):
+                raise RejectedRuntimeError(
+                    f"`{op_name(func)}` of tensors that overlap in part (unsupported operation: some "
+                    "elements of the input tensor and the written-to tensor refer to a single memory "
+                    "location)",
+                    tape.span,
+                    "clone one of them before",
+                )
+
+
+def _read(args: tuple[Any, ...]) -> list[Any]:
+    """Tensors that are read while the operator writes; one number is read before."""
+    listed = [one for arg in args for one in (arg if isinstance(arg, (list, tuple)) else (arg,))]
+    return [one for one in listed if type(one) is FakeTensor and one.dim()]
+
+
+def _layout(tensor: Any) -> tuple[Any, ...]:
+    return tensor.shape, tensor.stride(), tensor.storage_offset()
+
+
+def _shows_other_places(target: Any, arg: Any) -> bool:
+    """Whether two tensors have elements in common, and not each the same ones at the same places."""
+    if _layout(target) == _layout(arg):
+        return False
+    is_known = storage_range_of(target) is not None and storage_range_of(arg) is not None
+    return (is_known and ranges_overlap(target, arg)) or _overlaps_in_part(target, arg)
+
+
+def _overlaps_in_part(left: Any, right: Any) -> bool:
+    """As eager's kernels ask: of dense tensors, by the bytes from the first to the last."""
+    if guard_or_false(left.numel() == 0) or guard_or_false(right.numel() == 0):
+        return False
+    dense = aten.is_non_overlapping_and_dense.default
+    if not guard_or_false(dense(left)) or not guard_or_false(dense(right)):
+        return False
+    (first, end), (start, stop) = _element_bytes(left), _element_bytes(right)
+    if guard_or_false(first == start) and guard_or_false(end == stop):
+        strides = tuple(zip(left.stride(), right.stride(), strict=False))
+        return left.dim() != right.dim() or any(guard_or_false(one != other) for one, other in strides)
+    return guard_or_false(first < stop) and guard_or_false(start < end)
+
+
+def _element_bytes(tensor: Any) -> tuple[Any, Any]:
+    first = tensor.storage_offset() * tensor.element_size()
+    return first, first + tensor.numel() * tensor.element_size()

@@ -1,0 +1,93 @@
+"""Where the nodes of a Dynamo graph stand in the user's code."""
+
+import re
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from torch import fx
+
+from aotlens.capture.provenance.frames import is_user_file
+from aotlens.ir.origin import Frames
+from aotlens.model.report import Span
+
+
+def spans_of_node(node: fx.Node) -> tuple[Span, ...]:
+    """The user's source ranges of one node, innermost first."""
+    exact = node.meta.get("aotlens_spans")
+    if exact:
+        return tuple(Span(*found) for found in exact if is_user_file(found[0]))
+    return tuple(reversed(_lines_of(node.meta.get("stack_trace") or "")))
+
+
+_FRAME = re.compile(r'^\s*File "(?P<file>.+)", line (?P<line>\d+)(?:, in (?P<name>.+))?', re.MULTILINE)
+
+
+def _lines_of(stack_trace: str) -> list[Span]:
+    """Whole lines, for graphs that come without exact positions."""
+    frames = ((frame.filename, frame.lineno or 1) for frame in _frames_of(stack_trace))
+    return [Span(file, line, 0, line, 0) for file, line in frames if is_user_file(file)]
+
+
+def frames_of_node(node: fx.Node) -> list[traceback.FrameSummary]:
+    """The frames that Dynamo was in when it made the node, outermost first."""
+    return _frames_of(node.meta.get("stack_trace") or "")
+
+
+def _frames_of(stack_trace: str) -> list[traceback.FrameSummary]:
+    return [
+        traceback.FrameSummary(match["file"], int(match["line"]), match["name"] or "", lookup_line=False)
+        for match in _FRAME.finditer(stack_trace)
+    ]
+
+
+class LocatedRunner(fx.Interpreter):
+    """Runs a graph on a recorder and tells it where each node comes from."""
+
+    def __init__(self, module: fx.GraphModule, recorder: Any) -> None:
+        super().__init__(module)
+        self.recorder = recorder
+        self.extra_traceback = False
+
+    @contextmanager
+    def at(self, node: fx.Node) -> Iterator[None]:
+        self.recorder.origins.place = Frames(known_spans=spans_of_node(node))
+        try:
+            yield
+        finally:
+            self.recorder.origins.place = None
+
+    def run_node(self, n: fx.Node) -> Any:
+        with self.at(n):
+            return super().run_node(n)
+
+    def inner(self, body: fx.GraphModule) -> "LocatedRunner":
+        """What runs a graph within this one as if it stood here."""
+        return LocatedRunner(body, self.recorder)
+
+    def call_function(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if getattr(target, "__name__", "") == CHECKPOINT:
+            body, *given = args
+            checkpoints = self.recorder.checkpoints
+            held = given if checkpoints.active else ()
+            with checkpoints.region(body.meta.get("_checkpoint_context_fn"), held):
+                return self.inner(body).run(*given)
+        return super().call_function(target, args, kwargs)
+
+
+def located_call(module: Any, recorder: Any) -> Callable[..., Any] | None:
+    """What runs a graph module's graph node by node, each at its own place.
+
+    None where the module must be called itself, or where its nodes have no places.
+    """
+    if not isinstance(module, fx.GraphModule) or "forward" in vars(module):
+        return None
+    if module._forward_hooks or module._forward_pre_hooks:
+        return None
+    placed = any("stack_trace" in node.meta or "aotlens_spans" in node.meta for node in module.graph.nodes)
+    return LocatedRunner(module, recorder).run if placed else None
+
+
+CHECKPOINT = "tag_activation_checkpoint"
+"""How Dynamo writes `torch.utils.checkpoint`: this operator on a graph of its own."""

@@ -1,0 +1,147 @@
+"""Which stack frames belong to the user, and the user's names of Dynamo's resume functions."""
+
+import ast
+import linecache
+import os
+import re
+import sys
+import sysconfig
+from importlib.util import find_spec
+from pathlib import Path
+from types import CodeType, FrameType
+
+import torch
+
+from aotlens.ir.origin import Frames
+from aotlens.model.report import AFTER
+
+_AOTLENS = str(Path(__file__).resolve().parents[2]) + os.sep
+_TORCH = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
+_STDLIB = sysconfig.get_paths()["stdlib"] + os.sep
+_INSTALLED = tuple(os.sep + name + os.sep for name in ("site-packages", "dist-packages"))
+"""In the path of every installed package, whether of the environment, the user or the system."""
+
+
+def _package_folder(name: str) -> str:
+    """Where a package is installed, which is not imported; a path that no file has where it is missing."""
+    spec = find_spec(name)
+    return os.path.dirname(spec.origin) + os.sep if spec is not None and spec.origin else "\0"
+
+
+_TRITON = _package_folder("triton")
+"""Its frames are between a launch and its kernel, as torch's are; they may be outside this environment."""
+
+_is_user: dict[str, bool] = {}
+"""By file, since Dynamo's own code objects may hold constants that cannot be hashed."""
+
+
+def is_user_file(filename: str) -> bool:
+    """Whether code of this file is what the user wants to see."""
+    if filename.startswith(("<frozen", "<string>", "<eval_with_key>", "<aotlens")) or filename == "":
+        return False
+    if filename.startswith((_TORCH, _AOTLENS, _TRITON)):
+        return False
+    return not filename.startswith(_STDLIB) or is_installed_file(filename)
+
+
+def is_torch_file(filename: str) -> bool:
+    return filename.startswith(_TORCH)
+
+
+def is_installed_file(filename: str) -> bool:
+    """Whether the file belongs to an installed package."""
+    return any(folder in filename for folder in _INSTALLED)
+
+
+def is_first_party_file(filename: str) -> bool:
+    """Whether the user wrote the file: an installed package is not their own."""
+    return is_user_file(filename) and not is_installed_file(filename)
+
+
+def importing_library() -> bool:
+    """Whether the innermost frame outside of torch and aotlens is part of the import of a library."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and not is_user_file(frame.f_code.co_filename):
+        frame = frame.f_back
+    while frame is not None and is_installed_file(frame.f_code.co_filename):
+        if frame.f_code.co_name == "<module>":
+            return True
+        frame = frame.f_back
+    return False
+
+
+def is_user_code(code: CodeType) -> bool:
+    known = _is_user.get(code.co_filename)
+    if known is None:
+        known = _is_user[code.co_filename] = is_user_file(code.co_filename)
+    return known
+
+
+def user_frames(boundary: CodeType) -> Frames:
+    """The user's frames from the innermost out to the frame that runs `boundary`."""
+    found: list[tuple[CodeType, int]] = []
+    frame: FrameType | None = sys._getframe(1)
+    known = _is_user
+    while frame is not None:
+        code = frame.f_code
+        if code is boundary:
+            break
+        user = known.get(code.co_filename)
+        if user is None:
+            user = is_user_code(code)
+        if user:
+            found.append((code, frame.f_lasti))
+        frame = frame.f_back
+    return Frames(tuple(found))
+
+
+def calling_frames() -> Frames:
+    """The user's own frames around the compiler, innermost first: the line that called what is compiled."""
+    found: list[tuple[CodeType, int]] = []
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        if is_first_party_file(frame.f_code.co_filename):
+            found.append((frame.f_code, frame.f_lasti))
+        frame = frame.f_back
+    return Frames(tuple(found))
+
+
+_RESUMED = re.compile(r"torch_dynamo_resume_in_(?P<name>\w+)_at_(?P<line>\d+)$")
+
+
+def user_qualname(qualname: str, file: str) -> str:
+    """`torch_dynamo_resume_in_forward_at_17` is what follows a break: `Net.forward after line 17`."""
+    match = _RESUMED.search(qualname)
+    if match is None:
+        return qualname
+    line = int(match["line"])
+    enclosing = _definition_at(file, line)
+    known = enclosing if enclosing.rpartition(".")[2] == match["name"] else match["name"]
+    return f"{known}{AFTER}{line}"
+
+
+def _definition_at(file: str, line: int) -> str:
+    """The qualified name of the innermost definition around a line; empty when the file cannot be read."""
+    try:
+        tree = ast.parse("".join(linecache.getlines(file)))
+    except SyntaxError:  # a cell, or a file that was changed since
+        return ""
+    names: list[str] = []
+    body: list[ast.stmt] = tree.body
+    while body:
+        around = next((node for node in body if node.lineno <= line <= (node.end_lineno or 0)), None)
+        body = []
+        if isinstance(around, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            names.append(around.name)
+            body = around.body
+            if not isinstance(around, ast.ClassDef) and _holds_definition(body, line):
+                names.append("<locals>")
+        elif around is not None:
+            body = [node for node in ast.iter_child_nodes(around) if isinstance(node, ast.stmt)]
+    return ".".join(names)
+
+
+def _holds_definition(body: list[ast.stmt], line: int) -> bool:
+    kinds = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+    inner = (node for statement in body for node in ast.walk(statement) if isinstance(node, kinds))
+    return any(node.lineno <= line <= (node.end_lineno or 0) for node in inner)

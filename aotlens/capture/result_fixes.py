@@ -1,0 +1,92 @@
+"""Outputs that are recorded in another form: strides of a written tensor, boolean masks, shared gradients.
+
+Invariant: the values are those of eager.
+"""
+
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import contiguous_format
+from torch.fx.experimental.symbolic_shapes import guard_or_false
+
+from aotlens.capture.graph import Recording
+from aotlens.capture.operators import aten
+from aotlens.ir.program import Node, is_random_op
+
+
+def with_layout_of(tape: Recording, target: Any, value: Node) -> Node:
+    """The value in the target's order of dimensions; as it is where the target is a part of its memory."""
+    if _strides(value.val) == _strides(target):
+        return value
+    if not guard_or_false(aten.is_non_overlapping_and_dense.default(target)):
+        return value
+    steps = [step if isinstance(step, int) else step.node.hint or 0 for step in target.stride()]
+    order = sorted(range(target.dim()), key=lambda dim: -steps[dim])
+    rows = tape.emit(aten.permute.default, value, order)
+    rows = tape.emit(aten.clone.default, rows, memory_format=contiguous_format)
+    return tape.emit(aten.permute.default, rows, [order.index(dim) for dim in range(target.dim())])
+
+
+def _strides(tensor: Any) -> list[Any]:
+    """Of dimensions with more than one index, as numbers or expressions: nothing is asked of symbols."""
+    return [
+        step if isinstance(step, int) else step.node.expr
+        for size, step in zip(tensor.shape, tensor.stride(), strict=True)
+        if not isinstance(size, int) or size > 1
+    ]
+
+
+MASK_OPS = frozenset({aten.bernoulli, aten.bernoulli_})
+"""What eager's dropout draws its mask with where it has no fused kernel."""
+
+BOOLEAN_MASK = "a mask of zeros and ones, as booleans: all that the backward needs of it"
+MASK_FROM_BOOLEAN = "the mask as the numbers that were drawn"
+
+
+def is_random_mask(func: Any) -> bool:
+    return func.overloadpacket in MASK_OPS
+
+
+def in_place_mask_value(
+    tape: Recording, functional: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Node:
+    """The value that a write of a mask leaves.
+
+    The write draws in the order of the memory, the functional operator in the order of the dimensions; so the
+    dimensions are brought into the order of the memory for the draw.
+    """
+    target, *rest = args
+    if target.val.is_contiguous() or isinstance(rest[0] if rest else None, Node):
+        return as_boolean_mask(tape, tape.emit(functional, target, *rest, **kwargs))
+    stride = target.val.stride()
+    order = sorted(range(len(stride)), key=lambda dim: -stride[dim])
+    drawn = tape.emit(functional, tape.emit(aten.permute.default, target, order), *rest, **kwargs)
+    back = [order.index(dim) for dim in range(len(order))]
+    return tape.emit(aten.permute.default, as_boolean_mask(tape, drawn), back)
+
+
+def as_boolean_mask(tape: Recording, drawn: Node) -> Node:
+    """The drawn mask made again from its boolean form, where a gradient may be taken and no second draw."""
+    if not (drawn.val.is_floating_point() and is_random_op(drawn.op) and torch.is_grad_enabled()):
+        return drawn
+    origin = tape.origin
+    try:
+        tape.origin = replace(origin, stage="capture", reason=BOOLEAN_MASK)
+        small = tape.emit(aten.ne.Scalar, drawn, 0)
+        tape.origin = replace(origin, stage="capture", reason=MASK_FROM_BOOLEAN)
+        return tape.emit(aten._to_copy.default, small, dtype=drawn.val.dtype)
+    finally:
+        tape.origin = origin
+
+
+MULTIPLYING_OPS = aten.mul.Tensor
+FILLING_OPS = aten.where.ScalarOther
+
+
+def is_evenly_divided_gradient(mask: Any, share: Any) -> bool:
+    """Whether the factors of a product, as nodes, are a mask and what each of its elements gets."""
+    if type(mask) is not Node or mask.val.dtype is not torch.bool or type(share) is not Node:
+        return False
+    count = share.args[1] if share.op is aten.div.Tensor else None
+    return type(count) is Node and count.op is aten.sum.default and count.args[0] is mask

@@ -1,0 +1,212 @@
+"""Random numbers of a device as pure functions of a seed and an offset, which the graph is given and counts.
+
+Invariant: nothing in such a graph reads or moves a generator; each draw starts where the one before ended,
+and the wrapper reads the generator before the graph and advances it behind, by as much as the graph says.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from aotlens.capture.graph import Recording
+from aotlens.capture.rng.generators import CLONE_STATE
+from aotlens.capture.storage import Storage
+from aotlens.errors import UnsupportedError
+from aotlens.ir.origin import NO_ORIGIN, Origin
+from aotlens.ir.program import Node, ProgramInput, ProgramOutput, is_dropout_disabled, is_random_op, op_name
+from aotlens.ir.slots import BackwardRngOffset, BackwardRngState, RngOffset, RngState
+from aotlens.model.report import Span
+from aotlens.torch_api.modes import without_modes
+
+
+@dataclass(frozen=True, slots=True)
+class RandomSource:
+    """How the generator of one kind of device is read, drawn from and advanced."""
+
+    draw: Callable[..., Any]
+    """The operator `(size, seed, offset, stride, device, dtype)`, giving numbers from [0, 1) and how far the
+    offset moves."""
+    read: str
+    """The text of a pair: seed and offset as integer tensors; `{device}` stands for the device's literal."""
+    advance: str
+    """The text that sets the offset: `{offset}` stands for an integer."""
+
+
+RANDOM_SOURCES: dict[str, RandomSource] = {
+    "cuda": RandomSource(
+        torch.ops.rngprims.philox_rand.default,
+        "torch.cuda.get_rng_state({device}).view(torch.int64).unbind()",
+        "torch.cuda._set_rng_state_offset({offset}, {device})",
+    )
+}
+"""By kind of device: those whose generator is counter-based."""
+
+
+class RandomOpInSubgraphError(UnsupportedError):
+    """A function of a higher-order operator draws, and has not been given the state."""
+
+    def __init__(self, device: torch.device, span: Span | None) -> None:
+        super().__init__(
+            "a random operator inside a function of a higher-order operator, with functional random numbers",
+            span,
+            "draw outside of it and pass the numbers as an operand",
+        )
+        self.device = device
+
+
+@dataclass(slots=True)
+class _Side:
+    """The state within one of the two graphs."""
+
+    given: tuple[Node, ...]
+    """The graph's inputs: seed, base offset; empty in a function that has them as operands."""
+    seed: Any
+    offset: Any
+    """Where the next draw starts."""
+
+
+class FunctionalRandom:
+    """The random state of one recording, as values of its graphs."""
+
+    def __init__(self, tape: Recording) -> None:
+        self._tape = tape
+        self._sides: dict[bool, _Side] = {}
+        self._states: list[tuple[Any, Any, Any]] = []
+        """States that the function has read: the tensor that it got, seed and offset."""
+        self.device: torch.device | None = None
+        """Whose generator it is; None while nothing is drawn."""
+        self._seeding: Callable[[torch.device], None] | None = None
+        """What the function did to the state before it is known which device draws."""
+
+    def draw(self, size: Any, device: torch.device, dtype: torch.dtype) -> Any:
+        """Numbers from [0, 1); call it with the recorder on the stack of modes."""
+        if any(type(length) is int and length == 0 for length in size):
+            return torch.empty(size, device=device, dtype=dtype)
+        side = self._side(device)
+        source = RANDOM_SOURCES[device.type]
+        values, jump = source.draw(size, side.seed, side.offset, None, device, dtype)
+        side.offset = side.offset + jump
+        return values
+
+    def get_state(self, device: torch.device) -> Any:
+        """The state at this point of the run, in the bytes in which the device's generator gives it."""
+        side = self._side(device)
+        state = torch.stack([side.seed, side.offset]).view(torch.uint8)
+        self._states.append((state, side.seed, side.offset))
+        return state
+
+    def set_state(self, state: Any, device: torch.device) -> bool:
+        """Draw from here on from another state; whether its seed may be another one than at the start."""
+        side = self._side(device)
+        for known, seed, offset in self._states:
+            if known is state:
+                side.seed, side.offset = seed, offset
+                return False
+        side.seed, side.offset = state.view(torch.int64).unbind()
+        return True
+
+    def at_known_device(self, action: Callable[[torch.device], None]) -> None:
+        """Do something to the state: at once, or just before the first draw tells the device."""
+        if self.device is not None:
+            action(self.device)
+        elif torch.cuda.is_available():
+            action(torch.device("cuda", torch.cuda.current_device()))
+        else:
+            self._seeding = action
+
+    def inputs(self, backward: bool) -> tuple[ProgramInput, ...]:
+        """Seed and base offset, where that graph draws."""
+        slot = BackwardRngState if backward else RngState
+        side = self._sides.get(backward)
+        return tuple(ProgramInput(node, slot(node.name)) for node in side.given) if side is not None else ()
+
+    def outputs(self, backward: bool) -> tuple[ProgramOutput, ...]:
+        """The offset after all draws, where that graph draws."""
+        side = self._sides.get(backward)
+        if side is None:
+            return ()
+        slot = BackwardRngOffset() if backward else RngOffset()
+        return (ProgramOutput(self._tape.node_of(side.offset), slot),)
+
+    def state(self, device: torch.device) -> tuple[Any, Any]:
+        """The seed, and the offset where the next draw starts."""
+        side = self._side(device)
+        return side.seed, side.offset
+
+    def lend(self, device: torch.device, seed: Any, offset: Any) -> None:
+        """Give the state to a function of a higher-order operator, as its operands."""
+        self.device = device
+        self._sides[self._tape.in_backward] = _Side((), seed, offset)
+
+    def go_on(self, device: torch.device, offset: Any) -> None:
+        """Start the next draw there."""
+        self._side(device).offset = offset
+
+    def _side(self, device: torch.device) -> _Side:
+        if self._tape.is_body and self._tape.in_backward not in self._sides:
+            raise RandomOpInSubgraphError(device, self._tape.span)
+        if self.device is None:
+            self.device = device
+        if device != self.device:
+            raise UnsupportedError(
+                f"functional random numbers of two devices, `{self.device}` and `{device}`",
+                self._tape.span,
+                "draw all of them on one device",
+            )
+        backward = self._tape.in_backward
+        known = self._sides.get(backward)
+        if known is None:
+            known = self._sides[backward] = self._new_side("bwd" if backward else "fwd")
+        seeding, self._seeding = self._seeding, None
+        if seeding is not None:
+            seeding(device)
+        return known
+
+    def _new_side(self, name: str) -> _Side:
+        seed_node, seed = self._input(f"{name}_seed")
+        offset_node, offset = self._input(f"{name}_base_offset")
+        return _Side((seed_node, offset_node), seed, offset)
+
+    def _input(self, name: str) -> tuple[Node, Any]:
+        with without_modes(), self._tape.fake_mode:
+            value = torch.empty((), dtype=torch.int64)
+            alias = value.detach()
+        origin = Origin(
+            NO_ORIGIN, "", self._tape.in_backward, "capture", "the random generator's state at the start"
+        )
+        node = Node(self._tape.name(name), None, (), {}, value, origin)
+        self._tape.track(alias, Storage(node, alias))
+        return node, alias
+
+
+def is_functional(device: torch.device) -> bool:
+    return device.type in RANDOM_SOURCES
+
+
+def check_other_random_ops(nodes: list[Node]) -> None:
+    """Raises UnsupportedError for an operator that still draws from a generator the graphs count for."""
+    for node in nodes:
+        if not is_random_op(node.op) or not _device_counts(node):
+            continue
+        own = any(_is_generator(source) for source in node.inputs())
+        if own or is_dropout_disabled(node):
+            continue
+        raise UnsupportedError(
+            f"`{op_name(node.op)}` with functional random numbers (`functionalize_rng_ops`): it is not known "
+            "as a function of a seed and an offset",
+            node.origin.place.innermost,
+            "set `functionalize_rng_ops` to False, or give it a generator of its own",
+        )
+
+
+def _device_counts(node: Node) -> bool:
+    return any(isinstance(value, torch.Tensor) and is_functional(value.device) for value in node.results)
+
+
+def _is_generator(node: Node) -> bool:
+    """Whether it is a generator of the user's own: an argument, or a constant that is not the device's."""
+    if node.op is CLONE_STATE or (node.op is None and node.val is None and node.constant is None):
+        return True
+    return isinstance(node.constant, torch.Generator) and node.constant not in torch.cuda.default_generators

@@ -1,0 +1,367 @@
+"""Random operators in terms of numbers from [0, 1), for devices with a counter-based generator.
+
+Invariant: a rule either gives what the operator promises, drawn through `FunctionalRandom` alone, or
+`NotImplemented`: another device, a generator of the user's own, a type that it does not know.
+
+Where the CUDA kernel transforms the same uniform numbers (`rand`, `uniform_`, `bernoulli_`, `exponential_`,
+`geometric_`, `cauchy_`; aten/src/ATen/native/cuda/DistributionTemplates.h), the rule does so too.  Normal
+numbers, integers, permutations, `multinomial`, `poisson`, `binomial`, gamma numbers and dropout have the same
+distribution, and other values than eager's.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from aotlens.capture.operators import Decompositions, aten
+from aotlens.capture.rng.philox import FunctionalRandom, is_functional
+from aotlens.capture.rng.rejection_sampling import binomial, dirichlet, gamma
+
+EXACT_INTEGERS = 2**53
+"""Up to here a float64 from [0, 1) reaches every integer of a range."""
+
+
+def _device(device: Any) -> torch.device:
+    """The device that a factory's argument means."""
+    found = torch.device(device) if device is not None else torch.get_default_device()
+    if found.index is None and found.type == "cuda":
+        return torch.device("cuda", torch.cuda.current_device() if torch.cuda.is_initialized() else 0)
+    return found
+
+
+def _counts(device: torch.device, generator: Any = None) -> bool:
+    return generator is None and is_functional(device)
+
+
+def _wide(dtype: torch.dtype) -> torch.dtype:
+    """The type in which random numbers of a type are computed."""
+    return torch.float64 if dtype is torch.float64 else torch.float32
+
+
+def _order(like: Any) -> list[int]:
+    """Dimensions from the slowest to the fastest: the order in which a kernel numbers the elements."""
+    strides = [stride if isinstance(stride, int) else stride.node.hint or 0 for stride in like.stride()]
+    return sorted(range(like.dim()), key=lambda dim: -strides[dim])
+
+
+def _units_like(random: FunctionalRandom, like: Any, dtype: torch.dtype) -> Any:
+    """Numbers from [0, 1) in the layout of another tensor."""
+    order = _order(like)
+    values = random.draw([like.shape[dim] for dim in order], like.device, dtype)
+    if order == list(range(like.dim())):
+        return values
+    return values.permute([order.index(dim) for dim in range(like.dim())])
+
+
+def _normals(units: Callable[[], Any]) -> Any:
+    """Standard normal numbers by the method of Box and Muller (1958)."""
+    radius = (-2 * torch.log1p(-units())).sqrt()
+    return radius * torch.cos(2 * math.pi * units())
+
+
+def _like(value: Any, options: dict[str, Any]) -> Any:
+    """What a `_like` operator takes its sizes, layout, type and device from."""
+    names = ("dtype", "device", "memory_format")
+    return torch.empty_like(value, **{name: options[name] for name in names if name in options})
+
+
+def _kind(options: dict[str, Any]) -> tuple[torch.device, torch.dtype] | None:
+    """Device and type of a factory's result; None for what no rule knows."""
+    device, dtype = _device(options.get("device")), options.get("dtype") or torch.get_default_dtype()
+    known = _counts(device, options.get("generator")) and dtype.is_floating_point
+    return (device, dtype) if known else None
+
+
+def rand(random: FunctionalRandom, size: Any, **options: Any) -> Any:
+    kind = _kind(options)
+    return NotImplemented if kind is None else random.draw(size, *kind)
+
+
+def rand_like(random: FunctionalRandom, value: Any, **options: Any) -> Any:
+    like = _like(value, options)
+    if not _counts(like.device, options.get("generator")) or not like.dtype.is_floating_point:
+        return NotImplemented
+    return _units_like(random, like, like.dtype)
+
+
+def randn(random: FunctionalRandom, size: Any, **options: Any) -> Any:
+    kind = _kind(options)
+    if kind is None:
+        return NotImplemented
+    device, dtype = kind
+    return _normals(lambda: random.draw(size, device, _wide(dtype))).to(dtype)
+
+
+def randn_like(random: FunctionalRandom, value: Any, **options: Any) -> Any:
+    return normal(random, _like(value, options), generator=options.get("generator"))
+
+
+def normal(
+    random: FunctionalRandom, value: Any, mean: Any = 0.0, std: Any = 1.0, *, generator: Any = None
+) -> Any:
+    if not _counts(value.device, generator) or not value.dtype.is_floating_point:
+        return NotImplemented
+    made = _normals(lambda: _units_like(random, value, _wide(value.dtype)))
+    return (made * std + mean).to(value.dtype)
+
+
+def normal_around(random: FunctionalRandom, mean: Any, std: Any = 1.0, *, generator: Any = None) -> Any:
+    """`normal` whose mean, or deviation, or both are tensors."""
+    value = mean + torch.zeros_like(std) if isinstance(std, torch.Tensor) else mean
+    return normal(random, value, mean, std, generator=generator)
+
+
+def normal_of_size(
+    random: FunctionalRandom, mean: float, std: float, size: Any, *, generator: Any = None, **rest: Any
+) -> Any:
+    made = randn(random, size, generator=generator, **rest)
+    return made if made is NotImplemented else made * std + mean
+
+
+def log_normal(
+    random: FunctionalRandom, value: Any, mean: float = 1.0, std: float = 2.0, *, generator: Any = None
+) -> Any:
+    made = normal(random, value, mean, std, generator=generator)
+    return made if made is NotImplemented else made.exp()
+
+
+def uniform(
+    random: FunctionalRandom, value: Any, low: float = 0.0, high: float = 1.0, *, generator: Any = None
+) -> Any:
+    if not _counts(value.device, generator) or not value.dtype.is_floating_point:
+        return NotImplemented
+    units = _units_like(random, value, _wide(value.dtype))
+    if (low, high) == (0.0, 1.0) and units.dtype is value.dtype:
+        return units
+    made = (units * (high - low) + low).to(value.dtype)
+    return torch.where(made == high, low, made)  # rounding must not reach the upper bound
+
+
+def bernoulli(random: FunctionalRandom, value: Any, *, generator: Any = None) -> Any:
+    """Ones with the probability that stands in each place."""
+    if not _counts(value.device, generator):
+        return NotImplemented
+    return (_units_like(random, value, _wide(value.dtype)) < value).to(value.dtype)
+
+
+def bernoulli_by(random: FunctionalRandom, value: Any, p: Any = 0.5, *, generator: Any = None) -> Any:
+    if not _counts(value.device, generator):
+        return NotImplemented
+    return (_units_like(random, value, _wide(value.dtype)) < p).to(value.dtype)
+
+
+def dropout(random: FunctionalRandom, value: Any, p: float, train: bool | None) -> Any:
+    if not _counts(value.device):
+        return NotImplemented
+    if train is False or p == 0:
+        return value, torch.ones_like(value, dtype=torch.bool)
+    if p == 1:
+        return torch.zeros_like(value), torch.zeros_like(value, dtype=torch.bool)
+    kept = _units_like(random, value, torch.float32) < 1 - p
+    return value * kept * (1 / (1 - p)), kept
+
+
+def exponential(random: FunctionalRandom, value: Any, rate: float = 1.0, *, generator: Any = None) -> Any:
+    if not _counts(value.device, generator) or not value.dtype.is_floating_point:
+        return NotImplemented
+    units = _units_like(random, value, _wide(value.dtype))
+    half = torch.finfo(units.dtype).eps / 2
+    at_one = (units == 0) | (units >= 1 - half)  # the kernel draws from (0, 1]: its 1 is our 0
+    return (torch.where(at_one, -half, torch.where(at_one, 1.0, units).log()) * (-1 / rate)).to(value.dtype)
+
+
+def geometric(random: FunctionalRandom, value: Any, p: float, *, generator: Any = None) -> Any:
+    if not _counts(value.device, generator):
+        return NotImplemented
+    units = _units_like(random, value, _wide(value.dtype))
+    drawn = torch.where(units == 0, 1.0, units)
+    return (drawn.log() / math.log1p(-p)).ceil().to(value.dtype)
+
+
+def cauchy(
+    random: FunctionalRandom, value: Any, median: float = 0.0, sigma: float = 1.0, *, generator: Any = None
+) -> Any:
+    if not _counts(value.device, generator) or not value.dtype.is_floating_point:
+        return NotImplemented
+    units = _units_like(random, value, _wide(value.dtype))
+    eps = torch.finfo(units.dtype).eps
+    inside = torch.where(units == 0, 1 - eps, units).clamp(eps, 1 - eps)
+    return (median + sigma * torch.tan(math.pi * (inside - 0.5))).to(value.dtype)
+
+
+def _integers(low: Any, high: Any, units: Callable[[], Any], dtype: torch.dtype) -> Any:
+    if isinstance(low, int) and isinstance(high, int) and high - low > EXACT_INTEGERS:
+        return NotImplemented
+    return ((units() * (high - low)).floor() + low).to(dtype)
+
+
+def randint(random: FunctionalRandom, *bounds_and_size: Any, **options: Any) -> Any:
+    """`(high, size)` or `(low, high, size)`."""
+    *bounds, size = bounds_and_size
+    device = _device(options.get("device"))
+    if not _counts(device, options.get("generator")):
+        return NotImplemented
+    low, high = bounds if len(bounds) == 2 else (0, bounds[0])
+    units = lambda: random.draw(size, device, torch.float64)
+    return _integers(low, high, units, options.get("dtype") or torch.int64)
+
+
+def randint_like(random: FunctionalRandom, value: Any, *bounds: Any, **options: Any) -> Any:
+    """Bounds are `high`, or `low` and `high`."""
+    like = _like(value, options)
+    if not _counts(like.device, options.get("generator")):
+        return NotImplemented
+    low, high = bounds if len(bounds) == 2 else (0, bounds[0])
+    return _integers(low, high, lambda: _units_like(random, like, torch.float64), like.dtype)
+
+
+def random_integers(random: FunctionalRandom, value: Any, *bounds: Any, generator: Any = None) -> Any:
+    """`random_` with an upper bound, or with both."""
+    if not bounds or bounds[-1] is None or not _counts(value.device, generator):
+        return NotImplemented
+    low, high = bounds if len(bounds) == 2 else (0, bounds[0])
+    return _integers(low, high, lambda: _units_like(random, value, torch.float64), value.dtype)
+
+
+def randperm(random: FunctionalRandom, count: Any, **options: Any) -> Any:
+    device = _device(options.get("device"))
+    if not _counts(device, options.get("generator")):
+        return NotImplemented
+    return random.draw([count], device, torch.float64).argsort().to(options.get("dtype") or torch.int64)
+
+
+def rrelu(random: FunctionalRandom, value: Any, noise: Any, *settings: Any, generator: Any = None) -> Any:
+    """Settings are the bounds of the slope, whether it is in training, and the generator."""
+    left_out: tuple[Any, ...] = (0.125, 1 / 3, False, None)
+    lower, upper, training, given = (*settings, *left_out[len(settings) :])
+    if not training or not _counts(value.device, generator or given):
+        return NotImplemented
+    slope = uniform(random, value, lower, upper)
+    negative = value <= 0
+    return torch.where(negative, value * slope, value), torch.where(negative, slope, 1.0)
+
+
+def multinomial(
+    random: FunctionalRandom, weights: Any, count: Any, replacement: bool = False, *, generator: Any = None
+) -> Any:
+    """Without replacement the first of a race in which each place arrives after an exponential time."""
+    if not _counts(weights.device, generator) or not weights.dtype.is_floating_point:
+        return NotImplemented
+    wide = weights.to(torch.float64)
+    if not replacement or (isinstance(count, int) and count == 1):
+        times = -torch.log1p(-random.draw(weights.shape, weights.device, torch.float64))
+        return (wide / times.clamp(min=torch.finfo(torch.float64).tiny)).topk(count).indices
+    sums = wide.cumsum(-1)
+    drawn = random.draw([*weights.shape[:-1], count], weights.device, torch.float64) * sums[..., -1:]
+    return torch.searchsorted(sums, drawn, right=True).clamp(max=weights.shape[-1] - 1)
+
+
+HALVINGS = 24
+"""Of a range of 24 deviations, enough for rates up to 10**11."""
+
+
+def poisson(random: FunctionalRandom, rate: Any, generator: Any = None) -> Any:
+    """The smallest count whose cumulative probability is above a number from [0, 1)."""
+    if not _counts(rate.device, generator) or not rate.dtype.is_floating_point:
+        return NotImplemented
+    units, wide = _units_like(random, rate, torch.float64), rate.to(torch.float64)
+    spread = 12 * wide.sqrt()  # beyond it less lies than between two numbers of float64
+    below, above = (wide - spread - 1).floor().clamp(min=-1), (wide + spread + 40).ceil()
+    for _ in range(HALVINGS):
+        middle = ((below + above) / 2).floor()
+        cumulative = torch.special.gammaincc((middle + 1).clamp(min=1), wide)
+        is_above = (cumulative > units) & (middle >= 0)
+        below, above = torch.where(is_above, below, middle), torch.where(is_above, middle, above)
+    return above.to(rate.dtype)
+
+
+Rule = Callable[..., Any]
+
+RANDOM_OP_RULES: dict[Any, Rule] = {
+    aten.rand.default: rand,
+    aten.rand.generator: rand,
+    aten.rand_like.default: rand_like,
+    aten.rand_like.generator: rand_like,
+    aten.randn.default: randn,
+    aten.randn.generator: randn,
+    aten.randn_like.default: randn_like,
+    aten.randn_like.generator: randn_like,
+    aten.normal_functional.default: normal,
+    aten.normal.Tensor_float: normal_around,
+    aten.normal.Tensor_Tensor: normal_around,
+    aten.normal.float_Tensor: normal_around,
+    aten.normal.float_float: normal_of_size,
+    aten.log_normal.default: log_normal,
+    aten.uniform.default: uniform,
+    aten.bernoulli.default: bernoulli,
+    aten.bernoulli.p: bernoulli_by,
+    aten.bernoulli.Tensor: bernoulli_by,
+    aten.native_dropout.default: dropout,
+    aten.exponential.default: exponential,
+    aten.geometric.default: geometric,
+    aten.cauchy.default: cauchy,
+    aten.randint.default: randint,
+    aten.randint.generator: randint,
+    aten.randint.low: randint,
+    aten.randint.low_generator: randint,
+    aten.randint_like.default: randint_like,
+    aten.randint_like.low_dtype: randint_like,
+    getattr(aten.random, "from"): random_integers,
+    aten.random.to: random_integers,
+    aten.randperm.default: randperm,
+    aten.randperm.generator: randperm,
+    aten.rrelu_with_noise_functional.default: rrelu,
+    aten.multinomial.default: multinomial,
+    aten.poisson.default: poisson,
+    aten.binomial.default: binomial,
+    aten._standard_gamma.default: gamma,
+    aten._sample_dirichlet.default: dirichlet,
+}
+"""One row per overload."""
+
+
+@dataclass(frozen=True, slots=True)
+class RandomRule:
+    """A decomposition that draws, so that it needs the random state of the recording that runs it."""
+
+    rule: Rule
+    otherwise: Callable[..., Any] | None
+    """The decomposition for what the rule does not know."""
+
+    def run(self, random: FunctionalRandom, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        result = self.rule(random, *args, **kwargs)
+        if result is NotImplemented and self.otherwise is not None:
+            return self.otherwise(*args, **kwargs)
+        return result
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Without a recording there is no state to draw from."""
+        return NotImplemented if self.otherwise is None else self.otherwise(*args, **kwargs)
+
+
+def has_random_rules(decompositions: Decompositions) -> bool:
+    return isinstance(decompositions.get(aten.rand.default), RandomRule)
+
+
+def with_random_rules(decompositions: Decompositions) -> Decompositions:
+    """The table with a rule for each random operator, before what it says of the operator itself."""
+    rules = {op: RandomRule(rule, decompositions.get(op)) for op, rule in RANDOM_OP_RULES.items()}
+    return {**decompositions, **rules}
+
+
+def without_random_rules(decompositions: Decompositions) -> Decompositions:
+    """The table as it was before these rules."""
+    given = (
+        (op, rule.otherwise if isinstance(rule, RandomRule) else rule) for op, rule in decompositions.items()
+    )
+    return {op: rule for op, rule in given if rule is not None}
+
+
+def apply_rule(rule: Rule, random: FunctionalRandom, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """What a decomposition makes of one call."""
+    if isinstance(rule, RandomRule):
+        return rule.run(random, args, kwargs)
+    return rule(*args, **kwargs)

@@ -1,0 +1,227 @@
+"""Exchanges of a tensor's storage: `set_`, `resize_` and an assignment to `.data`.
+
+Invariant: after an exchange the tensor is tracked on its new storage, and whatever looked at the old one
+stays there; the analysis finds an exchanged input by comparing its storage with the one it came with.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from aotlens.capture.graph import TRACKED_ATTRIBUTE, Recording
+from aotlens.capture.mutations import Write, record_resize
+from aotlens.capture.operators import RESIZE_STORAGE, aten
+from aotlens.capture.storage import Storage, Tracked
+from aotlens.capture.views import ViewStep
+from aotlens.errors import UnsupportedError
+from aotlens.ir.program import Node
+from aotlens.torch_api.autograd import has_version_counter
+from aotlens.torch_api.fake import FakeTensor
+
+
+def record_storage_swap(tape: Recording, call: Write) -> Any:
+    """One operator that gives its first argument another storage, or more of the one that it has."""
+    target = call.args[0]
+    packet = call.func.overloadpacket
+    if packet is RESIZE_STORAGE:
+        record_storage_resize(tape, target, call.args[1])
+        return call.func(*call.args, **call.kwargs)
+    if packet is aten.set_:
+        given = [arg for arg in call.args if isinstance(arg, torch.Tensor)]
+        if torch.is_grad_enabled() and any(one.requires_grad for one in given):
+            raise UnsupportedError(
+                "`set_` of a tensor that requires grad, or to one, with grad mode on (derivative for set_ is "
+                "not implemented)",
+                tape.span,
+                "call it under `torch.no_grad()`",
+            )
+        found: Tracked | None = _looked_at(tape, call)
+        tape.keep_values(target)
+        if target.requires_grad:
+            tape.reset_leaves.append(target)
+        result = call.func(*call.args, **call.kwargs)
+    elif packet in (aten.resize_, aten.resize_as_, aten._resize_output_):
+        found = _resized(tape, call)
+        result = call.func(*call.args, **call.kwargs) if found is None else target
+    else:
+        raise UnsupportedError(f"storage mutation by `{call.name}`", tape.span, "give the new tensor back")
+    if found is not None:
+        setattr(target, TRACKED_ATTRIBUTE, found)
+        tape.exchanged.append(target)
+    return result
+
+
+def set_from_tensor(tape: Recording, func: Any, args: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
+    """`set_` to a storage as one to a tensor on it: a program has no storages."""
+    if len(args) < 2 or not isinstance(args[1], torch.UntypedStorage):
+        return func, args
+    target, storage, *geometry = args
+    source = _tensor_on(tape, storage)
+    geometry = geometry or _whole(source, target)
+    return aten.set_.source_Tensor_storage_offset, (target, source, *geometry)
+
+
+def record_storage_resize(tape: Recording, tensor: Any, size: Any) -> None:
+    """The storage under a tensor gets another size in bytes; what it holds is lost, or written next."""
+    storage = tape.tracked(tensor).storage
+    if storage.bytes_before is None:
+        storage.bytes_before = _bytes_before(tape, storage)
+    storage.bytes_after = size
+    storage.moves.append(replace(tape.write_here(), is_counted=False))
+
+
+def _bytes_before(tape: Recording, storage: Storage) -> int:
+    """The caller's own storage tells; a fake one grows whenever an operator looks at it.  -1 when unknown."""
+    looks = (one for one in tape.seen_tensors() if id(one) in tape.originals)
+    look = next((one for one in looks if tape.tracked(one).storage is storage), storage.base_tensor)
+    original = tape.originals.get(id(look))
+    if not isinstance(original, torch.Tensor) or type(original) is FakeTensor:
+        return -1
+    return int(original.untyped_storage().nbytes())
+
+
+def record_untyped_resize(tape: Recording, storage: Any, size: Any) -> None:
+    """`tensor.untyped_storage().resize_(size)`, before it is done."""
+    record_storage_resize(tape, _tensor_on(tape, storage), size)
+
+
+def record_data_assignment(tape: Recording, target: Any, source: Any) -> None:
+    """`target.data = source`, before it is done: the tensor will lie where the source lies."""
+    if target.dtype is not source.dtype:
+        raise UnsupportedError(
+            f"an assignment to `.data` of another dtype (`{source.dtype}`; it is `{target.dtype}`)",
+            tape.span,
+            "make a new tensor (`x = x.to(dtype)`)",
+        )
+    if source.is_inference() and not target.is_inference():
+        raise UnsupportedError(
+            "an assignment to `.data` of a tensor that was made under `inference_mode`",
+            tape.span,
+            "make it under `torch.no_grad()`",
+        )
+    if target.is_inference() and not source.is_inference() and not has_version_counter(target):
+        tape.uncounted += (tape.place_here().innermost,)
+    tape.keep_values(target)
+    tape.hides_changes = tape.hides_changes or target.requires_grad
+    node, look = tape.node_of(source), tape.tracked(source)
+    is_seen_view = target._base is not None and target.requires_grad
+    if is_seen_view and look.storage is tape.tracked(target).storage:
+        raise UnsupportedError(
+            "an assignment to `.data` of a view with a gradient, of another look at the same memory",
+            tape.span,
+            "take another view instead",
+        )
+    tape.tracked(target).storage.moves.append(replace(tape.write_here(), is_counted=False))
+    if target.requires_grad and target.is_leaf and target.shape != source.shape:
+        tape.reshaped += ((target, tape.calls_so_far, tape.place_here().innermost),)
+    setattr(target, TRACKED_ATTRIBUTE, Tracked(look.storage, look.chain, node, look.version))
+    tape.exchanged.append(target)
+
+
+def _looked_at(tape: Recording, call: Write) -> Tracked:
+    """What the target of a `set_` looks at afterwards."""
+    target, *rest = call.args
+    tracked = tape.tracked(target)
+    tracked.storage.moves.append(tape.write_here(tracked.chain))
+    if not rest:
+        node = tape.emit(aten.empty.memory_format, [0], dtype=target.dtype, device=target.device)
+        return Tracked(Storage(node, node.val), (), node, 0)
+    source, *geometry = rest
+    if isinstance(source, torch.UntypedStorage):
+        source = _tensor_on(tape, source)
+        geometry = geometry or _whole(source, target)
+        look = Tracked(tape.tracked(source).storage, (), tape.tracked(source).storage.base, -1)
+    else:
+        tape.node_of(source)
+        look = tape.tracked(source)
+    if not geometry:
+        return Tracked(look.storage, look.chain, look.node, look.version)
+    offset, size, *stride = geometry
+    strides = list(stride[0]) if stride and stride[0] else _contiguous_strides(size)
+    step = ViewStep(aten.as_strided.default, (list(size), strides, offset))
+    chain = (*look.chain, step)
+    return Tracked(look.storage, chain, tape.replay(look.storage, chain), look.storage.version)
+
+
+def _whole(source: Any, target: Any) -> list[Any]:
+    """`set_` to a storage alone: all of it in one dimension."""
+    return [0, [source.untyped_storage().nbytes() // target.element_size()], [1]]
+
+
+def _contiguous_strides(size: Any) -> list[Any]:
+    strides: list[Any] = []
+    step: Any = 1
+    for length in reversed(size):
+        strides.insert(0, step)
+        step = step * max(length, 1)
+    return strides
+
+
+def _tensor_on(tape: Recording, storage: Any) -> Any:
+    """A tensor that the recorder has seen on a storage."""
+    for tensor in tape.seen_tensors():
+        if tensor.untyped_storage()._cdata == storage._cdata:
+            return tensor
+    raise UnsupportedError("a storage that no tensor here has", tape.span, "pass the tensor")
+
+
+def _resized(tape: Recording, call: Write) -> Tracked | None:
+    """What a tensor looks at after `resize_`; None where it keeps its sizes."""
+    target, wanted = call.args[0], call.args[1]
+    size = list(wanted.shape) if isinstance(wanted, torch.Tensor) else list(wanted)
+    if list(target.shape) == size:
+        return None
+    tracked, node = tape.tracked(target), tape.node_of(target)
+    tracked.storage.moves.append(tape.write_here())
+    old, new = target.numel(), _product(size)
+    tape.keep_values(target)
+    node = tape.node_of(target)
+    call.func(*call.args, **call.kwargs)
+    if new <= old and node.val.is_contiguous():
+        steps = list(_shortened(old, new, size))
+        chain = (*tracked.chain, *steps)
+        return Tracked(tracked.storage, chain, tape.replay(tracked.storage, chain), tracked.storage.version)
+    if not tracked.chain and _reaches(node.val) >= new:
+        step = ViewStep(aten.as_strided.default, (size, _contiguous_strides(size), 0))
+        return Tracked(
+            tracked.storage, (step,), tape.replay(tracked.storage, (step,)), tracked.storage.version
+        )
+    made = _grown(tape, target, node, (old, new, size))
+    if tracked.storage.inputs:
+        record_resize(tape, target)
+        tape.write(target, made)
+        return tape.tracked(target)
+    return Tracked(Storage(made, target), (), made, 0)
+
+
+def _reaches(tensor: Any) -> Any:
+    """How many elements of its storage a tensor that begins with it spans."""
+    steps = ((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
+    return 0 if tensor.storage_offset() or not tensor.numel() else 1 + sum(steps)
+
+
+def _shortened(old: Any, new: Any, size: list[Any]) -> Iterator[ViewStep]:
+    """The first elements of a contiguous tensor in other sizes."""
+    yield ViewStep(aten.view.default, ([old],))
+    if new != old:
+        yield ViewStep(aten.slice.Tensor, (0, 0, new))
+    yield ViewStep(aten.view.default, (size,))
+
+
+def _grown(tape: Recording, target: Any, node: Node, sizes: tuple[Any, Any, list[Any]]) -> Node:
+    """An intermediate in a larger memory: what it held comes first, the rest is not set."""
+    old, new, size = sizes
+    made = tape.emit(aten.empty.memory_format, [new], dtype=target.dtype, device=target.device)
+    if old and node.val.is_contiguous():
+        flat = tape.emit(aten.view.default, node, [old])
+        made = tape.emit(aten.slice_scatter.default, made, flat, 0, 0, min(old, new))
+    return tape.emit(aten.view.default, made, size)
+
+
+def _product(size: list[Any]) -> Any:
+    result: Any = 1
+    for length in size:
+        result = result * length
+    return result

@@ -1,0 +1,169 @@
+"""Wrapper subclasses in a recording.
+
+Invariant: the recorder hands an operator on wrappers back to the subclass, and so records what the subclass
+does with its inner tensors; a wrapper has a storage and a chain of views of its own beside, so that what
+the caller sees as an alias is known as one.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from aotlens.capture.graph import TRACKED_ATTRIBUTE, Recording
+from aotlens.capture.mutations import Write
+from aotlens.capture.operators import Kind, describe
+from aotlens.capture.storage import Storage, Tracked
+from aotlens.capture.views import ViewStep
+from aotlens.errors import UnsupportedError
+from aotlens.ir.program import Node
+from aotlens.ir.subclasses import Opaque, SubclassCreationMeta, Value, Wrapped
+from aotlens.torch_api.fake import FakeTensor
+
+Path = tuple[str, ...]
+MakeInner = Callable[[Path, Any], tuple[Node, Any]]
+"""Takes a path and the inner tensor there; gives its node, and the tensor to wrap in its stead."""
+
+
+def is_wrapper(value: Any) -> bool:
+    """Whether a value is a traceable wrapper; cheap enough for every argument."""
+    return type(value) is not FakeTensor and hasattr(type(value), "__tensor_flatten__")
+
+
+def has_wrapper(types: Any) -> bool:
+    """Whether one of the types that an operator was called with is a wrapper."""
+    return any(kind is not FakeTensor and hasattr(kind, "__tensor_flatten__") for kind in types)
+
+
+def describe_wrapper(tensor: Any) -> SubclassCreationMeta:
+    return SubclassCreationMeta(
+        type(tensor), tensor.__tensor_flatten__()[1], tuple(tensor.shape), tuple(tensor.stride())
+    )
+
+
+def inner_tensors(tensor: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
+    """The plain tensors inside, with the attributes that lead to them; a plain tensor is its own."""
+    if not is_wrapper(tensor):
+        yield path, tensor
+        return
+    for name in tensor.__tensor_flatten__()[0]:
+        inner = getattr(tensor, name)
+        if isinstance(inner, torch.Tensor):
+            yield from inner_tensors(inner, (*path, name))
+
+
+def inner_tensor_at(value: Any, path: Path) -> Any:
+    """The tensor inside a wrapper to which these attributes lead."""
+    for name in path:
+        value = getattr(value, name)
+    return value
+
+
+def rebuild(tensor: Any, make_inner: MakeInner, path: Path = ()) -> tuple[Wrapped, Any]:
+    """A wrapper like this one around other inner tensors, and its value."""
+    meta = describe_wrapper(tensor)
+    parts: list[tuple[str, Any]] = []
+    inner: dict[str, Any] = {}
+    value: Any
+    for name in tensor.__tensor_flatten__()[0]:
+        part = getattr(tensor, name)
+        if is_wrapper(part):
+            value, inner[name] = rebuild(part, make_inner, (*path, name))
+        elif isinstance(part, torch.Tensor):
+            value, inner[name] = make_inner((*path, name), part)
+        else:
+            value, inner[name] = Opaque(part), part
+        parts.append((name, value))
+    if path:
+        within = [part for part in inner.values() if isinstance(part, torch.Tensor)]
+        size, stride = _geometry_within(tensor, within)
+        meta = replace(meta, size=size, stride=stride)
+    made = meta.kind.__tensor_unflatten__(inner, meta.context, torch.Size(meta.size), meta.stride)
+    return Wrapped(meta, tuple(parts)), made
+
+
+def _geometry_within(tensor: Any, inner: list[Any]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    """Sizes and strides of a wrapper inside another: torch knows them as numbers only, symbols or not.
+
+    Raises:
+        UnsupportedError: what it wraps has symbols, and other sizes.
+    """
+    numbers = (tuple(tensor.shape), tuple(tensor.stride()))
+    symbolic = [one for part in inner if _has_symbols(one := (tuple(part.shape), tuple(part.stride())))]
+    if not symbolic or _has_symbols(numbers):
+        return numbers
+    for one in symbolic:
+        if tuple(tuple(map(_now, part)) for part in one) == numbers:
+            return one
+    case = (
+        f"a `{type(tensor).__name__}` in a wrapper, of other sizes than what it wraps, under symbolic sizes"
+    )
+    raise UnsupportedError(case, None, "compile it with known sizes")
+
+
+def _has_symbols(geometry: tuple[tuple[Any, ...], ...]) -> bool:
+    return any(isinstance(size, torch.SymInt) for part in geometry for size in part)
+
+
+def _now(size: Any) -> Any:
+    """What a size is for the example arguments; asking adds no guard."""
+    return size.node.hint if isinstance(size, torch.SymInt) and size.node.is_symbolic() else size
+
+
+def value_of(tape: Recording, tensor: Any) -> Value:
+    """The current value of a tensor, wrapper or plain."""
+    if not is_wrapper(tensor):
+        return tape.node_of(tensor)
+    parts: list[tuple[str, Any]] = []
+    for name in tensor.__tensor_flatten__()[0]:
+        part = getattr(tensor, name)
+        parts.append((name, value_of(tape, part) if isinstance(part, torch.Tensor) else Opaque(part)))
+    return Wrapped(describe_wrapper(tensor), tuple(parts))
+
+
+def value_like(tape: Recording, tensor: Any, like: Wrapped) -> Wrapped:
+    """The current value of a wrapper, with the attributes that it had before: a subclass may cache others."""
+
+    def current(path: Path, _: Node) -> Node:
+        return tape.node_of(inner_tensor_at(tensor, path))
+
+    return like.map(current)
+
+
+def record_wrapper_output(tape: Recording, call: Write, result: Any) -> None:
+    """Keep what the operator made of its wrappers: views, new values, writes."""
+    operator, source = describe(call.func), call.args[0] if call.args else None
+    if operator.kind is Kind.MUTATION:
+        for target in call.targets:
+            if is_wrapper(target):
+                tape.tracked(target).storage.writes.append(tape.write_here())
+    if operator.kind is Kind.METADATA_MUTATION and is_wrapper(source):
+        tape.tracked(source).storage.moves.append(tape.write_here())
+    several = isinstance(result, (list, tuple))
+    for index, made in enumerate(result if several else (result,)):
+        if not is_wrapper(made) or hasattr(made, TRACKED_ATTRIBUTE):
+            continue
+        known = tape.tracked(source) if is_wrapper(source) else None
+        if known is None or operator.kind not in (Kind.VIEW, Kind.SAME) or not _share(source, made):
+            tape.tracked(made)
+            continue
+        chain = known.chain
+        if operator.kind is Kind.VIEW:
+            at = index if several else None
+            step = ViewStep.taken_here(call.func, call.args[1:], call.kwargs, result=at)
+            chain = (*chain, step)
+        setattr(made, TRACKED_ATTRIBUTE, Tracked(known.storage, chain, known.node, known.version))
+
+
+def _share(source: Any, made: Any) -> bool:
+    """Whether both lie on the same inner storages: a subclass may answer a view with a copy."""
+    storages = {id(storage) for storage in inner_storages(source)}
+    return all(id(storage) in storages for storage in inner_storages(made))
+
+
+def inner_storages(tensor: Any) -> Iterator[Storage]:
+    for _, inner in inner_tensors(tensor):
+        found = getattr(inner, TRACKED_ATTRIBUTE, None)
+        if found is not None:
+            yield found.storage

@@ -1,0 +1,165 @@
+"""Float arguments as zero-dimensional tensors, and floats that Dynamo's graphs read from tensors.
+
+Invariant: the graph never reads a Python float out of a tensor.
+"""
+
+import operator
+from collections.abc import Callable
+from functools import reduce
+from typing import Any
+
+import torch
+from torch import fx
+
+from aotlens.capture.provenance.dynamo_nodes import LocatedRunner
+from aotlens.ir.origin import Origin
+from aotlens.torch_api.modes import TorchDispatchMode
+from aotlens.torch_api.operators import pytree
+
+aten = torch.ops.aten
+Call = tuple[Any, tuple[Any, ...], dict[str, Any]]
+"""Operator, arguments, keyword arguments."""
+
+FORMS: dict[Any, Any] = {
+    aten.add.Tensor: aten.add.Tensor,
+    aten.add_.Tensor: aten.add_.Tensor,
+    aten.sub.Tensor: aten.sub.Tensor,
+    aten.sub_.Tensor: aten.sub_.Tensor,
+    aten.mul.Tensor: aten.mul.Tensor,
+    aten.mul_.Tensor: aten.mul_.Tensor,
+    aten.div.Tensor: aten.div.Tensor,
+    aten.div_.Tensor: aten.div_.Tensor,
+    aten.gt.Scalar: aten.gt.Tensor,
+    aten.ge.Scalar: aten.ge.Tensor,
+    aten.lt.Scalar: aten.lt.Tensor,
+    aten.le.Scalar: aten.le.Tensor,
+    aten.eq.Scalar: aten.eq.Tensor,
+    aten.ne.Scalar: aten.ne.Tensor,
+    aten.clamp_min.default: aten.clamp_min.Tensor,
+    aten.clamp_max.default: aten.clamp_max.Tensor,
+    aten.clamp.default: aten.clamp.Tensor,
+}
+"""By operator that takes a number: the one that takes a tensor of no dimensions in its place."""
+
+ARITHMETIC: dict[str, Callable[..., Any]] = {
+    "Add": operator.add,
+    "Mul": operator.mul,
+    "Pow": operator.pow,
+    "FloatPow": operator.pow,
+    "PowByNatural": operator.pow,
+    "FloatTrueDiv": operator.truediv,
+    "IntTrueDiv": operator.truediv,
+    "Max": lambda left, right: torch.where(left > right, left, right),
+    "Min": lambda left, right: torch.where(left < right, left, right),
+    "Abs": operator.abs,
+    "ToFloat": operator.pos,
+}
+"""By sympy class: the function that computes it, from two operands or from one."""
+UNARY = "OpaqueUnaryFn_"
+"""What stands before the name of `sqrt`, `sin` and their like."""
+
+NUMBERS: dict[type, type] = {torch.SymFloat: float, torch.SymInt: int, torch.SymBool: bool}
+
+
+class Floats:
+    """The tensors that stand for the symbolic floats of one recording."""
+
+    def __init__(self, recorder: TorchDispatchMode) -> None:
+        self._recorder = recorder
+        self._tensors: dict[Any, Any] = {}
+        """By sympy expression."""
+        self._symbols: set[Any] = set()
+
+    def define(self, number: torch.SymFloat, tensor: torch.Tensor) -> None:
+        """Say which tensor holds a float argument."""
+        self._tensors[number.node.expr] = tensor
+        self._symbols.add(number.node.expr)
+
+    def fixed(self, values: Any) -> Any:
+        """The same with each number that depends on a float built in; Dynamo guards on its value."""
+        return pytree.tree_map(self._fixed, values)
+
+    def _fixed(self, value: Any) -> Any:
+        kind = NUMBERS.get(type(value))
+        if kind is None or not value.node.is_symbolic() or not value.node.expr.free_symbols & self._symbols:
+            return value
+        return kind(value)
+
+    def with_tensors(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
+        """The call with tensors for symbolic floats where that is the same."""
+        if func not in FORMS or not _has_float((args, kwargs)):
+            return func, args, kwargs
+        with self._recorder:
+            try:
+                return self._with_tensors(func, args, kwargs)
+            except LookupError:  # arithmetic with what is no float, or with a function that has no row
+                return func, args, kwargs
+
+    def _with_tensors(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
+        like = next(arg for arg in args if isinstance(arg, torch.Tensor))
+        alpha = kwargs.get("alpha")
+        if isinstance(alpha, torch.SymFloat):
+            other = args[1] if isinstance(args[1], torch.Tensor) else self._operand(args[1], like)
+            scaled = other * self._operand(alpha, other)
+            return func, (args[0], scaled), {key: value for key, value in kwargs.items() if key != "alpha"}
+        given = tuple(arg if isinstance(arg, torch.Tensor) else self._operand(arg, like) for arg in args)
+        bounds = {key: self._operand(arg, like) for key, arg in kwargs.items()}
+        return FORMS[func], given, bounds
+
+    def _operand(self, number: Any, like: torch.Tensor) -> Any:
+        """The tensor of a number beside an operand, such that it does not decide the result's type."""
+        if number is None:
+            return None
+        kind = torch.result_type(like, 1.0)
+        if not isinstance(number, torch.SymFloat):
+            return torch.scalar_tensor(number, dtype=kind, device=like.device)
+        tensor = self._tensor(number.node.expr)
+        return tensor if like.dim() and like.is_floating_point() else tensor.to(kind)
+
+    def _tensor(self, expression: Any) -> Any:
+        known = self._tensors.get(expression)
+        if known is None:
+            known = self._tensors[expression] = self._compute(expression)
+        return known
+
+    def _compute(self, expression: Any) -> Any:
+        if expression.is_number:
+            return float(expression)
+        name = type(expression).__name__
+        if name.startswith(UNARY):
+            return getattr(torch, name.removeprefix(UNARY))(self._tensor(expression.args[0]))
+        function = ARITHMETIC[name]
+        operands = [self._tensor(argument) for argument in expression.args]
+        return reduce(function, operands) if len(operands) > 1 else function(operands[0])
+
+
+def _has_float(values: Any) -> bool:
+    return any(isinstance(leaf, torch.SymFloat) for leaf in pytree.tree_leaves(values))
+
+
+class FloatRunner(LocatedRunner):
+    """Runs a graph of Dynamo's on a recorder that may have `fixed_floats`."""
+
+    def run_node(self, n: fx.Node) -> Any:
+        number = self._known_number(n)
+        if isinstance(number, torch.SymFloat) and self.recorder.fixed_floats:
+            floats = self.recorder.floats = self.recorder.floats or Floats(self.recorder)
+            floats.define(number, self.env[n.args[0]])  # type: ignore[index]
+            return number
+        if number is None:
+            return super().run_node(n)
+        with self.at(n):
+            self.recorder.origin = Origin(self.recorder.origins.here(), "_local_scalar_dense")
+            self.recorder.read_number(self.env[n.args[0]], number)  # type: ignore[index]
+        return number
+
+    def output(self, target: Any, args: Any, kwargs: Any) -> Any:
+        floats = self.recorder.floats
+        return super().output(target, *((args, kwargs) if floats is None else floats.fixed((args, kwargs))))
+
+    def _known_number(self, n: fx.Node) -> Any:
+        """The symbol that Dynamo has for a number which the graph reads from a tensor."""
+        number = n.meta.get("example_value") if n.target == "item" else None
+        if not isinstance(number, (torch.SymFloat, torch.SymInt)):
+            return None
+        return number if number.node.shape_env is self.recorder.fake_mode.shape_env else None

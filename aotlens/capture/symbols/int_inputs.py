@@ -1,0 +1,78 @@
+"""Integer arguments as symbols, and the fake mode with the symbols of the arguments."""
+
+import sys
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import torch
+
+from aotlens.capture.provenance.frames import is_user_code
+from aotlens.torch_api.fake import FakeTensor, FakeTensorMode, with_lazy_shape_env
+from aotlens.torch_api.operators import pytree
+from aotlens.torch_api.symbolic import create_scalar_symbol, make_shape_env
+
+
+def fake_mode_for(given: Any, dynamic: bool, ragged: bool) -> FakeTensorMode:
+    """The mode of fake arguments, with its symbols; a fresh one for real arguments."""
+    for leaf in pytree.tree_leaves(given):
+        if isinstance(leaf, FakeTensor):
+            return leaf.fake_mode
+    symbolic = dynamic or ragged
+    mode = FakeTensorMode(allow_non_fake_inputs=True, shape_env=make_shape_env() if symbolic else None)
+    return with_lazy_shape_env(mode)
+
+
+def has_ragged(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Whether a jagged nested tensor is among them, whose ragged size needs an environment of sizes."""
+    return any(map(is_jagged, pytree.tree_leaves((args, kwargs))))
+
+
+def is_jagged(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and value.layout is torch.jagged
+
+
+T = TypeVar("T")
+
+
+class IntSymbol(torch.SymInt):
+    """A symbol that is an `int` to `isinstance` in the user's code; torch's own code sees what it is."""
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> Any:
+        return int if _asked_by_user(sys._getframe(1)) else IntSymbol
+
+    def __str__(self) -> str:
+        return str(int(self)) if _asked_by_user(sys._getframe(1)) else super().__str__()
+
+    def __format__(self, spec: str) -> str:
+        return format(int(self), spec) if _asked_by_user(sys._getframe(1)) else super().__str__()
+
+
+def _asked_by_user(frame: Any) -> bool:
+    """Whether the user's code asks, by itself or through an abstract class (`numbers.Integral`)."""
+    return is_user_code((frame.f_back if frame.f_code.co_filename == "<frozen abc>" else frame).f_code)
+
+
+def can_be_symbol(value: Any) -> bool:
+    """Whether a plain argument becomes a symbol: 0 and 1 are built in, as sizes of 0 and 1 are."""
+    return type(value) is int and value not in (0, 1)
+
+
+def compile_with_int_symbols(compiled: Callable[[bool], T], dynamic: bool, given: Any) -> T:
+    """What `compiled` gives with the integers among the arguments as symbols, else with them built in.
+
+    The user's code may ask of a number what no symbol can tell: a key of a dictionary, part of a name.
+    A ragged size compares with no other: beside one the numbers are built in.
+    """
+    leaves = pytree.tree_leaves(given) if dynamic else ()
+    if not any(map(can_be_symbol, leaves)) or any(map(is_jagged, leaves)):
+        return compiled(False)
+    try:
+        return compiled(True)
+    except Exception:  # noqa: BLE001 (whatever it is, it comes again where no symbol is the cause)
+        return compiled(False)
+
+
+def as_symbol(environment: Any, value: int, name: str) -> IntSymbol:
+    """A symbol of its own for a number of any sign, which equals no size by chance."""
+    return IntSymbol(create_scalar_symbol(environment, value, name).node)

@@ -1,0 +1,87 @@
+"""Values that are the same at every call: of tensors that the function makes of plain numbers alone.
+
+Invariant: nothing is computed unless the function asks for a number, and what is found stays for the tape; a
+tensor that comes from outside, random numbers and symbolic sizes are never known.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+from aotlens.capture.graph import Recording
+from aotlens.capture.operators import Operator, aten, is_builtin
+from aotlens.capture.storage import has_symbols
+from aotlens.ir.program import Node, getitem, is_random_op, map_leaves
+from aotlens.torch_api.modes import without_modes
+from aotlens.torch_api.operators import OpOverload
+
+MOST_ELEMENTS = 1 << 16
+"""A larger tensor is taken for unknown: it is not computed while the function is recorded."""
+
+
+def record_literal(tape: Recording, func: Any, node: Node, value: torch.Tensor) -> None:
+    """Note what `torch.tensor` made of plain numbers; memory that it has in common with numpy may change."""
+    if func is aten.lift_fresh.default and value.untyped_storage().resizable():
+        tape.known_values[node] = value
+
+
+def read_scalar(tape: Any, func: Any, operator: Operator, args: tuple[Any, ...], kwargs: Any) -> Any:
+    """What an operator gives that reads numbers: known at every call, or recorded."""
+    known = _known_read(tape, func, args)
+    return tape.pure(func, operator, args, kwargs) if known is None else known
+
+
+def _known_read(tape: Recording, func: Any, args: tuple[Any, ...]) -> Any:
+    values: list[Any] = []
+    for arg in args:
+        values.append(_value(tape, tape.node_of(arg)) if isinstance(arg, torch.Tensor) else arg)
+        if values[-1] is None:
+            return None
+    with without_modes():
+        return func(*values)
+
+
+def _value(tape: Recording, node: Node) -> torch.Tensor | None:
+    known = tape.known_values
+    for one in _unknown_yet(node, known):
+        given = [known[source] for source in one.inputs()]
+        unknown = any(value is None for value in given) or not _is_computable(one)
+        known[one] = None if unknown else _computed(one, known)
+    found: torch.Tensor | None = known[node]
+    return found
+
+
+def _unknown_yet(node: Node, known: dict[Node, Any]) -> Iterator[Node]:
+    """The node and what it is made of, each behind its sources, without those that are known."""
+    waiting = [(node, False)]
+    while waiting:
+        one, is_ready = waiting.pop()
+        if one in known:
+            continue
+        if is_ready:
+            yield one
+            continue
+        waiting.append((one, True))
+        waiting += [(source, False) for source in one.inputs()]
+
+
+def _is_computable(node: Node) -> bool:
+    if node.op is getitem:
+        return True
+    if not isinstance(node.op, OpOverload) or not is_builtin(node.op) or is_random_op(node.op):
+        return False
+    return all(
+        isinstance(one, torch.Tensor)
+        and one.device.type == "cpu"
+        and not has_symbols(one)
+        and one.numel() <= MOST_ELEMENTS
+        for one in node.results
+    )
+
+
+def _computed(node: Node, known: dict[Node, Any]) -> Any:
+    fill = lambda value: known[value] if type(value) is Node else value
+    assert node.op is not None  # an operator
+    with without_modes(), torch.no_grad(), torch.autocast("cpu", enabled=False):
+        return node.op(*map_leaves(node.args, fill), **map_leaves(node.kwargs, fill))

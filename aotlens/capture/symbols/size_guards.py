@@ -1,0 +1,57 @@
+"""What the recording assumed of symbolic sizes, each with the user's line that asked.
+
+Invariant: torch's environment decides and keeps its guards as ever; only where each was made is noted.
+"""
+
+import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from aotlens.capture.recorder import Recorder
+from aotlens.ir.origin import NO_ORIGIN, Origin
+
+
+class GuardLog(list[Any]):
+    """An environment's guards, and the origin of each that was made while a recorder was watched."""
+
+    def __init__(self, guards: list[Any]) -> None:
+        super().__init__(guards)
+        self.origins: dict[int, Origin] = dict(guards.origins) if isinstance(guards, GuardLog) else {}
+        """By position; a guard that the environment brought along has none."""
+        self.recorder: weakref.ref[Recorder] | None = None
+        """Whose place is noted; an environment of Dynamo's outlives it."""
+        self.runs_forward = False
+
+    def append(self, guard: Any) -> None:
+        recorder = self.recorder() if self.recorder is not None else None
+        if recorder is not None:
+            if recorder.in_backward:
+                self.origins[len(self)] = recorder.origin
+            elif self.runs_forward:
+                op = recorder.origin.op if recorder.is_inside_operator else ""
+                self.origins[len(self)] = Origin(recorder.place_here(), op)
+            else:
+                self.origins[len(self)] = Origin(NO_ORIGIN, "")
+        super().append(guard)
+
+    def __delitem__(self, key: Any) -> None:
+        super().__delitem__(key)
+        self.origins = {at: origin for at, origin in self.origins.items() if at < len(self)}
+
+
+@contextmanager
+def recording_guards(recorder: Recorder) -> Iterator[None]:
+    """Within the block the user's function runs; a guard made later has a place only in the backward."""
+    environment: Any = recorder.fake_mode.shape_env
+    if environment is None:
+        yield
+        return
+    log = GuardLog(environment.guards)
+    log.recorder = weakref.ref(recorder)
+    environment.guards = log
+    log.runs_forward = True
+    try:
+        yield
+    finally:
+        log.runs_forward = False

@@ -1,0 +1,135 @@
+"""Calls in which torch would specialise a symbolic number: indexing, and `torch.tensor` of a list."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+
+from aotlens.ir.symbols import is_symbol
+from aotlens.torch_api.fake import FakeTensor
+from aotlens.torch_api.modes import TorchFunctionMode
+
+
+def index_with_scalars(index: Any) -> Any:
+    """The index with the number in place of each whole number in a tensor, as torch's own kernel reads it."""
+    if type(index) is tuple:
+        return tuple(map(index_with_scalars, index))
+    is_number = type(index) is FakeTensor and not index.dim() and index.dtype in WHOLE
+    return index.item() if is_number else index
+
+
+WHOLE = frozenset({torch.int8, torch.int16, torch.int32, torch.int64})
+"""A byte in brackets is a mask."""
+
+
+def index_with_symbols(func: Any, tensor: Any, index: Any, *value: Any) -> Any:
+    """`tensor[index]`, read or written to by `func`, with such indices taken out; NotImplemented without."""
+    items = index if isinstance(index, tuple) else (index,)
+    if not any(map(is_symbol, items)):
+        return NotImplemented
+    tensor, rest = _selected(tensor, items)
+    return tensor if not rest and not value else func(tensor, rest or (...,), *value)
+
+
+def _selected(tensor: Any, items: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
+    """The tensor at these indices, and the others."""
+    left = tensor.dim() - sum(_width(item) for item in items if item is not ...)
+    dim, rest = 0, list[Any]()
+    for item in items:
+        if is_symbol(item):
+            tensor = tensor.select(dim, item)
+        else:
+            rest.append(item)
+            dim += left if item is ... else _width(item)
+    return tensor, tuple(rest)
+
+
+def _width(item: Any) -> int:
+    """How many dimensions of the indexed tensor an index is for."""
+    if item is None or isinstance(item, bool):
+        return 0
+    if isinstance(item, torch.Tensor) and item.dtype in (torch.bool, torch.uint8):
+        return item.dim()
+    return 1
+
+
+KINDS: dict[type, Any] = {
+    bool: torch.bool,
+    torch.SymBool: torch.bool,
+    int: torch.int64,
+    torch.SymInt: torch.int64,
+    float: torch.float64,
+    torch.SymFloat: torch.float64,
+}
+"""By type the dtype that a number counts as; of floats the default dtype is taken."""
+
+
+def tensor_from_symbols(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """What `func` gives, one of `MAKERS`; NotImplemented where there is no symbol, or something else."""
+    data, *given = TENSOR_FACTORIES[func](*args, **kwargs)
+    numbers = list(_numbers(data))
+    if not any(map(is_symbol, numbers)) or not all(_kind(number) in KINDS for number in numbers):
+        return NotImplemented
+    dtype, device, requires_grad = given
+    dtype = dtype or _common(numbers)
+    made = _made(data, lambda number: torch.scalar_tensor(number, dtype=dtype, device=device))
+    return made.requires_grad_() if requires_grad else made
+
+
+def _of_torch(
+    data: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False
+) -> tuple[Any, ...]:
+    return data, dtype, device, requires_grad
+
+
+def _like(
+    like: Any, data: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False, **_: Any
+) -> tuple[Any, ...]:
+    return data, dtype or like.dtype, device or like.device, requires_grad
+
+
+TENSOR_FACTORIES: dict[Any, Callable[..., tuple[Any, ...]]] = {
+    torch.tensor: _of_torch,
+    torch.as_tensor: _of_torch,
+    torch.Tensor.new_tensor: _like,
+}
+"""By function what its arguments are: numbers, dtype, device, whether a gradient is wanted."""
+
+
+def _numbers(data: Any) -> Iterator[Any]:
+    if type(data) in (list, tuple):
+        for item in data:
+            yield from _numbers(item)
+    else:
+        yield data
+
+
+def _kind(number: Any) -> type:
+    return torch.SymInt if isinstance(number, torch.SymInt) else type(number)
+
+
+def _common(numbers: list[Any]) -> Any:
+    found = {KINDS[_kind(number)] for number in numbers}
+    if torch.float64 in found:
+        return torch.get_default_dtype()
+    return torch.int64 if torch.int64 in found else torch.bool
+
+
+def _made(data: Any, scalar: Callable[[Any], Any]) -> Any:
+    if type(data) not in (list, tuple):
+        return scalar(data)
+    return torch.stack([_made(item, scalar) for item in data])
+
+
+class SymbolicCalls(TorchFunctionMode):
+    """Numbers in brackets, reading and writing, and in the list that a tensor is made of."""
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        result: Any = NotImplemented
+        if func is torch.Tensor.__getitem__ or func is torch.Tensor.__setitem__:
+            result = index_with_symbols(func, *args)
+        elif func in TENSOR_FACTORIES:
+            result = tensor_from_symbols(func, args, kwargs or {})
+        return func(*args, **(kwargs or {})) if result is NotImplemented else result

@@ -1,0 +1,63 @@
+"""Calls of view operators, as they are recorded."""
+
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from aotlens.capture.as_strided import check_within_input, with_storage_offset
+from aotlens.capture.graph import TRACKED_ATTRIBUTE, Recording
+from aotlens.capture.operators import HIDDEN_SPLITS, aten
+from aotlens.capture.storage import Tracked
+from aotlens.capture.views import ViewStep, viewed
+from aotlens.errors import UnsupportedError
+from aotlens.ir.symbols import is_data_dependent
+from aotlens.torch_api.operators import check_at_run_time
+
+WITH_STRIDES = (torch.strided, torch.jagged, torch.sparse_coo)
+
+
+def record_view(
+    tape: Recording, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *, rewritten: bool
+) -> Any:
+    """Record one call of an operator whose results are views of its first argument; gives the views.
+
+    `rewritten` says that the caller's decompositions have the operator.
+    """
+    func, source = HIDDEN_SPLITS.get(func, func), args[0]
+    if source.layout not in WITH_STRIDES:
+        raise UnsupportedError(
+            f"`{func}` of a {source.layout} tensor, of which no view is followed",
+            tape.span,
+            "make it dense before (`to_dense()`)",
+        )
+    if func is aten.select.int and not tape.is_body:
+        _check_index(source, *args[1:])
+    tracked = tape.tracked(source)
+    source_node = tape.node_to_view(source)
+    result = viewed(func, args, kwargs)
+    several = isinstance(result, (list, tuple))
+    step = ViewStep.taken_here(func, args[1:], kwargs)
+    node: Any = None
+    if func is aten.as_strided.default:
+        step = with_storage_offset(step, source, tracked, tape.span)
+        check_within_input(tracked.storage, step, result, tape.span)
+    if tracked.storage.version and step.offset is not None:
+        node = tape.replay(tracked.storage, (*tracked.chain, step))
+    elif not rewritten and source_node.val.stride() == source.stride():
+        node = tape.add_node(func, (source_node, *tape.argument(args[1:])), tape.keywords(kwargs), result)
+    else:
+        node = tape.emit(func, source_node, *args[1:], **kwargs)
+    for index, view in enumerate(result if several else (result,)):
+        one = replace(step, result=index) if several else step
+        chain = (*tracked.chain, one)
+        view_node = tape.item(node, index) if several else node
+        setattr(view, TRACKED_ATTRIBUTE, Tracked(tracked.storage, chain, view_node, tracked.storage.version))
+    return result
+
+
+def _check_index(source: Any, dim: int, index: Any) -> None:
+    """Have the graph check an index that only the data tells: a backend reads whatever is there otherwise."""
+    if is_data_dependent(index):
+        check_at_run_time(index < source.shape[dim])
+        check_at_run_time(index >= -source.shape[dim])

@@ -1,0 +1,153 @@
+"""Check whether a recorded function may write to a tensor, also to inference tensors.
+
+Invariant: a write that eager rejects raises eager's error; a write that the engine cannot record raises
+UnsupportedError.
+"""
+
+from math import prod
+from typing import Any
+
+import torch
+
+from aotlens.capture.as_strided import overlaps_itself
+from aotlens.capture.graph import TRACKED_ATTRIBUTE, Recording
+from aotlens.capture.invalid_views import check_view_is_valid
+from aotlens.capture.operators import aten
+from aotlens.capture.storage import Tracked, repeated_dims, storage_range_of
+from aotlens.errors import RejectedRuntimeError, UnsupportedError
+from aotlens.ir.program import op_name
+from aotlens.torch_api.autograd import has_version_counter, is_inference_mode_view, raise_as_inference_write
+from aotlens.torch_api.operators import pytree
+
+
+def record_inference_argument(tape: Recording, argument: Any, value: Any) -> None:
+    """What a recording knows of an argument for which the caller passes an inference tensor.
+
+    Dynamo's fake of one is none, and its graphs are recorded with the caller's inference mode off.
+    """
+    if not value.is_inference():
+        return
+    tracked = tape.tracked(argument)
+    if argument.is_inference():
+        tracked.takes_writes_outside = has_version_counter(value)
+    else:
+        tracked.storage.of_inference = True
+
+
+def with_writability_of(like: Any, argument: Any) -> Any:
+    """The fake tensor for an argument, as torch's own check of a write has to find it."""
+    if not argument.is_inference() or like is None or not has_version_counter(like):
+        return argument
+    with torch.inference_mode(False):
+        return argument.detach()
+
+
+def is_writable_outside_inference_mode(func: Any, source: Tracked, result: Any) -> bool:
+    """Whether an operator gives another look at an inference tensor that may be written to anywhere.
+
+    Only `detach` (and `.data`, which calls it) does, outside the mode; a view of what it gives does not.
+    """
+    if func is not aten.detach.default or torch.is_inference_mode_enabled():
+        return False
+    return result.is_inference() or source.storage.of_inference
+
+
+def reject_inference_write(tape: Recording, target: Any) -> None:
+    """Raises eager's error for a write to an inference tensor with inference mode off.
+
+    Of one that Dynamo's fake hides, each call has to raise it: the caller's mode is not known before.
+    """
+    if torch.is_inference_mode_enabled() or tape.plays:
+        return
+    tracked = tape.tracked(target)
+    if tracked.takes_writes_outside:
+        return
+    if target.is_inference():
+        raise_as_inference_write()
+    if tracked.storage.of_inference:
+        tracked.storage.needs_inference_mode = True
+
+
+def is_created_under_inference_mode(tape: Recording, tensor: Any) -> bool:
+    """Whether a caller finds the tensor, or the view that it is, made under `inference_mode`."""
+    if tensor.is_inference():
+        return not tape.tracked(tensor).takes_writes_outside
+    return is_inference_mode_view(tensor)
+
+
+FILL_OPS = frozenset({aten.zero_.default, aten.fill_.Scalar})
+"""Writes of one value to every element, which may be made several times to the same memory."""
+
+
+def check_writable(tape: Recording, target: Any, func: Any, args: tuple[Any, ...]) -> None:
+    """Raises UnsupportedError or RejectedRuntimeError where the tensor cannot be written to."""
+    reject_inference_write(tape, target)
+    tracked = tape.tracked(target)
+    if tracked.storage.moves and target._base is not None and _has_gradient(target, args):
+        check_view_is_valid(target, tape.span, written=target.requires_grad)
+    if tape.exchanged and _has_gradient(target, args):
+        _refuse_history_of_other_memory(tape, target)
+    base = tracked.storage.base
+    is_constant = base.constant is not None or tape.is_constant(target)
+    if is_constant or any(base is node for node, _ in tape.outside):
+        raise UnsupportedError(
+            f"mutation by `{op_name(func)}` of a tensor that is neither argument, parameter nor buffer",
+            tape.span,
+            "pass it as an argument, register it as a buffer, or use `torch.compile(fn, backend='aotlens')`",
+        )
+    if repeated_dims(target) and func not in FILL_OPS:
+        raise RejectedRuntimeError(
+            f"`{op_name(func)}` on an expanded tensor (unsupported operation: more than one element of "
+            "the written-to tensor refers to a single memory location)",
+            tape.span,
+            "clone it before writing",
+        )
+    if func not in FILL_OPS and overlaps_itself(target):
+        raise UnsupportedError(
+            f"`{op_name(func)}` on elements that overlap (`as_strided`, or windows of `unfold`), of which "
+            "more than one refers to a single memory location",
+            tape.span,
+            "clone them before",
+        )
+    _refuse_part_of_repeating_input(tape, target)
+    if tracked.storage.inside and len(tracked.storage.inputs) > 1:
+        raise RejectedRuntimeError(
+            "Encountered aliased inputs that are mutated in the graph, but "
+            f"`{tracked.storage.inside}` is a tensor subclass. This is not supported today",
+            tape.span,
+            "clone one of them before the call",
+        )
+
+
+def _refuse_history_of_other_memory(tape: Recording, target: Any) -> None:
+    """Of a view that lies elsewhere by now: autograd then gives the input under it a new history."""
+    under = getattr(target._base, TRACKED_ATTRIBUTE, None)
+    if under is not None and under.storage.inputs and under.storage is not tape.tracked(target).storage:
+        raise UnsupportedError(
+            "a write with a gradient to a view of an input that was given other memory (`.data`, `set_`)",
+            tape.span,
+            "assign to a tensor of its own, or write under `torch.no_grad()`",
+        )
+
+
+def _refuse_part_of_repeating_input(tape: Recording, target: Any) -> None:
+    """Of one with symbolic sizes, which has no base under it (`bases`)."""
+    storage = tape.tracked(target).storage
+    if not storage.inputs or not tape.tracked(target).chain or not overlaps_itself(storage.base_tensor):
+        return
+    whole, part = storage_range_of(storage.base_tensor), storage_range_of(target)
+    if whole is None or part is None or prod(whole.sizes) != prod(part.sizes):
+        name = f"`{storage.base.name}`, " if not storage.version else ""
+        raise UnsupportedError(
+            f"a write to a part of an input of symbolic sizes, {name}that shows the same memory several "
+            "times (`expand`, `unfold`, `as_strided`)",
+            tape.span,
+            "clone it before, pass the tensor under it, or compile without dynamic sizes",
+        )
+
+
+def _has_gradient(target: Any, args: tuple[Any, ...]) -> bool:
+    """Whether autograd sees a write to the tensor of what is computed from the others."""
+    return torch.is_grad_enabled() and any(
+        isinstance(arg, torch.Tensor) and arg.requires_grad for arg in (target, *pytree.tree_leaves(args))
+    )

@@ -1,0 +1,1 @@
+"""Estimates for GPU kernels: memory traffic, FLOPs, occupancy, roofline time and missed fusions."""

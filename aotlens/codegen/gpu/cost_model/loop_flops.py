@@ -1,0 +1,74 @@
+"""What the loops of a generated kernel compute, counted in the loops as Inductor wrote them.
+
+Invariant: one operation for each point of a loop and each arithmetic operation in its body; loading,
+storing, converting and finding the place cost nothing.  What Inductor computes in several kernels counts in
+each.
+"""
+
+from collections.abc import Callable
+from math import prod
+from typing import Any
+
+from torch import fx
+
+from aotlens.codegen.gpu.cost_model.node_flops import in_graph_order, is_view, node_work
+from aotlens.codegen.gpu.records import NodeWork
+from aotlens.ir.program import is_higher_order
+
+NO_ARITHMETIC = frozenset(
+    {
+        "call_default",
+        "check_bounds",
+        "constant",
+        "device_assert_async",
+        "getvalue",
+        "identity",
+        "index_expr",
+        "indirect_indexing",
+        "load",
+        "load_seed",
+        "masked",
+        "output",
+        "partial_accumulate",
+        "placeholder",
+        "store",
+        "store_reduction",
+        "to_dtype",
+        "to_dtype_bitcast",
+        "value_expr",
+    }
+)
+TWO = frozenset({"dot", "fma"})
+"""A multiplication and an addition."""
+
+
+def loop_work(member: Any, is_second_step: bool, number: Callable[[Any], int]) -> list[NodeWork]:
+    """The work of one of the scheduler's nodes, in equal parts by the graph nodes that it computes.
+
+    In the second step of a reduction that is the last of them alone.
+    """
+    computed = [
+        node
+        for node in in_graph_order(member.node.origins)
+        if node.op == "call_function" and not is_view(node)
+    ]
+    body = getattr(member, "_body", None)
+    if body is None:  # a template; what else stands there went into its arguments
+        if any(is_higher_order(node.target) for node in computed):
+            return []  # FlexAttention: the data of its mask tells which blocks are computed
+        parts = [node_work(node) for node in computed]
+        return [part for part in parts if part.is_product] or parts[-1:]
+    operations = sum(
+        count * (2 if name in TWO else 1)
+        for name, count in body.op_counts.items()
+        if name not in NO_ARITHMETIC
+    )
+    flops = operations * prod(number(size) for ranges in member.get_ranges() for size in ranges)
+    owners: list[fx.Node] = computed[-1:] if is_second_step else computed
+    if not owners:
+        return [NodeWork("", flops, "", False)]
+    part, rest = divmod(flops, len(owners))
+    parts = [node_work(node) for node in owners]
+    return [
+        NodeWork(one.node, part + (at < rest), one.dtype, is_product=False) for at, one in enumerate(parts)
+    ]

@@ -1,0 +1,124 @@
+"""Nodes of the graph as Inductor lowers it: whose they are, and what each computes.
+
+Invariant: the graph that is lowered is not our program any more (passes replace nodes), so a node is ours by
+what it carries, or by what it stands between; and its work is that of what it has become.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from operator import getitem
+from typing import Any
+
+import torch
+from torch import fx
+
+from aotlens.build.describe import short_dtype
+from aotlens.capture.operators import Kind, aten, describe, is_operator
+from aotlens.codegen.gpu.records import NodeWork
+from aotlens.ir.program import is_higher_order
+from aotlens.partition.flops import operator_flops
+
+NODE_NAME_KEY = "aotlens_node"
+"""Under this key a graph node carries the name of the node of our program that it computes."""
+
+VIEW_OPS = frozenset({aten.reshape.default, aten._unsafe_view.default, getitem})
+"""Which Inductor lowers as views, and whose schemas do not say so."""
+
+
+NO_ARITHMETIC = frozenset(
+    {
+        "aten._to_copy.default",
+        "aten.clone.default",
+        "aten.copy.default",
+        "aten.copy_.default",
+        "prims.device_put.default",
+        "prims.inductor_seed.default",
+        "prims.inductor_seeds.default",
+    }
+)
+"""By name, since Inductor registers its own late: these move and convert, or draw a few seeds."""
+
+
+CONVOLUTIONS = frozenset({aten.convolution.default, aten.convolution_backward.default})
+
+
+def program_node_name(node: fx.Node) -> str:
+    """The node of our program that it computes; empty for one that a pass of Inductor's made by itself."""
+    return str(node.meta.get(NODE_NAME_KEY, ""))
+
+
+def program_node_names(nodes: Iterable[fx.Node]) -> tuple[str, ...]:
+    """Of the nodes that are ours, each once."""
+    return tuple(dict.fromkeys(filter(None, map(program_node_name, nodes))))
+
+
+def in_graph_order(nodes: Iterable[fx.Node]) -> list[fx.Node]:
+    """The nodes that compute something or come in, each once."""
+    return sorted(node for node in dict.fromkeys(nodes) if node.op != "output")
+
+
+def is_view(node: fx.Node) -> bool:
+    """Whether it only shows its first argument in another way."""
+    if node.op != "call_function":
+        return False
+    target: Any = node.target
+    return target in VIEW_OPS or (is_operator(target) and describe(target).kind is Kind.VIEW)
+
+
+def readers(value: fx.Node, among: frozenset[fx.Node]) -> Iterator[fx.Node]:
+    """Which of the nodes read a value, through views of it too."""
+    waiting, seen = [value], {value}
+    while waiting:
+        for user in waiting.pop().users:
+            if user in seen:
+                continue
+            seen.add(user)
+            if is_view(user):
+                waiting.append(user)
+            elif user in among:
+                yield user
+
+
+def library_flops(nodes: Iterable[fx.Node]) -> tuple[NodeWork, ...]:
+    """What a call of a library computes; nothing where an operator has no formula: nobody knows then."""
+    parts = []
+    for node in nodes:
+        if node.op != "call_function" or is_view(node):
+            continue
+        part = node_work(node)
+        if not part.is_product and str(node.target) not in NO_ARITHMETIC:
+            return ()
+        parts.append(part if part.is_product else replace(part, flops=0))
+    return tuple(parts)
+
+
+def node_work(node: fx.Node) -> NodeWork:
+    """What a node costs, as the lowered graph has it."""
+    arguments = [one.meta.get("val") for one in node.all_input_nodes]
+    val = node.meta.get("val")
+    flops, is_product = 0, False
+    if not is_view(node) and not is_higher_order(node.target):
+        args, kwargs = _values((node.args, node.kwargs))
+        flops, is_product = operator_flops(node.target, args, kwargs, val, arguments)
+    dtype = product_dtype(node.target, _dtype(val)) if is_product else _dtype(val)
+    return NodeWork(program_node_name(node), flops, dtype, is_product)
+
+
+def product_dtype(operator: Any, dtype: str) -> str:
+    """In which type the matrix units compute: f32 as tf32 where torch lets the library, or Inductor's kernel.
+
+    By torch's own defaults convolutions may, and matrix products may not.
+    """
+    backends = torch.backends
+    allowed = backends.cudnn.allow_tf32 if operator in CONVOLUTIONS else backends.cuda.matmul.allow_tf32
+    return "tf32" if dtype == "f32" and allowed else dtype
+
+
+def _values(arguments: Any) -> Any:
+    return fx.node.map_arg(arguments, lambda node: node.meta.get("val"))
+
+
+def _dtype(val: Any) -> str:
+    results = val if isinstance(val, (list, tuple)) else (val,)
+    tensor = next((one for one in results if isinstance(one, torch.Tensor)), None)
+    return short_dtype(tensor.dtype) if tensor is not None else ""

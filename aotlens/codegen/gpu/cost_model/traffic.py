@@ -1,0 +1,270 @@
+"""What one call reads and writes in memory, by value, from Inductor's own account of its accesses.
+
+Invariant: an element counts once however often a call touches it, as if caches were perfect; a value that is
+made and used within one kernel counts nothing; a gather counts as many elements as it asks for, at most the
+whole of what it gathers from.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from math import prod
+from types import SimpleNamespace
+from typing import Any
+
+from torch import fx
+
+from aotlens.codegen.gpu.cost_model.loop_flops import loop_work
+from aotlens.codegen.gpu.cost_model.node_flops import program_node_name, readers
+from aotlens.codegen.gpu.records import Access, NodeWork
+from aotlens.torch_api.symbolic import unbacked_symbols
+
+SECTOR = 32
+"""Bytes that the memory moves at least, on every GPU of the table."""
+
+RANDOM_OPS = frozenset({"aten::bernoulli.p", "aten::rand_like", "aten::randn_like", "aten::randint_like"})
+
+UNKNOWN_EXTENT = 1 << 62
+
+Steps = list[tuple[int, int]]
+"""A walk over memory: by how many elements each loop moves, and how often."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Region:
+    """What one access reaches of one buffer."""
+
+    bytes: int
+    sector_bytes: int
+    """Of the sectors that hold it."""
+    is_gather: bool = False
+
+
+@dataclass(slots=True)
+class _Touched:
+    """One buffer in one call; mutable while its accesses are gathered."""
+
+    regions: dict[Any, _Region] = field(default_factory=dict)
+    """By index expression, so that two that are equal count once."""
+    origins: dict[fx.Node, None] = field(default_factory=dict)
+    """Graph nodes among which those that read it are."""
+
+
+class Traffic:
+    """The accesses of the calls of one graph, while Inductor generates it."""
+
+    def __init__(self, modules: SimpleNamespace) -> None:
+        self._graph = modules.v.graph
+        environment = self._graph.sizevars.shape_env
+        self._unknown = unbacked_symbols(environment) if environment is not None else set()
+        self.is_known = True
+        """Whether all sizes that were met are those of the example; False where only the data tells one."""
+
+    def of_kernel(self, members: list[Any], kernel: Any) -> Iterator[Access]:
+        """Of a generated kernel, by the scheduler's nodes that it computes."""
+        inputs, outputs = _arguments(kernel)
+        real = self._graph.scheduler.mutation_real_name
+        made = {dep.name for node in members for dep in node.read_writes.writes}
+        reads: dict[str, _Touched] = {}
+        writes: dict[str, _Touched] = {}
+        for node in members:
+            read = [dep for dep in node.read_writes.reads if dep.name not in made]
+            for deps, found, live in ((read, reads, inputs), (node.read_writes.writes, writes, outputs)):
+                for dep in deps:
+                    name = real.get(dep.name, dep.name)
+                    if name in live:
+                        touched = found.setdefault(name, _Touched())
+                        touched.regions.update([self._region(dep, node)])
+                        touched.origins.update(dict.fromkeys(node.node.origins))
+        yield from self._accesses(reads, False)
+        yield from self._accesses(writes, True)
+
+    def of_library(self, call: Any, origins: Iterable[fx.Node]) -> Iterator[Access]:
+        """Of a library call, or a kernel of the user's: what it is given and gives, as they are laid out.
+
+        A kernel of the user's may read what it writes, too: nobody knows.
+        """
+        by = dict.fromkeys(origins)
+        reads: dict[str, _Touched] = {}
+        writes: dict[str, _Touched] = {}
+        given_back = flat(getattr(call, "outputs", None) or call.get_outputs())
+        results = [one for one in given_back if hasattr(one, "get_name")]  # attention gives numbers too
+        changed = set(call.get_mutation_names())
+        changed.update(name for one in results if one is not call for name in one.get_mutation_names())
+        only_written = changed if is_user_kernel(call) else set()
+        for given in () if _only_sizes(call) else flat(call.inputs):
+            if given.get_name() not in only_written:
+                self._lay(reads, given, by)
+        for result in (*results, *map(self._graph.get_buffer, sorted(changed))):
+            self._lay(writes, result, by)
+        yield from self._accesses(reads, False)
+        yield from self._accesses(writes, True, frozenset(changed))
+
+    def of_partial_sums(self, kernel: Any, call: int) -> tuple[list[Access], list[tuple[Access, Access]]]:
+        """Sums that a kernel leaves to the wrapper: what it writes; what each last step reads and writes."""
+        sums = getattr(kernel, "saved_partial_accumulate", ())
+        if not sums:
+            return [], []
+        space = kernel.args.workspace_args[0]
+        size = self._number(space.count) * space.dtype.itemsize // len(sums)
+        left, finished = [], []
+        for at, one in enumerate(sums):
+            value = self._value(one.buffer_name)
+            name = program_node_name(value) if value is not None else ""
+            by = (name,) if name else ()
+            number = self._number(self._graph.get_numel(one.buffer_name))
+            given = number * self._graph.get_dtype(one.buffer_name).itemsize
+            place = f"{space.outer_name} of call {call}, {at}"
+            left.append(Access(place, "", True, size, size, by))
+            read = Access(place, "", False, size, size, by)
+            finished.append((read, Access(one.buffer_name, name, True, given, given, by)))
+        return left, finished
+
+    def work(self, member: Any) -> list[NodeWork]:
+        """What one of the scheduler's nodes in a generated kernel computes."""
+        read = [dep.name for dep in member.read_writes.reads]
+        is_second_step = bool(read) and all(self._value(name) is None for name in read)
+        return loop_work(member, is_second_step, self._number)
+
+    def _region(self, dep: Any, node: Any) -> tuple[Any, _Region]:
+        """What one access of a scheduler's node reaches, under a key that equal accesses share."""
+        name = self._graph.scheduler.mutation_real_name.get(dep.name, dep.name)
+        whole = self._number(self._graph.get_numel(name))
+        item = self._graph.get_dtype(name).itemsize
+        if not hasattr(dep, "var_names"):  # it may reach all of it
+            return "all", _Region(whole * item, whole * item)
+        dep = dep.normalize_with_stride_order()
+        sizes = {var: self._number(size) for var, size in zip(dep.var_names, dep.size, strict=True)}
+        if dep.is_indirect():
+            elements = prod(self._number(size) for ranges in node.get_ranges() for size in ranges)
+        else:
+            elements = prod(size for var, size in sizes.items() if var in dep.index.free_symbols)
+        elements = min(elements, whole)
+        steps = _steps(dep.index, sizes, dep.is_indirect())
+        return (dep.index, dep.size), _Region(
+            elements * item, _sectors(elements, item, steps) * SECTOR, dep.is_indirect()
+        )
+
+    def _lay(self, found: dict[str, _Touched], value: Any, by: dict[fx.Node, None]) -> None:
+        """One argument or result of a library call: the elements of its layout."""
+        layout = _layout(value)
+        if layout is None:
+            return
+        steps = [
+            (self._number(step), self._number(size))
+            for step, size in zip(layout.stride, layout.size, strict=True)
+        ]
+        size = prod(size for step, size in steps if step != 0) * layout.dtype.itemsize
+        touched = found.setdefault(value.get_name(), _Touched())
+        touched.regions[tuple(steps), layout.offset] = _Region(size, size)
+        touched.origins.update(by)
+
+    def _accesses(
+        self, found: dict[str, _Touched], written: bool, changed: frozenset[str] = frozenset()
+    ) -> Iterator[Access]:
+        """The accesses; a value that is changed is written by the call and not by what made it."""
+        for name, touched in found.items():
+            most = self._extent(name)
+            size = min(sum(region.bytes for region in touched.regions.values()), most)
+            sectors = min(sum(region.sector_bytes for region in touched.regions.values()), most)
+            value = self._value(name)
+            by: Iterable[fx.Node] = touched.origins
+            if value is not None and name not in changed:
+                by = [value] if written else list(readers(value, frozenset(touched.origins))) or by
+            yield Access(
+                buffer=name,
+                node=program_node_name(value) if value is not None else "",
+                written=written,
+                bytes=size,
+                sector_bytes=max(sectors, size),
+                by=tuple(dict.fromkeys(filter(None, map(program_node_name, by)))),
+                is_gather=any(region.is_gather for region in touched.regions.values()),
+            )
+
+    def _value(self, buffer: str) -> fx.Node | None:
+        """The graph node whose value a buffer holds; None for one of Inductor's own."""
+        if buffer in self._graph.graph_inputs:
+            module = self._graph.module
+            return next(iter(module.graph.find_nodes(op="placeholder", target=buffer)), None)
+        held = self._graph.try_get_buffer(buffer)
+        return None if held is None else held.get_origin_node()
+
+    def _extent(self, buffer: str) -> int:
+        """Bytes from a buffer's first element to its last."""
+        layout = _layout(self._graph.try_get_buffer(buffer))
+        if layout is None:
+            return UNKNOWN_EXTENT
+        reach = [
+            (self._number(size) - 1) * self._number(step)
+            for size, step in zip(layout.size, layout.stride, strict=True)
+        ]
+        return (sum(reach) + 1) * int(layout.dtype.itemsize)
+
+    def _number(self, expression: Any) -> int:
+        """A size at the example's values."""
+        if self._unknown and not self._unknown.isdisjoint(getattr(expression, "free_symbols", ())):
+            self.is_known = False
+            return 1
+        return int(self._graph.sizevars.optimization_hint(expression, fallback=1))
+
+
+def _only_sizes(call: Any) -> bool:
+    """Whether a library call takes only the sizes of its argument: a draw."""
+    operator = getattr(call, "op_overload", None)
+    return operator is not None and operator.name() in RANDOM_OPS
+
+
+def is_user_kernel(call: Any) -> bool:
+    """Whether a call is of a Triton kernel that the user wrote."""
+    return hasattr(call, "mutable_args")
+
+
+def _layout(value: Any) -> Any:
+    """Sizes, strides and type of a value of Inductor's; None for what is no tensor."""
+    layout = value.maybe_get_layout() if hasattr(value, "maybe_get_layout") else None
+    return layout if hasattr(layout, "stride") else None
+
+
+def _arguments(kernel: Any) -> tuple[set[str], set[str]]:
+    """The buffers that a kernel is given to read, and those that it is given to write."""
+    inputs = {name for name, inner in kernel.args.input_buffers.items() if isinstance(inner, str)}
+    outputs = {name for name, inner in kernel.args.output_buffers.items() if isinstance(inner, str)}
+    changed = {
+        name
+        for held in kernel.args.inplace_buffers.values()
+        for name in getattr(held, "other_names", ())  # one that was removed has none
+    }
+    return inputs | changed, outputs | changed
+
+
+def _steps(index: Any, sizes: dict[Any, int], is_indirect: bool) -> Steps:
+    """The loops of an access; those of a gather without what it looks up, which may lie anywhere."""
+    steps = []
+    for term in index.expand().as_ordered_terms():
+        used = [var for var in sizes if var in term.free_symbols]
+        if len(used) == 1 and (step := term / used[0]).is_Integer:
+            steps.append((abs(int(step)), sizes[used[0]]))
+        elif used or not (is_indirect or term.is_Integer):
+            return []  # not linear: as if neighbours
+    return [*steps, (1 << 30, 1 << 30)] if is_indirect else steps
+
+
+def _sectors(elements: int, item: int, steps: Steps) -> int:
+    """How many sectors hold so many elements, where equal loops walk over them."""
+    stretch, apart = 1, 0
+    for step, size in sorted(steps):
+        if size > 1 and step > stretch:
+            apart = step
+            break
+        stretch += step * (size - 1) if size > 1 else 0
+    if not steps or not apart or stretch * item >= SECTOR:
+        return -(-elements * item // SECTOR)
+    return -(-elements // stretch) * min(SECTOR, apart * item) // SECTOR
+
+
+def flat(values: Any) -> Iterator[Any]:
+    """What nested lists hold, without their gaps."""
+    for value in values:
+        if isinstance(value, (list, tuple)):
+            yield from flat(value)
+        elif value is not None:
+            yield value

@@ -1,0 +1,240 @@
+"""What Inductor does while it generates the code of one graph: its calls in order, and what each touches.
+
+Invariant: nothing of what Inductor decides is changed.  A few of its functions are listened to: those that
+define a kernel, those that note a call, and those that ask whether two nodes can become one.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+from torch import fx
+
+from aotlens.codegen.gpu.cost_model.fusion import FusionRejections
+from aotlens.codegen.gpu.cost_model.node_flops import (
+    NODE_NAME_KEY,
+    in_graph_order,
+    library_flops,
+    program_node_names,
+)
+from aotlens.codegen.gpu.cost_model.traffic import Traffic, flat, is_user_kernel
+from aotlens.codegen.gpu.offline.context import Replacement, replacing
+from aotlens.codegen.gpu.records import Access, KernelCall, NodeWork, NotFused
+from aotlens.errors import InternalError
+from aotlens.model.report import Phase
+from aotlens.torch_api.gpu import compiling_modules
+
+LAST_SUM = "torch.sum"
+"""How the wrapper ends a reduction of which a kernel leaves partial sums, in f32."""
+SUM_ITEM = 4
+Account = tuple[tuple[Access, ...], tuple[NodeWork, ...]]
+
+SEEDS = "inductor_seeds"
+"""In the names of the nodes that draw seeds."""
+
+
+class _NotLaunched:
+    """In the place of a kernel that is compiled later."""
+
+    def run(self, *args: Any, **kwargs: Any) -> None:
+        raise InternalError("a kernel for a GPU that is not there cannot run")
+
+
+@dataclass(slots=True)
+class InductorTrace:
+    """What was seen; mutable while Inductor works."""
+
+    phase: Phase
+    modules: SimpleNamespace
+    sources: dict[str, str] = field(default_factory=dict)
+    """The kernels by name, as they are to be compiled."""
+    calls: list[KernelCall] = field(default_factory=list)
+    refusals: FusionRejections = field(default_factory=FusionRejections)
+    defined: dict[str, Any] = field(default_factory=dict)
+    """Inductor's kernels by name, the last defined last."""
+    unknown: list[str] = field(default_factory=list)
+    """Calls of which no account could be given, and why."""
+
+    def not_fused(self) -> tuple[NotFused, ...]:
+        """The pairs of calls that share a value."""
+        return tuple(self.refusals.between(self.calls))
+
+    def define(self, name: str, kernel: Any) -> None:
+        self.defined.pop(name, None)
+        self.defined[name] = kernel
+
+    def kernel_call(self, schedule: Any, name: str | None) -> None:
+        """A launch of a generated kernel; without a name it is the one that was just defined."""
+        name = name or next(reversed(self.defined))
+        kernel = self.defined[name]
+        members = [node for one in schedule if hasattr(one, "get_nodes") for node in one.get_nodes()]
+        origins = in_graph_order(origin for node in members for origin in node.node.origins)
+        traffic = Traffic(self.modules)
+        left, finished = traffic.of_partial_sums(kernel, len(self.calls))
+
+        def account() -> Account:
+            accesses = (*traffic.of_kernel(members, kernel), *left)
+            return accesses, tuple(part for node in members for part in traffic.work(node))
+
+        operations = [node.get_name() for node in members]
+        self._add(name, origins, operations, self._known(name, traffic, account))
+        for read, written in finished:
+            work = tuple(NodeWork(node, read.bytes // SUM_ITEM, "f32", False) for node in read.by)
+            last = KernelCall(LAST_SUM, self.phase, read.by, (read, written), work, is_extern=True)
+            self.calls.append(last)
+
+    def cpu_call(self, schedule: Any, name: str) -> None:
+        """A call of a kernel for the CPU; its memory is not the GPU's, and counts nothing."""
+        members = [node for one in schedule if hasattr(one, "get_nodes") for node in one.get_nodes()]
+        nodes = program_node_names(in_graph_order(origin for node in members for origin in node.node.origins))
+        self.calls.append(KernelCall(name, self.phase, nodes, is_extern=True, on_cpu=True))
+
+    def library_call(self, call: Any, name: str) -> None:
+        origins = _computed(call)
+        traffic = Traffic(self.modules)
+
+        def account() -> Account:
+            work = () if is_user_kernel(call) else library_flops(origins)  # nobody knows a user's arithmetic
+            return tuple(traffic.of_library(call, origins)), work
+
+        outputs = flat(getattr(call, "outputs", ()))
+        parts = [part.get_operation_name() for part in outputs if hasattr(part, "get_operation_name")]
+        operations = [call.get_operation_name(), *parts]
+        self._add(name, origins, operations, self._known(name, traffic, account), is_extern=True)
+
+    def _known(self, name: str, traffic: Traffic, account: Callable[[], Account]) -> Account:
+        """The account of one call; empty, with a note, where it fails: the kernels are worth more than it."""
+        try:
+            found = account()
+        except Exception as error:  # noqa: BLE001 (whatever operator we have not met; it is told)
+            self.unknown.append(
+                f"what `{name}` reads, writes and computes is not known ({type(error).__name__}: {error})"
+            )
+            return (), ()
+        return found if traffic.is_known else ((), ())
+
+    def _add(
+        self,
+        name: str,
+        origins: list[fx.Node],
+        operations: list[str],
+        account: Account,
+        is_extern: bool = False,
+    ) -> None:
+        nodes = program_node_names(origins)
+        added = "" if nodes else _added(origins)
+        self.refusals.note_call(id(self.modules.v.graph.scheduler), operations, len(self.calls))
+        self.calls.append(KernelCall(name, self.phase, nodes, *account, added, is_extern))
+
+
+def _computed(call: Any) -> list[fx.Node]:
+    """The graph node that a library call is; where Inductor does not say, the last of those it may stand for.
+
+    A call is made while the last of them is lowered; the others are what went into its arguments.
+    """
+    if call.origin_node is not None:
+        return [call.origin_node]
+    origins = in_graph_order(call.origins)
+    operator = getattr(call, "op_overload", None)
+    return [node for node in origins if node.target is operator] or origins[-1:]
+
+
+def _added(origins: list[fx.Node]) -> str:
+    """Why there is a call that no node of our program asks for."""
+    if not origins:
+        return "Inductor's scheduler adds it: no node of the graph asks for it"
+    if any(SEEDS in node.name for node in origins):
+        return "Inductor draws a seed for the random numbers that its kernels draw"
+    what = ", ".join(f"`{node.name}`" for node in origins[:3])
+    return f"a pass of Inductor's over the graph adds it, as {what}"
+
+
+@contextmanager
+def tracing_inductor(phase: Phase) -> Iterator[InductorTrace]:
+    """Listen to Inductor in this process; kernels are kept as sources instead of compiled."""
+    modules = compiling_modules()
+    seen = InductorTrace(phase, modules)
+    modules.carried_metadata.append(NODE_NAME_KEY)  # a node that a pass replaces hands it to the new one
+    with ExitStack() as stack:
+        stack.callback(modules.carried_metadata.remove, NODE_NAME_KEY)
+        for owner, name, instead in _listeners(seen):
+            stack.enter_context(replacing(Replacement(owner, name, instead, "it is listened to")))
+        yield seen
+
+
+Listener = tuple[Any, str, Callable[..., Any]]
+"""An owner, the name of a function of its own, and what stands in its place."""
+
+
+def _listeners(seen: InductorTrace) -> tuple[Listener, ...]:
+    """What stands in the place of which function."""
+    modules = seen.modules
+    scheduling = modules.triton_codegen.TritonScheduling
+    define: Callable[..., str] = scheduling.define_kernel
+    comment: Callable[..., None] = scheduling.codegen_comment
+    comment_of_cpu: Callable[..., None] = modules.cpp_codegen.CppScheduling.codegen_comment
+
+    def keep(self: Any, kernel_name: str, source_code: str, device_str: str = "cuda") -> _NotLaunched:
+        seen.sources[kernel_name] = source_code
+        return _NotLaunched()
+
+    def note_kernel(self: Any, src_code: str, node_schedule: Any, kernel: Any) -> str:
+        name = define(self, src_code, node_schedule, kernel)
+        seen.define(name, kernel)
+        return name
+
+    def note_launch(self: Any, node_schedule: Any, kernel_name: str | None = None) -> None:
+        comment(self, node_schedule, kernel_name)
+        seen.kernel_call(node_schedule, kernel_name)
+
+    def note_cpu_call(self: Any, node_schedule: Any, kernel_name: str | None = None) -> None:
+        comment_of_cpu(self, node_schedule, kernel_name)
+        if kernel_name is not None:
+            seen.cpu_call(node_schedule, kernel_name)
+
+    def note_library_call(node: Any, name: str, is_extern: bool = False) -> int:
+        if is_extern:
+            seen.library_call(node, name)
+        return len(seen.calls)
+
+    return (
+        (modules.async_compile.AsyncCompile, "triton", keep),
+        (scheduling, "define_kernel", note_kernel),
+        (scheduling, "codegen_comment", note_launch),
+        (modules.cpp_codegen.CppScheduling, "codegen_comment", note_cpu_call),
+        (modules.debug, "set_kernel_post_grad_provenance_tracing", note_library_call),
+        *_fusion_listeners(seen),
+    )
+
+
+def _fusion_listeners(seen: InductorTrace) -> tuple[Listener, ...]:
+    """What hears why two of the scheduler's nodes stay apart."""
+    scheduler = seen.modules.scheduler
+    can_fuse: Callable[..., bool] = scheduler.Scheduler.can_fuse
+    cycles: Callable[..., bool] = scheduler.Scheduler.will_fusion_create_cycle
+
+    def ask(self: Any, node1: Any, node2: Any, *args: Any, **kwargs: Any) -> bool:
+        seen.refusals.begin()
+        fused = False
+        try:
+            fused = can_fuse(self, node1, node2, *args, **kwargs)
+        finally:
+            seen.refusals.end((node1, node2), fused)
+        return fused
+
+    def hear(self: Any, reason: str, *args: Any) -> None:
+        seen.refusals.say(reason % args)
+
+    def ask_of_cycles(self: Any, node1: Any, node2: Any) -> bool:
+        found = cycles(self, node1, node2)
+        if found:
+            seen.refusals.note((node1, node2), "will create cycle")
+        return found
+
+    return (
+        (scheduler.Scheduler, "can_fuse", ask),
+        (scheduler.Scheduler, "will_fusion_create_cycle", ask_of_cycles),
+        (scheduler.WhyNoFuse, "__call__", hear),
+    )

@@ -1,0 +1,164 @@
+"""Twins on the CPU of the operators that only a GPU has, and that the wrapper of a graph calls.
+
+Invariant: each computes what eager computes on the CPU, in the layout in which the CUDA operator gives it.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from aotlens.capture.operators import aten
+from aotlens.codegen.gpu.interpreter.attention_steps import Form, backward, forward, rng_state_of
+
+EFFICIENT_ROWS = 32
+"""The memory-efficient kernel's log-sum-exp has whole blocks of so many rows."""
+
+
+def register_cpu_kernels() -> Any:
+    """The registration, which holds as long as it is kept."""
+    library = torch.library.Library("aten", "IMPL")
+    for name, twin in TWINS.items():
+        library.impl(name, _laid_out(getattr(aten, name).default, twin), "CPU")
+    return library
+
+
+def _laid_out(op: Any, twin: Callable[..., Any]) -> Callable[..., Any]:
+    """The twin, with its results in the layout that torch promises for the operator."""
+
+    def call(*args: Any, **kwargs: Any) -> tuple[Any, ...]:
+        promised = op(*map(_on_meta, args), **{key: _on_meta(value) for key, value in kwargs.items()})
+        return tuple(
+            _like(found, shape) for found, shape in zip(twin(*args, **kwargs), promised, strict=True)
+        )
+
+    return call
+
+
+def _on_meta(value: Any) -> Any:
+    return value.to("meta") if isinstance(value, Tensor) else value
+
+
+def _like(found: Any, promised: Any) -> Any:
+    if (
+        not isinstance(found, Tensor)
+        or promised is None
+        or found.shape != promised.shape
+        or found.stride() == promised.stride()
+    ):
+        return found
+    return torch.empty_strided(found.shape, promised.stride(), dtype=found.dtype).copy_(found)
+
+
+def _attend(query: Tensor, key: Tensor, value: Tensor, form: Form) -> tuple[Tensor, Tensor]:
+    """The result, and the log-sum-exp of each row."""
+    if form.dropout:
+        return forward(query, key, value, form)
+    result, log_sum = aten._scaled_dot_product_flash_attention_for_cpu(
+        query, key, value, 0.0, form.causal, attn_mask=form.mask, scale=form.scale
+    )
+    return result, log_sum
+
+
+def _state(first: int, *sizes: int, dtype: torch.dtype = torch.int64) -> Tensor:
+    """A random state: the number that its dropout draws from, where it has one."""
+    return torch.full(sizes, first, dtype=torch.int64).to(dtype)
+
+
+def _flash(  # noqa: PLR0913 (arguments as the operator has them)
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    return_debug_mask: bool = False,
+    *,
+    scale: float | None = None,
+) -> tuple[Any, ...]:
+    first = rng_state_of() if dropout_p else 0
+    result, log_sum = _attend(query, key, value, Form(None, is_causal, scale, dropout_p, first))
+    empty = torch.empty(0, dtype=query.dtype)
+    state = (_state(first, 2, dtype=torch.uint64), _state(0, dtype=torch.uint64))
+    lengths = (query.shape[2], key.shape[2])
+    return result, log_sum.contiguous(), None, None, *lengths, *state, empty
+
+
+def _flash_backward(  # noqa: PLR0913 (arguments as the operator has them)
+    gradient: Tensor,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    result: Tensor,
+    log_sum: Tensor,
+    *rest: Any,
+    scale: float | None = None,
+) -> tuple[Tensor, ...]:
+    dropout_p, is_causal, state = rest[4], rest[5], rest[6]
+    form = Form(None, is_causal, scale, dropout_p, int(state.flatten()[0]))
+    return _backward((gradient, query, key, value), (result, log_sum), form)
+
+
+def _efficient(  # noqa: PLR0913 (arguments as the operator has them)
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_bias: Tensor | None,
+    compute_log_sumexp: bool,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    *,
+    scale: float | None = None,
+) -> tuple[Tensor, ...]:
+    first = rng_state_of() if dropout_p else 0
+    result, log_sum = _attend(query, key, value, Form(attn_bias, is_causal, scale, dropout_p, first))
+    rows = -(-query.shape[2] // EFFICIENT_ROWS) * EFFICIENT_ROWS if compute_log_sumexp else 0
+    padded = torch.zeros(*log_sum.shape[:2], rows)
+    if rows:
+        padded[..., : query.shape[2]] = log_sum
+    return result, padded, _state(first), _state(0)
+
+
+def _efficient_backward(  # noqa: PLR0913 (arguments as the operator has them)
+    gradient: Tensor,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_bias: Tensor | None,
+    out: Tensor,
+    logsumexp: Tensor,
+    philox_seed: Tensor,
+    philox_offset: Tensor,
+    dropout_p: float,
+    grad_input_mask: list[bool],
+    is_causal: bool = False,
+    *,
+    scale: float | None = None,
+) -> tuple[Tensor, ...]:
+    log_sum = logsumexp[..., : query.shape[2]]
+    form = Form(attn_bias, is_causal, scale, dropout_p, int(philox_seed))
+    if attn_bias is not None and grad_input_mask[3]:
+        *gradients, of_mask = backward(gradient, (query, key, value), form)
+        return *gradients, of_mask.to(attn_bias.dtype)
+    return *_backward((gradient, query, key, value), (out, log_sum), form), Tensor()
+
+
+def _backward(tensors: tuple[Tensor, ...], kept: tuple[Tensor, Tensor], form: Form) -> tuple[Tensor, ...]:
+    gradient, query, key, value = tensors
+    if form.dropout:
+        return backward(gradient, (query, key, value), form)[:3]
+    result, log_sum = kept
+    log_sum = log_sum.transpose(1, 2).contiguous().transpose(1, 2)  # as the forward on the CPU gives it
+    gradients: tuple[Tensor, ...] = aten._scaled_dot_product_flash_attention_for_cpu_backward(
+        gradient, query, key, value, result, log_sum, 0.0, form.causal, attn_mask=form.mask, scale=form.scale
+    )
+    return gradients
+
+
+TWINS: dict[str, Callable[..., Any]] = {
+    "_scaled_dot_product_flash_attention": _flash,
+    "_scaled_dot_product_flash_attention_backward": _flash_backward,
+    "_scaled_dot_product_efficient_attention": _efficient,
+    "_scaled_dot_product_efficient_attention_backward": _efficient_backward,
+}
+"""By the operator's name in `aten`."""

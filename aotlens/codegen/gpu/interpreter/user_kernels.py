@@ -1,0 +1,45 @@
+"""Triton kernels of the user's in the interpreter: launched by Inductor's wrapper, or by themselves.
+
+Invariant: they run with the block sizes that the user wrote, since their grids go with those.
+"""
+
+from typing import Any
+
+from aotlens.codegen.gpu.interpreter.records import UserLaunch
+from aotlens.torch_api.gpu import interpreting_modules
+
+IMPORTS = """\
+import triton
+import triton.language as tl
+from torch._inductor.runtime.triton_helpers import libdevice, math as tl_math
+
+"""
+"""As Inductor writes them above a kernel of the user's."""
+
+
+def user_kernel(launch: UserLaunch) -> Any:
+    """The kernel as a function of Triton's interpreter."""
+    codecache = interpreting_modules().codecache
+    source = f"{IMPORTS}@triton.jit\n{launch.source}"
+    key, path = codecache.PyCodeCache.write(source)  # Triton reads a function's text from its file
+    return getattr(codecache.PyCodeCache.load_by_key_path(key, path), launch.kernel)
+
+
+def launch_user_kernel(kernel: Any, arguments: tuple[Any, ...]) -> tuple[int, int, int]:
+    """One launch as the wrapper writes it, and its grid.
+
+    The wrapper gives what is no `tl.constexpr`, with -1 for None, and then what the grid depends on.
+    """
+    config, meta = kernel.configs[0], kernel.inductor_meta
+    wanted = meta.get("extra_launcher_args", ())
+    count = len(arguments) - len(wanted)
+    constants = kernel.triton_meta["constants"]
+    constexprs = set(meta.get("declared_constexpr_names", ())) | config.kwargs.keys()
+    names = [name for name in kernel.triton_meta["signature"] if name not in constexprs]
+    given = dict(zip(names, arguments[:count], strict=True))
+    none = {name: None for name in names if name in constants and constants[name] is None}
+    fixed = {name: value for name, value in constants.items() if name in constexprs}
+    expression = interpreting_modules().heuristics.GridExpr.from_meta(meta, config)
+    x, y, z = expression.eval_slow(dict(zip(wanted, arguments[count:], strict=True)))
+    kernel.fn[x, y, z](**{**given, **none, **fixed, **config.kwargs})
+    return int(x), int(y), int(z)

@@ -1,0 +1,128 @@
+"""The calls of one lowered graph as rows of the report.
+
+Invariant: made from plain data alone (what a child process or a cache gave), without Inductor or Triton.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from aotlens.build.layers import Layers
+from aotlens.codegen.gpu.cost_model.fusion import unfused_rows
+from aotlens.codegen.gpu.cost_model.kernel_costs import with_costs
+from aotlens.codegen.gpu.cost_model.occupancy import Block, occupancy, waves
+from aotlens.codegen.gpu.records import BuiltConfig, BuiltKernel, KernelCall, LoweredGraph
+from aotlens.codegen.gpu.targets import GpuTarget
+from aotlens.ir.program import Node, Program
+from aotlens.model.report import Kernel, KernelConfig, KernelText, Phase, Span
+
+
+@dataclass(frozen=True, slots=True)
+class NodeLocations:
+    """The nodes of one program, as the rows about its kernels need them."""
+
+    nodes: dict[str, Node]
+    layers: Layers
+
+    @classmethod
+    def of(cls, program: Program, layers: Layers) -> "NodeLocations":
+        nodes = {node.name: node for node in _all_nodes(program)}
+        return cls(nodes, layers)
+
+    def span(self, name: str) -> Span | None:
+        """The innermost expression of a node; for a backward node, of what it differentiates."""
+        node = self.nodes.get(name)
+        return node.origin.place.innermost if node is not None else None
+
+    def layer(self, names: tuple[str, ...]) -> str:
+        """The layer that most of the nodes belong to."""
+        found = Counter(filter(None, (self.layers.of(self.nodes[name]) for name in names)))
+        return found.most_common(1)[0][0] if found else ""
+
+
+def _all_nodes(program: Program) -> Iterator[Node]:
+    """The nodes that compute something, those within higher-order operators too."""
+    for body in program.bodies():
+        yield from _all_nodes(body)
+    yield from program.nodes
+
+
+def kernel_rows(
+    graph: LoweredGraph, built: dict[tuple[Phase, str], BuiltKernel], places: NodeLocations, target: GpuTarget
+) -> Iterator[Kernel]:
+    """One row for each call of one graph, in call order."""
+    sources = {kernel.name: kernel for kernel in graph.kernels}
+    unfused = unfused_rows(graph, places.span)
+    launches: Counter[str] = Counter()
+    for at, call in enumerate(graph.calls):
+        members = tuple(name for name in call.nodes if name in places.nodes)
+        spans = tuple(dict.fromkeys(filter(None, map(places.span, members))))
+        row = Kernel(
+            name=call.name,
+            phase=call.phase,
+            target="cpu" if call.on_cpu else target.sm,
+            source=sources[call.name].source if call.name in sources else "",
+            nodes=members,
+            spans=spans,
+            kind="generated" if call.name in sources or call.on_cpu else "library",
+            call=at,
+            unfused=unfused.get(at, ()),
+            layer=places.layer(members),
+            added="" if spans else _added(call, members, places),
+        )
+        row = with_costs(row, call, target, places.span)
+        launch = launches[call.name]
+        made = sources[call.name].calls[launch : launch + 1] if call.name in sources else ()
+        is_example = any(one.is_example for one in made)
+        yield _with_code(row, built.get((call.phase, call.name)), launch, target, is_example)
+        launches[call.name] += 1
+
+
+def _added(call: KernelCall, members: tuple[str, ...], places: NodeLocations) -> str:
+    """Which stage added a call without an expression of the user's, and why."""
+    origins = [places.nodes[name].origin for name in members]
+    found = next((origin for origin in origins if origin.reason), None)
+    if found is not None:
+        return f"{found.stage}: {found.reason}"
+    if members:
+        names = ", ".join(f"`{name}`" for name in members[:3])
+        return f"{origins[0].stage}: computes {names}, for which no line of yours is known"
+    return f"codegen: {call.added or 'Inductor gives no node of the graph for it'}"
+
+
+def _with_code(
+    row: Kernel, built: BuiltKernel | None, launch: int, target: GpuTarget, is_example: bool
+) -> Kernel:
+    if built is None or built.error:
+        return replace(row, error=built.error if built else "")
+    chosen = built.configs[0]
+    return replace(
+        row,
+        registers=chosen.registers,
+        spill_bytes=chosen.spill_bytes,
+        shared_bytes=chosen.shared_bytes,
+        configs=tuple(
+            replace(_config(config, launch, target), grid_of_example=is_example) for config in built.configs
+        ),
+        texts=tuple(KernelText(*text) for text in built.texts) if launch == 0 else (),
+    )
+
+
+def _config(config: BuiltConfig, launch: int, target: GpuTarget) -> KernelConfig:
+    architecture = target.architecture
+    block = Block(config.warps * architecture.warp_size, config.registers, config.shared_bytes)
+    held = occupancy(architecture, block)
+    grid = config.grids[launch] if launch < len(config.grids) else None
+    return KernelConfig(
+        blocks=dict(config.values),
+        warps=config.warps,
+        stages=config.stages,
+        registers=config.registers,
+        frame_bytes=config.frame_bytes,
+        spill_bytes=config.spill_bytes,
+        shared_bytes=config.shared_bytes,
+        grid=grid,
+        occupancy=held.ratio,
+        limit=held.limit,
+        waves=waves(target, held, grid) if grid is not None else None,
+    )

@@ -1,0 +1,139 @@
+"""Our forward and backward graphs through Inductor, for a GPU: what it writes, before Triton compiles it.
+
+Invariant: works within `offline_gpu`, in a process of its own; the graphs go in as they would on a CPU
+(`aotlens.codegen.inductor`), so that what is shown is what would run.
+"""
+
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from torch import fx
+
+from aotlens.codegen.gpu.attention import attentions_recorded
+from aotlens.codegen.gpu.cost_model.node_flops import NODE_NAME_KEY
+from aotlens.codegen.gpu.inductor_trace import tracing_inductor
+from aotlens.codegen.gpu.launches import Launch, launches_in
+from aotlens.codegen.gpu.records import KernelSource, LoweredGraph, RunnableGraph
+from aotlens.codegen.gpu.retarget import Retargeting, has_gpu_tensors
+from aotlens.codegen.gpu.templates import recording_choices
+from aotlens.codegen.graph_adapter import GraphAdapter
+from aotlens.codegen.graph_preparation import prepare_graph
+from aotlens.codegen.opaque_objects import reject_objects
+from aotlens.codegen.saved_layouts import lay_out
+from aotlens.ir.graph_module import to_graph_module
+from aotlens.ir.program import Program
+from aotlens.model.report import Phase
+from aotlens.partition.records import Partitioned
+from aotlens.torch_api.dynamo import TracingContext, tracing
+from aotlens.torch_api.fake import FakeTensorMode
+from aotlens.torch_api.inductor import compile_with_inductor, inductor_config_patch
+from aotlens.torch_api.rng import inductor_generates_random
+from aotlens.torch_api.symbolic import symbol_hints
+
+
+def lower(parts: Partitioned, config: dict[str, Any]) -> Iterator[LoweredGraph]:
+    """The graphs of one target one by one, the forward first.  Raises what Inductor raises."""
+    return (runnable.lowered for runnable in lower_to_run(parts, config))
+
+
+def lower_to_run(parts: Partitioned, config: dict[str, Any]) -> Iterator[RunnableGraph]:
+    """The same, with what the wrappers need."""
+    mode, subject = parts.joint.captured.recorder.fake_mode, parts.joint.captured.subject
+    reject_objects(parts.forward, "forward", subject)
+    if parts.backward is not None:
+        reject_objects(parts.backward, "backward", subject)
+    moving = Retargeting(mode, has_gpu_tensors(parts), inductor_generates_random(config))
+    moving.assumptions += attentions_recorded(parts.joint.captured.calls)
+    training = parts.backward is not None
+    forward = _Graph(parts.forward, "forward" if training else "inference", config, parts.joint.recorded)
+    with _strides(mode) as strides:
+        lowered = forward.lower(moving, {})
+    yield lowered
+    if parts.backward is not None:
+        known = {
+            id(output.value): tuple(stride)
+            for output, stride in zip(parts.forward.outputs, strides, strict=False)
+            if stride is not None
+        }
+        yield _Graph(parts.backward, "backward", config, parts.joint.recorded).lower(moving, known)
+
+
+@contextmanager
+def _strides(mode: FakeTensorMode) -> Iterator[list[Any]]:
+    """Gives the strides that a compiled forward chooses, once it is compiled."""
+    context = TracingContext.try_get() or TracingContext(mode)
+    with tracing(context), context.report_output_strides() as strides:
+        yield [] if strides is None else strides
+
+
+@dataclass(frozen=True, slots=True)
+class _Graph:
+    program: Program
+    phase: Phase
+    config: dict[str, Any]
+    recorded: Program | None
+
+    def lower(self, moving: Retargeting, strides: dict[int, tuple[Any, ...]]) -> RunnableGraph:
+        training = self.phase != "inference"
+        module = to_graph_module(self.program, training)
+        around = self._prepare(module, moving, strides)
+        inputs = moving.move(module, self.phase == "forward")
+        states = self._states(module, moving)
+        with (
+            tracing_inductor(self.phase) as seen,
+            recording_choices() as offered,
+            inductor_config_patch(self.config),
+            warnings.catch_warnings(),
+        ):
+            warnings.filterwarnings("ignore", "TensorFloat32 tensor cores")  # advice on a machine's settings
+            code, _ = compile_with_inductor(module, inputs, moving.mode, **self._flags())
+        source = str(getattr(code, "source_code", ""))  # a graph that computes nothing has none
+        launches: dict[str, list[Launch]] = {}
+        for launch in launches_in(source, symbol_hints(moving.mode)):
+            launches.setdefault(launch.kernel, []).append(launch)
+        lowered = LoweredGraph(
+            phase=self.phase,
+            source=source,
+            kernels=tuple(
+                KernelSource(name, self.phase, text, tuple(launches.get(name, ())), offered.others(name))
+                for name, text in seen.sources.items()
+            ),
+            calls=tuple(seen.calls),
+            assumptions=(*moving.assumptions, *offered.assumptions, *dict.fromkeys(seen.unknown)),
+            not_fused=seen.not_fused(),
+        )
+        return RunnableGraph(
+            lowered,
+            around,
+            constants=dict(getattr(code, "constants", None) or {}),
+            states=states,
+            buffers={
+                access.buffer: access.node for call in seen.calls for access in call.accesses if access.node
+            },
+        )
+
+    def _states(self, module: fx.GraphModule, moving: Retargeting) -> tuple[int, ...]:
+        known = moving.states()
+        if self.phase == "forward":
+            return tuple(range(len(known)))
+        given = [node.meta.get("aotlens_state") for node in module.graph.find_nodes(op="placeholder")]
+        return tuple(known.index(state) for state in given if state is not None)
+
+    def _prepare(
+        self, module: fx.GraphModule, moving: Retargeting, strides: dict[int, tuple[Any, ...]]
+    ) -> GraphAdapter:
+        """Give the inputs their layouts, and the graph the form in which it goes to any device."""
+        inputs = module.graph.find_nodes(op="placeholder")
+        with moving.mode:
+            for given, node in zip(self.program.inputs, inputs, strict=True):
+                node.meta[NODE_NAME_KEY] = given.node.name
+                lay_out(node, strides.get(id(given.node)))
+            return prepare_graph(module, self.program, self.recorded)
+
+    def _flags(self) -> dict[str, bool]:
+        if self.phase == "backward":
+            return {"is_backward": True}
+        return {"is_inference": self.phase == "inference"}

@@ -1,0 +1,1 @@
+"""Triton sources as cubins, and what cubins say: resources per kernel and SASS."""

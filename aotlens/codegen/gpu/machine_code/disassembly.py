@@ -1,0 +1,67 @@
+"""Machine code as text, by the disassembler that Triton brings.
+
+Invariant: a kernel's text does not depend on the kernels that are disassembled with it.
+"""
+
+import re
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from aotlens.codegen.gpu.machine_code.cubin_merge import merge_cubins
+from aotlens.errors import BackendError
+
+_SECTION = re.compile(r"^//-+ \.text\.(\S+) +-+$", re.MULTILINE)
+_OTHER = re.compile(r"^//-+ [^.].* -+$", re.MULTILINE)
+"""What follows the kernels: the symbols of the whole file."""
+_LABEL = re.compile(r"\.L_x_\d+")
+
+
+def tools() -> Path:
+    """Where Triton's wheel keeps NVIDIA's tools."""
+    import triton  # the optional dependency that all of this is about
+
+    return Path(triton.__file__).parent / "backends" / "nvidia" / "bin"
+
+
+def run_tool(*command: str) -> subprocess.CompletedProcess[str]:
+    """In a child with a time limit, which holds for the tool too."""
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def disassembled(cubins: Mapping[str, bytes]) -> Iterator[tuple[str, str]]:
+    """SASS by the name of the kernel; none where no disassembler is there, or it does not know the GPU."""
+    tool = tools() / "nvdisasm"
+    if not tool.is_file() or not cubins:
+        return
+    try:
+        found = _kernels(_output(tool, merge_cubins(tuple(cubins.values()))))
+    except BackendError:
+        found = {}
+    for name, cubin in cubins.items():
+        text = found.get(name) or _kernels(_output(tool, cubin)).get(name)
+        if text:
+            yield name, text
+
+
+def _output(tool: Path, cubin: bytes) -> str:
+    """Empty where the tool fails."""
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+        file.write(cubin)
+        file.flush()
+        done = run_tool(str(tool), "-c", file.name)
+    return done.stdout if done.returncode == 0 else ""
+
+
+def _kernels(output: str) -> dict[str, str]:
+    """Each kernel's part, below the lines that hold for all."""
+    head, *parts = _SECTION.split(_OTHER.split(output)[0])
+    kernels = dict(zip(parts[::2], parts[1::2], strict=True))
+    return {name: f"{head.strip()}\n\n{_numbered_anew(text.strip())}\n" for name, text in kernels.items()}
+
+
+def _numbered_anew(text: str) -> str:
+    """Labels in the order in which they come: the tool counts through the whole file."""
+    labels: dict[str, str] = {}
+    return _LABEL.sub(lambda found: labels.setdefault(found[0], f".L_{len(labels)}"), text)

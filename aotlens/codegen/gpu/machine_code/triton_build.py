@@ -1,0 +1,160 @@
+"""One Triton kernel, from Inductor's source to machine code for a GPU, and what the code needs of it."""
+
+import contextlib
+import io
+import logging
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from aotlens.codegen.gpu.machine_code.cubin import read_cubin
+from aotlens.codegen.gpu.records import BuiltConfig, BuiltKernel, KernelSource
+from aotlens.codegen.kernels import chosen_config
+from aotlens.errors import BackendError
+from aotlens.model.report import KernelChoice
+from aotlens.torch_api.gpu import compiling_modules
+from aotlens.torch_api.triton import use_bundled_triton_tools
+
+TEXTS = ("ttir", "ttgir", "llir", "ptx")
+"""Triton's own stages, in order; `aotlens.codegen.gpu.machine_code.disassembly` has the last language."""
+MOST_SPILLED_WORDS = 16
+"""Inductor does not try configurations that spill more than this."""
+
+BLOCKS = ("BLOCK", "GROUP_M", "SPLIT_K")
+"""How the names of a template's block sizes begin."""
+
+_PLACE = re.compile(r" loc\((?:[^()]|\([^()]*\))*\)")
+_PLACE_TABLE = re.compile(r"^#loc\d* = .*\n", re.MULTILINE)
+_SPILLS = re.compile(r"(\d+) bytes spill stores, (\d+) bytes spill loads")
+
+
+def prepare() -> None:
+    """What every child would do again: imports, and Triton's hash of its own library (0.3 s)."""
+    from triton.runtime.cache import triton_key  # the optional dependency that all of this is about
+
+    compiling_modules()
+    triton_key()
+
+
+def build_kernel(kernel: KernelSource) -> BuiltKernel:
+    """Compile every configuration; within `offline_gpu` only, and in a process of its own.
+
+    Raises:
+        BackendError: Triton refuses a line of the kernel.  Whatever else Triton raises, too.
+    """
+    logging.disable()  # torch logs the whole kernel when one fails; the error says what matters
+    modules = compiling_modules()
+    use_bundled_triton_tools()
+    autotuner = modules.codecache._load_triton_kernel_from_source(kernel.name, kernel.source)
+    _compile(autotuner)
+    results = sorted(  # stable: Inductor's order otherwise
+        _usable(autotuner), key=lambda result: (not _has_won(result.config, kernel.ran), _spills_much(result))
+    )
+    configs = tuple(_config(autotuner, result, kernel) for result in results)
+    chosen: dict[str, Any] = results[0].kernel.asm
+    texts = tuple((name, without_mlir_locations(str(chosen[name]))) for name in TEXTS if name in chosen)
+    return BuiltKernel(kernel.name, configs, texts, chosen["cubin"])
+
+
+def _compile(autotuner: Any) -> None:
+    from triton.compiler.errors import CompilationError  # the optional dependency that all of this is about
+
+    try:
+        autotuner.precompile(warm_cache_only=False)
+    except CompilationError as error:
+        lines = (error.src or "").splitlines()
+        at = getattr(error.node, "lineno", 0)
+        text = f", `{lines[at - 1].strip()}`" if 0 < at <= len(lines) else ""
+        raise BackendError(f"Triton refuses line {at} of the kernel{text}: {_last_line(error)}") from error
+
+
+def _last_line(error: Exception) -> str:
+    """Its own message, below the lines of the kernel that it quotes."""
+    return str(error).strip().splitlines()[-1]
+
+
+def without_mlir_locations(text: str) -> str:
+    """The text without MLIR's record of where in the Triton source each operation stood: half of it, and no
+    part of the program."""
+    return _PLACE.sub("", _PLACE_TABLE.sub("", text))
+
+
+def _usable(autotuner: Any) -> Iterator[Any]:
+    """The compiled configurations that fit the GPU."""
+    fitting = {id(launcher.config) for launcher in autotuner.launchers}
+    for result in autotuner.compile_results:
+        if id(result.config) in fitting:
+            yield result
+
+
+def _has_won(config: Any, ran: KernelChoice | None) -> bool:
+    return ran is not None and ran == chosen_config(config)
+
+
+def _spills_much(result: Any) -> bool:
+    return int(result.kernel.n_spills or 0) > MOST_SPILLED_WORDS
+
+
+def _config(autotuner: Any, result: Any, kernel: KernelSource) -> BuiltConfig:
+    compiled, config = result.kernel, result.config
+    resources = read_cubin(compiled.asm["cubin"])[compiled.name]
+    values = {**_template_blocks(autotuner), **_constants(autotuner), **config.kwargs}
+    values = {name: value for name, value in values.items() if type(value) is int}  # flags are no sizes
+    return BuiltConfig(
+        values=tuple(values.items()),
+        warps=config.num_warps,
+        stages=config.num_stages,
+        registers=resources.registers,
+        frame_bytes=resources.frame_bytes,
+        spill_bytes=_spill_bytes(compiled) if resources.frame_bytes else 0,
+        shared_bytes=compiled.metadata.shared + resources.shared_bytes,
+        grids=tuple(_grid(autotuner, config, call.arguments) for call in kernel.calls),
+    )
+
+
+def _template_blocks(autotuner: Any) -> dict[str, Any]:
+    """The block sizes that a template writes into its text."""
+    given = autotuner.inductor_meta.get("config_args", {})
+    return {name: value for name, value in given.items() if name.startswith(BLOCKS)}
+
+
+def _constants(autotuner: Any) -> dict[str, Any]:
+    """What a kernel of the user's is given as `tl.constexpr`; Inductor's own are given block sizes alone."""
+    fn = autotuner.fn
+    declared = {fn.arg_names[at] for at in fn.constexprs}
+    given = autotuner.triton_meta.get("constants", {})
+    return {str(name): value for name, value in given.items() if name in declared and type(value) is int}
+
+
+def _grid(autotuner: Any, config: Any, call: tuple[str, ...]) -> tuple[int, int, int] | None:
+    """Blocks of one launch; None where an argument that it depends on is no number."""
+    names = autotuner.triton_meta["signature"]  # the arguments first, then the block sizes
+    numbers = {name: int(text) for name, text in zip(names, call, strict=False) if _is_number(text)}
+    last = enumerate(call[-3:])  # the grid itself, for a kernel that the user wrote
+    numbers.update({f"_grid_{at}": int(text) for at, text in last if _is_number(text)})
+    grid = compiling_modules().heuristics.GridExpr.from_meta(autotuner.inductor_meta, config)
+    try:
+        x, y, z = grid.eval_slow({**numbers, **config.kwargs})
+    except NameError:  # a size that only the data tells
+        return None
+    return int(x), int(y), int(z)
+
+
+def _is_number(text: str) -> bool:
+    return text.removeprefix("-").isdigit()
+
+
+def _spill_bytes(compiled: Any) -> int:
+    """What the assembler says of a thread's spills, in the kernel and in the functions that it brings along:
+    a frame holds other things too.
+
+    Triton assembles the kernel once more as it did before, with the same tool and options, and gives the log.
+    """
+    from triton import knobs  # the optional dependency that all of this is about
+    from triton.backends.nvidia.compiler import CUDABackend
+
+    target, log = compiled.metadata.target, io.StringIO()
+    with knobs.nvidia.scope(), contextlib.redirect_stdout(log):
+        knobs.nvidia.dump_ptxas_log = True
+        CUDABackend(target).make_cubin(compiled.asm["ptx"], {}, compiled.metadata, target.arch)
+    return sum(int(size) for found in _SPILLS.findall(log.getvalue()) for size in found)

@@ -1,0 +1,1 @@
+"""Generate code for a GPU on a machine without one: replaced queries, drivers and device guards."""

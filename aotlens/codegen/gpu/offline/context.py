@@ -1,0 +1,250 @@
+"""The one context in which torch and Triton generate code for a GPU that is not there.
+
+Invariant: outside of it nothing is changed.  What is replaced stands in one table, each name with its reason,
+and is put back when the context ends, however it ends; so are the answers that torch remembers about devices.
+"""
+
+import functools
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from aotlens.codegen.gpu.offline.device_guard import ensure_cuda_guard
+from aotlens.codegen.gpu.offline.emulated_devices import NullContext, driver_for, interface_for, properties_of
+from aotlens.codegen.gpu.offline.requirements import require_triton
+from aotlens.codegen.gpu.targets import GpuTarget
+from aotlens.torch_api.fake_gpu import fake_cuda_without_driver
+from aotlens.torch_api.gpu import compiling_modules, forked_after_cuda
+
+__all__ = [
+    "Replacement",
+    "can_run_kernels",
+    "cuda_queries",
+    "forget_devices",
+    "gpu_in_use",
+    "is_local_gpu",
+    "offline_gpu",
+    "replacements",
+    "replacing",
+    "without_parent_emulation",
+]
+
+_LOCK = threading.RLock()
+"""The replaced names are the whole process's."""
+
+_MISSING = object()
+
+_pretences: list[tuple[int, ExitStack]] = []
+"""By process, the contexts in which a script believes in a GPU."""
+
+_standing: list[GpuTarget] = []
+"""The GPUs that are pretended to code generation at the moment."""
+
+_CACHES: dict[str, frozenset[str] | None] = {
+    "torch.utils._triton": None,
+    "torch._inductor.runtime.hints": frozenset({"DeviceProperties.create"}),
+    "torch._inductor.codecache": frozenset({"CacheBase.get_system", "CacheBase.get_local_cache_path"}),
+    "torch._inductor.utils": frozenset(
+        {
+            "get_gpu_type",
+            "is_big_gpu",
+            "get_max_num_sms",
+            "using_b200",
+            "get_device_tflops",
+            "get_gpu_dram_gbps",
+            "get_backend_num_stages",
+            "_triton_supported_fp8_dtypes",
+        }
+    ),
+}
+"""By module, the functions whose remembered answer depends on the device; None stands for all of a module.
+
+Not every remembered answer: Inductor registers its patterns in functions that must run once only.
+"""
+
+_CONFIG = {
+    "compile_threads": 1,  # its worker processes would not know of the GPU
+    "fx_graph_cache": False,  # keyed by the real machine; what it finds is not generated, nor observed
+    "force_disable_caches": True,
+    "triton.cudagraphs": False,  # would record on the device
+    "use_static_triton_launcher": False,  # loads the binary by itself, and keeps no other text of the kernel
+    "triton.autotune_at_compile_time": False,  # would run kernels
+    "triton.unique_user_kernel_names": True,  # the user's own kernels are told apart by their names
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Replacement:
+    """One name that is something else within the context."""
+
+    owner: Any
+    name: str
+    instead: Any
+    reason: str
+
+
+def is_local_gpu(target: GpuTarget) -> bool:
+    """Whether this process can use a GPU of the target's architecture, for which nothing need be pretended.
+
+    A child of a process that uses the GPU cannot: to it the GPU is one that is not there.
+    """
+    if forked_after_cuda():
+        return False
+    return torch.cuda.is_available() and torch.cuda.get_device_capability() == target.compute_capability
+
+
+def gpu_in_use() -> str | None:
+    """The architecture of the GPU that this process uses: `sm_90`; None where it uses none."""
+    if not torch.cuda.is_initialized():
+        return None
+    major, minor = torch.cuda.get_device_capability()
+    return f"sm_{major}{minor}"
+
+
+@contextmanager
+def offline_gpu(target: GpuTarget) -> Iterator[None]:
+    """Within it, code is generated as on a machine with that GPU; nothing of it can run.
+
+    Raises:
+        BackendError: Triton is not installed.
+    """
+    require_triton()
+    _leave_the_parents_pretence()
+    modules = compiling_modules()
+    if is_local_gpu(target):
+        with modules.config.patch(_CONFIG):
+            yield
+        return
+    ensure_cuda_guard()
+    with _LOCK, ExitStack() as stack:
+        modules.device_interface.get_interface_for_device("cpu")  # registers the real ones, once
+        for replacement in replacements(target):
+            stack.enter_context(replacing(replacement))
+        stack.enter_context(modules.config.patch(_CONFIG))
+        forget_devices()
+        stack.callback(forget_devices)
+        _standing.append(target)
+        stack.callback(_standing.pop)
+        yield
+
+
+def can_run_kernels() -> bool:
+    """Whether code that is generated here could run here: the GPU is this machine's own."""
+    return not _standing and not forked_after_cuda() and torch.cuda.is_available()
+
+
+@contextmanager
+def without_parent_emulation(pretence: ExitStack) -> Iterator[None]:
+    """Within it, a child process that generates code ends what its parent pretends to a script."""
+    entry = os.getpid(), pretence
+    _pretences.append(entry)
+    try:
+        yield
+    finally:
+        _pretences.remove(entry)
+
+
+def _leave_the_parents_pretence() -> None:
+    while _pretences and _pretences[-1][0] != os.getpid():
+        _pretences[-1][1].close()  # takes the entry out
+
+
+def replacements(target: GpuTarget) -> tuple[Replacement, ...]:
+    """Every name that is replaced for a target."""
+    return (*cuda_queries(target), *_machinery(target))
+
+
+def cuda_queries(target: GpuTarget) -> Iterator[Replacement]:
+    """What `torch.cuda` answers."""
+    properties = properties_of(target)
+    major, _ = target.compute_capability
+    why = "lowerings and templates choose by it"
+    answers: dict[str, tuple[Callable[..., Any], str]] = {
+        "is_available": (lambda: True, "templates and the device check of generated modules ask it"),
+        "device_count": (lambda: 1, "belongs to is_available"),
+        "current_device": (lambda: 0, "graphs are placed on device 0"),
+        "get_device_capability": (lambda device=None: target.compute_capability, why),
+        "get_device_properties": (lambda device=None: properties, "block sizes and warps follow from it"),
+        "get_device_name": (lambda device=None: properties.name, "part of cache keys"),
+        "is_bf16_supported": (lambda including_emulation=True: major >= 8, why),
+        "is_tf32_supported": (lambda: major >= 8, why),
+        "synchronize": (lambda device=None: None, "called around compilation"),
+        "device": (NullContext, "entered around compilation when a GPU is available"),
+        "_DeviceGuard": (NullContext, "the wrapper binds it"),
+        "mem_get_info": (lambda device=None: (properties.total_memory,) * 2, "limits fusions"),
+        "get_rng_state": (lambda device="cuda": torch.zeros(16, dtype=torch.uint8), "saved while compiling"),
+        "set_rng_state": (lambda state, device="cuda": None, "restored after compiling"),
+    }
+    for name, (answer, reason) in answers.items():
+        yield Replacement(torch.cuda, name, answer, reason)
+
+
+def _machinery(target: GpuTarget) -> Iterator[Replacement]:
+    """Torch's and Triton's ways to a device."""
+    import triton
+    from triton.backends.nvidia.driver import CudaDriver
+
+    modules = compiling_modules()
+    interface = modules.device_interface
+    pretended = interface_for(target, interface.CudaInterface)
+    yield Replacement(
+        interface,
+        "device_interfaces",
+        {**interface.device_interfaces, "cuda": pretended, "cuda:0": pretended},
+        "the real interface bound torch.cuda's functions when it was imported",
+    )
+    yield Replacement(
+        modules.c, "_cuda_getCurrentRawStream", lambda device: 0, "generated modules import it by name"
+    )
+    yield Replacement(
+        modules.graph_lowering,
+        "constant_name",
+        modules.constant_that_stays,
+        "the values of a constant would be copied to the device",
+    )
+    yield from (Replacement(*row) for row in fake_cuda_without_driver())
+    yield Replacement(triton.runtime.driver, "_active", driver_for(target), "the real driver loads libcuda")
+    yield Replacement(
+        CudaDriver, "is_active", staticmethod(lambda: True), "every generated module looks for the driver"
+    )
+
+
+@contextmanager
+def replacing(replacement: Replacement) -> Iterator[None]:
+    owner, name = replacement.owner, replacement.name
+    before = vars(owner).get(name, _MISSING)  # not getattr: a static method is kept as one
+    setattr(owner, name, replacement.instead)
+    try:
+        yield
+    finally:
+        if before is _MISSING:
+            delattr(owner, name)
+        else:
+            setattr(owner, name, before)
+
+
+def forget_devices() -> None:
+    """Drop what torch remembers of the devices that there are."""
+    for module_name, chosen in _CACHES.items():
+        module = sys.modules.get(module_name)
+        for function in _remembering(module) if module is not None else ():
+            if chosen is None or function.__qualname__ in chosen:
+                function.cache_clear()
+
+
+def _remembering(module: Any) -> Iterator[Any]:
+    """The functions of a module and of its classes that remember their answers."""
+    for value in list(vars(module).values()):
+        owned = (
+            vars(value).values() if isinstance(value, type) and value.__module__ == module.__name__ else ()
+        )
+        for candidate in (value, *owned):
+            function = getattr(candidate, "__func__", candidate)
+            if isinstance(function, functools._lru_cache_wrapper):
+                yield function

@@ -1,0 +1,109 @@
+"""The kernels of one target on a GPU, as what the code of its graphs also tells.
+
+Invariant: nothing is generated before somebody asks, and then once for forward and backward together.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from aotlens.build.layers import Layers
+from aotlens.codegen.gpu.generation import GpuCode as GpuGenerated
+from aotlens.codegen.gpu.generation import generate_for_gpu
+from aotlens.codegen.gpu.kernel_rows import NodeLocations, kernel_rows
+from aotlens.codegen.gpu.offline.context import gpu_in_use
+from aotlens.codegen.gpu.offline.requirements import require_triton
+from aotlens.codegen.gpu.records import GpuRequest
+from aotlens.codegen.gpu.targets import find_target
+from aotlens.codegen.records import Generated, GraphCode
+from aotlens.ir.program import Program
+from aotlens.model.report import Kernel, KernelChoice, Phase
+from aotlens.options import CompileOptions
+from aotlens.partition.records import Partitioned
+
+
+def with_gpu_kernels(code: Generated, parts: Partitioned, options: CompileOptions) -> Generated:
+    """The same code, which also tells the kernels for the GPU of the options.
+
+    Raises:
+        UserError: no GPU of that name, or Triton is missing.
+    """
+    assert options.gpu is not None  # the caller asks
+    require_triton()
+    target, config = find_target(options.gpu), dict(options.inductor_config)
+    order = GpuRequest(target, config, options.gpu_texts, options.kernel_limit_s)
+    unit = _Unit(parts, order, partial(_choices_here, code, target.sm))
+
+    def told(graph: GraphCode | None, phase: Phase) -> Any:
+        return graph and replace(graph, gpu_kernels=partial(unit.kernels, graph.program, phase))
+
+    forward = told(code.forward, "forward" if parts.backward is not None else "inference")
+    backward = told(code.backward, "backward")
+    return replace(
+        code,
+        forward=forward,
+        backward=backward,
+        gpu=unit.sm,
+        gpu_name=target.name,
+        gpu_assumptions=unit.assumptions,
+        gpu_error=unit.error,
+    )
+
+
+Choices = dict[tuple[Phase, str], KernelChoice]
+
+
+def _choices_here(code: Generated, sm: str) -> Choices:
+    """What the kernels that have run here were launched with, where they run on that GPU."""
+    if sm != gpu_in_use():
+        return {}
+    rows = [row for graph in (code.forward, code.backward) if graph is not None for row in graph.kernels()]
+    return {(row.phase, row.name): row.ran for row in rows if row.ran is not None}
+
+
+class _Unit:
+    """Forward and backward of one target, generated once."""
+
+    def __init__(self, parts: Partitioned, order: GpuRequest, choices: Callable[[], Choices]) -> None:
+        self._parts = parts
+        self._order = order
+        self._choices = choices
+        self._made: GpuGenerated | None = None
+        self._layers: Layers | None = None
+
+    @property
+    def sm(self) -> str:
+        return self._order.target.sm
+
+    def assumptions(self) -> tuple[str, ...]:
+        """Whose figures the GPU's are, then those of all graphs, each once."""
+        target, graphs = self._order.target, self._generated().graphs
+        texts = dict.fromkeys(text for graph in graphs for text in graph.assumptions)
+        if not graphs:
+            return tuple(texts)
+        bandwidth = f"{target.bandwidth_gb_per_s:,} GB/s of memory"
+        return (
+            f"the GPU is the {target.name}: {target.multiprocessors} multiprocessors, {bandwidth}",
+            *texts,
+        )
+
+    def error(self) -> str:
+        """Why there are no kernels; empty where there are."""
+        return self._generated().error
+
+    def kernels(self, program: Program, phase: Phase) -> tuple[Kernel, ...]:
+        """The rows of one graph, in call order; none where it could not be lowered."""
+        made = self._generated()
+        graph = next((graph for graph in made.graphs if graph.phase == phase), None)
+        if graph is None:
+            return ()
+        if self._layers is None:
+            self._layers = Layers(self._parts.joint.program)
+        places = NodeLocations.of(program, self._layers)
+        return tuple(kernel_rows(graph, made.kernels, places, self._order.target))
+
+    def _generated(self) -> GpuGenerated:
+        if self._made is None:
+            self._made = generate_for_gpu(self._parts, replace(self._order, ran=self._choices()))
+        return self._made

@@ -1,0 +1,100 @@
+"""What stands around the code of a graph, as text: the one implementation, run here and in exported modules.
+
+Invariant: the inputs are given, and written, as the graph was prepared for, and results that eager gives
+memory of their own, or as tensors of their own, are given so.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+Code = Callable[[list[Any]], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class GraphAdapter:
+    """Positions among the inputs and results of one graph."""
+
+    negated: tuple[int, ...]
+    """Inputs that are given as they lie in memory, without their negative bit."""
+    crossed: tuple[int, ...]
+    """Inputs that are written when the graph has ended, with the results after the program's own."""
+    doubtful: tuple[int, ...]
+    """Results that Inductor may compute inside the memory of another."""
+    views: tuple[int, ...]
+    """Results that may be the same tensor as another."""
+    updated: tuple[tuple[int, int], ...]
+    """Results that show what an input gets in the graph, each with that input's position."""
+    copies: tuple[int, ...]
+    """Results that may share memory with another of which they are a copy."""
+    lazy: tuple[tuple[int, str], ...] = ()
+    """Results that are given as they lie in memory, each with the view that conjugates or negates it."""
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether there is anything to do around the graph's code."""
+        lists = (self.negated, self.crossed, self.doubtful, self.views, self.updated, self.copies, self.lazy)
+        return any(lists)
+
+    def code(self, code: Code) -> Code:
+        """The graph's code as the module text calls it."""
+        return _load(self, code) if self.is_needed else code
+
+
+ADAPTER_HELPER = """
+def lies_beside(tensor, others):
+    storage = tensor.untyped_storage()._cdata
+    tensors = (other for other in others if isinstance(other, torch.Tensor))
+    return any(other.untyped_storage()._cdata == storage for other in tensors)
+"""
+"""Text of a module: whether a tensor has its memory in common with one of the others."""
+
+
+def adapter_lines(around: GraphAdapter, name: str, code: str) -> list[str]:
+    """`def NAME(inputs): …`, which calls `code` with the list of inputs and does the rest."""
+    lines = [f"def {name}(inputs):"]
+    if around.negated:
+        lines.append("    # as they lie in memory, without the negative bit")
+    lines += [f"    inputs[{at}] = torch.ops.aten._neg_view.default(inputs[{at}])" for at in around.negated]
+    if around.crossed:
+        lines.append(f"    targets = [{_items('inputs', around.crossed)}]")
+    if around.updated:
+        lines.append(f"    written = [{_items('inputs', tuple(given for _, given in around.updated))}]")
+    lines.append(f"    results = list({code}(inputs))")
+    for number, (at, _) in enumerate(around.updated):
+        lines += _copied(at, f"[written[{number}]]", "what an input got")
+    for at in around.doubtful:
+        lines += _copied(at, f"[other for other in results if other is not results[{at}]]", "part of another")
+    for at in around.copies:
+        lines += _copied(at, f"[*results[:{at}], *results[{at + 1}:]]", "a copy of another")
+    for at in around.views:
+        lines.append(f"    if sum(results[{at}] is other for other in results) > 1:  # a view of another")
+        lines.append(f"        results[{at}] = torch.ops.aten.alias.default(results[{at}])")
+    if around.crossed:
+        lines.append("    for target in reversed(targets):  # gets what another input held")
+        lines.append("        target.copy_(results.pop())")
+    if around.lazy:
+        lines.append("    # given as they lie in memory")
+    lines += [f"    results[{at}] = torch.ops.{view}(results[{at}])" for at, view in around.lazy]
+    return [*lines, "    return results"]
+
+
+def _items(source: str, positions: tuple[int, ...]) -> str:
+    return ", ".join(f"{source}[{at}]" for at in positions)
+
+
+def _copied(at: int, others: str, why: str) -> list[str]:
+    return [
+        f"    if lies_beside(results[{at}], {others}):  # {why}, which eager keeps apart",
+        f"        results[{at}] = results[{at}].clone()",
+    ]
+
+
+def _load(around: GraphAdapter, code: Code) -> Code:
+    """The function that the text defines, around `code`."""
+    namespace: dict[str, Any] = {"__name__": "aotlens_around", "torch": torch, "code": code}
+    lines = adapter_lines(around, "around", "code")
+    exec("\n".join([ADAPTER_HELPER, *lines]), namespace)  # noqa: S102 (our own text)
+    return namespace["around"]

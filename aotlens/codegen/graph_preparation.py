@@ -1,0 +1,219 @@
+"""Changes to a graph before Inductor compiles it: crossed writes, symbolic loops, effect tokens, RNG states.
+
+Invariant: the prepared graph computes the same values, in the same order of effects.
+"""
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import fx
+
+from aotlens.capture.operators import aten
+from aotlens.codegen.graph_adapter import GraphAdapter
+from aotlens.codegen.lazy_bits import resolve_lazy_inputs, resolve_lazy_outputs
+from aotlens.codegen.output_aliasing import (
+    copies_of_same_value,
+    outputs_in_cats,
+    outputs_of_writes,
+    storage_source,
+    storages_of_outputs,
+    views_of_outputs,
+)
+from aotlens.ir.program import Program
+from aotlens.ir.slots import DIFFERENTIABLE_OUTPUTS
+from aotlens.ir.symbols import is_data_dependent, symbols_of
+from aotlens.torch_api.hop import has_ordered_effect, make_token, sink_tokens, with_effects
+
+
+def select_scatter(given: torch.Tensor, part: torch.Tensor, dim: int, index: Any) -> Any:
+    """`given` with `part` at one index of a dimension, by a comparison of all of its indices."""
+    if not is_data_dependent(index):
+        return NotImplemented
+    dim = dim % given.dim()
+    size = given.shape[dim]
+    shape = [-1 if at == dim else 1 for at in range(given.dim())]
+    places: Any = torch.arange(size, device=given.device).view(shape)
+    is_there = (places == index) | (places == index + size)  # one behind the end for an index from the front
+    return torch.where(is_there, part.unsqueeze(dim), given)
+
+
+DATA_INDEX_RULES: dict[Any, Callable[..., Any]] = {aten.select_scatter.default: select_scatter}
+
+
+def return_crossed_writes(module: fx.GraphModule) -> tuple[int, ...]:
+    """Have the graph return such values after its other results; the positions of the inputs they go to."""
+    graph = module.graph
+    inputs = {node: at for at, node in enumerate(graph.find_nodes(op="placeholder"))}
+    written: set[fx.Node] = set()
+    crossed: list[fx.Node] = []
+    for write in graph.find_nodes(op="call_function", target=aten.copy_.default):
+        target, value = write.args[:2]
+        if target in inputs and storage_source(value) in written - {target}:
+            crossed.append(write)
+        written.add(target)
+    if not crossed:
+        return ()
+    output = graph.output_node()
+    results: Any = output.args[0]
+    output.update_arg(0, (*results, *(write.args[1] for write in crossed)))
+    positions = tuple(inputs[write.args[0]] for write in crossed)
+    for write in crossed:
+        graph.erase_node(write)
+    module.recompile()
+    return positions
+
+
+MORE_OPERANDS = {torch.ops.higher_order.map_impl: 2, torch.ops.higher_order.scan: 3}
+"""By operator: the argument that holds operands which every step gets as they are."""
+
+
+def pass_sizes_to_loops(module: fx.GraphModule) -> None:
+    """Hand each loop the symbols that its results' sizes are made of."""
+    changed = False
+    for loop in list(module.graph.nodes):
+        if loop.op != "call_function" or loop.target not in MORE_OPERANDS:
+            continue
+        sizes = _sizes(module.graph, loop)
+        if sizes:
+            at = MORE_OPERANDS[loop.target]
+            loop.update_arg(at, (*loop.args[at], *sizes))
+            _take(getattr(module, loop.args[0].target), sizes)
+            changed = True
+    if changed:
+        module.recompile()
+
+
+def _sizes(graph: fx.Graph, loop: fx.Node) -> list[fx.Node]:
+    """A node for each symbol in the results' sizes and strides, read off an operand that has it as a size."""
+    wanted = symbols_of(loop.meta["val"])
+    found: list[fx.Node] = []
+    with graph.inserting_before(loop):
+        for operand in loop.all_input_nodes:
+            value = operand.meta.get("val")
+            for dim, size in enumerate(value.shape if isinstance(value, torch.Tensor) else ()):
+                if isinstance(size, torch.SymInt) and size.node.expr in wanted:
+                    wanted.remove(size.node.expr)
+                    node = graph.call_function(aten.sym_size.int, (operand, dim))
+                    node.meta["val"] = size
+                    found.append(node)
+    return found
+
+
+def _take(body: Any, sizes: list[fx.Node]) -> None:
+    """Further parameters of the loop's function, which it does not read."""
+    last = list(body.graph.find_nodes(op="placeholder"))[-1]
+    with body.graph.inserting_after(last):
+        for at, size in reversed(list(enumerate(sizes))):
+            parameter = body.graph.placeholder(f"size_{at}")
+            parameter.meta["val"] = size.meta["val"]
+    body.recompile()
+
+
+PERMUTATIONS = (aten.randperm.default, aten.randperm.generator)
+
+
+def index_rows_unchecked(module: fx.GraphModule) -> None:
+    changed = False
+    for node in module.graph.find_nodes(op="call_function", target=aten.index.Tensor):
+        if any(_is_permutation(index) for index in node.args[1]):
+            node.target = aten._unsafe_index.Tensor
+            changed = True
+    if changed:
+        module.recompile()
+
+
+def _is_permutation(index: object) -> bool:
+    """Whether it is one, or the first of one."""
+    if isinstance(index, fx.Node) and index.target is aten.slice.Tensor:
+        index = index.args[0]
+    return isinstance(index, fx.Node) and index.target in PERMUTATIONS
+
+
+def thread_token(module: fx.GraphModule) -> None:
+    """Put each operator with an effect behind the one before it; a graph without any stays untouched."""
+    graph = module.graph
+    effects = [node for node in graph.nodes if _is_effect(node)]
+    if not effects:
+        return
+    with graph.inserting_before(effects[0]):
+        token = graph.call_function(make_token)
+    token.meta["val"] = empty = make_token()
+    for node in effects:
+        token = _behind(graph, node, token, empty)
+    with graph.inserting_before(graph.output_node()):
+        graph.call_function(sink_tokens, ([token],))
+    module.recompile()
+
+
+def _is_effect(node: fx.Node) -> bool:
+    return (
+        node.op == "call_function" and hasattr(node.target, "namespace") and has_ordered_effect(node.target)
+    )
+
+
+def _behind(graph: fx.Graph, node: Any, token: fx.Node, empty: Any) -> fx.Node:
+    """Run the node behind the token; gives the token that comes after it."""
+    val = node.meta.get("val")
+    results = tuple(val) if isinstance(val, (list, tuple)) else (val,)
+    with graph.inserting_before(node):
+        call = graph.call_function(with_effects, (token, node.target, *node.args), dict(node.kwargs))
+        after = graph.call_function(operator.getitem, (call, 0))
+        call.meta = {**node.meta, "val": (empty, *results)}
+        after.meta["val"] = empty
+        if isinstance(val, (list, tuple)):
+            for reader in list(node.users):
+                reader.args = (call, reader.args[1] + 1)
+        elif node.users:
+            result = graph.call_function(operator.getitem, (call, 1))
+            result.meta = dict(node.meta)
+            node.replace_all_uses_with(result)
+    graph.erase_node(node)
+    return after
+
+
+def drop_unread_states(module: fx.GraphModule) -> None:
+    target = torch.ops.higher_order.run_and_save_rng_state
+    unread = [
+        node
+        for node in module.graph.find_nodes(op="call_function", target=target)
+        if not any(user.args[1] == 0 or user.target is not operator.getitem for user in node.users)
+    ]
+    for node in unread:
+        draw, *args = node.args
+        with module.graph.inserting_before(node):
+            plain = module.graph.call_function(draw, tuple(args), dict(node.kwargs))
+        plain.meta = {**node.meta, "val": node.meta["val"][1]}
+        for user in list(node.users):  # each takes the results out of the pair
+            user.replace_all_uses_with(plain)
+            module.graph.erase_node(user)
+        module.graph.erase_node(node)
+    if unread:
+        module.recompile()
+
+
+def prepare_graph(module: fx.GraphModule, program: Program, recorded: Program | None = None) -> GraphAdapter:
+    """Change the graph, within its fake mode, and mark which results the caller sees.
+
+    `recorded` is what Inductor's passes were run on, if they changed it.
+    """
+    thread_token(module)
+    pass_sizes_to_loops(module)
+    index_rows_unchecked(module)
+    drop_unread_states(module)
+    negated = resolve_lazy_inputs(module)
+    lazy = resolve_lazy_outputs(module)
+    crossed = return_crossed_writes(module)
+    output = module.graph.output_node()
+    results: Any = output.args[0]
+    visible = [
+        at
+        for at, out in enumerate(program.outputs)
+        if isinstance(out.slot, DIFFERENTIABLE_OUTPUTS) and isinstance(results[at], fx.Node)
+    ]
+    output.meta["user_visible_output_idxs"] = visible
+    doubtful, views = outputs_in_cats(module, visible), views_of_outputs(module, visible)
+    updated = outputs_of_writes(module)
+    copies = copies_of_same_value(module, visible, storages_of_outputs(program, recorded))
+    return GraphAdapter(negated, crossed, tuple(doubtful), tuple(views), tuple(updated), tuple(copies), lazy)

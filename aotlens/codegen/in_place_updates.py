@@ -1,0 +1,66 @@
+"""Updates of inputs, written where they are computed: `copy_(b, add(b, 1))` becomes `add_(b, 1)`.
+
+Invariant: the program computes what it did before; nothing but the update reads the input, and nothing but
+the write-back reads the new value, so nobody sees that the one lies in the other's memory.
+"""
+
+from collections import Counter
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import torch
+
+from aotlens.capture.operators import Kind, describe
+from aotlens.ir.program import Node, Program, nodes_in
+from aotlens.torch_api.operators import OpOverload
+
+aten = torch.ops.aten
+
+
+def with_in_place_updates(program: Program) -> Program:
+    """The same program with each update of an input in one step where that is possible."""
+    written = [node for node in program.nodes if node.op is aten.copy_.default and node.origin.effect]
+    if not written:
+        return program
+    readers = _readers(program)
+    inputs = {id(given.node) for given in program.inputs}
+    changed: dict[int, Node | None] = {}
+    for write in written:
+        target, value = write.args[:2]
+        if id(target) in inputs and _fits(target, value, readers):
+            changed[id(value)] = replace(value, op=_in_place_variant(value.op), origin=write.origin)
+            changed[id(write)] = None
+    nodes = (changed.get(id(node), node) for node in program.nodes)
+    return replace(program, nodes=tuple(node for node in nodes if node is not None))
+
+
+def _readers(program: Program) -> Counter[int]:
+    """How often each value is read, by operators and as an output."""
+    counts = Counter(id(source) for node in program.nodes for source in node.inputs())
+    counts.update(id(source) for source in nodes_in(out.value for out in program.outputs))
+    return counts
+
+
+def _fits(target: Node, value: Any, readers: Counter[int]) -> bool:
+    """Whether the value is made from the target by an operator that can write to it instead."""
+    if type(value) is not Node or not value.args or value.args[0] is not target:
+        return False
+    if readers[id(target)] != 2 or readers[id(value)] != 1 or _in_place_variant(value.op) is None:
+        return False
+    old, new = target.val, value.val
+    return bool(old.dtype == new.dtype and old.stride() == new.stride() and old.shape == new.shape)
+
+
+@cache
+def _in_place_variant(op: Any) -> Any:
+    """`add_` for `add`; None when there is none that does just the same."""
+    if not isinstance(op, OpOverload) or op.namespace != "aten":
+        return None
+    name, _, overload = op.name().removeprefix("aten::").partition(".")
+    variant = getattr(getattr(aten, f"{name}_", None), overload or "default", None)
+    if variant is None:
+        return None
+    known = describe(variant)
+    same = known.kind is Kind.MUTATION and known.written == (0,) and known.functional is op
+    return variant if same and not known.random else None

@@ -1,0 +1,92 @@
+"""Tensors that are negated or conjugated lazily, for Inductor, whose kernels read memory as it is.
+
+Invariant: the graph is given what lies in memory, without the negative bit, and negates it by itself, in what
+it reads and in what it writes back.  Its results are what shall lie in memory; they get their bits behind it.
+"""
+
+from typing import Any
+
+import torch
+from torch import fx
+
+from aotlens.capture.operators import Kind, aten, describe
+from aotlens.torch_api.operators import OpOverload
+
+
+def resolve_lazy_inputs(module: fx.GraphModule) -> tuple[int, ...]:
+    """Make the graph take such inputs as they lie in memory; their positions."""
+    graph = module.graph
+    inputs = list(graph.find_nodes(op="placeholder"))
+    found = tuple(at for at, node in enumerate(inputs) if _is_negated(node.meta.get("val")))
+    for at in found:
+        given = inputs[at]
+        value = given.meta["val"]
+        with torch.no_grad():
+            given.meta["val"] = aten._neg_view.default(value)
+        with graph.inserting_before(inputs[-1].next):
+            negated = graph.call_function(aten.neg.default, (given,))
+        negated.meta = {**given.meta, "val": aten.neg.default(given.meta["val"])}
+        for user in list(given.users):
+            if user is negated:
+                continue
+            if user.target is aten.copy_.default and user.args[0] is given:
+                _negate_written(graph, user)
+            else:
+                user.replace_input_with(given, negated)
+    if found:
+        module.recompile()
+    return found
+
+
+LAZY = ((aten._conj.default, torch.Tensor.is_conj), (aten._neg_view.default, torch.Tensor.is_neg))
+"""The views that conjugate and negate lazily, and how to ask for it."""
+
+
+def resolve_lazy_outputs(module: fx.GraphModule) -> tuple[tuple[int, str], ...]:
+    """Make the graph give such results as they lie in memory; their positions, each with the lazy operator.
+
+    Inductor may copy a result to lay it out otherwise, and the copy has no bits.
+    """
+    output = module.graph.output_node()
+    given: Any = output.args[0]
+    results, found = list(given), []
+    for at, node in enumerate(results):
+        value: Any = node.meta.get("val") if isinstance(node, fx.Node) and node.op != "placeholder" else None
+        for view, is_lazy in LAZY if isinstance(value, torch.Tensor) else ():
+            if is_lazy(value):
+                results[at] = _in_memory(module.graph, output, results[at], (view, is_lazy))
+                found.append((at, str(view)))
+    if found:
+        output.update_arg(0, type(given)(results))
+        module.recompile()
+    return tuple(reversed(found))
+
+
+def _in_memory(graph: fx.Graph, output: fx.Node, node: fx.Node, lazy: tuple[Any, Any]) -> Any:
+    """The node without the bit: views of what is lazy are taken of what lies in memory instead."""
+    view, is_lazy = lazy
+    source: Any = node.args[0] if node.args else None
+    if node.target is view:
+        return source
+    is_view = isinstance(node.target, OpOverload) and describe(node.target).kind is Kind.VIEW
+    shows_lazy = is_view and isinstance(source.meta["val"], torch.Tensor) and is_lazy(source.meta["val"])
+    target, args = view, (node,)
+    if shows_lazy and isinstance(node.meta["val"], torch.Tensor):
+        target, args = node.target, (_in_memory(graph, output, source, lazy), *node.args[1:])
+    with graph.inserting_before(output):
+        made = graph.call_function(target, args, node.kwargs if target is not view else {})
+    with torch.no_grad():
+        made.meta = {**node.meta, "val": view(node.meta["val"])}
+    return made
+
+
+def _is_negated(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and value.is_neg()
+
+
+def _negate_written(graph: fx.Graph, write: fx.Node) -> None:
+    source: Any = write.args[1]
+    with graph.inserting_before(write):
+        negated = graph.call_function(aten.neg.default, (source,))
+    negated.meta = {**source.meta, "val": aten.neg.default(source.meta["val"])}
+    write.update_arg(1, negated)

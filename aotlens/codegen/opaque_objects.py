@@ -1,0 +1,79 @@
+"""What of a graph Inductor cannot follow, for any device: objects that keep a state of their own."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from torch import fx
+
+from aotlens.capture.operators import aten
+from aotlens.capture.records import Subject
+from aotlens.errors import BackendError, with_location
+from aotlens.ir.program import Node, Program
+from aotlens.model.report import Phase
+from aotlens.torch_api.fake import FakeTensorMode
+from aotlens.torch_api.objects import FakeScriptObject, ScriptObject, to_fake_object
+
+RANDOM_STATE = ("torch.random", "torch.cuda.random")
+"""Modules whose functions read and set generators."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Refused:
+    what: str
+    advice: str
+    node: Node | None
+    """The first that works on it; None where no node does."""
+
+
+def reject_objects(program: Program, phase: Phase, subject: Subject) -> None:
+    """Raises BackendError.
+
+    Inductor draws from its own seeds, and so cannot follow a generator or the random state.  It asks a
+    stand-in of a torchbind object what its methods give.  Its code knows the symbols of sizes and strides,
+    not one for an input's place on its storage.
+    """
+    found = next(_refused(program), None)
+    if found is None:
+        return
+    span = found.node.origin.place.innermost if found.node is not None else None
+    where = with_location(
+        f"Inductor cannot compile {found.what} in the {phase} graph of `{subject.name}`", span
+    )
+    message = f"{where}; {found.advice}, or choose backend 'eager'"
+    raise BackendError(message, span=subject.span if span is None else span)
+
+
+def with_current_objects(module: fx.GraphModule, fake_mode: FakeTensorMode) -> None:
+    """Stand-ins of torchbind objects as the objects are now: Inductor calls their methods once more."""
+    for node in module.graph.find_nodes(op="placeholder"):
+        value = node.meta.get("val")
+        if isinstance(value, FakeScriptObject):
+            node.meta["val"] = to_fake_object(fake_mode, value.real_obj)
+
+
+def _refused(program: Program) -> Iterator[_Refused]:
+    given = [item.node for item in program.inputs] + list(program.constants())
+    for node in given:
+        if isinstance(node.val, ScriptObject):
+            what = "a torchbind object without a class registered for tracing"
+            yield _Refused(what, "keep it out of the target", _reader(program, node))
+    for node in program.constants():
+        if isinstance(node.val, FakeScriptObject):
+            what = "a torchbind object that the function reaches by itself"
+            yield _Refused(what, "pass it as an argument", _reader(program, node))
+    for node in program.nodes:
+        if node.op is not None and getattr(node.op, "__module__", "") in RANDOM_STATE:
+            yield _Refused(f"`torch.{node.op.__name__}`", "call it outside of the target", node)
+    for node in given:
+        if node.val is None:
+            advice = "draw from the default generator"
+            yield _Refused("a `torch.Generator`", advice, _reader(program, node))
+    inputs = {id(item.node) for item in program.inputs}
+    for node in program.nodes:
+        if node.op is aten.sym_storage_offset.default and id(node.args[0]) in inputs:
+            what = "a symbol for where an input starts on its storage"
+            yield _Refused(what, "pass a copy of that input", _reader(program, node))
+
+
+def _reader(program: Program, given: Node) -> Node | None:
+    return next((node for node in program.nodes if any(one is given for one in node.inputs())), None)

@@ -1,0 +1,148 @@
+"""Results that Inductor computes inside the memory of another value, or gives as one tensor.
+
+Inductor computes the operands of a `cat` where the `cat` lies, and an input's new value in that input; it
+removes a `clone` that would keep them apart, and for a view with the sizes of what it shows it gives that
+tensor itself.  Invariant: a result beside a `cat`, or beside an input that the graph writes, has memory of
+its own, and two results are two tensors.
+"""
+
+from typing import Any
+
+import torch
+from torch import fx
+
+from aotlens.capture.operators import aten
+from aotlens.ir.program import Node, Program
+from aotlens.partition.storages import is_view_operator, storage_root
+
+
+def outputs_of_writes(module: fx.GraphModule) -> list[tuple[int, int]]:
+    """Results that show the value which an input gets in the graph, each with that input's position."""
+    inputs = {node: at for at, node in enumerate(module.graph.find_nodes(op="placeholder"))}
+    writes = module.graph.find_nodes(op="call_function", target=aten.copy_.default)
+    if not writes:
+        return []
+    values = [
+        (storage_source(write.args[1]), inputs[write.args[0]]) for write in writes if write.args[0] in inputs
+    ]
+    results: Any = module.graph.output_node().args[0]
+    return [
+        (at, given)
+        for at, result in enumerate(results)
+        for value, given in values
+        if isinstance(result, fx.Node) and storage_source(result) is value
+    ]
+
+
+def views_of_outputs(module: fx.GraphModule, visible: list[int]) -> list[int]:
+    """The results that show another result's memory, where the caller sees them; ask before Inductor runs."""
+    results: Any = module.graph.output_node().args[0]
+    shown = [_shown_by(result) if isinstance(result, fx.Node) else None for result in results]
+    return [
+        at
+        for at in visible
+        if shown[at] is not results[at]
+        and any(
+            shown[at] is other and results[at] is not results[index]
+            for index, other in enumerate(shown)
+            if index != at
+        )
+    ]
+
+
+def storages_of_outputs(program: Program, recorded: Program | None) -> list[Node | None]:
+    """The value in whose memory each result lies, before Inductor's passes took copies for what they copy."""
+    known = {out.slot: out.value for out in (recorded or program).outputs}
+    values = [known.get(out.slot, out.value) for out in program.outputs]
+    return [storage_root(value) if isinstance(value, Node) else None for value in values]
+
+
+def copies_of_same_value(module: fx.GraphModule, visible: list[int], memory: list[Node | None]) -> list[int]:
+    """The results that are copies of what another result is or copies; Inductor takes them for one value."""
+    results: Any = module.graph.output_node().args[0]
+    roots = [storage_source(result) for result in results]
+    return [
+        at
+        for at in visible
+        if memory.count(memory[at]) == 1
+        and _is_tensor(results[at])
+        and any(roots[at] is roots[other] for other in range(len(results)) if other != at)
+    ]
+
+
+def _is_tensor(result: Any) -> bool:
+    return isinstance(result, fx.Node) and isinstance(result.meta.get("val"), torch.Tensor)
+
+
+def _shown_by(node: fx.Node) -> fx.Node:
+    while is_view_operator(node.target):
+        node = node.args[0]  # type: ignore[assignment]
+    return node
+
+
+def outputs_in_cats(module: fx.GraphModule, visible: list[int]) -> list[int]:
+    """The results that go into a `cat`, where the caller sees either of them; Inductor changes the module."""
+    results: Any = module.graph.output_node().args[0]
+    seen = {storage_source(results[at]) for at in visible}
+    found = []
+    for at, result in enumerate(results):
+        if isinstance(result, fx.Node) and isinstance(result.meta.get("val"), torch.Tensor):
+            cats = _cats_of(result)
+            if cats and (at in visible or cats & seen):
+                found.append(at)
+    return found
+
+
+def _cats_of(node: fx.Node) -> set[fx.Node]:
+    """The `cat`s that a value is an operand of, itself, through views or as a copy."""
+    found: set[fx.Node] = set()
+    waiting, known = [storage_source(node)], {storage_source(node)}
+    while waiting:
+        for user in waiting.pop().users:
+            if user.target is aten.cat.default:
+                found.add(user)
+            elif _is_same(user) and user not in known:
+                known.add(user)
+                waiting.append(user)
+    return found
+
+
+def storage_source(node: Any) -> Any:
+    """What a value is seen through views, and may be after Inductor has removed copies."""
+    while _is_same(node):
+        node = _source(node)
+    return node
+
+
+COPIES: dict[Any, int] = {
+    aten.clone.default: 0,
+    aten._to_copy.default: 0,
+    aten.repeat.default: 0,
+    aten.constant_pad_nd.default: 0,
+    aten.pow.Tensor_Scalar: 0,
+    aten.copy.default: 1,
+    aten.slice_scatter.default: 1,
+    torch.ops.prims.convert_element_type.default: 0,
+}
+"""Which argument an operator may give back as it is; Inductor removes it where it does."""
+ROUNDINGS = (aten.ceil.default, aten.floor.default, aten.round.default, aten.trunc.default)
+
+
+def _source(node: fx.Node) -> Any:
+    return node.args[COPIES.get(node.target, 0)]
+
+
+def _is_same(node: Any) -> bool:
+    """Whether the value lies where its source does, or may after Inductor has removed a copy."""
+    if not isinstance(node, fx.Node):
+        return False
+    if is_view_operator(node.target) or node.target is aten.clone.default:
+        return True
+    return (node.target in COPIES or node.target in ROUNDINGS) and _is_like(node, _source(node))
+
+
+def _is_like(node: fx.Node, source: Any) -> bool:
+    own, other = node.meta.get("val"), source.meta.get("val") if isinstance(source, fx.Node) else None
+    if not isinstance(own, torch.Tensor) or not isinstance(other, torch.Tensor):
+        return False
+    return own.dtype is other.dtype and own.dim() == other.dim()

@@ -1,0 +1,35 @@
+"""The layout that compiled code chose for a value, given as numbers, on one whose sizes may be symbols."""
+
+from typing import Any
+
+import torch
+from torch import fx
+
+from aotlens.capture.storage import has_symbols, storage_range_of
+
+
+def with_strides(val: Any, strides: tuple[int, ...]) -> Any:
+    """The value with these strides; with symbolic sizes, contiguous in their order of dimensions.
+
+    As it is where the strides leave gaps, which no order of symbolic sizes gives.
+    """
+    place = storage_range_of(val)
+    if place is None or place.strides == strides:
+        return val
+    if not has_symbols(val):
+        return val.as_strided(val.shape, strides)
+    symbolic: dict[int, Any] = {}
+    step, known = 1, 1
+    for dim in sorted(range(val.dim()), key=lambda dim: (strides[dim], -dim)):
+        if place.sizes[dim] > 1 and strides[dim] != known:
+            return val
+        symbolic[dim] = step
+        step, known = step * val.shape[dim], known * place.sizes[dim]
+    return val.as_strided(val.shape, [symbolic[dim] for dim in range(val.dim())])
+
+
+def lay_out(node: fx.Node, strides: tuple[int, ...] | None) -> None:
+    """Give a saved value the strides with which the compiled forward returns it; None leaves it as it is."""
+    val = node.meta["val"]
+    if strides is not None and isinstance(val, torch.Tensor):
+        node.meta["val"] = with_strides(val, strides)

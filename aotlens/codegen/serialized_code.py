@@ -1,0 +1,110 @@
+"""Inductor's code for one graph as bytes, and back, so that another process need not generate it.
+
+Invariant: the bytes hold a pickle and compiled libraries, both of which run when they are read; only the
+user's own private store gives them to `restored`.
+"""
+
+import ast
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from aotlens.codegen.graph_adapter import GraphAdapter
+from aotlens.codegen.graph_calls import as_boxed
+from aotlens.disk_cache import digest, write_atomically
+from aotlens.ir.fingerprint import NoFingerprintError
+from aotlens.torch_api.inductor import inductor_config_patch
+from aotlens.torch_api.inductor_output import (
+    inductor_folder,
+    inductor_module_globals,
+    load_inductor_code,
+    pickle_inductor_code,
+    use_precompiled_kernels,
+)
+
+__all__ = ["Library", "SerializedCode", "load_code", "serialize_code"]
+
+
+@dataclass(frozen=True, slots=True)
+class Library:
+    """A compiled C++ kernel."""
+
+    kernel: str
+    """The digest of its argument types and its text."""
+    path: str
+    """Where it lies in Inductor's folder."""
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class SerializedCode:
+    """One graph's code, and what stands around it."""
+
+    pickled: bytes
+    around: GraphAdapter
+    libraries: tuple[Library, ...]
+
+
+def serialize_code(code: Any, around: GraphAdapter) -> SerializedCode:
+    """What of Inductor's result must be on disk for it to run in another process.
+
+    Raises:
+        NoFingerprintError: it holds what another process does not have.
+    """
+    if getattr(code, "device_types", None) is None or set(code.device_types) - {"cpu"}:
+        raise NoFingerprintError("code for a GPU, which Inductor's own cache keeps")
+    try:
+        pickled = pickle_inductor_code(code)
+    except Exception as error:
+        raise NoFingerprintError(f"what Inductor made cannot be written ({type(error).__name__})") from error
+    return SerializedCode(pickled, around, tuple(_libraries(code)))
+
+
+def load_code(code: SerializedCode, config: dict[str, Any]) -> Callable[[list[Any]], Any]:
+    """The graph's code, loaded from the libraries, which are put back where Inductor had them.
+
+    Raises OSError where that cannot be.
+    """
+    folder, paths = Path(inductor_folder()).resolve(), dict[str, str]()
+    for library in code.libraries:
+        path = (folder / library.path).resolve()
+        if not path.is_relative_to(folder):
+            raise OSError(f"{library.path} is no place within {folder}")
+        _put(path, library.data)
+        paths[library.kernel] = str(path)
+
+    def find(types: list[str], text: str) -> str | None:
+        return paths.get(digest(*types, text))
+
+    with use_precompiled_kernels(find), inductor_config_patch(config):
+        return code.around.code(as_boxed(load_inductor_code(code.pickled)))
+
+
+def _libraries(code: Any) -> Iterator[Library]:
+    """The files of the kernels that the generated module has loaded."""
+    folder = Path(inductor_folder()).resolve()
+    names = inductor_module_globals(code) or {}
+    for name, kernel in _definitions(code.source_code):
+        file = getattr(getattr(names.get(name), "__self__", None), "__file__", None)
+        path = Path(file).resolve() if isinstance(file, str) else folder
+        if path != folder and path.is_relative_to(folder):
+            yield Library(kernel, str(path.relative_to(folder)), path.read_bytes())
+
+
+def _definitions(source: str) -> Iterator[tuple[str, str]]:
+    """The C++ kernels of a generated text: `name = async_compile.cpp_pybinding(types, text)`."""
+    for statement in ast.parse(source).body:
+        match statement:
+            case ast.Assign(
+                targets=[ast.Name(id=name)],
+                value=ast.Call(func=ast.Attribute(attr="cpp_pybinding"), args=[types, text]),
+            ):
+                yield name, digest(*ast.literal_eval(types), ast.literal_eval(text))
+
+
+def _put(path: Path, data: bytes) -> None:
+    """Where no such file is yet."""
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(path, data, mode=0o755)

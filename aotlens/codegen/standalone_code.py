@@ -1,0 +1,192 @@
+"""What Inductor generated for one graph, as lines of a module that needs torch alone.
+
+Invariant: the lines do what Inductor's own module does; names that it defines are prefixed, so that the
+graphs of one module keep apart; what differs from process to process, and its benchmark, is left out.
+"""
+
+import ast
+import io
+import re
+import token
+import tokenize
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from aotlens.codegen.graph_adapter import GraphAdapter, adapter_lines
+from aotlens.torch_api.inductor import CPU_KERNEL_SETTINGS, kernel_settings, vector_bits
+
+ENTRY = "call"
+COMPILER = "async_compile"
+_LEFT_OUT = ("get_args", "benchmark_compiled_module", "recursively_apply_fns", "runner")
+_OF_THE_PROCESS = re.compile(r"^\s*# (\[Provenance debug handles\]|AOT ID:)")
+WAIT_FOR_KERNELS = f"{COMPILER}.wait(globals())"
+
+
+@dataclass(frozen=True, slots=True)
+class StandaloneGraph:
+    """The text of one compiled graph."""
+
+    shared: tuple[str, ...]
+    """Imports and short names of torch's functions; graphs of one module may have the same."""
+    lines: tuple[str, ...]
+    """Kernels and functions, the last of which takes one list of inputs."""
+    constants: Mapping[str, torch.Tensor]
+    """Tensors that the lines read, by name."""
+    vector_bits: int = 0
+    """Width of the vectors in its C++ kernels; 0 without any."""
+    settings: Mapping[str, object] = field(default_factory=dict)
+    """Under which Inductor's C++ kernels have to be compiled, by name; empty without any."""
+
+    @property
+    def compiles(self) -> bool:
+        """Whether kernels are compiled when the module is imported."""
+        return any(COMPILER in line for line in self.lines)
+
+
+def standalone_graph(
+    source: str, phase: str, entry: str, constants: Mapping[str, torch.Tensor], around: GraphAdapter
+) -> StandaloneGraph:
+    """The text of Inductor's module `source`, with `entry` for its function and what stands around it.
+
+    Called under the settings of Inductor that the code was generated with.
+    Every other name that it defines begins with `phase`.
+    """
+    code = f"{phase}_code" if around.is_needed else entry
+    text = "\n".join(line for line in source.splitlines() if not _OF_THE_PROCESS.match(line))
+    rows = text.splitlines()
+    shared: list[str] = []
+    own: list[ast.stmt] = []
+    for statement in ast.parse(text).body:
+        if _is_shared(statement):
+            shared.append(ast.unparse(statement))
+        elif not _is_left_out(statement, constants):
+            own.append(statement)
+    names = {name: f"{phase}_{name}" for statement in own for name in _bound(statement)}
+    names |= {name: f"{phase}_{name}" for name in constants} | {ENTRY: code}
+    lines: list[str] = []
+    for statement in own:
+        lines += ["", *([""] if isinstance(statement, (ast.FunctionDef, ast.ClassDef)) else [])]
+        lines += _renamed(_statement_lines(rows, statement, text), names)
+    used = _names_in(lines)
+    kept = tuple(line for line in shared if any(name in used for name in _bound(ast.parse(line).body[0])))
+    if around.is_needed:
+        lines += ["", "", *adapter_lines(around, entry, code)]
+    return StandaloneGraph(
+        kept,
+        tuple(lines),
+        {names[name]: value for name, value in constants.items() if names[name] in used},
+        _vector_bits(lines),
+        kernel_settings(CPU_KERNEL_SETTINGS) if _has_cpp(lines) else {},
+    )
+
+
+def _is_shared(statement: ast.stmt) -> bool:
+    """An import, or `aten = torch.ops.aten`."""
+    if isinstance(statement, (ast.Import, ast.ImportFrom)):
+        return True
+    if not isinstance(statement, ast.Assign):
+        return False
+    value: ast.expr = statement.value
+    if isinstance(value, ast.Call) and isinstance(value.func, ast.Name):
+        return value.func.id == "AsyncCompile"
+    while isinstance(value, ast.Attribute):
+        value = value.value
+    return isinstance(value, ast.Name) and value.id == "torch"
+
+
+def _is_left_out(statement: ast.stmt, constants: Mapping[str, torch.Tensor]) -> bool:
+    """The benchmark, the wait for kernels (a module waits once), and places for constants."""
+    if isinstance(statement, (ast.If, ast.Delete, ast.Expr)):
+        return True
+    names = _bound(statement)
+    if isinstance(statement, ast.Assign) and names == [ENTRY]:
+        return _is_runner_call(statement)
+    return any(name in _LEFT_OUT or name in constants for name in names)
+
+
+def _is_runner_call(statement: ast.Assign) -> bool:
+    return isinstance(statement.value, ast.Attribute)
+
+
+def _bound(statement: ast.stmt) -> list[str]:
+    """The names that a statement gives something to."""
+    if isinstance(statement, (ast.FunctionDef, ast.ClassDef)):
+        return [statement.name]
+    if isinstance(statement, (ast.Import, ast.ImportFrom)):
+        return [alias.asname or alias.name.partition(".")[0] for alias in statement.names]
+    targets = statement.targets if isinstance(statement, ast.Assign) else []
+    return [target.id for target in targets if isinstance(target, ast.Name)]
+
+
+def _statement_lines(rows: list[str], statement: ast.stmt, text: str) -> list[str]:
+    """The lines of one statement; the class around `call` is taken away where nothing else needs it."""
+    assert statement.end_lineno is not None  # of every parsed statement
+    if isinstance(statement, ast.ClassDef) and statement.name == "Runner":
+        return _runner_lines(rows, statement, text)
+    return rows[statement.lineno - 1 : statement.end_lineno]
+
+
+def _runner_lines(rows: list[str], runner: ast.ClassDef, text: str) -> list[str]:
+    call = next(part for part in runner.body if isinstance(part, ast.FunctionDef) and part.name == ENTRY)
+    assert call.end_lineno is not None  # of every parsed statement
+    body = [row.removeprefix("    ") for row in rows[call.lineno - 1 : call.end_lineno]]
+    partitions = re.search(r"^runner = Runner\(partitions=\[(.*)\]\)$", text, re.MULTILINE)
+    inner = [name for name in (partitions.group(1).split(",") if partitions else []) if name]
+    body[0] = body[0].replace("(self, ", "(")
+    for at, name in enumerate(inner):
+        body = [row.replace(f"self.partitions[{at}]", name.strip()) for row in body]
+    return body
+
+
+def _renamed(lines: list[str], names: Mapping[str, str]) -> list[str]:
+    """The lines with other names; strings, attributes and keywords of calls stay."""
+    changed = list(lines)
+    for at, start, end, word in reversed(list(_words(lines))):
+        if word in names:
+            changed[at] = changed[at][:start] + names[word] + changed[at][end:]
+    return changed
+
+
+def _words(lines: list[str]) -> Iterator[tuple[int, int, int, str]]:
+    """Line, first and last column, and text of each name that stands by itself."""
+    previous = ""
+    tokens = tokenize.generate_tokens(io.StringIO("\n".join([*lines, ""])).readline)
+    for found in tokens:
+        if found.type == token.NAME and previous != ".":
+            yield found.start[0] - 1, found.start[1], found.end[1], found.string
+        if found.type not in (token.NL, token.NEWLINE, token.COMMENT, token.INDENT, token.DEDENT):
+            previous = found.string
+
+
+def _names_in(lines: list[str]) -> set[str]:
+    return {word for _, _, _, word in _words(lines)} | ({"AsyncCompile"} if COMPILER in str(lines) else set())
+
+
+def _has_cpp(lines: list[str]) -> bool:
+    return any("cpp_pybinding" in line for line in lines)
+
+
+def _vector_bits(lines: list[str]) -> int:
+    """Of the vectors that kernels for this machine's CPU use."""
+    if not any("at::vec::" in line for line in lines):
+        return 0
+    return vector_bits()
+
+
+def aligning_lines(made: Any, entry: str) -> list[str]:
+    """For a GPU: inputs that the graph writes are copied to where its kernels may read, and back.
+
+    What it only reads, the code copies by itself.
+    """
+    written = set(getattr(made, "mutated_input_idxs", ()))
+    doubtful = [at for at in getattr(made, "inputs_to_check", ()) if at in written]
+    if not doubtful:
+        return []
+    return [
+        "",
+        "",
+        f"{entry} = torch._inductor.utils.align_inputs_from_check_idxs({entry}, {doubtful}, {doubtful})",
+    ]

@@ -1,0 +1,158 @@
+"""Where one compilation stands on disk: looked up before its stages run, put there after they have.
+
+Invariant: an entry answers exactly the question whose text its name is the digest of; several entries of one
+question differ in what they assume of symbolic sizes, and the first that fits is taken.
+"""
+
+import logging
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
+
+from aotlens.codegen.records import Generated, GraphCode
+from aotlens.codegen.serialized_code import SerializedCode
+from aotlens.compile_cache.records import StoredResult
+from aotlens.compile_cache.size_guards import CallSizes
+from aotlens.disk_cache import Store, digest
+from aotlens.errors import ReportError
+from aotlens.ir.fingerprint import NoFingerprintError
+from aotlens.model.codec import decode_record, encode_record
+from aotlens.model.report import Target
+from aotlens.model.target_facts import Reuse
+from aotlens.runtime.graph_text import graph_name
+
+__all__ = ["CacheEntry"]
+
+T = TypeVar("T")
+
+RESULTS, CODE, REPORTS = "compiled", "compiled-code", "compiled-reports"
+"""Kinds of entries: module texts, Inductor's code of their graphs, and what reports tell of them."""
+
+VARIANTS = 8
+"""How many entries one question may have, for sizes of which different things are assumed."""
+
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class CacheEntry:
+    """Mutable: learns which of its entries is used."""
+
+    store: Store | None
+    key: str
+    sizes: CallSizes | None = None
+    files: tuple[str, ...] = ()
+    """Digests of the user's files, on which a report depends beside the question."""
+    reason: str = ""
+    """Why nothing is kept; empty else."""
+    entry: StoredResult | None = None
+    """What was found, or put."""
+    hit: bool = False
+    variant: int = 0
+    loaded: set[str] = field(default_factory=set)
+    """The graphs whose code is there."""
+
+    @classmethod
+    def refused(cls, name: str, reason: str) -> "CacheEntry":
+        """Nothing is looked up, and nothing kept."""
+        _LOG.debug("the compiled result of %s is not kept: %s", name, reason)
+        return cls(None, "", reason=reason)
+
+    def find(self) -> StoredResult | None:
+        """The entry for this call's sizes."""
+        for variant in range(VARIANTS if self.sizes is not None else 1):
+            self.variant = variant
+            entry = self._get(RESULTS, self._variant_key(), StoredResult)
+            if entry is None:
+                return None
+            if self.sizes is None or self.sizes.fit(entry.guards):
+                self.entry, self.hit = entry, True
+                return entry
+        self.refuse(f"{VARIANTS} results for other sizes are there")
+        return None
+
+    def refuse(self, reason: str) -> None:
+        """Keep nothing from here on."""
+        _LOG.debug("a compiled result is not kept: %s", reason)
+        self.reason, self.store = reason, None
+
+    def put(self, entry: StoredResult, codes: Iterable[tuple[str, GraphCode]]) -> None:
+        """Keep a result and the code of its graphs; the entry last, once all that it names is there.
+
+        Raises NoFingerprintError for code that another process cannot load.
+        """
+        if self.store is None:
+            return
+        for name, code in codes:
+            self.put_code(name, code)
+        self.entry = entry
+        self._put(RESULTS, self._variant_key(), entry)
+
+    def put_code(self, name: str, code: GraphCode) -> None:
+        """Keep what a backend made of one graph; raises NoFingerprintError."""
+        self.loaded.add(name)
+        if self.store is not None and code.keep is not None:
+            self._put(CODE, self._variant_key(name), code.keep())
+
+    def code(self, name: str) -> SerializedCode | None:
+        """What a backend made of one graph; None where it is not there."""
+        return self._get(CODE, self._variant_key(name), SerializedCode)
+
+    def watching_backward(self, code: Generated) -> Generated:
+        """The same code, with a backward that is compiled at its first call kept then."""
+        backward = code.backward
+        if backward is None or backward.compile is None or not backward.lazy:
+            return code
+        compile_graph, plain = backward.compile, backward
+
+        def compiled() -> Callable[[list[Any]], Any]:
+            started = time.perf_counter()
+            made = compile_graph()
+            self.put_late(graph_name(plain.program), plain, (time.perf_counter() - started) * 1000)
+            return made
+
+        return replace(code, backward=replace(backward, compile=compiled))
+
+    def put_late(self, name: str, code: GraphCode, took_ms: float) -> None:
+        """Keep the code of a graph whose result is kept already, and what compiling it took too."""
+        try:
+            self.put_code(name, code)
+            if self.entry is not None:
+                self.entry = replace(self.entry, cold_ms=self.entry.cold_ms + took_ms)
+                self._put(RESULTS, self._variant_key(), self.entry)
+        except NoFingerprintError as error:
+            _LOG.debug("the code of `%s` is not kept: %s", name, error)
+
+    def target(self) -> Target | None:
+        """What a report tells of the result; None where no run has built that."""
+        return self._get(REPORTS, self._report_key(), Target)
+
+    def put_target(self, target: Target) -> None:
+        """Keep it, without what is this run's own."""
+        if self.store is not None and self.entry is not None:
+            self._put(REPORTS, self._report_key(), replace(target, timings_ms={}, reuse=None))
+
+    def reuse(self) -> Reuse:
+        """What is told of it in a report."""
+        if self.hit and self.entry is not None:
+            return Reuse("hit", cold_ms=self.entry.cold_ms)
+        return Reuse("not kept", self.reason) if self.reason else Reuse("miss")
+
+    def _variant_key(self, graph: str = "") -> str:
+        return digest(self.key, str(self.variant), graph)
+
+    def _report_key(self) -> str:
+        return digest(self._variant_key(), *sorted(self.loaded), *self.files)
+
+    def _get(self, kind: str, key: str, record: type[T]) -> T | None:
+        value = self.store.get(kind, key) if self.store is not None else None
+        try:
+            return None if value is None else decode_record(record, value)
+        except ReportError as error:
+            _LOG.debug("ignored an entry of %s: %s", kind, error)
+            return None
+
+    def _put(self, kind: str, key: str, record: Any) -> None:
+        if self.store is not None:
+            self.store.put(kind, key, encode_record(record))

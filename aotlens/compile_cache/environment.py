@@ -1,0 +1,172 @@
+"""What a result depends on besides graph and inputs: modes, options, settings, versions, the machine."""
+
+import platform
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from aotlens.capture.modes import Modes, current_modes, set_modes
+from aotlens.capture.provenance.frames import is_installed_file
+from aotlens.codegen.gpu.fingerprint import torch_settings
+from aotlens.disk_cache import digest
+from aotlens.ir.fingerprint import NoFingerprintError, fingerprint_text
+from aotlens.options import BACKENDS, CompileOptions
+from aotlens.policy import Policy
+from aotlens.torch_api.fake_gpu import emulates_gpu
+from aotlens.torch_api.inductor import inductor_settings, third_party_inductor_rules
+from aotlens.torch_api.rng import functionalizes_rng
+from aotlens.torch_api.saved_tensor_hooks import graph_module_hooks, has_saved_tensor_hooks
+
+
+@dataclass(frozen=True, slots=True)
+class CallModes:
+    """What a compilation asks of its thread."""
+
+    modes: Modes
+    grad_enabled: bool
+    inference: bool
+
+    @classmethod
+    def now(cls) -> "CallModes":
+        return cls(current_modes(), torch.is_grad_enabled(), torch.is_inference_mode_enabled())
+
+    @contextmanager
+    def again(self) -> Iterator[None]:
+        """Within it they are as they were; afterwards, as before."""
+        with ExitStack() as stack:
+            stack.enter_context(torch.inference_mode(self.inference))
+            stack.enter_context(torch.set_grad_enabled(self.grad_enabled))
+            stack.callback(set_modes, current_modes())
+            set_modes(self.modes)
+            yield
+
+
+__all__ = ["environment_lines", "option_lines"]
+
+
+def option_lines(options: CompileOptions) -> Iterator[str]:
+    """Raises NoFingerprintError for what the user gave as Python code."""
+    if options.backend not in BACKENDS:
+        raise NoFingerprintError("a backend that has no name")
+    policy = options.partition
+    if not isinstance(policy, Policy) or policy.function is not None or policy.chooser is not None:
+        raise NoFingerprintError("a policy that is a function")
+    if policy.overrides:
+        raise NoFingerprintError("a policy that names values")
+    if options.decompositions is not None:
+        raise NoFingerprintError("decompositions of your own")
+    if options.gpu is not None or emulates_gpu():
+        raise NoFingerprintError("a GPU that is not there")
+    if options.standalone:
+        raise NoFingerprintError("a module text that stands by itself")
+    if options.observe_variables:
+        raise NoFingerprintError("variables that are recorded")
+    flags = (
+        options.dynamic,
+        options.keep_input_mutations,
+        options.side_effects,
+        options.flat_result,
+        options.functional_random,
+        options.lazy_backward,
+    )
+    yield f"{options.backend} {policy} {flags}"
+    config = dict(sorted(options.inductor_config))
+    yield fingerprint_text(config, _no_other)
+    if options.for_inductor:
+        yield from _rules_of_others()
+        settings = {**inductor_settings(), **config}
+        if (
+            settings.get("triton.cudagraphs") and torch.cuda.is_available()
+        ):  # `reduce-overhead` on a CPU has none
+            raise NoFingerprintError("CUDA graphs")
+        yield fingerprint_text(dict(sorted(settings.items())), _no_other)
+        yield _processor()
+        yield str(torch.get_num_threads())
+
+
+def _rules_of_others() -> Iterator[str]:
+    """Rules that a library has registered with Inductor (torchao does when it is imported), by its files.
+
+    Raises:
+        NoFingerprintError: a rule of the user's own, whose code may depend on what the program holds.
+    """
+    for operator, file in third_party_inductor_rules():
+        if file is None or not is_installed_file(file):
+            raise NoFingerprintError(f"a rule of your own for Inductor (`{operator}`)")
+        yield f"{operator} {_digest_of_file(file)}"
+
+
+@cache
+def _digest_of_file(file: str) -> str:
+    return digest(Path(file).read_bytes())
+
+
+def _no_other(value: Any) -> str | None:
+    if callable(value):
+        name = getattr(value, "__qualname__", type(value).__qualname__)
+        raise NoFingerprintError(f"a setting of Inductor's that is a function (`{name}`)")
+    return None
+
+
+def environment_lines() -> Iterator[str]:
+    """Modes of the call, settings of torch, versions.
+
+    Raises:
+        NoFingerprintError: hooks on saved tensors that are graph modules, which become parts of the graphs.
+    """
+    if graph_module_hooks() is not None:
+        raise NoFingerprintError("hooks on saved tensors that are graph modules")
+    yield f"under hooks on saved tensors: {has_saved_tensor_hooks()}"  # a checkpoint's, which only run
+    modes = (torch.is_grad_enabled(), torch.is_inference_mode_enabled(), functionalizes_rng())
+    yield f"{current_modes()} {modes} {torch.is_autocast_cache_enabled()}"
+    yield fingerprint_text([*torch_settings(), *_attention(), *_further()], _no_other)
+    yield "\n".join(_versions())
+
+
+def _attention() -> tuple[Any, ...]:
+    """Which implementations of attention may be chosen, and whether oneDNN's kernels are."""
+    backends = torch.backends.cuda
+    return (
+        backends.flash_sdp_enabled(),
+        backends.mem_efficient_sdp_enabled(),
+        backends.math_sdp_enabled(),
+        backends.cudnn_sdp_enabled(),
+        torch.backends.mkldnn.enabled,
+    )
+
+
+def _further() -> tuple[Any, ...]:
+    deterministic: Any = torch.utils.deterministic
+    return (
+        torch.get_default_device(),
+        torch.is_deterministic_algorithms_warn_only_enabled(),
+        deterministic.fill_uninitialized_memory,
+        torch.cuda.is_available(),
+    )
+
+
+@cache
+def _versions() -> tuple[str, ...]:
+    """Of Python, of torch, and of this package by its files, so that a change of it finds nothing older."""
+    package = Path(__file__).parents[1]
+    files = sorted(package.rglob("*.py"))
+    own = [f"{file.relative_to(package)} {file.stat().st_size} {file.stat().st_mtime_ns}" for file in files]
+    return sys.version, torch.__version__, str(torch.version.git_version), digest(*own)
+
+
+@cache
+def _processor() -> str:
+    """What the compiler of C++ may use of it."""
+    found = [platform.machine(), platform.processor(), torch.backends.cpu.get_cpu_capability()]
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as about:
+            rows = [line for line in iter(about.readline, "\n") if line.startswith(("model name", "flags"))]
+    except OSError:  # not Linux
+        rows = []
+    return digest(*found, *rows)

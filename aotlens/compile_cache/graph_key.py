@@ -1,0 +1,161 @@
+"""The graph that Dynamo captured, as text: equal texts are compiled to equal results.
+
+Invariant: every target is named by where torch has it, and every constant by its bytes; a function, an
+operator or an object of the user's own raises `NoFingerprintError`: its name does not tell what it does.
+"""
+
+import linecache
+import re
+import sys
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import torch
+from torch import fx
+
+from aotlens.capture.provenance.dynamo_nodes import spans_of_node
+from aotlens.compile_cache.tensor_key import bytes_text
+from aotlens.disk_cache import digest
+from aotlens.ir.fingerprint import NoFingerprintError, fingerprint_text
+from aotlens.ir.program import is_higher_order
+from aotlens.model.report import Span
+from aotlens.model.spans import place
+from aotlens.torch_api.operators import OpOverload, OpOverloadPacket, qualified_name
+
+__all__ = ["attribute_at", "function_name", "graph_lines", "source_lines", "spans_of_graph"]
+
+NAMESPACES = frozenset({"aten", "prims", "rngprims", "inductor", "quantized", "_quantized"})
+"""Of operators whose meaning torch's version fixes."""
+
+WITH_FUNCTIONS = frozenset(
+    {
+        "associative_scan",
+        "autograd_function_apply",
+        "cond",
+        "flex_attention",
+        "invoke_subgraph",
+        "map_impl",
+        "scan",
+        "tag_activation_checkpoint",
+        "while_loop",
+        "wrap",
+        "wrap_with_autocast",
+        "wrap_with_set_grad_enabled",
+    }
+)
+"""Higher-order operators whose arguments and functions tell all of what they do."""
+
+MODULES = ("torch", "math", "operator", "_operator", "builtins")
+
+COUNTED = re.compile(r"(<eval_with_key>)\.\d+")
+"""The file of the code of a graph module, which torch counts within a process."""
+
+OF_PYTHON = "_checkpoint_context_fn"
+"""Where Dynamo keeps a Python function beside a graph within the graph."""
+
+
+def graph_lines(gm: fx.GraphModule) -> Iterator[str]:
+    """One line per node, those of the graphs within it at the node that names them."""
+    for node in gm.graph.nodes:
+        yield from _node(gm, node)
+
+
+def spans_of_graph(gm: fx.GraphModule) -> Iterator[Span]:
+    """Where the nodes stand in the user's code, those of the graphs within included."""
+    for module in gm.modules():
+        if isinstance(module, fx.GraphModule):
+            for node in module.graph.nodes:
+                yield from spans_of_node(node)
+
+
+def source_lines(spans: Iterable[Span]) -> str:
+    """The user's lines that a module text shows, as one digest."""
+    places = dict.fromkeys((span.file, span.line) for span in spans)
+    return digest(*(linecache.getline(file, line) for file, line in places))
+
+
+def _node(gm: fx.GraphModule, node: fx.Node) -> Iterator[str]:
+    try:
+        if node.op == "get_attr":
+            yield from _attribute(gm, node)
+            target = str(node.target)
+        elif node.op == "call_function":
+            target = function_name(node.target)
+        elif node.op == "call_module":
+            raise NoFingerprintError(f"a layer within the graph (`{node.target}`)")
+        else:
+            target = str(node.target)
+        arguments = f"{fingerprint_text(node.args, _of_graph)} {fingerprint_text(node.kwargs, _of_graph)}"
+    except NoFingerprintError as error:
+        span = next(iter(spans_of_node(node)), None)
+        raise NoFingerprintError(f"{error}, at {place(span)}" if span is not None else str(error)) from None
+    spans = ";".join([f"{s.file}:{s.line}:{s.col}:{s.end_line}:{s.end_col}" for s in spans_of_node(node)])
+    codes = COUNTED.sub(r"\1", str(node.meta.get("aotlens_codes")))
+    yield f"{node.op} {node.name} {target} {arguments} {spans} {codes}"
+
+
+def _of_graph(value: Any) -> str | None:
+    if isinstance(value, fx.Node):
+        return f"%{value.name}"
+    if isinstance(value, torch.SymInt):
+        return f"symbol {value.node.expr}"
+    return function_name(value) if callable(value) and not isinstance(value, (type, torch.Tensor)) else None
+
+
+def _attribute(gm: fx.GraphModule, node: fx.Node) -> Iterator[str]:
+    value = attribute_at(gm, str(node.target))
+    if isinstance(value, fx.GraphModule):
+        if OF_PYTHON in value.meta and value.meta[OF_PYTHON] is not None:
+            raise NoFingerprintError("a checkpoint with a function of its own")
+        yield f"graph {node.target} {fingerprint_text(value.meta, _of_graph)}"
+        yield from graph_lines(value)
+        yield f"end of graph {node.target}"
+    elif isinstance(value, torch.nn.Parameter) or _is_buffer(gm, str(node.target)):
+        return  # an input of the recording, told with the others
+    elif isinstance(value, torch.Tensor):
+        yield bytes_text(value)
+    else:
+        raise NoFingerprintError(f"a constant of type {type(value).__qualname__}")
+
+
+def attribute_at(gm: fx.GraphModule, path: str) -> Any:
+    """What hangs on a graph module at a dotted path."""
+    found: Any = gm
+    for step in path.split("."):
+        found = getattr(found, step)
+    return found
+
+
+def _is_buffer(gm: fx.GraphModule, path: str) -> bool:
+    owner, _, name = path.rpartition(".")
+    module = gm.get_submodule(owner)
+    return name in module._buffers
+
+
+def function_name(target: Any) -> str:
+    """The name under which torch has a function or an operator."""
+    if isinstance(target, (OpOverload, OpOverloadPacket)):
+        name = str(target)
+        if name.split(".", maxsplit=1)[0] in NAMESPACES:
+            return name
+        raise NoFingerprintError(f"the custom operator `{name}`")
+    if is_higher_order(target):
+        if target.name() in WITH_FUNCTIONS:
+            return f"higher_order.{target.name()}"
+        raise NoFingerprintError(f"the operator `{target.name()}`")
+    name = qualified_name(target)
+    if name.split(".")[0] in MODULES and _resolved(name) is target:
+        return name
+    raise NoFingerprintError(f"the function `{getattr(target, '__qualname__', target)}`, none of torch's")
+
+
+def _resolved(name: str) -> Any:
+    """What stands under a dotted name that begins with a module."""
+    steps = name.split(".")
+    for at in range(len(steps) - 1, 0, -1):
+        found: Any = sys.modules.get(".".join(steps[:at]))
+        if found is not None:
+            for step in steps[at:]:
+                found = getattr(found, step, None)
+            return found
+    return None

@@ -1,0 +1,167 @@
+"""The question that one compilation asks of the cache, and the answer that is kept for later ones."""
+
+from collections.abc import Iterable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from torch import fx
+
+from aotlens.capture.dynamo import GraphCall
+from aotlens.capture.records import Subject
+from aotlens.codegen.records import Generated, GraphCode
+from aotlens.compile_cache.entry import CacheEntry
+from aotlens.compile_cache.environment import environment_lines, option_lines
+from aotlens.compile_cache.graph_key import attribute_at, graph_lines, source_lines, spans_of_graph
+from aotlens.compile_cache.records import Constant, StoredResult
+from aotlens.compile_cache.size_guards import CallSizes, sizes_of
+from aotlens.compile_cache.tensor_key import input_text, sharing_lines
+from aotlens.disk_cache import Store, cache_folder, digest, open_store
+from aotlens.ir.fingerprint import NoFingerprintError
+from aotlens.model.report import Span
+from aotlens.options import CompileOptions
+from aotlens.runtime.double_backward import BOUND_NAME
+from aotlens.runtime.graph_text import graph_name
+from aotlens.runtime.module_text import ModuleText
+from aotlens.runtime.undefined_tangents import BOUND_NAME as BACKWARD_OF_SOME
+
+__all__ = ["NO_GRAPH", "graph_entry", "graphs_of", "is_cache_enabled", "module_constants", "store_result"]
+
+
+NO_GRAPH = "a Python function that runs while it is recorded; `torch.compile` gives a graph beforehand"
+"""Why results of the direct frontend are not kept: what a hook or a backward does is no text."""
+
+
+def is_cache_enabled(options: CompileOptions) -> bool:
+    """Whether results are kept: asked for, and not turned off for all by an empty `AOTLENS_CACHE_DIR`."""
+    return options.cache and cache_folder() is not None
+
+
+def graph_entry(call: GraphCall, options: CompileOptions) -> tuple[CacheEntry, list[Any]]:
+    """The place of a graph's result, and the fake twins of its inputs."""
+    store = shared_store()
+    if store is None:
+        return CacheEntry.refused(call.subject.name, "there is no folder of yours alone to keep it in"), []
+    twins: list[Any] = []
+    try:
+        options_text = [*option_lines(options), *environment_lines()]
+        twins = call.twins()
+        shared = sharing_lines(call.values)
+        if shared and (call.dynamic or sharing_lines(twins) != shared):
+            raise NoFingerprintError("inputs that share memory in a way that their fake twins do not")
+        sizes = sizes_of(call.values, twins, call.fake_mode.shape_env)
+        given = zip(call.values, twins, call.slots, strict=True)
+        inputs = [f"{slot} {input_text(value, twin, slot.name)}" for value, twin, slot in given]
+        spans = tuple(dict.fromkeys((*spans_of_graph(call.graph), *_spans_of(call.subject))))
+        key = digest(
+            *options_text,
+            *_subject_lines(call.subject),
+            *(sizes.lines() if sizes is not None else ()),
+            *inputs,
+            *shared,
+            *graph_lines(call.graph),
+            source_lines(spans),
+        )
+    except NoFingerprintError as error:
+        return CacheEntry.refused(call.subject.name, str(error)), twins
+    return CacheEntry(store, key, sizes, _digests(spans)), twins
+
+
+def shared_store() -> Store | None:
+    """The user's store, opened once for a folder: it counts what it holds."""
+    opened = open_store()
+    return None if opened is None else _of_folder(opened.folder)
+
+
+@cache
+def _of_folder(folder: Path) -> Store:
+    return Store(folder)
+
+
+def _subject_lines(subject: Subject) -> Iterable[str]:
+    return subject.name, subject.qualname, subject.frontend, str(subject.span), str(subject.called_at.spans)
+
+
+def _spans_of(subject: Subject) -> Iterable[Span]:
+    return (*((subject.span,) if subject.span is not None else ()), *subject.called_at.spans)
+
+
+def _digests(spans: Iterable[Span]) -> tuple[str, ...]:
+    """Of the user's files: what reports say stands at lines that the graph may not name."""
+    found = []
+    for file in sorted({span.file for span in spans}):
+        try:
+            found.append(digest(file, Path(file).read_bytes()))
+        except OSError:  # a cell of a notebook
+            found.append(digest(file))
+    return tuple(found)
+
+
+def store_result(
+    shelf: CacheEntry, text: ModuleText, code: Generated, constants: dict[int, str], took_ms: float
+) -> None:
+    """Put a result on its place, or note why it has none."""
+    if shelf.reason:
+        return
+    compiled = [(name, graph) for name, graph in graphs_of(code) if graph.compile and not graph.lazy]
+    try:
+        shelf.put(_entry(text, code, constants, (shelf.sizes, took_ms)), compiled)
+    except NoFingerprintError as error:
+        shelf.refuse(str(error))
+
+
+def _entry(
+    text: ModuleText, code: Generated, constants: dict[int, str], known: tuple[CallSizes | None, float]
+) -> StoredResult:
+    """What is kept of a result; `constants` tells where the captured graph has a tensor, by identity.
+
+    Raises:
+        NoFingerprintError: the text is bound to what another process does not have.
+    """
+    graphs = dict(graphs_of(code))
+    compiled, lazy, found = [], [], []
+    for name, value in text.bound.items():
+        if name in graphs:
+            compiled.append(name)
+        elif name.removeprefix("compile_") in graphs:
+            lazy.append(name.removeprefix("compile_"))
+        elif id(value) in constants:
+            found.append(Constant(name, constants[id(value)]))
+        else:
+            raise NoFingerprintError(f"what `{name}` of the module text is bound to")
+    of_some = text.late.get(BACKWARD_OF_SOME)
+    if of_some is not None and of_some.records:
+        raise NoFingerprintError(
+            "a custom function or a hook whose backward depends on the gradients that arrive"
+        )
+    if set(text.late) - {BOUND_NAME, BACKWARD_OF_SOME}:
+        raise NoFingerprintError("a tensor that the function reaches by itself")
+    sizes, took_ms = known
+    guards = sizes.guards() if sizes is not None else None
+    return StoredResult(
+        text.source,
+        tuple(compiled),
+        tuple(lazy),
+        tuple(found),
+        differentiable=BOUND_NAME in text.late,
+        of_some=of_some is not None,
+        guards=guards,
+        cold_ms=took_ms,
+    )
+
+
+def graphs_of(code: Generated) -> Iterable[tuple[str, GraphCode]]:
+    """The graphs by the names that the text has for them."""
+    both = (code.forward, *((code.backward,) if code.backward is not None else ()))
+    return [(graph_name(one.program), one) for one in both]
+
+
+def module_constants(gm: fx.GraphModule) -> dict[int, str]:
+    """Where a graph module has the tensors that its nodes name, by identity."""
+    found: dict[int, str] = {}
+    for prefix, module in gm.named_modules():
+        if isinstance(module, fx.GraphModule):
+            for node in module.graph.find_nodes(op="get_attr"):
+                path = f"{prefix}.{node.target}" if prefix else str(node.target)
+                found[id(attribute_at(gm, path))] = path
+    return found

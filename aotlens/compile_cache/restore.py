@@ -1,0 +1,102 @@
+"""An entry as a module text that can be loaded: its names bound to what this process has.
+
+Invariant: what cannot be loaded makes the entry as if it were not there; no error of a load reaches the user.
+"""
+
+import logging
+import time
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from torch import fx
+
+from aotlens.clock import Clock
+from aotlens.codegen.records import Generated
+from aotlens.codegen.serialized_code import load_code
+from aotlens.compile_cache.entry import CacheEntry
+from aotlens.compile_cache.graph_key import attribute_at
+from aotlens.compile_cache.lookup import graphs_of
+from aotlens.runtime.double_backward import BOUND_NAME
+from aotlens.runtime.module_text import LoadedModule, ModuleText
+from aotlens.runtime.undefined_tangents import BOUND_NAME as BACKWARD_OF_SOME
+from aotlens.torch_api.autograd import in_callers_context
+
+__all__ = ["restored_text"]
+
+_LOG = logging.getLogger(__name__)
+
+Code = Callable[[list[Any]], Any]
+
+
+class Full(Protocol):
+    """A target that was compiled in this process."""
+
+    @property
+    def code(self) -> Generated: ...
+    @property
+    def module(self) -> LoadedModule: ...
+
+
+def restored_text(
+    shelf: CacheEntry, gm: fx.GraphModule, again: Callable[[], Full], how: tuple[dict[str, Any], Clock]
+) -> ModuleText | None:
+    """The text of the shelf's entry; `again` compiles for what the entry lacks, `how` is Inductor's settings
+    and the clock of the compilation.  None where the code of a graph is not there."""
+    entry, config = shelf.entry, how[0]
+    assert entry is not None  # the caller has found it
+    bound: dict[str, Any] = {}
+    for name in entry.compiled:
+        code = _loaded(shelf, name, config)
+        if code is None:
+            shelf.hit = False
+            return None
+        bound[name] = code
+    for name in entry.lazy:
+        bound[f"compile_{name}"] = in_callers_context(_later(shelf, name, again, how))
+    for constant in entry.constants:
+        bound[constant.name] = attribute_at(gm, constant.path)
+
+    def differentiable_backward(*given: Any) -> Any:
+        return again().module.text.late[BOUND_NAME](*given)
+
+    def backward_of_some(arrived: Any) -> Any:
+        return again().module.text.late[BACKWARD_OF_SOME](arrived)
+
+    late: dict[str, Any] = {BOUND_NAME: differentiable_backward} if entry.differentiable else {}
+    late |= {BACKWARD_OF_SOME: backward_of_some} if entry.of_some else {}
+    return ModuleText(entry.source, (), bound, late)
+
+
+def _later(
+    shelf: CacheEntry, name: str, again: Callable[[], Full], how: tuple[dict[str, Any], Clock]
+) -> Callable[[], Code]:
+    """Loads a graph's code at its first call, or compiles it where no run has."""
+    config, clock = how
+
+    def load() -> Code:
+        with clock.stage("code of the backward"):
+            code = _loaded(shelf, name, config)
+        if code is not None:
+            return code
+        with clock.stage("codegen of the backward"):
+            graph = dict(graphs_of(again().code))[name]
+            assert graph.compile is not None  # the text that runs has a compiled one
+            started = time.perf_counter()
+            made = graph.compile()
+            shelf.put_late(name, graph, (time.perf_counter() - started) * 1000)
+            return made
+
+    return load
+
+
+def _loaded(shelf: CacheEntry, name: str, config: dict[str, Any]) -> Code | None:
+    kept = shelf.code(name)
+    if kept is None:
+        return None
+    try:
+        code = load_code(kept, config)
+    except Exception as error:  # noqa: BLE001 (a pickle may raise anything; the graph is compiled instead)
+        _LOG.debug("the code of `%s` cannot be loaded: %s: %s", name, type(error).__name__, error)
+        return None
+    shelf.loaded.add(name)
+    return code

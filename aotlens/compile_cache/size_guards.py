@@ -1,0 +1,77 @@
+"""What a result assumes of symbolic sizes: written down once, asked of other sizes, and told to their guards.
+
+Invariant: a result is used for sizes only after the environment of these sizes has been told every condition
+that the compilation found, so that whoever guards on them (Dynamo) does so as if it had been compiled here.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from aotlens.ir.fingerprint import NoFingerprintError
+from aotlens.torch_api.symbolic import unbacked_symbols
+
+__all__ = ["CallSizes", "sizes_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class CallSizes:
+    """The symbolic sizes of one call."""
+
+    environment: Any
+    symbols: tuple[Any, ...]
+    """The numbers among the inputs that carry them."""
+
+    def lines(self) -> Iterator[str]:
+        """What is known of the symbols before anything is compiled."""
+        for symbol in self.symbols:
+            expression = symbol.node.expr
+            yield f"{expression} in {self.environment.var_to_range.get(expression)}"
+        yield f"{dict(self.environment.replacements)}"
+        yield from (str(guard.expr) for guard in self.environment.guards)
+
+    def guards(self) -> str | None:
+        """The conditions that hold now, as one expression."""
+        symbols = list(self.symbols)
+        found = self.environment.get_pruned_guards(symbols)
+        text: str | None = self.environment.produce_guards_expression(placeholders=symbols, guards=found)
+        return text
+
+    def fit(self, guards: str | None) -> bool:
+        """Whether the sizes of this call meet the conditions; they are guards of this call from then on."""
+        if not guards:
+            return True
+        if not self.environment.evaluate_guards_expression(guards, [s.node.hint for s in self.symbols]):
+            return False
+        return bool(self.environment.evaluate_guards_expression(guards, list(self.symbols)))
+
+
+def sizes_of(values: Sequence[Any], fakes: Sequence[Any], environment: Any) -> CallSizes | None:
+    """None where every size is known.
+
+    Raises:
+        NoFingerprintError: a symbol that is no input by itself, or that only the data tells.
+    """
+    if environment is None:
+        return None
+    if any(isinstance(value, (torch.SymFloat, torch.SymBool)) for value in values):
+        raise NoFingerprintError("a number that is no size")
+    symbols = tuple(value for value in values if isinstance(value, torch.SymInt))
+    if unbacked_symbols(environment):
+        raise NoFingerprintError("sizes that only the data tells")
+    carried = {value.node.expr for value in symbols}
+    used = {symbol for fake in fakes for symbol in _free(fake)}
+    if used - carried or any(not expression.is_symbol for expression in carried):
+        raise NoFingerprintError("a symbolic size that no input gives by itself")
+    return CallSizes(environment, symbols) if symbols else None
+
+
+def _free(fake: Any) -> set[Any]:
+    if not isinstance(fake, torch.Tensor):
+        return set()
+    sizes = (*fake.shape, *fake.stride(), fake.storage_offset())
+    return {
+        symbol for size in sizes if isinstance(size, torch.SymInt) for symbol in size.node.expr.free_symbols
+    }

@@ -1,0 +1,58 @@
+"""What Dynamo's messages about graph breaks say, in parts.  Stdlib only: logs are read without torch.
+
+Invariant: a message of an unknown form gives its first line and empty parts, never an error.
+"""
+
+import re
+
+from aotlens.model.dynamo import BreakEffect
+
+__all__ = ["EFFECTS", "break_code", "break_sentence", "message_parts"]
+
+EFFECTS: tuple[tuple[str, BreakEffect], ...] = (
+    ("Failed to handle graph break gracefully", "function in eager"),
+    ("Encountered graph break that we cannot resume from", "rest in eager"),
+)
+"""How Dynamo's reason begins, and what becomes of the function; any other break is resumed from."""
+
+_LINK = re.compile(r"gb/gb(\d+)\.html")
+_EXPLANATION = re.compile(r"^\s*Explanation: (.+?)(?=\n\s*Hint: |\n\n|\Z)", re.MULTILINE | re.DOTALL)
+_HINT = re.compile(r"^\s*Hint: (.+?)(?=\n\s*Hint: |\n\n|\Z)", re.MULTILINE | re.DOTALL)
+_CONSEQUENCE = "*** While handling this graph break"
+
+
+def break_code(message: str) -> str:
+    """torch's number for the kind of break, `GB0059`; empty where it has none."""
+    link = _LINK.search(message.partition(_CONSEQUENCE)[0]) or _LINK.search(message)
+    return f"GB{link[1]}" if link else ""
+
+
+def message_parts(message: str) -> tuple[str, str, str]:
+    """What Dynamo met, why it cannot trace it, and its first hint, of the root cause."""
+    root = message.strip().partition(_CONSEQUENCE)[0]
+    what = root.strip().partition("\n")[0].rstrip(".")
+    explanation, hint = _EXPLANATION.search(root), _HINT.search(root)
+    return what, _first_sentence(explanation[1]) if explanation else "", _joined(hint[1]) if hint else ""
+
+
+def break_sentence(message: str) -> str:
+    """What Dynamo met, why, and its first hint, in one sentence."""
+    what, explanation, hint = message_parts(message)
+    why = f" ({explanation})" if explanation else ""
+    return what + why + (f"; {hint}" if hint else "")
+
+
+def _first_sentence(text: str) -> str:
+    paragraph = _joined(text.partition("\n\n")[0])
+    match = re.match(r"(?P<first>.+?[^.eg])\.(?P<quote>`?)(?: [A-Z]|$)", paragraph)
+    return match["first"] + match["quote"] if match else paragraph.rstrip(".")
+
+
+_ADDRESS = re.compile(
+    r"<(?:function |built-in method |bound method )?(?P<name>[^<>]+?)(?: of .+?)? at 0x[0-9A-Fa-f]+>"
+)
+
+
+def _joined(text: str) -> str:
+    text = _ADDRESS.sub(lambda match: match["name"], " ".join(text.split()))
+    return text.rstrip(".")

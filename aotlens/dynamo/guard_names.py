@@ -1,0 +1,93 @@
+"""Guards in the user's words: the names of values, and how a value is shown.
+
+Invariant: nothing that a reader cannot find in their own code remains: no `L[...]`, no address, no dict of
+Dynamo's.
+"""
+
+import ast
+import re
+from enum import Enum
+from types import CodeType
+from typing import Any
+
+import torch
+
+from aotlens.dynamo.user_names import user_name
+
+__all__ = ["evaluate_access", "short_dtype", "user_name", "value_accesses", "value_text"]
+
+_LONGEST = 60
+
+
+def value_accesses(node: ast.AST) -> tuple[str, ...]:
+    """The values that a guard's code reads: every longest chain of attributes, subscripts and calls without
+    arguments that begins with a name of the user's."""
+    if _is_chain(node):
+        return (ast.unparse(node),)
+    found = (access for child in ast.iter_child_nodes(node) for access in value_accesses(child))
+    return tuple(dict.fromkeys(found))
+
+
+def _is_chain(node: ast.AST) -> bool:
+    while True:
+        if isinstance(node, ast.Attribute | ast.Subscript):
+            node = node.value
+        elif isinstance(node, ast.Call) and not node.args and not node.keywords:
+            node = node.func
+            if isinstance(node, ast.Name):
+                return False
+        else:
+            return (
+                isinstance(node, ast.Name) and not node.id.startswith(_DYNAMOS) and node.id not in _BUILTINS
+            )
+
+
+_DYNAMOS = "___check", "___dict", "___tuple", "___skip", "___from", "___as", "utils_"
+_BUILTINS = frozenset({"len", "list", "dict", "type", "set", "tuple", "str_", "math", "torch"})
+
+
+_SHORT = {
+    "float": "f",
+    "bfloat": "bf",
+    "complex": "c",
+    "int": "i",
+    "uint": "u",
+    "bool": "b",
+}
+
+
+def value_text(value: object) -> str:
+    """A value on one short line; a tensor as `f32[4, 8]`, an object by its type."""
+    if isinstance(value, torch.Tensor):
+        return f"{short_dtype(str(value.dtype))}{list(value.shape)}"
+    if isinstance(value, type):
+        return value.__name__
+    if isinstance(value, CodeType):
+        return value.co_name
+    if isinstance(value, Enum):
+        return f"{type(value).__name__}.{value.name}"
+    if value is None or isinstance(value, bool | int | float | complex | str | bytes):
+        text = repr(value)
+    elif isinstance(value, torch.dtype | torch.device):
+        text = str(value).removeprefix("torch.")
+    elif callable(value):
+        text = str(getattr(value, "__qualname__", type(value).__name__))
+    else:
+        text = f"a {type(value).__name__}"
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
+
+
+def short_dtype(name: str) -> str:
+    """`torch.float32` as `f32`."""
+    match = re.fullmatch(r"(?:torch\.)?([a-z]+)(\d+)(\w*)", name)
+    if match is None or match[1] not in _SHORT:
+        return "b8" if name == "torch.bool" else name.removeprefix("torch.")
+    return f"{_SHORT[match[1]]}{match[2]}{match[3]}"
+
+
+def evaluate_access(access: str, scope: dict[str, Any]) -> tuple[bool, Any]:
+    """The value that a guard's access has in a call, as the guard itself reads it."""
+    try:
+        return True, eval(access, {}, scope)  # noqa: S307 (the text is Dynamo's, and runs at each call anyway)
+    except Exception:  # noqa: BLE001 (the access fails in this call: an entry or attribute is gone)
+        return False, None

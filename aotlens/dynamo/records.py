@@ -1,0 +1,244 @@
+"""What the listener heard, as the report's records.
+
+Invariant: every break belongs to one function, every compilation to the function whose code it is; nothing
+is counted twice.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from aotlens.dynamo.breaks import CAPTURED_WHOLE, BreakFacts, enclosing_qualname
+from aotlens.dynamo.compile_time import FIRST_RUN, OTHER, Clock
+from aotlens.dynamo.guard_names import user_name
+from aotlens.dynamo.hints import hint_of
+from aotlens.dynamo.listener import CompilationFacts, FunctionFacts, Listener, MeasuredGuards
+from aotlens.dynamo.skips import skip_of
+from aotlens.dynamo.spans import definition_at, expression_text, span_of, statement_span, user_frame
+from aotlens.model.dynamo import (
+    Break,
+    CacheUse,
+    Cause,
+    Compilation,
+    CompileSeconds,
+    Dynamo,
+    DynamoFunction,
+    DynamoGuard,
+    LineSeconds,
+    Seconds,
+    Skipped,
+    Specialisation,
+)
+from aotlens.model.report import Target
+from aotlens.model.source import Span
+from aotlens.torch_api.caches import dynamo_cache_counts
+
+__all__ = ["dynamo_record"]
+
+MOST_LINES = 100
+"""Lines of the user's with Dynamo's time, the costliest first."""
+
+DYNAMO_PHASES = ("Dynamo", "guards")
+
+
+def dynamo_record(listener: Listener, targets: Sequence[Target] = ()) -> Dynamo | None:
+    """Everything that Dynamo did; None where it was not asked to compile anything."""
+    by_function = _breaks_by_function(listener)
+    functions = tuple(
+        _function(facts, listener, by_function.get(key, ()), _target_names(targets))
+        for key, facts in listener.functions.items()
+    )
+    functions = tuple(entry for entry in functions if _says_something(entry))
+    return Dynamo(functions, _compile_seconds(listener)) if functions else None
+
+
+def _says_something(function: DynamoFunction) -> bool:
+    return bool(function.compilations or function.breaks or function.limit_hit or function.skipped)
+
+
+def _target_names(targets: Sequence[Target]) -> dict[str, tuple[str, ...]]:
+    names: dict[str, tuple[str, ...]] = {}
+    for target in targets:
+        if target.graph is not None:
+            key = f"{target.graph.frame}/{target.graph.compilation}"
+            names[key] = (*names.get(key, ()), target.name)
+    return names
+
+
+def _breaks_by_function(listener: Listener) -> dict[tuple[str, str], list[BreakFacts]]:
+    """The breaks in the order of the source, under the function around the expression."""
+    groups: dict[tuple[str, str], list[BreakFacts]] = {}
+    for facts in sorted(listener.breaks, key=lambda entry: (entry.span.line, entry.span.col)):
+        file, line = facts.span.file, facts.span.line
+        inner = next(
+            (key for key, known in listener.functions.items() if key[0] == file and known.line == line), None
+        )
+        qualname = enclosing_qualname(facts) or facts.owner.partition(" after ")[0]
+        if inner is None:
+            definition = definition_at(file, line)
+            listener.function(file, qualname, definition.line if definition is not None else line)
+            inner = file, qualname
+        groups.setdefault(inner, []).append(facts)
+    return groups
+
+
+def _function(
+    facts: FunctionFacts,
+    listener: Listener,
+    breaks: Sequence[BreakFacts],
+    targets: Mapping[str, tuple[str, ...]],
+) -> DynamoFunction:
+    compilations = tuple(
+        _compilation(entry, listener.clock, targets) for entry in facts.compilations.values()
+    )
+    changed = {entry.cause.name for entry in compilations if entry.cause is not None}
+    measured = [entry.nanoseconds for entry in facts.guards.values() if entry.nanoseconds is not None]
+    return DynamoFunction(
+        name=facts.name,
+        qualname=facts.qualname,
+        span=statement_span(facts.file, facts.line),
+        calls=facts.calls if listener.counts_calls else None,
+        compilations=compilations,
+        breaks=tuple(_break(entry, listener) for entry in breaks),
+        specialisations=tuple(_specialisations(facts, changed)),
+        skipped=tuple(_skipped(facts)),
+        guards=tuple(row for entry in facts.guards.values() for row in _guards(entry)),
+        guard_nanoseconds=sum(measured) if measured else None,
+        limit_hit=facts.limit_hit,
+    )
+
+
+def _compilation(
+    facts: CompilationFacts, clock: Clock, targets: Mapping[str, tuple[str, ...]]
+) -> Compilation:
+    phases = clock.of_compilation(facts.id)
+    dynamo = sum(phases.get(name, 0.0) for name in DYNAMO_PHASES)
+    backend = sum(phases.values()) - dynamo - phases.get(FIRST_RUN, 0.0)
+    failed, cause = facts.cause, None
+    if failed is not None:
+        cause = Cause(
+            failed.guard,
+            failed.kind,
+            failed.name,
+            failed.old,
+            failed.new,
+            facts.span,
+            facts.call,
+            facts.against,
+        )
+    seconds = Seconds(dynamo, backend, dynamo + backend)
+    return Compilation(facts.id, facts.part, targets.get(facts.id, ()), seconds, cause)
+
+
+def _break(facts: BreakFacts, listener: Listener) -> Break:
+    crossing = _crossing(facts, listener)
+    return Break(
+        span=facts.span,
+        text=facts.text,
+        code=facts.code,
+        reason=facts.explanation or facts.what,
+        hint=hint_of(facts.code, facts.text, facts.hint, is_in_library=bool(facts.related)),
+        effect=facts.effect,
+        related=facts.related,
+        splits=tuple(facts.splits),
+        compilations=tuple(facts.compilations),
+        graphs=_graphs(facts, listener),
+        tensors=len(crossing),
+        bytes=sum(crossing.values()),
+        fails_fullgraph=facts.code not in CAPTURED_WHOLE,
+    )
+
+
+def _crossing(facts: BreakFacts, listener: Listener) -> Mapping[int, int]:
+    """Of the graphs that end here the one from which most crosses; what follows in eager reads all of it."""
+    crossings = listener.crossings
+    tables = (
+        [crossings.by_graph] if facts.effect == "graph split" else [crossings.by_graph, crossings.returned]
+    )
+    for table in tables:
+        graphs = [table[entry] for entry in facts.compilations if entry in table]
+        largest = max(graphs, key=lambda graph: sum(graph.values()), default=None)
+        if largest:
+            return largest
+    return {}
+
+
+def _graphs(facts: BreakFacts, listener: Listener) -> int:
+    """The graph that ends here, and those that begin behind it."""
+    ran = listener.graphs
+    before = {ran[entry] for entry in facts.compilations if entry in ran}
+    after = {
+        (file, function, part)
+        for file, function, part in ran.values()
+        if any(file == split and part == f"after line {line}" for split, line in facts.lines)
+    }
+    return len(before | after)
+
+
+def _specialisations(facts: FunctionFacts, changed: set[str]) -> Iterator[Specialisation]:
+    """Each constant once; a number that a recompilation names is reported there."""
+    seen: set[object] = set()
+    for constant in facts.constants:
+        index = user_frame(constant.frames)
+        span = None if index is None else span_of(constant.frames[index])
+        name = ", ".join(dict.fromkeys(map(user_name, constant.sources)))
+        key = (name, constant.value, span)
+        if key in seen:
+            continue
+        seen.add(key)
+        text = "" if span is None else expression_text(span)
+        if constant.reason == "0/1":
+            reason = (
+                f"a size of {constant.value} is always a constant; larger sizes can share one compilation"
+            )
+            yield Specialisation(name, str(constant.value), "", "0/1", reason, span, text)
+        else:
+            reason = f"the code here holds for {constant.value} alone; any other value recompiles"
+            yield Specialisation(name, str(constant.value), constant.symbol, "compared", reason, span, text)
+    for name, (value, span) in facts.numbers.items():
+        if name not in changed:
+            reason = "a Python number is a constant of the compiled code; another value recompiles"
+            text = "" if span is None else expression_text(span)
+            yield Specialisation(name, repr(value), "", "number", reason, span, text)
+
+
+def _skipped(facts: FunctionFacts) -> Iterator[Skipped]:
+    if any(not entry.part for entry in facts.compilations.values()):
+        return  # Dynamo compiled it after all
+    for (name, reason), span in facts.skipped.items():
+        words = skip_of(reason)
+        if words is not None:
+            yield Skipped(name, span, words.reason, words.hint, words.is_loss)
+
+
+def _guards(measured: MeasuredGuards) -> list[DynamoGuard]:
+    """The checks by value and line, the most numerous first."""
+    rows: dict[tuple[str, Span | None], list[str]] = {}
+    for source, code, frames in measured.made:
+        index = user_frame(frames)
+        span = None if index is None else span_of(frames[index])
+        rows.setdefault((user_name(source), span), []).append(user_name(code))
+    total = sum(map(len, rows.values()))
+    share = measured.nanoseconds / total if measured.nanoseconds is not None and total else None
+    guards = [
+        DynamoGuard(
+            next(filter(None, codes), name),
+            name,
+            span,
+            len(codes),
+            None if share is None else share * len(codes),
+        )
+        for (name, span), codes in rows.items()
+        if name
+    ]
+    return sorted(guards, key=lambda guard: -guard.count)
+
+
+def _compile_seconds(listener: Listener) -> CompileSeconds:
+    by_phase = listener.clock.by_phase
+    total = sum(by_phase.values())
+    lines = sorted(listener.line_seconds.items(), key=lambda row: -row[1])[:MOST_LINES]
+    by_line = tuple(
+        LineSeconds(statement_span(file, line), seconds) for (file, line), seconds in lines if seconds
+    )
+    caches = tuple(CacheUse(*counts) for counts in dynamo_cache_counts() if any(counts[1:]))
+    known = total - by_phase.get(OTHER, 0.0)
+    return CompileSeconds(total, known, by_phase, by_line, caches, tuple(listener.caches.lookups))

@@ -1,0 +1,1 @@
+"""Run graphs that Dynamo captured in eager, where the engine cannot compile them."""

@@ -1,0 +1,115 @@
+"""Whether a call fits a compilation, and a warning where a function recompiles again and again."""
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from aotlens.capture.free_variables.guards import free_variable_check
+from aotlens.capture.free_variables.side_effects import carried_bindings, unwritten_free_variables
+from aotlens.frontends.call_signature import HeldTensors
+from aotlens.pipeline import Compiled
+from aotlens.torch_api.operators import pytree
+
+CallCheck = Callable[[Any, Any], bool]
+"""Of the arguments and keywords of a call."""
+
+
+def free_variables_unchanged(compiled: Compiled) -> Callable[[], bool]:
+    return free_variable_check(unwritten_free_variables(compiled.captured))
+
+
+def held_tensors(compiled: Compiled, fn: Any, leaves: list[Any]) -> HeldTensors:
+    return HeldTensors(fn, leaves, _reached(compiled), carried_bindings(compiled.captured))
+
+
+def call_check(compiled: Compiled, args: Any, kwargs: Any) -> CallCheck | None:
+    """What is asked before a call; None where nothing is (the module text sees to the module's tensors)."""
+    if compiled.captured.only_once:
+        calls = iter((True,))
+        return lambda args, kwargs: next(calls, False)
+    if not compiled.captured.surroundings.places:
+        return None
+    around = free_variables_unchanged(compiled)
+    if not _reached(compiled) and not carried_bindings(compiled.captured):
+        return lambda args, kwargs: around()
+    kept = held_tensors(compiled, None, pytree.tree_leaves((args, kwargs)))
+    return lambda args, kwargs: around() and kept.fit(pytree.tree_leaves((args, kwargs)))
+
+
+def _reached(compiled: Compiled) -> list[torch.Tensor]:
+    """Tensors that the module text reads and holds, and that are neither arguments nor the module's own."""
+    inputs = compiled.captured.inputs
+    outside = [one.outside for one in inputs if one.outside is not None and one.found_at is None]
+    constants = [value for value in compiled.module.text.bound.values() if isinstance(value, torch.Tensor)]
+    return [one for one in (*outside, *constants) if one.layout is torch.strided]
+
+
+WARN_AFTER = 8
+"""Compilations of one function after which it is told, once; as many as Dynamo makes before it gives up."""
+
+PROPERTIES = (
+    "the class",
+    "the type",
+    "the device",
+    "the sizes and strides",
+    "whether it requires grad",
+    "whether it is a leaf",
+    "whether it is an inference tensor",
+    "whether it is conjugated or negated",
+    "which arguments are one tensor",
+    "which arguments share memory",
+    "the metadata of a subclass",
+)
+"""What is told of a tensor in a signature, in its order (`frontends/call_signature.py`)."""
+
+
+class Recompilations:
+    """Of one function, as it is called."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._count = 0
+        self._before: tuple[Any, list[Any]] | None = None
+
+    def note(self, described: Any, leaves: list[Any], names: list[str]) -> None:
+        """Call it at each compilation, with the arguments' signature, and their values and names."""
+        self._count += 1
+        if self._before is not None:
+            known, values = self._before
+            told = _differences(known, described, names, list(zip(values, leaves, strict=False)))
+            warnings.warn(
+                f"`{self._name}` was recompiled {WARN_AFTER} times; the arguments that differed: {told}",
+                stacklevel=3,
+            )
+        last = self._count == WARN_AFTER - 1
+        self._before = (described, [_shown(leaf) for leaf in leaves]) if last else None
+
+
+def _shown(leaf: Any) -> Any:
+    """What a message tells of an argument; a tensor is not kept."""
+    return list(leaf.shape) if isinstance(leaf, torch.Tensor) else leaf
+
+
+def _differences(known: Any, now: Any, names: list[str], values: list[tuple[Any, Any]]) -> str:
+    comparable = isinstance(known, tuple) and isinstance(now, tuple) and len(known) == len(now) == len(names)
+    found = [at for at in range(len(names)) if known[at] != now[at]] if comparable else []
+    if not found:
+        return (
+            "a mode of torch, what it reads beside its arguments or their structure differs, or sizes do not "
+            "fit what was assumed of them (the reports in `.compiled` list it)"
+        )
+    return "; ".join(_difference(names[at], known[at], now[at], values[at]) for at in found[:3])
+
+
+def _difference(name: str, known: Any, now: Any, values: tuple[Any, Any]) -> str:
+    before, after = values[0], _shown(values[1])
+    if not isinstance(values[1], torch.Tensor) or len(known) != len(now):
+        return f"`{name}` is {after!r}, and was {before!r}: it is built in; a tensor of it would not be"
+    which = [what for what, one, other in zip(PROPERTIES, known, now, strict=True) if one != other]
+    if before == after or which != ["the sizes and strides"]:
+        return f"`{name}` differs in {', '.join(which)}"
+    return (
+        f"`{name}` is {after}, and was {before}: `CompileOptions(dynamic=True)` compiles once for all sizes"
+    )

@@ -1,0 +1,111 @@
+"""Exported graphs take each argument, and a module's tensors by each of their names, as an input of its own.
+
+Invariant: the module is as before when the trace is over; what is given twice is apart only where the graph
+does not write to it, so that a call with one tensor for both does what the module does.
+"""
+
+import copy
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from aotlens.capture.inputs.module_tensors import module_tensors
+from aotlens.errors import RejectedRuntimeError
+from aotlens.joint.records import JointProgram
+from aotlens.torch_api.operators import pytree
+
+
+@dataclass
+class UntiedInputs:
+    """Tensors that stand for repeated ones."""
+
+    seen: set[int] = field(default_factory=set)
+    first: dict[int, Any] = field(default_factory=dict)
+    """By a stand-in's identity: the tensor that it repeats."""
+    undone: list[tuple[Any, str, Any]] = field(default_factory=list)
+    """Dictionaries of the module's parts, each with a key and what was there."""
+    args: Any = ()
+    kwargs: Any = None
+    values: list[Any] = field(default_factory=list)
+    """All inputs in their order."""
+
+    def one(self, value: Any) -> Any:
+        """The value itself where it is met first, else one like it."""
+        if type(value) is not torch.nn.Parameter and not isinstance(value, torch.Tensor):
+            return value
+        if id(value) not in self.seen:
+            self.seen.add(id(value))
+            return value
+        if hasattr(value, "__tensor_flatten__") or value.layout != torch.strided:
+            return value
+        made = value.detach().new_empty_strided(value.size(), value.stride())
+        parameter = isinstance(value, torch.nn.Parameter)
+        made = torch.nn.Parameter(made, False) if parameter else made
+        made.requires_grad_(value.requires_grad)
+        self.first[id(made)] = value
+        return made
+
+    def untie(self, module: Any, met: set[int]) -> None:
+        """Put stand-ins, and copies of modules that hang twice, in place of what hangs there again."""
+        for store in (module._parameters, module._buffers):
+            for key, tensor in store.items():
+                self._put(store, key, tensor, self.one(tensor))
+        for key, part in module._modules.items():
+            if part is None:
+                continue
+            own = part
+            if id(part) in met:
+                own = copy.copy(part)
+                for name in ("_parameters", "_buffers", "_modules"):
+                    vars(own)[name] = dict(vars(part)[name])
+                self._put(module._modules, key, part, own)
+            met.add(id(part))
+            self.untie(own, met)
+
+    def _put(self, store: Any, key: str, before: Any, now: Any) -> None:
+        if now is not before:
+            self.undone.append((store, key, before))
+            store[key] = now
+
+    def written(self, joint: JointProgram) -> tuple[int, ...]:
+        """Positions of inputs that are given as one tensor, of which one is written to."""
+        groups: dict[int, list[int]] = {}
+        for at, value in enumerate(self.values):
+            if isinstance(value, torch.Tensor):
+                groups.setdefault(id(self.first.get(id(value), value)), []).append(at)
+        several = (tuple(group) for group in groups.values() if len(group) > 1)
+        changed = (group for group in several if any(joint.meta.inputs[at].is_changed for at in group))
+        return next(changed, ())
+
+    def refuse_written(self, joint: JointProgram) -> None:
+        """Refuse writes to what is given twice.
+
+        Raises:
+            RuntimeError: one of them is written to.
+        """
+        if group := self.written(joint):
+            names = " and ".join(f"`{joint.captured.inputs[at].slot.name}`" for at in group)
+            writes = [write for at in group for write in joint.meta.inputs[at].writes]
+            span = writes[-1].origin.place.innermost if writes else joint.captured.subject.span
+            case = f"Encountered duplicated inputs that are mutated in the graph: {names}"
+            raise RejectedRuntimeError(case, span, "pass a clone as one of them")
+
+
+@contextmanager
+def untied_inputs(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[UntiedInputs]:
+    """Within it, no tensor of the module's is at two names; gives the arguments with none twice."""
+    apart = UntiedInputs()
+    try:
+        if isinstance(function, torch.nn.Module):
+            apart.untie(function, {id(function)})
+        leaves, spec = pytree.tree_flatten((args, kwargs))
+        leaves = [apart.one(leaf) for leaf in leaves]
+        apart.args, apart.kwargs = pytree.tree_unflatten(leaves, spec)
+        apart.values = [*module_tensors(function).values(), *leaves]
+        yield apart
+    finally:
+        for store, key, before in reversed(apart.undone):
+            store[key] = before

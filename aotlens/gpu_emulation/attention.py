@@ -1,0 +1,130 @@
+"""`scaled_dot_product_attention` recorded as on a GPU: the operator that torch's selector would take there.
+
+Torch's own choice looks at the device on which it runs, and on a CPU takes attention with dropout, and some
+without, apart.  Invariant: only fake tensors are recorded in this way; what runs on real ones stays torch's.
+"""
+
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch.nn import functional
+
+from aotlens.capture.operators import aten
+from aotlens.codegen.gpu.attention import (
+    AttentionCall,
+    AttentionChoice,
+    AttentionKernel,
+    choose_attention_kernel,
+    chosen_steps,
+)
+from aotlens.codegen.gpu.interpreter.cpu_kernels import register_cpu_kernels
+from aotlens.codegen.gpu.targets import find_target
+from aotlens.torch_api.fake import FakeTensor
+from aotlens.torch_api.modes import mode_callbacks
+
+NAME = "scaled_dot_product_attention"
+OPERATOR = aten.scaled_dot_product_attention.default
+KEYS = ("CPU", "CUDA", "AutogradCPU", "AutogradCUDA")
+"""Where a call arrives: on fakes of either device, with and without a gradient."""
+FLASH_UNIT, MASK_UNIT = 8, 8
+"""Heads are padded to multiples of the one, a mask's rows start at multiples of the other."""
+
+
+@contextmanager
+def gpu_attention(gpu: str) -> Iterator[None]:
+    """Within it, attention on fake tensors is what it is on that GPU, and its operators run on the CPU."""
+    target = find_target(gpu)
+
+    def attention(  # noqa: PLR0913 (arguments as the operator has them)
+        query: Any,
+        key: Any,
+        value: Any,
+        attn_mask: Any = None,
+        dropout_p: float = 0.0,
+        is_causal: bool = False,
+        *,
+        scale: float | None = None,
+        enable_gqa: bool = False,
+    ) -> Any:
+        if not isinstance(query, FakeTensor):
+            return OPERATOR.decompose(
+                query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa
+            )
+        mask = _added(attn_mask, query)
+        asked = AttentionCall(query, key, value, mask, dropout_p, is_causal, enable_gqa)
+        return _recorded(asked, choose_attention_kernel(asked, target.compute_capability), scale)
+
+    kernels, twins = torch.library.Library("aten", "IMPL"), register_cpu_kernels()
+    chosen_steps.clear()
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", r"(?s).*Overriding a previously registered kernel")
+            for key in KEYS:
+                kernels.impl(NAME, attention, key)
+        yield
+    finally:
+        kernels._destroy()
+        twins._destroy()
+
+
+def _recorded(asked: AttentionCall, chosen: AttentionChoice, scale: float | None) -> Any:
+    match chosen.kind:
+        case AttentionKernel.FLASH:
+            return _flash(asked, scale)
+        case AttentionKernel.EFFICIENT:
+            return _efficient(asked, scale)
+        case AttentionKernel.STEPS:
+            _note(chosen.why)
+            return aten._scaled_dot_product_attention_math.default(
+                *asked.tensors,
+                asked.mask,
+                asked.dropout,
+                asked.is_causal,
+                scale=scale,
+                enable_gqa=asked.enable_gqa,
+            )[0]
+
+
+def _flash(asked: AttentionCall, scale: float | None) -> Any:
+    """With heads padded to what the kernel takes; the scale is that of the heads as they are."""
+    head = asked.query.shape[-1]
+    rest = -head % FLASH_UNIT
+    tensors = [functional.pad(one, (0, rest)) if rest else one for one in asked.tensors]
+    result = aten._scaled_dot_product_flash_attention.default(
+        *tensors, asked.dropout, asked.is_causal, scale=head**-0.5 if scale is None else scale
+    )[0]
+    return result[..., :head] if rest else result
+
+
+def _efficient(asked: AttentionCall, scale: float | None) -> Any:
+    mask = asked.mask
+    if mask is not None:
+        mask = _aligned(mask).expand(*asked.query.shape[:3], asked.key.shape[2])
+    return aten._scaled_dot_product_efficient_attention.default(
+        *asked.tensors, mask, asked.has_gradient, asked.dropout, asked.is_causal, scale=scale
+    )[0]
+
+
+def _added(mask: Any, query: Any) -> Any:
+    """A mask that says where to look, as numbers that are added."""
+    if mask is None or mask.dtype is not torch.bool:
+        return mask
+    lowest = torch.full((), float("-inf"), dtype=query.dtype, device=mask.device)
+    return torch.where(mask, torch.zeros((), dtype=query.dtype, device=mask.device), lowest)
+
+
+def _aligned(mask: Any) -> Any:
+    """The mask with rows that start where the kernel can load them."""
+    if mask.stride(-1) == 1 and not any(stride % MASK_UNIT for stride in mask.stride()[:-1]):
+        return mask
+    size = mask.shape[-1]
+    return functional.pad(mask, (0, MASK_UNIT - size % MASK_UNIT))[..., :size]
+
+
+def _note(why: str) -> None:
+    """Keep why the attention that is recorded at the moment is taken apart."""
+    for place_here in mode_callbacks("place_here"):
+        chosen_steps[place_here().innermost] = why

@@ -1,0 +1,83 @@
+"""The contexts around a script: one with a GPU that is not there, one whose tensors hold no memory.
+
+Invariant: both end with everything as it was, however the script ends; but torch notes in C++ that CUDA has
+been initialised, which changes the words of its error for a device that is not there.
+"""
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import torch
+
+from aotlens.codegen.gpu.offline.context import (
+    Replacement,
+    forget_devices,
+    replacing,
+    without_parent_emulation,
+)
+from aotlens.codegen.gpu.offline.device_guard import ensure_cuda_guard
+from aotlens.codegen.gpu.targets import find_target
+from aotlens.gpu_emulation.autocast import autocast_replacements, cuda_autocast
+from aotlens.gpu_emulation.cuda_queries import script_replacements
+from aotlens.gpu_emulation.dispatch_mode import DeviceMode
+from aotlens.gpu_emulation.fake_script import fake_script_replacements
+from aotlens.gpu_emulation.tensor_devices import device_replacements
+from aotlens.gpu_emulation.transfers import transfer_replacements
+from aotlens.gpu_emulation.triton_launches import launch_replacements
+from aotlens.torch_api.fake import FakeTensorMode
+from aotlens.torch_api.fake_gpu import missing_gpu_patches, optimizer_setup_patches, reject_fake_cuda_patches
+from aotlens.torch_api.modes import TorchDispatchMode, construct_on_cpu_first
+
+__all__ = ["emulating"]
+
+
+@contextmanager
+def emulating(gpu: str | None, fake: bool) -> Iterator[None]:
+    """The world in which a script runs: with that GPU, if one is named and none is there; fake, if asked."""
+    with ExitStack() as stack:
+        if gpu is not None and not torch.cuda.is_available():
+            stack.enter_context(_pretended_gpu(gpu, twin=not fake))
+            if not fake:
+                stack.enter_context(_around_script(DeviceMode()))
+        elif not torch.cuda.is_available():
+            for refusal in reject_fake_cuda_patches():
+                stack.enter_context(replacing(Replacement(*refusal)))
+        if fake:
+            for replacement in fake_script_replacements():
+                stack.enter_context(replacing(replacement))
+            stack.enter_context(_around_script(FakeTensorMode(allow_non_fake_inputs=True)))
+        yield
+
+
+@contextmanager
+def _around_script(mode: TorchDispatchMode) -> Iterator[None]:
+    with ExitStack() as stack:
+        for row in optimizer_setup_patches(mode):
+            stack.enter_context(replacing(Replacement(*row)))
+        stack.enter_context(mode)
+        yield
+
+
+@contextmanager
+def _pretended_gpu(gpu: str, twin: bool) -> Iterator[None]:
+    target = find_target(gpu)
+    ensure_cuda_guard()
+    tables: tuple[Any, ...] = (
+        script_replacements(target),
+        device_replacements(),
+        transfer_replacements(),
+        autocast_replacements(twin),
+        launch_replacements(),
+        (Replacement(*row) for row in missing_gpu_patches()),
+    )
+    with ExitStack() as stack:
+        for replacement in [one for table in tables for one in table]:
+            stack.enter_context(replacing(replacement))
+        stack.enter_context(construct_on_cpu_first())
+        stack.enter_context(cuda_autocast())
+        forget_devices()
+        stack.callback(forget_devices)
+        stack.callback(FakeTensorMode.cache_clear)
+        stack.enter_context(without_parent_emulation(stack))
+        yield

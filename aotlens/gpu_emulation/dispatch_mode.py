@@ -1,0 +1,156 @@
+"""Where the results of operators on real tensors are: the dispatch mode around a script that has no GPU.
+
+Invariant: fake tensors pass; what runs is the CPU's operator, and only new storages are marked.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+from aotlens.capture.device_checks import accepts_mixed_devices, mixed_device_message, what_to_do
+from aotlens.capture.operators import aten
+from aotlens.errors import UserError
+from aotlens.gpu_emulation.tensor_devices import (
+    CPU,
+    checked_device,
+    is_internal_copy,
+    is_on_gpu,
+    mark_device,
+    mark_internal_copies,
+    script_running,
+)
+from aotlens.ir.program import is_higher_order
+from aotlens.torch_api.fake import FakeTensor, current_fake_mode
+from aotlens.torch_api.hop import dense_kernel
+from aotlens.torch_api.modes import TorchDispatchMode
+from aotlens.torch_api.operators import pytree
+
+TO_COPY = aten._to_copy.default
+DEVICE_PUT = torch.ops.prims.device_put.default
+
+
+class DeviceMode(TorchDispatchMode):
+    """Makes what is asked for on a GPU on the CPU, and marks it and what comes of it."""
+
+    supports_higher_order_operators = True
+
+    @classmethod
+    def ignore_compile_internals(cls) -> bool:
+        """Dynamo compiles within it, as if it were not there."""
+        return True
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        if current_fake_mode() is not None or any(issubclass(kind, FakeTensor) for kind in types):
+            return func(*args, **kwargs)
+        if is_higher_order(func):
+            script_running.append(func)
+            try:
+                result = _run_within(func, args, kwargs)
+            finally:
+                script_running.pop()
+            return _placed_as_given(result, (args, kwargs))
+        if func is DEVICE_PUT:
+            func, args, kwargs = TO_COPY, args[:1], {"device": args[1]}
+        on_gpu = _is_asked_for(func, kwargs)
+        given = list(_tensors(args, kwargs))
+        if on_gpu is None:
+            on_gpu = any(map(is_on_gpu, given))
+        if len(given) > 1 and not script_running:
+            _refuse_two_devices(func, given)
+        script_running.append(func)
+        try:
+            result = func(*args, **_on_cpu(kwargs))
+        finally:
+            script_running.pop()
+        if on_gpu and not func._schema.is_mutable:
+            for tensor in pytree.tree_leaves(result):
+                if isinstance(tensor, torch.Tensor) and not is_on_gpu(tensor):
+                    mark_device(tensor, on_gpu=True)
+        elif kwargs.get("layout") is not None or any(map(is_internal_copy, given)):
+            for tensor in pytree.tree_leaves(result):
+                if isinstance(tensor, torch.Tensor):
+                    mark_internal_copies(tensor)
+        return result
+
+
+class _Within(TorchDispatchMode):
+    """Around the functions of a higher-order operator, which make tensors on the GPU by name."""
+
+    supports_higher_order_operators = True
+
+    @classmethod
+    def ignore_compile_internals(cls) -> bool:
+        return True
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if is_higher_order(func):
+            return _run_within(func, args, kwargs or {})
+        return func(*args, **_on_cpu(kwargs or {}))
+
+
+def _run_within(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """A higher-order operator by its kernel; a call of the operator itself would leave the mode out."""
+    kernel = dense_kernel(func)
+    if kernel is None:
+        return func(*args, **kwargs)
+    with _Within():
+        return kernel(*args, **kwargs)
+
+
+def _placed_as_given(result: Any, given: Any) -> Any:
+    """What an operator made without this mode in between, on the GPU where one of its tensors is."""
+    tensors = [leaf for leaf in pytree.tree_leaves(given) if isinstance(leaf, torch.Tensor)]
+    if any(map(is_on_gpu, tensors)):
+        for leaf in pytree.tree_leaves(result):
+            if isinstance(leaf, torch.Tensor) and not is_on_gpu(leaf):
+                mark_device(leaf, on_gpu=True)
+    return result
+
+
+def _refuse_two_devices(func: Any, given: list[Any]) -> None:
+    """Raises UserError where a GPU would; what C++ has made for itself counts for either."""
+    gpu = next(filter(is_on_gpu, given), None)
+    if gpu is None or accepts_mixed_devices(func):
+        return
+    cpu = next(
+        (one for one in given if one.dim() > 0 and not is_on_gpu(one) and not is_internal_copy(one)), None
+    )
+    if cpu is not None:
+        what = what_to_do(_shown(cpu), _shown(gpu))
+        raise UserError(f"{mixed_device_message(str(func))}: {what}")
+
+
+def _shown(tensor: Any) -> str:
+    return f"a tensor of size {tuple(tensor.shape)}"
+
+
+def _is_asked_for(func: Any, kwargs: dict[str, Any]) -> bool | None:
+    """Whether the GPU is asked for by name; None where the arguments decide.
+
+    C++ names the device of a tensor's options, with their layout, and believes it to be the CPU.
+    """
+    device = kwargs.get("device")
+    if device is None:
+        return None
+    if checked_device(device).type == "cuda":
+        return True
+    return False if func is TO_COPY and kwargs.get("layout") is None else None
+
+
+def _on_cpu(kwargs: dict[str, Any]) -> dict[str, Any]:
+    """What the CPU's operator is given."""
+    if kwargs.get("device") is not None and torch.device(kwargs["device"]).type == "cuda":
+        kwargs = {**kwargs, "device": CPU}
+    return {**kwargs, "pin_memory": False} if kwargs.get("pin_memory") else kwargs
+
+
+def _tensors(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[Any]:
+    for value in (*args, *kwargs.values()):
+        if isinstance(value, torch.Tensor):
+            yield value
+        elif isinstance(value, (list, tuple)):
+            yield from (item for item in value if isinstance(item, torch.Tensor))

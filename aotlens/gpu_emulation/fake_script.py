@@ -1,0 +1,72 @@
+"""A script whose tensors hold no memory: what must go on with values all the same.
+
+Invariant: order and batches of data are real, whatever is computed from them is not.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+import torch.utils.data
+
+from aotlens.codegen.gpu.offline.context import Replacement
+from aotlens.torch_api.fake import FakeTensor, without_fake_mode
+
+_apply: Callable[..., Any] = vars(torch.nn.Module)["_apply"]
+_iterate: Callable[..., Any] = torch.utils.data.DataLoader.__iter__
+_make_loader: Callable[..., None] = torch.utils.data.DataLoader.__init__
+
+
+def fake_script_replacements() -> Iterator[Replacement]:
+    loader = torch.utils.data.DataLoader
+    yield Replacement(torch.nn.Module, "_apply", converted, "fake parameters cannot be exchanged")
+    yield Replacement(loader, "__iter__", batches, "a sampler needs numbers")
+    yield Replacement(loader, "__init__", make_loader, "fake tensors do not pass between processes")
+
+
+def converted(module: Any, fn: Callable[[Any], Any], recurse: bool = True) -> Any:
+    """`Module._apply`, of which `to`, `cuda` and `half` are made."""
+    if not any(isinstance(parameter, FakeTensor) for parameter in module._parameters.values()):
+        return _apply(module, fn, recurse)
+    if recurse:
+        for child in module.children():
+            child._apply(fn)
+    for parameter in module._parameters.values():
+        if parameter is None:
+            continue
+        for tensor in (parameter, parameter.grad):
+            if tensor is not None:
+                with torch.no_grad():
+                    _become(tensor, fn(tensor))
+    for name, buffer in module._buffers.items():
+        if buffer is not None:
+            module._buffers[name] = fn(buffer)
+    return module
+
+
+def _become(tensor: Any, other: Any) -> None:
+    """`tensor.data = other`, with the device, which fake tensors hold apart."""
+    if other is not tensor:
+        tensor.data = other
+        tensor.fake_device = other.fake_device
+
+
+def batches(loader: Any) -> Iterator[Any]:
+    """The loader's batches, of real tensors where its data is real."""
+    with without_fake_mode():
+        found = iter(_iterate(loader))
+    while True:
+        with without_fake_mode():
+            try:
+                batch = next(found)
+            except StopIteration:
+                return
+        yield batch
+
+
+def make_loader(self: Any, *args: Any, **kwargs: Any) -> None:
+    """A loader in this process."""
+    for name, none in (("num_workers", 0), ("prefetch_factor", None), ("persistent_workers", False)):
+        if name in kwargs:
+            kwargs[name] = none
+    _make_loader(self, *args, **kwargs)

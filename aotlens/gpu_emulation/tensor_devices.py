@@ -1,0 +1,102 @@
+"""Which real tensors are on the GPU that is not there.
+
+Invariant: the mark is on the storage, so views, aliases and `.data` agree, and it goes when the storage goes.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+from aotlens.codegen.gpu.offline.context import Replacement
+from aotlens.errors import RejectedRuntimeError
+from aotlens.torch_api.fake import FakeTensor
+from aotlens.torch_api.transforms import unwrap_functorch
+
+CPU, GPU = torch.device("cpu"), torch.device("cuda", 0)
+MARK = "aotlens_on_gpu"
+
+script_running: list[Any] = []
+"""Operators that the mode runs at the moment: torch's own code in them is told the true device."""
+
+_clone: Any = torch.UntypedStorage.clone
+_plain_device: Any = vars(torch.Tensor.__base__)["device"].__get__
+
+
+def mark_device(tensor: torch.Tensor, on_gpu: bool) -> torch.Tensor:
+    """Mark a tensor that is the first on its storage, and return it."""
+    if not isinstance(tensor, FakeTensor):  # that one knows
+        setattr(_holder(tensor), MARK, on_gpu)
+    return tensor
+
+
+def is_on_gpu(tensor: torch.Tensor) -> bool:
+    if isinstance(tensor, FakeTensor):
+        return bool(tensor.device.type == "cuda")
+    try:
+        return bool(getattr(_holder(tensor), MARK, False))
+    except NotImplementedError:  # one of `torch.func`'s, which has no storage
+        return is_on_gpu(unwrap_functorch(tensor))
+
+
+def mark_internal_copies(tensor: torch.Tensor) -> None:
+    """Mark what C++ has made for itself, believing that the GPU's tensors are on the CPU."""
+    if not isinstance(tensor, FakeTensor) and not is_on_gpu(tensor):
+        setattr(_holder(tensor), MARK, None)
+
+
+def is_internal_copy(tensor: torch.Tensor) -> bool:
+    """Whether C++ has made it for itself, so that it may stand for a tensor of the GPU's."""
+    return getattr(_holder(tensor), MARK, False) is None
+
+
+def _holder(tensor: torch.Tensor) -> Any:
+    """What carries the mark: the storage; the tensor itself where it has none (sparse, a wrapper)."""
+    if tensor.layout is not torch.strided or hasattr(tensor, "__tensor_flatten__"):
+        return tensor
+    return tensor.untyped_storage()
+
+
+@contextmanager
+def ignoring_devices() -> Iterator[None]:
+    """Within it, tensors of both devices may meet: for what compares values, and is no part of a script."""
+    script_running.append(ignoring_devices)
+    try:
+        yield
+    finally:
+        script_running.pop()
+
+
+def checked_device(device: Any) -> torch.device:
+    """The device that a script names; Raises for a GPU beyond the one that is pretended."""
+    named = torch.device("cuda", device) if isinstance(device, int) else torch.device(device)
+    if named.type == "cuda" and named.index not in (None, 0):
+        raise RejectedRuntimeError(f"`{named}`", hint="aotlens pretends one GPU: write `cuda` or `cuda:0`")
+    return named
+
+
+def device_replacements() -> Iterator[Replacement]:
+    """What a script asks a tensor about its place."""
+    why = "says where the script has put the tensor"
+    for name, answer in {
+        "device": _device,
+        "is_cuda": lambda tensor: tensor.device.type == "cuda",
+        "is_cpu": lambda tensor: tensor.device.type == "cpu",
+    }.items():
+        yield Replacement(torch.Tensor, name, property(answer), why)
+    yield Replacement(torch.Tensor, "get_device", lambda tensor: 0 if tensor.is_cuda else -1, why)
+    yield Replacement(torch.UntypedStorage, "clone", cloned, "a copy, as of a whole model, is where it was")
+
+
+def cloned(storage: Any) -> Any:
+    """`UntypedStorage.clone`, of which `copy.deepcopy` of tensors is made."""
+    made = _clone(storage)
+    if hasattr(storage, MARK):
+        setattr(made, MARK, getattr(storage, MARK))
+    return made
+
+
+def _device(tensor: torch.Tensor) -> torch.device:
+    device: torch.device = _plain_device(tensor)
+    return GPU if device.type == "cpu" and not script_running and is_on_gpu(tensor) else device

@@ -1,0 +1,89 @@
+"""Launches of the user's Triton kernels in a script whose GPU is not there: they run in Triton's interpreter.
+
+Invariant: what a launch writes is in the script's tensors when it returns, or the script ends there with why.
+"""
+
+from collections.abc import Iterator
+from importlib.util import find_spec
+from typing import Any
+
+import torch
+
+from aotlens.codegen.gpu.interpreter.process import interpreter
+from aotlens.codegen.gpu.interpreter.records import MESSAGES, Finding, UserLaunch
+from aotlens.codegen.gpu.interpreter.transfer import write_bytes
+from aotlens.codegen.gpu.offline.context import Replacement
+from aotlens.errors import UnsupportedError, UserError
+from aotlens.gpu_emulation.tensor_devices import is_on_gpu, script_running
+from aotlens.torch_api.fake import FakeTensor
+from aotlens.torch_api.triton import triton_source
+
+FAULTS = ("out of bounds", "failed assertion")
+"""Findings that are the kernel's own mistakes."""
+
+
+def launch_replacements() -> Iterator[Replacement]:
+    """Where Triton is installed, what `kernel[grid](…)` calls."""
+    if find_spec("triton") is None:
+        return
+    from triton.runtime.autotuner import Autotuner
+    from triton.runtime.jit import JITFunction
+
+    yield Replacement(JITFunction, "run", run_interpreted, "there is no GPU to launch it on")
+    yield Replacement(Autotuner, "run", run_first, "there is no GPU to time its configurations on")
+
+
+def run_first(tuner: Any, *args: Any, **kwargs: Any) -> Any:
+    """Launch a kernel with the first of its configurations."""
+    config = tuner.configs[0]
+    arguments = {**dict(zip(tuner.arg_names, args, strict=False)), **kwargs, **config.all_kwargs()}
+    if config.pre_hook is not None:
+        config.pre_hook(arguments)
+    return tuner.fn.run(*args, **kwargs, **config.all_kwargs())
+
+
+def run_interpreted(kernel: Any, *args: Any, grid: Any, warmup: bool = False, **kwargs: Any) -> None:
+    """One launch.
+
+    Raises:
+        UserError: some tensors are on the CPU and others on the GPU, the kernel reaches outside of its
+            arguments, or an assertion in it fails.
+        UnsupportedError: the interpreter cannot run it.
+    """
+    arguments = {parameter.name: parameter.default for parameter in kernel.params if parameter.has_default}
+    arguments |= dict(zip(kernel.arg_names, args, strict=False))
+    arguments |= {name: value for name, value in kwargs.items() if name in kernel.arg_names}
+    tensors = {name: value for name, value in arguments.items() if isinstance(value, torch.Tensor)}
+    if warmup or any(isinstance(value, FakeTensor) for value in tensors.values()):
+        return  # nothing has values
+    name = kernel.__name__
+    if not script_running:  # an operator stands for the launch, and has copied what it writes to
+        _refuse_two_devices(name, tensors)
+    size = grid(arguments) if callable(grid) else grid
+    detached = {key: value.detach() for key, value in tensors.items()}
+    launch = UserLaunch(name, triton_source(kernel), tuple(map(int, size)), {**arguments, **detached})
+    found = interpreter().launch(launch)
+    if found.finding is not None:
+        raise _error(name, found.finding)
+    for key, content in found.written.items():
+        write_bytes(tensors[key], content)
+
+
+def _refuse_two_devices(kernel: str, tensors: dict[str, torch.Tensor]) -> None:
+    cpu = next((name for name, tensor in tensors.items() if not is_on_gpu(tensor)), None)
+    if cpu is not None and any(map(is_on_gpu, tensors.values())):
+        raise UserError(
+            f"the Triton kernel `{kernel}` is given `{cpu}` on the CPU, and other tensors on cuda:0; it"
+            " reaches only the GPU's memory: move it with .cuda()"
+        )
+
+
+def _error(kernel: str, finding: Finding) -> Exception:
+    line = f", at `{finding.line}`" if finding.line else ""
+    what = f"{MESSAGES[finding.kind]}{line}: {finding.message}"
+    if finding.kind in FAULTS:
+        return UserError(f"the Triton kernel `{kernel}` {what}")
+    return UnsupportedError(
+        f"running the Triton kernel `{kernel}` without a GPU: it {what}",
+        hint="`aotlens inspect --fake` runs the script without values, and shows the kernel",
+    )

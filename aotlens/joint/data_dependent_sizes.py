@@ -1,0 +1,115 @@
+"""Data-dependent sizes in the joint program: checks of assumptions, and sizes that the backward needs."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+
+from aotlens.analysis.records import Geometry, ViewAndMutationMeta
+from aotlens.capture.records import Captured
+from aotlens.ir.origin import NO_ORIGIN, Origin
+from aotlens.ir.program import Node
+from aotlens.ir.slots import Tangent
+from aotlens.ir.symbols import symbolic_numbers_of, symbols_of
+from aotlens.joint.records import JointProgram
+
+aten = torch.ops.aten
+
+
+def sizes_for_wrapper(captured: Captured, meta: ViewAndMutationMeta) -> list[Any]:
+    """The symbols that the wrapper reads when it makes an alias again, and that no input carries."""
+    symbols = captured.recorder.symbols
+    if not symbols.read_from_data:
+        return []
+    values: list[Any] = []
+    for info in meta.outputs:
+        values += [argument for step in info.chain for argument in step.args]
+        values += _numbers(info.geometry)
+    for given in meta.inputs:
+        values += _numbers(given.new_geometry)
+    return symbols.data_symbols(values)
+
+
+def _numbers(geometry: Geometry | None) -> list[Any]:
+    return [] if geometry is None else [geometry.size, geometry.stride, geometry.offset]
+
+
+def check_sizes(captured: Captured) -> None:
+    """Add one check for each relation that torch could not decide while it recorded (`torch._check`)."""
+    recorder = captured.recorder
+    environment = recorder.fake_mode.shape_env
+    if environment is None or not recorder.symbols.read_from_data:
+        return
+    known = recorder.symbols.read_from_data
+    for asserts in environment.deferred_runtime_asserts.values():
+        for check in asserts:
+            if not check.expr.free_symbols & known:
+                continue
+            value = environment.create_symboolnode(check.expr)
+            condition = recorder.symbols.of_expression(check.expr, value)
+            message = f"compiled `{captured.subject.name}`: sizes must satisfy {check.expr}"
+            reason = "a size that depends on data must be as the recording assumed"
+            late = any(
+                recorder.symbols.of_symbol(symbol).origin.backward for symbol in check.expr.free_symbols
+            )
+            origin = Origin(
+                NO_ORIGIN, "aten._assert_scalar.default", late, stage="joint", reason=reason, effect=True
+            )
+            recorder.add_node(aten._assert_scalar.default, (condition, message), {}, None, origin)
+
+
+SIZES = frozenset({aten.sym_size.int, aten.sym_stride.int, aten.sym_storage_offset.default})
+
+
+def sizes_to_save(
+    joint: JointProgram, saved: tuple[Node, ...], backward: tuple[Node, ...]
+) -> tuple[Node, ...]:
+    """The numbers to save besides, in a fixed order: those that the backward's inputs carry so.
+
+    Of sizes that depend on data also those that its own values carry so.
+    """
+    recorder = joint.captured.recorder
+    if recorder.fake_mode.shape_env is None:
+        return ()
+    return missing_sizes(joint, saved, backward, recorder.symbols.read_from_data)
+
+
+def missing_sizes(
+    joint: JointProgram, saved: tuple[Node, ...], backward: tuple[Node, ...], among: set[Any] | None = None
+) -> tuple[Node, ...]:
+    """Numbers that the forward knows and the backward's values need, of its own ones `among` these or all."""
+    symbols = joint.captured.recorder.symbols
+    tangents = [given.node for given in joint.program.inputs if isinstance(given.slot, Tangent)]
+    inputs = (*saved, *tangents)
+    read = {symbol for node in inputs for symbol in symbols_of(node.val)}
+    if among is None or among:
+        within = {symbol for node in (*inputs, *backward) for symbol in symbols_of(node.val)}
+        read |= within if among is None else within & among
+    numbers = [number.node.expr for node in inputs for number in symbolic_numbers_of(node.val)]
+    missing = read - {number for number in numbers if number.is_symbol}
+    reason = "a size that the backward's inputs carry in sums and products only"
+    with joint.captured.recorder.adding("partition", reason, forward=True):
+        found = [symbols.of_symbol(symbol) for symbol in sorted(missing, key=str)]
+    known = {id(node) for node in saved}
+    return tuple(node for node in found if id(node) not in known and not _bringer(node).origin.backward)
+
+
+def _bringer(number: Node) -> Node:
+    """The node that brings a number: itself, or the value that it is a size of."""
+    return number.args[0] if number.op in SIZES else number
+
+
+def with_sizes(nodes: tuple[Node, ...], saved: Iterable[Node]) -> tuple[Node, ...]:
+    """The nodes, with each saved size that is not among them behind the value that it is a size of.
+
+    The sizes of inputs come first.
+    """
+    present = {id(node) for node in nodes}
+    added = [node for node in saved if node.op is not None and id(node) not in present]
+    if not added:
+        return nodes
+    behind: dict[int, list[Node]] = {}
+    for size in added:
+        behind.setdefault(id(size.args[0]), []).append(size)
+    first = (size for value, sizes in behind.items() if value not in present for size in sizes)
+    return (*first, *(each for node in nodes for each in (node, *behind.get(id(node), ()))))

@@ -1,0 +1,159 @@
+"""Derivatives of the backward, recorded on the same tape when a caller first asks for them.
+
+Invariant: each order is what autograd runs when it differentiates the order before, on the tensors of the one
+run of the user's function; the first order is the backward once more, with a place in the tape.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.autograd.graph import GradientEdge, get_gradient_edge
+
+from aotlens.capture.run import call_boundary, recording, translated_errors
+from aotlens.errors import UnsupportedError
+from aotlens.ir.names import node_name
+from aotlens.ir.origin import NO_ORIGIN, Origin
+from aotlens.ir.program import Node
+from aotlens.joint.leaves import gradients_of
+from aotlens.joint.partial_backward import DefinedTangents, alias_of, defined_values, guard_count
+from aotlens.joint.records import JointProgram
+from aotlens.torch_api.modes import without_autocast
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """One derivative: by the wanted inputs first, then by the tangents of every order before."""
+
+    tangents: tuple[Any, ...]
+    """What arrives for each gradient of the order before (for each forward result, in the first order), as
+    fake tensors; None for what has no history."""
+    gradients: tuple[Any, ...]
+    """Fake tensors; None where no gradient arrives."""
+    values: tuple[Node | None, ...]
+    """Their nodes."""
+    depends_on: tuple[int, ...]
+    """For each gradient, as bits: the wanted inputs, then the tangents so far, that it depends on."""
+
+
+class Derivatives:
+    """The orders recorded so far."""
+
+    def __init__(self, joint: JointProgram, arrived: DefinedTangents | None = None) -> None:
+        self._joint = joint
+        self._arrived = arrived
+        """Of which gradients; None for all."""
+        self._orders: list[Order] = []
+
+    def order(self, number: int) -> Order:
+        """The derivative of this order, from 1.
+
+        Raises:
+            UnsupportedError: an operator that cannot be recorded; a size would have to be fixed.
+        """
+        while len(self._orders) < number:
+            self._orders.append(self._next())
+        return self._orders[number - 1]
+
+    def tangent_nodes(self, number: int) -> list[Node | None]:
+        """The nodes of all tangents up to this order."""
+        recorder = self._joint.captured.recorder
+        return [
+            None if tangent is None else recorder.node_of(tangent)
+            for order in self._orders[:number]
+            for tangent in order.tangents
+        ]
+
+    def _next(self) -> Order:
+        known, recorder = self._joint.differentiated, self._joint.captured.recorder
+        guards = guard_count(recorder)
+        with recorder.fake_mode:
+            if not self._orders:
+                outputs: list[Any] = defined_values(known.outputs, self._arrived)
+                tangents = defined_values(
+                    [alias_of(recorder, node).requires_grad_() for node in known.tangents], self._arrived
+                )
+            else:
+                outputs = [tensor if _has_history(tensor) else None for tensor in self._orders[-1].gradients]
+                tangents = [None if tensor is None else self._tangent(tensor) for tensor in outputs]
+        earlier = [tangent for order in self._orders for tangent in order.tangents]
+        sources = [*known.leaves, *earlier]
+        found = _differentiate(self._joint, outputs, sources, tangents)
+        if guard_count(recorder) != guards:
+            raise UnsupportedError("a derivative that fixes a size", self._joint.captured.subject.span)
+        with recorder.fake_mode, recorder.adding("joint", "a derivative, brought up to date after a write"):
+            values = tuple(None if tensor is None else recorder.node_of(tensor) for tensor in found)
+        masks = _dependencies(found, [*sources, *tangents])
+        return Order(tuple(tangents), tuple(found), values, masks)
+
+    def _tangent(self, like: Any) -> Any:
+        """A gradient that arrives for a gradient, contiguous where that one has gaps."""
+        recorder, number = self._joint.captured.recorder, len(self._orders) + 1
+        dense = torch.ops.aten.is_non_overlapping_and_dense.default(like)
+        kind = {"dtype": like.dtype, "device": like.device}
+        tensor = (
+            torch.empty_strided(like.shape, like.stride(), **kind)
+            if dense
+            else torch.empty(like.shape, **kind)
+        )
+        origin = Origin(NO_ORIGIN, "", backward=True, stage="joint", reason=f"a gradient of order {number}")
+        name = recorder.name(node_name(f"tangent_of_order_{number}"))
+        return alias_of(recorder, Node(name, None, (), {}, tensor, origin)).requires_grad_()
+
+
+def _differentiate(
+    joint: JointProgram, outputs: list[Any], sources: list[Any], tangents: list[Any]
+) -> list[Any]:
+    """One gradient per source, each with a place in the tape."""
+    recorder = joint.captured.recorder
+    places = [source for source in sources if source is not None]
+    dynamic = recorder.fake_mode.shape_env is not None
+    with recording(recorder, dynamic), translated_errors(recorder), torch.enable_grad(), without_autocast():
+        gradients = call_boundary(
+            lambda: gradients_of(
+                [output for output in outputs if output is not None],
+                places,
+                [tangent for tangent in tangents if tangent is not None],
+                recorder,
+            )
+        )
+    found = iter(gradients)
+    return [None if source is None else next(found) for source in sources]
+
+
+def _has_history(tensor: Any) -> bool:
+    return tensor is not None and tensor.requires_grad
+
+
+def _dependencies(tensors: list[Any], sources: list[Any]) -> tuple[int, ...]:
+    """For each tensor, as bits, the sources that its history leads to."""
+    reached: dict[Any, int] = {}
+    for at, source in enumerate(sources):
+        if source is not None:
+            edge = source if isinstance(source, GradientEdge) else get_gradient_edge(source)
+            reached[edge.node] = reached.get(edge.node, 0) | 1 << at
+    own = dict(reached)
+    done: set[Any] = set()
+    for tensor in tensors:
+        if _has_history(tensor):
+            _reach(get_gradient_edge(tensor).node, reached, own, done)
+    return tuple(reached[get_gradient_edge(tensor).node] if _has_history(tensor) else 0 for tensor in tensors)
+
+
+def _reach(start: Any, reached: dict[Any, int], own: dict[Any, int], done: set[Any]) -> None:
+    """Fill in what each node of the tape from `start` on leads to."""
+    stack = [start]
+    while stack:
+        node = stack[-1]
+        following = [after for after, _ in node.next_functions if after is not None]
+        waiting = [after for after in following if after not in done] if node not in done else []
+        if waiting:
+            stack.extend(waiting)
+            continue
+        stack.pop()
+        if node in done:
+            continue
+        done.add(node)
+        reached[node] = own.get(node, 0)
+        for after in following:
+            reached[node] |= reached[after]

@@ -1,0 +1,155 @@
+"""A backward that autograd refuses to run: eager runs the forward all the same, and raises in the backward.
+
+Invariant: only autograd's own refusals are put off to the backward; a limit of ours is told at once.
+"""
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch.autograd.graph import get_gradient_edge
+
+from aotlens.capture.autograd.graph_walk import autograd_nodes
+from aotlens.capture.invalid_views import is_invalid_view
+from aotlens.capture.recorder import Recorder
+from aotlens.errors import UnsupportedError, with_location
+from aotlens.ir.origin import Origin
+from aotlens.joint.records import FailingBackward
+from aotlens.torch_api.modes import without_modes
+from aotlens.torch_api.symbolic import restore_shape_env, shape_env_snapshot
+
+AUTOGRAD_REFUSES = (
+    "modified by an inplace operation",
+    "has been detached in-place",
+    "is not implemented",  # "derivative for … is not implemented"
+    "is a view and its base or another view of its base has been modified inplace",
+    "Trying to backward through the graph a second time",
+)
+
+SUBCLASS_REFUSES = (
+    (NotImplementedError, re.compile(r"^\w+\.\w+\.\w+$"), "`{}` is not implemented for this tensor subclass"),
+    (
+        AttributeError,
+        re.compile("'NestedIntNode' object has no attribute 'expr'"),
+        "a ragged size in a derivative (SymIntArrayRef expected to contain only concrete integers)",
+    ),
+)
+"""What a jagged tensor's own rules raise, on fake tensors: type, phrase, and how it is told."""
+
+Run = Callable[[Sequence[int]], list[Any]]
+"""Gives the gradients by those of the results, by their order."""
+
+INVALID = "returned an invalid gradient"
+"""Said of an operator whose derivative is wrong in torch, and of a view that we take otherwise than eager."""
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """What came of running a backward."""
+
+    gradients: list[Any] | None
+    """By the results for which it does not fail; None where it fails for each."""
+    failing: FailingBackward | None = None
+    """Set where it fails for all of the results together."""
+    failing_tangents: dict[int, FailingBackward] = field(default_factory=dict)
+    """As the joint program has them."""
+
+
+def run_backward(
+    recorder: Recorder, outputs: list[Any], run: Run, is_unchanged: Callable[[], bool]
+) -> Attempt:
+    """Runs the backward of all results; where that fails of each alone, then of those for which it does not.
+
+    One that changes what it reads, as `is_unchanged_binding` tells, is run once.
+    """
+    every = range(len(outputs))
+    gradients, failing = _run(recorder, outputs, run, every)
+    if failing is None:
+        return Attempt(gradients)
+    alone = dict[int, FailingBackward]()
+    try:
+        for at in every:
+            _, fails = _run(recorder, outputs, run, [at])
+            if fails is not None:
+                alone[at] = fails
+            _forget(recorder)
+        rest = [at for at in every if at not in alone]
+        if not rest or not is_unchanged():
+            return Attempt(None, failing)
+        gradients, again = _run(recorder, outputs, run, rest)
+    except Exception:  # noqa: BLE001 - of a result that may never be differentiated
+        return Attempt(None, failing)
+    return Attempt(None, failing) if again is not None else Attempt(gradients, failing, alone)
+
+
+def _run(
+    recorder: Recorder, outputs: list[Any], run: Run, among: Sequence[int]
+) -> tuple[list[Any] | None, FailingBackward | None]:
+    environment: Any = recorder.fake_mode.shape_env
+    assumed = shape_env_snapshot(environment) if environment is not None else {}
+    try:
+        return run(among), None
+    except (RuntimeError, AttributeError) as error:
+        failing = failing_backward(recorder, [outputs[at] for at in among], error)
+        if failing is None:
+            _refuse_other_memory(recorder, error)
+            raise
+        if assumed:  # by a backward that never runs: autograd's message has numbers for sizes
+            restore_shape_env(environment, assumed)
+        return None, failing
+
+
+def _refuse_other_memory(recorder: Recorder, error: Exception) -> None:
+    """Where the backward reads what was given memory of other sizes, which eager's does too, and fails."""
+    if recorder.exchanged and isinstance(error, RuntimeError):
+        raise UnsupportedError(
+            f"a backward that fails after a tensor was given other memory (`set_`, `.data`): {error}",
+            recorder.span,
+            "assign to a new tensor",
+        ) from error
+
+
+def failing_backward(recorder: Recorder, outputs: list[Any], error: Exception) -> FailingBackward | None:
+    """What eager raises too when it runs this backward; None for every other error."""
+    first = str(error).strip().splitlines()[0] if str(error).strip() else ""
+    refuses = isinstance(error, RuntimeError) and any(phrase in first for phrase in AUTOGRAD_REFUSES)
+    for kind, phrase, words in SUBCLASS_REFUSES:
+        if isinstance(error, kind) and phrase.search(first):
+            first, refuses = words.format(first), True
+    if INVALID in first and isinstance(error, RuntimeError):
+        with without_modes(), recorder.fake_mode:
+            refuses = not any(is_invalid_view(tensor) for tensor in recorder.seen_tensors())
+    if not refuses:
+        return None
+    origin = _origin_of_failure(recorder, outputs)
+    _forget(recorder)
+    span = origin.place.innermost if origin is not None else None
+    lacks = isinstance(error, NotImplementedError)
+    told = with_location(first.split(" Hint:")[0].rstrip(" ."), span)
+    return FailingBackward(told, origin, "NotImplementedError" if lacks else "RuntimeError")
+
+
+def _origin_of_failure(recorder: Recorder, outputs: list[Any]) -> Origin | None:
+    """The operator whose saved values have changed, or that has no derivative."""
+    for node in autograd_nodes(get_gradient_edge(output).node for output in outputs):
+        if _fails(node):
+            return recorder.origins.forward_of(node)
+    return None
+
+
+def _fails(node: Any) -> bool:
+    if node.name() == "NotImplemented":
+        return True
+    names = [name for name in dir(node) if name.startswith("_saved_") or name == "saved_tensors"]
+    try:
+        for name in names:
+            getattr(node, name)
+    except RuntimeError as error:
+        return any(phrase in str(error) for phrase in AUTOGRAD_REFUSES)
+    return False
+
+
+def _forget(recorder: Recorder) -> None:
+    """What the part of the backward that did run is seen by: nobody reads the rest of its nodes."""
+    recorder.nodes[:] = [node for node in recorder.nodes if not (node.origin.backward and node.origin.effect)]

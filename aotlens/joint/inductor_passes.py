@@ -1,0 +1,239 @@
+"""Inductor's passes over the joint graph: attention written by hand becomes one operator, constants fold.
+
+`torch.compile` runs them before it divides the graph, so they run here before the partition.
+Invariant: a node that the passes leave as it is stays the same node; a program that they do not change, or
+whose change cannot be followed back, stays as it was recorded.
+"""
+
+import operator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from torch import fx
+
+from aotlens.capture.operators import Kind, describe
+from aotlens.ir.from_graph_module import flat_outputs, imported
+from aotlens.ir.graph_module import to_graph_module
+from aotlens.ir.names import free_name
+from aotlens.ir.origin import NO_ORIGIN, Origin
+from aotlens.ir.program import (
+    Node,
+    Program,
+    ProgramOutput,
+    has_effect,
+    op_name,
+    reachable,
+    writes_input,
+)
+from aotlens.ir.slots import BACKWARD_INPUTS, GRADIENTS
+from aotlens.ir.symbols import symbolic_numbers_of
+from aotlens.joint.records import JointProgram
+from aotlens.torch_api.inductor import run_joint_passes
+
+REASON = "put by a pass of Inductor's in the place of what your code computes step by step"
+STAGE = "joint passes"
+MARK = "aotlens"
+"""In what torch lets users note about a node, which a pass hands on to what it puts in a node's place."""
+
+
+def with_joint_passes(joint: JointProgram, config: dict[str, Any]) -> JointProgram:
+    """The joint program after Inductor's passes; the same object where they change nothing."""
+    if not _can_follow(joint):
+        return joint
+    module = to_graph_module(joint.program, joint.training)
+    reading = _Reading(joint.program, module)
+    try:
+        run_joint_passes(module, joint.captured.recorder.fake_mode, config)
+    except RuntimeError:  # a pattern that fails on this graph, half replaced
+        return joint
+    program = reading.changed(module)
+    if program is None or _reads_anew(program, joint) or _merges_results(program, joint.program):
+        return joint
+    if not _seen_inputs(program) <= _seen_inputs(joint.program):
+        return joint
+    return replace(joint, program=program, recorded=joint.program)
+
+
+def _can_follow(joint: JointProgram) -> bool:
+    """Not with symbolic sizes, which a pass could fix, nor with effects, whose order none knows."""
+    captured = joint.captured
+    nodes = joint.program.nodes
+    return (
+        not any(symbolic_numbers_of(given.node.val) for given in joint.program.inputs)
+        and not any(symbolic_numbers_of(node.val) for node in nodes)
+        and joint.failing is None
+        and captured.hooks is None
+        and not any(given.wrapped is not None for given in captured.inputs)
+        and not any(node.bodies() or (has_effect(node) and not writes_input(node)) for node in nodes)
+    )
+
+
+def _reads_anew(program: Program, joint: JointProgram) -> bool:
+    """Whether something reads an input that the function changes, and did not before."""
+    return not _reads_of_changed(program, joint) <= _reads_of_changed(joint.program, joint)
+
+
+def _merges_results(after: Program, before: Program) -> bool:
+    """Whether two results are one value by then, since a pass has removed the copies between them."""
+
+    def distinct(program: Program) -> int:
+        return len({id(out.value) for out in program.outputs if isinstance(out.value, Node)})
+
+    return distinct(after) < distinct(before)
+
+
+def _seen_inputs(program: Program) -> set[str]:
+    """The results that are an input or a view of one: in place of a copy, whose owner may write to it."""
+    inputs = {id(given.node) for given in program.inputs}
+    found = set()
+    for out in program.outputs:
+        value = out.value if not isinstance(out.slot, GRADIENTS) else None
+        if isinstance(value, Node) and id(_under_views(value)) in inputs:
+            found.add(out.slot.name)
+    return found
+
+
+def _under_views(node: Node) -> Node:
+    while _is_view(node):
+        node = node.args[0]
+    return node
+
+
+def _is_view(node: Node) -> bool:
+    return hasattr(node.op, "_schema") and describe(node.op).kind is Kind.VIEW
+
+
+def _reads_of_changed(program: Program, joint: JointProgram) -> set[tuple[str, str]]:
+    changed = joint.changed_inputs
+    return {
+        (node.name, read.name)
+        for node in program.nodes
+        for read in (*node.inputs(), *map(_under_views, node.inputs()))
+        if id(read) in changed
+    }
+
+
+@dataclass(slots=True)
+class _Reading:
+    """Follows the nodes of one graph module through the passes."""
+
+    before: Program
+    known: dict[fx.Node, Node] = field(init=False)
+    calls: dict[fx.Node, tuple[Any, Any, Any]] = field(init=False)
+    """What each node called, and with which arguments."""
+
+    def __init__(self, before: Program, module: fx.GraphModule) -> None:
+        self.before = before
+        ours = {node.name: node for node in before.nodes}
+        placeholders = module.graph.find_nodes(op="placeholder")
+        self.known = {node: given.node for node, given in zip(placeholders, before.inputs, strict=True)}
+        for node in module.graph.nodes:
+            name = node.meta.get("aotlens_node") or (str(node.target) if node.op == "get_attr" else "")
+            if name in ours:
+                self.known[node] = ours[name]
+                node.meta["custom"] = {**node.meta.get("custom", {}), MARK: name}
+        self.calls = {node: _call(node) for node in self.known}
+
+    def changed(self, module: fx.GraphModule) -> Program | None:
+        """The program that the graph module is by then; None where it is as it was."""
+        made: dict[fx.Node, Any] = {}
+        names = {node.name for node in self.before.nodes}
+        origins = self._origins(module)
+        for node in module.graph.nodes:
+            if node.op != "output":
+                made[node] = self._node(module, node, made, names, origins)
+        results = [made[value] if isinstance(value, fx.Node) else value for value in flat_outputs(module)]
+        outputs = tuple(
+            ProgramOutput(value, out.slot) for value, out in zip(results, self.before.outputs, strict=True)
+        )
+        computed = tuple(value for node, value in made.items() if node.op != "placeholder")
+        nodes = reachable([out.value for out in outputs], computed)
+        if [id(node) for node in nodes] == [id(node) for node in self.before.nodes]:
+            return None
+        return Program("joint", self.before.inputs, nodes, outputs)
+
+    def _node(
+        self,
+        module: fx.GraphModule,
+        node: fx.Node,
+        made: dict[fx.Node, Any],
+        names: set[str],
+        origins: dict[fx.Node, Origin],
+    ) -> Node:
+        old = self.known.get(node)
+        if old is not None and (node.op == "placeholder" or self._is_as_it_was(node, made)):
+            return old
+        new: Any = imported(module, node, made)
+        if old is not None:
+            return replace(new, name=old.name, origin=old.origin, val=old.val)
+        return replace(new, name=_free(free_name(node.name), names), origin=origins[node])
+
+    def _is_as_it_was(self, node: fx.Node, made: dict[fx.Node, Any]) -> bool:
+        same = self.calls[node] == _call(node)
+        return same and all(made[source] is self.known.get(source) for source in node.all_input_nodes)
+
+    def _origins(self, module: fx.GraphModule) -> dict[fx.Node, Origin]:
+        """Of each new node: that of the node whose place it takes, of its readers, or of what it reads."""
+        named = {node.name: node.origin for node in self.before.nodes}
+        found: dict[fx.Node, Origin | None] = {}
+        new = [node for node in module.graph.nodes if node.op == "call_function" and node not in self.known]
+        backward = self._backward(module)
+        for node in reversed(new):
+            own = node.meta.get("aotlens_origin") or named.get(node.meta.get("custom", {}).get(MARK, ""))
+            readers = (
+                found[user] for user in node.users if user in found and backward[user] is backward[node]
+            )
+            found[node] = own or next(filter(None, readers), None)
+        for node in new:
+            crossed = [source for source in node.all_input_nodes if backward[source] is not backward[node]]
+            gradient_of = next((found[source] for source in crossed if source in found), None)
+            if node.target is operator.getitem and node.args[0] in found:
+                found[node] = found[node.args[0]]
+            elif gradient_of is not None:  # of a new operator of the forward
+                found[node] = gradient_of
+            sources = (found.get(source) or self._known_origin(source) for source in node.all_input_nodes)
+            found[node] = found[node] or next(filter(None, sources), None)
+        return {node: _taken_over(found[node], backward[node], node) for node in new}
+
+    def _known_origin(self, node: fx.Node) -> Origin | None:
+        old = self.known.get(node)
+        return old.origin if old is not None and old.op is not None else None
+
+    def _backward(self, module: fx.GraphModule) -> dict[fx.Node, bool]:
+        """Whether a node depends on a gradient that arrives, or was recorded with the backward."""
+        found: dict[fx.Node, bool] = {}
+        slots = {id(given.node): given.slot for given in self.before.inputs}
+        for node in module.graph.nodes:
+            old = self.known.get(node)
+            arrives = old is not None and isinstance(slots.get(id(old)), BACKWARD_INPUTS)
+            recorded = old is not None and old.origin.backward
+            found[node] = arrives or recorded or any(found[source] for source in node.all_input_nodes)
+        return found
+
+
+def _taken_over(origin: Origin | None, backward: bool, node: fx.Node) -> Origin:
+    """The origin for a new node on its side of the graph."""
+    found = origin or Origin(NO_ORIGIN, op_name(node.target))  # type: ignore[arg-type]
+    gradient_of = found.differentiates or (None if found.backward else found)
+    if not backward and found.backward and found.differentiates is not None:
+        found = found.differentiates  # a forward value that was recorded with the backward
+    return replace(
+        found,
+        backward=backward,
+        stage=STAGE,
+        reason=REASON,
+        effect=False,
+        differentiates=gradient_of if backward else None,
+    )
+
+
+def _call(node: fx.Node) -> tuple[Any, Any, Any]:
+    return node.target, node.args, node.kwargs
+
+
+def _free(name: str, names: set[str]) -> str:
+    """The name, numbered where another node has it."""
+    numbered = (f"{name}_{number}" for number in range(1, len(names) + 2))
+    found = name if name not in names else next(one for one in numbered if one not in names)
+    names.add(found)
+    return found

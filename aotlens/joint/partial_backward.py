@@ -1,0 +1,80 @@
+"""The backward of those gradients that arrive, recorded on the same tape when they first arrive so.
+
+Invariant: it is what autograd runs for these results; where none arrives, what it runs for results of which
+every gradient is None.  It differs from the backward of all, with zeros for the rest, where a custom function
+or a hook is on the way.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from aotlens.capture.recorder import Recorder
+from aotlens.capture.run import call_boundary, recording, translated_errors
+from aotlens.capture.storage import Storage
+from aotlens.errors import UnsupportedError
+from aotlens.ir.program import Node
+from aotlens.joint.leaves import gradients_of
+from aotlens.joint.records import JointProgram
+from aotlens.torch_api.modes import without_autocast
+
+DefinedTangents = tuple[bool, ...]
+"""For each gradient that the backward takes, whether it is there."""
+
+
+def partial_gradients(joint: JointProgram, arrived: DefinedTangents) -> list[Node | None]:
+    """The nodes of the wanted inputs' gradients; None where none arrives.
+
+    Raises:
+        UnsupportedError: an operator that cannot be recorded; a size would have to be fixed.
+    """
+    known, recorder = joint.differentiated, joint.captured.recorder
+    guards = guard_count(recorder)
+    with recorder.fake_mode:
+        tangents = [alias_of(recorder, node) for node in known.tangents]
+    there = [at for at, is_there in enumerate(arrived) if is_there]
+    dynamic = recorder.fake_mode.shape_env is not None
+    with recording(recorder, dynamic), translated_errors(recorder), torch.enable_grad(), without_autocast():
+        outputs, given = [known.outputs[at] for at in there], [tangents[at] for at in there]
+        if not there:
+            outputs = [_Nothing.apply(*known.outputs)]
+            given = [outputs[0].detach()]
+        found = call_boundary(lambda: gradients_of(outputs, list(known.leaves), given, recorder))
+    if guard_count(recorder) != guards:
+        raise UnsupportedError("a backward that fixes a size", joint.captured.subject.span)
+    with recorder.fake_mode, recorder.adding("joint", "a gradient, brought up to date after a write"):
+        return [None if tensor is None else recorder.node_of(tensor) for tensor in found]
+
+
+def guard_count(recorder: Recorder) -> int:
+    """How much is assumed of symbolic sizes so far."""
+    environment = recorder.fake_mode.shape_env
+    return 0 if environment is None else len(environment.guards)
+
+
+def alias_of(recorder: Recorder, node: Node) -> Any:
+    """A tensor of its own that stands for a tangent."""
+    alias = node.val.detach()
+    recorder.track(alias, Storage(node, alias))
+    return alias
+
+
+class _Nothing(torch.autograd.Function):
+    """Has autograd run the backward of tensors whose gradients are None."""
+
+    @staticmethod
+    def forward(ctx: Any, *tensors: Any) -> Any:
+        ctx.count = len(tensors)
+        return tensors[0].new_zeros(())
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        return (None,) * ctx.count
+
+
+def defined_values(values: Sequence[Any], arrived: DefinedTangents | None) -> list[Any]:
+    """The values of the gradients that are there, None in place of the others; all without `arrived`."""
+    if arrived is None:
+        return list(values)
+    return [value if is_there else None for value, is_there in zip(values, arrived, strict=True)]

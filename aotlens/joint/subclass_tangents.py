@@ -1,0 +1,31 @@
+"""Tangents that are wrapper subclasses.
+
+Invariant: the backward is recorded for the metadata that the wrapper itself proposes for its tangent
+(`__coerce_tangent_metadata__`), or else for that of the output.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from aotlens.capture.subclasses import Path, rebuild
+from aotlens.ir.program import Node, ProgramInput
+from aotlens.ir.subclasses import Wrapped
+
+MakePlain = Callable[[Path, Any], tuple[ProgramInput, Any]]
+"""Takes a path and a plain fake tensor; gives the tangent's graph input and the tensor that stands for it."""
+
+
+def wrapper_tangent(like: Any, make_plain: MakePlain) -> tuple[tuple[ProgramInput, ...], Wrapped, Any]:
+    """The graph inputs of one tangent, its value, and the wrapper to differentiate with."""
+    given: list[ProgramInput] = []
+
+    def make_inner(path: Path, inner: Any) -> tuple[Node, Any]:
+        made, alias = make_plain(path, inner)
+        given.append(made)
+        return made.node, alias
+
+    like = like.detach()
+    if hasattr(like, "__coerce_tangent_metadata__"):
+        like = like.__coerce_tangent_metadata__()
+    wrapped, tensor = rebuild(like, make_inner)
+    return tuple(given), wrapped, tensor

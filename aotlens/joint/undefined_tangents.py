@@ -1,0 +1,177 @@
+"""From which results a gradient comes: where none of these has a gradient, it is None and not zero.
+
+Invariant: autograd's own tape of the recorded function says it, as it does in eager.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch.autograd.function import BackwardCFunction
+from torch.autograd.graph import GradientEdge
+
+from aotlens.capture.autograd.graph_walk import nodes_in_order
+from aotlens.capture.inputs.subclass_inputs import MakeNonLeafWrapper
+from aotlens.capture.inputs.synthetic_bases import MakeNonLeaf
+
+Edge = tuple[Any, int]
+"""A node of the tape, and which of its inputs."""
+PASSES_ON = (MakeNonLeaf, MakeNonLeafWrapper)
+"""Functions of ours, which give None for None."""
+USERS = ("torch._library.", "aotlens.capture.autograd.custom_functions")
+"""Modules in which functions are made of the user's; all others there do as well with zeros."""
+
+
+@dataclass(frozen=True, slots=True)
+class UserGradSource:
+    """A custom function of the user's or a hook, which may tell a gradient that is missing from zeros."""
+
+    name: str
+    """With its article: "the custom function `Clip`"."""
+    tangents: frozenset[int]
+    """From which a gradient that it takes comes."""
+
+
+@dataclass(frozen=True, slots=True)
+class TangentDependence:
+    """What the tape tells beside the gradients."""
+
+    of: tuple[frozenset[int], ...] = ()
+    """For each gradient that autograd was asked for, the tangents that it comes from, by their order."""
+    fills: bool = False
+    """Whether a custom function is on the way: it takes zeros for what is missing, and gives no None."""
+    tellers: tuple[UserGradSource, ...] = ()
+
+
+NO_DEPENDENCE = TangentDependence()
+
+
+@dataclass(slots=True)
+class BackwardEvents:
+    """What a backward has met that the tape does not tell."""
+
+    hooked: Sequence[Edge] = ()
+    """Where in the tape the user's hooks are."""
+    wanting_none: Sequence[Any] = ()
+    """Custom functions that ask for None, and not zeros, in place of gradients that are missing."""
+    nones: dict[Any, frozenset[int]] = field(default_factory=dict)
+    """Custom functions that gave None for inputs that require grad: which of their edges."""
+
+    def given(self, node: Any, gradients: Any) -> None:
+        """What a custom function's backward gives, one for each of its inputs."""
+        found = gradients if isinstance(gradients, tuple) else (gradients,)
+        wanted = [gradient for gradient, needs in zip(found, node.needs_input_grad, strict=False) if needs]
+        edges = [at for at, (following, _) in enumerate(node.next_functions) if following is not None]
+        pairs = zip(edges, wanted, strict=False)
+        self.nones.pop(node, None)
+        if none := frozenset(at for at, gradient in pairs if gradient is None):
+            self.nones[node] = none
+
+
+def tangent_dependence(
+    outputs: Sequence[Any], leaves: Sequence[Any], met: BackwardEvents
+) -> TangentDependence:
+    """Walks the tape of the outputs; leaves are tensors or edges."""
+    reached = walk = _Walk({}, {})
+    reached.run(outputs)
+    if met.nones:
+        walk = _Walk(met.nones, reached.at_nodes)
+        walk.run(outputs)
+    edges = (_edge(leaf) for leaf in leaves)
+    masks = [
+        walk.variables.get(id(leaf), 0) if edge is None else walk.at_edges.get(edge, 0)
+        for leaf, edge in zip(leaves, edges, strict=True)
+    ]
+    custom = walk.custom
+    tellers = _tellers(walk, reached, met) if custom or met.hooked else ()
+    return TangentDependence(tuple(map(_bits, masks)), bool(custom or met.hooked), tellers)
+
+
+@dataclass(slots=True)
+class _Walk:
+    """One walk over the tape: the tangents that arrive, as bits."""
+
+    nones: dict[Any, frozenset[int]]
+    """As `Met` has them."""
+    run_by: dict[Any, int]
+    """The tangents that have a node run, be it with None: what a custom function gives comes from these."""
+    at_edges: dict[Edge, int] = field(default_factory=dict)
+    at_nodes: dict[Any, int] = field(default_factory=dict)
+    variables: dict[int, int] = field(default_factory=dict)
+    """At leaves, by identity."""
+    custom: list[Any] = field(default_factory=list)
+    """The nodes of custom functions."""
+
+    def run(self, outputs: Sequence[Any]) -> None:
+        starts = [_edge(output) for output in outputs]
+        for at, (output, start) in enumerate(zip(outputs, starts, strict=True)):
+            if start is None:
+                self.variables[id(output)] = self.variables.get(id(output), 0) | 1 << at
+            else:
+                self._arrive(start, 1 << at)
+        for node in nodes_in_order(start[0] for start in starts if start is not None):
+            mask, following = self.at_nodes.get(node, 0), node.next_functions
+            of_each = _of_each(node, len(following), self.at_edges)
+            if _function_of(node) not in (None, *PASSES_ON):
+                self.custom.append(node)
+                mask, none = self.run_by.get(node, mask), self.nones.get(node, ())
+                of_each = [0 if at in none else mask for at in range(len(following))] if none else []
+            for at, edge in enumerate(following):
+                if edge[0] is not None:
+                    self._arrive(edge, of_each[at] if at < len(of_each) else mask)
+            if not following and hasattr(node, "variable"):  # a leaf has several places after `set_`
+                key = id(node.variable)
+                self.variables[key] = self.variables.get(key, 0) | mask
+
+    def _arrive(self, edge: Edge, mask: int) -> None:
+        self.at_edges[edge] = self.at_edges.get(edge, 0) | mask
+        self.at_nodes[edge[0]] = self.at_nodes.get(edge[0], 0) | mask
+
+
+def _bits(mask: int) -> frozenset[int]:
+    return frozenset(at for at in range(mask.bit_length()) if mask >> at & 1)
+
+
+def _tellers(walk: _Walk, reached: _Walk, met: BackwardEvents) -> tuple[UserGradSource, ...]:
+    """One for each gradient that a hook takes, or a function that asks for None; one for any other function.
+
+    That one takes zeros if any of its gradients is there, and does not run if none is.
+    """
+    found: list[UserGradSource] = []
+    wanting = set(met.wanting_none)
+    for node in walk.custom:
+        function = _function_of(node)
+        if _is_users(function):
+            edges = [edge for edge in walk.at_edges if edge[0] is node] if node in wanting else []
+            masks = [walk.at_edges[edge] or reached.at_nodes[node] for edge in edges]
+            masks = masks or [reached.at_nodes[node]]
+            found += [
+                UserGradSource(f"the custom function `{function.__name__}`", _bits(mask)) for mask in masks
+            ]
+    at_hooks = (walk.at_edges.get(edge, 0) or reached.at_edges.get(edge, 0) for edge in met.hooked)
+    return (*found, *(UserGradSource("a hook", _bits(mask)) for mask in at_hooks if mask))
+
+
+def _is_users(function: Any) -> bool:
+    name = function.__module__
+    return name.startswith(USERS) or name.partition(".")[0] not in ("torch", "aotlens")
+
+
+def _of_each(node: Any, count: int, at_edges: dict[Edge, int]) -> list[int]:
+    """What arrives at each tensor of the lists of a `foreach` operator, which are independent."""
+    if not node.name().startswith("Foreach"):
+        return []
+    results = len(node._input_metadata)
+    return [at_edges.get((node, at % results), 0) for at in range(count - count % results)]
+
+
+def _function_of(node: Any) -> Any:
+    """The custom function whose backward a node is."""
+    return node._forward_cls if isinstance(node, BackwardCFunction) else None  # type: ignore[attr-defined]
+
+
+def _edge(tensor: Any) -> Edge | None:
+    """Where gradients of a tensor arrive; None for a leaf, which the tape knows by itself."""
+    if isinstance(tensor, GradientEdge):
+        return tensor.node, tensor.output_nr
+    return None if tensor.grad_fn is None else (tensor.grad_fn, tensor.output_nr)

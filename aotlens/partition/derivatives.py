@@ -1,0 +1,166 @@
+"""The program of a derivative of the backward: from what the backward keeps anyway, to the gradients.
+
+Invariant: nothing is saved for it.  It reads what the first backward reads, the inputs that the caller still
+holds, and the gradients that arrive; what cannot be computed from these is refused by name.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from torch import Tensor, ops
+
+from aotlens.errors import UnsupportedError
+from aotlens.ir.program import (
+    Node,
+    Program,
+    ProgramInput,
+    ProgramOutput,
+    has_effect,
+    is_random_node,
+    map_nodes,
+)
+from aotlens.ir.slots import RNG_STATES, Gradient, SavedInput, Tangent
+from aotlens.partition.records import Partitioned
+from aotlens.partition.saved_tensor_hooks import unpacked_values, unpacking_nodes, with_replaced_values
+
+aten = ops.aten
+
+
+def available_nodes(parts: Partitioned) -> tuple[Node, ...]:
+    """What the backward gets from the forward, then every other input that keeps its value."""
+    changed = parts.joint.changed_inputs
+    inputs = [
+        node
+        for given in parts.joint.captured.inputs
+        if given.is_graph_input and given.duplicate_of is None
+        for node in given.nodes
+        if id(node) not in changed
+    ]
+    recorded = recorded_nodes(parts)
+    saved = [recorded.get(given.node.name, given.node) for given in parts.saved_inputs]
+    return tuple(dict.fromkeys([*saved, *inputs]))
+
+
+def recorded_nodes(parts: Partitioned) -> dict[str, Node]:
+    """The recording's nodes by name, where a pass changed the joint graph, which leaves a value its name, or
+    a function of the user's divided it, which leaves a value what it is in the recording."""
+    if parts.modules is not None:
+        nodes = parts.joint.captured.recorder.nodes
+        known = {id(node.val): node for node in nodes if isinstance(node.val, Tensor)}
+        saved = (given.node for given in parts.saved_inputs)
+        return {node.name: known[id(node.val)] for node in saved if id(node.val) in known}
+    before = parts.joint.recorded
+    return {} if before is None else {node.name: node for node in before.nodes}
+
+
+def derivative_program(
+    parts: Partitioned,
+    name: str,
+    tangents: Sequence[Node | None],
+    wanted: Sequence[Node | None],
+    kept: Sequence[Node] | None = None,
+) -> Program:
+    """The program that gives the wanted nodes, with None for None, from `kept` (by itself `available_nodes`).
+
+    Raises:
+        UnsupportedError: a value is needed that nothing keeps.
+    """
+    recorder = parts.joint.captured.recorder
+    arriving = [node for node in tangents if node is not None]
+    kept = available_nodes(parts) if kept is None else kept
+    given = {id(node) for node in (*kept, *arriving)}
+    swaps, unpacking = unpacked_values(parts.packing), unpacking_nodes(parts.packing)
+    first = {id(node) for node in unpacking}
+    find, instead = _Finder(recorder.nodes, (*kept, *arriving)), dict[int, Node]()
+    needed: set[int] = set()
+    waiting = [swaps.get(id(node), node) for node in wanted if node is not None]
+    while waiting:
+        node = waiting.pop()
+        if id(node) in needed or id(node) in instead:
+            continue
+        if id(node) not in given and (found := find.other(node)) is not None:
+            instead[id(node)] = swaps.get(id(found), found)
+            waiting.append(instead[id(node)])
+            continue
+        needed.add(id(node))
+        if id(node) not in given:
+            _refuse_lost(parts, node)
+            other = {} if id(node) in first else swaps
+            waiting.extend(other.get(id(source), source) for source in node.inputs())
+    inputs = [ProgramInput(node, SavedInput(node.name)) for node in kept if id(node) in needed]
+    inputs += [ProgramInput(node, Tangent(node.name)) for node in arriving if id(node) in needed]
+    own = [node for node in recorder.nodes if id(node) in needed - given - first]
+    nodes, swaps = with_replaced_values(own, swaps | instead)
+    nodes = (
+        *(node for node in unpacking if id(node) in needed),
+        *find.made,
+        *nodes,
+    )
+    outputs = tuple(
+        ProgramOutput(swaps.get(id(node), node), Gradient(f"gradient_{at}", at))
+        for at, node in enumerate(wanted)
+    )
+    return Program(name, tuple(inputs), nodes, outputs)
+
+
+class _Finder:
+    """Finds what is as good as a value that is not at hand."""
+
+    def __init__(self, nodes: Sequence[Node], known: Sequence[Node]) -> None:
+        self._known = known
+        self._number: dict[int, Any] = {}
+        """By identity: the same for values that are computed in the same way."""
+        self._first: dict[str, int] = {}
+        """By how a value is computed, the identity of the first that is."""
+        self.made: list[Node] = []
+        """Sizes of other tensors, in place of inputs'."""
+        for node in nodes:
+            self._number[id(node)] = self._computed(node)
+        self._by_number = {self._number.get(id(node)): node for node in known if id(node) in self._number}
+
+    def other(self, node: Node) -> Node | None:
+        """A known value that is computed alike, or another look at a size of an input; None without one."""
+        found = self._by_number.get(self._number.get(id(node), node))
+        if found is not None or node.op is not aten.sym_size.int:
+            return found
+        if node.args[0].op is not None or node.args[0] in self._known or node in self.made:
+            return None
+        for other in self._known:
+            sizes = other.val.shape if isinstance(other.val, Tensor) else (other.val,)
+            for dim, size in enumerate(sizes):
+                if str(size) == str(node.val):
+                    if not isinstance(other.val, Tensor):
+                        return other
+                    self.made.append(replace(node, args=(other, dim)))
+                    return self.made[-1]
+        return None
+
+    def _computed(self, node: Node) -> Any:
+        if node.op is None or node.bodies() or has_effect(node) or is_random_node(node):
+            return id(node)
+        number = lambda source: ("node", self._number.get(id(source), id(source)))
+        how = repr((id(node.op), map_nodes((node.args, node.kwargs), number)))
+        return self._first.setdefault(how, id(node))
+
+
+def _refuse_lost(parts: Partitioned, node: Node) -> None:
+    """What ran once and is not kept, or is what an input was before the function wrote to it."""
+    if any(node is given.node for given in parts.joint.program.inputs if isinstance(given.slot, RNG_STATES)):
+        case = "it draws random numbers again, from a state that the backward does not keep"
+    elif node.op is None and node.constant is None:
+        names = {id(own): given.slot.name for given in parts.joint.captured.inputs for own in given.nodes}
+        name = names.get(id(node), node.name)
+        changed = id(node) in parts.joint.changed_inputs
+        value = (
+            f"the value that `{name}` had before it was written to" if changed else f"the value of `{name}`"
+        )
+        case = f"it needs {value}, which the backward does not keep"
+    elif is_random_node(node):
+        case = f"it needs the random numbers of `{node.target}`, which the backward does not keep"
+    elif has_effect(node):
+        case = f"it needs the result of `{node.target}`, which runs once"
+    else:
+        return
+    hint = "the policy `default` keeps what autograd keeps" if parts.policy != "default" else ""
+    raise UnsupportedError(case, node.origin.place.innermost, hint)

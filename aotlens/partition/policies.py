@@ -1,0 +1,201 @@
+"""What each policy saves: `default`, `min-cut`, `budget`, each with the user's overrides."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+from aotlens.errors import UserError
+from aotlens.ir.program import Node, has_effect
+from aotlens.joint.records import Joint
+from aotlens.partition.budget import BudgetSolution, Frontier, meet_budget
+from aotlens.partition.min_cut import Network
+from aotlens.partition.overrides import overridden_values
+from aotlens.partition.problem import (
+    MIN_CUT,
+    PRICED,
+    InfeasibleError,
+    Problem,
+    Scope,
+    Value,
+    build_problem,
+    recompute_path,
+)
+from aotlens.partition.reasons import Reason
+from aotlens.partition.rules import Decision, has_several_outputs, is_checkpointed, is_number
+from aotlens.partition.sides import Sides
+from aotlens.partition.storages import is_view, node_bytes, storage_root
+from aotlens.partition.user_names import user_names
+from aotlens.policy import Policy
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A policy's answer."""
+
+    saved: tuple[Node, ...]
+    """What the forward hands on, in program order."""
+    why_saved: Callable[[Node], Reason]
+    why_computed_again: Callable[[Node], Reason]
+    problem: Problem | None = None
+    """What was solved; None for `default`, which solves nothing."""
+    met: BudgetSolution | None = None
+    """Set under the policy `budget`."""
+    forced: Mapping[int, Decision] | None = None
+    """The user's overrides, by identity."""
+
+
+def choose_saved(joint: Joint, sides: Sides, policy: Policy) -> Choice:
+    """The values that a policy saves.
+
+    Raises:
+        UserError: an override or a budget that cannot be met.
+    """
+    if policy.base == "default":
+        return save_all_reads(joint, sides, _overrides(joint, sides, policy, MIN_CUT))
+    if policy.base == "budget":
+        return _within_budget(joint, sides, policy)
+    forced = _overrides(joint, sides, policy, MIN_CUT)
+    problem = build_problem(joint, sides, MIN_CUT, forced)
+    try:
+        saved = Network(problem).solve()
+    except InfeasibleError as error:
+        raise UserError(_infeasible(error, policy), span=error.value.node.origin.place.innermost) from None
+    return _chosen(joint, problem, saved, Reason.CHOICE, forced)
+
+
+def _overrides(joint: Joint, sides: Sides, policy: Policy, scope: Scope) -> dict[int, Decision]:
+    if not policy.overrides and policy.function is None:
+        return {}
+    return overridden_values(joint, sides, policy, build_problem(joint, sides, scope), user_names(joint))
+
+
+def save_all_reads(joint: Joint, sides: Sides, forced: Mapping[int, Decision] | None = None) -> Choice:
+    """Whatever the forward computes and the backward reads; a size as a number, whoever asks for it."""
+    forced = forced or {}
+    sizes = {id(node) for node in joint.program.nodes if is_number(node)} - sides.backward
+    read: set[int] = {id(out.value) for out in joint.gradients}
+    for node in joint.program.nodes:
+        if not sides.made_by_forward(node) and id(node) not in sizes:
+            read.update(id(source) for source in node.inputs())
+    again: set[int] = set()
+    for node in reversed(joint.program.nodes):
+        kept = id(node) in sides.leaving or sides.only_now(node) or not is_checkpointed(node)
+        kept = (kept and (joint.keeps_views or not is_view(node))) or has_effect(node)
+        kept = kept and forced.get(id(node)) is not Decision.RECOMPUTE
+        if id(node) in read and not (kept or forced.get(id(node)) is Decision.SAVE):
+            again.add(id(node))
+            read.update(id(source) for source in node.inputs())
+    kept_values = read - again
+    saved = tuple(
+        node
+        for node in joint.program.nodes
+        if id(node) in kept_values
+        and (sides.made_by_forward(node) or id(node) in sizes)
+        and not has_several_outputs(node)
+    )
+
+    def why_saved(node: Node) -> Reason:
+        return Reason.USER if forced.get(id(node)) is Decision.SAVE else Reason.DEFAULT
+
+    def why_computed_again(node: Node) -> Reason:
+        if forced.get(id(node)) is Decision.RECOMPUTE:
+            return Reason.USER
+        return Reason.CHECKPOINT if is_checkpointed(node) else _again(node, Reason.DEFAULT)
+
+    return Choice(saved, why_saved, why_computed_again, forced=forced)
+
+
+def _again(node: Node, otherwise: Reason) -> Reason:
+    if is_view(node):
+        return Reason.VIEW
+    return Reason.BUNDLE if has_several_outputs(node) else otherwise
+
+
+def _chosen(
+    joint: Joint, problem: Problem, saved: frozenset[int], free: Reason, forced: Mapping[int, Decision]
+) -> Choice:
+    """A solver's answer, with the reason of each value: a rule's, or that the solver was `free` to choose."""
+    values = problem.by_identity()
+
+    def why_saved(node: Node) -> Reason:
+        value = values.get(id(node))
+        return value.save if value is not None and value.save is not None else free
+
+    def why_computed_again(node: Node) -> Reason:
+        value = values.get(id(node))
+        reason = value.recompute if value is not None else None
+        return reason or _again(node, Reason.CHEAPER if free is Reason.CHOICE else free)
+
+    nodes = tuple(node for node in joint.program.nodes if id(node) in saved)
+    return Choice(nodes, why_saved, why_computed_again, problem, forced=forced)
+
+
+def _within_budget(joint: Joint, sides: Sides, policy: Policy) -> Choice:
+    forced = _overrides(joint, sides, policy, PRICED)
+    problem = build_problem(joint, sides, PRICED, forced)
+    asked = budget_bytes(joint, sides, policy)
+    try:
+        met = meet_budget(problem, asked)
+    except InfeasibleError:
+        raise UserError(_too_small(problem, asked, joint)) from None
+    choice = _chosen(joint, problem, met.point.saved, Reason.BUDGET, forced)
+    return Choice(choice.saved, choice.why_saved, choice.why_computed_again, problem, met, forced)
+
+
+def budget_bytes(joint: Joint, sides: Sides, policy: Policy) -> int:
+    """The budget in bytes; a fraction is of what `default` would save."""
+    budget = policy.budget
+    assert budget is not None  # Policy.parse sees to it
+    if budget.size_bytes is not None:
+        return budget.size_bytes
+    return int((budget.fraction or 0.0) * added_bytes(joint, save_all_reads(joint, sides).saved))
+
+
+def added_bytes(joint: Joint, saved: tuple[Node, ...]) -> int:
+    """What saved values add to memory, each storage once, without what inputs and results keep alive."""
+    return sum(node_bytes(root) for root in added_storages(joint, saved))
+
+
+def added_storages(joint: Joint, saved: tuple[Node, ...]) -> Iterator[Node]:
+    """The values whose storage is kept for the backward alone."""
+    kept = {id(storage_root(out.value)) for out in joint.handed_out if isinstance(out.value, Node)}
+    kept.update(id(given.node) for given in joint.program.inputs)
+    for node in saved:
+        root = storage_root(node)
+        if id(root) not in kept and root.constant is None:
+            kept.add(id(root))
+            yield root
+
+
+def _infeasible(error: InfeasibleError, policy: Policy) -> str:
+    return (
+        f"under the policy `{policy}` the backward cannot have `{error.value.node.name}`:"
+        " it may neither be saved nor computed again"
+    )
+
+
+def _too_small(problem: Problem, asked: int, joint: Joint) -> str:
+    least = Frontier(problem).least_bytes
+    values = sorted(
+        (value for value in problem.values if id(value.node) in least.saved and value.size_bytes),
+        key=lambda value: -value.size_bytes,
+    )
+    known = problem.by_identity()
+    rows = [
+        f"`{value.node.name}` {value.size_bytes:,} bytes ({_obstacle(known, value, least.saved)})"
+        for value in values[:3]
+    ]
+    more = f", and {len(values) - 3} more" if len(values) > 3 else ""
+    return (
+        f"the memory budget of {asked:,} bytes is below {least.size_bytes:,} bytes, the least that any choice"
+        f" saves: {', '.join(rows)}{more}; ask for at least {least.size_bytes}"
+    )
+
+
+def _obstacle(known: Mapping[int, Value], value: Value, saved: frozenset[int]) -> str:
+    """Why a value is saved whatever the budget."""
+    if value.save is not None:
+        return value.save.text
+    way = recompute_path(known, value.node, saved)
+    if way and way[0].save is not None:
+        return f"it is computed from `{way[0].node.name}`: {way[0].save.text}"
+    return Reason.BUDGET.text

@@ -1,0 +1,320 @@
+"""The caller's hooks on saved tensors as parts of the graphs: `pack` ends the forward, `unpack` starts the
+backward.
+
+Invariant: every node of the backward that reads a packed value reads what is unpacked of it; the joint
+program and the policy's choice stay as they are.  Where one hook cannot be recorded,
+both stay out of the graphs.
+"""
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from aotlens.capture.autograd.saved_tensor_hooks import HookRunner, SavedTensorHooks
+from aotlens.capture.run import recording, translated_errors
+from aotlens.capture.storage import Storage
+from aotlens.errors import UnsupportedError
+from aotlens.ir.origin import Origin
+from aotlens.ir.program import (
+    Node,
+    Program,
+    ProgramInput,
+    ProgramOutput,
+    before_backward,
+    map_nodes,
+    nodes_in,
+    reachable,
+    writes_input,
+)
+from aotlens.ir.slots import Buffer, Parameter, SavedForBackward, SavedInput
+from aotlens.joint.data_dependent_sizes import missing_sizes, with_sizes
+from aotlens.joint.records import JointProgram
+from aotlens.partition.reasons import Reason
+from aotlens.partition.records import Packed, Packing, Partitioned, Saved
+from aotlens.partition.rules import is_number
+from aotlens.partition.saved_values import describe_saved, sizes_last
+from aotlens.torch_api.fake import FakeTensor
+from aotlens.torch_api.modes import without_autocast
+from aotlens.torch_api.operators import pytree
+
+PACKING = "the caller's hook on saved tensors packs it"
+UNPACKING = "the caller's hook on saved tensors unpacks it"
+
+
+def with_hooks(parts: Partitioned, hooks: SavedTensorHooks) -> Partitioned:
+    """The same partition with the hooks in its graphs; as it is where they cannot be recorded."""
+    if parts.backward is None or parts.joint.always_fails:
+        return parts
+    recorder = _Recording(parts.joint, hooks)
+    try:
+        values = tuple(recorder.packed(value.node) for value in _hooked(parts, parts.backward, hooks))
+    except Exception:  # noqa: BLE001 - whatever a hook raises, it raises in eager's place when it runs
+        return parts
+    return _assembled(parts, Packing(hooks, values), recorder)
+
+
+def _hooked(parts: Partitioned, backward: Program, hooks: SavedTensorHooks) -> Iterator[Saved]:
+    """The saved tensors that the hooks get.
+
+    Raises:
+        UnsupportedError: the backward writes to one, which in eager is a write to what is unpacked.
+    """
+    written = {id(node.args[0]) for node in backward.nodes if writes_input(node)}
+    for value in parts.saved:
+        if is_number(value.node):
+            continue
+        if hooks.values == "donated" and not value.donated:
+            continue
+        if hooks.values == "no_static" and isinstance(value.owner, (Parameter, Buffer)):
+            continue
+        if id(value.node) in written:
+            raise UnsupportedError("hooks on a saved tensor that the backward writes to")
+        yield value
+
+
+class _Recording:
+    """Runs the hooks on stand-ins for saved values, on the tape of the forward and the backward."""
+
+    def __init__(self, joint: JointProgram, hooks: SavedTensorHooks) -> None:
+        self._joint = joint
+        self._recorder = joint.captured.recorder
+        self._pack = HookRunner(hooks.pack, self._recorder)
+        self._unpack = HookRunner(hooks.unpack, self._recorder)
+        self.lost: dict[int, Node] = {}
+        """Numbers of the forward that `unpack` reads, by identity."""
+
+    def packed(self, value: Node) -> Packed:
+        """One value through both hooks.
+
+        Raises:
+            UnsupportedError: a hook that cannot be recorded, or does not give back what was saved.
+        """
+        origin = Origin(value.origin.place, value.origin.op, False, "partition", PACKING)
+        given = self._stand_in(value)
+        found, added = self._run(self._pack, given, origin)
+        self._refuse_effects(added, [given], value)
+        leaves, spec = pytree.tree_flatten(found)
+        nodes = [self._node(leaf) for leaf in leaves]
+        arriving = [
+            leaf if node is None or is_number(node) else self._stand_in(node)
+            for leaf, node in zip(leaves, nodes, strict=True)
+        ]
+        packed = pytree.tree_unflatten(arriving, spec)
+        origin = Origin(value.origin.place, value.origin.op, True, "partition", UNPACKING)
+        unpacked, added = self._run(self._unpack, packed, origin, like=value.val)
+        self._refuse_effects(added, arriving, value)
+        kept = tuple(dict.fromkeys(node for node in nodes if node is not None))
+        result = self._node(unpacked)
+        assert result is not None  # a tensor, as _like sees to
+        return Packed(value, kept, result, self._needed(result, kept, added))
+
+    def _stand_in(self, node: Node) -> Any:
+        """A tensor with a storage of its own on the tape, so that a hook's views and writes stay in it."""
+        with self._recorder.fake_mode, torch.no_grad():
+            alias = node.val.detach()
+        self._recorder.track(alias, Storage(node, alias))
+        return alias
+
+    def _run(self, hook: HookRunner, given: Any, origin: Origin, like: Any = None) -> tuple[Any, list[Node]]:
+        """What the hook gives, in the layout of `like`, and the nodes that it recorded."""
+        recorder = self._recorder
+        first, count = recorder.nodes[0], len(recorder.nodes)
+        with self._running():
+            found = hook.run_for(given, origin)
+            if like is not None:
+                with recorder.internally(origin):
+                    found = _like(found, like)
+        constants = next(at for at, node in enumerate(recorder.nodes) if node is first)
+        return found, [*recorder.nodes[:constants], *recorder.nodes[count + constants :]]
+
+    @contextmanager
+    def _running(self) -> Iterator[None]:
+        dynamic = self._recorder.fake_mode.shape_env is not None
+        apart = recording(self._recorder, dynamic)
+        with apart, translated_errors(self._recorder), torch.no_grad(), without_autocast():
+            yield
+
+    def _node(self, leaf: Any) -> Node | None:
+        """The node of what a hook gave; None for a plain value, which is built in."""
+        with self._recorder.fake_mode, self._recorder.adding("partition", PACKING, forward=True):
+            found = self._recorder.argument(leaf)
+        return found if isinstance(found, Node) else None
+
+    def _needed(self, result: Node, kept: tuple[Node, ...], added: list[Node]) -> tuple[Node, ...]:
+        """The nodes of `unpack` that its result needs; numbers of the forward's that they read are `lost`."""
+        given, own = {id(node) for node in kept}, {id(node) for node in added}
+        known: dict[int, bool] = {}
+
+        def at_hand(node: Node) -> bool:
+            """Whether the backward can compute it from what is packed."""
+            if id(node) in given or node.constant is not None:
+                return True
+            if id(node) not in known:
+                known[id(node)] = id(node) in own and all(at_hand(source) for source in node.inputs())
+            return known[id(node)]
+
+        needed: dict[int, Node] = {}
+        waiting = [result]
+        while waiting:
+            node = waiting.pop()
+            if id(node) in given or id(node) in needed or id(node) in self.lost:
+                continue
+            outside = id(node) not in own and node.constant is None
+            if outside or (is_number(node) and not at_hand(node)):
+                self.lost[id(node)] = node
+                continue
+            needed[id(node)] = node
+            waiting.extend(node.inputs())
+        constants = [node for node in needed.values() if id(node) not in own]
+        return (*constants, *(node for node in added if id(node) in needed))
+
+    def _refuse_effects(self, added: list[Node], given: list[Any], value: Node) -> None:
+        tensors = [self._recorder.tracked(leaf) for leaf in given if isinstance(leaf, torch.Tensor)]
+        counted = any(getattr(node.op, "namespace", "") == "rngprims" for node in added)  # by the wrapper
+        written = any(known.storage.version for known in tensors)
+        if counted or written or any(node.origin.effect for node in added):
+            raise self._refusal("one does more than to compute", value)
+
+    def _refusal(self, case: str, value: Node) -> UnsupportedError:
+        return UnsupportedError(f"hooks on saved tensors of which {case}", value.origin.place.innermost)
+
+
+def _like(found: Any, like: Any) -> Any:
+    """What was unpacked, in the layout that the backward was recorded for.
+
+    Raises:
+        UnsupportedError: it is another kind of tensor.
+    """
+    if (
+        type(found) is not FakeTensor
+        or found.dtype is not like.dtype
+        or found.device != like.device
+        or found.shape != like.shape
+    ):
+        raise UnsupportedError("hooks on saved tensors that give back another kind of tensor")
+    if found.stride() == like.stride():
+        return found
+    if not torch.ops.aten.is_non_overlapping_and_dense.default(like):
+        return found
+    return torch.empty_strided(like.shape, like.stride(), dtype=like.dtype, device=like.device).copy_(found)
+
+
+def _assembled(parts: Partitioned, packing: Packing, recording: _Recording) -> Partitioned:
+    backward, joint = parts.backward, parts.joint
+    assert backward is not None  # with_hooks sees to it
+    known = {id(packed.value): packed for packed in packing.values}
+    nodes, swaps = with_replaced_values(backward.nodes, unpacked_values(packing))
+    nodes = tuple(dict.fromkeys((*unpacking_nodes(packing), *nodes)))
+    before = tuple(value.node for value in parts.saved)
+    after = dict.fromkeys(leaf for node in before for leaf in _leaves(node, known))
+    after |= dict.fromkeys(recording.lost.values())
+    symbolic = packing.values and joint.captured.recorder.fake_mode.shape_env is not None
+    sizes = missing_sizes(joint, tuple(after), nodes) if symbolic else ()
+    saved = tuple(dict.fromkeys((*after, *sizes)))
+    arriving = tuple(given for given in backward.inputs if not isinstance(given.slot, SavedInput))
+    outputs = tuple(
+        replace(out, value=map_nodes(out.value, lambda node: swaps.get(id(node), node)))
+        for out in backward.outputs
+    )
+    inputs = (*(ProgramInput(node, SavedInput(node.name)) for node in sizes_last(saved)), *arriving)
+    return replace(
+        parts,
+        forward=_forward(parts, saved),
+        backward=Program(backward.name, inputs, nodes, outputs),
+        saved=_described(parts, saved, packing),
+        packing=packing,
+    )
+
+
+def is_of_hook(node: Node) -> bool:
+    """Whether a hook has recorded the node first."""
+    return node.origin.reason in (PACKING, UNPACKING)
+
+
+def unpacked_values(packing: Packing | None) -> dict[int, Node]:
+    """What the backward reads in place of a packed value, by that value's identity."""
+    values = packing.values if packing is not None else ()
+    return {id(packed.value): packed.unpacked for packed in values if packed.unpacked is not packed.value}
+
+
+def unpacking_nodes(packing: Packing | None) -> tuple[Node, ...]:
+    """What the backward runs first, each once."""
+    values = packing.values if packing is not None else ()
+    return tuple(dict.fromkeys(node for packed in values for node in packed.nodes))
+
+
+def _leaves(node: Node, known: dict[int, Packed]) -> tuple[Node, ...]:
+    packed = known.get(id(node))
+    return (node,) if packed is None else packed.leaves
+
+
+def _forward(parts: Partitioned, saved: tuple[Node, ...]) -> Program:
+    """The forward, which hands out packed values in place of those that they pack."""
+    forward, joint = parts.forward, parts.joint
+    at_hand = {id(out.value) for out in joint.forward_outputs}
+    outputs = (
+        *joint.forward_outputs,
+        *(
+            ProgramOutput(node, SavedForBackward(node.name))
+            for node in sizes_last(saved)
+            if node.op is not None and id(node) not in at_hand
+        ),
+    )
+    every = before_backward(with_sizes(joint.program.nodes, [value.node for value in parts.saved]))
+    known = {id(node) for node in every} | {id(given.node) for given in forward.inputs}
+    nodes = (*every, *_leading_to((out.value for out in outputs), known))
+    return Program(forward.name, forward.inputs, reachable([out.value for out in outputs], nodes), outputs)
+
+
+def _leading_to(values: Iterable[Any], known: set[int]) -> list[Node]:
+    """The nodes behind some values that are not `known`, in an order in which they can run."""
+    found: dict[int, Node] = {}
+    waiting = list(nodes_in(values))
+    while waiting:
+        node = waiting[-1]
+        sources = [item for item in node.inputs() if id(item) not in known and id(item) not in found]
+        if id(node) in known or id(node) in found or not sources:
+            waiting.pop()
+            if id(node) not in known:
+                found.setdefault(id(node), node)
+        else:
+            waiting.extend(sources)
+    return list(found.values())
+
+
+def _described(parts: Partitioned, saved: tuple[Node, ...], packing: Packing) -> tuple[Saved, ...]:
+    """The rows of what is saved after packing; a value that is not packed keeps its own."""
+    own = {id(value.node): value for value in parts.saved}
+    of = {id(leaf): packed.value for packed in packing.values for leaf in packed.leaves}
+    rows = describe_saved(parts.joint, saved, lambda node: Reason.PACKED if id(node) in of else Reason.SIZE)
+    found = []
+    for row in rows:
+        packs, before = of.get(id(row.node)), own.get(id(row.node))
+        if before is not None and (packs is None or packs is row.node):
+            found.append(before)
+        else:
+            found.append(replace(row, packs=packs))
+    return tuple(found)
+
+
+def with_replaced_values(
+    nodes: Iterable[Node], swaps: dict[int, Node]
+) -> tuple[tuple[Node, ...], dict[int, Node]]:
+    """The nodes with some values in place of others, and all swaps that this led to.
+
+    A node that reads another value is another node, of the same name.
+    """
+    known, found = dict(swaps), []
+
+    def change(node: Node) -> Node:
+        return known.get(id(node), node)
+
+    for node in nodes:
+        if any(id(source) in known for source in node.inputs()):
+            args, kwargs = map_nodes(node.args, change), map_nodes(node.kwargs, change)
+            known[id(node)] = replace(node, args=args, kwargs=kwargs)
+        found.append(change(node))
+    return tuple(found), known

@@ -1,0 +1,87 @@
+"""What each saved value adds to memory, the order in which they are saved, and notes on saved nodes."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from aotlens.ir.program import Node
+from aotlens.ir.slots import BACKWARD_INPUTS, Buffer, FlatInput, Parameter
+from aotlens.joint.records import JointProgram
+from aotlens.partition.problem import overruled_checkpoint
+from aotlens.partition.reasons import Reason
+from aotlens.partition.records import Partitioned, Recomputed, Saved
+from aotlens.partition.rules import is_number
+from aotlens.partition.storages import node_bytes, storage_root
+from aotlens.view.quantities import human_bytes, human_flops
+
+
+def sizes_last(saved: Iterable[Node]) -> tuple[Node, ...]:
+    """Tensors first, then sizes: the order in which the runtime keeps them."""
+    return tuple(sorted(saved, key=is_number))
+
+
+def describe_saved(
+    joint: JointProgram, saved: tuple[Node, ...], why: Callable[[Node], Reason]
+) -> tuple[Saved, ...]:
+    """Nothing is added to memory where an input, a result or an earlier value keeps the storage."""
+    outputs = {id(storage_root(out.value)) for out in joint.handed_out if isinstance(out.value, Node)}
+    owners: dict[int, Any] = {
+        id(given.node): given.slot
+        for given in joint.program.inputs
+        if not isinstance(given.slot, BACKWARD_INPUTS)
+    }
+    counted: set[int] = set()
+    roots = Counter(id(storage_root(node)) for node in saved)
+    shared = {identity for identity, count in roots.items() if count > 1}
+    found = []
+    for node in saved:
+        root = storage_root(node)
+        owner: FlatInput | None = owners.get(id(root))
+        is_output = id(root) in outputs
+        free = owner is not None or is_output or id(root) in counted
+        counted.add(id(root))
+        found.append(
+            Saved(
+                node,
+                _reason(node, owner, is_output, why),
+                owner,
+                is_output,
+                0 if free else node_bytes(root),
+                not free and not is_number(node) and root.constant is None and id(root) not in shared,
+                overruled_checkpoint(node, saved=True),
+            )
+        )
+    return tuple(found)
+
+
+def _reason(node: Node, owner: FlatInput | None, is_output: bool, why: Callable[[Node], Reason]) -> Reason:
+    if owner is not None:
+        return Reason.PARAMETER if isinstance(owner, (Parameter, Buffer)) else Reason.INPUT
+    return Reason.OUTPUT if is_output else why(node)
+
+
+def side_notes(parts: Partitioned, side: str) -> dict[str, str]:
+    """By node name, of the `forward` or the `backward`; other programs have none."""
+    packed = parts.packing.values if parts.packing is not None else ()
+    if side == "forward":
+        return {
+            leaf.name: f"{PACKED_NOTE} packs {item.value.name}" for item in packed for leaf in item.leaves
+        }
+    if side == "backward":
+        unpacked = {item.unpacked.name: f"{PACKED_NOTE} unpacks {item.value.name}" for item in packed}
+        return recompute_notes(parts.recomputed) | unpacked
+    return {}
+
+
+PACKED_NOTE = "the caller's hook"
+
+
+def recompute_notes(recomputed: Iterable[Recomputed]) -> dict[str, str]:
+    """By node name: `computed again: twin of forward add_3, 0.5 MFLOP, spares 512.0 KiB`."""
+    return {value.node.name: _note(value) for value in recomputed}
+
+
+def _note(value: Recomputed) -> str:
+    costs = [human_flops(value.flops)] if value.flops else []
+    costs += [f"spares {human_bytes(value.size_bytes)}"] if value.size_bytes else []
+    return ", ".join([f"computed again: twin of forward {value.node.name}", *costs])

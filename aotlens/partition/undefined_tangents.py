@@ -1,0 +1,180 @@
+"""The backward without gradients that do not arrive, and where zeros in their place would not do.
+
+Invariant: a gradient is linear in those that arrive, so what is computed of missing ones alone is missing
+too, as in eager; zeros for them are the same as long as no value meets them that may be infinite.
+"""
+
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass, replace
+from math import isfinite
+from typing import Any
+
+import torch
+
+from aotlens.ir.origin import NO_ORIGIN, Origin
+from aotlens.ir.program import Node, Program, has_effect, map_nodes, reachable
+from aotlens.ir.slots import GRADIENTS, Tangent
+from aotlens.partition.rules import is_number
+
+aten = torch.ops.aten
+
+
+@dataclass(frozen=True, slots=True)
+class InfiniteFactor:
+    """An operator of the backward that multiplies by what may be infinite: of zeros it makes nan."""
+
+    node: Node
+    tangents: frozenset[int]
+    """Identities of the graph inputs that it computes from: it is not needed where none of them is there."""
+
+
+def infinite_factors(program: Program) -> tuple[InfiniteFactor, ...]:
+    """One for each least group of gradients without which an operator is not needed."""
+    tangents = [given.node for given in program.inputs if isinstance(given.slot, Tangent)]
+    masks = {id(node): 1 << at for at, node in enumerate(tangents)}
+    every, plain, found = (1 << len(tangents)) - 1, set[int](), dict[int, Node]()
+    if len(tangents) < 2:
+        return ()
+    for node in program.nodes:
+        if is_number(node):
+            continue
+        mask, is_plain = 0, node.constant is None
+        for source in node.inputs():
+            mask |= masks.get(id(source), 0)
+            is_plain = is_plain and (id(source) in plain or is_number(source))
+        if mask:
+            masks[id(node)] = mask
+            if mask != every and mask not in found and _multiplies(node, masks, plain):
+                found[mask] = node
+        elif is_plain:
+            plain.add(id(node))
+    least = [mask for mask in found if not any(other & mask == other for other in found if other != mask)]
+    return tuple(InfiniteFactor(found[mask], frozenset(_chosen(mask, tangents))) for mask in least)
+
+
+def _chosen(mask: int, tangents: list[Node]) -> Iterator[int]:
+    return (id(node) for at, node in enumerate(tangents) if mask >> at & 1)
+
+
+def _multiplies(node: Node, masks: dict[int, int], plain: set[int]) -> bool:
+    """Whether an operator on gradients reads something else that may be infinite, or divides by zero."""
+    numbers = [arg for arg in node.args if isinstance(arg, (int, float))]
+    if any(not isfinite(number) or (number == 0 and "div" in node.target) for number in numbers):
+        return True
+    return any(
+        id(source) not in masks and id(source) not in plain and _may_be_infinite(source.val)
+        for source in node.inputs()
+    )
+
+
+def _may_be_infinite(val: Any) -> bool:
+    if isinstance(val, (list, tuple)):
+        return any(map(_may_be_infinite, val))
+    if isinstance(val, torch.Tensor):
+        return val.is_floating_point() or val.is_complex()
+    return isinstance(val, (float, torch.SymFloat))
+
+
+def without_tangents(program: Program, missing: Collection[int], arrives: Callable[[Any], bool]) -> Program:
+    """The program where the tangents of these identities are missing; it takes what it took.
+
+    It gives None for a gradient of which nothing arrives, by its slot.  One that arrives may yet be computed
+    of nothing that is left, where the backend's passes have found it to be zero.
+    """
+    rest = _Rest(program, set(missing))
+    nodes = [made for node in program.nodes for made in (*rest.made(node), node)]
+    outputs = []
+    for out in program.outputs:
+        value = rest.now(out.value)
+        if type(value) is Node and id(value) in rest.gone:
+            is_inside = isinstance(out.slot, GRADIENTS) and out.slot.inner  # a wrapper is made, then left out
+            filled = is_inside or arrives(out.slot)
+            nodes += rest.zeros(value) if filled else ()
+            value = rest.filled[id(value)] if filled else None
+        outputs.append(replace(out, value=value))
+    needed = reachable([out.value for out in outputs], tuple(nodes))
+    return Program(program.name, program.inputs, needed, tuple(outputs))
+
+
+class _Rest:
+    """What is left of a program, node by node."""
+
+    def __init__(self, program: Program, missing: set[int]) -> None:
+        self.gone = missing
+        """Values that are computed of missing gradients alone."""
+        self.filled: dict[int, Node] = {}
+        """Zeros for such a value, where it is computed with others."""
+        self._there = {
+            id(given.node) for given in program.inputs if isinstance(given.slot, Tangent)
+        } - missing
+        """Values that are computed of gradients that arrive."""
+        self._now: dict[int, Node] = {}
+        """By the identity of a node, the one that stands for it."""
+
+    def now(self, value: Any) -> Any:
+        return self._now.get(id(value), value)
+
+    def made(self, node: Node) -> Iterator[Node]:
+        """The new nodes for one of the program."""
+        sources = list(node.inputs())
+        lost = [source for source in sources if id(source) in self.gone]
+        there = any(id(source) in self._there for source in sources)
+        if lost and is_number(node):  # of a size: it is what it was
+            return
+        if lost and not there and not has_effect(node):
+            self.gone.add(id(node))
+            return
+        if there:
+            self._there.add(id(node))
+        if len(lost) == 1 and (other := _other_term(node, lost[0])) is not None:
+            self._now[id(node)] = self.now(other)
+            return
+        for source in lost:
+            yield from self.zeros(source)
+        if lost or any(id(source) in self._now for source in sources):
+            change = lambda source: self.filled[id(source)] if id(source) in self.gone else self.now(source)
+            made = replace(
+                node,
+                name=f"{node.name}_of_some",
+                args=map_nodes(node.args, change),
+                kwargs=map_nodes(node.kwargs, change),
+            )
+            self._now[id(node)] = made
+            yield made
+
+    def zeros(self, node: Node) -> tuple[Node, ...]:
+        """The new nodes of zeros like a value that is gone."""
+        if id(node) in self.filled:
+            return ()
+        sizes = [
+            _added(f"size_{at}_of_{node.name}", aten.sym_size.int, (node, at), size)
+            if isinstance(size, torch.SymInt)
+            else size
+            for at, size in enumerate(node.val.shape)
+        ]
+        kwargs = {"dtype": node.val.dtype, "device": node.val.device, "pin_memory": False}
+        made = _added(
+            f"zeros_of_{node.name}", aten.full.default, (sizes, 0), node.val.new_zeros(node.val.shape), kwargs
+        )
+        self.filled[id(node)] = made
+        return (*(size for size in sizes if type(size) is Node), made)
+
+
+def _added(name: str, op: Any, args: tuple[Any, ...], val: Any, kwargs: dict[str, Any] | None = None) -> Node:
+    origin = Origin(
+        NO_ORIGIN, "", backward=True, stage="runtime", reason="in place of a gradient that is missing"
+    )
+    return Node(name, op, args, kwargs or {}, val, origin)
+
+
+def _other_term(node: Node, lost: Node) -> Node | None:
+    """Of a sum of two that look alike, the one that is not lost; None for every other operator."""
+    if node.op is not aten.add.Tensor or node.kwargs or len(node.args) != 2:
+        return None
+    other = next((term for term in node.args if term is not lost), None)
+    return other if type(other) is Node and _alike(other.val, node.val) else None
+
+
+def _alike(first: Any, second: Any) -> bool:
+    shapes = [tuple(map(str, tensor.shape)) for tensor in (first, second)]
+    return first.dtype == second.dtype and shapes[0] == shapes[1]

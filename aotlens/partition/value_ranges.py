@@ -1,0 +1,120 @@
+"""Which numbers a value can hold, where these are few: masks, in whatever type they are kept.
+
+Invariant: an answer covers every element, where what it is computed from is finite; None says that nothing is
+known, or that there are more than two numbers.
+"""
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import torch
+
+from aotlens.capture.operators import aten
+from aotlens.ir.program import Node, getitem, op_name
+from aotlens.partition.storages import is_view
+
+Numbers = frozenset[float] | None
+BOTH: frozenset[float] = frozenset({0.0, 1.0})
+
+
+@cache
+def packet_name(op: Any) -> str:
+    """The operator without its overload: `aten.mul`."""
+    return ".".join(op_name(op).split(".")[:2])
+
+
+class ValueRanges:
+    """Looks through casts, scaling, masking and views; remembers what it found."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, Numbers] = {}
+
+    def of(self, node: Any) -> Numbers:
+        """The numbers that a node's value can hold; a plain number holds itself."""
+        if isinstance(node, (bool, int, float)):
+            return frozenset({float(node)})
+        if type(node) is not Node:
+            return None
+        if id(node) not in self._known:
+            self._known[id(node)] = None  # while its arguments are looked at
+            found = self._found(node)
+            self._known[id(node)] = found if found is None or len(found) <= 2 else None
+        return self._known[id(node)]
+
+    def _found(self, node: Node) -> Numbers:
+        if isinstance(node.val, torch.Tensor) and node.val.dtype is torch.bool:
+            return BOTH
+        if node.op is getitem or not node.args:
+            return None
+        known = RULES.get(packet_name(node.op))
+        if known is not None:
+            return known(self, node)
+        return self.of(node.args[0]) if is_view(node) else None
+
+    def both(self, one: Any, other: Any) -> Numbers:
+        first, second = self.of(one), self.of(other)
+        return None if first is None or second is None else first | second
+
+    def combined(self, node: Node, combine: Callable[[float, float], float]) -> Numbers:
+        first, second = self.of(node.args[0]), self.of(node.args[1])
+        if first is None or second is None or node.kwargs.get("alpha", 1) != 1:
+            return None
+        return frozenset(combine(a, b) for a in first for b in second)
+
+
+def _same(few: ValueRanges, node: Node) -> Numbers:
+    return few.of(node.args[0])
+
+
+def _product(few: ValueRanges, node: Node) -> Numbers:
+    if frozenset({0.0}) in (few.of(node.args[0]), few.of(node.args[1])):
+        return frozenset({0.0})
+    return few.combined(node, lambda a, b: a * b)
+
+
+def _power(few: ValueRanges, node: Node) -> Numbers:
+    return frozenset({1.0}) if few.of(node.args[1]) == frozenset({0.0}) else None
+
+
+def _quotient(few: ValueRanges, node: Node) -> Numbers:
+    divisors = few.of(node.args[1])
+    return few.combined(node, lambda a, b: a / b) if divisors and 0.0 not in divisors else None
+
+
+def _drawn_integers(few: ValueRanges, node: Node) -> Numbers:
+    low, high = (0, node.args[0]) if node.op is aten.randint.default else node.args[:2]
+    return BOTH if (low, high) == (0, 2) else None
+
+
+def _or_zero(few: ValueRanges, node: Node) -> Numbers:
+    return few.both(node.args[0], 0)
+
+
+RULES: dict[str, Callable[[ValueRanges, Node], Numbers]] = {
+    "aten._to_copy": _same,
+    "prims.convert_element_type": _same,
+    "aten.clone": _same,
+    "aten.bernoulli": lambda few, node: BOTH,
+    "aten.randint": _drawn_integers,
+    "aten.mul": _product,
+    "aten.pow": _power,
+    "aten.add": lambda few, node: few.combined(node, lambda a, b: a + b),
+    "aten.sub": lambda few, node: few.combined(node, lambda a, b: a - b),
+    "aten.rsub": lambda few, node: few.combined(node, lambda a, b: b - a),
+    "aten.div": _quotient,
+    "aten.tril": _or_zero,
+    "aten.triu": _or_zero,
+    "aten.where": lambda few, node: few.both(node.args[1], node.args[2]),
+    "aten.masked_fill": lambda few, node: few.both(node.args[0], node.args[2]),
+    "aten.scatter": lambda few, node: few.both(node.args[0], node.args[3]),
+    "aten.zeros": lambda few, node: frozenset({0.0}),
+    "aten.zeros_like": lambda few, node: frozenset({0.0}),
+    "aten.new_zeros": lambda few, node: frozenset({0.0}),
+    "aten.ones": lambda few, node: frozenset({1.0}),
+    "aten.ones_like": lambda few, node: frozenset({1.0}),
+    "aten.full": lambda few, node: few.of(node.args[1]),
+    "aten.full_like": lambda few, node: few.of(node.args[1]),
+    "aten.scalar_tensor": _same,
+}
+"""How each operator's numbers follow from those of its arguments."""

@@ -1,0 +1,398 @@
+"""The text of the `autograd.Function` that joins forward and backward."""
+
+from typing import Any, NamedTuple
+
+import torch
+
+from aotlens.capture.storage import storage_range_of
+from aotlens.codegen.records import Generated, GraphCode
+from aotlens.ir.program import Node, ProgramOutput
+from aotlens.ir.render import Names
+from aotlens.ir.slots import (
+    DIFFERENTIABLE_OUTPUTS,
+    GRADIENTS,
+    Gradient,
+    LeafGradient,
+    RngOffset,
+    SavedForBackward,
+    SavedInput,
+)
+from aotlens.joint.records import FailingBackward, JointProgram
+from aotlens.partition.records import Partitioned
+from aotlens.partition.rules import is_number
+from aotlens.partition.storages import storage_root
+from aotlens.runtime.double_backward import double_backward_call, write_double, write_saved_for_double
+from aotlens.runtime.graph_text import call_graph, graph_context, graph_name
+from aotlens.runtime.leaves import created_leaves, inputs_without_graph_use, reshaped_leaves
+from aotlens.runtime.module_text import TextBuilder
+from aotlens.runtime.mutations import (
+    bind_current_inputs,
+    bump_written_versions,
+    changes_metadata_only,
+    hold_current_inputs,
+    hold_written_inputs,
+    reject_second_write,
+)
+from aotlens.runtime.output_views import write_function_views
+from aotlens.runtime.rng_state import uses_functional_rng, write_advance, write_reading
+from aotlens.runtime.saved_tensors import counts_backward_runs, write_run_count
+from aotlens.runtime.subclass_tangents import BackwardWrappers, TangentText
+from aotlens.runtime.subclasses import (
+    outer_inputs,
+    outer_outputs,
+    output_name,
+    write_unwrapping,
+    write_wrapping,
+)
+from aotlens.runtime.tensor_guards import lazy_bits
+from aotlens.runtime.undefined_tangents import (
+    Conditions,
+    write_choice,
+    write_undefined_checks,
+    write_undefined_error,
+)
+
+
+class Position(NamedTuple):
+    """Where a gradient is among the backward's results."""
+
+    key: tuple[type, int]
+    """The class of its slot, and its index."""
+    at: int
+
+
+def write_function(builder: TextBuilder, parts: Partitioned, code: Generated, names: Names) -> None:
+    """`CompiledFunction`, and `DoubleBackward`, which refuses a second derivative by name."""
+    if code.backward is None or parts.backward is None:
+        return
+    counted = counts_backward_runs(parts)
+    BackwardWrappers(parts, names, code.backward.compile is not None).write_functions(builder)
+    builder.add("", "")
+    with builder.block("class CompiledFunction(torch.autograd.Function):"):
+        builder.add("@staticmethod")
+        _forward(builder, parts, code.forward, names, counted)
+        builder.add("", "@staticmethod")
+        _backward(builder, parts, code.backward, names, counted)
+    builder.add("", "", "# `apply` without what it does for torch.func: Python for each argument")
+    builder.add("apply_compiled = super(torch.autograd.Function, CompiledFunction).apply")
+    if not parts.joint.always_fails:
+        write_double(builder, parts, code.backward, names)
+        write_undefined_error(builder, parts, graph_name(parts.backward))
+
+
+def function_outputs(parts: Partitioned) -> list[ProgramOutput]:
+    """What `CompiledFunction.apply` returns, in order."""
+    return [out for out in parts.forward.outputs if isinstance(out.slot, DIFFERENTIABLE_OUTPUTS)]
+
+
+def _forward(builder: TextBuilder, parts: Partitioned, code: GraphCode, names: Names, counted: bool) -> None:
+    captured = parts.joint.captured
+    inputs = [names.node(given.node) for given in parts.forward.inputs]
+    parameters = _forward_parameters(parts, names)
+    returned = function_outputs(parts)
+    outer = outer_outputs(parts, returned)
+    saved_slots = [out for out in parts.forward.outputs if isinstance(out.slot, SavedForBackward)]
+    results = [output_name(out) for out in returned]
+    results += [output_name(out) for out in parts.forward.outputs if isinstance(out.slot, RngOffset)]
+    results += [f"saved_{at}" for at in range(len(saved_slots))]
+    with builder.block(f"def forward(ctx, {', '.join(parameters)}):"):
+        write_unwrapping(builder, captured, names)
+        write_reading(builder, parts, parts.forward, names)
+        with builder.block(graph_context(parts)):
+            builder.add(f"{_targets(results)} = {call_graph(code, inputs)}")
+        write_advance(builder, parts, parts.forward, RngOffset().name)
+        backward_wrappers = BackwardWrappers(parts, names)
+        backward_wrappers.write_forward(builder, outer)
+        write_wrapping(builder, outer, {id(given.node) for given in parts.forward.inputs}, names)
+        with builder.step("save for backward", _save_reason(parts)):
+            _save(builder, parts, names)
+            write_saved_for_double(builder, parts, names)
+            if counted:
+                builder.add("ctx.spent = False")
+            hold_current_inputs(builder, parts, names)
+        write_function_views(builder, parts, function_outputs(parts), names)
+        with builder.step("mark non-differentiable results", "results that carry no gradient"):
+            tensors = [
+                out.name
+                for out in outer
+                if not _differentiable(parts, out.inner[0]) and _is_tensor(out.inner[0].value)
+            ]
+            if tensors:
+                builder.add(f"ctx.mark_non_differentiable({', '.join(tensors)})")
+        builder.add("ctx.set_materialize_grads(False)")
+        builder.add(f"return {', '.join(out.name for out in outer)}")
+
+
+def _is_tensor(value: Any) -> bool:
+    return isinstance(value, Node) and isinstance(value.val, torch.Tensor)
+
+
+def _forward_parameters(parts: Partitioned, names: Names) -> list[str]:
+    """One per graph input, then the former looks of the leaves whose sizes have changed already."""
+    leaves = [parts.joint.captured.inputs[info.index].node for info in reshaped_leaves(parts)]
+    changed = {id(node) for node in leaves}
+    given = [(one.name, one.node) for one in outer_inputs(parts.joint.captured, parts.forward.inputs, names)]
+    given += [
+        (names.node(one.node), one.node) for one in inputs_without_graph_use(parts) if one.node is not None
+    ]
+    found = (f"now_{name}" if id(node) in changed else name for name, node in given)
+    return [*found, *(names.node(node) for node in leaves if node is not None), *created_leaves(parts)]
+
+
+def _targets(names: list[str]) -> str:
+    return f"{names[0]}," if len(names) == 1 else ", ".join(names)
+
+
+def _save_reason(parts: Partitioned) -> str:
+    count = f"{len(parts.saved)} value{'s pass' if len(parts.saved) != 1 else ' passes'}"
+    return f"{count} to the backward by the policy `{parts.policy}`"
+
+
+def _save(builder: TextBuilder, parts: Partitioned, names: Names) -> None:
+    """Keep the backward's saved values, inputs by their own names, in the backward's order."""
+    assert parts.backward is not None  # written for training only
+    outputs = [out for out in parts.forward.outputs if isinstance(out.slot, SavedForBackward)]
+    computed = {id(out.value): output_name(out) for out in reversed(function_outputs(parts))}
+    computed |= {id(out.value): f"saved_{at}" for at, out in enumerate(outputs)}
+    saved = [given.node for given in parts.backward.inputs if isinstance(given.slot, SavedInput)]
+    kept = _kept_aliases(parts)
+    for at, root in _views_of_inputs(parts, outputs).items():
+        builder.add(f"counted_{at} = {names.node(root)}.detach()")
+        builder.add(f"counted_{at}.data = saved_{at}")
+        computed[id(outputs[at].value)] = f"counted_{at}"
+    tensors = [
+        computed.get(id(node)) or names.node(node) + kept.get(id(node), "")
+        for node in saved
+        if not is_number(node)
+    ]
+    numbers = [computed.get(id(node)) or names.node(node) for node in saved if is_number(node)]
+    tensors += BackwardWrappers(parts, names).saved_arguments()
+    if tensors:
+        builder.add(f"ctx.save_for_backward({', '.join(tensors)})")
+    if numbers:
+        builder.add(f"ctx.sizes = ({', '.join(numbers)},)")
+
+
+def _views_of_inputs(parts: Partitioned, saved: list[ProgramOutput]) -> dict[int, Node]:
+    """By their place, the saved views of an input, and the input: its owner's writes to it count for them.
+
+    Not where the call itself writes to that memory: autograd has looked at what it saves by then.
+    """
+    inputs, infos = parts.joint.captured.inputs, parts.joint.meta.inputs
+    changed = {id(inputs[info.index].storage) for info in infos if info.is_changed}
+    found = {
+        id(given.node) for given in inputs if given.node is not None and id(given.storage) not in changed
+    }
+    roots = {at: storage_root(out.value) for at, out in enumerate(saved) if _is_tensor(out.value)}
+    return {at: root for at, root in roots.items() if id(root) in found}
+
+
+def _kept_aliases(parts: Partitioned) -> dict[int, str]:
+    """Inputs whose sizes, strides or storage the wrapper changes after the forward: what keeps their values.
+
+    The alias shares the version counter where that is raised before the forward.
+    """
+    inputs, infos = parts.joint.captured.inputs, parts.joint.meta.inputs
+    moved = [info for info in infos if info.is_moved]
+    return {
+        id(inputs[info.index].node): ".detach()" if changes_metadata_only(info) else ".data" for info in moved
+    }
+
+
+def _differentiable(parts: Partitioned, out: ProgramOutput) -> bool:
+    at = parts.joint.forward_outputs.index(out)
+    return parts.joint.differentiable[at]
+
+
+def _backward(builder: TextBuilder, parts: Partitioned, code: GraphCode, names: Names, counted: bool) -> None:
+    program = code.program
+    wrappers = BackwardWrappers(parts, names, code.compile is not None)
+    tangents = wrappers.tangents(function_outputs(parts), parts.joint.differentiable)
+    saved = [given for given in program.inputs if isinstance(given.slot, SavedInput)]
+    if (failing := parts.joint.failing) and parts.joint.always_fails:
+        with builder.block("def backward(ctx, *tangents):"):
+            builder.add(f"raise {failing.error}({failing_message(parts.joint, failing)!r})")
+        return
+    with builder.block(f"def backward(ctx, {', '.join(tangent.parameter for tangent in tangents)}):"):
+        if code.compile is not None:
+            _refuse_surroundings(builder, parts, [tangent.parameter for tangent in tangents])
+        _write_failing(builder, parts, tangents)
+        graph = write_choice(builder, parts, tangents, graph_name(program))
+        wrappers.read_symbols(builder)
+        received = [tangent for tangent in tangents if tangent.nodes]
+        gradients = _gradients(parts, names)
+        conditions = write_undefined_checks(builder, parts, wrappers, tangents, len(gradients))
+        if counted:
+            write_run_count(builder, parts)
+        with builder.step("coerce gradients", "the backward was traced for gradients in this layout"):
+            for tangent in received:
+                wrappers.write_coercion(builder, tangent)
+                for node in tangent.nodes:
+                    _coerce(builder, names.node(node), node.val)
+        write_reading(builder, parts, program, names)
+        bind_current_inputs(builder, parts, names)
+        with builder.block("if torch.is_grad_enabled():"):
+            _unpack(builder, [given.node for given in saved], wrappers.saved_arguments(), names)
+            reject_second_write(builder, parts)
+            builder.add(
+                f"gradients = {double_backward_call(parts, code, names, wrappers.also_seen(received), graph)}"
+            )
+        with builder.block("else:"):
+            arrived = [
+                names.node(given.node) for given in program.inputs if not isinstance(given.slot, SavedInput)
+            ]
+            only_some = bool(wrappers.saved_arguments())
+            hold_written_inputs(builder, program, names)
+            _hand_over(builder, [given.node for given in saved], arrived, code, only_some)
+            with builder.block(graph_context(parts)):
+                builder.add(f"gradients = {wrappers.wrapped_call(f'{graph}(inputs)')}")
+        bump_written_versions(builder, parts, program, names)
+        write_advance(builder, parts, program, "gradients[-1]")
+        _return_gradients(builder, gradients, conditions, uses_functional_rng(program))
+
+
+def _hand_over(
+    builder: TextBuilder, saved: list[Node], tangents: list[str], code: GraphCode, only_some: bool
+) -> None:
+    """Give the graph the only references, so that each value's memory is free after its last use.
+
+    It takes `only_some` of the saved tensors where wrappers are saved beside the tensors inside them.
+    """
+    count = sum(not is_number(node) for node in saved)
+    tensors = [f"*ctx.saved_tensors{f'[:{count}]' if only_some else ''}"] if count else []
+    numbers = ["*ctx.sizes"] if any(is_number(node) for node in saved) else []
+    builder.add(f"inputs = [{', '.join([*tensors, *numbers, *tangents])}]")
+    if code.donated:
+        again = builder.block("if torch._C._autograd._get_current_graph_task_keep_graph():")
+        with again, builder.block(f"for at in {code.donated}:"):
+            builder.add("inputs[at] = inputs[at].clone()  # the graph writes over it, and may run again")
+    if tensors:
+        builder.add("ctx.maybe_clear_saved_tensors()")
+    builder.add(f"del {', '.join(tangents)}")
+
+
+def _write_failing(builder: TextBuilder, parts: Partitioned, tangents: list[TangentText]) -> None:
+    """The results whose own backward raises."""
+    if not parts.joint.failing_tangents:
+        return
+    taken = [tangent for tangent in tangents if tangent.differentiable]
+    with builder.step("fail as eager", "autograd refuses the backward of some of the results"):
+        for at, failing in sorted(parts.joint.failing_tangents.items()):
+            with builder.block(f"if {taken[at].parameter} is not None:"):
+                builder.add(f"raise {failing.error}({failing_message(parts.joint, failing)!r})")
+
+
+def failing_message(joint: JointProgram, failing: FailingBackward) -> str:
+    """What the backward raises where eager's raises too."""
+    results = f" for {', '.join(f'`{name}`' for name in failing.results)}" if failing.results else ""
+    return f"the backward of `{joint.captured.subject.name}` fails{results}, in eager too: {failing.message}"
+
+
+def _refuse_surroundings(builder: TextBuilder, parts: Partitioned, tangents: list[str]) -> None:
+    """What a backend's code cannot follow, other than the graph's own text."""
+    name = parts.joint.captured.subject.name
+    functorch = "torch._C._functorch"
+    batched = (
+        f"{tangent} is not None and {functorch}.is_legacy_batchedtensor({tangent})" for tangent in tangents
+    )
+    transform = " or ".join([f"{functorch}.peek_interpreter_stack() is not None", *batched])
+    with builder.block(f"if {transform}:"):
+        message = (
+            f"`{name}`: It looks like you're trying to call a compiled backward function within "
+            "vmap/grad/vjp (`is_grads_batched`), which isn't supported; put the transform inside the "
+            "compiled function"
+        )
+        builder.add(f"raise RuntimeError({message!r})")
+    if not parts.joint.captured.modes.deterministic:
+        with builder.block("if torch.are_deterministic_algorithms_enabled():"):
+            message = (
+                f"the backward of `{name}` was compiled for a forward without "
+                "torch.use_deterministic_algorithms(True), and runs with it; set it before the forward"
+            )
+            builder.add(f"raise RuntimeError({message!r})")
+
+
+def _return_gradients(
+    builder: TextBuilder, gradients: list[Position | None], conditions: Conditions, gives_offset: bool
+) -> None:
+    """One gradient per input of the forward; inputs that need none get None."""
+    is_all = [one.at for one in gradients if one is not None] == list(range(len(gradients)))
+    if is_all and not conditions and not gives_offset:
+        builder.add("return gradients if len(gradients) > 1 else gradients[0]")
+        return
+    builder.add(f"return {', '.join(_gradient_text(one, conditions) for one in gradients)}")
+
+
+def _gradient_text(one: Position | None, conditions: Conditions) -> str:
+    if one is None:
+        return "None"
+    arrives = conditions.get(one.key)
+    return f"gradients[{one.at}] if {arrives} else None" if arrives else f"gradients[{one.at}]"
+
+
+def _unpack(builder: TextBuilder, saved: list[Node], arguments: list[str], names: Names) -> None:
+    tensors = [*(names.node(node) for node in saved if not is_number(node)), *arguments]
+    numbers = [names.node(node) for node in saved if is_number(node)]
+    if tensors:
+        builder.add(f"{_targets(tensors)} = ctx.saved_tensors")
+    if numbers:
+        builder.add(f"{_targets(numbers)} = ctx.sizes")
+
+
+def _coerce(builder: TextBuilder, name: str, val: Any) -> None:
+    if not (val.is_floating_point() or val.is_complex()):
+        return
+    for bit in lazy_bits(val):
+        with builder.block(f"if {name}.is_{bit}():"):
+            builder.add(f"{name} = {name}.resolve_{bit}()")
+    if any(isinstance(size, torch.SymInt) for size in (*val.shape, *val.stride())):
+        order = _dense_order(val)
+        if order is not None:
+            builder.add(f"{name} = {_in_order(name, order, 'contiguous()')}")
+        return
+    if val.numel() < 2:
+        return
+    with builder.block(f"if {name}.stride() != {tuple(val.stride())}:"):
+        order = _dense_order(val)
+        if order is not None:  # for several gradients at once too (`is_grads_batched`)
+            copied = _in_order(name, order, "clone(memory_format=torch.contiguous_format)")
+            builder.add(f"{name} = {copied}")
+            return
+        builder.add(
+            f"{name} = torch.empty_strided({tuple(val.shape)}, {tuple(val.stride())}, "
+            f"dtype={val.dtype}, device={name}.device).copy_({name})"
+        )
+
+
+def _in_order(name: str, order: tuple[int, ...], made: str) -> str:
+    """What is made of a tensor, contiguous in an order of its dimensions."""
+    if order == tuple(range(len(order))):
+        return f"{name}.{made}"
+    back = tuple(order.index(dim) for dim in range(len(order)))
+    return f"{name}.permute({order}).{made}.permute({back})"
+
+
+def _dense_order(val: Any) -> tuple[int, ...] | None:
+    """The order of dimensions in which a tensor of symbolic sizes is contiguous; None when there is none."""
+    if val.is_contiguous():
+        return tuple(range(val.dim()))
+    place = storage_range_of(val)
+    if place is None:
+        return None
+    order = tuple(sorted(range(val.dim()), key=lambda dim: -place.strides[dim]))
+    with val.fake_mode, torch.no_grad():
+        return order if val.permute(order).is_contiguous() else None
+
+
+def _gradients(parts: Partitioned, names: Names) -> list[Position | None]:
+    """For each input of the forward, where its gradient is."""
+    assert parts.backward is not None  # written for training only
+    slots = (out.slot for out in parts.backward.outputs if isinstance(out.slot, GRADIENTS))
+    keys = dict.fromkeys((type(slot), slot.index) for slot in slots)
+    order = {key: Position(key, at) for at, key in enumerate(keys)}
+    inputs = outer_inputs(parts.joint.captured, parts.forward.inputs, names)
+    found = [order.get((Gradient, given.index)) for given in inputs]
+    found += [order.get((Gradient, given.slot.index)) for given in inputs_without_graph_use(parts)]
+    found += [None] * len(reshaped_leaves(parts))
+    leaves: list[Position | None] = [one for one in order.values() if one.key[0] is LeafGradient]
+    return found + (leaves or [None] * len(created_leaves(parts)))

@@ -1,0 +1,174 @@
+"""The text that makes the backward differentiable: what it keeps for that, and what it calls.
+
+Invariant: nothing is kept alive for it that the call would not keep alive anyway; an input that is gone or
+has changed by then is refused by name, never taken at another value.
+"""
+
+from aotlens.analysis.records import AutogradChange
+from aotlens.capture.records import CapturedInput
+from aotlens.codegen.records import GraphCode
+from aotlens.ir.render import Names
+from aotlens.ir.slots import Buffer, FreeTensor, Gradient, Parameter
+from aotlens.partition.records import Partitioned
+from aotlens.runtime.graph_text import graph_context
+from aotlens.runtime.leaves import created_leaves, inputs_without_graph_use
+from aotlens.runtime.module_text import TextBuilder
+from aotlens.runtime.mutations import current_input_slots, written_in_backward
+from aotlens.runtime.rng_state import uses_functional_rng
+from aotlens.runtime.subclass_tangents import BackwardWrappers
+
+BOUND_NAME = "differentiable_backward"
+
+
+def double_backward_obstacle(parts: Partitioned) -> str | None:
+    """What keeps the function from being differentiated twice; None when nothing does."""
+    if any(info.is_moved for info in parts.joint.meta.inputs):
+        return "it changes an input's sizes, strides or storage"
+    return rerecord_obstacle(parts)
+
+
+def rerecord_obstacle(parts: Partitioned) -> str | None:
+    """What keeps another backward from being recorded of what the call saves; None when nothing does."""
+    joint = parts.joint
+    if joint.always_fails:
+        return "it fails, in eager too"
+    if written_in_backward(parts.backward):
+        return "its backward writes to an input"
+    if current_input_slots(parts.backward):
+        return "its backward reads an input as it is by then"
+    if inputs_without_graph_use(parts):
+        return "its inputs share memory and are views of no one tensor"
+    if created_leaves(parts):
+        return "it makes a tensor require grad itself"
+    if any(info.autograd is not AutogradChange.NONE for info in joint.meta.inputs):
+        return "it changes an input's place in autograd"
+    if parts.backward is not None and uses_functional_rng(parts.backward):
+        return "its backward draws random numbers"
+    wrapped = any(given.wrapped is not None for given in joint.captured.inputs)
+    if wrapped or joint.wrapped_gradients or any(joint.wrapped_tangents):
+        return "it takes or gives a tensor subclass"
+    return None
+
+
+def unsaved_inputs(parts: Partitioned) -> list[CapturedInput]:
+    """Graph inputs that keep their values, and that the backward does not get from the forward."""
+    saved = {id(given.node) for given in parts.saved_inputs} | parts.joint.changed_inputs
+    return [given for given in _graph_inputs(parts) if id(given.node) not in saved]
+
+
+def mutated_inputs(parts: Partitioned) -> list[CapturedInput]:
+    """Graph inputs with a gradient that the function writes to: their place in the tape is another then."""
+    changed, wanted = parts.joint.changed_inputs, {slot.index for slot in wanted_slots(parts)}
+    return [
+        given for given in _graph_inputs(parts) if id(given.node) in changed and given.slot.index in wanted
+    ]
+
+
+def wanted_slots(parts: Partitioned) -> list[Gradient]:
+    """The gradients that the backward gives, in its order."""
+    outputs = parts.backward.outputs if parts.backward is not None else ()
+    return [out.slot for out in outputs if isinstance(out.slot, Gradient)]
+
+
+def _graph_inputs(parts: Partitioned) -> list[CapturedInput]:
+    inputs = parts.joint.captured.inputs
+    return [given for given in inputs if given.is_graph_input and given.duplicate_of is None]
+
+
+def write_saved_for_double(builder: TextBuilder, parts: Partitioned, names: Names) -> None:
+    """In `forward`: how a second derivative finds the inputs that are not saved, and former places."""
+    if double_backward_obstacle(parts) is not None:
+        return
+    unsaved, changed = unsaved_inputs(parts), mutated_inputs(parts)
+    if unsaved:
+        kept = ", ".join(_reference(given, names) for given in unsaved)
+        builder.add(f"ctx.unsaved = ({kept},)")
+        versions = ", ".join(_version(given, names) for given in unsaved)
+        builder.add(f"ctx.versions = ({versions},)")
+    if changed:
+        _write_former(builder, [names.node(given.node) for given in changed if given.node is not None])
+
+
+def _write_former(builder: TextBuilder, inputs: list[str]) -> None:
+    """Tensors without memory that stand where the inputs stood in the tape before they are written to."""
+    former = [f"former_{name}" for name in inputs]
+    with builder.block("with torch.enable_grad():"):
+        for name, at in zip(inputs, former, strict=True):
+            builder.add(f"{at} = torch.ops.aten._unsafe_view({name}, {name}.size())")
+    for at in former:
+        builder.add(f"{at}.data = {at}.new_empty(0)")
+    builder.add(f"ctx.former = ({', '.join(former)},)")
+
+
+def _reference(given: CapturedInput, names: Names) -> str:
+    name = names.node(given.node) if given.node is not None else ""
+    return name if _is_held(given) else f"weakref.ref({name})"
+
+
+def _version(given: CapturedInput, names: Names) -> str:
+    """An inference tensor has none; a function may have bound a buffer to one."""
+    if given.node is None or not given.is_tensor or given.argument.is_inference():
+        return "None"
+    if given.storage is not None and given.storage.of_inference:
+        return "None"
+    name = names.node(given.node)
+    asks = f"None if {name}.is_inference() else " if isinstance(given.slot, Buffer) else ""
+    return f"{asks}{name}._version"
+
+
+def _is_held(given: CapturedInput) -> bool:
+    """Whether a reference keeps nothing alive that would go otherwise."""
+    stays = isinstance(given.slot, (Parameter, Buffer, FreeTensor)) and given.found_at is None
+    return stays or not given.is_tensor
+
+
+def needs_weakref(parts: Partitioned) -> bool:
+    if parts.backward is None or double_backward_obstacle(parts) is not None:
+        return False
+    return any(not _is_held(given) for given in unsaved_inputs(parts))
+
+
+def double_backward_call(
+    parts: Partitioned, code: GraphCode, names: Names, also_seen: list[str], graph: str
+) -> str:
+    """The expression that gives the gradients where they are to be differentiated again.
+
+    What is `also_seen` by autograd are the wrappers, of which the graph gets the tensors inside.
+    """
+    arguments = [names.node(given.node) for given in code.program.inputs]
+    if double_backward_obstacle(parts) is not None:
+        differentiable = "torch.empty(0, requires_grad=True)"  # what is saved may carry no history itself
+        return f"DoubleBackward.apply({', '.join([graph, *arguments, differentiable, *also_seen])})"
+    unsaved = "ctx.unsaved, ctx.versions" if unsaved_inputs(parts) else "(), ()"
+    former = "ctx.former" if mutated_inputs(parts) else "()"
+    return f"{BOUND_NAME}({graph}, [{', '.join(arguments)}], {unsaved}, {former})"
+
+
+def write_double(builder: TextBuilder, parts: Partitioned, code: GraphCode, names: Names) -> None:
+    """`differentiable_backward` where it can be made, or `DoubleBackward`, which refuses by name."""
+    name, reason = parts.joint.captured.subject.name, double_backward_obstacle(parts)
+    builder.add("", "")
+    if reason is None:
+        with builder.block(f"def {BOUND_NAME}(graph, inputs, unsaved, versions, former):"):
+            builder.add("# records the derivatives of the backward; bound where aotlens loads this module")
+            builder.add(
+                f"raise RuntimeError({no_double_backward_error(name, 'the recording is not at hand')!r})"
+            )
+        return
+    count = len(code.program.inputs)
+    with builder.block("class DoubleBackward(torch.autograd.Function):"):
+        builder.add("@staticmethod")
+        with builder.block("def forward(ctx, graph, *inputs):"), builder.block(graph_context(parts)):
+            wrappers = BackwardWrappers(parts, names)
+            wrappers.read_symbols(builder, "inputs[-1]")
+            builder.add(f"return tuple({wrappers.wrapped_call(f'graph(list(inputs[:{count}]))')})")
+        builder.add("", "@staticmethod")
+        with builder.block("def backward(ctx, *gradients):"):
+            builder.add(f"raise RuntimeError({no_double_backward_error(name, reason)!r})")
+
+
+def no_double_backward_error(name: str, reason: str) -> str:
+    return (
+        f"the compiled backward of `{name}` was itself differentiated (double backward), which is "
+        f"not supported here: {reason}; call the function uncompiled where second derivatives are needed"
+    )

@@ -1,0 +1,97 @@
+"""Module text that writes `.grad` of inputs, and rejects calls in which `retain_grad` would be lost."""
+
+from aotlens.analysis.records import ViewAndMutationMeta
+from aotlens.build.describe import site_of
+from aotlens.capture.records import Captured, GradWriteKind
+from aotlens.runtime.module_text import TextBuilder
+
+
+def written_grad_count(captured: Captured) -> int:
+    """How many of the last results are gradients to leave."""
+    return sum(not left.is_none for left in captured.structure.gradients)
+
+
+def check_gradients(builder: TextBuilder, captured: Captured, arguments: list[str]) -> None:
+    """Before the graphs: a gradient that the function reads was not there when it was recorded."""
+    read = [left for left in captured.structure.gradients if left.leaving is GradWriteKind.PUT_WHERE_NONE_IS]
+    if not read:
+        return
+    with builder.step("check gradients of inputs", "the function reads `.grad` of an input, which had none"):
+        for left in read:
+            name = captured.inputs[left.index].slot.name
+            message = (
+                f"compiled `{captured.subject.name}` reads `{name}.grad` and is for a call that finds none "
+                f"there: set `{name}.grad = None` before the call"
+            )
+            with builder.block(f"if {arguments[left.index]}.grad is not None:"):
+                builder.add(f"raise ValueError({message!r})")
+
+
+def write_grad_attributes(
+    builder: TextBuilder, captured: Captured, arguments: list[str], results: list[str]
+) -> None:
+    """At the end of the call; `results` are the gradients."""
+    if not captured.structure.gradients:
+        return
+    remaining = iter(results)
+    origins = (left.origin for left in captured.structure.gradients)
+    found = (site_of(origin) for origin in origins if origin is not None)
+    sites = tuple(dict.fromkeys(site for site in found if site is not None))
+    reason = "a backward inside the function, or an assignment"
+    with builder.step("leave gradients in inputs", reason, 0, sites):
+        for left in captured.structure.gradients:
+            name = arguments[left.index]
+            if left.is_none:
+                if left.leaving is GradWriteKind.PUT:
+                    builder.add(f"{name}.grad = None")
+                continue
+            value = next(remaining)
+            if left.leaving is not GradWriteKind.ADDED:
+                builder.add(f"{name}.grad = {value}")
+                continue
+            with builder.block(f"if {name}.grad is None:"):
+                builder.add(f"{name}.grad = {value}")
+            with builder.block("else:"), builder.block("with torch.no_grad():"):
+                builder.add(f"{name}.grad.add_({value})")
+
+
+def reject_retain_grad(
+    builder: TextBuilder, captured: Captured, meta: ViewAndMutationMeta, arguments: list[str]
+) -> None:
+    """`retain_grad` asks for the gradient of a value that lies inside of autograd's one node."""
+    flat = len(captured.flat_inputs)  # after these come bases, which are nobody's
+    for info in meta.inputs:
+        given = captured.inputs[info.index]
+        if info.index < flat and info.seen_by_autograd and given.requires_grad and not given.is_leaf:
+            with builder.block(f"if {arguments[info.index]}.retains_grad:"):
+                message = (
+                    f"compiled `{captured.subject.name}` writes to `{given.slot.name}`, whose gradient is to "
+                    "be kept (`retain_grad`): that of the new value would be lost; pass a clone"
+                )
+                builder.add(f"raise RuntimeError({message!r})")
+
+
+def reject_dual_tensors(builder: TextBuilder, captured: Captured, arguments: list[str]) -> None:
+    """Forward-mode AD would lose its tangents: neither graphs nor `CompiledFunction` take any."""
+    tensors = [
+        f"({given.slot.name!r}, {name})"
+        for name, given in zip(arguments, captured.inputs, strict=True)
+        if given.is_tensor
+        and given.duplicate_of is None
+        and (given.fake.is_floating_point() or given.fake.is_complex())
+    ]
+    if not tensors:
+        return
+    dual = "torch.autograd.forward_ad"
+    with (
+        builder.block(f"if {dual}._current_level >= 0:"),
+        builder.block("if torch._C._functorch.peek_interpreter_stack() is None:"),
+        builder.block(f"for name, tensor in ({', '.join(tensors)},):"),
+        builder.block(f"if {dual}.unpack_dual(tensor).tangent is not None:"),
+    ):
+        before = f"compiled `{captured.subject.name}`: `"
+        after = (
+            "` is a dual tensor of forward-mode AD, which is not supported; "
+            "call `torch.func.jvp` inside the compiled function"
+        )
+        builder.add(f"raise RuntimeError({before!r} + name + {after!r})")

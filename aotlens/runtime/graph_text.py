@@ -1,0 +1,271 @@
+"""The part of the module text that holds the graphs: operators, constants, functions."""
+
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from types import CellType, MappingProxyType
+from typing import Any
+
+import torch
+from torch import fx
+
+from aotlens.analysis.records import ConstantBase
+from aotlens.capture.records import Captured, CapturedInput
+from aotlens.capture.views import ViewStep
+from aotlens.codegen.graph_calls import UnchangedGraph
+from aotlens.codegen.records import GraphCode
+from aotlens.ir.program import Node, Program, TableIndex
+from aotlens.ir.render import Names, body_lines, constant_text, function_lines, literal
+from aotlens.ir.slots import FreeTensor
+from aotlens.partition.records import Partitioned
+from aotlens.partition.saved_tensor_hooks import is_of_hook
+from aotlens.runtime.module_text import ModuleText, TextBuilder
+from aotlens.runtime.value_text import Bindings, write_captured_tensors
+from aotlens.torch_api.autograd import in_callers_context
+from aotlens.torch_api.fake import FakeTensor
+from aotlens.torch_api.operators import attribute_text
+
+REACHED = (list, dict, deque, CellType)
+NO_NOTES: Mapping[str, str] = MappingProxyType({})
+OF_TORCH = (
+    None,
+    "aten",
+    "prims",
+    "prim",
+    "inductor",
+    "quantized",
+    "_quantized",
+    "quantized_decomposed",
+    "mkldnn",
+    "mkl",
+    "onednn",
+    "rngprims",
+    "higher_order",
+    "debugprims",
+    "fsdp",
+    "streams",
+    "symm_mem",
+    "c10d",
+    "_c10d_functional",
+    "_c10d_functional_autograd",
+    "_dtensor",
+)
+"""Namespaces of operators that are there once torch is imported."""
+
+
+def graph_name(program: Program) -> str:
+    return f"{program.name}_graph"
+
+
+def write_graph(
+    builder: TextBuilder,
+    code: GraphCode,
+    names: Names,
+    bound: dict[str, Any],
+    notes: Mapping[str, str] = NO_NOTES,
+) -> None:
+    """One graph as a function of the module, or as a name that code generation fills."""
+    name = graph_name(code.program)
+    if code.written is not None:
+        builder.add(*code.written.lines)
+        return
+    if code.compile is None:
+        lines = function_lines(code.program, name, names, boxed=code.boxed, notes=notes)
+        builder.add("", "", *body_lines(code.program, names), *lines)
+        return
+    count = len(code.program.nodes)
+    if not code.lazy:
+        bound[name] = runnable_graph(code.compile())
+        builder.add("", "", f"# {name}: {count} nodes, compiled by the backend; takes one list of inputs")
+        return
+    compile_graph = code.compile
+    bound[f"compile_{name}"] = in_callers_context(lambda: runnable_graph(compile_graph()))
+    builder.add("", "")
+    with builder.block(f"def {name}(inputs):"):
+        builder.add(
+            f"# {count} nodes, compiled by the backend at the first call",
+            f"global {name}",
+            f"{name} = compile_{name}()",
+            f"return {name}(inputs)",
+        )
+
+
+def graph_context(parts: Partitioned) -> str:
+    """The `with` line under which a graph runs: what it was recorded with is in its operators."""
+    casts = parts.joint.captured.modes.casts
+    return "with below_views(), without_autocast():" if casts else "with below_views():"
+
+
+def call_graph(code: GraphCode, arguments: list[str]) -> str:
+    """The call of a graph, in the convention that its code has."""
+    listed = ", ".join(arguments)
+    name = graph_name(code.program)
+    return f"{name}([{listed}])" if code.boxed else f"{name}({listed})"
+
+
+def view_text(step: ViewStep, source: str, names: Names) -> str:
+    """One view of what an expression gives, as an expression."""
+    arguments = [source, *(literal(arg, names) for arg in step.args)]
+    arguments += [f"{key}={literal(value, names)}" for key, value in step.kwargs]
+    text = f"{names.operator(step.op)}({', '.join(arguments)})"
+    return text if step.result is None else f"{text}[{step.result}]"
+
+
+def import_text(value: Any, name: str) -> str | None:
+    """The line that imports a class of torch's; None for what only the user's program has."""
+    module = getattr(value, "__module__", "")
+    if not isinstance(value, type) or module.split(".")[0] != "torch" or value.__qualname__ != value.__name__:
+        return None
+    return f"from {module} import {value.__name__}" + (f" as {name}" if name != value.__name__ else "")
+
+
+def write_header(builder: TextBuilder, names: Names, parts: Partitioned, bindings: Bindings) -> None:
+    """Operators and constants, under the names that the graphs use."""
+    programs = [parts.forward] if parts.backward is None else [parts.forward, parts.backward]
+    captured = parts.joint.captured
+    returned = [out.base.node for out in parts.joint.meta.outputs if isinstance(out.base, ConstantBase)]
+    held = {id(place.value) for place in captured.surroundings.places}
+    write_operators(builder, names, bindings)
+    write_objects(builder, names, bindings)
+    constants = {node.name: node for program in programs for node in program.constants()}
+    constants |= {node.name: node for node in returned}
+    stay = [
+        *returned,
+        *(node for node in constants.values() if id(node.constant) in held or is_of_hook(node)),
+    ]
+    write_constants(builder, list(constants.values()), names, bindings, stay)
+    outside = list(captured_tensor_names(captured, names))
+    if bindings.maker is not None:
+        write_captured_tensors(builder, bindings, outside)
+        return
+    for name, given in outside:
+        text = _value_text(given)
+        if text is None:
+            place = f"`{given.slot.name}`, which the function reaches by itself"
+            bindings.give(builder, name, given.outside, place)
+        else:
+            builder.add(f"# {name}: `{given.slot.name}` as it was, bound to the tensor itself by aotlens")
+            builder.add(f"{name} = {text}")
+
+
+def captured_tensor_names(captured: Captured, names: Names) -> Iterator[tuple[str, CapturedInput]]:
+    """The tensors that the function reaches by itself, by their names in the text."""
+    for given in captured.inputs:
+        if isinstance(given.slot, FreeTensor) and given.node is not None and given.found_at is None:
+            yield names.node(given.node), given
+
+
+def _value_text(given: CapturedInput) -> str | None:
+    """The tensor's value; None where it takes more to make it again: a history, other tensors' memory."""
+    tied = given.requires_grad or given.shares_storage_with or given.base is not None
+    return None if tied or type(given.outside) is FakeTensor else constant_text(given.outside)
+
+
+def write_operators(builder: TextBuilder, names: Names, bindings: Bindings) -> None:
+    """The operators that the graphs call, under the names that they use."""
+    if not names.operators:
+        return
+    builder.add("")
+    own: list[str] = []
+    for path, name in sorted(names.operators.items(), key=lambda item: item[1]):
+        if bindings.stands_alone and operator_namespace(path) not in OF_TORCH:
+            own.append(f"    {name} = {attribute_text(path)}")
+        else:
+            builder.add(f"{name} = {attribute_text(path)}")
+    if own:
+        wanted = sorted({operator_namespace(line.partition(" = ")[2]) or "" for line in own})
+        message = f"operators of your own ({', '.join(wanted)}): import first what registers them"
+        builder.add("try:", *own, "except AttributeError as error:")
+        builder.add(f"    raise ImportError({message!r}) from error")
+
+
+def operator_namespace(path: str) -> str | None:
+    """`aten` of `torch.ops.aten.mm.default._op`; None for what is no operator of a library."""
+    words = path.split(".")
+    return words[2] if words[:2] == ["torch", "ops"] else None
+
+
+def write_objects(builder: TextBuilder, names: Names, bindings: Bindings) -> None:
+    """Classes and other values that the text names: imported from torch, or bound when it is loaded."""
+    for name, value in names.objects.items():
+        line = import_text(value, name)
+        builder.add("")
+        if line is not None:
+            builder.add(line)
+            continue
+        of = "this process" if isinstance(value, TableIndex) else "a tensor subclass"
+        of = "the caller's hooks on saved tensors" if isinstance(value, fx.GraphModule) else of
+        of = "the user's, which the function reaches" if isinstance(value, REACHED) else of
+        bindings.give(builder, name, value, f"{type(value).__name__} of {of}")
+
+
+def write_constants(
+    builder: TextBuilder, constants: list[Node], names: Names, bindings: Bindings, stay: list[Node]
+) -> None:
+    """Each constant as text, or a note where the user's own tensor is bound: a large one, or one that must
+    `stay` the same tensor."""
+    if constants:
+        builder.add("")
+    for node in constants:
+        stays = node in stay or not isinstance(node.constant, torch.Tensor)
+        text = None if stays else constant_text(node.constant)
+        if text is None:
+            bindings.give(builder, names.node(node), node.constant, "a constant of the user's")
+        else:
+            builder.add(f"{names.node(node)} = {text}")
+
+
+AFTER_A_CHANGE = """
+def run_changed(inputs):
+    return run_module(inputs)
+"""
+"""Takes the place of a graph's own text."""
+
+
+def runnable_graph(run: Callable[[list[Any]], Any]) -> Callable[[list[Any]], Any]:
+    """The function to bind for a graph: of a graph module that a backend gave back, the program's own text.
+
+    The function's code is replaced when that module changes, so that a call pays nothing for the check.
+    """
+    if not isinstance(run, UnchangedGraph):
+        return run
+    function: Any = load_program(run.program, boxed=True)
+    namespace = function.__globals__
+    namespace["run_module"] = run.run_module
+    exec(AFTER_A_CHANGE, namespace)  # noqa: S102 (our own text)
+    run.notify_of_change(lambda: setattr(function, "__code__", namespace["run_changed"].__code__))
+    return function
+
+
+PROGRAM_FILE = "<eval_with_key>.aotlens"
+"""Begins as the names of torch's graph modules do: what an operator raises there is the user's mistake."""
+
+
+def load_program(
+    program: Program, bound: Callable[[Any], Any] | None = None, boxed: bool = False
+) -> Callable[..., Any]:
+    """The function that the program's own text defines; it takes the inputs one by one, or in one list that
+    it empties.
+
+    The objects that the text does not make are bound to its names, each as `bound` gives it.
+    """
+    text = write_program(program, boxed=boxed)
+    given = text.bound if bound is None else {name: bound(value) for name, value in text.bound.items()}
+    namespace: dict[str, Any] = {"__name__": "aotlens_program", **given}
+    exec(compile(text.source, PROGRAM_FILE, "exec"), namespace)  # noqa: S102 (our own text)
+    return namespace[graph_name(program)]
+
+
+def write_program(program: Program, notes: Mapping[str, str] = NO_NOTES, boxed: bool = False) -> ModuleText:
+    """One program as a module of its own, with the function `NAME_graph`: runs with torch alone."""
+    names, bindings = Names(as_called=program.name in ("captured", "desugared")), Bindings()
+    lines = function_lines(program, graph_name(program), names, boxed=boxed, notes=notes)
+    function = [*body_lines(program, names), *lines]
+    builder = TextBuilder()
+    builder.add(*(["import math"] if any("math." in line for line in function) else []), "import torch")
+    write_operators(builder, names, bindings)
+    write_objects(builder, names, bindings)
+    results = [out.value for out in program.outputs]
+    returned = [node for node in program.constants() if any(node is value for value in results)]
+    write_constants(builder, list(program.constants()), names, bindings, returned)
+    builder.add("", "", *function)
+    return ModuleText(builder.text(), (), bindings.bound, {})

@@ -1,0 +1,91 @@
+"""Calling a compiled module: its parameters and buffers are read from the module on each call."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from aotlens.clock import COMPILING, ModuleSwapCounter
+
+ModuleSlot = tuple[dict[str, Any], str]
+"""A dictionary of a layer, and the key in it."""
+
+
+def bind_module(
+    module: torch.nn.Module, call: Callable[..., Any], rebound: tuple[str, ...] = ()
+) -> Callable[..., Any]:
+    """`call` with the module's tensors first; a tensor that the user exchanges is seen at the next call.
+
+    With `rebound` names of tensors of the module, `call` gives what they are bound to beside the result.
+    """
+    places, ties = _distinct_places(module)
+
+    def call_module(*args: Any, **kwargs: Any) -> Any:
+        before = ModuleSwapCounter.ended
+        tensors = [store[key] for store, key in places]
+        if ModuleSwapCounter.begun != before:
+            with COMPILING:  # another thread's recording, if any, is over
+                tensors = [store[key] for store, key in places]
+        for (store, key), first in ties:
+            if store.get(key) is not tensors[first]:
+                raise AssertionError(_untied(module, (store, key), places[first]))
+        return call(*tensors, *args, **kwargs)
+
+    def call_and_bind(*args: Any, **kwargs: Any) -> Any:
+        result, tensors = call_module(*args, **kwargs)
+        for fqn, tensor in tensors.items():
+            owner, _, name = fqn.rpartition(".")
+            layer = module.get_submodule(owner)
+            stores = (layer._parameters, layer._buffers)
+            next((store for store in stores if name in store), vars(layer))[name] = tensor
+        return result
+
+    return call_and_bind if rebound else call_module
+
+
+def tensor_slots(module: torch.nn.Module) -> list[ModuleSlot]:
+    """Where each parameter and then each buffer hangs; tied ones hang at several places."""
+    return [(store, key) for store, key in _places(module) if store[key] is not None]
+
+
+def absent_slots(function: Any) -> tuple[ModuleSlot, ...]:
+    """Where a module has a parameter or buffer that is None."""
+    places = _places(function) if isinstance(function, torch.nn.Module) else ()
+    return tuple((store, key) for store, key in places if store[key] is None)
+
+
+def _places(module: torch.nn.Module) -> list[ModuleSlot]:
+    return [
+        (getattr(owner, kind), key)
+        for kind in ("_parameters", "_buffers")
+        for owner in module.modules()
+        for key in getattr(owner, kind)
+    ]
+
+
+def _distinct_places(module: torch.nn.Module) -> tuple[list[ModuleSlot], list[tuple[ModuleSlot, int]]]:
+    """The first place of each tensor, in the order of `named_parameters`; the others, each with its first."""
+    found: dict[int, int] = {}
+    distinct: list[ModuleSlot] = []
+    ties: list[tuple[ModuleSlot, int]] = []
+    for store, key in tensor_slots(module):
+        first = found.setdefault(id(store[key]), len(distinct))
+        if first == len(distinct):
+            distinct.append((store, key))
+        else:
+            ties.append(((store, key), first))
+    return distinct, ties
+
+
+def _untied(module: torch.nn.Module, place: ModuleSlot, first: ModuleSlot) -> str:
+    names = {
+        (id(store), key): ".".join(filter(None, (owner, key)))
+        for owner, layer in module.named_modules()
+        for store in (layer._parameters, layer._buffers)
+        for key in store
+    }
+    one, other = (names.get((id(store), key), key) for store, key in (place, first))
+    return (
+        f"compiled `{type(module).__name__}`: `{one}` was the same tensor as `{other}` when it was compiled, "
+        "and is another now; compile it again"
+    )

@@ -1,0 +1,74 @@
+"""The module text, its lines by wrapper step, and the names that must be bound before it runs."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from aotlens.model.report import Site, WrapperStep
+
+
+@dataclass(slots=True)
+class TextBuilder:
+    """Collects lines and remembers which of them each step wrote."""
+
+    lines: list[str] = field(default_factory=list)
+    steps: list[WrapperStep] = field(default_factory=list)
+    indent: int = 0
+
+    def add(self, *lines: str) -> None:
+        prefix = "    " * self.indent
+        self.lines.extend(f"{prefix}{line}" if line else "" for line in lines)
+
+    @contextmanager
+    def block(self, heading: str) -> Iterator[None]:
+        """`heading` and, one level deeper, what is added within."""
+        self.add(heading)
+        self.indent += 1
+        yield
+        self.indent -= 1
+
+    @contextmanager
+    def step(
+        self, name: str, reason: str, bytes_per_call: int = 0, sites: tuple[Site, ...] = ()
+    ) -> Iterator[None]:
+        """What is added within is one step of the wrapper; nothing added means that it does not apply."""
+        first = len(self.lines) + 1
+        yield
+        last = len(self.lines)
+        applied = last >= first
+        self.steps.append(
+            WrapperStep(
+                name,
+                applied,
+                reason,
+                (first, last) if applied else None,
+                bytes_per_call if applied else 0,
+                sites if applied else (),
+            )
+        )
+
+    def text(self) -> str:
+        return "\n".join(self.lines) + "\n"
+
+
+@dataclass(frozen=True, slots=True)
+class ModuleText:
+    """The module as text, and what must be bound to names in it before it runs."""
+
+    source: str
+    steps: tuple[WrapperStep, ...]
+    bound: dict[str, Any]
+    """Names that text cannot make: compiled graphs, large constants, specs of the user's own containers."""
+    late: dict[str, Any]
+    """Names that the text gives a refusal or an old value; where the original function is at hand they can
+    do more, or are its own tensors."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedModule:
+    """A module text that was loaded."""
+
+    text: ModuleText
+    filename: str
+    call: Callable[..., Any]

@@ -1,0 +1,204 @@
+"""Module text around writes to inputs: version counters after the forward, and writes by the backward.
+
+Invariant: autograd sees each write to an input as in eager.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from aotlens.analysis.inputs import span_of_writes
+from aotlens.analysis.records import InputAliasInfo, MutationType, ViewAndMutationMeta
+from aotlens.build.describe import site_of
+from aotlens.errors import UnsupportedError
+from aotlens.ir.program import Node, Program, writes_input
+from aotlens.ir.render import Names
+from aotlens.ir.slots import CurrentInput, SavedInput
+from aotlens.partition.records import Partitioned
+from aotlens.partition.rules import is_number
+from aotlens.runtime.module_text import TextBuilder
+
+SET_VERSION = "torch._C._autograd._unsafe_set_version_counter"
+FAR = 1 << 20
+"""More writes than a caller makes to one tensor."""
+
+
+def write_versions_of_unwritten(builder: TextBuilder, meta: ViewAndMutationMeta, names: list[str]) -> None:
+    """Before the graph runs: inputs of which only a view changes its sizes or strides."""
+    raised = [
+        info
+        for info in meta.inputs
+        if info.version_bumps and (not info.is_changed or changes_metadata_only(info))
+    ]
+    joined = _joined_outside(meta)
+    if not raised and not joined:
+        return
+    reason = "a view of the input changes its sizes or strides, which autograd counts as a change"
+    with builder.step("raise versions of unwritten inputs", reason):
+        _increment(builder, raised, names)
+        for info in joined:
+            builder.add(f"version_{info.index} = {names[info.index]}._version")
+
+
+def changes_metadata_only(info: InputAliasInfo) -> bool:
+    """Whether only the tensor's sizes or strides change: what the graph saves of it keeps its values."""
+    moved = info.mutates_metadata and not info.mutates_data and info.exchange is None
+    return moved and not info.is_view  # a raised version makes autograd look for a view's history anew
+
+
+def write_versions(
+    builder: TextBuilder, raised: list[InputAliasInfo], meta: ViewAndMutationMeta, names: list[str]
+) -> None:
+    """After the graph: inputs that it wrote to, and overlapping ones whose base did not raise theirs."""
+    _increment(builder, raised, names)
+    for info in _joined_outside(meta):
+        name = names[info.index]
+        with builder.block(f"if {name}._version == version_{info.index}:"):
+            _increment(builder, [info], names)
+
+
+@contextmanager
+def at_other_version(builder: TextBuilder, base: str) -> Iterator[None]:
+    """Within it, lines make a view of `base` as if `base` were written to between the view and now.
+
+    Autograd then refuses every use of the view, as it does in eager.
+    """
+    builder.add(f"version = {base}._version")
+    builder.add(f"{SET_VERSION}(({base},), (version + {FAR},))")
+    yield
+    builder.add(f"{SET_VERSION}(({base},), (version,))")
+
+
+def check_saved_aliases(parts: Partitioned, moved: list[InputAliasInfo]) -> None:
+    """Call it for the inputs whose sizes or strides change, which raises their versions after the graph.
+
+    Raises:
+        UnsupportedError: one is a view of which only the sizes or strides change, and the backward is given
+            another input on its memory, or their base, whose version it then finds changed.
+    """
+    inputs = parts.joint.captured.inputs
+    saved = {id(given.node) for given in parts.saved_inputs}
+    for info in moved:
+        if not info.is_view or info.mutates_data:
+            continue
+        given, flat = inputs[info.index], len(parts.joint.captured.flat_inputs)
+        for at in (*given.shares_storage_with, *(() if given.base is None else (given.base,))):
+            if id(inputs[at].node) in saved:
+                other = f"`{inputs[at].slot.name}`" if at < flat else "what it is a view of"
+                raise UnsupportedError(
+                    f"a change of the sizes or strides of `{given.slot.name}`, which is read "
+                    f"and shares memory with {other}, of which the backward needs the values",
+                    span_of_writes(list(info.writes)),
+                    "take another view instead",
+                )
+
+
+def _joined_outside(meta: ViewAndMutationMeta) -> list[InputAliasInfo]:
+    """Overlapping inputs that were written and get the new data by a write to their base."""
+    outside = MutationType.MUTATED_OUT_GRAPH
+    return [
+        info
+        for info in meta.inputs
+        if info.base is not None and info.version_bumps and info.mutation_type is outside
+    ]
+
+
+def _increment(builder: TextBuilder, infos: list[InputAliasInfo], names: list[str]) -> None:
+    each = [names[info.index] for info in infos for _ in range(info.version_bumps)]
+    if each:
+        builder.add(f"increment_version(({', '.join(each)},))")
+
+
+def written_in_backward(program: Program | None) -> list[Node]:
+    """The nodes that write, each to its first argument."""
+    return [node for node in program.nodes if writes_input(node)] if program is not None else []
+
+
+def current_input_slots(program: Program | None) -> list[tuple[Node, CurrentInput]]:
+    """The inputs that the backward takes as they are when it runs."""
+    given = program.inputs if program is not None else ()
+    return [(item.node, item.slot) for item in given if isinstance(item.slot, CurrentInput)]
+
+
+def hold_current_inputs(builder: TextBuilder, parts: Partitioned, names: Names) -> None:
+    """In `forward`: hold those tensors, and the versions that the call leaves of what autograd saves."""
+    found = [slot for _, slot in current_input_slots(parts.backward)]
+    if not found:
+        return
+    inputs, infos = parts.joint.captured.inputs, parts.joint.meta.inputs
+    held = [names.node(node) for slot in found if (node := inputs[slot.index].node) is not None]
+    builder.add(f"ctx.now = ({', '.join(held)},)")
+    left = [
+        f"{name}._version + {_bumps_left(infos[slot.index])}" if slot.is_saved else "None"
+        for name, slot in zip(held, found, strict=True)
+    ]
+    if any(slot.is_saved for slot in found):
+        builder.add(f"ctx.versions_left = ({', '.join(left)},)")
+
+
+def _bumps_left(info: InputAliasInfo) -> int:
+    """By how much the call raises the version counter after the forward graph has begun."""
+    outside = info.mutation_type is MutationType.MUTATED_OUT_GRAPH
+    return min(info.version_bumps, 1) if outside else info.version_bumps
+
+
+def bind_current_inputs(builder: TextBuilder, parts: Partitioned, names: Names) -> None:
+    """In `backward`: bind them, and refuse what has changed where eager does."""
+    found = current_input_slots(parts.backward)
+    if not found:
+        return
+    builder.add(f"{', '.join(names.node(node) for node, _ in found)}, = ctx.now")
+    for at, (node, slot) in enumerate(found):
+        if not slot.is_saved:
+            continue
+        with builder.block(f"if {names.node(node)}._version != ctx.versions_left[{at}]:"):
+            message = (
+                "one of the variables needed for gradient computation has been modified by an inplace "
+                f"operation: `{slot.name}`, an input of `{parts.joint.captured.subject.name}`"
+            )
+            builder.add(f"raise RuntimeError({message!r})")
+
+
+def hold_written_inputs(builder: TextBuilder, program: Program, names: Names) -> None:
+    """Keep hold of the inputs that are written: the graph lets go of all that it is given."""
+    saved = [given.node for given in program.inputs if isinstance(given.slot, SavedInput)]
+    tensors = [id(node) for node in saved if not is_number(node)]
+    current = {id(node) for node, _ in current_input_slots(program)}
+    targets: list[Node] = [node.args[0] for node in written_in_backward(program)]
+    for target in (one for one in targets if id(one) not in current):
+        builder.add(f"{names.node(target)} = ctx.saved_tensors[{tensors.index(id(target))}]")
+
+
+def bump_written_versions(builder: TextBuilder, parts: Partitioned, program: Program, names: Names) -> None:
+    """Raise the version counters, which a graph leaves alone, by as much as eager does."""
+    written = written_in_backward(program)
+    if not written:
+        return
+    current = {id(node): f"ctx.now[{at}]" for at, (node, _) in enumerate(current_input_slots(program))}
+    sites = tuple(site for node in written if (site := site_of(node.origin)) is not None)
+    with builder.step("write to inputs in the backward", "the backward changes a saved input", 0, sites):
+        for target in (node.args[0] for node in written):
+            name = current.get(id(target)) or names.node(target)
+            each = [name] * parts.joint.bumps_in_backward.get(id(target), 1)
+            builder.add(f"increment_version(({', '.join(each)},))")
+
+
+def reject_second_write(builder: TextBuilder, parts: Partitioned) -> None:
+    """Where the backward is differentiated itself: a write to what requires grad would have to be, too."""
+    captured = parts.joint.captured
+    inputs = {id(given.node): given for given in captured.inputs if given.requires_grad}
+    inputs |= {
+        id(node): captured.inputs[slot.index]
+        for node, slot in current_input_slots(parts.backward)
+        if captured.inputs[slot.index].requires_grad
+    }
+    for node in written_in_backward(parts.backward):
+        given = inputs.get(id(node.args[0]))
+        if given is None:
+            continue
+        message = (
+            f"the backward of `{parts.joint.captured.subject.name}` writes to `{given.slot.name}`: "
+            "aot_autograd does not support input mutations with requires_grad in backward for "
+            "create_graph=True"
+        )
+        builder.add(f"raise RuntimeError({message!r})")
+        return

@@ -1,0 +1,116 @@
+"""Module text for outputs that are views: of custom functions, multi-output operators, intermediate bases."""
+
+from collections.abc import Callable
+from typing import Any
+
+from aotlens.analysis.records import BaseInfo, DetachedStorage, OutputAliasInfo
+from aotlens.capture.storage import Storage
+from aotlens.capture.views import ViewStep
+from aotlens.ir.program import ProgramOutput
+from aotlens.ir.render import Names
+from aotlens.ir.slots import IntermediateBase, UserOutput
+from aotlens.partition.records import Partitioned
+from aotlens.runtime.graph_text import view_text
+from aotlens.runtime.inference_tensors import Modes
+from aotlens.runtime.module_text import TextBuilder
+from aotlens.runtime.subclasses import output_name
+
+
+def write_function_views(
+    builder: TextBuilder, parts: Partitioned, outputs: list[ProgramOutput], names: Names
+) -> None:
+    """The lines at the end of our function's forward, outside `below_views`, so that autograd sees views."""
+    if not any(info.function_view_of is not None or info.function_view for info in parts.joint.meta.outputs):
+        return
+    with builder.step("make custom views again", "autograd must know them as views that a function made"):
+        _views_of_inputs(builder, parts, names)
+        _views_of_results(builder, parts, outputs)
+
+
+def _views_of_inputs(builder: TextBuilder, parts: Partitioned, names: Names) -> None:
+    """Views that a custom function made: outside `below_views`, so that autograd refuses writes to them."""
+    for info in parts.joint.meta.outputs:
+        if info.function_view_of is None:
+            continue
+        node: Any = parts.joint.captured.inputs[info.function_view_of].node
+        text, out = names.node(node), f"out_{info.index}"
+        if info.tensor.dtype == node.val.dtype and not info.tensor.is_complex():
+            builder.add(f"{out} = {text}.as_strided({out}.size(), {out}.stride(), {out}.storage_offset())")
+            continue
+        for step in info.chain:
+            text = view_text(step, text, names)
+        builder.add(f"{out} = {text}")
+
+
+def _views_of_results(builder: TextBuilder, parts: Partitioned, outputs: list[ProgramOutput]) -> None:
+    """The same of an intermediate: views of another result in its memory, or of what the graph gave."""
+    meta, recorder = parts.joint.meta, parts.joint.captured.recorder
+    by_storage: dict[int, list[int]] = {}
+    for info in meta.outputs:
+        if info.function_view:
+            by_storage.setdefault(id(recorder.tracked(info.tensor).storage), []).append(info.index)
+    for views in by_storage.values():
+        storage = recorder.tracked(meta.outputs[views[0]].tensor).storage
+        given = [out for out in outputs if _lies_on(parts, out, storage)]
+        base = output_name(given[0]) if given else "shared"
+        if not given:
+            builder.add(f"shared = out_{views[0]}")
+        for at in views:
+            out = f"out_{at}"
+            builder.add(f"{out} = {base}.as_strided({out}.size(), {out}.stride(), {out}.storage_offset())")
+
+
+def _lies_on(parts: Partitioned, out: ProgramOutput, storage: Storage) -> bool:
+    """Whether it is a result in that memory, other than by such a view."""
+    meta, tensor = parts.joint.meta, None
+    match out.slot:
+        case UserOutput(index=index) if not meta.outputs[index].function_view:
+            tensor = meta.outputs[index].tensor
+        case IntermediateBase(index=index):
+            tensor = meta.bases[index].tensor
+    return tensor is not None and parts.joint.captured.recorder.tracked(tensor).storage is storage
+
+
+Line = Callable[[Modes, str], None]
+"""Writes a line that runs under modes."""
+
+
+class SeveralViews:
+    """The names under which `call` has what those operators gave, by modes and expression."""
+
+    def __init__(self, write: Line) -> None:
+        self._write = write
+        self._free: dict[tuple[Modes, str], tuple[str, set[int | None]]] = {}
+        self._names = 0
+
+    def one(self, info: OutputAliasInfo, step: ViewStep, text: str, modes: Modes) -> str:
+        """A result's view as an expression; `text` is the same with a call of its own."""
+        call = text.removesuffix(f"[{step.result}]")
+        if step.result is None or info.refuses_use or info.taken_before or f"out_{info.index}" in call:
+            return text
+        name, used = self._free.get((modes, call), ("", {step.result}))
+        if step.result in used:
+            name, used = f"views_{self._names}", set()
+            self._names += 1
+            self._free[modes, call] = name, used
+            self._write(modes, f"{name} = {call}")
+        used.add(step.result)
+        return f"{name}[{step.result}]"
+
+
+def write_output_bases(
+    builder: TextBuilder, bases: tuple[BaseInfo, ...], look: Callable[[DetachedStorage], str]
+) -> None:
+    """The lines; `look` is the text of a look at some memory, without history."""
+    for at, base in enumerate(bases):
+        if base.cut_off:
+            builder.add(f"base_{at} = base_{at}.detach().requires_grad_()")
+        if base.memory is None:
+            continue
+        if base.memory.is_given:
+            builder.add(f"base_{at}.data = {look(base.memory)}")
+            continue
+        builder.add(f"memory = {look(base.memory)}")
+        preserving = "torch.autograd._unsafe_preserve_version_counter(memory)"
+        with builder.block(f"with torch.enable_grad(), {preserving}:"):
+            builder.add(f"base_{at} = memory.copy_(base_{at})")

@@ -1,0 +1,182 @@
+"""Module text that flattens the caller's arguments and builds the caller's output structure."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+from aotlens.capture.records import Captured
+from aotlens.ir.render import Names
+from aotlens.runtime.module_text import TextBuilder
+from aotlens.torch_api.operators import pytree
+
+OUTPUT_SPEC = "OUTPUT_SPEC"
+ARGUMENT_SPEC = "ARGUMENT_SPEC"
+
+
+def output_text(spec: Any, leaves: list[str], standing: dict[tuple[int, ...], str]) -> str:
+    """The result as an expression over the names of its leaves, in flat order.
+
+    `standing` has the text of containers in it that are there already, by the positions that lead to them.
+    """
+    return structure_text(spec, iter(leaves), OUTPUT_SPEC, standing)
+
+
+def needs_spec(spec: Any) -> bool:
+    """Whether the result cannot be written out."""
+    return written_out(spec, iter(["_"] * spec.num_leaves)) is None
+
+
+NONE_STANDING: dict[tuple[int, ...], str] = {}
+
+
+def structure_text(
+    spec: Any, leaves: Iterator[str], name: str, standing: dict[tuple[int, ...], str] = NONE_STANDING
+) -> str:
+    """The structure as an expression, with the text `name` for `custom_spec(spec)` if it needs that."""
+    if not needs_spec(spec):
+        return str(written_out(spec, leaves, standing))
+    parts = ", ".join(_parts(spec, leaves, standing, ()))
+    return f"torch.utils._pytree.tree_unflatten([{parts}], {name})"
+
+
+def custom_spec(spec: Any) -> Any:
+    """The structure with what can be written out as leaves: pytree makes a tuple of a `torch.Size`."""
+    if not needs_spec(spec):
+        return pytree.tree_structure(0)
+    return pytree.TreeSpec(spec.type, spec.context, [custom_spec(child) for child in spec.children()])
+
+
+def _parts(
+    spec: Any, leaves: Iterator[str], standing: dict[tuple[int, ...], str], path: tuple[int, ...]
+) -> Iterator[str]:
+    """The text of each leaf of `custom_spec(spec)`."""
+    if not needs_spec(spec):
+        yield str(written_out(spec, leaves, standing, path))
+        return
+    for at, child in enumerate(spec.children()):
+        yield from _parts(child, leaves, standing, (*path, at))
+
+
+def written_out(
+    spec: Any, leaves: Any, standing: dict[tuple[int, ...], str] = NONE_STANDING, path: tuple[int, ...] = ()
+) -> str | None:
+    """The structure as an expression; None where a container is of a class of its own."""
+    if spec.is_leaf():
+        return next(leaves)
+    parts = [written_out(child, leaves, standing, (*path, at)) for at, child in enumerate(spec.children())]
+    if path in standing:
+        return standing[path]
+    if any(part is None for part in parts):
+        return None
+    if spec.type is tuple:
+        return f"({', '.join(parts)}{',' if len(parts) == 1 else ''})"  # type: ignore[arg-type]
+    if spec.type is torch.Size:
+        return f"torch.Size([{', '.join(parts)}])"  # type: ignore[arg-type]
+    if spec.type is list:
+        return f"[{', '.join(parts)}]"  # type: ignore[arg-type]
+    if spec.type is dict:
+        return (
+            "{" + ", ".join(f"{key!r}: {part}" for key, part in zip(spec.context, parts, strict=True)) + "}"
+        )
+    return None
+
+
+def spec_text(spec: Any) -> str | None:
+    """An expression that makes the spec again; None when it names a class that only the user has."""
+    try:
+        return f"torch.utils._pytree.treespec_loads({pytree.treespec_dumps(spec)!r})"
+    except NotImplementedError:
+        return None
+
+
+def argument_names(captured: Captured, names: Names) -> list[str]:
+    """The text's name of every flat input: the graph's for what the graph takes."""
+    found: list[str] = []
+    for index, given in enumerate(captured.inputs):
+        if given.node is not None:
+            found.append(names.node(given.node))
+        else:
+            found.append(f"plain_{index}" if not given.is_tensor else f"same_{index}")
+    return found
+
+
+def is_plain(spec: Any) -> bool:
+    """Whether the structure is made of lists, tuples and dicts with string keys alone."""
+    if spec.is_leaf():
+        return True
+    if spec.type is dict and not all(isinstance(key, str) for key in spec.context):
+        return False
+    if spec.type not in (list, tuple, dict):
+        return False
+    return all(is_plain(child) for child in spec.children())
+
+
+def _key_set(spec: Any) -> str:
+    """A dict's keys as the text of a set, in the same order every time."""
+    return f"{{{', '.join(repr(key) for key in spec.context)}}}" if spec.context else "set()"
+
+
+class Unpacking:
+    """Writes the lines that bind every leaf of `(args, kwargs)` to its name."""
+
+    def __init__(self, builder: TextBuilder, target: str, leaves: list[str]) -> None:
+        self._builder = builder
+        self._target = target
+        self._leaves = leaves
+        self._parts = 0
+
+    def write(self, spec: Any) -> None:
+        if not is_plain(spec):
+            self._through_pytree()
+            return
+        args, kwargs = spec.children()
+        self._children(args, "args", self._leaves[: args.num_leaves], f"len(args) != {args.num_children}")
+        if kwargs.context:
+            keys = f"kwargs.keys() != {_key_set(kwargs)}"
+            self._children(kwargs, "kwargs", self._leaves[args.num_leaves :], keys)
+        else:
+            self._check("kwargs", "kwargs", "no keyword arguments")
+
+    def _through_pytree(self) -> None:
+        builder = self._builder
+        builder.add("leaves, spec = torch.utils._pytree.tree_flatten((args, kwargs))")
+        self._check(f"spec != {ARGUMENT_SPEC}", "spec", "arguments of the structure that it was compiled for")
+        if self._leaves:
+            builder.add(f"{', '.join(self._leaves)}{',' if len(self._leaves) == 1 else ''} = leaves")
+
+    def _check(self, condition: str, found: str, wanted: str) -> None:
+        with self._builder.block(f"if {condition}:"):
+            self._builder.add(
+                f"raise TypeError({f'compiled `{self._target}` takes {wanted}, got '!r} + repr({found}))"
+            )
+
+    def _children(self, spec: Any, source: str, leaves: list[str], checked: str | None = None) -> None:
+        """Check one container and bind its items; `leaves` names the leaves below it, in flat order."""
+        children, kind = spec.children(), spec.type.__name__
+        keyed, keys = spec.type is dict, list(spec.context or ())
+        words = f"a dict with the keys {keys}" if keyed else f"a {kind} of {len(children)}"
+        if checked is None:
+            words += " in this order" if keyed and len(keys) > 1 else ""
+            size = f"list({source}) != {keys}" if keyed else f"len({source}) != {len(children)}"
+            checked = f"type({source}) is not {kind} or {size}"
+        self._check(checked, source, words)
+        names, below, at = [], [], 0
+        for child in children:
+            inner = leaves[at : at + child.num_leaves]
+            at += child.num_leaves
+            names.append(inner[0] if child.is_leaf() else self._part())
+            if not child.is_leaf():
+                below.append((child, names[-1], inner))
+        if keyed:
+            self._builder.add(
+                *(f"{name} = {source}[{key!r}]" for key, name in zip(spec.context, names, strict=True))
+            )
+        elif names:
+            self._builder.add(f"{', '.join(names)}{',' if len(names) == 1 else ''} = {source}")
+        for child, name, inner in below:
+            self._children(child, name, inner)
+
+    def _part(self) -> str:
+        self._parts += 1
+        return f"part_{self._parts}"

@@ -1,0 +1,62 @@
+"""The text that hands a device's random state to a graph and takes it back.
+
+Invariant: the generator is read right before the graph and advanced right behind it, by as much as the graph
+says that it drew; in between nothing else draws from it.
+"""
+
+import torch
+
+from aotlens.build.describe import site_of
+from aotlens.capture.rng.philox import RANDOM_SOURCES, RandomSource
+from aotlens.ir.program import Program
+from aotlens.ir.render import Names
+from aotlens.ir.slots import BackwardRngOffset, BackwardRngState, RngOffset, RngState
+from aotlens.model.report import Site
+from aotlens.partition.records import Partitioned
+from aotlens.runtime.module_text import TextBuilder
+
+REASON = "random numbers are a function of the seed and offset that the graph is given"
+
+
+def uses_functional_rng(program: Program) -> bool:
+    """Whether the graph takes a seed and an offset and gives the offset after its draws."""
+    return any(isinstance(out.slot, (RngOffset, BackwardRngOffset)) for out in program.outputs)
+
+
+def write_reading(builder: TextBuilder, parts: Partitioned, program: Program, names: Names) -> None:
+    """Bind the graph's seed and base offset."""
+    states = [given.node for given in program.inputs if isinstance(given.slot, (RngState, BackwardRngState))]
+    if not states:
+        return
+    device, source = _source(parts)
+    with builder.step("read the random state", REASON, 0, _sites(program)):
+        targets = ", ".join(names.node(node) for node in states)
+        builder.add(f"{targets} = {source.read.format(device=repr(str(device)))}")
+
+
+def write_advance(builder: TextBuilder, parts: Partitioned, program: Program, offset: str) -> None:
+    """Move the generator to the `offset` that the graph gave; CUDA wants multiples of four."""
+    if not uses_functional_rng(program):
+        return
+    device, source = _source(parts)
+    whole = f"(int({offset}) + 3) // 4 * 4"
+    with builder.step("advance the random state", REASON, 0, _sites(program)):
+        builder.add(source.advance.format(offset=whole, device=repr(str(device))))
+
+
+def functional_device(parts: Partitioned) -> torch.device | None:
+    """The device whose random numbers are functional; None where nothing is drawn so."""
+    return parts.joint.captured.recorder.random.functional.device
+
+
+def _source(parts: Partitioned) -> tuple[torch.device, RandomSource]:
+    device = functional_device(parts)
+    assert device is not None  # since a graph draws functionally
+    return device, RANDOM_SOURCES[device.type]
+
+
+def _sites(program: Program) -> tuple[Site, ...]:
+    """The user's expressions that draw."""
+    operators = {source.draw for source in RANDOM_SOURCES.values()}
+    found = (site_of(node.origin) for node in program.nodes if node.op in operators)
+    return tuple(dict.fromkeys(site for site in found if site is not None))

@@ -1,0 +1,101 @@
+"""Module text around saved tensors: hooks in the graphs, and the rejection of a second backward."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from torch import Tensor
+
+from aotlens.capture.autograd.graph_walk import autograd_nodes
+from aotlens.ir.render import Names
+from aotlens.ir.slots import SavedInput
+from aotlens.partition.records import Partitioned
+from aotlens.partition.rules import is_number
+from aotlens.runtime.module_text import TextBuilder
+
+AUTOGRAD = "torch._C._autograd"
+
+
+def check_hooks(builder: TextBuilder, parts: Partitioned, names: Names) -> None:
+    """Dynamo has a guard of its own for this."""
+    reason = "hooks on saved tensors that are graph modules are built into the graphs"
+    captured = parts.joint.captured
+    with builder.step("check hooks on saved tensors", reason):
+        if captured.subject.frontend == "dynamo":
+            return
+        if parts.packing is None:
+            if captured.recorder.hides_changes and not captured.has_hooks:
+                _refuse_hooks(builder, captured.subject.name)
+            return
+        hooks = parts.packing.hooks
+        pair = f"({names.object(hooks.pack, 'PACK')}, {names.object(hooks.unpack, 'UNPACK')})"
+        with builder.block(f"if {AUTOGRAD}._top_saved_tensors_default_hooks(True) != {pair}:"):
+            message = (
+                f"compiled `{captured.subject.name}`: the hooks on saved tensors must be the two "
+                "graph modules that it was compiled under, which are built in"
+            )
+            builder.add(f"raise ValueError({message!r})")
+
+
+def _refuse_hooks(builder: TextBuilder, name: str) -> None:
+    """The backward was recorded for saved tensors that show a change; a hook may have kept what they were."""
+    with builder.block(f"if {AUTOGRAD}._top_saved_tensors_default_hooks(True) is not None:"):
+        message = (
+            f"compiled `{name}`: it changes a tensor that requires grad where autograd does not see it, and "
+            "was compiled without hooks on saved tensors; compile it under the hooks, or call it without"
+        )
+        builder.add(f"raise ValueError({message!r})")
+
+
+@contextmanager
+def without_hooks(builder: TextBuilder, parts: Partitioned) -> Iterator[None]:
+    """What is added within runs without the caller's hooks, where these are in the graphs."""
+    if parts.packing is None:
+        yield
+        return
+    builder.add(f"deferred = {AUTOGRAD}._saved_tensors_hooks_set_tracing(True)  # the graphs hold the hooks")
+    with builder.block("try:"):
+        yield
+    with builder.block("finally:"):
+        builder.add(f"{AUTOGRAD}._saved_tensors_hooks_set_tracing(deferred)")
+
+
+SECOND_BACKWARD_MESSAGE = "Trying to backward through the graph a second time"
+"""What programs match on."""
+
+
+def counts_backward_runs(parts: Partitioned) -> bool:
+    """Whether the backward must remember that it has run: autograd tells by what is saved, if anything is."""
+    if parts.backward is None or parts.joint.always_fails:
+        return False
+    saved = [given.node for given in parts.backward.inputs if isinstance(given.slot, SavedInput)]
+    if not all(map(is_number, saved)):
+        return False
+    starts = [output.grad_fn for output in parts.joint.differentiated.outputs]
+    reached = [{node for node in autograd_nodes([start]) if _keeps(node)} for start in starts]
+    return bool(reached) and bool(set.intersection(*reached))
+
+
+def _keeps(node: Any) -> bool:
+    """Whether a node of the tape has saved a tensor, be it freed by now."""
+    names = [name for name in dir(node) if name.startswith("_saved_") or name == "saved_tensors"]
+    try:
+        values = [getattr(node, name) for name in names]
+    except RuntimeError:  # freed, or changed since
+        return True
+    return any(isinstance(one, Tensor) for value in values for one in _items(value))
+
+
+def _items(value: Any) -> Any:
+    return value if isinstance(value, (tuple, list)) else (value,)
+
+
+def write_run_count(builder: TextBuilder, parts: Partitioned) -> None:
+    """In `backward`, where it is counted; `forward` has set `ctx.spent` to False."""
+    with builder.step("refuse a second backward", "eager's has freed what it saved; this one saves nothing"):
+        with builder.block("if ctx.spent:"):
+            name = parts.joint.captured.subject.name
+            advice = f"{SECOND_BACKWARD_MESSAGE}; give the first `retain_graph=True`"
+            message = f"the backward of `{name}` runs again: {advice}"
+            builder.add(f"raise RuntimeError({message!r})")
+        builder.add("ctx.spent = not torch._C._autograd._get_current_graph_task_keep_graph()")

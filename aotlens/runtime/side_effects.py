@@ -1,0 +1,143 @@
+"""The lines that leave values where the function left them: containers, attributes, globals, closures.
+
+Invariant: all places are looked up before any changes; a value that the function may have read is checked
+before the graphs run.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+
+from aotlens.capture.free_variables.containers import KEYS, MISSING_ITEM, ContainerUpdate, Item
+from aotlens.capture.free_variables.guards import same_items
+from aotlens.capture.free_variables.namespaces import binding, presence, reading, reading_if_bound, removal
+from aotlens.capture.records import Captured
+from aotlens.errors import UnsupportedError
+from aotlens.ir.render import Names
+from aotlens.model.report import Site
+from aotlens.model.spans import site_at
+from aotlens.runtime.module_text import TextBuilder
+from aotlens.runtime.pytrees import custom_spec, needs_spec, structure_text
+from aotlens.runtime.tensor_guards import not_plain, shape_differs, strides_differ
+
+
+def check_exportable(captured: Captured, stands_alone: bool) -> None:
+    """A text by itself has no object of the process that exports it.
+
+    Raises:
+        UnsupportedError: the function leaves something in one.
+    """
+    for refill in captured.structure.refills if stands_alone else ():
+        if refill.box is not None:
+            raise UnsupportedError(
+                f"export of `{captured.subject.name}`, which leaves a value in {refill.said}",
+                refill.span,
+                "return the value instead",
+            )
+
+
+def check_free_variables(builder: TextBuilder, captured: Captured, names: Names) -> None:
+    """Refuse a call that finds another value than was built in, where only the first calls change it."""
+    checked = [refill for refill in captured.structure.refills if refill.assumes is not None]
+    if not checked:
+        return
+    inputs = {id(given.outside): given for given in captured.inputs if given.found_at is not None}
+    with builder.step("check what the function leaves", "the function may read what it changes"):
+        for refill in checked:
+            message = f"compiled `{captured.subject.name}` is for {refill.said} as it was, which has changed"
+            if refill.assumes:
+                with builder.block(f"if {_differs(refill, names)}:"):
+                    builder.add(f"raise ValueError({message!r})")
+            for key, tensor in refill.carried:
+                given = inputs.get(id(tensor))
+                name = "found" if given is None else names.node(given.node)  # type: ignore[arg-type]
+                read = reading if refill.assumes else reading_if_bound
+                builder.add(f"{name} = {read(names.object(refill.box, refill.place), refill.box, repr(key))}")
+                with builder.block(f"if {_is_other(name, tensor)}:"):
+                    builder.add(f"raise ValueError({message!r})")
+
+
+def _differs(refill: ContainerUpdate, names: Names) -> str:
+    box, assumed = names.object(refill.box, refill.place), refill.assumes or ()
+    if not refill.binds:
+        content: Any = dict(assumed) if refill.keyed else [value for _, value in assumed]
+        if not content:
+            return f"len({box})"
+        same = names.object(same_items, "same_items")
+        return f"not {same}({box}, {names.object(content, f'{refill.place}_before')})"
+    key, value = assumed[0]
+    if value is not MISSING_ITEM:
+        return f"{reading(box, refill.box, repr(key))} is not {value!r}"
+    return presence(box, refill.box, repr(key))
+
+
+def _is_other(name: str, tensor: torch.Tensor) -> str:
+    """The condition that a tensor is not of the same kind."""
+    is_tensor = f"type({name}) is not torch.Tensor and {not_plain(name)}"
+    same = f"{name}.requires_grad is {tensor.requires_grad} and {name}.is_leaf is {tensor.is_leaf}"
+    parts = [is_tensor, shape_differs(name, tensor), f"{name}.dtype is not {tensor.dtype}"]
+    return " or ".join([*parts, strides_differ(name, tensor), f"not ({same})"])
+
+
+def write_side_effects(builder: TextBuilder, captured: Captured, names: Names, leaves: list[str]) -> None:
+    """Statements that put new items into the caller's containers, and bind names anew."""
+    refills, remaining = captured.structure.refills, iter(leaves)
+    given = [refill for refill in refills if refill.box is None]
+    boxes = {id(refill): f"box_{at}" for at, refill in enumerate(given)}
+    boxes |= {
+        id(refill): names.object(refill.box, refill.place) for refill in refills if refill.box is not None
+    }
+    if given:
+        with builder.step("fill containers of the caller", "the function changes what they hold"):
+            builder.add(*(f"{boxes[id(refill)]} = {refill.place}" for refill in given))
+            for refill in given:
+                builder.add(*_lines(boxes[id(refill)], refill, remaining, names))
+    outside = refills[len(given) :]
+    if outside:
+        reason = f"the function changes {', '.join(dict.fromkeys(refill.said for refill in outside))}"
+        with builder.step("leave values outside", reason, 0, _sites(outside)):
+            for refill in outside:
+                builder.add(*_lines(boxes[id(refill)], refill, remaining, names))
+
+
+def _sites(refills: Sequence[ContainerUpdate]) -> tuple[Site, ...]:
+    spans = (refill.span for refill in refills if refill.span is not None)
+    return tuple(dict.fromkeys(site_at(span) for span in spans))
+
+
+def _lines(box: str, refill: ContainerUpdate, leaves: Iterator[str], names: Names) -> Iterator[str]:
+    texts = [_item(box, item, leaves, names) for item in refill.items]
+    listed = f"[{', '.join(texts)}]"
+    if refill.keyed:
+        if refill.cleared:
+            yield f"{box}.clear()"
+        for key in refill.removed:
+            written = _key(key, names)
+            yield f"del {box}[{written}]" if refill.box is None else removal(box, refill.box, written)
+        for item, text in zip(refill.items, texts, strict=True):
+            yield binding(box, refill.box, _key(item.key, names), text)
+    elif refill.grows:
+        new = [text for text, item in zip(texts, refill.items, strict=True) if item.before is None]
+        yield f"{box}.append({new[0]})" if len(new) == 1 else f"{box}.extend([{', '.join(new)}])"
+    elif isinstance(refill.box, list) or refill.box is None:
+        yield f"{box}[:] = {listed}"
+    else:
+        yield f"items = {listed}"
+        yield f"{box}.clear()"
+        yield f"{box}.extend(items)"
+
+
+def _key(key: Any, names: Names) -> str:
+    if type(key) is tuple:
+        return f"({', '.join(_key(one, names) for one in key)}{',' if len(key) == 1 else ''})"
+    return repr(key) if type(key) in KEYS else names.object(key, "key")
+
+
+def _item(box: str, item: Item, leaves: Iterator[str], names: Names) -> str:
+    if item.before is not None:
+        return f"{box}[{item.before}]"
+    count = item.spec.num_leaves
+    given = [next(leaves) for _ in range(count)]
+    spec = names.object(custom_spec(item.spec), "item_spec") if needs_spec(item.spec) else ""
+    return structure_text(item.spec, iter(given), spec)

@@ -1,0 +1,215 @@
+"""What a module that stands alone needs of the process that imports it, and how it says so.
+
+Invariant: code that was generated for another torch or another CPU is refused on import, never run.
+"""
+
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from aotlens.capture.records import Captured, Subject
+from aotlens.codegen.graph_adapter import ADAPTER_HELPER
+from aotlens.codegen.records import Generated
+from aotlens.codegen.standalone_code import WAIT_FOR_KERNELS, StandaloneGraph
+from aotlens.errors import UnsupportedError
+from aotlens.ir.program import TableIndex
+from aotlens.runtime.module_text import TextBuilder
+from aotlens.runtime.value_text import Bindings
+from aotlens.torch_api.operators import pytree
+
+
+def written_graphs(code: Generated) -> list[StandaloneGraph]:
+    """The graphs whose compiled code stands in the text."""
+    graphs = (code.forward, code.backward)
+    return [graph.written for graph in graphs if graph is not None and graph.written is not None]
+
+
+def requirements_text(code: Generated, bindings: Bindings) -> str:
+    """What the module needs, in words."""
+    modules = bindings.maker.modules if bindings.maker is not None else {}
+    others = "".join(
+        f", and `{module}` for `{name}`"
+        for module, name in modules.items()
+        if module.partition(".")[0] not in sys.stdlib_module_names
+    )
+    graphs = written_graphs(code)
+    if not graphs:
+        return f"needs torch{others}" if others else "needs torch only"
+    compiler = " and a C++ compiler" if any(graph.settings for graph in graphs) else ""
+    return f"needs torch {_release()}{compiler}{others}"
+
+
+def write_requirements(builder: TextBuilder, code: Generated) -> None:
+    """What compiled graphs import, the checks of where they run, and the constants that they read."""
+    graphs = written_graphs(code)
+    if not graphs:
+        return
+    release = _release()
+    builder.add("")
+    message = f"this module holds code of Inductor in torch {release}: export it again under torch "
+    with builder.block(f"if not torch.__version__.startswith({release + '.'!r}):"):
+        builder.add(f"raise ImportError({message!r} + torch.__version__)")
+    settings = {name: value for graph in graphs for name, value in graph.settings.items()}
+    shared = dict.fromkeys(line for graph in graphs for line in graph.shared)
+    lines = [line for line in shared if line not in ("import torch", "import math")]
+    builder.add("", *(line for line in lines if " = " not in line))
+    if settings:
+        _write_settings(builder, settings, max(graph.vector_bits for graph in graphs))
+        lines = [line.replace("= AsyncCompile()", "= Kernels()") for line in lines]
+    builder.add("", *(line for line in lines if " = " in line))
+    if any("lies_beside" in line for graph in graphs for line in graph.lines):
+        builder.add("", *ADAPTER_HELPER.splitlines())
+
+
+def _write_settings(builder: TextBuilder, settings: Mapping[str, object], bits: int) -> None:
+    """That C++ kernels are compiled as where they were generated, whatever is set where they run."""
+    builder.add("from torch._inductor import config as inductor_config")
+    if bits:
+        builder.add("from torch._inductor.cpu_vec_isa import pick_vec_isa")
+    builder.add("", f"KERNEL_SETTINGS = {dict(settings)!r}")
+    if bits:
+        with builder.block("with inductor_config.patch(KERNEL_SETTINGS):"):
+            builder.add("vector_bits = pick_vec_isa().bit_width()")
+        message = f"this module's kernels use vectors of {bits} bits, this CPU's have "
+        again = " bits: export it again on such a machine"
+        with builder.block(f"if vector_bits != {bits}:"):
+            builder.add(f"raise ImportError({message!r} + str(vector_bits) + {again!r})")
+    builder.add(*KERNELS.splitlines())
+
+
+KERNELS = """
+
+class Kernels(AsyncCompile):
+    # has them compiled as where they were generated
+    def cpp_pybinding(self, *args, **kwargs):
+        with inductor_config.patch(KERNEL_SETTINGS):
+            return super().cpp_pybinding(*args, **kwargs)
+
+"""
+
+
+def write_graph_constants(builder: TextBuilder, code: Generated, bindings: Bindings) -> None:
+    """The tensors that compiled graphs read."""
+    for graph in written_graphs(code):
+        for name, value in graph.constants.items():
+            bindings.give(builder, name, value, "a constant of the compiled graph")
+
+
+def write_end(builder: TextBuilder, code: Generated) -> None:
+    """After the graphs: kernels are compiled side by side, and waited for together."""
+    if any(graph.compiles for graph in written_graphs(code)):
+        builder.add("", "", WAIT_FOR_KERNELS)
+
+
+BIND = """
+
+def bind(module):
+    # `call` with the tensors of a module like the one that was exported, read from it at each call
+    def call_module(*args, **kwargs):
+        tensors = {**dict(module.named_parameters()), **dict(module.named_buffers())}
+        if tensors.keys() != set(OWNED):  # a tensor that hangs at two names is listed once
+            raise ValueError(f"the module's tensors are {list(tensors)}, exported were {list(OWNED)}")
+        return call(*[tensors[name] for name in OWNED], *args, **kwargs)
+
+    return call_module
+"""
+
+BIND_AND_REBIND = """
+
+def bind(module):
+    # `call` with the tensors of a module like the one that was exported, which gets its new buffers back
+    def call_module(*args, **kwargs):
+        tensors = {**dict(module.named_parameters()), **dict(module.named_buffers())}
+        if tensors.keys() != set(OWNED):  # a tensor that hangs at two names is listed once
+            raise ValueError(f"the module's tensors are {list(tensors)}, exported were {list(OWNED)}")
+        result, rebound = call(*[tensors[name] for name in OWNED], *args, **kwargs)
+        for name, tensor in rebound.items():
+            owner, _, key = name.rpartition(".")
+            setattr(module.get_submodule(owner), key, tensor)
+        return result
+
+    return call_module
+"""
+
+
+BIND_INPUTS = """
+
+def bind(module):
+    # `call` with the tensors of a module like the one that was captured, read from it at each call
+    def call_module(*args):
+        tensors, given = {**dict(module.named_parameters()), **dict(module.named_buffers())}, iter(args)
+        return call(*[next(given) if name is None else tensors[name] for name in INPUTS])
+
+    return call_module
+"""
+
+
+def write_bind(builder: TextBuilder, captured: Captured) -> None:
+    """For a target that is a module: what makes a callable of `call` and such a module."""
+    if not module_tensor_names(captured):
+        return
+    text = BIND_AND_REBIND if captured.structure.rebound else BIND
+    builder.add(*(text if _owned_first(captured) else BIND_INPUTS).splitlines())
+
+
+def order_lines(captured: Captured) -> list[str]:
+    """Which inputs of `call` are a module's own tensors; Dynamo has them between the arguments."""
+    if _owned_first(captured):
+        listed = ", ".join(map(repr, module_tensor_names(captured)))
+        return ["# `call` takes these first, in this order, and then the arguments", f"OWNED = ({listed},)"]
+    listed = ", ".join(repr(getattr(given.slot, "fqn", None)) for given in captured.flat_inputs)
+    return [
+        "# `call` takes these tensors of a module, and the arguments where None stands",
+        f"INPUTS = ({listed},)",
+    ]
+
+
+def _owned_first(captured: Captured) -> bool:
+    owned = [hasattr(given.slot, "fqn") for given in captured.flat_inputs]
+    return captured.subject.frontend != "dynamo" or owned == sorted(owned, reverse=True)
+
+
+def module_tensor_names(captured: Captured) -> list[str]:
+    """The parameters and buffers that `call` takes before the arguments."""
+    return [given.slot.fqn for given in captured.inputs if hasattr(given.slot, "fqn")]
+
+
+def check_all_values_in_text(bound: Mapping[str, Any], subject: Subject) -> None:
+    """Raise unless the text makes everything that it names.
+
+    Raises:
+        UnsupportedError: it needs what only this process has, with the user's line.
+    """
+    for name, value in bound.items():
+        what, hint = _only_here(value)
+        raise UnsupportedError(
+            f"export of `{subject.name}`, which needs {what} (`{name}`)", subject.span, hint
+        )
+
+
+def _only_here(value: Any) -> tuple[str, str]:
+    """What a module cannot make, in words, and what to do."""
+    kind = type(value).__qualname__
+    if isinstance(value, TableIndex):
+        return (
+            "a Triton kernel of your own in a graph of torch's operators",
+            "export with `--backend inductor`",
+        )
+    if isinstance(value, torch.nn.Module):
+        return f"the very module `{kind}` that it was given", "make the module itself the target"
+    if isinstance(value, torch.Tensor):
+        return f"a tensor of the class `{kind}`, {value.layout}", "pass it as an argument"
+    if isinstance(value, pytree.TreeSpec):
+        return "containers of classes of your own", IMPORTABLE
+    if isinstance(value, type):
+        return f"your class `{kind}`", IMPORTABLE
+    return f"an object of the class `{kind}`", "pass what it holds as arguments"
+
+
+IMPORTABLE = "define them at the top of a module that can be imported, not in a script or a function"
+
+
+def _release() -> str:
+    return ".".join(torch.__version__.split(".")[:2])

@@ -1,0 +1,247 @@
+"""The text that lets gradients be wrapper subclasses: tangents taken apart, gradients wrapped again.
+
+Invariant: a tangent that is not what the backward was traced for is made so by the subclass itself, or
+refused with the method that the subclass lacks.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import torch
+
+from aotlens.ir.program import Node, ProgramOutput, ancestors
+from aotlens.ir.render import Names, context_text, literal
+from aotlens.ir.slots import GRADIENTS, Tangent
+from aotlens.ir.subclasses import Wrapped
+from aotlens.partition.records import Partitioned
+from aotlens.runtime.module_text import TextBuilder
+from aotlens.runtime.rng_state import uses_functional_rng
+from aotlens.runtime.subclasses import (
+    OuterOutput,
+    Path,
+    inner_name,
+    outer_outputs,
+    size_sources,
+    symbols_in,
+    symbols_of,
+    unwrap,
+    wrap_text,
+)
+
+COERCION = """
+def fitting_tangent(tangent, kind, context, name):
+    found = type(tangent)
+    wraps = hasattr(found, "__tensor_flatten__")
+    metadata = tangent.__tensor_flatten__()[1] if wraps else None
+    if (found is kind if wraps else kind is torch.Tensor) and metadata == context:
+        return tangent
+    coerce = getattr(tangent, "__coerce_same_metadata_as_tangent__", None)
+    if coerce is not None:
+        coerced = coerce(context) if found is kind else coerce(context, kind)
+        if coerced is not None:
+            return coerced
+    raise RuntimeError(
+        "During the backward, we encountered a tensor subclass where we guessed its metadata incorrectly. "
+        f"The gradient of `{name}` was expected as {kind.__name__} with metadata {context}, and came as "
+        f"{found.__name__} with metadata {metadata}: {found.__name__} must implement "
+        "__coerce_same_metadata_as_tangent__"
+    )
+"""
+"""The slow path and the check, as text of the module."""
+
+
+@dataclass(frozen=True, slots=True)
+class TangentText:
+    """One gradient that autograd gives to the backward."""
+
+    parameter: str
+    name: str
+    """The user's name of the output that it belongs to."""
+    output: OuterOutput
+    nodes: tuple[Node, ...]
+    """The graph inputs inside it; none where the output is not differentiable, or its backward fails."""
+    wrapped: Wrapped | None = None
+    differentiable: bool = True
+
+
+class BackwardWrappers:
+    """Writes what wrappers need in one target's backward; for plain tensors nothing."""
+
+    def __init__(self, parts: Partitioned, names: Names, compiled: bool = False) -> None:
+        self._parts = parts
+        self._checks_plain = compiled
+        """A backend's code computes on plain tensors alone; our own text takes a wrapper as it is."""
+        self._names = names
+        self._gradients = parts.joint.wrapped_gradients
+        self._wrapped = parts.joint.wrapped_tangents
+        self.needed = bool(self._gradients) or any(self._wrapped)
+
+    def tangents(self, outputs: list[ProgramOutput], differentiable: tuple[bool, ...]) -> list[TangentText]:
+        """The parameters of the backward, one per result that autograd sees."""
+        assert self._parts.backward is not None  # written for training only
+        program = self._parts.backward
+        nodes = iter([given.node for given in program.inputs if isinstance(given.slot, Tangent)])
+        wrapped = enumerate(self._wrapped)
+        at = {id(out): index for index, out in enumerate(self._parts.joint.forward_outputs)}
+        found = []
+        for out in outer_outputs(self._parts, outputs):
+            slot: Any = out.inner[0].slot
+            inside = getattr(slot, "inner", ())
+            name = slot.name.removesuffix("." + ".".join(inside)) if inside else slot.name
+            if not differentiable[at[id(out.inner[0])]]:
+                found.append(TangentText(f"_{out.name}", name, out, (), differentiable=False))
+                continue
+            at_tangent, like = next(wrapped)
+            if at_tangent in self._parts.joint.failing_tangents:
+                found.append(TangentText(f"tangent_{out.name}", name, out, ()))
+                continue
+            taken = tuple(next(nodes) for _ in (like.nodes() if like is not None else (None,)))
+            parameter = self._names.node(taken[0]) if like is None else f"tangent_{out.name}"
+            found.append(TangentText(parameter, name, out, taken, like))
+        return found
+
+    def write_functions(self, builder: TextBuilder) -> None:
+        """Functions of the module that the backward calls."""
+        if any(self._wrapped) or self._checks_plain or self._gradients:
+            builder.add("", *COERCION.splitlines())
+        if self._gradients:
+            symbols = "".join(f", {symbol}" for symbol in self._symbols())
+            builder.add("", "")
+            with builder.block(f"def wrap_gradients(gradients{symbols}):"):
+                builder.add(f"return ({', '.join(self._gradient_texts())},)")
+
+    def _gradient_texts(self) -> list[str]:
+        assert self._parts.backward is not None  # written for training only
+        at: dict[tuple[type, int], dict[Path, int]] = {}
+        for position, out in enumerate(self._parts.backward.outputs):
+            if isinstance(out.slot, GRADIENTS):
+                at.setdefault((type(out.slot), out.slot.index), {})[out.slot.inner] = position
+        texts = []
+        for which, positions in at.items():
+            like = self._gradients.get(which)
+            if like is None:
+                texts.append(f"gradients[{positions[()]}]")
+                continue
+            inner = lambda path, node, found=positions: f"gradients[{found[path]}]"
+            texts.append(wrap_text(like, inner, self._names))
+        if uses_functional_rng(self._parts.backward):
+            texts.append("gradients[-1]")
+        return texts
+
+    def _symbols(self) -> list[str]:
+        """The sizes that the backward's text names."""
+        found: set[str] = set()
+        for wrapped in (*self._gradients.values(), *(like for like in self._wrapped if like is not None)):
+            found |= symbols_of(wrapped)
+            for node in wrapped.nodes():
+                found |= symbols_in((*node.val.shape, *node.val.stride()))
+        if self.needed:
+            for given in self._parts.joint.program.inputs:
+                if isinstance(given.slot, Tangent):
+                    found |= symbols_in((*given.node.val.shape, *given.node.val.stride()))
+        return sorted(found)
+
+    def write_forward(self, builder: TextBuilder, outputs: list[OuterOutput]) -> None:
+        """Read the sizes that wrapping needs, and keep what the backward needs of the results."""
+        wanted = {symbol for out in outputs if out.wrapped is not None for symbol in symbols_of(out.wrapped)}
+        kept = self._symbols()
+        for symbol, source in size_sources(self._parts.joint.captured, self._names):
+            if symbol in wanted or symbol in kept:
+                builder.add(f"{symbol} = {source}")
+                wanted -= {symbol}
+                kept = [other for other in kept if other != symbol]
+        if self._symbols():
+            builder.add(f"ctx.symbols = ({', '.join(self._symbols())},)")
+        if len(self._wrapped) > 1:
+            for out in outputs:
+                for path, _ in self._unmade(out):
+                    name = inner_name(out.name, path)
+                    builder.add(f"ctx.{name} = {name}")
+
+    def _unmade(self, out: OuterOutput) -> list[tuple[Path, Node]]:
+        """Tensors inside a result that no gradient can be made of: offsets and other indices."""
+        if out.wrapped is None:
+            return []
+        return [(path, node) for path, node in out.wrapped.leaves() if not _is_number(node)]
+
+    @cached_property
+    def _inside_wrappers(self) -> set[int]:
+        """What gradients that are wrapped are computed from: a wrapper there would be in another."""
+        program = self._parts.backward
+        if not self._gradients or program is None:
+            return set()
+        wrapped = [
+            out.value
+            for out in program.outputs
+            if isinstance(out.slot, GRADIENTS) and (type(out.slot), out.slot.index) in self._gradients
+        ]
+        return ancestors(wrapped, program.nodes)
+
+    def saved_arguments(self) -> list[str]:
+        """Wrappers that a second derivative would reach: saved beside the tensors inside them."""
+        assert self._parts.backward is not None  # written for training only
+        read = {id(given.node) for given in self._parts.backward.inputs}
+        return [
+            self._names.node(given.node)
+            for given in self._parts.joint.captured.inputs
+            if given.wrapped is not None and given.requires_grad and given.node is not None
+            if any(id(node) in read for node in given.wrapped.nodes())
+        ]
+
+    def read_symbols(self, builder: TextBuilder, source: str = "ctx.symbols") -> None:
+        symbols = self._symbols()
+        if symbols:
+            builder.add(f"{', '.join(symbols)}{',' if len(symbols) == 1 else ''} = {source}")
+
+    def also_seen(self, tangents: list[TangentText]) -> list[str]:
+        """What autograd must see of a backward that it records, beside the graph's own inputs."""
+        outer = [tangent.parameter for tangent in tangents if tangent.wrapped is not None]
+        symbols = ["ctx.symbols"] if self._symbols() else []
+        return [*self.saved_arguments(), *outer, *symbols]
+
+    def wrapped_call(self, call: str) -> str:
+        if not self._gradients:
+            return call
+        return f"wrap_gradients({', '.join((call, *self._symbols()))})"
+
+    def write_zeros(self, builder: TextBuilder, tangent: TangentText, at: int) -> None:
+        """A gradient that did not arrive, of the result `at`, is zero."""
+        with builder.block(f"if {tangent.parameter} is None:"):
+            if tangent.wrapped is None:
+                val = tangent.nodes[0].val
+                known = self.needed or not symbols_in((*val.shape, *val.stride()))
+                builder.add(f"{tangent.parameter} = {self._zeros(val) if known else _zeros_like_result(at)}")
+                return
+            made = lambda path, node: (
+                self._zeros(node.val) if _is_number(node) else f"ctx.{inner_name(tangent.output.name, path)}"
+            )
+            builder.add(f"{tangent.parameter} = {wrap_text(tangent.wrapped, made, self._names)}")
+
+    def _zeros(self, val: Any) -> str:
+        size, stride = literal(tuple(val.shape), self._names), literal(tuple(val.stride()), self._names)
+        return f"torch.empty_strided({size}, {stride}, dtype={val.dtype}, device={str(val.device)!r}).zero_()"
+
+    def write_coercion(self, builder: TextBuilder, tangent: TangentText) -> None:
+        """Make a wrapper what the backward was traced for, and take it apart."""
+        if tangent.wrapped is not None:
+            kind = self._names.object(tangent.wrapped.meta.kind, tangent.wrapped.meta.name)
+            context = context_text(tangent.wrapped.meta.context, self._names)
+            fitted = f"fitting_tangent({tangent.parameter}, {kind}, {context}, {tangent.name!r})"
+            builder.add(f"{tangent.parameter} = {fitted}")
+            unwrap(builder, tangent.parameter, tangent.wrapped, self._names)
+        elif self._checks_plain or id(tangent.nodes[0]) in self._inside_wrappers:
+            with builder.block(f"if type({tangent.parameter}) is not torch.Tensor:"):
+                fitted = f"fitting_tangent({tangent.parameter}, torch.Tensor, None, {tangent.name!r})"
+                builder.add(f"{tangent.parameter} = {fitted}")
+
+
+def _zeros_like_result(at: int) -> str:
+    """Of the sizes that autograd knows of a result."""
+    result = f"ctx._input_metadata[{at}]"
+    return f"torch.zeros({result}.shape, dtype={result}.dtype, device={result}.device)"
+
+
+def _is_number(node: Node) -> bool:
+    val = node.val
+    return isinstance(val, torch.Tensor) and (val.is_floating_point() or val.is_complex())

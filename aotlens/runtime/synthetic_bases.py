@@ -1,0 +1,77 @@
+"""The text that finds the synthetic base of overlapping arguments, and checks that they lie on it as before.
+
+Invariant: the graph's views of the base are the arguments; a call in which they lie otherwise raises.
+"""
+
+from typing import Any
+
+from aotlens.capture.records import Captured, SyntheticBaseOf
+from aotlens.ir.render import Names, literal
+from aotlens.runtime.module_text import TextBuilder
+
+
+def write_bases(builder: TextBuilder, captured: Captured, names: list[str]) -> None:
+    """One line for each base that is no argument itself, and one check for each base."""
+    reason = (
+        "arguments overlap and one of them is written, so the graph takes the tensor under them"
+        if captured.bases
+        else "no argument that is written overlaps another"
+    )
+    with builder.step("make synthetic bases", reason):
+        for base in captured.bases:
+            _find(builder, captured, base, names)
+            _check(builder, captured, base, names)
+
+
+def _find(builder: TextBuilder, captured: Captured, base: SyntheticBaseOf, names: list[str]) -> None:
+    if base.kind == "view_base":
+        # A member that was detached before the call has another base, or none.
+        known = next((at for at in base.members if captured.inputs[at].requires_grad), base.members[0])
+        builder.add(f"{names[base.index]} = {names[known]}._base")
+    elif base.kind == "flat":
+        count = literal(captured.inputs[base.index].fake.shape[0], Names())
+        first = names[_like(captured, base)]
+        builder.add(f"{names[base.index]} = {first}.detach().as_strided(({count},), (1,), 0)")
+
+
+def _like(captured: Captured, base: SyntheticBaseOf) -> int:
+    """The member whose elements those of a flat base are."""
+    like, inputs = captured.inputs[base.index].fake, captured.inputs
+    same = [at for at in base.members if inputs[at].fake.dtype is like.dtype]
+    plain = (at for at in same if not inputs[at].fake.is_neg() and not inputs[at].fake.is_conj())
+    return next(plain, same[0])
+
+
+def _check(builder: TextBuilder, captured: Captured, base: SyntheticBaseOf, names: list[str]) -> None:
+    name = names[base.index]
+    conditions = []
+    if base.kind == "view_base":
+        conditions.append(f"{name} is None or {_layout(name)} != {_found(captured.inputs[base.index].fake)}")
+    for index in base.members:
+        given = captured.inputs[index]
+        if index == base.index:
+            conditions.append(f"{_layout(name)} != {_found(given.fake)}")
+            continue
+        if given.requires_grad and base.kind != "flat":
+            conditions.append(f"{names[index]}._base is not {name}")
+        else:
+            conditions.append(f"{names[index]}.untyped_storage()._cdata != {name}.untyped_storage()._cdata")
+        conditions.append(f"{_layout(names[index])} != {_found(given.fake)}")
+    listed = ", ".join(f"`{captured.inputs[index].slot.name}`" for index in base.members)
+    message = (
+        f"compiled `{captured.subject.name}`: {listed} overlap in memory and one of them is written; they do "
+        "not overlap as they did when it was compiled: compile it again for these arguments"
+    )
+    with builder.block(f"if {' or '.join(conditions)}:"):
+        builder.add(f"raise AssertionError({message!r})")
+
+
+def _layout(name: str) -> str:
+    return f"({name}.shape, {name}.stride(), {name}.storage_offset(), {name}.is_conj())"
+
+
+def _found(fake: Any) -> str:
+    names = Names()
+    shape = f"torch.Size({literal(list(fake.shape), names)})"
+    stride, offset = literal(tuple(fake.stride()), names), literal(fake.storage_offset(), names)
+    return f"({shape}, {stride}, {offset}, {fake.is_conj()})"

@@ -1,0 +1,282 @@
+"""Module text and runtime objects for a backward that receives an undefined (None) tangent.
+
+Invariant: a gradient is None exactly where eager's is None.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from aotlens.build.describe import site_of
+from aotlens.errors import AotlensError
+from aotlens.ir.program import Program, has_effect
+from aotlens.ir.slots import GRADIENTS, SavedInput, Tangent
+from aotlens.joint.partial_backward import DefinedTangents, partial_gradients
+from aotlens.model.report import Site
+from aotlens.partition.derivatives import derivative_program, recorded_nodes
+from aotlens.partition.records import Partitioned
+from aotlens.partition.undefined_tangents import infinite_factors, without_tangents
+from aotlens.runtime.double_backward import rerecord_obstacle
+from aotlens.runtime.graph_text import load_program, runnable_graph
+from aotlens.runtime.module_text import TextBuilder
+from aotlens.runtime.subclass_tangents import BackwardWrappers, TangentText
+
+Conditions = dict[tuple[type, int], str]
+"""By the class of a gradient's slot and its index, whether it arrives; without those that always do."""
+
+
+def write_undefined_checks(
+    builder: TextBuilder,
+    parts: Partitioned,
+    wrappers: BackwardWrappers,
+    tangents: list[TangentText],
+    count: int,
+) -> Conditions:
+    """For a backward that takes one tangent per result and returns `count` gradients."""
+    received = [tangent for tangent in tangents if tangent.nodes]
+    several, fills = len(received) > 1, _fills(parts)
+    if len(received) == 1 and not fills:
+        _write_none(builder, received, count)
+    arriving = _arriving(parts, [tangent for tangent in tangents if tangent.differentiable], len(received))
+    named = {condition: f"arrives_{at}" for at, condition in enumerate(dict.fromkeys(arriving.values()))}
+    with builder.step("fill in missing gradients", _reason(parts, several, fills, arriving)):
+        if several and not fills:
+            _write_none(builder, received, count)
+        builder.add(*(f"{name} = {condition}" for condition, name in named.items()))
+        for at, tangent in enumerate(tangents):
+            if tangent.nodes and (several or fills):
+                wrappers.write_zeros(builder, tangent, at)
+    return {key: named[condition] for key, condition in arriving.items()}
+
+
+def _fills(parts: Partitioned) -> bool:
+    """Whether eager's backward does something although no gradient arrives."""
+    assert parts.backward is not None  # written for training only
+    return parts.joint.fills_missing or any(map(has_effect, parts.backward.nodes))
+
+
+def _write_none(builder: TextBuilder, received: list[TangentText], count: int) -> None:
+    with builder.block(f"if {' and '.join(f'{tangent.parameter} is None' for tangent in received)}:"):
+        builder.add(f"return {', '.join(['None'] * count)}")
+
+
+def _arriving(parts: Partitioned, tangents: list[TangentText], received: int) -> Conditions:
+    """The condition for each gradient that comes from some of those that are received."""
+    found: Conditions = {}
+    for key, of in parts.joint.arrivals.items():
+        named = [tangents[at].parameter for at in sorted(of) if tangents[at].nodes]
+        if 0 < len(named) < received:
+            found[key] = " or ".join(f"{name} is not None" for name in named)
+    return found
+
+
+def _reason(parts: Partitioned, several: bool, fills: bool, arriving: Conditions) -> str:
+    assert parts.backward is not None  # written for training only
+    if fills and not several:
+        return "a custom function takes zeros for a gradient that is missing"
+    slots = (out.slot for out in parts.backward.outputs if isinstance(out.slot, GRADIENTS))
+    names = dict.fromkeys(f"`{slot.name}`" for slot in slots if (type(slot), slot.index) in arriving)
+    others = f"; {', '.join(names)} then may have none either" if names else ""
+    return f"several results: some may get no gradient{others}"
+
+
+BOUND_NAME = "backward_of_some"
+CompilePartial = Callable[[Program], Callable[[list[Any]], Any]]
+
+
+def _cannot(parts: Partitioned) -> str | None:
+    """Why the backward of some gradients is not recorded; None where it is."""
+    if parts.backward is not None and any(map(has_effect, parts.backward.nodes)):
+        return "its backward has an effect"
+    return rerecord_obstacle(parts)
+
+
+def write_choice(builder: TextBuilder, parts: Partitioned, tangents: list[TangentText], graph: str) -> str:
+    """The name of the graph that runs; `graph` is that of the backward of all."""
+    taken = [tangent for tangent in tangents if tangent.differentiable]
+    received = [tangent for tangent in taken if tangent.nodes]
+    conditions = dict[str, str]()
+    for teller in parts.joint.tellers:
+        of = [taken[at] for at in sorted(teller.tangents) if taken[at].nodes]
+        if of:
+            conditions.setdefault(
+                _none_of(of), f"{teller.name} may tell a gradient that is missing from zeros"
+            )
+    zeros, sites = _where_zeros_will_not_do(parts, received)
+    reasons = [*dict.fromkeys(conditions.values()), *zeros.values()]
+    if zeros:
+        there = " or ".join(f"{tangent.parameter} is not None" for tangent in received)
+        conditions[f"({' or '.join(zeros)}) and ({there})"] = ""
+    if not conditions:
+        return graph
+    with builder.step("choose the backward", "; ".join(reasons), sites=sites):
+        builder.add(f"graph = {graph}")
+        with builder.block(f"if {' or '.join(conditions)}:"):
+            arrived = ", ".join(f"{tangent.parameter} is not None" for tangent in received)
+            builder.add(f"graph = {BOUND_NAME}(({arrived},))")
+    return "graph"
+
+
+def _none_of(tangents: list[TangentText]) -> str:
+    return " and ".join(f"{tangent.parameter} is None" for tangent in tangents)
+
+
+def _where_zeros_will_not_do(
+    parts: Partitioned, received: list[TangentText]
+) -> tuple[dict[str, str], tuple[Site, ...]]:
+    """By their conditions, the reasons; and the user's lines."""
+    if parts.backward is None or len(received) < 2 or (parts.joint.tellers and _cannot(parts) is not None):
+        return {}, ()
+    found, sites = dict[str, str](), list[Site | None]()
+    for slope in infinite_factors(parts.backward):
+        of = [tangent for tangent in received if slope.tangents & set(map(id, tangent.nodes))]
+        if len(of) == len(received):  # the tensors inside of one wrapper arrive together
+            continue
+        results = ", ".join(f"`{tangent.name}`" for tangent in of)
+        of_what = slope.node.origin.differentiates or slope.node.origin
+        found[_none_of(of)] = (
+            f"zeros for a missing gradient of {results} would meet what may be infinite, "
+            f"in the derivative of `{of_what.op or slope.node.target}`"
+        )
+        sites.append(site_of(slope.node.origin))
+    return found, tuple(site for site in sites if site is not None)
+
+
+def is_asked(builder: TextBuilder) -> bool:
+    """Whether the backward may be that of some of the gradients."""
+    return any(f"graph = {BOUND_NAME}(" in line for line in builder.lines)
+
+
+def needs_partial_backward(builder: TextBuilder, parts: Partitioned) -> bool:
+    """Whether the module is bound to what makes such a backward."""
+    return is_asked(builder) and not (parts.joint.tellers and _cannot(parts) is not None)
+
+
+def write_undefined_error(builder: TextBuilder, parts: Partitioned, graph: str) -> None:
+    """What the module does by itself; where it is loaded by aotlens, `PartialBackward` stands there."""
+    if not is_asked(builder):
+        return
+    reason = _cannot(parts)
+    builder.add("", "")
+    with builder.block(f"def {BOUND_NAME}(arrived):"):
+        if not parts.joint.tellers:
+            _write_zeros_instead(builder, parts, graph)
+            return
+        if reason is None:
+            builder.add(
+                "# records the backward of the gradients that arrive; bound where aotlens loads this module"
+            )
+        message = no_partial_backward_error(parts, reason or "the recording is not at hand")
+        builder.add(f"raise RuntimeError({message!r})")
+
+
+def _write_zeros_instead(builder: TextBuilder, parts: Partitioned, graph: str) -> None:
+    """Zeros that met nothing infinite leave no nan: the gradients are those of what arrives."""
+    builder.add(
+        "# leaves out what is missing; bound where aotlens loads this module, and by itself takes zeros"
+    )
+    with builder.block("def of_zeros(inputs):"):
+        builder.add(f"gradients = {graph}(inputs)")
+        with builder.block(
+            "if any(torch.is_tensor(gradient) and gradient.isnan().any() for gradient in gradients):"
+        ):
+            message = (
+                f"the backward of `{parts.joint.captured.subject.name}` was run where some of its results "
+                "have no gradient: zeros in their place give nan, which eager may not; differentiate "
+                "all of the results, or call the function where aotlens compiles it"
+            )
+            builder.add(f"raise RuntimeError({message!r})")
+        builder.add("return gradients")
+    builder.add("return of_zeros")
+
+
+def no_partial_backward_error(parts: Partitioned, reason: str) -> str:
+    names = ", ".join(dict.fromkeys(teller.name for teller in parts.joint.tellers))
+    return (
+        f"the backward of `{parts.joint.captured.subject.name}` was run where some of its results have no "
+        f"gradient, which {names} may tell from zeros, and is not supported here: {reason}; "
+        "differentiate all of the results, or call the function uncompiled"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class PartialBackwardGraph:
+    """In place of the backward's graph."""
+
+    arrived: DefinedTangents
+    run: Callable[[list[Any]], Any]
+
+    def __call__(self, inputs: list[Any]) -> Any:
+        return self.run(inputs)
+
+
+class PartialBackward:
+    """Makes the graphs in place of the backward's, each when gradients first arrive so."""
+
+    def __init__(self, parts: Partitioned, compile_other: CompilePartial | None) -> None:
+        self._parts = parts
+        self._compile = compile_other
+        self._graphs: dict[DefinedTangents, PartialBackwardGraph] = {}
+        self.records = bool(parts.joint.tellers)
+        """Whether it is recorded anew, and not what is left of the backward."""
+
+    def __call__(self, arrived: DefinedTangents) -> PartialBackwardGraph:
+        """A graph that takes the backward's inputs, in one list that it empties, and gives its results.
+
+        Raises:
+            RuntimeError: it cannot be recorded, or needs what the backward does not keep.
+        """
+        known = self._graphs.get(arrived)
+        if known is None:
+            known = self._graphs[arrived] = self._made(arrived)
+        return known
+
+    def _made(self, arrived: DefinedTangents) -> PartialBackwardGraph:
+        if not self.records:
+            return self._without(arrived)
+        try:
+            return self._recorded(arrived)
+        except AotlensError as error:
+            raise RuntimeError(no_partial_backward_error(self._parts, str(error))) from error
+
+    def _without(self, arrived: DefinedTangents) -> PartialBackwardGraph:
+        """What is left of the backward, by the backend's code."""
+        backward, like = self._parts.backward, iter(self._parts.joint.wrapped_tangents)
+        assert backward is not None  # written for training only
+        nodes = iter([given.node for given in backward.inputs if isinstance(given.slot, Tangent)])
+        missing = set[int]()
+        for is_there in arrived:
+            wrapped = next(like)
+            taken = [next(nodes) for _ in (wrapped.nodes() if wrapped is not None else (None,))]
+            missing |= set() if is_there else set(map(id, taken))
+        at, of = {place for place, is_there in enumerate(arrived) if is_there}, self._parts.joint.arrivals
+        program = without_tangents(
+            backward, missing, lambda slot: bool(at & of.get((type(slot), slot.index), set()))
+        )
+        return PartialBackwardGraph(
+            arrived,
+            runnable_graph(self._compile(program)) if self._compile else load_program(program, boxed=True),
+        )
+
+    def _recorded(self, arrived: DefinedTangents) -> PartialBackwardGraph:
+        backward, joint = self._parts.backward, self._parts.joint
+        assert backward is not None  # written for training only
+        values = partial_gradients(joint, arrived)
+        slots = [out.slot for out in backward.outputs if isinstance(out.slot, GRADIENTS)]
+        recorded = recorded_nodes(self._parts)
+        nodes = [recorded.get(given.node.name, given.node) for given in backward.inputs]
+        pairs = list(zip(nodes, backward.inputs, strict=True))
+        saved = [node for node, given in pairs if isinstance(given.slot, SavedInput)]
+        tangents = [node for node, given in pairs if isinstance(given.slot, Tangent)]
+        assert len(slots) == len(values)  # one per wanted input: `rerecord_obstacle` excludes all else
+        program = derivative_program(self._parts, BOUND_NAME, tangents, values, saved)
+        position = {id(node): at for at, node in enumerate(nodes)}
+        reads = [position[id(given.node)] for given in program.inputs]
+        run = load_program(program)
+
+        def graph(inputs: list[Any]) -> Any:
+            taken = [inputs[at] for at in reads]
+            inputs.clear()
+            return run(*taken)
+
+        return PartialBackwardGraph(arrived, graph)

@@ -1,0 +1,369 @@
+"""Values and captured tensors as expressions that create them again, for a standalone module.
+
+Invariant: the created value equals the original bit for bit, or the export is rejected.
+"""
+
+import base64
+import dataclasses
+import sys
+import zlib
+from enum import Enum
+from typing import Any
+
+import torch
+from torch import fx
+
+from aotlens.capture.records import CapturedInput
+from aotlens.ir.render import constant_text
+from aotlens.runtime.module_text import TextBuilder
+from aotlens.torch_api.fake import FakeTensor
+from aotlens.torch_api.operators import pytree
+
+TENSOR_HELPER = """
+def tensor_from(text, dtype, size, stride):
+    data = bytearray(zlib.decompress(base64.b85decode(text)))
+    flat = torch.frombuffer(data, dtype=torch.uint8) if data else torch.empty(0, dtype=torch.uint8)
+    return flat.view(dtype).as_strided(size, stride)
+"""
+"""Text of a module: a tensor from what lies in its memory."""
+
+PLAIN = (torch.dtype, torch.layout, torch.memory_format)
+NUMBERS_AND_TEXTS = (bool, int, float, complex, str, bytes)
+
+
+class ValueWriter:
+    """Writes expressions, and before each the imports and helpers that it needs."""
+
+    def __init__(self) -> None:
+        self.modules: dict[str, str] = {}
+        """Modules other than torch's that the text imports, each with what it takes from there."""
+        self._written: set[str] = set()
+
+    def text(self, builder: TextBuilder, value: Any) -> str | None:
+        """The expression for a value; None where there is none."""
+        if isinstance(value, torch.Tensor):
+            return self.tensor(builder, value)
+        if isinstance(value, torch.Generator):
+            return self._generator(builder, value)
+        if isinstance(value, fx.GraphModule):
+            return self._hook(builder, value)
+        if isinstance(value, type):
+            return self._named(builder, value)
+        if isinstance(value, (set, frozenset)):
+            return self._set(builder, value)
+        if type(value) in (tuple, list, dict):
+            return self._container(builder, value)
+        if value is None or isinstance(value, PLAIN) or type(value) in NUMBERS_AND_TEXTS:
+            return _plain(value)
+        return self._object(builder, value)
+
+    def tensor(self, builder: TextBuilder, value: torch.Tensor) -> str | None:
+        """A plain tensor, or a parameter, with its values, strides and `requires_grad`."""
+        if type(value) not in (torch.Tensor, torch.nn.Parameter) or value.layout != torch.strided:
+            return None
+        if value.is_quantized or value.device.type == "meta":
+            return None
+        text = self._values(builder, value.detach().resolve_conj().resolve_neg())
+        if value.device.type != "cpu":
+            text = f"{text}.to({str(value.device)!r})"
+        if isinstance(value, torch.nn.Parameter):
+            return f"torch.nn.Parameter({text}, requires_grad={value.requires_grad})"
+        return f"{text}.requires_grad_()" if value.requires_grad else text
+
+    def _values(self, builder: TextBuilder, value: torch.Tensor) -> str:
+        on_cpu = value.cpu()
+        short = constant_text(on_cpu) if on_cpu.is_contiguous() and on_cpu.numel() <= SHORT else None
+        if short is not None:
+            return short
+        self._once(builder, "import base64", "import zlib", TENSOR_HELPER)
+        size, stride = tuple(value.shape), tuple(value.stride())
+        flat = on_cpu.contiguous() if value.numel() == 0 else _memory(on_cpu)
+        data = flat.contiguous().view(torch.uint8).numpy().tobytes()
+        text = base64.b85encode(zlib.compress(data, 9)).decode()
+        return f"tensor_from({_wrapped(text)}, {value.dtype}, {size}, {stride})"
+
+    def _generator(self, builder: TextBuilder, value: torch.Generator) -> str | None:
+        if value.device.type != "cpu":
+            return None
+        self._once(builder, GENERATOR_HELPER)
+        state = self.tensor(builder, value.get_state())
+        return f"generator_at({state})"
+
+    def _hook(self, builder: TextBuilder, value: fx.GraphModule) -> str | None:
+        """A hook on saved tensors, which is built into the graphs: the caller's must be the same code."""
+        tensors = (*value.named_parameters(), *value.named_buffers())
+        parts = {name: self.tensor(builder, tensor.detach()) for name, tensor in tensors}
+        if any(text is None for text in parts.values()):
+            return None
+        self._once(builder, HOOK_HELPER)
+        listed = ", ".join(f"{name!r}: {text}" for name, text in parts.items())
+        return f"SameHook({value.code!r}, {{{listed}}})"
+
+    def _container(self, builder: TextBuilder, value: Any) -> str | None:
+        if isinstance(value, dict):
+            keys = [self.text(builder, key) for key in value]
+            items = [self.text(builder, item) for item in value.values()]
+            if None in keys or None in items:
+                return None
+            pairs = (f"{key}: {item}" for key, item in zip(keys, items, strict=True))
+            return f"{{{', '.join(pairs)}}}"
+        parts = [self.text(builder, item) for item in value]
+        if any(part is None for part in parts):
+            return None
+        listed = ", ".join(part for part in parts if part is not None)
+        if isinstance(value, tuple):
+            return f"({listed}{',' if len(parts) == 1 else ''})"
+        return f"[{listed}]"
+
+    def _set(self, builder: TextBuilder, value: Any) -> str | None:
+        parts = [self.text(builder, item) for item in value]
+        if any(part is None for part in parts):
+            return None
+        listed = ", ".join(sorted(part for part in parts if part is not None))
+        return f"{type(value).__name__}([{listed}])"
+
+    def _object(self, builder: TextBuilder, value: Any) -> str | None:
+        """An object of a class that can be imported, from its own fields."""
+        if isinstance(value, (torch.Size, torch.device)):
+            return f"torch.Size({tuple(value)})" if isinstance(value, torch.Size) else f"torch.{value!r}"
+        if isinstance(value, pytree.TreeSpec):
+            return self.spec(builder, value)
+        if type(value).__name__ == "DeviceMesh" and type(value).__module__.startswith("torch."):
+            return self._mesh(builder, value)
+        kind = self._named(builder, type(value))
+        if kind is None:
+            return None
+        if isinstance(value, Enum):
+            return f"{kind}.{value.name}"
+        fields = _fields(value)
+        if fields is None:
+            return None
+        parts = [(name, self.text(builder, item)) for name, item in fields.items()]
+        if any(text is None for _, text in parts):
+            return None
+        return f"{kind}({', '.join(f'{name}={text}' for name, text in parts)})"
+
+    def spec(self, builder: TextBuilder, spec: Any) -> str | None:
+        """How containers nest, with the user's own classes among them."""
+        tree = "torch.utils._pytree"
+        if spec.is_leaf():
+            return f"{tree}.treespec_leaf()"
+        kind, context = self._named(builder, spec.type), self.text(builder, spec.context)
+        children = [self.spec(builder, child) for child in spec.children()]
+        if kind is None or context is None or any(child is None for child in children):
+            return None
+        listed = ", ".join(child for child in children if child is not None)
+        return f"{tree}.TreeSpec({kind}, {context}, [{listed}])"
+
+    def _mesh(self, builder: TextBuilder, value: Any) -> str:
+        self._once(builder, "import torch.distributed.device_mesh")
+        names = value.mesh_dim_names
+        arguments = f"{value.device_type!r}, {value.mesh.tolist()}, mesh_dim_names={names!r}"
+        return f"torch.distributed.device_mesh.DeviceMesh({arguments})"
+
+    def _named(self, builder: TextBuilder, kind: type) -> str | None:
+        """A class by its name, imported where that is possible in another process."""
+        module, name = kind.__module__, kind.__qualname__
+        if module == "builtins":
+            return name
+        loaded = sys.modules.get(module)
+        if loaded is None or getattr(loaded, "__spec__", None) is None or "." in name:
+            return None
+        if getattr(loaded, name, None) is not kind:
+            return None
+        if module.partition(".")[0] != "torch":
+            self.modules.setdefault(module, name)
+        self._once(builder, f"from {module} import {name}")
+        return name
+
+    def _once(self, builder: TextBuilder, *texts: str) -> None:
+        for text in texts:
+            if text not in self._written:
+                self._written.add(text)
+                builder.add(*text.splitlines(), *([""] if text.startswith("\n") else []))
+
+
+SHORT = 64
+"""Numbers that are written as numbers; more of them stand as text that nobody reads."""
+
+GENERATOR_HELPER = """
+def generator_at(state):
+    generator = torch.Generator()
+    generator.set_state(state)
+    return generator
+"""
+
+
+HOOK_HELPER = """
+class SameHook:
+    def __init__(self, code, tensors):
+        self.code, self.tensors = code, tensors
+
+    def __eq__(self, other):
+        if getattr(other, "code", None) != self.code:
+            return False
+        found = {**dict(other.named_parameters()), **dict(other.named_buffers())}
+        same = (torch.equal(found[name], tensor) for name, tensor in self.tensors.items() if name in found)
+        return found.keys() == self.tensors.keys() and all(same)
+
+    __hash__ = None
+"""
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
+        return f"float('{value}')"
+    return repr(value)
+
+
+def _memory(value: torch.Tensor) -> torch.Tensor:
+    """All that lies between the tensor's first and last element."""
+    last = sum((size - 1) * step for size, step in zip(value.shape, value.stride(), strict=True))
+    return value.as_strided((last + 1,), (1,))
+
+
+def _wrapped(text: str) -> str:
+    """A long text as several strings that Python puts together."""
+    width = 100
+    if len(text) <= width:
+        return repr(text)
+    parts = (repr(text[at : at + width]) for at in range(0, len(text), width))
+    return "(\n    " + "\n    ".join(parts) + "\n)"
+
+
+def _fields(value: Any) -> dict[str, Any] | None:
+    """What a constructor of the value's class takes; None where that cannot be told."""
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return dict(zip(value._fields, value, strict=True))
+    if dataclasses.is_dataclass(value):
+        return {item.name: getattr(value, item.name) for item in dataclasses.fields(value) if item.init}
+    return _told_fields(value)
+
+
+def _told_fields(value: Any) -> dict[str, Any] | None:
+    """The fields in what `repr` says: `Shard(dim=0)`, `Partial(sum)`."""
+    name, _, inside = repr(value).removesuffix(")").partition("(")
+    names = [part.partition("=")[0].strip() for part in inside.split(",") if part]
+    if name != type(value).__name__:
+        return None
+    if len(names) == 1 and "=" not in inside:  # one field, of which only the value is told
+        names = [key for key in dir(type(value)) if getattr(value, key, None) == names[0]]
+    if not all(hasattr(value, key) for key in names):
+        return None
+    fields = {key: getattr(value, key) for key in names}
+    try:
+        same = type(value)(**fields) == value
+    except TypeError:
+        return None
+    return fields if same else None
+
+
+class Bindings:
+    """The names of one module text."""
+
+    def __init__(self, standalone: bool = False) -> None:
+        self.bound: dict[str, Any] = {}
+        """Values by name, for whoever loads the text."""
+        self.maker = ValueWriter() if standalone else None
+        """None where the values themselves are wanted, and not others that are equal."""
+
+    def give(self, builder: TextBuilder, name: str, value: Any, note: str) -> None:
+        """Write the line that makes the value, or `note` where it is bound."""
+        text = self.maker.text(builder, value) if self.maker is not None else None
+        if text is not None:
+            builder.add(f"{name} = {text}" if text != name else "")
+            return
+        self.bound[name] = value
+        builder.add(f"# {name}: {note}, bound when this module is loaded")
+
+    @property
+    def stands_alone(self) -> bool:
+        return self.maker is not None
+
+
+Outside = list[tuple[str, CapturedInput]]
+
+
+def write_captured_tensors(builder: TextBuilder, bindings: Bindings, outside: Outside) -> None:
+    """Each tensor as it was at export, under a comment with the user's name for it."""
+    makes = _Outside(builder, bindings, outside)
+    for name, given in outside:
+        value: Any = given.outside
+        note = f"# {name}: `{given.slot.name}` as it was at export; assign another tensor to it before a call"
+        if value.grad_fn is not None and value._base is None:
+            note = f"# {name}: `{given.slot.name}` as it was at export, without what it was computed from"
+        builder.add(note)
+        makes.write(name, value)
+
+
+class _Outside:
+    def __init__(self, builder: TextBuilder, bindings: Bindings, outside: Outside) -> None:
+        self._builder = builder
+        self._bindings = bindings
+        self._made: dict[int, str] = {}
+        """Names of tensors that are written already, by identity."""
+        self._memory: dict[int, str] = {}
+        """Names of memories that several tensors lie in, by storage."""
+        storages = [
+            given.outside.untyped_storage()._cdata for _, given in outside if _is_plain(given.outside)
+        ]
+        self._shared = {storage for storage in storages if storages.count(storage) > 1}
+
+    def write(self, name: str, value: Any) -> None:
+        self._made[id(value)] = name
+        base = value._base if not value.is_inference() else None
+        if base is not None and base.dtype == value.dtype and _is_plain(value):
+            source = self._base(name, base)
+            source += ".detach()" if base.requires_grad and not value.requires_grad else ""
+            self._builder.add(f"{name} = {_with_signs(f'{source}.as_strided({_place(value)})', value, base)}")
+        elif _is_plain(value) and value.untyped_storage()._cdata in self._shared:
+            memory = self._whole(name, value)
+            dtype = f"torch.empty(0, dtype={value.dtype})"
+            text = f"{dtype}.set_({memory}.untyped_storage(), {_storage_place(value)})"
+            text = _with_signs(text, value)
+            if isinstance(value, torch.nn.Parameter):
+                text = f"torch.nn.Parameter({text}, requires_grad={value.requires_grad})"
+            elif value.requires_grad:
+                text += ".requires_grad_()"
+            self._builder.add(f"{name} = {text}")
+        else:
+            self._bindings.give(self._builder, name, value, "a tensor that the function reaches by itself")
+
+    def _base(self, name: str, base: Any) -> str:
+        known = self._made.get(id(base))
+        if known is None:
+            known = f"{name}_base"
+            self.write(known, base)
+        return known
+
+    def _whole(self, name: str, value: torch.Tensor) -> str:
+        """The name of the memory, written when first asked for."""
+        storage = value.untyped_storage()
+        known = self._memory.get(storage._cdata)
+        if known is None:
+            known = self._memory[storage._cdata] = f"{name}_memory"
+            whole = torch.empty(0, dtype=torch.uint8, device=value.device).set_(storage)
+            self._bindings.give(self._builder, known, whole, "memory of the user's tensors")
+        return known
+
+
+def _with_signs(text: str, value: torch.Tensor, base: torch.Tensor | None = None) -> str:
+    """The text of a tensor with the signs that it has otherwise than what it is made of."""
+    if value.is_conj() != (base is not None and base.is_conj()):
+        text = f"{text}.conj()"
+    if value.is_neg() != (base is not None and base.is_neg()):
+        text = f"torch._neg_view({text})"
+    return text
+
+
+def _is_plain(value: Any) -> bool:
+    kinds = (torch.Tensor, torch.nn.Parameter)
+    return type(value) in kinds and type(value) is not FakeTensor and value.layout == torch.strided
+
+
+def _place(value: torch.Tensor) -> str:
+    return f"{tuple(value.shape)}, {tuple(value.stride())}, {value.storage_offset()}"
+
+
+def _storage_place(value: torch.Tensor) -> str:
+    return f"{value.storage_offset()}, {tuple(value.shape)}, {tuple(value.stride())}"
