@@ -16,6 +16,7 @@ for _name, _value in {
     "OMP_NUM_THREADS": "1",  # two test processes share two cores, and a forked child must not inherit a pool
     "TORCHINDUCTOR_COMPILE_THREADS": "1",  # no pool of compile processes beside them
     "TEXTUAL_ANIMATIONS": "none",
+    "TEXTUAL_FPS": "250",  # what changed is drawn after 4 ms, for which each key that a test presses waits
 }.items():
     os.environ.setdefault(_name, _value)
 os.environ["AOTLENS_CACHE_DIR"] = ""  # nothing is kept, but by tests that name a folder

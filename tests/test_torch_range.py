@@ -6,7 +6,7 @@ from importlib.metadata import version
 import pytest
 
 from aotlens.torch_versions import NEWEST, OLDEST, installed, is_supported
-from tests.command import ROOT, python
+from tests.command import ROOT, forked, python
 
 TOLD = "aotlens is tested with torch 2.11 to 2.15; this is torch {}, with which it may fail"
 
@@ -48,6 +48,6 @@ def test_another_release_gives_one_line_from_a_command() -> None:
     as_another = "import aotlens.torch_versions as r; r.installed = lambda: '2.10.0'"
     words = ["verify", "examples/aliasing.py::hidden_mutation", "--backend", "eager"]
     run = f"{as_another}; from aotlens.cli.app import run_command; exit(run_command({words}))"
-    ended = python("-c", run, cwd=ROOT)
+    ended = forked("-c", run, cwd=ROOT)
     assert ended.code == 0
     assert ended.err.splitlines() == [f"aotlens: warning: {TOLD.format('2.10.0')}"]

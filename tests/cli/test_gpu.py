@@ -18,6 +18,7 @@ from aotlens.worker.client import WorkerClient
 from aotlens.worker.process import tree
 from aotlens.worker.protocol import TraceOptions
 from tests.command import ROOT, aotlens, python
+from tests.forked import worker_command
 
 SCRIPT = """\
 from pathlib import Path
@@ -146,7 +147,7 @@ def test_a_signal_leaves_no_process(script: Path, number: signal.Signals) -> Non
 
 
 def test_a_cancelled_trace_leaves_no_process(script: Path) -> None:
-    with WorkerClient() as client:
+    with WorkerClient(command=worker_command()) as client:
         job = client.submit(script, options=TraceOptions(gpu="h100"))
         _until(lambda: client.hello is not None, "the worker is warm")
         assert client.hello is not None

@@ -76,6 +76,7 @@ def outcome(fn: Callable[..., Any], kind: str, mode: str) -> tuple[Any, ...]:
     return out.tolist(), out.is_inference(), out.shape, x.tolist(), version
 
 
+@pytest.mark.rotates
 @pytest.mark.parametrize("fn", [written, written_inside, turned_inside, detached_and_written])
 @pytest.mark.parametrize("compiler", ["compile", "aot_function", "dynamo"])
 @pytest.mark.parametrize("kinds", [*permutations(("normal", "inference"))], ids="_then_".join)

@@ -1,7 +1,5 @@
 """A mismatch as a small script that differs by itself."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -12,6 +10,7 @@ from torch.nn import functional
 from aotlens.options import CompileOptions
 from aotlens.verify.minimise import minimise
 from aotlens.verify.targets import check_function
+from tests.command import forked
 from tests.programs.program import leaf, plain
 
 WRONG_BACKEND = """
@@ -58,7 +57,7 @@ def test_small_script_differs_by_itself(wrong: CompileOptions, tmp_path: Path) -
     assert "aten_sin(" not in text
     right = WRONG_BACKEND.replace("node.target = aten.sin.default", "pass")
     (tmp_path / "wrong_backend.py").write_text(right)
-    assert subprocess.run([sys.executable, str(file)], capture_output=True, check=False).returncode == 0
+    assert forked(file).code == 0
 
 
 def test_what_cannot_be_written_is_said(tmp_path: Path) -> None:

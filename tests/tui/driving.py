@@ -4,6 +4,8 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 
+import textual.app
+import textual.pilot
 from textual.app import App
 from textual.pilot import Pilot
 
@@ -70,12 +72,22 @@ def drive(scenario: Scenario, app: AotlensApp | None = None, size: tuple[int, in
     shown = app or AotlensApp("model.py", report=sample_report())
 
     async def play() -> None:
+        _wait_for_events_alone()
         async with shown.run_test(size=size):
             pilot = SteadyPilot(shown)
             await pilot.pause()
             await scenario(shown, pilot)
 
     asyncio.run(play())
+
+
+def _wait_for_events_alone() -> None:
+    """Leave out the waits of Textual's pilot, two a key, until the process is idle: `settled` does that."""
+
+    async def next_turn(min_sleep: float = 0, max_sleep: float = 0) -> None:
+        await asyncio.sleep(0)
+
+    textual.app.wait_for_idle = textual.pilot.wait_for_idle = next_turn  # type: ignore[attr-defined]
 
 
 def table(app: AotlensApp, name: str) -> VirtualTable:
