@@ -13,6 +13,7 @@ from aotlens.model.codec import decode
 from aotlens.model.report import Report
 from aotlens.worker.client import WorkerClient
 from aotlens.worker.protocol import Answer, TraceOptions
+from tests.forked import worker_command
 
 pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="a GPU is there, and none is pretended")
 
@@ -36,7 +37,7 @@ MODEL = """\
 
 @pytest.fixture(scope="module")
 def client() -> Iterator[WorkerClient]:
-    with WorkerClient() as started:
+    with WorkerClient(command=worker_command()) as started:
         yield started
 
 
