@@ -161,6 +161,7 @@ def test_no_terminal_no_progress(tmp_path: Path) -> None:
     ended = aotlens("inspect", "s.py", cwd=tmp_path)
     assert (ended.code, ended.err) == (0, "loaded\n")
     dumb = "import os; os.environ['TERM'] = 'dumb'\nfrom aotlens.cli.progress import waiting\n"
-    quiet = f"{dumb}import time\nwith waiting('x') as show:\n    show('y'); time.sleep(1)\n"
+    is_drawn = "any(thread.name == 'aotlens status line' for thread in threading.enumerate())"
+    quiet = f"{dumb}import threading\nwith waiting('x') as show:\n    show('y'); assert not {is_drawn}\n"
     assert forked("-c", quiet).err == ""
     assert on_terminal("-c", quiet) == Screen(0, "")
