@@ -22,7 +22,7 @@ def requiring_sites(function: Span | None, name: str) -> tuple[Site, ...]:
     kinds = ast.FunctionDef | ast.AsyncFunctionDef
     for node in ast.walk(tree):
         if isinstance(node, kinds) and function.line in _first_lines(node):
-            spans = (_span(function.file, found) for found in _requiring(node, name))
+            spans = (_span(function.file, expression) for expression in _requiring(node, name))
             return tuple(site_at(span) for span in spans)
     return ()
 

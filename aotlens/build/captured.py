@@ -77,48 +77,55 @@ def bookkeeping(captured: Captured, calls: tuple[Call, ...]) -> dict[int, int | 
     repeats an argument.
     """
     hidden = {id(base) for base in _hidden_bases(captured)}
-    taken: dict[tuple[Any, ...], int] = {}
+    first_index: dict[tuple[Any, ...], int] = {}
     same: dict[int, int] = {}
-    again: dict[int, int | None] = {}
-    for at, (func, args, _, result, _) in enumerate(calls):
+    unread: dict[int, int | None] = {}
+    for index, (func, args, _, result, _) in enumerate(calls):
         kind = _kind(func)
         if kind is Kind.SAME:
-            again[at] = None
+            unread[index] = None
         elif kind is Kind.VIEW:
             if id(args[0]) in hidden:
-                again[at] = None
+                unread[index] = None
                 hidden.update(id(tensor) for tensor in tensors_in([result]))
                 continue
             if func is aten.as_strided.default and _repeats_argument(captured, *args):
-                again[at] = None
+                unread[index] = None
                 continue
             source = same.get(id(args[0]), id(args[0]))
             rest = (id(arg) if isinstance(arg, torch.Tensor) else str(arg) for arg in args[1:])
-            first = taken.setdefault((func, source, *rest), at)
-            if first != at:
-                again[at] = first
+            first = first_index.setdefault((func, source, *rest), index)
+            if first != index:
+                unread[index] = first
                 pairs = zip(tensors_in([result]), tensors_in([calls[first][3]]), strict=True)
-                same |= {id(one): id(other) for one, other in pairs}
+                same |= {id(view): id(first_view) for view, first_view in pairs}
     read = _identities(captured.outputs)
-    for at, call in enumerate(calls):
-        if at not in again:
+    for index, call in enumerate(calls):
+        if index not in unread:
             read |= _identities(call[1:3])
-    for at in reversed(tuple(again)):
-        given = _identities(calls[at][1:3])
-        if not read.isdisjoint(_identities([calls[at][3]]) - given):  # a jagged tensor shares its offsets
-            read |= given
-            del again[at]
-    return again
+    for index in reversed(tuple(unread)):
+        argument_ids = _identities(calls[index][1:3])
+        if not read.isdisjoint(
+            _identities([calls[index][3]]) - argument_ids
+        ):  # a jagged tensor shares its offsets
+            read |= argument_ids
+            del unread[index]
+    return unread
 
 
-def _repeats_argument(captured: Captured, source: Any, *place: Any) -> bool:
+def _repeats_argument(captured: Captured, source: Any, *geometry: Any) -> bool:
     """Whether `as_strided` of an argument shows what another argument, which came on its memory, shows."""
     inputs = captured.inputs
-    beside = (inputs[at] for given in inputs if given.argument is source for at in given.shares_storage_with)
-    parts = (one.argument for one in beside)
-    said = [str(one) for one in place]
+    beside = (
+        inputs[index]
+        for captured_input in inputs
+        if captured_input.argument is source
+        for index in captured_input.shares_storage_with
+    )
+    parts = (other.argument for other in beside)
+    expected = [str(value) for value in geometry]
     return any(
-        said == [str(list(part.shape)), str(list(part.stride())), str(part.storage_offset())]
+        expected == [str(list(part.shape)), str(list(part.stride())), str(part.storage_offset())]
         for part in parts
         if part is not source and part.layout is torch.strided
     )
@@ -126,28 +133,28 @@ def _repeats_argument(captured: Captured, source: Any, *place: Any) -> bool:
 
 def _identities(values: Iterable[Any]) -> set[int]:
     """Of every tensor among the values, and of those inside a wrapper."""
-    found = {id(tensor) for tensor in tensors_in(values)}
+    identities = {id(tensor) for tensor in tensors_in(values)}
     wrappers = (tensor for tensor in tensors_in(values) if is_wrapper(tensor))
-    return found.union(id(inner) for wrapper in wrappers for _, inner in inner_tensors(wrapper))
+    return identities.union(id(inner) for wrapper in wrappers for _, inner in inner_tensors(wrapper))
 
 
 def _hidden_bases(captured: Captured) -> list[Any]:
     """The tensors under overlapping inputs that are no inputs themselves."""
-    return [given.argument for given in captured.inputs[len(captured.flat_inputs) :]]
+    return [base.argument for base in captured.inputs[len(captured.flat_inputs) :]]
 
 
-def _bodies_from(given: Any, recorded: Any) -> Any:
-    if isinstance(given, Program):
-        return given
+def _bodies_from(argument: Any, recorded: Any) -> Any:
+    if isinstance(argument, Program):
+        return argument
     if isinstance(recorded, Program):
         return recorded
     if (
-        isinstance(given, (list, tuple))
+        isinstance(argument, (list, tuple))
         and isinstance(recorded, (list, tuple))
-        and len(given) == len(recorded)
+        and len(argument) == len(recorded)
     ):
-        return [_bodies_from(item, known) for item, known in zip(given, recorded, strict=True)]
-    return given
+        return [_bodies_from(item, known) for item, known in zip(argument, recorded, strict=True)]
+    return argument
 
 
 class CallWriter:
@@ -159,33 +166,41 @@ class CallWriter:
         self._of: dict[int, Node] = {}
         self._origins: dict[int, Origin] = {}
         self._inputs: list[ProgramInput] = []
-        for given in captured.flat_inputs:
-            self._add_given(given)
+        for captured_input in captured.flat_inputs:
+            self._add_given(captured_input)
 
     def write(self, calls: tuple[Call, ...], values: tuple[Any, ...], name: str) -> CapturedProgram:
         """The program of these calls, whose results have these values."""
         unread = bookkeeping(self._captured, calls)
-        for at, (call, value) in enumerate(zip(calls, values, strict=True)):
-            if at not in unread:
+        for index, (call, value) in enumerate(zip(calls, values, strict=True)):
+            if index not in unread:
                 self._add(call, value)
-        twins = {id(calls[at][4]): calls[twin][4] for at, twin in unread.items() if twin is not None}
+        twins = {
+            id(calls[index][4]): calls[first_index][4]
+            for index, first_index in unread.items()
+            if first_index is not None
+        }
         return CapturedProgram(self._program(name), self._origins, twins)
 
-    def _add_given(self, given: CapturedInput) -> None:
-        if given.duplicate_of is None and given.is_tensor:
-            self._add_tensor(given)
-        elif isinstance(given.argument, torch.Generator):
-            self._of[id(given.argument)] = self._add_input(given.slot, given.argument, None)
-        elif isinstance(given.argument, OBJECTS):
-            self._of[id(given.argument)] = self._add_input(given.slot, given.argument, given.argument)
-        elif given.duplicate_of is None and isinstance(given.argument, SYMBOLIC):
-            node = self._add_input(given.slot, given.argument, given.argument)
-            self._tape.symbols.define(given.argument, node)
+    def _add_given(self, captured_input: CapturedInput) -> None:
+        if captured_input.duplicate_of is None and captured_input.is_tensor:
+            self._add_tensor(captured_input)
+        elif isinstance(captured_input.argument, torch.Generator):
+            self._of[id(captured_input.argument)] = self._add_input(
+                captured_input.slot, captured_input.argument, None
+            )
+        elif isinstance(captured_input.argument, OBJECTS):
+            self._of[id(captured_input.argument)] = self._add_input(
+                captured_input.slot, captured_input.argument, captured_input.argument
+            )
+        elif captured_input.duplicate_of is None and isinstance(captured_input.argument, SYMBOLIC):
+            node = self._add_input(captured_input.slot, captured_input.argument, captured_input.argument)
+            self._tape.symbols.define(captured_input.argument, node)
 
-    def _add_tensor(self, given: CapturedInput) -> None:
-        slot: Any = given.slot
-        for path, tensor in inner_tensors(given.argument):
-            self._add_input(inner_slot(slot, path), tensor, inner_tensor_at(given.fake, path))
+    def _add_tensor(self, captured_input: CapturedInput) -> None:
+        slot: Any = captured_input.slot
+        for path, tensor in inner_tensors(captured_input.argument):
+            self._add_input(inner_slot(slot, path), tensor, inner_tensor_at(captured_input.fake, path))
 
     def _add_input(self, slot: Any, argument: Any, val: Any) -> Node:
         node = Node(self._tape.name(node_name(slot.name)), None, (), {}, val, Origin(NO_ORIGIN, ""))
@@ -226,7 +241,7 @@ class CallWriter:
         if recorded is None or len(recorded.args) != len(arguments):
             return arguments
         return tuple(
-            _bodies_from(given, known) for given, known in zip(arguments, recorded.args, strict=True)
+            _bodies_from(argument, known) for argument, known in zip(arguments, recorded.args, strict=True)
         )
 
     def _name_results(self, node: Node, result: Any, value: Any) -> None:
@@ -276,7 +291,10 @@ class CallWriter:
             return known
         recorder = self._captured.recorder
         constant = recorder.node_of(tensor)
-        lifted = next((given for given in self._captured.inputs if given.node is constant), None)
+        lifted = next(
+            (captured_input for captured_input in self._captured.inputs if captured_input.node is constant),
+            None,
+        )
         if lifted is not None:  # a tensor from outside that became an input
             self._of[id(tensor)] = node = self._add_input(lifted.slot, None, constant.val)
             return node
@@ -294,8 +312,8 @@ class CallWriter:
         named = zip(self._captured.outputs, self._captured.output_names, strict=True)
         outputs = tuple(
             output
-            for at, (value, of) in enumerate(named)
-            for output in self._results(value, UserOutput(of, at))
+            for index, (value, output_name) in enumerate(named)
+            for output in self._results(value, UserOutput(output_name, index))
         )
         return Program(name, tuple(self._inputs), tuple(self._sizes_first()), outputs)
 
@@ -305,7 +323,7 @@ class CallWriter:
 
     def _sizes_first(self) -> list[Node]:
         """Sizes of inputs are read before anything can change them."""
-        inputs = {id(given.node) for given in self._inputs}
+        inputs = {id(program_input.node) for program_input in self._inputs}
         sizes = {
             id(node)
             for node in self._tape.nodes

@@ -49,9 +49,9 @@ def cuda_graph_of(parts: Partitioned, steps: tuple[WrapperStep, ...], for_gpu: b
     blockers: list[CudaGraphBlocker] = []
     phases: dict[str, CudaGraphVerdict] = {}
     for phase, program in _phases(parts):
-        found = tuple(_by_expression(_Finder(parts, program, phase, on_gpu).blockers()))
-        phases[phase] = _verdict(found)
-        blockers += found
+        phase_blockers = tuple(_by_expression(_Finder(parts, program, phase, on_gpu).blockers()))
+        phases[phase] = _verdict(phase_blockers)
+        blockers += phase_blockers
     first = next(iter(phases))
     blockers += _beside(steps, "forward" if first == "forward" else "inference")
     return CudaGraph(max(phases.values(), key=VERDICTS.index), phases, tuple(blockers))
@@ -69,7 +69,7 @@ def _programs(parts: Partitioned) -> Iterator[Program]:
 
 def _all(program: Program) -> Iterator[torch.Tensor]:
     """Every tensor of a program."""
-    for node in (*(given.node for given in program.inputs), *program.nodes):
+    for node in (*(program_input.node for program_input in program.inputs), *program.nodes):
         yield from _tensors(node)
 
 
@@ -84,12 +84,12 @@ def _verdict(blockers: tuple[CudaGraphBlocker, ...]) -> CudaGraphVerdict:
 
 def _by_expression(blockers: Iterable[CudaGraphBlocker]) -> Iterator[CudaGraphBlocker]:
     """Each once; operators that one expression becomes are one blocker, which counts them."""
-    found: dict[tuple[BlockerKind, tuple[Span, ...], str], list[CudaGraphBlocker]] = {}
+    groups: dict[tuple[BlockerKind, tuple[Span, ...], str], list[CudaGraphBlocker]] = {}
     for blocker in blockers:
         name = blocker.what if blocker.kind in OF_INPUTS or not blocker.sites else ""
         spans = tuple(site.span for site in blocker.sites)
-        found.setdefault((blocker.kind, spans, name), []).append(blocker)
-    for (_, _, name), same in found.items():
+        groups.setdefault((blocker.kind, spans, name), []).append(blocker)
+    for (_, _, name), same in groups.items():
         yield replace(same[0], operators=1 if name else len(same))
 
 
@@ -116,31 +116,37 @@ class _Finder:
 
     def _of_inputs(self) -> Iterator[CudaGraphBlocker]:
         read = {id(source) for node in self.program.nodes for source in node.inputs()}
-        symbolic = [given for given in self.program.inputs if self._varies(given.node)]
+        symbolic = [
+            program_input for program_input in self.program.inputs if self._varies(program_input.node)
+        ]
         if symbolic:
-            names = ", ".join(given.slot.name for given in symbolic[:3])
+            names = ", ".join(program_input.slot.name for program_input in symbolic[:3])
             of_data = "sizes and numbers that the data tells"
             yield self._blocker("symbolic_size", of_data if self.phase == "backward" else names, ())
-        for given in self.program.inputs:
-            value = given.node.val
+        for program_input in self.program.inputs:
+            value = program_input.node.val
             if not isinstance(value, (torch.Tensor, torch.SymInt, torch.SymFloat, int, float, bool)):
-                is_generator = isinstance(given.node.constant, torch.Generator) or value is None
-                yield self._blocker("generator" if is_generator else "object_input", given.slot.name, ())
-            elif self._is_on_cpu(given.node) and id(given.node) in read:
-                yield self._blocker("cpu_input", given.slot.name, self._readers(given.node))
+                is_generator = isinstance(program_input.node.constant, torch.Generator) or value is None
+                yield self._blocker(
+                    "generator" if is_generator else "object_input", program_input.slot.name, ()
+                )
+            elif self._is_on_cpu(program_input.node) and id(program_input.node) in read:
+                yield self._blocker("cpu_input", program_input.slot.name, self._readers(program_input.node))
         devices = {tensor.device for tensor in _all(self.program) if tensor.device.type == "cuda"}
         if len(devices) > 1:
             names = ", ".join(sorted(map(str, devices)))
             yield self._blocker("second_device", names, ())
 
-    def _readers(self, given: Node) -> tuple[Site, ...]:
-        readers = (node for node in self.program.nodes if any(source is given for source in node.inputs()))
+    def _readers(self, input_node: Node) -> tuple[Site, ...]:
+        readers = (
+            node for node in self.program.nodes if any(source is input_node for source in node.inputs())
+        )
         return _sites(node.origin for node in readers)
 
     def _of_nodes(self, program: Program) -> Iterator[CudaGraphBlocker]:
         known = set[Any]()
-        for given in program.inputs:
-            known |= self._data_symbols(given.node)
+        for program_input in program.inputs:
+            known |= self._data_symbols(program_input.node)
         for node in program.nodes:
             fresh = self._data_symbols(node) - known
             known |= fresh
@@ -154,16 +160,16 @@ class _Finder:
     def _of_node(self, node: Node, kind: BlockerKind) -> CudaGraphBlocker:
         if not writes_input(node):
             return self._blocker(kind, node.target, _sites([node.origin]))
-        given = self._inputs[id(node.args[0])]
-        index = getattr(given.slot, "index", None)
+        program_input = self._inputs[id(node.args[0])]
+        index = getattr(program_input.slot, "index", None)
         meta = self.parts.joint.meta.inputs
         writes = meta[index].writes if index is not None and index < len(meta) else ()
         origins = [write.origin for write in writes] or [node.origin]
-        return self._blocker(kind, given.slot.name, _sites(origins))
+        return self._blocker(kind, program_input.slot.name, _sites(origins))
 
     @cached_property
     def _inputs(self) -> dict[int, ProgramInput]:
-        return {id(given.node): given for given in self.program.inputs}
+        return {id(program_input.node): program_input for program_input in self.program.inputs}
 
     @cached_property
     def _unbacked(self) -> set[Any]:
@@ -183,27 +189,27 @@ class _Finder:
             for symbol in number.node.expr.free_symbols & self._unbacked
         }
 
-    def _varies(self, given: Node) -> bool:
+    def _varies(self, input_node: Node) -> bool:
         """Whether its size is symbolic; of the backward's, those count that the forward did not have."""
         return (
-            bool(self._data_symbols(given))
+            bool(self._data_symbols(input_node))
             if self.phase == "backward"
-            else bool(symbolic_numbers_of(given.val))
+            else bool(symbolic_numbers_of(input_node.val))
         )
 
     def _written(self, node: Node) -> BlockerKind | None:
         """A tensor that is at the same address on each call may be written to."""
-        given = self._inputs.get(id(node.args[0]))
-        if given is None or stays_in_place(given.slot):
+        program_input = self._inputs.get(id(node.args[0]))
+        if program_input is None or stays_in_place(program_input.slot):
             return None
         names = {slot.fqn for slot in self._static}
-        if isinstance(given.slot, SavedInput) and given.slot.name in names:
+        if isinstance(program_input.slot, SavedInput) and program_input.slot.name in names:
             return None
         return "written_argument"
 
     @cached_property
     def _static(self) -> tuple[Parameter | Buffer, ...]:
-        slots = (given.slot for given in self.parts.forward.inputs)
+        slots = (program_input.slot for program_input in self.parts.forward.inputs)
         return tuple(slot for slot in slots if isinstance(slot, (Parameter, Buffer)))
 
     def _kind(self, node: Node, brings_number: bool) -> BlockerKind | None:
@@ -242,18 +248,18 @@ class _Finder:
         if node.op is None or any(True for _ in node.inputs()) or is_random_op(node.op):
             return False
         readers = [other for other in self.program.nodes if any(source is node for source in other.inputs())]
-        results = (given.value for given in self.program.outputs)
+        results = (output.value for output in self.program.outputs)
         return all(map(self._copies, readers)) and all(result is not node for result in results)
 
     def _copies(self, node: Node) -> bool:
         """Whether its operands are on the one side and its result on the other."""
         if not self.on_gpu or node.op is None:
             return False
-        given = {
+        operand_devices = {
             tensor.device.type for source in node.inputs() for tensor in _tensors(source) if tensor.dim()
         }
-        made = {tensor.device.type for tensor in _tensors(node)}
-        return len(given) == 1 and len(made) == 1 and given != made
+        result_devices = {tensor.device.type for tensor in _tensors(node)}
+        return len(operand_devices) == 1 and len(result_devices) == 1 and operand_devices != result_devices
 
     def _blocker(self, kind: BlockerKind, what: str, sites: tuple[Site, ...]) -> CudaGraphBlocker:
         why = WHY[kind]
@@ -261,8 +267,8 @@ class _Finder:
 
 
 def _sites(origins: Any) -> tuple[Site, ...]:
-    found = (site_of(origin) for origin in origins if isinstance(origin, Origin))
-    return tuple(dict.fromkeys(site for site in found if site is not None))
+    sites = (site_of(origin) for origin in origins if isinstance(origin, Origin))
+    return tuple(dict.fromkeys(site for site in sites if site is not None))
 
 
 def _writes_by_mask(node: Node) -> bool:

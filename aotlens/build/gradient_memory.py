@@ -32,16 +32,20 @@ def handovers(parts: ForwardBackward) -> tuple[Handover, ...]:
     assert parts.backward is not None  # asked in training only
     outputs = [out for out in parts.backward.outputs if isinstance(out.value, Node)]
     left = Counter(id(out.value) for out in outputs)
-    held = {id(given.node) for given in parts.backward.inputs if isinstance(given.slot, Tangent)}
-    found = []
+    held = {
+        id(program_input.node)
+        for program_input in parts.backward.inputs
+        if isinstance(program_input.slot, Tangent)
+    }
+    handed_over = []
     for out in outputs:
         node: Any = out.value
         left[id(node)] -= 1
         leaf = _leaf(parts, out.slot)
         shared = bool(left[id(node)]) or id(node) in held
         copied = leaf is not None and (shared or not _fits(node.val, leaf))
-        found.append(Handover(out.slot.name, node, dense_bytes(node.val) if copied else 0))
-    return tuple(found)
+        handed_over.append(Handover(out.slot.name, node, dense_bytes(node.val) if copied else 0))
+    return tuple(handed_over)
 
 
 def _leaf(parts: ForwardBackward, slot: Any) -> Any:
@@ -56,7 +60,10 @@ def _fits(gradient: Any, leaf: Any) -> bool:
     if not leaf.is_contiguous() and not _dense(leaf):
         return bool(gradient.is_contiguous())
     pairs = zip(gradient.shape, gradient.stride(), leaf.stride(), strict=True)
-    return all(number(size) == 1 or number(one) == number(other) for size, one, other in pairs)
+    return all(
+        number(size) == 1 or number(gradient_step) == number(leaf_step)
+        for size, gradient_step, leaf_step in pairs
+    )
 
 
 def _dense(tensor: Any) -> bool:

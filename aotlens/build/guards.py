@@ -30,8 +30,10 @@ def build_guards(captured: Captured) -> tuple[rows.Guard, ...]:
     if environment is None:
         return ()
     names = _Names(captured, environment)
-    found = {guard.expression: guard for guard in (*names.guards(), *_made(environment, names, captured))}
-    return tuple(found.values())
+    by_expression = {
+        guard.expression: guard for guard in (*names.guards(), *_made(environment, names, captured))
+    }
+    return tuple(by_expression.values())
 
 
 class _Names:
@@ -41,12 +43,12 @@ class _Names:
         self._environment = environment
         self._of: dict[str, str] = {}
         self._equal: list[rows.Guard] = []
-        for given in captured.flat_inputs:
-            if isinstance(given.argument, torch.SymInt):
-                self._add(given.argument, given.slot.name)
-            elif given.is_tensor and given.duplicate_of is None:
-                for dim, size in enumerate(given.fake.shape):
-                    self._add(size, f"{given.slot.name}.shape[{dim}]")
+        for captured_input in captured.flat_inputs:
+            if isinstance(captured_input.argument, torch.SymInt):
+                self._add(captured_input.argument, captured_input.slot.name)
+            elif captured_input.is_tensor and captured_input.duplicate_of is None:
+                for dim, size in enumerate(captured_input.fake.shape):
+                    self._add(size, f"{captured_input.slot.name}.shape[{dim}]")
 
     def _add(self, size: Any, name: str) -> None:
         if not isinstance(size, torch.SymInt) or not hasattr(size.node, "expr"):  # a ragged size has none
@@ -81,11 +83,11 @@ class _Names:
 def _made(environment: Any, names: _Names, captured: Captured) -> Iterator[rows.Guard]:
     log = environment.guards
     origins = log.origins if isinstance(log, GuardLog) else {}
-    for at, guard in enumerate(log):
+    for index, guard in enumerate(log):
         if guard.expr.is_number:
             continue
-        if at in origins:
-            site, reason = site_of(origins[at]), _reason(origins[at])
+        if index in origins:
+            site, reason = site_of(origins[index]), _reason(origins[index])
         else:
             site, reason = _dynamo_site(guard.sloc.maybe_user_loc, captured), DYNAMO
         if site is None:

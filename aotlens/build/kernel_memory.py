@@ -24,36 +24,38 @@ def dense_bytes(tensor: Any) -> int:
 
 def convolution_bytes(node: Node) -> int:
     """Packed operands and result, then the packed result beside the one in the caller's layout."""
-    given, weight = node.args[0].val, node.args[1].val
+    activation, weight = node.args[0].val, node.args[1].val
     made = dense_bytes(node.val)
-    if _keeps_layout(given):
+    if _keeps_layout(activation):
         return dense_bytes(weight)
-    if not _packs(node, given, weight):
-        return _columns(given, weight, node.val, node.args[3:6])
+    if not _packs(node, activation, weight):
+        return _columns(activation, weight, node.val, node.args[3:6])
     if node.args[6]:  # transposed: laid out again in two steps
         return 2 * made
     packed = _packed(node.val)
-    operands = (dense_bytes(given) if number(given.shape[1]) % _block() == 0 else 0) + dense_bytes(weight)
+    operands = (dense_bytes(activation) if number(activation.shape[1]) % _block() == 0 else 0) + dense_bytes(
+        weight
+    )
     return max(operands + packed - made, packed)
 
 
 def convolution_backward_bytes(node: Node) -> int:
     """First the gradient of the input, then with it alive the gradient of the weight."""
-    gradient, given, weight = (source.val for source in node.args[:3])
-    if _keeps_layout(given):
+    gradient, activation, weight = (source.val for source in node.args[:3])
+    if _keeps_layout(activation):
         return dense_bytes(weight)
     copied = 0 if gradient.is_contiguous() else dense_bytes(gradient)
-    if not _packs(node, given, weight, first=4):
-        return copied + _columns(given, weight, gradient, node.args[4:7])
+    if not _packs(node, activation, weight, first=4):
+        return copied + _columns(activation, weight, gradient, node.args[4:7])
     for_input, for_weight = node.args[10][:2]
-    inner, outer, weights = (dense_bytes(item) for item in (given, gradient, weight))
+    inner, outer, weights = (dense_bytes(item) for item in (activation, gradient, weight))
     results = (inner if for_input else 0) + (weights if for_weight else 0)
     strided = any(number(step) != 1 for step in node.args[4])
     steps = [0]
     if for_input:
         again = 3 * inner if strided and not node.args[7] else 2 * inner
         packed = 0 if node.args[7] else _packed(gradient)
-        steps += [packed + _packed_weight(weight) + _packed(given), again]
+        steps += [packed + _packed_weight(weight) + _packed(activation), again]
     if for_weight:
         steps.append((inner if for_input else 0) + outer + inner + weights)
     return max(0, copied + max(steps) - results)
@@ -78,36 +80,36 @@ def _filled(size_bytes: int, channels: int) -> int:
     return size_bytes * ceil(channels / _block()) * _block() // max(channels, 1)
 
 
-def _keeps_layout(given: Any) -> bool:
+def _keeps_layout(activation: Any) -> bool:
     """Whether the channels lie innermost, which oneDNN takes as it is."""
-    if given.ndim != 4 or given.is_contiguous():
+    if activation.ndim != 4 or activation.is_contiguous():
         return False
-    return bool(given.is_contiguous(memory_format=torch.channels_last))
+    return bool(activation.is_contiguous(memory_format=torch.channels_last))
 
 
-def _packs(node: Node, given: Any, weight: Any, first: int = 3) -> bool:
+def _packs(node: Node, activation: Any, weight: Any, first: int = 3) -> bool:
     """Whether torch gives the convolution to oneDNN; `first` is where stride, padding, dilation start."""
-    if given.dtype not in (torch.float32, torch.bfloat16, torch.float16):
+    if activation.dtype not in (torch.float32, torch.bfloat16, torch.float16):
         return False
-    if not torch.backends.mkldnn.is_available() or given.ndim < 3:
+    if not torch.backends.mkldnn.is_available() or activation.ndim < 3:
         return False
     stride, dilation, groups = node.args[first], node.args[first + 2], node.args[first + 5]
-    sizes, window = [number(size) for size in given.shape], [number(size) for size in weight.shape[2:]]
+    sizes, window = [number(size) for size in activation.shape], [number(size) for size in weight.shape[2:]]
     moves = any(number(step) != 1 for step in (*stride, *dilation))
     wide = moves or sizes[0] >= 16 or any(size != 1 for size in window) or torch.get_num_threads() > 1
     large = number(groups) > 1 or min(window) > 3 or sizes[0] > 1 or prod(sizes) > 20480
     return wide and large
 
 
-def _columns(given: Any, weight: Any, made: Any, steps: Any) -> int:
+def _columns(activation: Any, weight: Any, made: Any, steps: Any) -> int:
     """Every window of the input, one column per element of the result; a 1×1 kernel reads the input."""
     window = [number(size) for size in weight.shape[2:]]
-    stride, padding, _ = ([number(item) for item in one] for one in steps)
+    stride, padding, _ = ([number(item) for item in setting] for setting in steps)
     if all(size == 1 for size in (*window, *stride)) and not any(padding):
         return 0
-    places = prod(number(size) for size in made.shape[2:])
-    return int(given.element_size()) * prod(
-        (number(given.shape[0]), number(weight.shape[1]), *window, places)
+    positions = prod(number(size) for size in made.shape[2:])
+    return int(activation.element_size()) * prod(
+        (number(activation.shape[0]), number(weight.shape[1]), *window, positions)
     )
 
 
@@ -209,7 +211,7 @@ def _tiles(left: Any, right: Any) -> int:
 
 
 def _in_pieces(matrix: Any) -> bool:
-    sizes, steps = [[number(item) for item in of[-2:]] for of in (matrix.shape, matrix.stride())]
+    sizes, steps = [[number(item) for item in extents[-2:]] for extents in (matrix.shape, matrix.stride())]
     return any(step == 1 or size == 1 for size, step in zip(sizes, steps, strict=True))
 
 

@@ -84,8 +84,8 @@ class Layers:
 
 def layer_name(fqn: str) -> str:
     """`blocks.3` of `blocks.3.mlp.0.weight`; empty where no part is a number."""
-    found = _NUMBERED.match(fqn)
-    return found.group() if found else ""
+    match = _NUMBERED.match(fqn)
+    return match.group() if match else ""
 
 
 def _first(stretch: _Stretch) -> str | None:
@@ -94,18 +94,22 @@ def _first(stretch: _Stretch) -> str | None:
 
 def _next_layers(stretches: list[_Stretch]) -> list[str | None]:
     """For each stretch the layer that is met next, itself included; None where none follows."""
-    found: list[str | None] = []
+    next_layers: list[str | None] = []
     following: str | None = None
     for stretch in reversed(stretches):
         first = _first(stretch)
         following = following if first is None else first
-        found.append(following)
-    return found[::-1]
+        next_layers.append(following)
+    return next_layers[::-1]
 
 
 def _inputs(program: Program) -> dict[int, str]:
     """The layer of each parameter and buffer by the identity of its node; empty for one of no layer."""
-    return {id(given.node): layer_name(fqn) for given in program.inputs if (fqn := _fqn(given.slot))}
+    return {
+        id(program_input.node): layer_name(fqn)
+        for program_input in program.inputs
+        if (fqn := _fqn(program_input.slot))
+    }
 
 
 def _stretches(program: Program, read: dict[int, str]) -> Iterator[_Stretch]:
@@ -135,15 +139,17 @@ def _fqn(slot: Any) -> str:
 
 def _stack(node: Node) -> tuple[Position, ...]:
     """The user's frames, outermost first."""
-    place = node.origin.place
-    if place.frames:
-        return tuple(reversed(place.frames))
-    return tuple((span.file, span.line) for span in reversed(place.known_spans))
+    location = node.origin.place
+    if location.frames:
+        return tuple(reversed(location.frames))
+    return tuple((span.file, span.line) for span in reversed(location.known_spans))
 
 
 def _change(before: tuple[Position, ...], stack: tuple[Position, ...]) -> bool | None:
     """Whether a call or a round of a loop opens here; False where one only ends; None where neither does."""
-    depth = next((at for at, pair in enumerate(zip(before, stack, strict=False)) if pair[0] != pair[1]), None)
+    depth = next(
+        (index for index, pair in enumerate(zip(before, stack, strict=False)) if pair[0] != pair[1]), None
+    )
     if depth is None:
         return None if len(before) == len(stack) else len(stack) > len(before)
     again = before[depth][0] == stack[depth][0] and stack[depth][1] < before[depth][1]

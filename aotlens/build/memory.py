@@ -71,13 +71,13 @@ class _Timeline:
         self.storages.append(made)
         return made
 
-    def play(self, program: Program, phase: Phase, of: dict[int, Held]) -> None:
+    def play(self, program: Program, phase: Phase, storage_of: dict[int, Held]) -> None:
         """Go through a program whose inputs lie on what `of` says; it learns what each value lies on."""
         dead = last_uses(program)
-        for at, node in enumerate(program.nodes):
-            of[id(node)] = self._held(node, of)
-            for gone in dead.get(at, ()):
-                for storage in _storages(of.get(id(gone))):
+        for index, node in enumerate(program.nodes):
+            storage_of[id(node)] = self._held(node, storage_of)
+            for gone in dead.get(index, ()):
+                for storage in _storages(storage_of.get(id(gone))):
                     storage.last = len(self.moments)
             if node.op is not None:
                 working = _body_bytes(node) if is_higher_order(node.op) else working_bytes(node)
@@ -95,13 +95,13 @@ class _Timeline:
             for moment, live in zip(self.moments, accumulate(change), strict=False)
         ]
 
-    def _held(self, node: Node, of: dict[int, Held]) -> Held:
+    def _held(self, node: Node, storage_of: dict[int, Held]) -> Held:
         if node.op is None:
             return None
         if node.op is getitem:
-            return _item(node, of.get(id(node.args[0])))
+            return _item(node, storage_of.get(id(node.args[0])))
         if is_view(node) or _writes(node):
-            return of.get(id(node.args[0]))
+            return storage_of.get(id(node.args[0]))
         if isinstance(node.val, torch.Tensor):
             return self.make(node, node_bytes(node))
         return self._bundle(node, node.val)
@@ -131,10 +131,10 @@ def _item(node: Node, bundle: Held) -> Held:
     """One result of several; its storage is called by its own name from here on."""
     if not isinstance(bundle, list):
         return bundle
-    at = node.args[1]
-    if isinstance(at, str):  # a Triton kernel's results go by argument name
-        at = node.args[0].kwargs["tensors_to_clone"].index(at)
-    held = bundle[at]
+    index = node.args[1]
+    if isinstance(index, str):  # a Triton kernel's results go by argument name
+        index = node.args[0].kwargs["tensors_to_clone"].index(index)
+    held = bundle[index]
     if isinstance(held, _Storage):
         held.maker = node
     return held
@@ -162,31 +162,31 @@ def predicted_peak(parts: ForwardBackward) -> int:
 def _timeline(parts: ForwardBackward) -> tuple[_Timeline, int]:
     """The whole step, and how many of its moments are the forward's."""
     timeline = _Timeline()
-    of: dict[int, Held] = {}
+    storage_of: dict[int, Held] = {}
     phase: Phase = "inference" if parts.backward is None else "forward"
-    timeline.play(with_in_place_updates(parts.forward), phase, of)
+    timeline.play(with_in_place_updates(parts.forward), phase, storage_of)
     forward_nodes = len(timeline.moments)
-    _end_forward(parts, timeline, of)
+    _end_forward(parts, timeline, storage_of)
     if parts.backward is not None:
-        _play_backward(parts, parts.backward, timeline, of)
+        _play_backward(parts, parts.backward, timeline, storage_of)
     return timeline, forward_nodes
 
 
-def _end_forward(parts: ForwardBackward, timeline: _Timeline, of: dict[int, Held]) -> None:
+def _end_forward(parts: ForwardBackward, timeline: _Timeline, storage_of: dict[int, Held]) -> None:
     """Only results and saved values go on."""
     end = len(timeline.moments) - 1
     for out in parts.forward.outputs:
-        for storage in _storages(of.get(id(out.value))):
+        for storage in _storages(storage_of.get(id(out.value))):
             storage.last, storage.kind = end, "new value of an input"
     for out in parts.forward.outputs:
         if isinstance(out.slot, SavedForBackward):
-            for storage in _storages(of.get(id(out.value))):
+            for storage in _storages(storage_of.get(id(out.value))):
                 storage.last, storage.kind = None, "saved"
-    for given in parts.saved_inputs:
-        for storage in _storages(of.get(id(given.node))):
+    for saved_input in parts.saved_inputs:
+        for storage in _storages(storage_of.get(id(saved_input.node))):
             storage.last, storage.kind = None, "saved"
     for out in reversed(parts.joint.handed_out):
-        for storage in _storages(of.get(id(out.value))):
+        for storage in _storages(storage_of.get(id(out.value))):
             storage.last, storage.kind, storage.name = None, "result", out.slot.name
 
 
@@ -194,13 +194,15 @@ def _play_backward(
     parts: ForwardBackward, program: Program, timeline: _Timeline, forward: dict[int, Held]
 ) -> None:
     results = [storage for storage in timeline.storages if storage.kind == "result"]
-    of: dict[int, Held] = {}
-    for given in program.inputs:
-        if isinstance(given.slot, SavedInput):
-            of[id(given.node)] = forward.get(id(given.node))
+    storage_of: dict[int, Held] = {}
+    for program_input in program.inputs:
+        if isinstance(program_input.slot, SavedInput):
+            storage_of[id(program_input.node)] = forward.get(id(program_input.node))
         else:  # autograd holds it until the backward returns
-            of[id(given.node)] = timeline.make(given.node, node_bytes(given.node), "incoming gradient")
-    timeline.play(program, "backward", of)
+            storage_of[id(program_input.node)] = timeline.make(
+                program_input.node, node_bytes(program_input.node), "incoming gradient"
+            )
+    timeline.play(program, "backward", storage_of)
     end = len(timeline.moments) - 1
     for storage in timeline.storages:
         if storage.last is None and storage.kind == "saved":
@@ -209,25 +211,30 @@ def _play_backward(
             storage.last = None
     for storage in results:
         storage.last = None
-    _hand_over(parts, timeline, of)
+    _hand_over(parts, timeline, storage_of)
 
 
-def _hand_over(parts: ForwardBackward, timeline: _Timeline, of: dict[int, Held]) -> None:
+def _hand_over(parts: ForwardBackward, timeline: _Timeline, storage_of: dict[int, Held]) -> None:
     """A leaf takes its gradient as it is, or a copy, after which the gradient itself is given back."""
-    given = handovers(parts)
+    gradients = handovers(parts)
     passed = {
-        id(storage) for item in given if not item.copied_bytes for storage in _storages(of[id(item.node)])
+        id(storage)
+        for gradient in gradients
+        if not gradient.copied_bytes
+        for storage in _storages(storage_of[id(gradient.node)])
     }
-    for item in given:
+    for gradient in gradients:
         now = len(timeline.moments)
-        for storage in _storages(of[id(item.node)]):
+        for storage in _storages(storage_of[id(gradient.node)]):
             owned = storage.kind in ("result", "incoming gradient")
             if not owned:
-                storage.kind, storage.name = "gradient", f"gradient of {item.name}"
+                storage.kind, storage.name = "gradient", f"gradient of {gradient.name}"
             storage.last = None if owned or id(storage) in passed else now
-        if item.copied_bytes:
-            timeline.make(item.node, item.copied_bytes, "gradient").name = f"gradient of {item.name}"
-            timeline.moments.append(_Moment(f"gradient of {item.name}", None, "backward"))
+        if gradient.copied_bytes:
+            timeline.make(
+                gradient.node, gradient.copied_bytes, "gradient"
+            ).name = f"gradient of {gradient.name}"
+            timeline.moments.append(_Moment(f"gradient of {gradient.name}", None, "backward"))
 
 
 def _described(parts: Partitioned, timeline: _Timeline, forward_nodes: int) -> Memory:
@@ -236,7 +243,7 @@ def _described(parts: Partitioned, timeline: _Timeline, forward_nodes: int) -> M
     curve = [(moment.name, live) for moment, live in zip(moments, timeline.live_bytes(), strict=True)]
     if not curve:
         return Memory(0, (), ())
-    top = max(range(len(curve)), key=lambda at: curve[at][1])
+    top = max(range(len(curve)), key=lambda index: curve[index][1])
     rows = sorted(_alive(parts, timeline, top), key=lambda row: -row.bytes)
     peak = moments[top]
     return Memory(

@@ -20,10 +20,10 @@ NESTED = "a higher-order operator: its functions are programs inside the graph"
 def build_operators(parts: Partitioned) -> tuple[rows.SpecialOperator, ...]:
     """In the order in which they run."""
     forward: rows.Phase = "inference" if parts.backward is None else "forward"
-    found = list(_of_program(parts.forward, forward))
+    operators = list(_of_program(parts.forward, forward))
     if parts.backward is not None:
-        found += _of_program(parts.backward, "backward")
-    return tuple(found)
+        operators += _of_program(parts.backward, "backward")
+    return tuple(operators)
 
 
 def _of_program(program: Program, phase: rows.Phase) -> Iterator[rows.SpecialOperator]:
@@ -52,7 +52,11 @@ def build_region(region: Region, parts: Partitioned) -> rows.Region:
         name=region.name,
         reason=f"traced and divided once, for {count} call{'s' if count != 1 else ''} alike",
         sites=tuple(site for origin in calls if (site := site_of(origin)) is not None),
-        saved=tuple(_saved(kept, region) for kept in region.kept if isinstance(kept.node.val, torch.Tensor)),
+        saved=tuple(
+            _saved(saved_value, region)
+            for saved_value in region.kept
+            if isinstance(saved_value.node.val, torch.Tensor)
+        ),
         recomputed=tuple(
             rows.RecomputedValue(
                 item.node.name, item.size_bytes, item.flops, item.reason, item.node.origin.place.innermost
@@ -64,20 +68,22 @@ def build_region(region: Region, parts: Partitioned) -> rows.Region:
 
 def _calls(body: Program, program: Program) -> list[Origin]:
     """Where a program, or a body of it, calls this body."""
-    found = [node.origin for node in program.nodes if any(own is body for own in node.bodies())]
+    origins = [node.origin for node in program.nodes if any(own is body for own in node.bodies())]
     for inner in program.bodies():
-        found += _calls(body, inner)
-    return found
+        origins += _calls(body, inner)
+    return origins
 
 
-def _saved(kept: SavedValue, region: Region) -> rows.SavedValue:
-    new = isinstance(kept.source, RegionOutput) and kept.source.index >= region.result_count
-    owner: rows.Owner = "new" if new else "output" if isinstance(kept.source, RegionOutput) else "input"
+def _saved(saved_value: SavedValue, region: Region) -> rows.SavedValue:
+    new = isinstance(saved_value.source, RegionOutput) and saved_value.source.index >= region.result_count
+    owner: rows.Owner = (
+        "new" if new else "output" if isinstance(saved_value.source, RegionOutput) else "input"
+    )
     return rows.SavedValue(
-        node=kept.node.name,
-        tensor=describe_tensor(kept.node.val),
-        bytes=node_bytes(kept.node) if new else 0,
+        node=saved_value.node.name,
+        tensor=describe_tensor(saved_value.node.val),
+        bytes=node_bytes(saved_value.node) if new else 0,
         owner=owner,
-        reason=kept.reason,
-        span=kept.node.origin.place.innermost,
+        reason=saved_value.reason,
+        span=saved_value.node.origin.place.innermost,
     )

@@ -41,9 +41,9 @@ def build_partition(parts: Partitioned, others: Alternatives) -> rows.Partition 
     if parts.backward is None:
         return None
     split = parts.split
-    found = certificates(split) if split is not None else {}
+    certificate_by_id = certificates(split) if split is not None else {}
     layers = Layers(parts.joint.program)
-    describe = _Saved(parts, found, layers)
+    describe = _Saved(parts, certificate_by_id, layers)
     saved = [describe.row(value) for value in parts.saved if isinstance(value.node.val, torch.Tensor)]
     saved.sort(key=lambda value: -value.bytes)
     now = totals(parts)
@@ -134,10 +134,12 @@ def freedom_of(reason: Reason) -> rows.Freedom:
 class _Saved:
     """Rows of saved values."""
 
-    def __init__(self, parts: Partitioned, found: Mapping[int, Certificate], layers: Layers) -> None:
+    def __init__(
+        self, parts: Partitioned, certificate_by_id: Mapping[int, Certificate], layers: Layers
+    ) -> None:
         assert parts.backward is not None  # called for training only
         self._layers = layers
-        self._certificates = found
+        self._certificates = certificate_by_id
         self._names = user_names(parts.joint)
         self._policy = parts.policy
         self._hook = type(parts.packing.hooks.pack).__name__ if parts.packing is not None else ""
@@ -179,18 +181,18 @@ class _Saved:
         return value.reason.text
 
 
-def certificate_row(found: Certificate) -> rows.Certificate:
+def certificate_row(certificate: Certificate) -> rows.Certificate:
     return rows.Certificate(
-        above=found.above.name if found.above is not None else None,
-        above_reason=found.above_reason.text if found.above_reason is not None else "",
-        above_span=_span(found.above),
-        path=tuple(node.name for node in found.path),
-        below=found.below.name if found.below is not None else None,
-        below_span=_span(found.below),
-        price_bytes=found.price_bytes,
-        price_flops=found.price_flops,
-        instead=tuple(node.name for node in found.instead),
-        same_as=found.same_as.name if found.same_as is not None else None,
+        above=certificate.above.name if certificate.above is not None else None,
+        above_reason=certificate.above_reason.text if certificate.above_reason is not None else "",
+        above_span=_span(certificate.above),
+        path=tuple(node.name for node in certificate.path),
+        below=certificate.below.name if certificate.below is not None else None,
+        below_span=_span(certificate.below),
+        price_bytes=certificate.price_bytes,
+        price_flops=certificate.price_flops,
+        instead=tuple(node.name for node in certificate.instead),
+        same_as=certificate.same_as.name if certificate.same_as is not None else None,
     )
 
 

@@ -34,12 +34,16 @@ def value_guards(captured: Captured) -> Iterator[rows.Guard]:
     """One row per name that the user's code reads, in the order of the source."""
     around = captured.surroundings
     values: dict[Kind, list[object]] = {}
-    for place in around.places:
-        if isinstance(place.value, PLAIN) and not _is_unread(place):
-            _note(values, (place.what, place.name), place.value)
-    for given in captured.flat_inputs:
-        if given.node is None and isinstance(given.slot, UserInput) and isinstance(given.argument, PLAIN):
-            _note(values, ("the argument", given.slot.name), given.argument)
+    for binding in around.places:
+        if isinstance(binding.value, PLAIN) and not _is_unread(binding):
+            _note(values, (binding.what, binding.name), binding.value)
+    for captured_input in captured.flat_inputs:
+        if (
+            captured_input.node is None
+            and isinstance(captured_input.slot, UserInput)
+            and isinstance(captured_input.argument, PLAIN)
+        ):
+            _note(values, ("the argument", captured_input.slot.name), captured_input.argument)
     if not values:
         return
     start = captured.subject.span
@@ -50,8 +54,8 @@ def value_guards(captured: Captured) -> Iterator[rows.Guard]:
             yield rows.Guard(_condition(text, values[kind]), rows.BUILT_IN, span, (rows.Site(span, text),))
 
 
-def _is_unread(place: Binding) -> bool:
-    return place.what not in READS or place.name.startswith("__")
+def _is_unread(binding: Binding) -> bool:
+    return binding.what not in READS or binding.name.startswith("__")
 
 
 def _note(values: dict[Kind, list[object]], kind: Kind, value: object) -> None:
@@ -77,18 +81,18 @@ def _reads(
 ) -> dict[Kind, rows.Span]:
     """The first expression that reads each of the names; of an argument, in the function at `own`."""
     wanted = {(op, kind[1]): kind for kind in values for op in READS[kind[0]]}
-    found: dict[Kind, rows.Span] = {}
+    first_reads: dict[Kind, rows.Span] = {}
     for code in codes:
         is_own = (code.co_filename, code.co_firstlineno) == own
-        for one in (code, *_inner(code)):
-            for instruction in dis.get_instructions(one):
+        for function_code in (code, *_inner(code)):
+            for instruction in dis.get_instructions(function_code):
                 kind = wanted.get((instruction.opname, instruction.argval))
-                if kind is None or kind in found or (kind[0] == "the argument" and not is_own):
+                if kind is None or kind in first_reads or (kind[0] == "the argument" and not is_own):
                     continue
-                span = span_of(one, instruction.offset)
+                span = span_of(function_code, instruction.offset)
                 if span is not None:
-                    found[kind] = span
-    return found
+                    first_reads[kind] = span
+    return first_reads
 
 
 def _inner(code: CodeType) -> Iterator[CodeType]:

@@ -89,8 +89,10 @@ def _pure_programs(parts: Partitioned) -> tuple[tuple[Any, ...], Program, Progra
     recorder = captured.recorder
     results = tuple(call[3] for call in captured.calls)
     unread = bookkeeping(captured, captured.calls)
-    kept = {id(call[4]) for at, call in enumerate(captured.calls) if unread.get(at, at) is not None}
-    without = frozenset(id(captured.calls[at][4]) for at in unread) - kept
+    needed = {
+        id(call[4]) for index, call in enumerate(captured.calls) if unread.get(index, index) is not None
+    }
+    without = frozenset(id(captured.calls[index][4]) for index in unread) - needed
     recorded = None if _out_of_date(parts) else _recorded(parts, without)
     replayed = None
     if recorded is None or recorder.decomposed or changes_sizes(captured):
@@ -135,9 +137,13 @@ def _recorded(parts: Partitioned, without: frozenset[int]) -> Program:
         node for node in nodes if node.origin.stage == "captured" and id(node.origin) not in without
     ]
     needed = ancestors([*recorded, *(out.value for out in outputs)], nodes)
-    kept = tuple(node for node in nodes if id(node) in needed)
-    inputs = tuple(given for given in parts.joint.program.inputs if not given.node.origin.backward)
-    return Program("functional", inputs, kept, tuple(outputs))
+    needed_nodes = tuple(node for node in nodes if id(node) in needed)
+    inputs = tuple(
+        program_input
+        for program_input in parts.joint.program.inputs
+        if not program_input.node.origin.backward
+    )
+    return Program("functional", inputs, needed_nodes, tuple(outputs))
 
 
 def _written_back(node: Node) -> bool:
@@ -158,12 +164,14 @@ def related(
     """
     original = captured.original if captured else _origin
     known: dict[int, tuple[str, ...]] = {id(node): (node.name,) for node in parent.nodes}
-    inputs = {key: given.node.name for given in parent.inputs for key in _keys(given)[:1]}
-    inputs_of = {
-        id(given.node): next((inputs[key] for key in _keys(given) if key in inputs), None)
-        for given in program.inputs
+    inputs = {
+        key: program_input.node.name for program_input in parent.inputs for key in _keys(program_input)[:1]
     }
-    known |= {id(given.node): (given.node.name,) for given in parent.inputs}
+    inputs_of = {
+        id(program_input.node): next((inputs[key] for key in _keys(program_input) if key in inputs), None)
+        for program_input in program.inputs
+    }
+    known |= {id(program_input.node): (program_input.node.name,) for program_input in parent.inputs}
     known |= _same_constants(program, parent)
     steps = {step: node.name for node, step in _steps(parent, original)}
     own_steps = {id(node): step for node, step in _steps(program, own)}
@@ -173,7 +181,7 @@ def related(
             key = id(original(node))
             by_origin[key] = (*by_origin.get(key, ()), node.name)
 
-    def of(node: Node) -> tuple[str, ...]:
+    def ancestors_of(node: Node) -> tuple[str, ...]:
         if id(node) in known:
             return known[id(node)]
         if id(node) in inputs_of:
@@ -184,10 +192,10 @@ def related(
         same = steps.get(own_steps[id(node)]) if id(node) in own_steps else None
         if same is not None:
             return (same,)
-        twin = captured.twins.get(id(own(node))) if captured else None
-        return by_origin.get(id(twin or own(node)), ())
+        repeated = captured.twins.get(id(own(node))) if captured else None
+        return by_origin.get(id(repeated or own(node)), ())
 
-    return of
+    return ancestors_of
 
 
 def _same_constants(program: Program, parent: Program) -> dict[int, tuple[str, ...]]:
@@ -201,9 +209,9 @@ def _origin(node: Node) -> Any:
     return node.origin
 
 
-def _keys(given: ProgramInput) -> tuple[tuple[str, str], ...]:
+def _keys(program_input: ProgramInput) -> tuple[tuple[str, str], ...]:
     """What an input is known by: its name; and, of a tensor inside a wrapper, the wrapper's."""
-    slots: tuple[Any, ...] = (given.slot, outer_slot(given.slot))
+    slots: tuple[Any, ...] = (program_input.slot, outer_slot(program_input.slot))
     return tuple((type(slot).__name__, slot.name) for slot in slots)
 
 
@@ -213,9 +221,9 @@ Step = tuple[int, str, int]
 
 def _steps(program: Program, origin: Callable[[Node], Any]) -> list[tuple[Node, Step]]:
     counts: dict[tuple[int, str], int] = {}
-    found = []
+    steps = []
     for node in program.nodes:
         key = (id(node.origin), node.target)
         counts[key] = counts.get(key, 0) + 1
-        found.append((node, (id(origin(node)), node.target, counts[key])))
-    return found
+        steps.append((node, (id(origin(node)), node.target, counts[key])))
+    return steps

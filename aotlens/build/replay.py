@@ -107,56 +107,60 @@ class _Player:
 
     def inputs(self, captured: Captured) -> tuple[ProgramInput, ...]:
         """The graph's inputs made again, and as views of their base the inputs that it does not take."""
-        found: list[ProgramInput] = []
-        for given in captured.inputs:
-            if given.is_graph_input and given.is_tensor:
-                found += self._tensors(given)
-            elif given.is_graph_input:
-                found.append(self._number(given))
-        for given in captured.inputs:
-            if given.base is not None and given.duplicate_of is None:
-                self._view_of_base(given)
-        return tuple(found)
+        program_inputs: list[ProgramInput] = []
+        for captured_input in captured.inputs:
+            if captured_input.is_graph_input and captured_input.is_tensor:
+                program_inputs += self._tensors(captured_input)
+            elif captured_input.is_graph_input:
+                program_inputs.append(self._number(captured_input))
+        for captured_input in captured.inputs:
+            if captured_input.base is not None and captured_input.duplicate_of is None:
+                self._view_of_base(captured_input)
+        return tuple(program_inputs)
 
-    def _tensors(self, given: CapturedInput) -> Iterator[ProgramInput]:
+    def _tensors(self, captured_input: CapturedInput) -> Iterator[ProgramInput]:
         """One, or those inside a wrapper."""
-        for (path, argument), node in zip(inner_tensors(given.argument), given.nodes, strict=True):
-            slot = inner_slot(given.slot, path)
+        for (path, argument), node in zip(
+            inner_tensors(captured_input.argument), captured_input.nodes, strict=True
+        ):
+            slot = inner_slot(captured_input.slot, path)
             new = base_input(self._recorder, slot, node.val, None, node.name)
             assert new.node is not None  # as of every graph input
             assert new.storage is not None  # as of every tensor
             new.storage.inputs = (0,)
-            self._storages[id(_storage(given, path, argument))] = new.storage
+            self._storages[id(_storage(captured_input, path, argument))] = new.storage
             self.pair(argument, new.argument)
             yield ProgramInput(new.node, slot)
 
-    def _number(self, given: CapturedInput) -> ProgramInput:
+    def _number(self, captured_input: CapturedInput) -> ProgramInput:
         """A size, a generator, or a torchbind object."""
-        assert given.node is not None  # a graph input
-        name = self._recorder.name(given.node.name)
-        node = Node(name, None, (), {}, given.node.val, Origin(NO_ORIGIN, ""))
-        if isinstance(given.argument, (torch.Generator, FakeScriptObject, ScriptObject)):
-            self._recorder.objects[id(given.argument)] = node
+        assert captured_input.node is not None  # a graph input
+        name = self._recorder.name(captured_input.node.name)
+        node = Node(name, None, (), {}, captured_input.node.val, Origin(NO_ORIGIN, ""))
+        if isinstance(captured_input.argument, (torch.Generator, FakeScriptObject, ScriptObject)):
+            self._recorder.objects[id(captured_input.argument)] = node
         else:
-            self._recorder.symbols.define(given.argument, node)
-        return ProgramInput(node, given.slot)
+            self._recorder.symbols.define(captured_input.argument, node)
+        return ProgramInput(node, captured_input.slot)
 
-    def _view_of_base(self, given: CapturedInput) -> None:
-        assert given.storage is not None  # as of every tensor
-        storage = self._storages[id(given.storage)]
-        chain = next(chain for chain, node in given.storage.joined.items() if node is given.node)
+    def _view_of_base(self, captured_input: CapturedInput) -> None:
+        assert captured_input.storage is not None  # as of every tensor
+        storage = self._storages[id(captured_input.storage)]
+        chain = next(
+            chain for chain, node in captured_input.storage.joined.items() if node is captured_input.node
+        )
         with torch.no_grad(), below_views():
-            argument = given.fake.detach()
+            argument = captured_input.fake.detach()
         never = -1  # so that its node is looked up when it is read first
         setattr(argument, TRACKED_ATTRIBUTE, Tracked(storage, chain, storage.base, never))
-        self.pair(given.argument, argument)
+        self.pair(captured_input.argument, argument)
 
     def written(self, captured: Captured, meta: ViewAndMutationMeta) -> Iterator[ProgramOutput]:
         """The values that the storages of written inputs have at the end."""
         for info, slot in written_inputs(captured, meta):
-            given = captured.inputs[info.index]
-            for path, argument in inner_tensors(given.argument):
-                storage = self._storages[id(_storage(given, path, argument))]
+            captured_input = captured.inputs[info.index]
+            for path, argument in inner_tensors(captured_input.argument):
+                storage = self._storages[id(_storage(captured_input, path, argument))]
                 yield ProgramOutput(storage.base, inner_slot(slot, path))
 
     def results(self, captured: Captured) -> Iterator[ProgramOutput]:
@@ -208,6 +212,6 @@ class _Player:
         return arg
 
 
-def _storage(given: CapturedInput, path: tuple[str, ...], argument: Any) -> Any:
+def _storage(captured_input: CapturedInput, path: tuple[str, ...], argument: Any) -> Any:
     """Of an input as it was recorded, or of a tensor inside."""
-    return getattr(argument, TRACKED_ATTRIBUTE).storage if path else given.storage
+    return getattr(argument, TRACKED_ATTRIBUTE).storage if path else captured_input.storage

@@ -34,23 +34,23 @@ def build_left(captured: Captured, outputs: tuple[rows.Output, ...]) -> tuple[ro
     structure = captured.structure
     if not structure.refills and not structure.rebound and not structure.gradients:
         return ()
-    at = first_left(captured)
-    found: list[rows.Left] = []
+    output_index = first_left(captured)
+    effects: list[rows.Left] = []
     for refill in structure.refills:
         writes = _writes(captured, refill)
         for key, handling, count in _parts(refill):
             sites = [site for known, site in writes if known is UNKNOWN or key is None or known == key]
-            row = _row(_place(refill, key), handling, range(at, at + count))
+            row = _row(_place(refill, key), handling, range(output_index, output_index + count))
             carried = any(known == key for known, _ in refill.carried)
-            found.append(replace(row, carried=carried, sites=tuple(dict.fromkeys(sites))))
-            at += count
+            effects.append(replace(row, carried=carried, sites=tuple(dict.fromkeys(sites))))
+            output_index += count
     for fqn in structure.rebound:
-        place = Binding("the attribute", fqn.rsplit(".", 1)[-1], None, None)
-        bound = tuple(site for _, site in _sites(name_uses(captured.surroundings, place).writes))
-        found.append(replace(_row(fqn, "bound", range(at, at + 1)), sites=bound))
-        at += 1
-    found += _gradients(captured, at)
-    return tuple(_with_reason(row, captured, outputs) for row in found)
+        binding = Binding("the attribute", fqn.rsplit(".", 1)[-1], None, None)
+        bound = tuple(site for _, site in _sites(name_uses(captured.surroundings, binding).writes))
+        effects.append(replace(_row(fqn, "bound", range(output_index, output_index + 1)), sites=bound))
+        output_index += 1
+    effects += _gradients(captured, output_index)
+    return tuple(_with_reason(row, captured, outputs) for row in effects)
 
 
 def first_left(captured: Captured) -> int:
@@ -61,21 +61,21 @@ def first_left(captured: Captured) -> int:
     return len(captured.outputs) - len(structure.rebound) - count
 
 
-def _gradients(captured: Captured, at: int) -> Iterator[rows.Left]:
+def _gradients(captured: Captured, output_index: int) -> Iterator[rows.Left]:
     for left in captured.structure.gradients:
         count = int(not left.is_none)
         handling: Leaving = "accumulated" if left.leaving is HowLeft.ADDED else "bound"
-        place = f"{captured.inputs[left.index].slot.name}.grad"
+        target = f"{captured.inputs[left.index].slot.name}.grad"
         if count or left.leaving is HowLeft.PUT:
-            row = _row(place, handling if count else "removed", range(at, at + count))
+            row = _row(target, handling if count else "removed", range(output_index, output_index + count))
             site = site_of(left.origin) if left.origin is not None else None
             yield replace(row, sites=(site,)) if site is not None else row
-        at += count
+        output_index += count
 
 
 def _parts(refill: ContainerUpdate) -> Iterator[tuple[Any, Leaving, int]]:
     """Each key, what becomes of it and how many results it then holds; None for the container as a whole."""
-    new = [(at, item) for at, item in enumerate(refill.items) if item.before is None]
+    new = [(index, item) for index, item in enumerate(refill.items) if item.before is None]
     whole = refill.cleared if refill.keyed else not refill.grows and not new
     if whole:
         yield None, "refilled" if refill.items else "emptied", 0
@@ -83,16 +83,16 @@ def _parts(refill: ContainerUpdate) -> Iterator[tuple[Any, Leaving, int]]:
     handling: Leaving = "bound" if refill.binds else "set"
     if not refill.keyed:
         handling = "appended" if refill.grows else "refilled"
-    for at, item in new:
-        yield item.key if refill.keyed else at, handling, item.spec.num_leaves
+    for index, item in new:
+        yield item.key if refill.keyed else index, handling, item.spec.num_leaves
 
 
 def _place(refill: ContainerUpdate, key: Any) -> str:
     return refill.told if key is None or refill.binds else f"{refill.told}[{key!r}]"
 
 
-def _row(place: str, handling: Leaving, outputs: range) -> rows.Left:
-    return rows.Left(place, handling, tuple(outputs), False, "", ())
+def _row(target: str, handling: Leaving, outputs: range) -> rows.Left:
+    return rows.Left(target, handling, tuple(outputs), False, "", ())
 
 
 def _writes(captured: Captured, refill: ContainerUpdate) -> list[tuple[Any, rows.Site]]:
@@ -112,7 +112,7 @@ def _sites(writes: Any) -> Iterator[tuple[Any, rows.Site]]:
 
 def _with_reason(row: rows.Left, captured: Captured, outputs: tuple[rows.Output, ...]) -> rows.Left:
     """With a place where the user's code names none: where the value is made, or the function."""
-    sites = row.sites or tuple(dict.fromkeys(site for at in row.outputs for site in outputs[at].sites))
+    sites = row.sites or tuple(dict.fromkeys(site for index in row.outputs for site in outputs[index].sites))
     span = captured.subject.span
     if not sites and span is not None:
         sites = (site_at(span),)

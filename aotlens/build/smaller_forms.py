@@ -60,7 +60,7 @@ class _Finder:
             self._as_copy,
             self._as_widened,
         )
-        return next((found for check in checks if (found := check(row, node)) is not None), None)
+        return next((form for check in checks if (form := check(row, node)) is not None), None)
 
     def _as_dead(self, row: SavedValue, node: Node) -> Spare | None:
         reason, numbers = self._dead.get(id(node)), self._few.of(node)
@@ -112,14 +112,14 @@ class _Finder:
         self._widened[id(node)] = None
         sources = _equals(node)
         wide = [source for source in sources if not _is_narrower(source, node)]
-        found: Node | None = None
+        widening: Node | None = None
         if sources and not wide:
-            found = node
+            widening = node
         elif wide:
             causes = [self.widened(source) for source in wide]
-            found = causes[0] if all(cause is not None for cause in causes) else None
-        self._widened[id(node)] = found
-        return found
+            widening = causes[0] if all(cause is not None for cause in causes) else None
+        self._widened[id(node)] = widening
+        return widening
 
 
 def _equals(node: Node) -> list[Node]:

@@ -39,17 +39,17 @@ def stage_row(
     layers = layers or Layers(program)
     rows = [
         StageNode(
-            given.node.name,
+            program_input.node.name,
             "placeholder",
-            given.slot.name,
+            program_input.slot.name,
             (),
-            _tensor(given.node.val),
+            _tensor(program_input.node.val),
             (),
-            stage.ancestors(given.node),
-            f"{type(given.slot).__name__} `{given.slot.name}`",
-            layers.of_input(given.node),
+            stage.ancestors(program_input.node),
+            f"{type(program_input.slot).__name__} `{program_input.slot.name}`",
+            layers.of_input(program_input.node),
         )
-        for given in program.inputs
+        for program_input in program.inputs
     ]
     rows += [_row(node, stage, notes.get(node.name, ""), layers.of(node)) for node in program.nodes]
     results = tuple(node.name for node in nodes_in(out.value for out in program.outputs))

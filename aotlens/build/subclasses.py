@@ -28,8 +28,8 @@ MADE = "a wrapper that the code makes around these tensors"
 
 def has_wrappers(captured: Captured) -> bool:
     """Whether the function takes, computes on or gives wrappers."""
-    given = any(given.wrapped is not None for given in captured.inputs)
-    return given or bool(captured.desugared) or any(map(is_wrapper, captured.outputs))
+    has_wrapped_input = any(captured_input.wrapped is not None for captured_input in captured.inputs)
+    return has_wrapped_input or bool(captured.desugared) or any(map(is_wrapper, captured.outputs))
 
 
 def wrapped_program(captured: Captured, values: tuple[Any, ...]) -> tuple[CapturedProgram, dict[int, Origin]]:
@@ -38,19 +38,22 @@ def wrapped_program(captured: Captured, values: tuple[Any, ...]) -> tuple[Captur
     `values` holds the results of the calls that the desugared program has.
     """
     calls: list[Call] = []
-    found: list[Any] = []
+    results: list[Any] = []
     whose: dict[int, Origin] = {}
-    at = 0
-    for one in captured.desugared:
-        calls += captured.calls[at : one.first]
-        found += values[at : one.first]
-        calls.append(one.call)
-        found.append(one.call[3])
-        whose |= {id(call[4]): one.call[4] for call in captured.calls[one.first : one.end]}
-        at = one.end
-    calls += captured.calls[at:]
-    found += values[at:]
-    return WrapperWriter(captured).write(tuple(calls), tuple(found), "captured"), whose
+    position = 0
+    for wrapper_call in captured.desugared:
+        calls += captured.calls[position : wrapper_call.first]
+        results += values[position : wrapper_call.first]
+        calls.append(wrapper_call.call)
+        results.append(wrapper_call.call[3])
+        whose |= {
+            id(call[4]): wrapper_call.call[4]
+            for call in captured.calls[wrapper_call.first : wrapper_call.end]
+        }
+        position = wrapper_call.end
+    calls += captured.calls[position:]
+    results += values[position:]
+    return WrapperWriter(captured).write(tuple(calls), tuple(results), "captured"), whose
 
 
 def attributes_of(wrapper: Any) -> Iterator[tuple[str, Any]]:
@@ -70,10 +73,10 @@ class WrapperWriter(CallWriter):
         """By a size that stands for several: the wrapper that has it, and where."""
         super().__init__(captured)
 
-    def _add_tensor(self, given: CapturedInput) -> None:
-        node = self._add_input(given.slot, given.argument, given.fake)
-        if given.wrapped is not None:
-            self._look_inside(given.argument, node)
+    def _add_tensor(self, captured_input: CapturedInput) -> None:
+        node = self._add_input(captured_input.slot, captured_input.argument, captured_input.fake)
+        if captured_input.wrapped is not None:
+            self._look_inside(captured_input.argument, node)
 
     def _define_new_sizes(self, node: Node, result: Any, value: Any) -> None:
         if is_wrapper(result):
@@ -114,8 +117,8 @@ class WrapperWriter(CallWriter):
         parts = {name: getattr(wrapper, name) for name in names}
         inner = {name: part for name, part in parts.items() if isinstance(part, torch.Tensor)}
         others = tuple((name, part) for name, part in parts.items() if name not in inner)
-        place = (self._known_sizes(wrapper.shape), self._known_sizes(wrapper.stride()))
-        args = (tuple(self._node(part) for part in inner.values()), *place)
+        geometry = (self._known_sizes(wrapper.shape), self._known_sizes(wrapper.stride()))
+        args = (tuple(self._node(part) for part in inner.values()), *geometry)
         kind = type(wrapper)
         node = self._add_own(
             kind.__name__.lower(), WrapOperator(kind, context, tuple(inner), others), args, wrapper, MADE

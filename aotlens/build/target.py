@@ -87,7 +87,7 @@ def _failing(parts: Partitioned) -> rows.FailingBackward | None:
         return None
     alone = parts.joint.failing_tangents.values()
     failing = next(iter(alone), failing)
-    results = tuple(name for one in alone for name in one.results)
+    results = tuple(name for failure in alone for name in failure.results)
     return rows.FailingBackward(failing.message, site_of(failing.origin) if failing.origin else None, results)
 
 
@@ -104,18 +104,20 @@ def _with_diagnostics(target: rows.Target) -> rows.Target:
 def build_inputs(parts: Partitioned) -> tuple[rows.Input, ...]:
     captured, meta = parts.joint.captured, parts.joint.meta
     return tuple(
-        _input(index, given, meta.inputs[index], captured.subject.span)
-        for index, given in enumerate(captured.flat_inputs)
+        _input(index, captured_input, meta.inputs[index], captured.subject.span)
+        for index, captured_input in enumerate(captured.flat_inputs)
     )
 
 
-def _input(index: int, given: CapturedInput, info: InputAliasInfo, function: rows.Span | None) -> rows.Input:
-    slot: Any = given.slot
-    constant = not given.is_tensor and given.node is None
+def _input(
+    index: int, captured_input: CapturedInput, info: InputAliasInfo, function: rows.Span | None
+) -> rows.Input:
+    slot: Any = captured_input.slot
+    constant = not captured_input.is_tensor and captured_input.node is None
     tensor = None
-    if given.is_tensor:
-        tensor = describe_tensor(given.fake)
-        tensor = _with_grad(tensor, given.requires_grad)
+    if captured_input.is_tensor:
+        tensor = describe_tensor(captured_input.fake)
+        tensor = _with_grad(tensor, captured_input.requires_grad)
     return rows.Input(
         index=index,
         name=slot.name,
@@ -132,21 +134,21 @@ def _input(index: int, given: CapturedInput, info: InputAliasInfo, function: row
         mutates_storage_metadata=info.mutates_storage,
         hidden_from_autograd=info.hidden_from_autograd,
         under_no_grad=info.under_no_grad,
-        reason=_input_reason(given, info),
-        sites=_input_sites(given, info, function),
-        metadata_sites=_metadata_sites(given, info),
-        shares_storage_with=given.shares_storage_with,
-        duplicate_of=given.duplicate_of,
-        requires_grad=given.requires_grad,
-        is_leaf=given.is_leaf,
+        reason=_input_reason(captured_input, info),
+        sites=_input_sites(captured_input, info, function),
+        metadata_sites=_metadata_sites(captured_input, info),
+        shares_storage_with=captured_input.shares_storage_with,
+        duplicate_of=captured_input.duplicate_of,
+        requires_grad=captured_input.requires_grad,
+        is_leaf=captured_input.is_leaf,
         autograd_change=None if info.autograd is AutogradChange.NONE else info.autograd.value,
     )
 
 
 def _input_sites(
-    given: CapturedInput, info: InputAliasInfo, function: rows.Span | None
+    captured_input: CapturedInput, info: InputAliasInfo, function: rows.Span | None
 ) -> tuple[rows.Site, ...]:
-    slot: Any = given.slot
+    slot: Any = captured_input.slot
     turned = info.autograd in (AutogradChange.REQUIRES_GRAD, AutogradChange.NEW_LEAF)
     sites = [site for write in info.writes if (site := site_of(write.origin))]
     return tuple(dict.fromkeys((*sites, *(requiring_sites(function, slot.name) if turned else ()))))
@@ -163,19 +165,19 @@ def _with_grad(tensor: rows.Tensor, requires_grad: bool) -> rows.Tensor:
     return replace(tensor, requires_grad=requires_grad)
 
 
-def _input_reason(given: CapturedInput, info: InputAliasInfo) -> str:
-    if given.duplicate_of is not None:
-        return f"the same tensor as input {given.duplicate_of}: passed to the graph once"
-    if not given.is_tensor and given.node is None:
-        return f"built into the graph as {given.argument!r}"
+def _input_reason(captured_input: CapturedInput, info: InputAliasInfo) -> str:
+    if captured_input.duplicate_of is not None:
+        return f"the same tensor as input {captured_input.duplicate_of}: passed to the graph once"
+    if not captured_input.is_tensor and captured_input.node is None:
+        return f"built into the graph as {captured_input.argument!r}"
     return info.reason
 
 
 def build_outputs(parts: Partitioned) -> tuple[rows.Output, ...]:
     captured, meta = parts.joint.captured, parts.joint.meta
     left = first_left(captured)
-    found = (_output(captured.output_names[info.index], info, parts) for info in meta.outputs)
-    return tuple(replace(row, left=row.index >= left) for row in found)
+    outputs = (_output(captured.output_names[info.index], info, parts) for info in meta.outputs)
+    return tuple(replace(row, left=row.index >= left) for row in outputs)
 
 
 def _output(name: str, info: OutputAliasInfo, parts: Partitioned) -> rows.Output:

@@ -23,9 +23,9 @@ def aligned(old: Sequence[Hashable], new: Sequence[Hashable]) -> Pairs:
     while end < min(len(old), len(new)) - start and old[-1 - end] == new[-1 - end]:
         end += 1
     inner = _inner(old[start : len(old) - end], new[start : len(new) - end])
-    head = [(at, at) for at in range(start)]
-    tail = [(len(old) - end + at, len(new) - end + at) for at in range(end)]
-    return [*head, *((start + one, start + other) for one, other in inner), *tail]
+    head = [(index, index) for index in range(start)]
+    tail = [(len(old) - end + index, len(new) - end + index) for index in range(end)]
+    return [*head, *((start + old_index, start + new_index) for old_index, new_index in inner), *tail]
 
 
 def _inner(old: Sequence[Hashable], new: Sequence[Hashable]) -> Pairs:
@@ -35,7 +35,7 @@ def _inner(old: Sequence[Hashable], new: Sequence[Hashable]) -> Pairs:
     if traces is not None:
         return _walked_back(traces, old, new)
     blocks = difflib.SequenceMatcher(None, old, new, autojunk=False).get_matching_blocks()
-    return [(block.a + at, block.b + at) for block in blocks for at in range(block.size)]
+    return [(block.a + offset, block.b + offset) for block in blocks for offset in range(block.size)]
 
 
 def _traces(old: Sequence[Hashable], new: Sequence[Hashable]) -> list[dict[int, int]] | None:
@@ -45,11 +45,15 @@ def _traces(old: Sequence[Hashable], new: Sequence[Hashable]) -> list[dict[int, 
     for edits in range(min(len(old) + len(new), _MOST_EDITS) + 1):
         traces.append(dict(furthest))
         for diagonal in range(-edits, edits + 1, 2):
-            at = _step(furthest, diagonal, edits)
-            while at < len(old) and at - diagonal < len(new) and old[at] == new[at - diagonal]:
-                at += 1
-            furthest[diagonal] = at
-            if at >= len(old) and at - diagonal >= len(new):
+            position = _step(furthest, diagonal, edits)
+            while (
+                position < len(old)
+                and position - diagonal < len(new)
+                and old[position] == new[position - diagonal]
+            ):
+                position += 1
+            furthest[diagonal] = position
+            if position >= len(old) and position - diagonal >= len(new):
                 return traces
     return None
 
@@ -64,17 +68,17 @@ def _step(furthest: dict[int, int], diagonal: int, edits: int) -> int:
 
 def _walked_back(traces: list[dict[int, int]], old: Sequence[Hashable], new: Sequence[Hashable]) -> Pairs:
     pairs: Pairs = []
-    at, other = len(old), len(new)
+    old_index, new_index = len(old), len(new)
     for edits in range(len(traces) - 1, -1, -1):
-        diagonal = at - other
+        diagonal = old_index - new_index
         start = _step(traces[edits], diagonal, edits)
-        while at > start and other > start - diagonal:
-            at, other = at - 1, other - 1
-            pairs.append((at, other))
+        while old_index > start and new_index > start - diagonal:
+            old_index, new_index = old_index - 1, new_index - 1
+            pairs.append((old_index, new_index))
         down = diagonal == -edits or (
             diagonal != edits and traces[edits].get(diagonal - 1, -1) < traces[edits].get(diagonal + 1, -1)
         )
         if edits:
-            at, other = (at, other - 1) if down else (at - 1, other)
+            old_index, new_index = (old_index, new_index - 1) if down else (old_index - 1, new_index)
     pairs.reverse()
     return pairs

@@ -63,9 +63,9 @@ class NodeChange:
     @property
     def node(self) -> StageNode:
         """The one that there is; the new one of two."""
-        found = self.after or self.before
-        assert found is not None
-        return found
+        existing = self.after or self.before
+        assert existing is not None
+        return existing
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,14 +130,14 @@ def report_change(old: Report, new: Report) -> ReportChange:
     rest, others = list(old.targets), list(new.targets)
     for key in (_capture, _qualname):
         for target in list(others):
-            same = next((one for one in rest if key(one) == key(target)), None)
+            same = next((candidate for candidate in rest if key(candidate) == key(target)), None)
             if same is not None:
                 pairs.append((same, target))
                 rest.remove(same)
                 others.remove(target)
     if len(rest) == len(others) == 1 and not pairs:  # the target itself has another name
         pairs.append((rest.pop(), others.pop()))
-    order = {id(target): at for at, target in enumerate(new.targets)}
+    order = {id(target): index for index, target in enumerate(new.targets)}
     pairs.sort(key=lambda pair: order[id(pair[1])])
     return ReportChange(tuple(target_change(*pair) for pair in pairs), tuple(others), tuple(rest))
 
@@ -183,33 +183,39 @@ def _node_changes(
         before, after = _program(old, phase), _program(new, phase)
         if phase == "forward":
             known = _known_inputs(before, after)
-        found = pair_nodes(before, after, known, lines)
-        told: Phase = "inference" if new.mode == "inference" and phase == "forward" else phase
-        known |= {other.name: one.name for one, other in found.pairs}
-        changes += [NodeChange("removed", told, node, None, node.reason) for node in found.removed]
-        changes += [NodeChange("added", told, None, node, node.reason) for node in found.added]
-        changes += [NodeChange("changed", told, one, other, what) for one, other, what in found.changed]
+        paired = pair_nodes(before, after, known, lines)
+        shown_phase: Phase = "inference" if new.mode == "inference" and phase == "forward" else phase
+        known |= {new_node.name: old_node.name for old_node, new_node in paired.pairs}
+        changes += [NodeChange("removed", shown_phase, node, None, node.reason) for node in paired.removed]
+        changes += [NodeChange("added", shown_phase, None, node, node.reason) for node in paired.added]
+        changes += [
+            NodeChange("changed", shown_phase, old_node, new_node, what)
+            for old_node, new_node, what in paired.changed
+        ]
     return tuple(changes), known
 
 
 def _program(target: Target, phase: str) -> Stage:
     """What runs in a phase; an empty program where nothing does."""
-    found = target.stage("inference" if phase == "forward" and target.mode == "inference" else phase)
-    return found or Stage(phase, None, (), "")
+    stage = target.stage("inference" if phase == "forward" and target.mode == "inference" else phase)
+    return stage or Stage(phase, None, (), "")
 
 
 def _known_inputs(old: Stage, new: Stage) -> dict[str, str]:
     """Old names of inputs by new ones: those of one name, and the others of one type in order."""
     before = {node.name: node for node in old.nodes if node.op == "placeholder"}
     after = {node.name: node for node in new.nodes if node.op == "placeholder"}
-    found = {name: name for name in after if name in before}
-    free = [node for name, node in before.items() if name not in found]
+    old_names = {name: name for name in after if name in before}
+    free = [node for name, node in before.items() if name not in old_names]
     for name, node in after.items():
-        same = next((one for one in free if name not in found and _type(one) == _type(node)), None)
+        same = next(
+            (candidate for candidate in free if name not in old_names and _type(candidate) == _type(node)),
+            None,
+        )
         if same is not None:
-            found[name] = same.name
+            old_names[name] = same.name
             free.remove(same)
-    return found
+    return old_names
 
 
 def _type(node: StageNode) -> str:
@@ -228,8 +234,8 @@ def _line_changes(
     changed: dict[object, list[NodeChange]] = {}
     for node in nodes:
         if node.node.spans:
-            of = lines.of_new if node.after is not None else lines.of_old
-            changed.setdefault(of(node.node.spans[0]), []).append(node)
+            key_of = lines.of_new if node.after is not None else lines.of_old
+            changed.setdefault(key_of(node.node.spans[0]), []).append(node)
     rows = []
     for key in dict.fromkeys((*after, *before, *changed)):
         change = after.get(key, Weights()).minus(before.get(key, Weights()))
@@ -247,11 +253,11 @@ def _place(row: LineChange) -> tuple[bool, str, int]:
 def _by_line(target: Target, key: object) -> dict[object, Weights]:
     """The shares of each line; what has no line is left out."""
     assert callable(key)
-    found: dict[object, Counter[str]] = {}
+    counters: dict[object, Counter[str]] = {}
 
     def add(span: Span | None, name: str, amount: int) -> None:
         if span is not None and amount:
-            found.setdefault(key(span), Counter())[name] += amount
+            counters.setdefault(key(span), Counter())[name] += amount
 
     for phase in ("forward", "backward"):
         for node in _program(target, phase).nodes:
@@ -261,13 +267,15 @@ def _by_line(target: Target, key: object) -> dict[object, Weights]:
     for live in target.memory.live_at_peak if target.memory is not None else ():
         add(live.span, "peak_bytes", live.bytes)
     for kernel in target.kernels:
-        for span in {(one.file, one.line): one for one in kernel.spans}.values():
+        for span in {
+            (kernel_span.file, kernel_span.line): kernel_span for kernel_span in kernel.spans
+        }.values():
             add(span, "kernels", 1)
     for step in applied_steps(target):
-        for at, site in enumerate(step.sites):
+        for index, site in enumerate(step.sites):
             add(site.span, "wrapper_steps", 1)
-            add(site.span, "wrapper_bytes", step.bytes_per_call if at == 0 else 0)
-    return {line: Weights(**counts) for line, counts in found.items()}
+            add(site.span, "wrapper_bytes", step.bytes_per_call if index == 0 else 0)
+    return {line: Weights(**counts) for line, counts in counters.items()}
 
 
 def _whole(target: Target) -> Weights:
@@ -287,8 +295,12 @@ def _findings(
     old: Target, new: Target, lines: LinePairs
 ) -> tuple[tuple[Diagnostic, ...], tuple[Diagnostic, ...]]:
     """Those that are gone, and those that are new: one of the same code at the same line is the same."""
-    before = Counter((one.code, lines.of_old(one.span)) for one in old.diagnostics)
-    after = Counter((one.code, lines.of_new(one.span)) for one in new.diagnostics)
-    gone = tuple(one for one in old.diagnostics if (one.code, lines.of_old(one.span)) not in after)
-    fresh = tuple(one for one in new.diagnostics if (one.code, lines.of_new(one.span)) not in before)
+    before = Counter((finding.code, lines.of_old(finding.span)) for finding in old.diagnostics)
+    after = Counter((finding.code, lines.of_new(finding.span)) for finding in new.diagnostics)
+    gone = tuple(
+        finding for finding in old.diagnostics if (finding.code, lines.of_old(finding.span)) not in after
+    )
+    fresh = tuple(
+        finding for finding in new.diagnostics if (finding.code, lines.of_new(finding.span)) not in before
+    )
     return gone, fresh

@@ -53,11 +53,13 @@ class LinePairs:
     def line(self, key: object) -> tuple[Line | None, Line | None]:
         """The two lines of a key."""
         assert isinstance(key, tuple)
-        side, place = key[0], (key[1], key[2])
+        side, position = key[0], (key[1], key[2])
         if side == "new":
-            return None, self.new.get(place) or Line(*place, "")
-        other = next((new for new, old in self.partner.items() if old == place), None)
-        return self.old.get(place) or Line(*place, ""), self.new.get(other) if other is not None else None
+            return None, self.new.get(position) or Line(*position, "")
+        other = next((new for new, old in self.partner.items() if old == position), None)
+        return self.old.get(position) or Line(*position, ""), self.new.get(
+            other
+        ) if other is not None else None
 
 
 def pair_lines(old: Target, new: Target) -> LinePairs:
@@ -65,10 +67,10 @@ def pair_lines(old: Target, new: Target) -> LinePairs:
     pairs = LinePairs(_lines(old), _lines(new))
     files = _paired_files({file for file, _ in pairs.old}, {file for file, _ in pairs.new})
     for new_file, old_file in files.items():
-        before = sorted((one for one in pairs.old.values() if one.file == old_file), key=_number)
-        after = sorted((one for one in pairs.new.values() if one.file == new_file), key=_number)
-        for one, other in _paired(before, after):
-            pairs.partner[other.file, other.number] = (one.file, one.number)
+        before = sorted((line for line in pairs.old.values() if line.file == old_file), key=_number)
+        after = sorted((line for line in pairs.new.values() if line.file == new_file), key=_number)
+        for line, counterpart in _paired(before, after):
+            pairs.partner[counterpart.file, counterpart.number] = (line.file, line.number)
     return pairs
 
 
@@ -78,16 +80,16 @@ def _number(line: Line) -> int:
 
 def _lines(target: Target) -> dict[tuple[str, int], Line]:
     """Every line that a trace names, with its text where a program shows it."""
-    found: dict[tuple[str, int], Line] = {}
+    lines: dict[tuple[str, int], Line] = {}
     for span in _spans(target):
-        found.setdefault((span.file, span.line), Line(span.file, span.line, ""))
+        lines.setdefault((span.file, span.line), Line(span.file, span.line, ""))
     for stage in target.stages:
         texts = node_texts(stage) if stage.name in SHOWN else {}
         for node in stage.nodes if texts else ():
-            text, at = texts.get(node.name), node.spans[0] if node.spans else None
-            if text is not None and at is not None and text.number == at.line:
-                found[at.file, at.line] = Line(at.file, at.line, text.line)
-    return found
+            text, location = texts.get(node.name), node.spans[0] if node.spans else None
+            if text is not None and location is not None and text.number == location.line:
+                lines[location.file, location.line] = Line(location.file, location.line, text.line)
+    return lines
 
 
 def _spans(target: Target) -> Iterator[Span]:
@@ -96,7 +98,7 @@ def _spans(target: Target) -> Iterator[Span]:
     sites += [site for step in (target.wrapper.steps if target.wrapper else ()) for site in step.sites]
     yield from (site.span for site in sites)
     yield from (span for stage in target.stages for node in stage.nodes for span in node.spans[:1])
-    yield from (one.span for one in target.diagnostics if one.span is not None)
+    yield from (diagnostic.span for diagnostic in target.diagnostics if diagnostic.span is not None)
     yield from (span for kernel in target.kernels for span in kernel.spans)
     if target.partition is not None:
         yield from (saved.span for saved in target.partition.saved if saved.span is not None)
@@ -108,33 +110,34 @@ def _spans(target: Target) -> Iterator[Span]:
 
 def _paired_files(old: set[str], new: set[str]) -> dict[str, str]:
     """By new file: the old one that ends in the most of the same folders, or is left alone; each once."""
-    found: dict[str, str] = {}
+    paired: dict[str, str] = {}
     free = set(old)
-    alike = ((_common_end(one, other), other, one) for one in old for other in new)
-    for count, other, one in sorted(alike, key=lambda row: (-row[0], row[1], row[2])):
-        if count and other not in found and one in free:
-            found[other] = one
-            free.discard(one)
-    rest = new - set(found)
-    return found | dict(zip(rest, free, strict=True)) if len(rest) == len(free) == 1 else found
+    alike = ((_common_end(old_file, new_file), new_file, old_file) for old_file in old for new_file in new)
+    for count, new_file, old_file in sorted(alike, key=lambda row: (-row[0], row[1], row[2])):
+        if count and new_file not in paired and old_file in free:
+            paired[new_file] = old_file
+            free.discard(old_file)
+    rest = new - set(paired)
+    return paired | dict(zip(rest, free, strict=True)) if len(rest) == len(free) == 1 else paired
 
 
-def _common_end(one: str, other: str) -> int:
-    names = zip(reversed(one.split(os.sep)), reversed(other.split(os.sep)), strict=False)
+def _common_end(first: str, second: str) -> int:
+    names = zip(reversed(first.split(os.sep)), reversed(second.split(os.sep)), strict=False)
     return next(
-        (at for at, (a, b) in enumerate(names) if a != b), min(one.count(os.sep), other.count(os.sep)) + 1
+        (index for index, (a, b) in enumerate(names) if a != b),
+        min(first.count(os.sep), second.count(os.sep)) + 1,
     )
 
 
 def _paired(old: list[Line], new: list[Line]) -> Iterator[tuple[Line, Line]]:
     """Equal lines in order; between them, lines that are alike."""
-    equal = aligned([_said(one) for one in old], [_said(one) for one in new])
-    at, other_at = 0, 0
-    for one, other in [*equal, (len(old), len(new))]:
-        yield from _alike(old[at:one], new[other_at:other])
-        if one < len(old):
-            yield old[one], new[other]
-        at, other_at = one + 1, other + 1
+    equal = aligned([_said(line) for line in old], [_said(line) for line in new])
+    old_start, new_start = 0, 0
+    for old_end, new_end in [*equal, (len(old), len(new))]:
+        yield from _alike(old[old_start:old_end], new[new_start:new_end])
+        if old_end < len(old):
+            yield old[old_end], new[new_end]
+        old_start, new_start = old_end + 1, new_end + 1
 
 
 def _said(line: Line) -> object:
@@ -145,10 +148,10 @@ def _said(line: Line) -> object:
 def _alike(old: list[Line], new: list[Line]) -> Iterator[tuple[Line, Line]]:
     rest = list(old)
     for line in new:
-        for one in rest:
-            if _is_alike(one, line, alone=len(old) == len(new) == 1):
-                yield one, line
-                rest = rest[rest.index(one) + 1 :]
+        for candidate in rest:
+            if _is_alike(candidate, line, alone=len(old) == len(new) == 1):
+                yield candidate, line
+                rest = rest[rest.index(candidate) + 1 :]
                 break
 
 

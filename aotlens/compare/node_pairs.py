@@ -73,8 +73,8 @@ def _items(stage: Stage, inputs: dict[str, str], line: Callable[[Span | None], o
     nodes = {node.name for node in stage.nodes}
 
     def arguments(node: StageNode, known: dict[str, str]) -> str:
-        def canonical(found: re.Match[str]) -> str:
-            return known.get(found.group(), "·") if found.group() in nodes else found.group()
+        def canonical(match: re.Match[str]) -> str:
+            return known.get(match.group(), "·") if match.group() in nodes else match.group()
 
         text = texts.get(node.name)
         return _NAME.sub(canonical, text.value) if text is not None else ""
@@ -99,45 +99,48 @@ class _Pairing:
         self._align(lambda item: item.exact)
         self._align(lambda item: item.rough)
         self._by_what_they_read()
-        taken = set(self._partner.values())
+        paired = set(self._partner.values())
         return NodePairs(
-            tuple((self._old[self._partner[at]].node, self._new[at].node) for at in sorted(self._partner)),
-            tuple(item.node for at, item in enumerate(self._old) if at not in taken),
-            tuple(item.node for at, item in enumerate(self._new) if at not in self._partner),
+            tuple(
+                (self._old[self._partner[index]].node, self._new[index].node)
+                for index in sorted(self._partner)
+            ),
+            tuple(item.node for index, item in enumerate(self._old) if index not in paired),
+            tuple(item.node for index, item in enumerate(self._new) if index not in self._partner),
             tuple(self._changed()),
         )
 
     def _align(self, key: Callable[[_Item], Hashable]) -> None:
         """Pair what has equal keys between two pairs that stand already."""
         fixed = [*self._rising(), (len(self._old), len(self._new))]
-        at, other_at = 0, 0
-        taken = set(self._partner.values())
-        for one, other in fixed:
-            old = [index for index in range(at, one) if index not in taken]
-            new = [index for index in range(other_at, other) if index not in self._partner]
+        old_start, new_start = 0, 0
+        paired = set(self._partner.values())
+        for old_end, new_end in fixed:
+            old = [index for index in range(old_start, old_end) if index not in paired]
+            new = [index for index in range(new_start, new_end) if index not in self._partner]
             for left, right in aligned([key(self._old[i]) for i in old], [key(self._new[i]) for i in new]):
                 self._partner[new[right]] = old[left]
-            at, other_at = one + 1, other + 1
+            old_start, new_start = old_end + 1, new_end + 1
 
     def _rising(self) -> list[tuple[int, int]]:
         return sorted((old, new) for new, old in self._partner.items())
 
     def _by_what_they_read(self) -> None:
         """Pair the rest where operator, arguments and all operands are the same, wherever they stand."""
-        taken = set(self._partner.values())
+        paired = set(self._partner.values())
         free: dict[Hashable, list[int]] = {}
-        for at, item in enumerate(self._old):
-            if at not in taken:
-                free.setdefault((item.alike, item.node.inputs), []).append(at)
+        for index, item in enumerate(self._old):
+            if index not in paired:
+                free.setdefault((item.alike, item.node.inputs), []).append(index)
         known = self._names()
-        for at, item in enumerate(self._new):
-            if at in self._partner or not free:
+        for index, item in enumerate(self._new):
+            if index in self._partner or not free:
                 continue
             operands = tuple(known.get(name, "") for name in item.node.inputs)
             same = free.get((item.alike, operands))
             if same:
-                self._partner[at] = same.pop(0)
-                known[item.node.name] = self._old[self._partner[at]].node.name
+                self._partner[index] = same.pop(0)
+                known[item.node.name] = self._old[self._partner[index]].node.name
 
     def _names(self) -> dict[str, str]:
         """Old names by new ones."""
@@ -146,13 +149,13 @@ class _Pairing:
 
     def _changed(self) -> Iterator[tuple[StageNode, StageNode, str]]:
         names = self._names()
-        kept = set(names.values())
-        for at in sorted(self._partner):
-            old, new = self._old[self._partner[at]], self._new[at]
+        known = set(names.values())
+        for index in sorted(self._partner):
+            old, new = self._old[self._partner[index]], self._new[index]
             what = _result_change(old.node, new.node)
             if not what and old.constants != new.constants:
                 what = f"`{old.constants}` became `{new.constants}`"
-            if not what and _reads_another(old.node, new.node, names, kept):
+            if not what and _reads_another(old.node, new.node, names, known):
                 what = "reads another value"
             if what:
                 yield old.node, new.node, what
@@ -165,9 +168,9 @@ def _result_change(old: StageNode, new: StageNode) -> str:
     return f"{before.short()} became {after.short()}"
 
 
-def _reads_another(old: StageNode, new: StageNode, names: dict[str, str], kept: set[str]) -> bool:
+def _reads_another(old: StageNode, new: StageNode, names: dict[str, str], known: set[str]) -> bool:
     """Whether an operand is another value that both programs have; others speak for themselves."""
     if len(old.inputs) != len(new.inputs):
         return False
     pairs = zip(old.inputs, new.inputs, strict=True)
-    return any(after in names and before in kept and names[after] != before for before, after in pairs)
+    return any(after in names and before in known and names[after] != before for before, after in pairs)

@@ -35,11 +35,13 @@ def saved_changes(
         after = _grouped(new, lambda value: known.get(value.node, ("new", value.node)))
     rows = []
     for key, values in after.items():
-        change = sum(one.bytes for one in values) - sum(one.bytes for one in before.get(key, ()))
+        change = sum(saved_value.bytes for saved_value in values) - sum(
+            saved_value.bytes for saved_value in before.get(key, ())
+        )
         if change:
             rows.append(SavedChange(values[0], change))
     for key, values in before.items():
-        size = sum(one.bytes for one in values)
+        size = sum(saved_value.bytes for saved_value in values)
         if key not in after and size:
             rows.append(SavedChange(values[0], -size, is_gone=True))
     return tuple(rows)
@@ -50,7 +52,7 @@ def _name_and_shape(value: SavedValue) -> Hashable:
 
 
 def _grouped(target: Target, key: Callable[[SavedValue], Hashable]) -> dict[Hashable, list[SavedValue]]:
-    found: dict[Hashable, list[SavedValue]] = {}
+    groups: dict[Hashable, list[SavedValue]] = {}
     for value in target.partition.saved if target.partition is not None else ():
-        found.setdefault(key(value), []).append(value)
-    return found
+        groups.setdefault(key(value), []).append(value)
+    return groups

@@ -39,9 +39,9 @@ def totals(change: TargetChange) -> Iterator[Total]:
     )
     for name, before, after, is_size in rows:
         if before != after:
-            told = human_bytes if is_size else str
+            shown = human_bytes if is_size else str
             signed = signed_bytes(after - before) if is_size else f"{after - before:+,}"
-            yield Total(name, told(before), told(after), signed, after > before)
+            yield Total(name, shown(before), shown(after), signed, after > before)
 
 
 def line_weights(weights: Weights) -> Iterator[str]:

@@ -49,7 +49,7 @@ def _function(dynamo: Dynamo, function: DynamoFunction) -> DynamoFunction:
 
 
 def _break(dynamo: Dynamo, function: DynamoFunction, entry: Break) -> Break:
-    return replace(entry, fixes=tuple(one.fix for one in fixes_of(dynamo, function.qualname, entry.text)))
+    return replace(entry, fixes=tuple(tried.fix for tried in fixes_of(dynamo, function.qualname, entry.text)))
 
 
 def _by_span(dynamo: Dynamo) -> dict[Span, tuple[Fix, ...]]:
@@ -59,7 +59,7 @@ def _by_span(dynamo: Dynamo) -> dict[Span, tuple[Fix, ...]]:
             table[entry.span] = (*table.get(entry.span, ()), *entry.fixes)
         for value in recompiled_values(function):
             span = value.span or value.causes[0].call or function.span
-            fixes = (one.fix for one in fixes_of(dynamo, function.qualname, value.name))
+            fixes = (tried.fix for tried in fixes_of(dynamo, function.qualname, value.name))
             table[span] = (*table.get(span, ()), *fixes)
     return table
 

@@ -135,10 +135,10 @@ def over_budget(target: Target, budget: Budget) -> Iterator[Diagnostic]:
         largest = ((row.bytes, row.span, "saved here") for row in partition.saved)
         yield Diagnostic("AL801", "error", message, target.span, _largest(largest))
     if memory is not None and _passes(memory.peak_bytes, budget.max_peak_bytes):
-        at = f", at {place(memory.peak_span)}" if memory.peak_span is not None else ""
+        where = f", at {place(memory.peak_span)}" if memory.peak_span is not None else ""
         message = (
             f"{name} needs {_over(memory.peak_bytes, budget.max_peak_bytes, 'at its peak')}"
-            f" (max-peak-bytes); the peak is in the {memory.peak_phase}{at}"
+            f" (max-peak-bytes); the peak is in the {memory.peak_phase}{where}"
         )
         largest = ((row.bytes, row.span, f"alive at the peak, {row.kind}") for row in memory.live_at_peak)
         yield Diagnostic("AL802", "error", message, target.span, _largest(largest))
@@ -156,17 +156,17 @@ def over_budget(target: Target, budget: Budget) -> Iterator[Diagnostic]:
         yield Diagnostic("AL803", "error", message, target.span, sites[:_TOLD])
 
 
-def _passes(found: int, limit: int | None) -> bool:
-    return limit is not None and found > limit
+def _passes(amount: int, limit: int | None) -> bool:
+    return limit is not None and amount > limit
 
 
-def _over(found: int, limit: int | None, what: str) -> str:
+def _over(amount: int, limit: int | None, what: str) -> str:
     """Sizes that read alike are told in bytes too."""
     assert limit is not None
-    told, allowed = human_bytes(found), human_bytes(limit)
-    if told == allowed:
-        told, allowed = f"{told} ({found:,} B)", f"{allowed} ({limit:,} B)"
-    return f"{told} {what}, over its budget of {allowed}"
+    shown, allowed = human_bytes(amount), human_bytes(limit)
+    if shown == allowed:
+        shown, allowed = f"{shown} ({amount:,} B)", f"{allowed} ({limit:,} B)"
+    return f"{shown} {what}, over its budget of {allowed}"
 
 
 def _largest(rows: Iterable[tuple[int, Span | None, str]]) -> tuple[Related, ...]:

@@ -62,8 +62,8 @@ def best_call(target: Target) -> Advice | None:
         return None
     flow = _Flow(target)
     total = sum(value.bytes for value in flow.saved.values())
-    found = [advice for span in flow.calls() if (advice := flow.advice(span)) is not None]
-    best = min(found, key=lambda advice: advice.peak_bytes, default=None)
+    candidates = [advice for span in flow.calls() if (advice := flow.advice(span)) is not None]
+    best = min(candidates, key=lambda advice: advice.peak_bytes, default=None)
     return best if best is not None and total - best.peak_bytes >= LEAST_SHARE * total else None
 
 
@@ -74,7 +74,7 @@ class _Flow:
         assert target.partition is not None  # asked in training only
         forward, backward = target.stage("forward"), target.stage("backward")
         self.nodes: tuple[StageNode, ...] = forward.nodes if forward is not None else ()
-        self.at = {node.name: at for at, node in enumerate(self.nodes)}
+        self.at = {node.name: index for index, node in enumerate(self.nodes)}
         self.saved: dict[str, SavedValue] = {
             value.node: value for value in target.partition.saved if value.bytes and value.node in self.at
         }
@@ -84,22 +84,22 @@ class _Flow:
     @cached_property
     def made_by(self) -> dict[Span, list[int]]:
         """Positions of the nodes that run within an expression."""
-        found: dict[Span, list[int]] = {}
-        for at, node in enumerate(self.nodes):
+        positions: dict[Span, list[int]] = {}
+        for index, node in enumerate(self.nodes):
             for span in dict.fromkeys(node.spans):
-                found.setdefault(span, []).append(at)
-        return found
+                positions.setdefault(span, []).append(index)
+        return positions
 
     @cached_property
     def readers(self) -> dict[str, list[int]]:
         """Positions of the nodes that read a value or a view of it."""
-        found: dict[str, list[int]] = {node.name: [] for node in self.nodes}
-        for at, node in enumerate(self.nodes):
+        positions: dict[str, list[int]] = {node.name: [] for node in self.nodes}
+        for index, node in enumerate(self.nodes):
             if node.op == "output":  # hands on results, and the saved values themselves
                 continue
-            for name in {self.root(name) for name in node.inputs if name in found}:
-                found[name].append(at)
-        return found
+            for name in {self.root(name) for name in node.inputs if name in positions}:
+                positions[name].append(index)
+        return positions
 
     def root(self, name: str) -> str:
         """The value on whose storage a value lies."""
@@ -116,17 +116,17 @@ class _Flow:
     def advice(self, span: Span) -> Advice | None:
         """What a checkpoint around this call would do; None where the call must not run twice."""
         inside = self.made_by[span]
-        if any(self._is_unsafe(self.nodes[at]) for at in inside):
+        if any(self._is_unsafe(self.nodes[index]) for index in inside):
             return None
         runs = list(self._runs(span, inside))
         spared = [self._spared(span, run) for run in runs]
         gone = frozenset().union(*spared)
-        kept = {name: value.bytes for name, value in self.saved.items() if name not in gone}
+        still_saved = {name: value.bytes for name, value in self.saved.items() if name not in gone}
         for run in runs:
-            kept |= {name: size for name, size in self._entering(run) if name not in self.saved}
-        total = sum(kept.values())
+            still_saved |= {name: size for name, size in self._entering(run) if name not in self.saved}
+        total = sum(still_saved.values())
         moments = [
-            sum(size for name, size in kept.items() if self.at[name] <= run[-1])
+            sum(size for name, size in still_saved.items() if self.at[name] <= run[-1])
             + sum(self.saved[name].bytes for name in names)
             for run, names in zip(runs, spared, strict=True)
         ]
@@ -138,20 +138,20 @@ class _Flow:
     def _runs(self, span: Span, inside: list[int]) -> Iterator[list[int]]:
         """The nodes of each time that the call runs: by who called it, then by repetition."""
         groups: dict[tuple[Span, ...], list[int]] = {}
-        for at in inside:
-            spans = self.nodes[at].spans
-            groups.setdefault(spans[spans.index(span) + 1 :], []).append(at)
+        for index in inside:
+            spans = self.nodes[index].spans
+            groups.setdefault(spans[spans.index(span) + 1 :], []).append(index)
         for group in groups.values():
-            step = _period([(self.nodes[at].spans, self.nodes[at].target) for at in group])
+            step = _period([(self.nodes[index].spans, self.nodes[index].target) for index in group])
             yield from (group[first : first + step] for first in range(0, len(group), step))
 
     def _spared(self, span: Span, run: list[int]) -> frozenset[str]:
         own = frozenset(run)
         return frozenset(
             name
-            for at in run
-            if (name := self.nodes[at].name) in self.saved
-            and not self._is_drawn(self.nodes[at])
+            for index in run
+            if (name := self.nodes[index].name) in self.saved
+            and not self._is_drawn(self.nodes[index])
             and own.issuperset(self.readers[self.root(name)])
             and all(span in self.backward_spans.get(use.node, (span,)) for use in self.saved[name].used_by)
         )
@@ -163,8 +163,8 @@ class _Flow:
 
     def _entering(self, run: list[int]) -> Iterator[tuple[str, int]]:
         """What the call reads of other calls' results."""
-        own = {self.nodes[at].name for at in run}
-        names = {self.root(name) for at in run for name in self.nodes[at].inputs if name in self.at}
+        own = {self.nodes[index].name for index in run}
+        names = {self.root(name) for index in run for name in self.nodes[index].inputs if name in self.at}
         for name in sorted(names - own):
             node = self.nodes[self.at[name]]
             if node.op == "call_function" and node.tensor is not None:
@@ -177,8 +177,8 @@ def _is_view(node: StageNode) -> bool:
 
 def _period(keys: Iterable[object]) -> int:
     """The length of the shortest part of which the whole is a repetition."""
-    given = list(keys)
-    for step in range(1, len(given) // 2 + 1):
-        if len(given) % step == 0 and given[step:] == given[:-step]:
+    sequence = list(keys)
+    for step in range(1, len(sequence) // 2 + 1):
+        if len(sequence) % step == 0 and sequence[step:] == sequence[:-step]:
             return step
-    return max(len(given), 1)
+    return max(len(sequence), 1)

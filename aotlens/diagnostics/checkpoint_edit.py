@@ -89,8 +89,8 @@ def _call_at(span: Span) -> ast.Call | None:
 
 
 def _covers(node: ast.expr, span: Span) -> bool:
-    place = (node.lineno, node.col_offset, node.end_lineno, node.end_col_offset)
-    return place == (span.line, span.col, span.end_line, span.end_col)
+    node_range = (node.lineno, node.col_offset, node.end_lineno, node.end_col_offset)
+    return node_range == (span.line, span.col, span.end_line, span.end_col)
 
 
 def _is_plain(call: ast.Call) -> bool:
@@ -137,16 +137,16 @@ def _checkpoint_name(file: str, tree: ast.Module) -> tuple[str, tuple[Edit, ...]
 
 def _names(tree: ast.Module) -> set[str]:
     """Every name that the file binds or reads."""
-    found: set[str] = set()
+    names: set[str] = set()
     for node in ast.walk(tree):
         match node:
             case ast.Name(id=name) | ast.arg(arg=name):
-                found.add(name)
+                names.add(name)
             case ast.FunctionDef(name=name) | ast.ClassDef(name=name) | ast.AsyncFunctionDef(name=name):
-                found.add(name)
+                names.add(name)
             case ast.alias(name=name, asname=other):
-                found.add(other or name.split(".")[0])
-    return found
+                names.add(other or name.split(".")[0])
+    return names
 
 
 def _import(file: str, tree: ast.Module, what: str) -> tuple[Edit, ...]:

@@ -100,12 +100,12 @@ CODES: dict[BlockerKind, str] = {
 def cuda_graph_blockers(target: Target, limits: Limits) -> Iterator[Diagnostic]:
     """AL502 to AL505: what keeps a CUDA graph from recording the target, or from recording it whole."""
     blockers = target.cuda_graph.blockers if target.cuda_graph is not None else ()
-    found: dict[tuple[str, Span | str], list[CudaGraphBlocker]] = {}
+    groups: dict[tuple[str, Span | str], list[CudaGraphBlocker]] = {}
     for blocker in blockers:
         if blocker.kind in CODES:
-            place = blocker.sites[0].span if blocker.sites else blocker.what
-            found.setdefault((CODES[blocker.kind], place), []).append(blocker)
-    for (code, _), same in found.items():
+            location = blocker.sites[0].span if blocker.sites else blocker.what
+            groups.setdefault((CODES[blocker.kind], location), []).append(blocker)
+    for (code, _), same in groups.items():
         yield finding_at(same[0].sites, target, code, "information", _message(same))
 
 

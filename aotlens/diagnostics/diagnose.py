@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 def diagnose(target: Target, limits: Limits | None = None) -> tuple[Diagnostic, ...]:
     """Every finding about the target in the order of the source, those in the user's own files first."""
     bounds = limits or Limits()
-    found = [diagnostic for check in CHECKS for diagnostic in check(target, bounds)]
-    return tuple(sorted(found, key=_order))
+    findings = [diagnostic for check in CHECKS for diagnostic in check(target, bounds)]
+    return tuple(sorted(findings, key=_order))
 
 
 def _order(diagnostic: Diagnostic) -> tuple[bool, str, int, int, str]:
@@ -98,7 +98,7 @@ def _metadata_first(entry: Input) -> tuple[Site, ...]:
 
 def changed_aliases(target: Target, limits: Limits) -> Iterator[Diagnostic]:
     """AL201 and AL202: arguments that are one tensor, or share memory, while one of them is written."""
-    told: set[int] = set()
+    reported: set[int] = set()
     for entry in target.inputs:
         twins = [other for other in target.inputs if other.duplicate_of == entry.index]
         if entry.mutates_data and twins and entry.duplicate_of is None:
@@ -107,8 +107,8 @@ def changed_aliases(target: Target, limits: Limits) -> Iterator[Diagnostic]:
             yield finding_at(entry.sites, target, "AL201", "warning", message)
         shared = [other for other in target.inputs if other.index in entry.shares_storage_with]
         distinct = [other for other in shared if other.duplicate_of is None and other.index != entry.index]
-        if entry.mutates_data and distinct and entry.index not in told:
-            told.update(other.index for other in distinct)
+        if entry.mutates_data and distinct and entry.index not in reported:
+            reported.update(other.index for other in distinct)
             message = (
                 f"`{entry.name}` is changed and shares memory with {_names(distinct)}: both views are"
                 " made again on every call; pass their base, or clone the one that is only read"
@@ -138,8 +138,8 @@ def large_wrapper_copies(target: Target, limits: Limits) -> Iterator[Diagnostic]
     for entry in target.inputs:
         size = (entry.tensor.bytes or 0) if entry.tensor else 0
         copied = entry.mutation_type == "mutated_out_graph" and entry.mutates_data
-        told = target.mode == "training" and _is_copied_for_autograd(entry)
-        if copied and size >= limits.write_back_bytes and not told:
+        is_reported = target.mode == "training" and _is_copied_for_autograd(entry)
+        if copied and size >= limits.write_back_bytes and not is_reported:
             message = (
                 f"the wrapper writes `{entry.name}` back after the graph: {human_bytes(size)} are copied on"
                 " every call; change only the slice that is new, or return the new value"
@@ -150,11 +150,11 @@ def large_wrapper_copies(target: Target, limits: Limits) -> Iterator[Diagnostic]
 
 def failing_backward(target: Target, limits: Limits) -> Iterator[Diagnostic]:
     """AL702: the forward runs, and the backward raises."""
-    found = target.failing_backward
-    if found is not None:
-        sites = (found.site,) if found.site is not None else ()
-        results = f" for {', '.join(f'`{name}`' for name in found.results)}" if found.results else ""
-        message = f"the backward fails{results}, in eager too: {found.message}"
+    failure = target.failing_backward
+    if failure is not None:
+        sites = (failure.site,) if failure.site is not None else ()
+        results = f" for {', '.join(f'`{name}`' for name in failure.results)}" if failure.results else ""
+        message = f"the backward fails{results}, in eager too: {failure.message}"
         yield finding_at(sites, target, "AL702", "warning", message)
 
 

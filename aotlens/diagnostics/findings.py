@@ -57,7 +57,9 @@ def copy_cost(target: Target, size_bytes: int) -> Cost | None:
 
 def kernel_cost(target: Target, kernel: Kernel) -> Cost | None:
     """The time of a kernel, measured or at least needed, of that of all kernels; None where none is known."""
-    times_us = [one.time_us if one.time_us is not None else one.floor_us or 0.0 for one in target.kernels]
+    times_us = [
+        other.time_us if other.time_us is not None else other.floor_us or 0.0 for other in target.kernels
+    ]
     own_us = kernel.time_us if kernel.time_us is not None else kernel.floor_us
     if not own_us:
         return None

@@ -138,19 +138,19 @@ OWN_WORK = (
 
 def split_work(target: Target, limits: Limits) -> Iterator[Diagnostic]:
     """AL604: elementwise kernels on both sides of a library call."""
-    told: set[Span] = set()
+    reported: set[Span] = set()
     kernels = gpu_kernels(target.kernels)
     for kernel in kernels:
-        if not _is_between(kernel) or not kernel.spans or kernel.spans[0] in told:
+        if not _is_between(kernel) or not kernel.spans or kernel.spans[0] in reported:
             continue
         calls = {other.call: other for other in kernels if other.phase == kernel.phase}
         before = _producers(kernel, calls)
         after = [other for other in _users(kernel, calls) if POINTWISE in other.source]
-        given = sum(one.bytes for one in kernel.unfused if one.call in before)
-        taken = max((_taken(other, kernel, calls) for other in after), default=0)
-        if before and after and given + taken >= limits.split_bytes:
-            told.add(kernel.spans[0])
-            yield _split(kernel, [*before.values(), *after], given + taken)
+        read_bytes = sum(link.bytes for link in kernel.unfused if link.call in before)
+        result_bytes = max((_taken(other, kernel, calls) for other in after), default=0)
+        if before and after and read_bytes + result_bytes >= limits.split_bytes:
+            reported.add(kernel.spans[0])
+            yield _split(kernel, [*before.values(), *after], read_bytes + result_bytes)
 
 
 def _is_between(kernel: Kernel) -> bool:
@@ -159,30 +159,30 @@ def _is_between(kernel: Kernel) -> bool:
 
 def _producers(kernel: Kernel, calls: dict[int, Kernel]) -> dict[int, Kernel]:
     """The elementwise kernels that write what a call reads."""
-    found = {one.call: calls[one.call] for one in kernel.unfused if one.is_produced}
-    return {call: other for call, other in found.items() if POINTWISE in other.source}
+    producers = {link.call: calls[link.call] for link in kernel.unfused if link.is_produced}
+    return {call: other for call, other in producers.items() if POINTWISE in other.source}
 
 
 def _users(kernel: Kernel, calls: dict[int, Kernel]) -> list[Kernel]:
     """What reads a call's results, through further such calls too."""
     reached = {kernel.call}
-    found = []
+    users = []
     for call in sorted(calls):
         other = calls[call]
-        if any(one.is_produced and one.call in reached for one in other.unfused):
+        if any(link.is_produced and link.call in reached for link in other.unfused):
             if _is_between(other):
                 reached.add(call)
             else:
-                found.append(other)
-    return found
+                users.append(other)
+    return users
 
 
 def _taken(user: Kernel, kernel: Kernel, calls: dict[int, Kernel]) -> int:
     """Bytes that a kernel reads of what library calls from this one on give."""
     return sum(
-        one.bytes
-        for one in user.unfused
-        if one.is_produced and one.call >= kernel.call and _is_between(calls[one.call])
+        link.bytes
+        for link in user.unfused
+        if link.is_produced and link.call >= kernel.call and _is_between(calls[link.call])
     )
 
 
@@ -293,11 +293,11 @@ def low_occupancy(target: Target, limits: Limits) -> Iterator[Diagnostic]:
 
 def _cause(config: KernelConfig) -> str:
     """What keeps it from more, with how much of that it takes."""
-    taken = {
+    figures = {
         "registers": f", {config.registers} a thread",
         "shared memory": f", {human_bytes(config.shared_bytes)} a block",
     }
-    return CAUSES[config.limit].format(figure=taken.get(config.limit, ""))
+    return CAUSES[config.limit].format(figure=figures.get(config.limit, ""))
 
 
 def double_precision(target: Target, limits: Limits) -> Iterator[Diagnostic]:

@@ -81,11 +81,11 @@ def _parse(source: str, file: str) -> Iterator[Ignore]:
 
 
 def _read(token: tokenize.TokenInfo, file: str) -> list[tuple[Span, tuple[str, ...]]]:
-    found = _COMMENT.search(token.string)
-    if found is None:
+    match = _COMMENT.search(token.string)
+    if match is None:
         return []
     line, start = token.start
-    col = len(token.line[: start + found.start()].encode())
-    span = Span(file, line, col, line, col + len(found.group().encode()))
-    codes = tuple(code.strip().upper() for code in (found["codes"] or "").split(",") if code.strip())
+    col = len(token.line[: start + match.start()].encode())
+    span = Span(file, line, col, line, col + len(match.group().encode()))
+    codes = tuple(code.strip().upper() for code in (match["codes"] or "").split(",") if code.strip())
     return [(span, codes)]

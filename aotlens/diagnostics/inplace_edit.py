@@ -41,11 +41,11 @@ def copied_first(site: Site, name: str) -> Fix | None:
     function = _function_of(site.span, name)
     if function is None:
         return None
-    first = next((one for one in function.body if any(_mentions(one, name))), None)
+    first = next((node for node in function.body if any(_mentions(node, name))), None)
     indent = _indent(site.span.file, first) if first is not None else None
     if first is None or indent is None:
         return None
-    line = min([first.lineno, *(one.lineno for one in getattr(first, "decorator_list", ()))])
+    line = min([first.lineno, *(node.lineno for node in getattr(first, "decorator_list", ()))])
     where = Span(site.span.file, line, 0, line, 0)
     edit = Edit(where, f"{indent}{name} = {name}.clone()\n")
     return Fix(f"Write to a copy of `{name}`: the caller's stays as it is", (edit,))
@@ -57,7 +57,7 @@ def bound_anew(site: Site, name: str) -> Fix | None:
     statement = _statement_at(function, site.span) if function is not None else None
     if function is None or statement is None or _is_repeated(function, statement):
         return None
-    if any(_start(one) < _start(statement) for one in _mentions_in(function.body, name)):
+    if any(_start(mention) < _start(statement) for mention in _mentions_in(function.body, name)):
         return None
     text = _new_value(statement, name, source_text(file))
     if text is None:
@@ -76,7 +76,9 @@ def without_grad(sites: Iterable[Site]) -> Fix | None:
             return None
         last = statement.end_lineno or statement.lineno
         lines = source_text(file).splitlines()[statement.lineno - 1 : last]
-        if len(lines) > 1 and any(isinstance(one, ast.Constant | ast.JoinedStr) for one in _tall(statement)):
+        if len(lines) > 1 and any(
+            isinstance(expression, ast.Constant | ast.JoinedStr) for expression in _tall(statement)
+        ):
             return None  # the inside of a string would move
         inner = [f"    {line}" if line.strip() else line for line in lines]
         rows = [f"{indent}with torch.no_grad():", *inner]
@@ -88,13 +90,13 @@ def without_grad(sites: Iterable[Site]) -> Fix | None:
 def _function_of(span: Span, name: str) -> Function | None:
     """The innermost function around a place, if `name` is a parameter of it."""
     tree = source_tree(span.file)
-    functions = (one for one in ast.walk(tree) if isinstance(one, Function)) if tree else ()
-    around = [one for one in functions if _holds(one, span)]
-    inner = max(around, key=lambda one: one.lineno, default=None)
+    functions = (node for node in ast.walk(tree) if isinstance(node, Function)) if tree else ()
+    around = [node for node in functions if _holds(node, span)]
+    inner = max(around, key=lambda node: node.lineno, default=None)
     if inner is None:
         return None
     every = [*inner.args.posonlyargs, *inner.args.args, *inner.args.kwonlyargs]
-    return inner if name in [one.arg for one in every] else None
+    return inner if name in [node.arg for node in every] else None
 
 
 def _holds(node: ast.stmt, span: Span) -> bool:
@@ -103,11 +105,13 @@ def _holds(node: ast.stmt, span: Span) -> bool:
 
 
 def _mentions(node: ast.AST, name: str) -> Iterator[ast.Name]:
-    return (one for one in ast.walk(node) if isinstance(one, ast.Name) and one.id == name)
+    return (
+        name_node for name_node in ast.walk(node) if isinstance(name_node, ast.Name) and name_node.id == name
+    )
 
 
 def _mentions_in(body: list[ast.stmt], name: str) -> Iterator[ast.Name]:
-    return (found for statement in body for found in _mentions(statement, name))
+    return (mention for statement in body for mention in _mentions(statement, name))
 
 
 def _start(node: ast.stmt | ast.expr) -> tuple[int, int]:
@@ -117,18 +121,18 @@ def _start(node: ast.stmt | ast.expr) -> tuple[int, int]:
 def _simple_statement(tree: ast.AST, span: Span) -> ast.stmt | None:
     """The statement without a body of its own that holds a place."""
     simple = ast.Expr | ast.Assign | ast.AugAssign
-    return next((one for one in ast.walk(tree) if isinstance(one, simple) and _holds(one, span)), None)
+    return next((node for node in ast.walk(tree) if isinstance(node, simple) and _holds(node, span)), None)
 
 
 def _statement_at(function: Function, span: Span) -> ast.stmt | None:
     """The statement that is a place and nothing else."""
-    found = _simple_statement(function, span)
-    return found if found is not None and _span(span.file, found) == span else None
+    statement = _simple_statement(function, span)
+    return statement if statement is not None and _span(span.file, statement) == span else None
 
 
 def _is_repeated(function: Function, statement: ast.stmt) -> bool:
-    loops = (one for one in ast.walk(function) if isinstance(one, ast.For | ast.AsyncFor | ast.While))
-    return any(statement is one for loop in loops for one in ast.walk(loop))
+    loops = (node for node in ast.walk(function) if isinstance(node, ast.For | ast.AsyncFor | ast.While))
+    return any(statement is node for loop in loops for node in ast.walk(loop))
 
 
 def _new_value(statement: ast.stmt, name: str, text: str) -> str | None:
@@ -162,9 +166,11 @@ def _indent(file: str, statement: ast.stmt) -> str | None:
 
 def _tall(statement: ast.stmt) -> Iterator[ast.expr]:
     """The expressions of a statement that stand on several lines."""
-    return (one for one in ast.walk(statement) if isinstance(one, ast.expr) and one.end_lineno != one.lineno)
+    return (
+        node for node in ast.walk(statement) if isinstance(node, ast.expr) and node.end_lineno != node.lineno
+    )
 
 
 def _imports_torch(tree: ast.Module) -> bool:
-    names = (alias for one in tree.body if isinstance(one, ast.Import) for alias in one.names)
+    names = (alias for node in tree.body if isinstance(node, ast.Import) for alias in node.names)
     return any((name.asname or name.name.split(".")[0]) == "torch" for name in names)

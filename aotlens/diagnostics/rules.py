@@ -29,7 +29,7 @@ def near_codes(code: str) -> str:
     """What may have been meant, those of the same family first: `AL301, AL302`; all where none is near."""
     codes = [entry.code for entry in RULES]
     near = difflib.get_close_matches(code.upper(), codes, n=_MOST_LIKE, cutoff=0.5)
-    ordered = sorted(near or codes, key=lambda one: not one.startswith(code.upper()[:3]))
+    ordered = sorted(near or codes, key=lambda candidate: not candidate.startswith(code.upper()[:3]))
     return ", ".join(ordered[:_MOST_SHOWN] if near else ordered)
 
 

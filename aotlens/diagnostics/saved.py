@@ -237,10 +237,10 @@ def overruled_checkpoints(target: Target, limits: Limits) -> Iterator[Diagnostic
             f" against {first.overrode}: {first.reason}"
         )
         yield Diagnostic("AL305", "information", message, first.span or target.span)
-    told: set[Span | None] = set()
+    reported: set[Span | None] = set()
     for value in partition.recomputed:
-        if value.overrode and value.bytes >= least and value.span not in told:
-            told.add(value.span)
+        if value.overrode and value.bytes >= least and value.span not in reported:
+            reported.add(value.span)
             message = f"`{_name(value)}` is computed again against {value.overrode}: {value.reason}"
             yield Diagnostic("AL305", "information", message, value.span or target.span)
 

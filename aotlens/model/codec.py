@@ -78,9 +78,9 @@ def stage_json(report: Report, stage: str) -> str:
     """
     rows: list[dict[str, object]] = []
     for target in report.targets:
-        found = _stage_data(target, stage)
-        if found is not None:
-            rows.append({"name": target.name, "qualname": target.qualname, **found})
+        stage_data = _stage_data(target, stage)
+        if stage_data is not None:
+            rows.append({"name": target.name, "qualname": target.qualname, **stage_data})
     if not rows:
         raise unknown_stage(report, stage)
     return _indented({"schema": SCHEMA, "targets": rows}, "  ", 0)
@@ -90,13 +90,13 @@ def _stage_data(target: Target, stage: str) -> dict[str, object] | None:
     """What `--stage` picks of one target; None when the target lacks it."""
     if stage in PARTS:
         data = _record_encoder(Target)(target)
-        there = any(data[key] for key in TELLING.get(stage, PARTS[stage]))
-        return {key: data[key] for key in PARTS[stage]} if there else None
+        is_present = any(data[key] for key in TELLING.get(stage, PARTS[stage]))
+        return {key: data[key] for key in PARTS[stage]} if is_present else None
     both = parse_range(stage)
-    found: Any = stage_difference(target, *both) if both is not None else target.stage(stage)
-    if found is None:
+    record: Any = stage_difference(target, *both) if both is not None else target.stage(stage)
+    if record is None:
         return None
-    return {"difference" if both is not None else "stage": _record_encoder(type(found))(found)}
+    return {"difference" if both is not None else "stage": _record_encoder(type(record))(record)}
 
 
 def encode(report: Report) -> dict[str, object]:
@@ -153,15 +153,15 @@ def _indented(value: Any, step: str, depth: int) -> str:
     return f"{marks[0]}\n{step * (depth + 1)}{inner}\n{step * depth}{marks[1]}"
 
 
-def _check_schema(found: str) -> None:
+def _check_schema(schema: str) -> None:
     name, _, major = SCHEMA.partition("/")
-    found_name, _, found_version = found.partition("/")
+    found_name, _, found_version = schema.partition("/")
     found_major = found_version.partition(".")[0]
     if found_name != name or not found_major.isdigit():
-        raise ReportError(f'not a report: schema is "{found}"; expected "{SCHEMA}"')
+        raise ReportError(f'not a report: schema is "{schema}"; expected "{SCHEMA}"')
     if int(found_major) > int(major):
         raise ReportError(
-            f'report of a newer schema: found "{found}", this aotlens reads up to "{SCHEMA}"; update aotlens'
+            f'report of a newer schema: found "{schema}", this aotlens reads up to "{SCHEMA}"; update aotlens'
         )
 
 

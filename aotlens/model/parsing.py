@@ -24,13 +24,13 @@ class _Spans:
     def __init__(self) -> None:
         self._known: dict[tuple[Any, ...], dict[str, Any]] = {}
 
-    def share(self, found: dict[str, Any]) -> dict[str, Any]:
-        if "end_col" not in found:
-            return found
+    def share(self, data: dict[str, Any]) -> dict[str, Any]:
+        if "end_col" not in data:
+            return data
         try:
-            return self._known.setdefault(tuple(found.items()), found)
+            return self._known.setdefault(tuple(data.items()), data)
         except TypeError:  # no place of ours: who decodes it says what is wrong
-            return found
+            return data
 
 
 @contextmanager

@@ -449,11 +449,11 @@ class Target:
     def stage(self, name: str) -> Stage | None:
         """The stage of that name, or None when this target has none; one that changes nothing has the
         nodes and the text of the stage that it is the same as."""
-        found = next((stage for stage in self.stages if stage.name == name), None)
-        if found is None or found.same_as is None:
-            return found
-        same = self.stage(found.same_as)
-        return found if same is None else replace(same, name=found.name, same_as=found.same_as)
+        record = next((stage for stage in self.stages if stage.name == name), None)
+        if record is None or record.same_as is None:
+            return record
+        same = self.stage(record.same_as)
+        return record if same is None else replace(same, name=record.name, same_as=record.same_as)
 
 
 @dataclass(frozen=True, slots=True)

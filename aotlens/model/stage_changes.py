@@ -68,8 +68,8 @@ def stage_difference(target: Target, before: str, after: str) -> StageDifference
     old = target.stage(before)
     if after == WRAPPER and old is not None and target.wrapper is not None:
         return _wrapped(target, old, target.wrapper)
-    found = compared(target, before, after)
-    return found.difference() if found is not None else None
+    comparison = compared(target, before, after)
+    return comparison.difference() if comparison is not None else None
 
 
 def compared(target: Target, before: str, after: str) -> "Comparison | None":
@@ -81,17 +81,17 @@ def compared(target: Target, before: str, after: str) -> "Comparison | None":
     roots_of_old, roots_of_new = _roots(target, before, root), _roots(target, after, root)
     by_root: dict[str, list[str]] = {}
     for name, roots in roots_of_old.items():
-        for one in roots:
-            by_root.setdefault(one, []).append(name)
+        for root_name in roots:
+            by_root.setdefault(root_name, []).append(name)
     from_ = {name: _heirs(roots, by_root) for name, roots in roots_of_new.items()}
     return Comparison(old, new, from_)
 
 
-def _heirs(names: Sequence[str], found: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
+def _heirs(names: Sequence[str], heirs: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
     """What is found of some names, each once; most nodes come from one other."""
     if len(names) == 1:
-        return tuple(found.get(names[0], ()))
-    return tuple(dict.fromkeys(one for name in names for one in found.get(name, ())))
+        return tuple(heirs.get(names[0], ()))
+    return tuple(dict.fromkeys(heir for name in names for heir in heirs.get(name, ())))
 
 
 def _wrapped(target: Target, stage: Stage, wrapper: Wrapper) -> StageDifference:
@@ -100,9 +100,9 @@ def _wrapped(target: Target, stage: Stage, wrapper: Wrapper) -> StageDifference:
         StageChange("added", (), (_step_node(step),), step.reason) for step in wrapper.steps if step.applied
     )
     graph = next(name for name in ("inference", "forward") if target.stage(name) is not None)
-    found = compared(target, stage.name, stage.name if stage.name == "backward" else graph)
-    assert found is not None  # the target has both
-    before = found.difference()
+    comparison = compared(target, stage.name, stage.name if stage.name == "backward" else graph)
+    assert comparison is not None  # the target has both
+    before = comparison.difference()
     return replace(before, after=WRAPPER, changes=(*before.changes, *steps))
 
 
@@ -113,17 +113,17 @@ def _step_node(step: WrapperStep) -> StageNode:
 def _lineage(target: Target, name: str) -> list[str]:
     """The stage and those that it was made from, nearest first."""
     parents = {stage.name: stage.parent for stage in target.stages}
-    found: list[str] = []
-    at: str | None = name
-    while at is not None:
-        found.append(at)
-        at = parents.get(at)
-    return found
+    lineage: list[str] = []
+    current: str | None = name
+    while current is not None:
+        lineage.append(current)
+        current = parents.get(current)
+    return lineage
 
 
-def _common_ancestor(target: Target, one: str, other: str) -> str:
+def _common_ancestor(target: Target, first: str, other: str) -> str:
     known = set(_lineage(target, other))
-    return next((name for name in _lineage(target, one) if name in known), one)
+    return next((name for name in _lineage(target, first) if name in known), first)
 
 
 def _roots(target: Target, name: str, root: str) -> dict[str, tuple[str, ...]]:
@@ -157,13 +157,13 @@ class Comparison:
 
     def difference(self) -> StageDifference:
         new = [node for node in self._new.nodes if node.op != "output"]
-        taken = set(self.kept.values())
+        matched = set(self.kept.values())
         groups: dict[tuple[str, ...], list[StageNode]] = {}
         changes: list[StageChange] = []
         for node in new:
             if node.name in self.kept:
                 continue
-            gone = tuple(name for name in self._stands_for(node) if name not in taken)
+            gone = tuple(name for name in self._stands_for(node) if name not in matched)
             if gone:
                 groups.setdefault(gone, []).append(node)
             else:
@@ -175,36 +175,40 @@ class Comparison:
         changes += [
             StageChange("removed", (node,), ())
             for node in self._old.nodes
-            if node.op != "output" and node.name not in taken and node.name not in replaced
+            if node.op != "output" and node.name not in matched and node.name not in replaced
         ]
         changes += self._rewired(groups)
-        places = {node.name: at for at, node in enumerate(self._new.nodes)}
-        removed = self._removed_places(places)
-        changes.sort(key=lambda one: places[one.after[0].name] if one.after else removed[one.before[0].name])
+        positions = {node.name: index for index, node in enumerate(self._new.nodes)}
+        removed = self._removed_places(positions)
+        changes.sort(
+            key=lambda change: (
+                positions[change.after[0].name] if change.after else removed[change.before[0].name]
+            )
+        )
         return StageDifference(self._old.name, self._new.name, len(self.kept), tuple(changes))
 
-    def _removed_places(self, places: Mapping[str, int]) -> dict[str, float]:
+    def _removed_places(self, positions: Mapping[str, int]) -> dict[str, float]:
         """Where each old node is shown that has no new one: right after what the node before it became."""
         last: dict[str, int] = {}
         for node in self._new.nodes:
             for name in self._stands_for(node):
-                last[name] = max(last.get(name, -1), places[node.name])
-        found: dict[str, float] = {}
-        at = -1
+                last[name] = max(last.get(name, -1), positions[node.name])
+        removed_positions: dict[str, float] = {}
+        position = -1
         for node in self._old.nodes:
-            at = max(at, last.get(node.name, at))
-            found[node.name] = at + 0.5
-        return found
+            position = max(position, last.get(node.name, position))
+            removed_positions[node.name] = position + 0.5
+        return removed_positions
 
     def _pair(self, nodes: list[StageNode]) -> None:
         """A node is kept where the same operator stands for it; each old one is kept once."""
-        taken: set[str] = set()
+        matched: set[str] = set()
         for node in nodes:
             for name in self._from.get(node.name, ()):
                 old = self._old_nodes[name]
-                if name not in taken and self._is_same(old, node):
+                if name not in matched and self._is_same(old, node):
                     self.kept[node.name] = name
-                    taken.add(name)
+                    matched.add(name)
                     break
 
     def _stands_for(self, node: StageNode) -> Iterator[str]:
@@ -257,7 +261,7 @@ def check_stage(text: str) -> None:
     """Raises UserError for a stage, or a range of two, that no report can have."""
     both = parse_range(text)
     known = (*STAGES, WRAPPER) if both is not None else (*STAGES, WRAPPER, KERNELS, CUDA_GRAPH)
-    wrong = next((one for one in both or (text,) if one not in known), None)
+    wrong = next((name for name in both or (text,) if name not in known), None)
     if wrong is None:
         return
     near = difflib.get_close_matches(wrong, known, n=1)
@@ -279,7 +283,7 @@ def unknown_stage(report: Report, name: str) -> UserError:
     if any(target.cuda_graph is not None for target in report.targets):
         known.append(CUDA_GRAPH)
     both = parse_range(name)
-    missing = [one for one in both or (name,) if one not in known]
+    missing = [stage_name for stage_name in both or (name,) if stage_name not in known]
     if not missing:
         return UserError(f"no target has both stages of {name!r}; this report has {', '.join(known)}")
     return UserError(f"no stage {' or '.join(map(repr, missing))}; this report has {', '.join(known)}")
