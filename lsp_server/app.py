@@ -166,25 +166,25 @@ class Server(LanguageServer):
 
     def publish(self, path: str) -> None:
         """Send a file's diagnostics, with the version of the text that they stand in, if they are news."""
-        found = diagnostics(self.views, path)
+        current = diagnostics(self.views, path)
         document = self.views.documents.get(path)
         if document is not None:
             version, seen = self._scans.get(path, (None, Scan()))
             if version == document.version:
                 # The scan of the present text reports every bad example, also those that a trace reported.
-                found = [diagnostic for diagnostic in found if diagnostic.code != BAD_EXAMPLE]
-                found += [bad_example(self.views, one, document) for one in seen.bad_examples]
+                current = [diagnostic for diagnostic in current if diagnostic.code != BAD_EXAMPLE]
+                current += [bad_example(self.views, example, document) for example in seen.bad_examples]
         elif not self._is_ours(path):
-            found = []
+            current = []
         last = self._published.get(path)
-        if not found and last is None:
+        if not current and last is None:
             return
         version = document.version if document and self.client.diagnostic_versions else None
-        params = types.PublishDiagnosticsParams(uri_of(self.views, path), found, version=version)
+        params = types.PublishDiagnosticsParams(uri_of(self.views, path), current, version=version)
         if params == last and path not in self._unsure:
             return
         self._unsure.discard(path)
-        if found:
+        if current:
             self._published[path] = params
         else:
             del self._published[path]

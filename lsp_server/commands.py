@@ -106,8 +106,8 @@ async def export(server: Server, uri: str, qualname: str, destination: str | Non
     Without a destination it goes beside the script; a file that is not one of ours is left alone.
     """
     path = path_of(uri)
-    found = trace_of(server.views, path, qualname) if path else None
-    if path is None or found is None:
+    traced = trace_of(server.views, path, qualname) if path else None
+    if path is None or traced is None:
         return _not_exported(server, f"{qualname} has no trace to export: trace it first")
     refusal = _refusal(server, path, uri)
     if refusal:
@@ -115,7 +115,7 @@ async def export(server: Server, uri: str, qualname: str, destination: str | Non
     _say_unsaved(server, path)
     file = Path(path_of(destination) or destination) if destination else exported_file(path, qualname)
     try:
-        text = await _standalone_text(server, *found)
+        text = await _standalone_text(server, *traced)
         written = await asyncio.get_running_loop().run_in_executor(None, _write, file, text)
     except (AotlensError, OSError) as error:
         return _not_exported(server, str(error))
@@ -132,7 +132,11 @@ async def _standalone_text(server: Server, key: TraceKey, shown: Target) -> str:
     target = same_capture(report.targets, shown) if report is not None else None
     if target is not None and target.wrapper is not None:
         return target.wrapper.source
-    refused = [found.message for found in report.diagnostics if found.severity == "error"] if report else []
+    refused = (
+        [diagnostic.message for diagnostic in report.diagnostics if diagnostic.severity == "error"]
+        if report
+        else []
+    )
     reasons = [failure.message] if failure is not None else refused
     raise UserError(reasons[0] if reasons else f"{described(shown)} is not there any more: trace it again")
 

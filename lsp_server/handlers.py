@@ -31,10 +31,10 @@ def on_open(server: Server, params: types.DidOpenTextDocumentParams) -> None:
 
 
 def on_change(server: Server, params: types.DidChangeTextDocumentParams) -> None:
-    found = server.document(params.text_document.uri)
-    if found is None:
+    opened = server.document(params.text_document.uri)
+    if opened is None:
         return
-    path, document = found
+    path, document = opened
     for change in params.content_changes:
         server.views.edited(path, document.apply(_text_change(change), server.views.encoding))
     document.version = params.text_document.version
@@ -48,33 +48,37 @@ def on_close(server: Server, params: types.DidCloseTextDocumentParams) -> None:
 
 
 def on_hover(server: Server, params: types.HoverParams) -> types.Hover | None:
-    found = server.document(params.text_document.uri)
-    return hover(server.views, *found, params.position) if found else None
+    opened = server.document(params.text_document.uri)
+    return hover(server.views, *opened, params.position) if opened else None
 
 
 def on_inlay_hint(server: Server, params: types.InlayHintParams) -> list[types.InlayHint] | None:
-    found = server.document(params.text_document.uri)
-    if found is None:
+    opened = server.document(params.text_document.uri)
+    if opened is None:
         return None
-    shown = server.views.of(found[0])
-    return [hint for one in shown for hint in inlay_hints(server.views, one, server.settings, params.range)]
+    shown = server.views.of(opened[0])
+    return [
+        hint
+        for trace_view in shown
+        for hint in inlay_hints(server.views, trace_view, server.settings, params.range)
+    ]
 
 
 async def on_code_lens(server: Server, params: types.CodeLensParams) -> list[types.CodeLens] | None:
-    found = server.document(params.text_document.uri)
-    if found is None or not server.settings.code_lens:
+    opened = server.document(params.text_document.uri)
+    if opened is None or not server.settings.code_lens:
         return None
-    path, document = found
+    path, document = opened
     seen = await server.scan(path, document)
     lenses = code_lenses(server.views, path, document.uri, seen.found)
     return [lens for lens in lenses if server.settings.terminal or not _opens_tui(lens)]
 
 
 async def on_code_action(server: Server, params: types.CodeActionParams) -> Actions | None:
-    found = server.document(params.text_document.uri)
-    if found is None:
+    opened = server.document(params.text_document.uri)
+    if opened is None:
         return None
-    path, document = found
+    path, document = opened
     line = params.range.start.line
     seen = await server.scan(path, document)
     offered = await _refactors(server, path, document, params.range.start)
@@ -87,24 +91,24 @@ async def on_code_action(server: Server, params: types.CodeActionParams) -> Acti
     ]
     if not server.client.lenses:
         actions += lens_actions(code_lenses(server.views, path, document.uri, seen.found), line)
-    told = {action.title for action in actions}
-    actions += [action for action in offered if action.title not in told]
+    titles = {action.title for action in actions}
+    actions += [action for action in offered if action.title not in titles]
     only = params.context.only
-    wanted = [one for one in actions if only is None or is_wanted(one, only)]
+    wanted = [candidate for candidate in actions if only is None or is_wanted(candidate, only)]
     if server.client.action_literals:
         return wanted
-    return [one.command for one in wanted if one.command is not None]
+    return [candidate.command for candidate in wanted if candidate.command is not None]
 
 
 async def _refactors(
-    server: Server, path: str, document: Document, place: types.Position
+    server: Server, path: str, document: Document, cursor: types.Position
 ) -> list[types.CodeAction]:
     views, version = server.views, document.version
     loop = asyncio.get_running_loop()
-    made = await loop.run_in_executor(None, make, wanted_at(views, path, place))
-    if NO_GRAD.search(document.line(place.line)):
+    made = await loop.run_in_executor(None, make, wanted_at(views, path, cursor))
+    if NO_GRAD.search(document.line(cursor.line)):
         lines = tuple(document.lines)
-        fix = await loop.run_in_executor(None, grad_restored, lines, path, place.line)
+        fix = await loop.run_in_executor(None, grad_restored, lines, path, cursor.line)
         if fix is not None and document.version == version:
             return [*refactors(views, made), grad_action(views, document, fix)]
     return refactors(views, made)

@@ -112,7 +112,8 @@ class FileIndex:
         return tuple(
             target
             for target in self.targets
-            if (found := self.signatures.get(target.qualname)) and found.first_line <= line <= found.last_line
+            if (signature := self.signatures.get(target.qualname))
+            and signature.first_line <= line <= signature.last_line
         )
 
 
@@ -154,7 +155,7 @@ def build(report: Report, file: str, lines: Sequence[str], resolve: Resolve) -> 
         file=file,
         targets=targets,
         spots=spots,
-        by_line={line: tuple(found) for line, found in by_line.items()},
+        by_line={line: tuple(line_spots) for line, line_spots in by_line.items()},
         signatures=_signatures(targets, lines),
         diagnostics=tuple(
             (target, finding)
@@ -229,10 +230,10 @@ def _memory_facts(target: Target) -> Iterator[Fact]:
 def _wrapper_facts(target: Target) -> Iterator[Fact]:
     for row in target.inputs:
         yield from ((site.span, "inputs", (row, site)) for site in row.sites)
-    for result in target.outputs:
-        yield from ((site.span, "outputs", result) for site in result.sites)
-    for place in target.left:
-        yield from ((site.span, "left", place) for site in place.sites)
+    for output in target.outputs:
+        yield from ((site.span, "outputs", output) for site in output.sites)
+    for effect in target.left:
+        yield from ((site.span, "left", effect) for site in effect.sites)
     for step in applied_steps(target):
         yield from ((site.span, "steps", step) for site in step.sites)
 
@@ -244,12 +245,12 @@ def _signatures(targets: Sequence[Target], lines: Sequence[str]) -> dict[str, Si
     if tree is None:
         return {}  # the text on disk changed since it was traced; marks on arguments are left out
     definitions = dict(_definitions(tree))
-    found = {}
+    signatures = {}
     for target in targets:
         node = definitions.get(target.qualname)
         if node is not None and target.span is not None:
-            found[target.qualname] = _signature(node, target.span.file, lines)
-    return found
+            signatures[target.qualname] = _signature(node, target.span.file, lines)
+    return signatures
 
 
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
@@ -271,13 +272,18 @@ def _signature(node: Definition, file: str, lines: Sequence[str]) -> Signature:
     col = text.encode().find(node.name.encode(), node.col_offset + len("def "))
     name = Span(file, node.lineno, col, node.lineno, col + len(node.name.encode()))
     function = node if not isinstance(node, ast.ClassDef) else _forward(node)
-    first = min([node.lineno, *(one.lineno for one in node.decorator_list)])
+    first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
     return Signature(name, _arguments(function, file), first, node.end_lineno or node.lineno)
 
 
 def _forward(node: ast.ClassDef) -> ast.FunctionDef | None:
     return next(
-        (one for one in node.body if isinstance(one, ast.FunctionDef) and one.name == "forward"), None
+        (
+            statement
+            for statement in node.body
+            if isinstance(statement, ast.FunctionDef) and statement.name == "forward"
+        ),
+        None,
     )
 
 
@@ -287,6 +293,12 @@ def _arguments(node: ast.FunctionDef | ast.AsyncFunctionDef | None, file: str) -
     args = node.args
     every = [*args.posonlyargs, *args.args, *filter(None, [args.vararg]), *args.kwonlyargs]
     return {
-        one.arg: Span(file, one.lineno, one.col_offset, one.lineno, one.col_offset + len(one.arg.encode()))
-        for one in every
+        argument.arg: Span(
+            file,
+            argument.lineno,
+            argument.col_offset,
+            argument.lineno,
+            argument.col_offset + len(argument.arg.encode()),
+        )
+        for argument in every
     }

@@ -37,8 +37,8 @@ class LineMap:
         # A block of the same height keeps its descent, so that undoing a change inside it shows again.
         if old != new or None in own:
             block = edit.new[head : len(edit.new) - tail]
-            found = self._descent(first, first + old, block)
-            self._origins[first : first + old] = found if old != new else _merged(found, own)
+            origins = self._descent(first, first + old, block)
+            self._origins[first : first + old] = origins if old != new else _merged(origins, own)
         self._current[edit.first : edit.first + len(edit.old)] = edit.new
         self._forward = None
         self.is_identity = self._is_as_traced()
@@ -82,13 +82,13 @@ class LineMap:
         return start if together else None
 
 
-def _merged(found: list[int | None], own: list[int | None]) -> list[int | None]:
+def _merged(origins: list[int | None], own: list[int | None]) -> list[int | None]:
     """`found`, and where it knows nothing what was known, so far as the order of the lines allows."""
     following: list[int | None] = []
-    for origin in reversed(found):
+    for origin in reversed(origins):
         last = following[-1] if following else None
         following.append(last if origin is None else origin)
-    merged, low = list(found), -1
+    merged, low = list(origins), -1
     for index, (origin, high) in enumerate(zip(own, reversed(following), strict=True)):
         if merged[index] is None and origin is not None and low < origin and (high is None or origin < high):
             merged[index] = origin

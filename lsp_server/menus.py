@@ -24,12 +24,12 @@ TARGETS, TUI = "aotlens.targets", "aotlens.tui"
 async def targets(server: Server, uri: str | None = None) -> list[Result]:
     """The traced targets, of one script or of all, each with the documents that it has."""
     path = path_of(uri) if uri else None
-    found: dict[tuple[str, TargetKey], Target] = {}
-    for held in sorted(server.views.traces.values(), key=lambda one: one.number, reverse=True):
+    newest: dict[tuple[str, TargetKey], Target] = {}
+    for held in sorted(server.views.traces.values(), key=lambda trace: trace.number, reverse=True):
         script = held.key[0]
         if uri is None or script == path:
             for target in held.report.targets:
-                found.setdefault((script, target_key(target)), target)
+                newest.setdefault((script, target_key(target)), target)
     return [
         {
             "uri": uri_of(server.views, script),
@@ -38,7 +38,7 @@ async def targets(server: Server, uri: str | None = None) -> list[Result]:
             "parts": list(parts_of(target)),
             "exportsTo": exported_file(script, target.qualname).as_uri(),
         }
-        for (script, _), target in found.items()
+        for (script, _), target in newest.items()
     ]
 
 
@@ -64,8 +64,8 @@ async def tui_command(server: Server, uri: str, qualname: str | None = None) -> 
 
 def _held_report(server: Server, path: str, qualname: str | None) -> Report | None:
     """The newest trace, so that the app opens on what the editor shows; None without one."""
-    for held in sorted(server.views.traces.values(), key=lambda one: one.number, reverse=True):
-        wanted = tuple(one for one in held.report.targets if qualname in (None, one.qualname))
+    for held in sorted(server.views.traces.values(), key=lambda trace: trace.number, reverse=True):
+        wanted = tuple(target for target in held.report.targets if qualname in (None, target.qualname))
         if held.key[0] == path and wanted and (qualname is not None or held.key[1] is None):
             return replace(held.report, targets=wanted)
     return None

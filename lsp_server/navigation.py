@@ -40,22 +40,22 @@ Symbols = list[types.DocumentSymbol] | list[types.SymbolInformation]
 
 def on_definition(server: Server, params: types.DefinitionParams) -> Locations:
     """From a page to the user's expression; from an expression to its nodes and kernels."""
-    uri, place = params.text_document.uri, params.position
+    uri, cursor = params.text_document.uri, params.position
     page = _page(server, uri)
     if page is not None:
-        return _sources(server, page, place) or None
-    found = server.document(uri)
-    if found is None or _on_name(found[1].line(place.line), place.character, server):
+        return _sources(server, page, cursor) or None
+    opened = server.document(uri)
+    if opened is None or _on_name(opened[1].line(cursor.line), cursor.character, server):
         return None
-    return _nodes(server, found[0], place) or None
+    return _nodes(server, opened[0], cursor) or None
 
 
 def on_implementation(server: Server, params: types.ImplementationParams) -> Locations:
     """From an expression to its nodes and kernels, from a target's name to its graphs and its wrapper."""
-    found = server.document(params.text_document.uri)
-    if found is None:
+    opened = server.document(params.text_document.uri)
+    if opened is None:
         return None
-    return _nodes(server, found[0], params.position) or _programs(server, found[0], params.position) or None
+    return _nodes(server, opened[0], params.position) or _programs(server, opened[0], params.position) or None
 
 
 def on_declaration(server: Server, params: types.DeclarationParams) -> Locations:
@@ -73,8 +73,8 @@ def on_references(server: Server, params: types.ReferenceParams) -> Locations:
     """In a graph, the user's expression and the lines that read the value; elsewhere as `implementation`."""
     page = _page(server, params.text_document.uri)
     if page is None:
-        found = server.document(params.text_document.uri)
-        return (_nodes(server, found[0], params.position) or None) if found else None
+        opened = server.document(params.text_document.uri)
+        return (_nodes(server, opened[0], params.position) or None) if opened else None
     stage = stage_of(server.views, page)
     node = node_at(stage, params.position.line, _index(server, page, params.position)) if stage else None
     lines = []
@@ -101,8 +101,10 @@ def on_document_symbol(server: Server, params: types.DocumentSymbolParams) -> Sy
     if server.client.nested_symbols:
         return symbols
     return [
-        types.SymbolInformation(types.Location(uri, one.range), one.name, one.kind, container_name=page.part)
-        for one in symbols
+        types.SymbolInformation(
+            types.Location(uri, symbol.range), symbol.name, symbol.kind, container_name=page.part
+        )
+        for symbol in symbols
     ]
 
 
@@ -116,25 +118,25 @@ def _page(server: Server, uri: str) -> Page | None:
     return parse(uri) or server.page_of(uri)
 
 
-def _index(server: Server, page: Page, place: types.Position) -> int:
+def _index(server: Server, page: Page, cursor: types.Position) -> int:
     """The code point of a place in a page."""
     rows = (text_of(server.views, page) or "").splitlines()
-    row = rows[place.line] if place.line < len(rows) else ""
-    return char_index(row, place.character, server.views.encoding)
+    row = rows[cursor.line] if cursor.line < len(rows) else ""
+    return char_index(row, cursor.character, server.views.encoding)
 
 
-def _sources(server: Server, page: Page, place: types.Position) -> list[types.Location]:
-    spans = sources_of(server.views, page, place.line, _index(server, page, place))
-    return [found for span in spans if (found := _source(server, span))]
+def _sources(server: Server, page: Page, cursor: types.Position) -> list[types.Location]:
+    spans = sources_of(server.views, page, cursor.line, _index(server, page, cursor))
+    return [location for span in spans if (location := _source(server, span))]
 
 
 def _source(server: Server, span: Span) -> types.Location | None:
     """Where a span of the newest trace stands."""
     file = real_path(span.file)
     for shown in server.views.of(file):
-        place = span_range(shown.view, span)
-        if place is not None:
-            return types.Location(uri_of(server.views, file), place)
+        text_range = span_range(shown.view, span)
+        if text_range is not None:
+            return types.Location(uri_of(server.views, file), text_range)
     return None
 
 
@@ -144,19 +146,21 @@ def _in_page(server: Server, page: Page, lines: Iterable[int]) -> list[types.Loc
     return [types.Location(uri, types.Range(start, start)) for start in starts] if uri else []
 
 
-def _nodes(server: Server, path: str, place: types.Position) -> list[types.Location]:
+def _nodes(server: Server, path: str, cursor: types.Position) -> list[types.Location]:
     """The nodes and kernels of the innermost expression at a place that has any."""
-    found: list[types.Location] = []
+    locations: list[types.Location] = []
     for shown in server.views.of(path):
-        at = shown.view.place_of(place.line, place.character)
-        spots = [spot for spot in shown.view.index.at(*at) if shown.has(spot.target)] if at else []
-        for spot in [one for one in spots if one.forward or one.backward][:1]:
+        position = shown.view.place_of(cursor.line, cursor.character)
+        spots = (
+            [spot for spot in shown.view.index.at(*position) if shown.has(spot.target)] if position else []
+        )
+        for spot in [candidate for candidate in spots if candidate.forward or candidate.backward][:1]:
             by_page: dict[Page, list[int]] = {}
             for page, line in lines_of(shown.trace.key[0], spot):
                 by_page.setdefault(page, []).append(line)
             for page, lines in by_page.items():
-                found += _in_page(server, page, lines)
-    return found
+                locations += _in_page(server, page, lines)
+    return locations
 
 
 def _on_name(line: str, character: int, server: Server) -> bool:
@@ -173,15 +177,17 @@ FEATURES = {
 }
 
 
-def _programs(server: Server, path: str, place: types.Position) -> list[types.Location]:
+def _programs(server: Server, path: str, cursor: types.Position) -> list[types.Location]:
     """The pages of the target whose name stands at a place: the way to them in editors without lenses."""
     for shown in server.views.of(path):
-        at = shown.view.place_of(place.line, place.character)
-        for target in shown.targets() if at else ():
+        position = shown.view.place_of(cursor.line, cursor.character)
+        for target in shown.targets() if position else ():
             signature = shown.view.index.signatures.get(target.qualname)
-            if at and signature and contains(signature.name, *at):
+            if position and signature and contains(signature.name, *position):
                 pages = [Page(shown.trace.key[0], target.qualname, part) for part in PROGRAMS]
                 return [
-                    one for page in pages for one in _in_page(server, page, [first_line(server.views, page)])
+                    location
+                    for page in pages
+                    for location in _in_page(server, page, [first_line(server.views, page)])
                 ]
     return []

@@ -94,8 +94,8 @@ def _check_arguments(name: str, wanted: inspect.Signature, arguments: Sequence[o
     try:
         wanted.bind(*arguments)
     except TypeError as error:
-        found = f"{name} takes [{', '.join(wanted.parameters)}], found {list(arguments)}: {error}"
-        raise JsonRpcInvalidParams.of(ValueError(found)) from None
-    for given in arguments:
-        if not isinstance(given, str | None):
-            raise JsonRpcInvalidParams.of(ValueError(f"{name} takes strings, found {given!r}"))
+        message = f"{name} takes [{', '.join(wanted.parameters)}], found {list(arguments)}: {error}"
+        raise JsonRpcInvalidParams.of(ValueError(message)) from None
+    for argument in arguments:
+        if not isinstance(argument, str | None):
+            raise JsonRpcInvalidParams.of(ValueError(f"{name} takes strings, found {argument!r}"))

@@ -40,7 +40,7 @@ def _is_no_grad(node: ast.expr) -> bool:
     function = call.func if call else node
     name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
     if name == "set_grad_enabled":
-        return call is not None and [ast.unparse(one) for one in call.args] == ["False"]
+        return call is not None and [ast.unparse(argument) for argument in call.args] == ["False"]
     return name in ("no_grad", "inference_mode")
 
 
@@ -53,7 +53,7 @@ def _without_decorator(
 
 
 def _without_item(node: ast.With, lines: Sequence[str], file: str, line: int) -> Iterator[Edit]:
-    item = next((one for one in node.items if _is_no_grad(one.context_expr)), None)
+    item = next((candidate for candidate in node.items if _is_no_grad(candidate.context_expr)), None)
     if item is None or item.context_expr.lineno != line or item.optional_vars is not None:
         return
     if len(node.items) > 1:
@@ -70,13 +70,15 @@ def _without_item(node: ast.With, lines: Sequence[str], file: str, line: int) ->
 def _without_one_of(items: list[ast.withitem], item: ast.withitem, file: str) -> Edit:
     """One of several items goes with the comma after it, the last with the comma before it."""
     for left, right in pairwise(items):
-        here, there = left.context_expr, right.context_expr
+        current, following = left.context_expr, right.context_expr
         if left is item:
-            return Edit(Span(file, here.lineno, here.col_offset, there.lineno, there.col_offset), "")
+            return Edit(
+                Span(file, current.lineno, current.col_offset, following.lineno, following.col_offset), ""
+            )
         if right is item and right is items[-1]:
-            before = left.optional_vars or here
+            before = left.optional_vars or current
             end = before.end_lineno or before.lineno, before.end_col_offset or 0
-            until = there.end_lineno or there.lineno, there.end_col_offset or 0
+            until = following.end_lineno or following.lineno, following.end_col_offset or 0
             return Edit(Span(file, *end, *until), "")
     raise AssertionError("one of the items")
 
@@ -92,8 +94,8 @@ def _body_start(node: ast.With, lines: Sequence[str]) -> int:
 
 def _dedented(node: ast.With, lines: Sequence[str], file: str, by: int) -> Iterator[Edit]:
     """One level out; the inside of a string that spans lines stays as it is."""
-    strings = (one for one in ast.walk(node) if isinstance(one, ast.Constant | ast.JoinedStr))
-    inside = {line for one in strings for line in range(one.lineno + 1, (one.end_lineno or 0) + 1)}
+    strings = (string for string in ast.walk(node) if isinstance(string, ast.Constant | ast.JoinedStr))
+    inside = {line for string in strings for line in range(string.lineno + 1, (string.end_lineno or 0) + 1)}
     for line in range(_body_start(node, lines), (node.end_lineno or node.lineno) + 1):
         text = lines[line - 1]
         blank = len(text) - len(text.lstrip())

@@ -71,15 +71,20 @@ def scan(lines: Sequence[str], file: str) -> Scan | None:
     if every is None:
         return None
     marked = [target for target in every if target.how != "definition"]
-    found = {one.span.line - 1: Found(one.span.line - 1, one.qualname or None) for one in marked}
+    by_line = {
+        definition.span.line - 1: Found(definition.span.line - 1, definition.qualname or None)
+        for definition in marked
+    }
     examples = (example for target in marked for example in target.examples)
     return Scan(
-        tuple(found.values()),
+        tuple(by_line.values()),
         tuple(filter(None, map(_bad_example, examples))),
         tuple(
-            one
-            for one in every
-            if one.kind == "function" and one.how != "example" and "." not in one.qualname
+            definition
+            for definition in every
+            if definition.kind == "function"
+            and definition.how != "example"
+            and "." not in definition.qualname
         ),
         tuple(lines),
     )
@@ -87,7 +92,9 @@ def scan(lines: Sequence[str], file: str) -> Scan | None:
 
 def bare_functions(seen: Scan, line: int) -> tuple[Bare, ...]:
     """The module's functions without an example whose head is at `line` (0-based)."""
-    heads = (one for one in seen.functions if one.body.line - 1 <= line <= one.span.line - 1)
+    heads = (
+        function for function in seen.functions if function.body.line - 1 <= line <= function.span.line - 1
+    )
     return tuple(_bare(target, seen.lines) for target in heads)
 
 

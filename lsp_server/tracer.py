@@ -85,7 +85,7 @@ class Tracer:
 
     @property
     def running(self) -> tuple[TraceKey, ...]:
-        return tuple(one.key for one in self._running)
+        return tuple(run.key for run in self._running)
 
     async def warm(self, settings: Settings) -> None:
         """Have torch loaded before the first trace is asked for; runs no user code."""
@@ -116,17 +116,17 @@ class Tracer:
         Kernels for a GPU that is not there are no part of such a module.
         """
         options = replace(settings.trace_options(), gpu=None, standalone=True)
-        found: list[Report] = []
+        reports: list[Report] = []
 
         async def keep(answer: Answer) -> Answer:
             self._log_output(key, answer)
             if answer.report is not None:
                 loop = asyncio.get_running_loop()
-                found.append(await loop.run_in_executor(self._reader, decode, answer.report))
+                reports.append(await loop.run_in_executor(self._reader, decode, answer.report))
             return answer
 
         answer = await self._run(key, "Exporting", options, settings, keep)
-        return (found[0] if found else None), answer.failure
+        return (reports[0] if reports else None), answer.failure
 
     async def _run(
         self, key: TraceKey, doing: str, options: TraceOptions, settings: Settings, then: Then
@@ -157,14 +157,14 @@ class Tracer:
         By its key an export is not stopped: a newer trace does not take its place.
         """
         fits = [
-            one
-            for one in self._running
-            if (key is None or (one.key == key and not one.options.standalone))
-            and (path is None or one.key[0] == path)
-            and (token is None or one.bar.token == token)
+            run
+            for run in self._running
+            if (key is None or (run.key == key and not run.options.standalone))
+            and (path is None or run.key[0] == path)
+            and (token is None or run.bar.token == token)
         ]
-        for one in fits:
-            one.stop()
+        for run in fits:
+            run.stop()
         return len(fits)
 
     def restart(self) -> None:
@@ -222,7 +222,7 @@ class Tracer:
 
     def _is_queued(self, running: Running) -> bool:
         """Whether it may be waiting for others that are being traced: those have limits of their own."""
-        return any(one.heard_at > running.heard_at for one in self._running)
+        return any(other.heard_at > running.heard_at for other in self._running)
 
     async def _hold(self, key: TraceKey, snapshot: Snapshot, answer: Answer) -> Answer:
         self._log_output(key, answer)

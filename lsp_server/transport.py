@@ -46,14 +46,14 @@ class Frames:
             line = await self._reader.readline()
         except ValueError as error:  # a TCP stream has a longest line
             raise ConnectionError(str(error)) from error
-        found = LENGTH.search(line)
-        if found is None:
+        match = LENGTH.search(line)
+        if match is None:
             if line and not HEADER.match(line):
                 self._on_stray(line)
             return line
-        if found.start() > 0:
-            self._on_stray(line[: found.start()])
-        return b"Content-Length: %s\r\n" % found[1]
+        if match.start() > 0:
+            self._on_stray(line[: match.start()])
+        return b"Content-Length: %s\r\n" % match[1]
 
     async def readexactly(self, n: int) -> bytes:
         return await self._reader.readexactly(n)
@@ -124,14 +124,14 @@ def serve_tcp(server: Server, host: str, port: int) -> int:
 
 async def _serve_tcp(server: Server, host: str, port: int) -> None:
     ended = asyncio.Event()
-    taken = False
+    is_connected = False
 
     async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        nonlocal taken
-        if taken:
+        nonlocal is_connected
+        if is_connected:
             writer.close()
             return
-        taken = True
+        is_connected = True
         server.protocol.set_writer(writer)
         try:
             await _serve(server, reader)

@@ -169,7 +169,7 @@ class Views:
         return snapshot
 
     def drop(self, snapshot: Snapshot) -> None:
-        self._snapshots = [one for one in self._snapshots if one is not snapshot]
+        self._snapshots = [other for other in self._snapshots if other is not snapshot]
 
     def prepare(self, report: Report, path: str, lines: Iterable[str]) -> dict[str, FileIndex]:
         """The indices of a report's files: slow, so it runs away from the loop, and changes nothing here."""
@@ -273,7 +273,7 @@ class Views:
     def edited(self, path: str, edit: LineEdit) -> None:
         maps = [view.lines for view in self._of(path)]
         maps += [snapshot.lines for snapshot in self._snapshots if snapshot.path == path]
-        for lines in {id(one): one for one in maps}.values():
+        for lines in {id(line_map): line_map for line_map in maps}.values():
             lines.edit(edit)
 
     def closed(self, path: str) -> None:
@@ -282,7 +282,7 @@ class Views:
     def of(self, path: str) -> Iterator[Shown]:
         """The views of a file, newest first; each shows only the targets that no newer trace has."""
         seen: set[TargetKey] = set()
-        for trace in sorted(self.traces.values(), key=lambda one: one.number, reverse=True):
+        for trace in sorted(self.traces.values(), key=lambda held: held.number, reverse=True):
             newest = _targets_of(trace.report) - seen
             seen |= newest
             if path in trace.views:

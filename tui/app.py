@@ -264,10 +264,10 @@ class AotlensApp(App[int]):
 
     def _fatal_error(self) -> None:
         """Textual's hook for an exception that nobody caught; its own prints every local."""
-        told = (
+        message = (
             "aotlens tui failed; this is a fault of aotlens, not of the script: please report the lines above"
         )
-        self.panic(Group(Traceback(show_locals=False, suppress=[textual]), Text(told, "bold")))
+        self.panic(Group(Traceback(show_locals=False, suppress=[textual]), Text(message, "bold")))
 
     # Commands.
 
@@ -278,10 +278,10 @@ class AotlensApp(App[int]):
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
         """What the palette offers beside Textual's own: tabs, targets, and every key's action."""
         yield from super().get_system_commands(screen)
-        for place, (key, label, _) in enumerate(CHOICES):
-            yield SystemCommand(f"Open {label}", f"Tab {key}", partial(self.workbench.open_tab, place))
-        for place, target in enumerate(self.report.targets if self.report else ()):
-            choose = partial(self.workbench.choose_target, place)
+        for index, (key, label, _) in enumerate(CHOICES):
+            yield SystemCommand(f"Open {label}", f"Tab {key}", partial(self.workbench.open_tab, index))
+        for index, target in enumerate(self.report.targets if self.report else ()):
+            choose = partial(self.workbench.choose_target, index)
             yield SystemCommand(f"Target {target.qualname}", f"Show this {target.mode} target", choose)
         for binding in Workbench.BINDINGS:
             if isinstance(binding, Binding) and "(" not in binding.action:

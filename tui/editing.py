@@ -35,11 +35,11 @@ def confirm_fix(
     paths = {file: path for file in files if (path := sources.path(file)) is not None}
     texts = {file: path.read_text(encoding="utf-8") for file, path in paths.items()}
 
-    def answered(place: int | None) -> None:
-        if place is None or place < 0:
+    def answered(choice: int | None) -> None:
+        if choice is None or choice < 0:
             return
         for file, path in paths.items():
-            edits = tuple(edit for edit in fixes[place].edits if edit.span.file == file)
+            edits = tuple(edit for edit in fixes[choice].edits if edit.span.file == file)
             if edits:
                 path.write_text(edited(texts[file], edits), encoding="utf-8")
                 done(file)

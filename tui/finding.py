@@ -24,9 +24,9 @@ class FindProvider(Provider):
             FindProvider.known = (subject, names_of(subject.target))
         assert self.known is not None
         matcher = self.matcher(query)
-        for place, named in enumerate(self.known[1].find(query)):
+        for rank, named in enumerate(self.known[1].find(query)):
             # Commands whose words match well still come before names that only have the letters.
-            score = 0.9 - 0.5 * place / MOST
+            score = 0.9 - 0.5 * rank / MOST
             yield Hit(score, matcher.highlight(named.name), partial(jump, named.jump), help=named.what)
 
 

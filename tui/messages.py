@@ -56,9 +56,9 @@ class SourceChanged(Message):
 class TargetChosen(Message):
     """The user wants to see another target."""
 
-    def __init__(self, place: int) -> None:
+    def __init__(self, index: int) -> None:
         super().__init__()
-        self.place = place
+        self.place = index
 
 
 class TraceWanted(Message):

@@ -97,8 +97,8 @@ class AppServer(Server):
         """Nothing: the command's own log settings hold, and stdout is data."""
 
 
-def is_key(given: str | None, key: str) -> bool:
-    return given is not None and secrets.compare_digest(given.encode(), key.encode())
+def is_key(candidate: str | None, key: str) -> bool:
+    return candidate is not None and secrets.compare_digest(candidate.encode(), key.encode())
 
 
 def shell_words(command: Sequence[str]) -> str:

@@ -81,7 +81,7 @@ class Workbench(Screen[object]):
     Workbench.-only-left #left { width: 100%; height: 100%; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        *(Binding(key, f"tab({place})", label, show=False) for place, (key, label, _) in enumerate(CHOICES)),
+        *(Binding(key, f"tab({index})", label, show=False) for index, (key, label, _) in enumerate(CHOICES)),
         Binding("tab", "app.focus_next", "Next pane", show=False),
         Binding("shift+tab", "app.focus_previous", "Pane before", show=False),
         Binding("slash", "filter", "Filter", key_display="/"),
@@ -177,10 +177,10 @@ class Workbench(Screen[object]):
         if self.query_one("#panes", ContentSwitcher).current == "progress":
             self.query_one(ProgressPane).show(lines)
 
-    def show_targets(self, report: Report, place: int) -> None:
+    def show_targets(self, report: Report, index: int) -> None:
         self.target_rows = target_rows(report)
         self.targets.show(target_listing(report))
-        self.targets.place_cursor(row_of(report, place))
+        self.targets.place_cursor(row_of(report, index))
         self.targets.set_class(len(report.targets) > 1, "-several")
 
     def show_subject(self, subject: Subject) -> None:
@@ -208,13 +208,13 @@ class Workbench(Screen[object]):
 
     # Tabs.
 
-    def open_tab(self, place: int, *, focus: bool = True, key: str = "") -> None:
+    def open_tab(self, index: int, *, focus: bool = True, key: str = "") -> None:
         """Open a tab, fill it if that was not done yet, and go to the row of `key`."""
         if self.subject is None:
             return
-        self.tab_place = place
+        self.tab_place = index
         self.query_one("#panes", ContentSwitcher).current = self.pane.id
-        self.query_one("#tabs", ChoiceBar).current = place
+        self.query_one("#tabs", ChoiceBar).current = index
         self.pane.show(self.subject)
         if focus:
             self.pane.main().focus()
@@ -223,16 +223,20 @@ class Workbench(Screen[object]):
         self.refresh_bindings()
 
     def jump(self, jump: Jump) -> None:
-        place = next(place for place, (kind, _, _) in enumerate(TABS) if jump.tab == kind.TAB)
-        self.open_tab(place, key=jump.key)
+        index = next(index for index, (kind, _, _) in enumerate(TABS) if jump.tab == kind.TAB)
+        self.open_tab(index, key=jump.key)
 
-    def choose_target(self, place: int) -> None:
-        rows = (at for at, row in enumerate(self.target_rows) if row.index == place and not row.signatures)
+    def choose_target(self, index: int) -> None:
+        rows = (
+            position
+            for position, row in enumerate(self.target_rows)
+            if row.index == index and not row.signatures
+        )
         self.targets.place_cursor(next(rows, 0), tell=True)
 
-    def action_tab(self, place: int) -> None:
+    def action_tab(self, index: int) -> None:
         self.remove_class("-only-left")
-        self.open_tab(place)
+        self.open_tab(index)
 
     def on_choice_bar_picked(self, event: ChoiceBar.Picked) -> None:
         self.open_tab(event.index)
@@ -369,13 +373,13 @@ class Workbench(Screen[object]):
 
     def action_edit(self) -> None:
         """Open the editor at the line under the source's cursor."""
-        place = self.source.place()
-        path = self.sources.path(place.file) if place.file else None
+        cursor = self.source.place()
+        path = self.sources.path(cursor.file) if cursor.file else None
         if path is None:
             self.notify("no source file of this machine is shown", severity="warning")
-        elif open_editor(self.app, path, place.line):
+        elif open_editor(self.app, path, cursor.line):
             self.sources.forget()
-            self.source.open(place.file, place.line)
+            self.source.open(cursor.file, cursor.line)
 
     def on_diagnostics_pane_fix_wanted(self, event: DiagnosticsPane.FixWanted) -> None:
         confirm_fix(self.app, event.fixes, self.sources, self.fix_made)

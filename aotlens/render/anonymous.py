@@ -74,9 +74,9 @@ class Anonymiser:
     def _is_private(self, name: str) -> bool:
         return name not in self._public and not (name.startswith("__") and name.endswith("__"))
 
-    def _renamed(self, found: re.Match[str]) -> str:
+    def _renamed(self, match: re.Match[str]) -> str:
         """A name's substitute; of a word that we made of names (`tangent_hidden`), those of its parts."""
-        word = found.group()
+        word = match.group()
         if word in self._names:
             return self._names[word]
         if "." in word or not self._is_private(word):
@@ -136,8 +136,8 @@ def _shortened(path: re.Match[str]) -> str:
     """The part of a path that is the same on every machine: what is installed, by its place there."""
     text = path.group().replace("\\", "/")
     for folder in PACKAGES:
-        _, found, rest = text.partition(f"/{folder}/")
-        if found:
+        _, separator, rest = text.partition(f"/{folder}/")
+        if separator:
             return f"<{folder}>/{rest}"
     return "<path>"
 
@@ -155,15 +155,15 @@ def _mapped(data: Any, change: Callable[[str], str]) -> Any:
 
 def _literals() -> frozenset[str]:
     """The words that the schema allows in fields of a fixed vocabulary."""
-    found: set[str] = {records.SCHEMA}
+    words: set[str] = {records.SCHEMA}
     for name in records.__all__:
         value = getattr(records, name)
         if get_origin(value) is Literal:
-            found.update(get_args(value))
+            words.update(get_args(value))
         elif isinstance(value, type):
             for hint in get_type_hints(value).values():
-                found.update(_literal_words(hint))
-    return frozenset(found)
+                words.update(_literal_words(hint))
+    return frozenset(words)
 
 
 def _literal_words(hint: Any) -> Iterator[str]:

@@ -16,9 +16,9 @@ def render(checked: Checked) -> str:
         "schema": SCHEMA,
         "exit_code": checked.exit_code,
         "files": list(checked.files),
-        "targets": [_target(one) for one in checked.targets],
-        "findings": [_finding(one) for one in checked.findings],
-        "hidden": [_finding(one) for one in checked.hidden],
+        "targets": [_target(item) for item in checked.targets],
+        "findings": [_finding(item) for item in checked.findings],
+        "hidden": [_finding(item) for item in checked.hidden],
     }
     return json.dumps(data, indent=2, ensure_ascii=False) + "\n"
 
@@ -37,5 +37,5 @@ def _target(checked: CheckedTarget) -> dict[str, object]:
     }
 
 
-def _finding(found: Finding) -> dict[str, object]:
-    return {"file": found.file, "qualname": found.qualname, **encode_record(found.diagnostic)}
+def _finding(finding: Finding) -> dict[str, object]:
+    return {"file": finding.file, "qualname": finding.qualname, **encode_record(finding.diagnostic)}

@@ -28,18 +28,18 @@ def render(checked: Checked) -> str:
 
 def summary(checked: Checked) -> str:
     """`3 findings (1 error, 2 warnings) in 12 targets of 5 files; 2 hidden by comments`."""
-    counts = Counter(found.diagnostic.severity for found in checked.findings)
+    counts = Counter(finding.diagnostic.severity for finding in checked.findings)
     words: tuple[Severity, ...] = ("error", "warning", "hint")
     parts = [counted(counts[word], word) for word in words if counts[word]]
     if counts["information"]:
         parts.append(f"{counts['information']} information")
-    told = f" ({', '.join(parts)})" if parts else ""
+    by_severity = f" ({', '.join(parts)})" if parts else ""
     targets, files = counted(len(checked.targets), "target"), counted(len(checked.files), "file")
     hidden = f"; {len(checked.hidden)} hidden by comments" if checked.hidden else ""
-    return f"{counted(len(checked.findings), 'finding')}{told} in {targets} of {files}{hidden}"
+    return f"{counted(len(checked.findings), 'finding')}{by_severity} in {targets} of {files}{hidden}"
 
 
 def _lines(checked: Checked, width: int) -> Iterator[Text]:
-    for found in checked.findings:
-        yield from diagnostic_lines(found.diagnostic, width)
+    for finding in checked.findings:
+        yield from diagnostic_lines(finding.diagnostic, width)
         yield Text()

@@ -14,21 +14,21 @@ _LEVELS = {"error": "error", "warning": "warning", "information": "notice", "hin
 
 
 def render(checked: Checked) -> str:
-    return "".join(f"{_command(found)}\n" for found in checked.findings)
+    return "".join(f"{_command(finding)}\n" for finding in checked.findings)
 
 
-def _command(found: Finding) -> str:
-    one = found.diagnostic
-    properties = {"file": relative_path(found.file)}
-    if one.span is not None:
-        properties |= {"line": str(one.span.line), "endLine": str(one.span.end_line)}
-        if one.span.line == one.span.end_line:  # columns of a range over lines are not shown
-            properties |= {"col": str(column(one.span)), "endColumn": str(end_column(one.span))}
-    properties["title"] = f"{one.code}: {rule(one.code).title}"
+def _command(finding: Finding) -> str:
+    diagnostic = finding.diagnostic
+    properties = {"file": relative_path(finding.file)}
+    if diagnostic.span is not None:
+        properties |= {"line": str(diagnostic.span.line), "endLine": str(diagnostic.span.end_line)}
+        if diagnostic.span.line == diagnostic.span.end_line:  # columns of a range over lines are not shown
+            properties |= {"col": str(column(diagnostic.span)), "endColumn": str(end_column(diagnostic.span))}
+    properties["title"] = f"{diagnostic.code}: {rule(diagnostic.code).title}"
     written = ",".join(f"{name}={_escaped(value, ':,')}" for name, value in properties.items())
-    notes = [f"{place(row.span)}: {row.message}" for row in one.related]
-    message = "\n".join([one.message, *notes, *(f"fix: {fix.title}" for fix in one.fixes)])
-    return f"::{_LEVELS[one.severity]} {written}::{_escaped(message, '')}"
+    notes = [f"{place(row.span)}: {row.message}" for row in diagnostic.related]
+    message = "\n".join([diagnostic.message, *notes, *(f"fix: {fix.title}" for fix in diagnostic.fixes)])
+    return f"::{_LEVELS[diagnostic.severity]} {written}::{_escaped(message, '')}"
 
 
 def _escaped(text: str, more: str) -> str:

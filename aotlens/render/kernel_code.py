@@ -49,12 +49,12 @@ def _named(report: Report, name: str | None) -> tuple[Kernel, ...]:
     if not kernels:
         raise UserError("no kernel was generated for the GPU: the report tells what is called instead")
     exact = tuple(kernel for kernel in kernels if kernel.name == name)
-    found = exact or tuple(kernel for kernel in kernels if (name or "") in kernel.name)
-    if not found:
+    matches = exact or tuple(kernel for kernel in kernels if (name or "") in kernel.name)
+    if not matches:
         names = dict.fromkeys(kernel.name for kernel in kernels)
         near = difflib.get_close_matches(name or "", names, n=3, cutoff=0.3) or tuple(names)[:3]
         raise UserError(f"no generated kernel is named like '{name}'; nearest: {', '.join(near)}")
-    return found
+    return matches
 
 
 def _generated(report: Report) -> Iterator[Kernel]:

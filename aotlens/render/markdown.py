@@ -43,11 +43,11 @@ def _target(target: TargetChange) -> Iterator[str]:
         yield ""
     yield from (f"- wrapper: + `{name}`" for name in target.steps_added)
     yield from (f"- wrapper: − `{name}`" for name in target.steps_removed)
-    yield from (f"- saved: {_escaped(saved_text(one))}" for one in target.saved)
+    yield from (f"- saved: {_escaped(saved_text(item))}" for item in target.saved)
     for word, findings in (("new", target.findings_new), ("gone", target.findings_gone)):
-        for one in findings:
-            where = f" ({place(one.span)})" if one.span is not None else ""
-            yield f"- {word}: **{one.code}** {_escaped(one.message)}{where}"
+        for item in findings:
+            where = f" ({place(item.span)})" if item.span is not None else ""
+            yield f"- {word}: **{item.code}** {_escaped(item.message)}{where}"
     if target.lines or target.elsewhere:
         yield from _details(target)
     yield ""

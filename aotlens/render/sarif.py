@@ -38,8 +38,8 @@ def render(checked: Checked) -> str:
             {"executionSuccessful": checked.exit_code < 2, "exitCode": checked.exit_code},
         ],
         "results": [
-            *(_result(found, hidden=False) for found in checked.findings),
-            *(_result(found, hidden=True) for found in checked.hidden),
+            *(_result(finding, hidden=False) for finding in checked.findings),
+            *(_result(finding, hidden=True) for finding in checked.hidden),
         ],
     }
     return (
@@ -60,23 +60,23 @@ def _rule(rule: Rule) -> Json:
     }
 
 
-def _result(found: Finding, hidden: bool) -> Json:
-    one = found.diagnostic
+def _result(finding: Finding, hidden: bool) -> Json:
+    diagnostic = finding.diagnostic
     result: Json = {
-        "ruleId": one.code,
-        "ruleIndex": _INDEX[one.code],
-        "level": _LEVELS[one.severity],
-        "message": {"text": one.message},
-        "locations": [_location(found.file, one.span, found.qualname)],
-        "partialFingerprints": {"aotlens/v1": _fingerprint(found)},
+        "ruleId": diagnostic.code,
+        "ruleIndex": _INDEX[diagnostic.code],
+        "level": _LEVELS[diagnostic.severity],
+        "message": {"text": diagnostic.message},
+        "locations": [_location(finding.file, diagnostic.span, finding.qualname)],
+        "partialFingerprints": {"aotlens/v1": _fingerprint(finding)},
     }
-    if one.related:
+    if diagnostic.related:
         result["relatedLocations"] = [
-            {"id": at, **_location(row.span.file, row.span), "message": {"text": row.message}}
-            for at, row in enumerate(one.related)
+            {"id": index, **_location(row.span.file, row.span), "message": {"text": row.message}}
+            for index, row in enumerate(diagnostic.related)
         ]
-    if one.fixes:
-        result["fixes"] = [_fix(fix) for fix in one.fixes]
+    if diagnostic.fixes:
+        result["fixes"] = [_fix(fix) for fix in diagnostic.fixes]
     if hidden:
         result["suppressions"] = [{"kind": "inSource"}]
     return result
@@ -124,9 +124,9 @@ def _fix(fix: Fix) -> Json:
     return {"description": {"text": fix.title}, "artifactChanges": changes}
 
 
-def _fingerprint(found: Finding) -> str:
+def _fingerprint(finding: Finding) -> str:
     """The same while the expression is, wherever in its file it moves."""
-    one: Diagnostic = found.diagnostic
-    text = text_of(one.span) if one.span is not None else ""
-    parts = (one.code, Path(relative_path(found.file)).as_posix(), found.qualname or "", text)
+    diagnostic: Diagnostic = finding.diagnostic
+    text = text_of(diagnostic.span) if diagnostic.span is not None else ""
+    parts = (diagnostic.code, Path(relative_path(finding.file)).as_posix(), finding.qualname or "", text)
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]

@@ -95,8 +95,8 @@ def alive_label(value: LiveValue, text: Callable[[Span], str] = text_of) -> str:
     operator = _NUMBERED.sub("", value.node)
     if value.name and value.kind in ("gradient", "result"):
         return value.name
-    said = text(value.span) if value.span else ""
-    return in_layer(value.layer, f"{operator} in {said}" if said else value.name or operator)
+    expression = text(value.span) if value.span else ""
+    return in_layer(value.layer, f"{operator} in {expression}" if expression else value.name or operator)
 
 
 def lifetime(value: LiveValue, home: str | None) -> str:

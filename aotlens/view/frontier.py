@@ -29,22 +29,24 @@ def frontier_rows(partition: Partition, most: int) -> tuple[FrontierRow, ...]:
     if not partition.frontier:
         return ()
     chosen = chosen_point(partition)
-    points = sorted({*partition.frontier, chosen}, key=lambda one: (one.saved_bytes, one.recompute_flops))
-    kept = _spread(points, {0, len(points) - 1, points.index(chosen)}, most)
-    return tuple(FrontierRow(one.saved_bytes, one.recompute_flops, one == chosen) for one in kept)
+    points = sorted(
+        {*partition.frontier, chosen}, key=lambda point: (point.saved_bytes, point.recompute_flops)
+    )
+    shown = _spread(points, {0, len(points) - 1, points.index(chosen)}, most)
+    return tuple(FrontierRow(point.saved_bytes, point.recompute_flops, point == chosen) for point in shown)
 
 
 def _spread(points: Sequence[FrontierPoint], must: set[int], most: int) -> list[FrontierPoint]:
     """The points of `must`, then those farthest in bytes from what is there."""
-    kept = set(must)
-    while len(kept) < min(most, len(points)):
-        rest = (at for at in range(len(points)) if at not in kept)
-        kept.add(max(rest, key=lambda at: min(_apart(points[at], points[other]) for other in kept)))
-    return [points[at] for at in sorted(kept)]
+    chosen = set(must)
+    while len(chosen) < min(most, len(points)):
+        rest = (index for index in range(len(points)) if index not in chosen)
+        chosen.add(max(rest, key=lambda index: min(_apart(points[index], points[other]) for other in chosen)))
+    return [points[index] for index in sorted(chosen)]
 
 
-def _apart(one: FrontierPoint, other: FrontierPoint) -> int:
-    return abs(one.saved_bytes - other.saved_bytes)
+def _apart(first: FrontierPoint, second: FrontierPoint) -> int:
+    return abs(first.saved_bytes - second.saved_bytes)
 
 
 def of_own(own: OwnChoice) -> str:

@@ -29,7 +29,7 @@ class Graph:
             for row in target.inputs:
                 shown = row.tensor.short() if row.tensor is not None else row.reason
                 kinds.setdefault(row.name, set()).add(f"{shown}{row.requires_grad}")
-        return tuple(name for name, found in kinds.items() if len(found) > 1)
+        return tuple(name for name, shown_kinds in kinds.items() if len(shown_kinds) > 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,7 @@ def _definitions(targets: Iterable[Target]) -> dict[tuple[str, str], list[int]]:
     for target in targets:
         if target.span is not None and not target.is_resumed:
             lines.setdefault((target.function, target.span.file), set()).add(target.span.line)
-    return {key: sorted(found) for key, found in lines.items()}
+    return {key: sorted(numbers) for key, numbers in lines.items()}
 
 
 def _function_key(target: Target, starts: dict[tuple[str, str], list[int]]) -> tuple[str, str, int]:

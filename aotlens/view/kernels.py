@@ -79,7 +79,7 @@ def _time_of(share: KernelShare, kernel: Kernel) -> float | None:
     """By its part of the floor; by the number of shares where the floor is nothing."""
     if kernel.time_us is None:
         return None
-    whole = sum(one.floor_us for one in kernel.shares)
+    whole = sum(part.floor_us for part in kernel.shares)
     return kernel.time_us * (share.floor_us / whole if whole else 1 / len(kernel.shares))
 
 
@@ -192,10 +192,10 @@ def beside_floors(kernels: Iterable[Kernel]) -> tuple[Kernel, ...]:
     ran = [kernel for kernel in rows if _has_run_there(kernel)]
     timed: dict[tuple[str, int], Kernel] = {}
     for phase in dict.fromkeys(kernel.phase for kernel in predicted):
-        here = [kernel for kernel in ran if kernel.phase == phase]
-        there = [kernel for kernel in predicted if kernel.phase == phase]
-        for found in _timed(here, there):
-            timed[found.phase, found.call] = found
+        measured = [kernel for kernel in ran if kernel.phase == phase]
+        phase_rows = [kernel for kernel in predicted if kernel.phase == phase]
+        for timed_kernel in _timed(measured, phase_rows):
+            timed[timed_kernel.phase, timed_kernel.call] = timed_kernel
     return tuple(
         timed.get((kernel.phase, kernel.call), kernel) if is_for_gpu(kernel) else kernel for kernel in rows
     )
@@ -206,25 +206,29 @@ def _has_run_there(kernel: Kernel) -> bool:
     return kernel.target.startswith("cuda") and not kernel.name.startswith(CPU)
 
 
-def _timed(here: list[Kernel], there: list[Kernel]) -> Iterator[Kernel]:
+def _timed(measured_kernels: list[Kernel], phase_rows: list[Kernel]) -> Iterator[Kernel]:
     """The rows of one phase with their times; nothing where they are not those of the same calls."""
-    calls = [kernel for kernel in there if kernel.name != ENDING]
-    if len(here) != len(calls) or not all(map(_is_same, here, calls)):
+    calls = [kernel for kernel in phase_rows if kernel.name != ENDING]
+    if len(measured_kernels) != len(calls) or not all(map(_is_same, measured_kernels, calls)):
         return
-    measured = {other.call: one for one, other in zip(here, calls, strict=True)}
+    measured = {
+        row.call: measured_kernel for measured_kernel, row in zip(measured_kernels, calls, strict=True)
+    }
     endings: list[float] = []
-    for kernel in there:
-        one = measured.get(kernel.call)
-        if one is None:
+    for kernel in phase_rows:
+        measured_kernel = measured.get(kernel.call)
+        if measured_kernel is None:
             yield replace(kernel, time_us=endings.pop(0) if endings else None)
         else:
-            endings = list(one.ending_us)
-            yield replace(kernel, time_us=one.time_us, ran=one.ran if kernel.configs else None)
+            endings = list(measured_kernel.ending_us)
+            yield replace(
+                kernel, time_us=measured_kernel.time_us, ran=measured_kernel.ran if kernel.configs else None
+            )
 
 
-def _is_same(one: Kernel, other: Kernel) -> bool:
+def _is_same(first: Kernel, second: Kernel) -> bool:
     """Whether two rows are of one call."""
-    if one.name == other.name:
+    if first.name == second.name:
         return True
-    chosen = one.name.startswith(TEMPLATE) or other.name.startswith(TEMPLATE)
-    return chosen and bool(set(one.nodes) & set(other.nodes))
+    chosen = first.name.startswith(TEMPLATE) or second.name.startswith(TEMPLATE)
+    return chosen and bool(set(first.nodes) & set(second.nodes))

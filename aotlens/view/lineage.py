@@ -79,7 +79,9 @@ class Lineage:
         """Whether it belongs to the gradient of what it comes from, and is not the same computation."""
         if not self._joints or self._joints[0] not in self._chain(stage):
             return False
-        return any(one in self._differentiating for one in self._up(stage, self._joints[0], (name,)))
+        return any(
+            ancestor in self._differentiating for ancestor in self._up(stage, self._joints[0], (name,))
+        )
 
     def steps(self, stage: str, name: str) -> tuple[Step, ...]:
         """The node of that stage through every stage, in order."""
@@ -94,16 +96,16 @@ class Lineage:
         reached = self._down(start, other, self._up(stage, start, (name,)))
         if not reached:
             reached = self._down(shared, other, self._up(stage, shared, (name,)))
-        gradient = tuple(one for one in reached if self.is_gradient(other, one))
-        rest = tuple(one for one in reached if one not in gradient)
+        gradient = tuple(node_name for node_name in reached if self.is_gradient(other, node_name))
+        rest = tuple(node_name for node_name in reached if node_name not in gradient)
         if of_gradient:
             return Step(other, gradient, of=rest)
         return Step(other, (name,) if other == stage else rest, gradient)
 
     def counterpart(self, stage: str, name: str, other: str) -> str | None:
         """The same computation in another stage; else its gradient there, else what it is the gradient of."""
-        found = self.step(stage, name, other)
-        return next(iter((*found.itself, *found.gradient, *found.of)), None)
+        step = self.step(stage, name, other)
+        return next(iter((*step.itself, *step.gradient, *step.of)), None)
 
     @property
     def is_divided(self) -> bool:
@@ -117,13 +119,15 @@ class Lineage:
         if partition is None or not self._joints:
             return {}
         saved = {value.node: value for value in partition.saved}
-        again = {value.node: value for value in partition.recomputed}
+        recomputed = {value.node: value for value in partition.recomputed}
         sides = {
-            side: {one for node in self.stages[side].nodes if node.op != "placeholder" for one in node.from_}
+            side: {
+                name for node in self.stages[side].nodes if node.op != "placeholder" for name in node.from_
+            }
             for side in ("forward", "backward")
         }
         return {
-            node.name: Fate(_side(node, sides), saved.get(node.name), again.get(node.name))
+            node.name: Fate(_side(node, sides), saved.get(node.name), recomputed.get(node.name))
             for node in self.stages[self._joints[-1]].nodes
             if node.op != "output"
         }
@@ -139,50 +143,50 @@ class Lineage:
     def _differentiating(self) -> frozenset[str]:
         """Nodes of the joint program that the program before it has not."""
         joint = self._joints[0]
-        found = compared(self.target, self.parent(joint) or joint, joint)
-        kept = found.kept if found is not None else {}
+        comparison = compared(self.target, self.parent(joint) or joint, joint)
+        unchanged = comparison.kept if comparison is not None else {}
         return frozenset(
-            node.name for node in self.stages[joint].nodes if node.name not in kept and node.from_
+            node.name for node in self.stages[joint].nodes if node.name not in unchanged and node.from_
         )
 
     def _chain(self, stage: str) -> list[str]:
-        found, at = [], stage
+        chain, current = [], stage
         while True:
-            found.append(at)
-            parent = self.parent(at)
+            chain.append(current)
+            parent = self.parent(current)
             if parent is None:
-                return found
-            at = parent
+                return chain
+            current = parent
 
-    def _common(self, one: str, other: str) -> str:
-        known = set(self._chain(other))
-        return next(name for name in self._chain(one) if name in known)
+    def _common(self, first: str, second: str) -> str:
+        known = set(self._chain(second))
+        return next(name for name in self._chain(first) if name in known)
 
     def _up(self, stage: str, to: str, names: tuple[str, ...]) -> tuple[str, ...]:
         """The nodes of an earlier stage that these come from."""
-        for at in self._chain(stage):
-            names = tuple(name for name in names if name in self.nodes(at))
-            if at == to:
+        for current in self._chain(stage):
+            names = tuple(name for name in names if name in self.nodes(current))
+            if current == to:
                 break
-            nodes = self.nodes(at)
-            names = tuple(dict.fromkeys(one for name in names for one in nodes[name].from_))
+            nodes = self.nodes(current)
+            names = tuple(dict.fromkeys(ancestor for name in names for ancestor in nodes[name].from_))
         return names
 
     def _down(self, stage: str, to: str, names: tuple[str, ...]) -> tuple[str, ...]:
         chain = self._chain(to)
-        for at in reversed(chain[: chain.index(stage)]):
-            heirs = self._heirs_of(at)
-            names = tuple(dict.fromkeys(one for name in names for one in heirs.get(name, ())))
+        for current in reversed(chain[: chain.index(stage)]):
+            heirs = self._heirs_of(current)
+            names = tuple(dict.fromkeys(heir for name in names for heir in heirs.get(name, ())))
         return names
 
     def _heirs_of(self, stage: str) -> dict[str, list[str]]:
         """The nodes of a stage by each node of its parent that they come from."""
         if stage not in self._heirs:
-            found: defaultdict[str, list[str]] = defaultdict(list)
+            heirs: defaultdict[str, list[str]] = defaultdict(list)
             for node in self.stages[stage].nodes:
                 for name in node.from_ if node.op != "output" else ():
-                    found[name].append(node.name)
-            self._heirs[stage] = dict(found)
+                    heirs[name].append(node.name)
+            self._heirs[stage] = dict(heirs)
         return self._heirs[stage]
 
 

@@ -31,7 +31,7 @@ class NodeText:
 
 def node_texts(stage: Stage) -> dict[str, NodeText]:
     """By node."""
-    found: dict[str, NodeText] = {}
+    texts: dict[str, NodeText] = {}
     line, number = "", None
     for row in stage.text.splitlines():
         heading = _HEADING.match(row)
@@ -42,8 +42,8 @@ def node_texts(stage: Stage) -> dict[str, NodeText]:
             line, number = "", None
         statement = _STATEMENT.match(row)
         if statement is not None:
-            found.setdefault(statement["name"], NodeText(statement["value"], line, number))
-    return found
+            texts.setdefault(statement["name"], NodeText(statement["value"], line, number))
+    return texts
 
 
 def without_comment(line: str) -> str:

@@ -30,9 +30,9 @@ class AlignedRow:
     @property
     def node(self) -> StageNode:
         """The later one, else the earlier."""
-        found = self.after or self.before
-        assert found is not None  # since a row has one side at least
-        return found
+        existing = self.after or self.before
+        assert existing is not None  # since a row has one side at least
+        return existing
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,27 +45,27 @@ class Alignment:
 
 def aligned(target: Target, before: str, after: str) -> Alignment | None:
     """The rows of two stages; None when the target lacks one of them."""
-    found = compared(target, before, after)
-    if found is None:
+    comparison = compared(target, before, after)
+    if comparison is None:
         return None
-    difference = found.difference()
-    return Alignment(difference, _rows(found, difference))
+    difference = comparison.difference()
+    return Alignment(difference, _rows(comparison, difference))
 
 
-def _rows(found: Comparison, difference: StageDifference) -> tuple[AlignedRow, ...]:
-    old, new = found.stages
+def _rows(comparison: Comparison, difference: StageDifference) -> tuple[AlignedRow, ...]:
+    old, new = comparison.stages
     old_nodes = {node.name: node for node in old.nodes}
-    position = {node.name: at for at, node in enumerate(old.nodes)}
+    position = {node.name: index for index, node in enumerate(old.nodes)}
     rows = [row for change in difference.changes for row in _change_rows(change)]
     changed = {row.after.name: row for row in rows if row.after is not None}
     gone = deque(sorted((row for row in rows if row.after is None), key=lambda row: position[row.node.name]))
     ordered: list[AlignedRow] = []
     for node in new.nodes:
         row = changed.get(node.name)
-        if row is None and node.name in found.kept:
-            row = AlignedRow("kept", old_nodes[found.kept[node.name]], node)
+        if row is None and node.name in comparison.kept:
+            row = AlignedRow("kept", old_nodes[comparison.kept[node.name]], node)
         if row is None:
-            row = _results_row(node, old.nodes[-1], found, rows)
+            row = _results_row(node, old.nodes[-1], comparison, rows)
         while gone and row.before is not None and position[gone[0].node.name] < position[row.before.name]:
             ordered.append(gone.popleft())
         ordered.append(row)
@@ -74,16 +74,18 @@ def _rows(found: Comparison, difference: StageDifference) -> tuple[AlignedRow, .
 
 def _change_rows(change: StageChange) -> Iterable[AlignedRow]:
     """The nodes of a change in pairs; the longer side stands alone at its end."""
-    for at in range(max(len(change.before), len(change.after))):
-        old = change.before[at] if at < len(change.before) else None
-        new = change.after[at] if at < len(change.after) else None
+    for index in range(max(len(change.before), len(change.after))):
+        old = change.before[index] if index < len(change.before) else None
+        new = change.after[index] if index < len(change.after) else None
         yield AlignedRow(change.kind, old, new, change.reason)
 
 
-def _results_row(node: StageNode, old: StageNode, found: Comparison, rows: list[AlignedRow]) -> AlignedRow:
+def _results_row(
+    node: StageNode, old: StageNode, comparison: Comparison, rows: list[AlignedRow]
+) -> AlignedRow:
     """What the program returns: rewired where that is more, less or something else than before."""
     stands_for = {row.after.name: row.before.name for row in rows if row.after and row.before}
-    same = {**found.kept, **stands_for}
+    same = {**comparison.kept, **stands_for}
     fresh = [name for name in node.inputs if same.get(name) not in old.inputs]
     dropped = set(old.inputs) - {same.get(name) for name in node.inputs}
     if not fresh and not dropped:
@@ -101,10 +103,10 @@ WORDS = {
 }
 
 
-def summary(found: StageDifference) -> str:
+def summary(difference: StageDifference) -> str:
     """`2 replaced, 1 removed, 5 kept`; or that nothing changes."""
-    if not found.changes:
-        return f"changes nothing: {counted(found.kept, 'node')} kept"
-    counts = {kind: sum(change.kind == kind for change in found.changes) for kind in WORDS}
+    if not difference.changes:
+        return f"changes nothing: {counted(difference.kept, 'node')} kept"
+    counts = {kind: sum(change.kind == kind for change in difference.changes) for kind in WORDS}
     parts = [f"{count} {WORDS[kind]}" for kind, count in counts.items() if count]
-    return ", ".join([*parts, f"{found.kept} kept"])
+    return ", ".join([*parts, f"{difference.kept} kept"])

@@ -105,8 +105,8 @@ def recompiled_values(function: DynamoFunction) -> tuple[RecompiledValue, ...]:
 
 def problems(dynamo: Dynamo) -> tuple[Problem, ...]:
     """Everything to fix, what matters most first."""
-    found = [problem for function in dynamo.functions for problem in _of_function(function)]
-    return tuple(sorted(found, key=_order))
+    unordered = [problem for function in dynamo.functions for problem in _of_function(function)]
+    return tuple(sorted(unordered, key=_order))
 
 
 ORDER: tuple[ProblemKind, ...] = ("code in eager", "graph break", "recompilations", "constant")
@@ -176,8 +176,12 @@ def _of_break(function: DynamoFunction, entry: Break) -> Problem:
 def _seconds_behind(function: DynamoFunction, entry: Break) -> float:
     """What compiling the code behind a break took, for its first time."""
     part = f"after line {entry.span.line}"
-    behind = (one for one in function.compilations if one.part == part and one.cause is None)
-    return sum(one.seconds.total for one in behind)
+    behind = (
+        compilation
+        for compilation in function.compilations
+        if compilation.part == part and compilation.cause is None
+    )
+    return sum(compilation.seconds.total for compilation in behind)
 
 
 def _of_value(function: DynamoFunction, value: RecompiledValue, is_limit: bool) -> Problem:
@@ -278,7 +282,9 @@ def value_hint(value: RecompiledValue) -> str:
 
 def dynamo_counts(dynamo: Dynamo) -> tuple[int, int, int]:
     """Graph breaks, recompilations, and sizes that were compared."""
-    constants = sum(entry.kind == "compared" for one in dynamo.functions for entry in one.specialisations)
+    constants = sum(
+        entry.kind == "compared" for function in dynamo.functions for entry in function.specialisations
+    )
     return len(dynamo.breaks), len(dynamo.recompilations), constants
 
 

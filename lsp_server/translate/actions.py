@@ -18,20 +18,20 @@ SHOW_KIND = "source.aotlens.show"
 
 def code_actions(views: Views, path: str, wanted: types.Range) -> list[types.CodeAction]:
     """The fixes of the findings that touch a range; an edit on changed text is not offered."""
-    found: list[types.CodeAction] = []
+    actions: list[types.CodeAction] = []
     explained: set[str] = set()
     for shown, finding in views.findings(path):
-        told = diagnostic(views, shown, finding)
-        if told is None or not overlaps(told.range, wanted):
+        reported = diagnostic(views, shown, finding)
+        if reported is None or not overlaps(reported.range, wanted):
             continue
         for number, fix in enumerate(finding.fixes):
             edit = workspace_edit(views, shown, fix)
             if edit is not None:
-                found.append(
+                actions.append(
                     types.CodeAction(
                         title=fix.title,
                         kind=types.CodeActionKind.QuickFix,
-                        diagnostics=[told],
+                        diagnostics=[reported],
                         is_preferred=True if number == 0 and views.client.action_preferred else None,
                         edit=edit,
                     )
@@ -40,20 +40,22 @@ def code_actions(views: Views, path: str, wanted: types.Range) -> list[types.Cod
             explained.add(finding.code)
             title = f"Explain {finding.code}"
             command = types.Command(title=title, command=EXPLAIN, arguments=[finding.code])
-            found.append(
+            actions.append(
                 types.CodeAction(
-                    title=title, kind=types.CodeActionKind.QuickFix, diagnostics=[told], command=command
+                    title=title, kind=types.CodeActionKind.QuickFix, diagnostics=[reported], command=command
                 )
             )
-    return found
+    return actions
 
 
-def example_actions(views: Views, document: Document, found: tuple[Bare, ...]) -> Iterator[types.CodeAction]:
+def example_actions(
+    views: Views, document: Document, functions: tuple[Bare, ...]
+) -> Iterator[types.CodeAction]:
     """A comment above a function, so that it can be traced without running the script."""
-    for function in found:
-        place = types.Position(function.first_line, 0)
+    for function in functions:
+        start = types.Position(function.first_line, 0)
         text = f"# aotlens: example {', '.join(function.arguments)}\n"
-        edits = [types.TextEdit(range=types.Range(place, place), new_text=text)]
+        edits = [types.TextEdit(range=types.Range(start, start), new_text=text)]
         yield types.CodeAction(
             title=f"Add an example for {function.qualname}, to trace it",
             kind=types.CodeActionKind.RefactorRewrite,
@@ -61,9 +63,9 @@ def example_actions(views: Views, document: Document, found: tuple[Bare, ...]) -
         )
 
 
-def trace_actions(document: Document, found: tuple[Found, ...], line: int) -> Iterator[types.CodeAction]:
+def trace_actions(document: Document, targets: tuple[Found, ...], line: int) -> Iterator[types.CodeAction]:
     """The lens "Trace" once more, for editors that show no lenses."""
-    for target in found:
+    for target in targets:
         if target.line == line:
             title = f"Trace {target.qualname or 'what this compiles'}"
             command = types.Command(title=title, command=TRACE, arguments=[document.uri, target.qualname])
@@ -100,13 +102,13 @@ def workspace_edit(views: Views, shown: Shown, fix: Fix) -> types.WorkspaceEdit 
     files: dict[str, FileEdits] = {}
     for edit in fix.edits:
         view = shown.view_of(edit.span)
-        place = span_range(view, edit.span) if view else None
-        if view is None or place is None:
+        text_range = span_range(view, edit.span) if view else None
+        if view is None or text_range is None:
             return None
         document = views.documents.get(view.index.file)
         version = document.version if document else None
         _, edits = files.setdefault(uri_of(views, view.index.file), (version, []))
-        edits.append(types.TextEdit(range=place, new_text=edit.text))
+        edits.append(types.TextEdit(range=text_range, new_text=edit.text))
     return edit_of(views, files)
 
 

@@ -30,19 +30,19 @@ TAGS = {"AL304": (types.DiagnosticTag.Unnecessary,)}
 def diagnostics(views: Views, path: str) -> list[types.Diagnostic]:
     """Every finding of a file that stands on lines as they were traced."""
     document = views.documents.get(path)
-    found = [diagnostic(views, shown, finding) for shown, finding in views.findings(path)]
-    failed = [one for one in views.failures.values() if one.file == path]
-    found += [failure_diagnostic(views, one, document) for one in failed]
-    return [one for one in found if one is not None]
+    translated = [diagnostic(views, shown, finding) for shown, finding in views.findings(path)]
+    failed = [failure for failure in views.failures.values() if failure.file == path]
+    translated += [failure_diagnostic(views, failure, document) for failure in failed]
+    return [item for item in translated if item is not None]
 
 
 def diagnostic(views: Views, shown: Shown, finding: Diagnostic) -> types.Diagnostic | None:
     """A finding where it stands now; None once its lines were edited."""
-    place = span_range(shown.view, finding.span) if finding.span else None
-    if place is None:
+    text_range = span_range(shown.view, finding.span) if finding.span else None
+    if text_range is None:
         return None
     return types.Diagnostic(
-        range=place,
+        range=text_range,
         severity=SEVERITIES[finding.severity],
         code=finding.code,
         code_description=_rule_page(views, finding.code),
@@ -83,11 +83,11 @@ def bad_example(views: Views, bad: BadExample, document: Document) -> types.Diag
     """An example comment that cannot be read, as the text is now."""
     span = bad.span
 
-    def place(line: int, col: int) -> types.Position:
+    def position(line: int, col: int) -> types.Position:
         return types.Position(line - 1, convert(document.line(line - 1), col, "utf-8", views.encoding))
 
     return types.Diagnostic(
-        range=types.Range(place(span.line, span.col), place(span.end_line, span.end_col)),
+        range=types.Range(position(span.line, span.col), position(span.end_line, span.end_col)),
         severity=types.DiagnosticSeverity.Error,
         code=BAD_EXAMPLE,
         code_description=_rule_page(views, BAD_EXAMPLE),
@@ -97,14 +97,14 @@ def bad_example(views: Views, bad: BadExample, document: Document) -> types.Diag
 
 
 def _related(views: Views, shown: Shown, finding: Diagnostic) -> list[types.DiagnosticRelatedInformation]:
-    found = []
+    information = []
     for related in finding.related if views.client.diagnostic_related else ():
         view = shown.view_of(related.span)
-        place = span_range(view, related.span) if view else None
-        if view is not None and place is not None:
-            location = types.Location(uri=uri_of(views, view.index.file), range=place)
-            found.append(types.DiagnosticRelatedInformation(location=location, message=related.message))
-    return found
+        text_range = span_range(view, related.span) if view else None
+        if view is not None and text_range is not None:
+            location = types.Location(uri=uri_of(views, view.index.file), range=text_range)
+            information.append(types.DiagnosticRelatedInformation(location=location, message=related.message))
+    return information
 
 
 def uri_of(views: Views, path: str) -> str:

@@ -67,7 +67,9 @@ def _text(spot: Spot, source: str, most: int) -> str:
         _rows("", _calls(spot.forward), _call_line, most),
         _rows("Saves for the backward", spot.saved, _saved_line, most, _in_all),
         _rows("Computed again in the backward", costly, _recomputed_line, most, _in_all),
-        _rows("Backward", [one for one in _calls(spot.backward) if one.name not in again], _call_line, most),
+        _rows(
+            "Backward", [node for node in _calls(spot.backward) if node.name not in again], _call_line, most
+        ),
         _rows("Kernels", spot.kernels, _kernel_line, most),
         _rows("Mutates", spot.inputs, _mutation_line, most),
         _rows("Returned", _returned(spot), _output_line, most),
@@ -80,9 +82,9 @@ def _text(spot: Spot, source: str, most: int) -> str:
 def _headline(spot: Spot, source: str) -> str:
     """The expression and its type, what it costs, then the operators that it became."""
     if spot.variables and not spot.forward:
-        found = spot.variables[-1]
-        grad = " · requires grad" if found.tensor.requires_grad else ""
-        return f"**{code(found.name)}** · `{shapes(one.tensor for one in spot.variables)}`{grad}"
+        last = spot.variables[-1]
+        grad = " · requires grad" if last.tensor.requires_grad else ""
+        return f"**{code(last.name)}** · `{shapes(variable.tensor for variable in spot.variables)}`{grad}"
     facts = [code(shortened(source))] if source else []
     facts += [type_] if (type_ := _type(spot)) else []
     saved = sum(value.bytes for value in spot.saved)

@@ -16,14 +16,14 @@ from lsp_server.views import Shown, Views
 
 def inlay_hints(views: Views, shown: Shown, settings: Settings, wanted: types.Range) -> list[types.InlayHint]:
     """The hints of one trace in a range, in the order of the text."""
-    found: list[types.InlayHint] = []
+    hints: list[types.InlayHint] = []
     if settings.inlay_shapes:
-        found += _shape_hints(views, shown)
+        hints += _shape_hints(views, shown)
     if settings.inlay_saved:
-        found += _saved_hints(views, shown)
+        hints += _saved_hints(views, shown)
     if settings.inlay_mutations:
-        found += _mutation_hints(views, shown)
-    inside = [hint for hint in found if overlaps(types.Range(hint.position, hint.position), wanted)]
+        hints += _mutation_hints(views, shown)
+    inside = [hint for hint in hints if overlaps(types.Range(hint.position, hint.position), wanted)]
     return sorted(inside, key=lambda hint: (hint.position.line, hint.position.character))
 
 
@@ -33,15 +33,15 @@ def _shape_hints(views: Views, shown: Shown) -> Iterator[types.InlayHint]:
         if spot.variables:
             by_span.setdefault(spot.span, []).extend(spot.variables)
     for span, variables in by_span.items():
-        place = span_range(shown.view, span)
-        if place is None:
+        text_range = span_range(shown.view, span)
+        if text_range is None:
             continue
         tensor = variables[-1].tensor
         facts = [f"stride {list(tensor.stride)}", tensor.device]
         facts += ["requires grad"] if tensor.requires_grad else []
         facts += [human_bytes(tensor.bytes)] if tensor.bytes is not None else []
         yield types.InlayHint(
-            position=place.end,
+            position=text_range.end,
             label=f": {shapes(variable.tensor for variable in variables)}",
             kind=types.InlayHintKind.Type,
             tooltip=_tooltip(views, shown, f"{code(variables[-1].name)}: {', '.join(facts)}"),
@@ -56,11 +56,11 @@ def _saved_hints(views: Views, shown: Shown) -> Iterator[types.InlayHint]:
         if _saved_bytes(costly) > _saved_bytes(by_span.get(spot.span, [])):
             by_span[spot.span] = costly
     for span, values in by_span.items():
-        place = span_range(shown.view, span)
-        if place is not None:
+        text_range = span_range(shown.view, span)
+        if text_range is not None:
             lines = [_kept_line(value) for value in values]
             yield types.InlayHint(
-                position=place.end,
+                position=text_range.end,
                 label=f"saved {human_bytes(_saved_bytes(values))}",
                 padding_left=True,
                 tooltip=_tooltip(views, shown, "Kept for the backward:\n" + "\n".join(dict.fromkeys(lines))),
@@ -81,12 +81,12 @@ def _mutation_hints(views: Views, shown: Shown) -> Iterator[types.InlayHint]:
         signature = shown.view.index.signatures.get(target.qualname)
         for row in target.inputs if signature else ():
             span = signature.arguments.get(row.name) if signature else None
-            place = span_range(shown.view, span) if span and is_mutated(row) else None
-            if span is None or place is None or span in marked:
+            text_range = span_range(shown.view, span) if span and is_mutated(row) else None
+            if span is None or text_range is None or span in marked:
                 continue
             marked.add(span)
             yield types.InlayHint(
-                position=place.start,
+                position=text_range.start,
                 label="mutated",
                 kind=types.InlayHintKind.Parameter,
                 padding_right=True,

@@ -29,18 +29,20 @@ HANDLING = {
 }
 
 
-def hover(views: Views, path: str, document: Document, place: types.Position) -> types.Hover | None:
+def hover(views: Views, path: str, document: Document, cursor: types.Position) -> types.Hover | None:
     """The newest trace that has something to say at the place."""
-    where = (place.line, place.character)
+    where = (cursor.line, cursor.character)
     for shown in views.of(path):
-        at = shown.view.place_of(*where)
-        if at is None:
+        position = shown.view.place_of(*where)
+        if position is None:
             continue
-        found = (
-            _on_definition(shown, at) or _on_expression(shown, at) or _on_name(views, shown, document, where)
+        answer = (
+            _on_definition(shown, position)
+            or _on_expression(shown, position)
+            or _on_name(views, shown, document, where)
         )
-        if found is not None:
-            text, span = found
+        if answer is not None:
+            text, span = answer
             return _answer(views, shown, text, span)
     return None
 
@@ -53,24 +55,24 @@ def _answer(views: Views, shown: Shown, text: str, span: Span | None) -> types.H
 Found = tuple[str, Span | None]
 
 
-def _on_definition(shown: Shown, at: tuple[int, int]) -> Found | None:
+def _on_definition(shown: Shown, position: tuple[int, int]) -> Found | None:
     """The cursor is on a target's name, or on one of its arguments, in its definition."""
     for target in shown.targets():
         signature = shown.view.index.signatures.get(target.qualname)
         if signature is None:
             continue
-        if contains(signature.name, *at):
-            same = [one for one in shown.targets() if one.qualname == target.qualname]
+        if contains(signature.name, *position):
+            same = [other for other in shown.targets() if other.qualname == target.qualname]
             return "\n\n---\n\n".join(map(function_text, same)), signature.name
         for row in target.inputs:
             span = signature.arguments.get(row.name)
-            if span and contains(span, *at):
+            if span and contains(span, *position):
                 return argument_text(target, row), span
     return None
 
 
-def _on_expression(shown: Shown, at: tuple[int, int]) -> Found | None:
-    spots = [spot for spot in shown.view.index.at(*at) if shown.has(spot.target)]
+def _on_expression(shown: Shown, position: tuple[int, int]) -> Found | None:
+    spots = [spot for spot in shown.view.index.at(*position) if shown.has(spot.target)]
     if not spots:
         return None
     inner = [spot for spot in spots if spot.span == spots[0].span]
@@ -83,11 +85,11 @@ def _on_name(views: Views, shown: Shown, document: Document, where: Position) ->
     """The cursor is on an argument, parameter or buffer where it is read and nothing was computed."""
     line = document.line(where[0])
     index = char_index(line, where[1], views.encoding)
-    word = next((found[0] for found in WORD.finditer(line) if found.start() <= index <= found.end()), None)
-    at = shown.view.place_of(*where)
-    if word is None or at is None:
+    word = next((match[0] for match in WORD.finditer(line) if match.start() <= index <= match.end()), None)
+    position = shown.view.place_of(*where)
+    if word is None or position is None:
         return None
-    for target in shown.view.index.enclosing(at[0]):
+    for target in shown.view.index.enclosing(position[0]):
         for row in target.inputs if shown.has(target) else ():
             if word == row.name or (row.fqn is not None and word == f"self.{row.fqn}"):
                 return argument_text(target, row), None
@@ -98,12 +100,12 @@ def function_text(target: Target) -> str:
     """The summary of a target, for its name."""
     mutated = sum(is_mutated(row) for row in target.inputs)
     views = sum(row.base is not None for row in target.outputs)
-    given = sum(not row.left for row in target.outputs)
+    returned = sum(not row.left for row in target.outputs)
     rows = [
         f"**{target.qualname}** · {target_summary(target)}",
         "",
         f"- {counted(len(target.inputs), 'input')}, {mutated} mutated",
-        f"- {counted(given, 'output')}, {views} views of other tensors",
+        f"- {counted(returned, 'output')}, {views} views of other tensors",
     ]
     if target.left:
         rows.append(f"- leaves {', '.join(code(row.place) for row in target.left[:3])} outside")
@@ -125,8 +127,8 @@ def function_text(target: Target) -> str:
 
 def _where(memory: Memory, home: str | None) -> str:
     """` in the backward, at line 24`."""
-    place = f", at {line_text(memory.peak_span, home)}" if memory.peak_span is not None else ""
-    return f" in the {memory.peak_phase}{place}" if memory.peak_node else ""
+    location = f", at {line_text(memory.peak_span, home)}" if memory.peak_span is not None else ""
+    return f" in the {memory.peak_phase}{location}" if memory.peak_node else ""
 
 
 def argument_text(target: Target, row: Input) -> str:
@@ -144,7 +146,7 @@ def argument_text(target: Target, row: Input) -> str:
     if cost:
         rows.append(f"- costs {human_bytes(cost)} on every call")
     if row.shares_storage_with:
-        names = [one.name for one in target.inputs if one.index in row.shares_storage_with]
+        names = [other.name for other in target.inputs if other.index in row.shares_storage_with]
         rows.append(f"- shares storage with {', '.join(map(code, names))}")
     if row.duplicate_of is not None:
         rows.append(f"- the same tensor as input {row.duplicate_of}")

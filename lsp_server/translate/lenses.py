@@ -26,11 +26,11 @@ class Lens:
     arguments: tuple[object, ...]
 
 
-def code_lenses(views: Views, path: str, uri: str, found: tuple[Found, ...]) -> list[types.CodeLens]:
+def code_lenses(views: Views, path: str, uri: str, targets: tuple[Found, ...]) -> list[types.CodeLens]:
     """The lenses of a document; `found` are the targets of its text as it is now, `line` 0-based."""
     lenses = [lens for shown in views.of(path) for lens in _traced(views, shown)]
     traced = {lens.line for lens in lenses}
-    untraced = [target for target in found if target.line not in traced]
+    untraced = [target for target in targets if target.line not in traced]
     for target in untraced:
         title = "trace again" if (path, target.qualname) in views.traces else "Trace"
         lenses.append(Lens(target.line, title, TRACE, (uri, target.qualname)))
@@ -67,6 +67,6 @@ def _line(shown: Shown, target: Target) -> int | None:
 
 
 def _protocol(lens: Lens) -> types.CodeLens:
-    place = types.Position(lens.line, 0)
+    start = types.Position(lens.line, 0)
     command = types.Command(title=lens.title, command=lens.command, arguments=list(lens.arguments))
-    return types.CodeLens(range=types.Range(place, place), command=command)
+    return types.CodeLens(range=types.Range(start, start), command=command)

@@ -107,8 +107,8 @@ def _kernel_pages(target: Target) -> dict[str, str]:
     """Every text of every kernel: the source under the kernel's name, the others with their language."""
     pages: dict[str, str] = {}
     for kernel in target.kernels:
-        for at, (language, text) in enumerate(kernel_texts(kernel, (kernel,))):
-            is_source = at == 0 and bool(kernel.source)
+        for index, (language, text) in enumerate(kernel_texts(kernel, (kernel,))):
+            is_source = index == 0 and bool(kernel.source)
             pages.setdefault(kernel.name if is_source else f"{kernel.name}.{language}", text)
     return pages
 
@@ -148,8 +148,8 @@ def node_at(stage: Stage, line: int, index: int) -> StageNode | None:
     if row.lstrip().startswith("#"):
         named, line = None, line + 1
     assigned = next((name for name, number in node_lines(stage.text).items() if number == line), None)
-    found = {node.name: node for node in stage.nodes if node.name in (named, assigned)}
-    return found.get(named or "") or found.get(assigned or "")
+    by_name = {node.name: node for node in stage.nodes if node.name in (named, assigned)}
+    return by_name.get(named or "") or by_name.get(assigned or "")
 
 
 def stage_of(views: Views, page: Page) -> Stage | None:
@@ -161,7 +161,9 @@ def stage_of(views: Views, page: Page) -> Stage | None:
 def uses_of(stage: Stage, node: StageNode) -> list[int]:
     """The lines (0-based) of a stage's text whose nodes read a node."""
     where = node_lines(stage.text)
-    return [where[one.name] for one in stage.nodes if node.name in one.inputs and one.name in where]
+    return [
+        where[reader.name] for reader in stage.nodes if node.name in reader.inputs and reader.name in where
+    ]
 
 
 def nodes_of(stage: Stage) -> list[tuple[StageNode, int]]:
@@ -178,17 +180,17 @@ def steps_of(views: Views, page: Page) -> list[WrapperStep]:
 
 def lines_of(script: str, spot: Spot) -> list[tuple[Page, int]]:
     """Where an expression stands in the pages: its nodes in forward and backward, then its kernels."""
-    found: list[tuple[Page, int]] = []
+    lines: list[tuple[Page, int]] = []
     for part, nodes in (("forward", spot.forward), ("inference", spot.forward), ("backward", spot.backward)):
         stage = spot.target.stage(part)
         if stage is None:
             continue
         where = node_lines(stage.text)
         page = Page(script, spot.target.qualname, part)
-        found += [(page, where[node.name]) for node in nodes if node.name in where]
+        lines += [(page, where[node.name]) for node in nodes if node.name in where]
     pages = (kernel_page(script, spot.target, kernel) for kernel in spot.kernels)
-    found += [(page, 0) for page in dict.fromkeys(pages) if page is not None]
-    return found
+    lines += [(page, 0) for page in dict.fromkeys(pages) if page is not None]
+    return lines
 
 
 @lru_cache(maxsize=32)
@@ -204,13 +206,13 @@ def node_lines(text: str) -> dict[str, int]:
 
 def target_of(views: Views, script: str, qualname: str) -> Target | None:
     """A target of a script from the newest trace that has it."""
-    found = trace_of(views, script, qualname)
-    return found[1] if found is not None else None
+    traced = trace_of(views, script, qualname)
+    return traced[1] if traced is not None else None
 
 
 def trace_of(views: Views, script: str, qualname: str) -> tuple[TraceKey, Target] | None:
     """The same, with what was asked for in that trace."""
-    for trace in sorted(views.traces.values(), key=lambda one: one.number, reverse=True):
+    for trace in sorted(views.traces.values(), key=lambda held: held.number, reverse=True):
         for target in trace.report.targets:
             if trace.key[0] == script and target.qualname == qualname:
                 return trace.key, target

@@ -29,27 +29,29 @@ class Wanted:
     """Innermost first, each with the bytes that it keeps."""
 
 
-def wanted_at(views: Views, path: str, place: types.Position) -> list[Wanted]:
+def wanted_at(views: Views, path: str, cursor: types.Position) -> list[Wanted]:
     """What could be changed at a place, by each trace that tells of it."""
-    found = []
+    wanted = []
     for shown in views.of(path):
-        at = shown.view.place_of(place.line, place.character)
-        spots = [spot for spot in shown.view.index.at(*at) if shown.has(spot.target)] if at else []
+        position = shown.view.place_of(cursor.line, cursor.character)
+        spots = (
+            [spot for spot in shown.view.index.at(*position) if shown.has(spot.target)] if position else []
+        )
         writes = [fact for spot in spots for fact in spot.inputs if fact[0].kind == "UserInput"]
         keepers = [(spot, size) for spot in spots if (size := kept_bytes(spot))]
         if writes or keepers:
-            found.append(Wanted(shown, tuple(writes), tuple(keepers)))
-    return found
+            wanted.append(Wanted(shown, tuple(writes), tuple(keepers)))
+    return wanted
 
 
 def make(wanted: Sequence[Wanted]) -> list[tuple[Shown, Fix]]:
     """The changes that can be made, each once; none in a file that differs from what was traced."""
     made: dict[str, tuple[Shown, Fix]] = {}
-    for one in wanted:
-        view = one.shown.view
+    for change in wanted:
+        view = change.shown.view
         if tuple(contents(source_text(view.index.file))) == view.lines.traced:
-            for fix in _fixes(one):
-                made.setdefault(fix.title, (one.shown, fix))
+            for fix in _fixes(change):
+                made.setdefault(fix.title, (change.shown, fix))
     return list(made.values())
 
 
@@ -62,12 +64,14 @@ def refactors(views: Views, made: Sequence[tuple[Shown, Fix]]) -> list[types.Cod
 def grad_action(views: Views, document: Document, fix: Fix) -> types.CodeAction:
     """An action for a fix whose places are those of the document as it is."""
 
-    def place(line: int, col: int) -> types.Position:
+    def position(line: int, col: int) -> types.Position:
         return types.Position(line - 1, convert(document.line(line - 1), col, "utf-8", views.encoding))
 
     spans = [(edit.span, edit.text) for edit in fix.edits]
     edits = [
-        types.TextEdit(types.Range(place(span.line, span.col), place(span.end_line, span.end_col)), text)
+        types.TextEdit(
+            types.Range(position(span.line, span.col), position(span.end_line, span.end_col)), text
+        )
         for span, text in spans
     ]
     return _action(fix.title, edit_of(views, {document.uri: (document.version, edits)}))
@@ -78,10 +82,10 @@ def _action(title: str, edit: types.WorkspaceEdit) -> types.CodeAction:
 
 
 def _fixes(wanted: Wanted) -> list[Fix]:
-    found = [change(site, row.name) for row, site in wanted.writes for change in (bound_anew, copied_first)]
+    fixes = [change(site, row.name) for row, site in wanted.writes for change in (bound_anew, copied_first)]
     calls = ((checkpointed(spot), size) for spot, size in wanted.keepers)
-    found += [_checkpoint(fix, size) for fix, size in calls if fix is not None][:1]
-    return [fix for fix in found if fix is not None]
+    fixes += [_checkpoint(fix, size) for fix, size in calls if fix is not None][:1]
+    return [fix for fix in fixes if fix is not None]
 
 
 def _checkpoint(fix: Fix, kept_bytes: int) -> Fix:

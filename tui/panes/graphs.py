@@ -177,14 +177,19 @@ class GraphsPane(Pane):
         other, lineage = self._other, self.lineage
         if other is None or lineage is None or not self.has_class("-beside"):
             return
-        here, there = self.stage_name, other.stage.name
+        own_stage, other_stage = self.stage_name, other.stage.name
         marked, index = self.partner, other
         if table is self.partner:
-            here, there, marked, index = there, here, self.nodes, self.indices[here]
-        step = lineage.step(here, name, there)
-        found = (*step.itself, *step.gradient, *step.of)
-        positions = (index.positions.get(one) for one in found)
-        marked.mark_records(tuple(at for at in positions if at is not None))
+            own_stage, other_stage, marked, index = (
+                other_stage,
+                own_stage,
+                self.nodes,
+                self.indices[own_stage],
+            )
+        step = lineage.step(own_stage, name, other_stage)
+        partner_names = (*step.itself, *step.gradient, *step.of)
+        positions = (index.positions.get(partner_name) for partner_name in partner_names)
+        marked.mark_records(tuple(position for position in positions if position is not None))
 
     # Nodes.
 

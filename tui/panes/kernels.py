@@ -171,8 +171,8 @@ class KernelsPane(Pane):
         event.stop()
         self._choose(event.index)
 
-    def _choose(self, place: int) -> None:
-        self.language = self._texts()[place][0]
+    def _choose(self, index: int) -> None:
+        self.language = self._texts()[index][0]
         self._show_text()
 
     def _texts(self) -> tuple[tuple[str, str], ...]:

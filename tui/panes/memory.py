@@ -90,10 +90,10 @@ class MemoryPane(Pane):
     def action_peak(self) -> None:
         """To the row of the curve where memory peaks."""
         memory = self.subject.target.memory if self.subject else None
-        at = peak_row(memory) if memory else None
-        if at is not None:
+        index = peak_row(memory) if memory else None
+        if index is not None:
             table = self.query_one("#curve", VirtualTable)
-            table.select_index(at, tell=True)
+            table.select_index(index, tell=True)
             table.focus()
 
     def on_row_list_moved(self, event: RowList.Moved) -> None:
@@ -109,13 +109,13 @@ class MemoryPane(Pane):
         """The plot, with a mark at the curve's row under the cursor."""
         if self.subject is None:
             return
-        at = self.query_one("#curve", VirtualTable).record_index
+        selected = self.query_one("#curve", VirtualTable).record_index
         width = max(30, self.size.width - MARGIN)
         plot = self.query_one("#memory-plot", LineList)
         # The tables come first: on a small screen the plot is low, or is there once the pane is zoomed.
         plot.display = self.size.height >= LOW_FROM
         height = PLOT_HEIGHT if self.size.height >= HIGH_FROM else LOW_HEIGHT
-        plot.show(tuple(curve_plot(self.subject.target, width, at, height)))
+        plot.show(tuple(curve_plot(self.subject.target, width, selected, height)))
 
     def _describe(self, table: VirtualTable) -> None:
         index, subject = table.record_index, self.subject

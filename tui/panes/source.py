@@ -101,9 +101,9 @@ class SourcePane(Vertical):
         """The title says in words what the gutter says of the line under the cursor."""
         if not self.file:
             return
-        told = mark_text(self._mark(line))
+        text = mark_text(self._mark(line))
         name = self.sources.get(self.file).problem.split("\n")[0] or short_path(self.file)
-        self.border_title = escape(f"{name} · {line}: {told}" if told else name)
+        self.border_title = escape(f"{name} · {line}: {text}" if text else name)
 
 
 def short_path(file: str) -> str:

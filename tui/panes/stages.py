@@ -151,21 +151,21 @@ class StagesPane(Pane):
         stage, node = self.followed
         here = lineage.counterpart(self._real(stage), node, self._real(name)) if node else None
         self.here = here or ""
-        found = self._alignment()
+        alignment = self._alignment()
         table = self.query_one("#diff", VirtualTable)
         self.records = ()
         if name == PARTITION:
             table.show(fate_listing(lineage))
-        elif found is None:
+        elif alignment is None:
             table.show(node_listing(lineage.stages[name], subject.target))
         else:
-            self.records = diff_records(found.rows, here or "", self.unfolded)
-            table.show(diff_listing(self.records, (found.difference.before, name), subject.target))
+            self.records = diff_records(alignment.rows, here or "", self.unfolded)
+            table.show(diff_listing(self.records, (alignment.difference.before, name), subject.target))
         if not (here and table.stand_on(here)):
             table.stand_on_index(self._first_change())
         self._opened_at = table.cursor
         table.centre()
-        self._caption(found, lost=node if node and here is None else "")
+        self._caption(alignment, lost=node if node and here is None else "")
         if self.has_class("-text"):
             self._show_text()
         self._describe()
@@ -175,13 +175,15 @@ class StagesPane(Pane):
         if not self.records and self.lineage is not None:
             return first_operator(self.lineage.stages[self._real(self.stage)])
         changed = (
-            at for at, row in enumerate(self.records) if isinstance(row, AlignedRow) and row.kind != "kept"
+            index
+            for index, row in enumerate(self.records)
+            if isinstance(row, AlignedRow) and row.kind != "kept"
         )
         return next(changed, 0)
 
-    def _caption(self, found: Alignment | None, lost: str) -> None:
+    def _caption(self, alignment: Alignment | None, lost: str) -> None:
         assert self.lineage is not None  # since a stage is open
-        line = stage_caption(self.stage, self.lineage, found, lost)
+        line = stage_caption(self.stage, self.lineage, alignment, lost)
         self.query_one("#stage-caption", LineList).show((line,))
 
     def _tell(self) -> None:
@@ -214,11 +216,11 @@ class StagesPane(Pane):
         return index < len(self.records) and isinstance(self.records[index], Run)
 
     def _unfold_run(self, index: int) -> None:
-        run, subject, found = self.records[index], self.subject, self._alignment()
-        if isinstance(run, Run) and subject is not None and found is not None:
+        run, subject, alignment = self.records[index], self.subject, self._alignment()
+        if isinstance(run, Run) and subject is not None and alignment is not None:
             self.records = (*self.records[:index], *run.rows, *self.records[index + 1 :])
             table = self.query_one("#diff", VirtualTable)
-            table.show(diff_listing(self.records, (found.difference.before, self.stage), subject.target))
+            table.show(diff_listing(self.records, (alignment.difference.before, self.stage), subject.target))
             table.stand_on_index(index)
             self.followed = self._chosen() or self.followed
             self._tell()
@@ -264,10 +266,10 @@ class StagesPane(Pane):
     def _show_text(self) -> None:
         if self.lineage is None:
             return
-        code, found = self.query_one("#stage-text", CodeView), self._alignment()
+        code, alignment = self.query_one("#stage-text", CodeView), self._alignment()
         stage = self._real(self.stage)
         text = from_text(program_text(stage, self.lineage), f"<{stage}>")
-        kinds = line_marks_of(found.rows, text.lines) if found is not None else {}
+        kinds = line_marks_of(alignment.rows, text.lines) if alignment is not None else {}
 
         def gutter(number: int) -> tuple[tuple[str, str], ...]:
             kind = kinds.get(number, "kept")

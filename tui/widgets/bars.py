@@ -70,9 +70,9 @@ class ChoiceBar(Widget):
         self.refresh()
 
     def on_click(self, event: events.Click) -> None:
-        place = event.x
+        offset = event.x
         for index, end in enumerate(self._ends):
-            if place < end:
+            if offset < end:
                 self.post_message(self.Picked(self, index))
                 return
 

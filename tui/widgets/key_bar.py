@@ -35,16 +35,16 @@ class KeyBar(Widget):
 
     def _offered(self, screen: Screen[object]) -> dict[KeyLabel, None]:
         """The shown bindings in their order, one per action, the palette last."""
-        found: dict[str, KeyLabel] = {}
+        labels: dict[str, KeyLabel] = {}
         palette = self.app.COMMAND_PALETTE_BINDING
         for active in screen.active_bindings.values():
             binding = active.binding
             offered = (binding.show or binding.key == palette) and active.enabled
-            if offered and binding.action not in found:
+            if offered and binding.action not in labels:
                 shown = self.app.get_key_display(binding)
-                found[binding.action] = KeyLabel(binding.key, shown, binding.description)
-        last = [label for label in found.values() if label.key == palette]
-        return dict.fromkeys([*(label for label in found.values() if label.key != palette), *last])
+                labels[binding.action] = KeyLabel(binding.key, shown, binding.description)
+        last = [label for label in labels.values() if label.key == palette]
+        return dict.fromkeys([*(label for label in labels.values() if label.key != palette), *last])
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
         return max(1, len(flowed(self.labels, width)))
@@ -59,9 +59,9 @@ class KeyBar(Widget):
         return strip.apply_style(self.rich_style)
 
     def on_click(self, event: events.Click) -> None:
-        rows, place = flowed(self.labels, self.size.width), event.x
+        rows, offset = flowed(self.labels, self.size.width), event.x
         for label in rows[event.y] if event.y < len(rows) else ():
-            place -= label.width
-            if place < 0:
+            offset -= label.width
+            if offset < 0:
                 self.app.simulate_key(label.key)
                 return

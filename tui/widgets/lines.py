@@ -22,11 +22,11 @@ class LineList(RowList):
 
     def show(self, lines: tuple[Line, ...]) -> None:
         """Replace the lines; the cursor stays where it was when they are as many."""
-        place = self.cursor if len(lines) == len(self.lines) else 0
+        row = self.cursor if len(lines) == len(self.lines) else 0
         self.lines = lines
         self.query_text = ""
         self._lay_out()
-        self.rows_changed(place)
+        self.rows_changed(row)
 
     def filter(self, query: str) -> None:
         """Keep the lines that hold every word of the query."""
@@ -60,7 +60,7 @@ class LineList(RowList):
             drawn += [(line, piece) for piece in (self._wrapped(text, width) if line.wrap else [text])]
         here = self._physical[self.cursor][0] if self.cursor < len(self._physical) else None
         self._physical = tuple(drawn)
-        same = next((place for place, (line, _) in enumerate(drawn) if line is here), 0)
+        same = next((index for index, (line, _) in enumerate(drawn) if line is here), 0)
         self.set_reactive(LineList.cursor, same)
 
     def _wrapped(self, text: Text, width: int) -> list[Text]:

@@ -108,18 +108,22 @@ class NodeMap(ScrollView, can_focus=True):
         if offset is None:
             return
         x, y = offset.x, offset.y + self.scroll_offset.y
-        at = next((at for at, box in enumerate(self.drawing.boxes) if box.holds(x, y)), None)
-        if at is None:
+        index = next((index for index, box in enumerate(self.drawing.boxes) if box.holds(x, y)), None)
+        if index is None:
             return
         event.stop()
         self.focus()
-        self._place(at)
+        self._place(index)
         if event.chain == 2:
             self.action_walk()
 
-    def _place(self, at: int) -> None:
-        self.at = at
-        box, top, height = self.drawing.boxes[at], self.scroll_offset.y, self.scrollable_content_region.height
+    def _place(self, index: int) -> None:
+        self.at = index
+        box, top, height = (
+            self.drawing.boxes[index],
+            self.scroll_offset.y,
+            self.scrollable_content_region.height,
+        )
         if box.top < top or box.top + box.height > top + height:
             self.scroll_to(y=max(0, box.middle - height // 2), animate=False, force=True)
         self.post_message(self.Moved(self, box.item))

@@ -192,11 +192,11 @@ class RowList(ScrollView, can_focus=True):
         """The next row in that direction where the cursor may rest, else in the other."""
         index = max(0, min(self.row_count - 1, index))
         for way in (step, -step):
-            place = index
-            while 0 <= place < self.row_count:
-                if self.can_rest(place):
-                    return place
-                place += way
+            candidate = index
+            while 0 <= candidate < self.row_count:
+                if self.can_rest(candidate):
+                    return candidate
+                candidate += way
         return index
 
     @property

@@ -70,7 +70,7 @@ class VirtualTable(RowList):
         if isinstance(self.shown, range):
             return index if index in self.shown else None
         if self._standing is None:
-            self._standing = {at: place for place, at in enumerate(self.shown)}
+            self._standing = {position: row for row, position in enumerate(self.shown)}
             for first, group in self._groups.items():
                 self._standing |= dict.fromkeys(group.places, self._standing[first])
         return self._standing.get(index)
@@ -128,10 +128,10 @@ class VirtualTable(RowList):
 
     def stand_on_index(self, index: int) -> bool:
         """Put the cursor on the record at that position of the listing, or on the fold that hides it."""
-        place = self._place_of(index)
-        if place is not None:
-            self.place_cursor(place)
-        return place is not None
+        row = self._place_of(index)
+        if row is not None:
+            self.place_cursor(row)
+        return row is not None
 
     def stands_for(self, key: str) -> bool:
         """Whether the row under the cursor is that of the key, or a fold that hides it."""
@@ -139,24 +139,24 @@ class VirtualTable(RowList):
 
     def _index_of(self, key: str) -> int | None:
         """The position in the listing of the row of that key, where it is shown or folded away."""
-        hidden = (at for group in self._groups.values() for at in group.places[1:])
+        hidden = (index for group in self._groups.values() for index in group.places[1:])
         key_of = self.listing.rows.key
-        return next((at for at in chain(self.shown, hidden) if key_of(at) == key), None)
+        return next((index for index in chain(self.shown, hidden) if key_of(index) == key), None)
 
     def select_index(self, index: int, *, tell: bool = False) -> None:
         """Put the cursor on the record at that position of the listing, dropping a filter or a fold that
         hides it."""
-        place = self._place_of(index)
-        if place is None:
+        row = self._place_of(index)
+        if row is None:
             self.filter("")
-            place = self._place_of(index)
-        if place is not None and self.shown[place] != index:
+            row = self._place_of(index)
+        if row is not None and self.shown[row] != index:
             self.unfolded = True
             self._show_all()
             self.rows_changed(0)
-            place = self._place_of(index)
-        if place is not None:
-            self.place_cursor(place, tell=tell)
+            row = self._place_of(index)
+        if row is not None:
+            self.place_cursor(row, tell=tell)
 
     def mark_line(self, file: str, line: int) -> None:
         """Mark the rows that stand for a source line."""
@@ -164,10 +164,10 @@ class VirtualTable(RowList):
             self._lines = LineIndex(self.listing.rows)
         self.mark_records(self._lines.rows_on(file, line))
 
-    def mark_records(self, found: tuple[int, ...]) -> None:
+    def mark_records(self, indices: tuple[int, ...]) -> None:
         """Mark records by their positions in the listing; those that a filter hides stay hidden."""
-        places = (self._place_of(index) for index in found)
-        self.mark(tuple(dict.fromkeys(place for place in places if place is not None)))
+        rows = (self._place_of(index) for index in indices)
+        self.mark(tuple(dict.fromkeys(row for row in rows if row is not None)))
 
     # What the base asks for.
 
@@ -237,9 +237,9 @@ def natural_widths(listing: Listing) -> tuple[int, ...]:
     if listing.group_cells is not None:
         rows += [listing.group_cells(group) for group in listing.groups[:SAMPLE] if len(group.places) > 1]
     for cells in rows:
-        for place, cell in enumerate(cells):
+        for position, cell in enumerate(cells):
             if length := cell_len(part(cell).text):
-                widths[place] = max(widths[place], length, cell_len(listing.columns[place].title))
+                widths[position] = max(widths[position], length, cell_len(listing.columns[position].title))
     return tuple(map(natural_width, listing.columns, widths))
 
 
@@ -253,35 +253,35 @@ def natural_width(column: Column, width: int) -> int:
 def fitted_widths(columns: tuple[Column, ...], natural: tuple[int, ...], width: int) -> tuple[int, ...]:
     """Widths that fit: shrink what may shrink, then drop what may be dropped; 0 hides a column."""
     least = [min(wide, column.narrowest) for column, wide in zip(columns, natural, strict=True)]
-    kept = [place for place, wide in enumerate(natural) if wide]
-    while total(least, kept) > width and any(columns[place].drop for place in kept):
-        kept.remove(max(kept, key=lambda place: columns[place].drop))
-    widths = [least[place] if place in kept else 0 for place in range(len(columns))]
-    spare = width - total(widths, kept)
+    visible = [position for position, wide in enumerate(natural) if wide]
+    while total(least, visible) > width and any(columns[position].drop for position in visible):
+        visible.remove(max(visible, key=lambda position: columns[position].drop))
+    widths = [least[position] if position in visible else 0 for position in range(len(columns))]
+    spare = width - total(widths, visible)
     # The columns that lack least are made whole first; those that grow share what remains.
-    for place in sorted(kept, key=lambda place: natural[place] - widths[place]):
-        if columns[place].grows:
+    for position in sorted(visible, key=lambda position: natural[position] - widths[position]):
+        if columns[position].grows:
             continue
-        more = min(spare, natural[place] - widths[place])
+        more = min(spare, natural[position] - widths[position])
         if more > 0:
-            widths[place] += more
+            widths[position] += more
             spare -= more
-    growing = [place for place in kept if columns[place].grows]
-    for place in level(growing, widths, spare):
-        widths[place] += 1
+    growing = [position for position in visible if columns[position].grows]
+    for position in level(growing, widths, spare):
+        widths[position] += 1
     return tuple(widths)
 
 
 def level(growing: list[int], widths: list[int], spare: int) -> list[int]:
     """Which column gets each of the spare cells: always the narrowest of those that grow."""
-    given = {place: widths[place] for place in growing}
+    current = {position: widths[position] for position in growing}
     order: list[int] = []
     for _ in range(spare if growing else 0):
-        narrowest = min(growing, key=lambda place: given[place])
-        given[narrowest] += 1
+        narrowest = min(growing, key=lambda position: current[position])
+        current[narrowest] += 1
         order.append(narrowest)
     return order
 
 
-def total(widths: list[int], kept: list[int]) -> int:
-    return sum(widths[place] for place in kept) + GAP * max(0, len(kept) - 1)
+def total(widths: list[int], visible: list[int]) -> int:
+    return sum(widths[position] for position in visible) + GAP * max(0, len(visible) - 1)

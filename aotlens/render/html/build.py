@@ -26,7 +26,7 @@ SCRIPTS = ("list.js", "source.js", "details.js", "page.js")
 def html_page(report: Report, name: str) -> str:
     """The whole page; source files are read from where the report says they are."""
     encoder = Encoder(SourceStore((os.getcwd(),)))
-    targets = [_target(report, at, encoder) for at in range(len(report.targets))]
+    targets = [_target(report, index, encoder) for index in range(len(report.targets))]
     if not targets and report.dynamo is not None:
         targets = [_dynamo(report.dynamo, encoder)]
     data = {"title": name, "made_by": _made_by(report), "targets": targets, **encoder.tables()}
@@ -55,10 +55,10 @@ def _made_by(report: Report) -> str:
     return f"aotlens {__version__} · torch {report.torch} · Python {report.python}"
 
 
-def _target(report: Report, at: int, encoder: Encoder) -> Json:
-    target = report.targets[at]
+def _target(report: Report, index: int, encoder: Encoder) -> Json:
+    target = report.targets[index]
     return {
-        "title": target_title(report, at),
+        "title": target_title(report, index),
         "summary": target_summary(target),
         "span": encoder.span(target.span) if target.span is not None else -1,
         "tabs": tabs(report, target, encoder),

@@ -56,7 +56,7 @@ class Encoder:
     def link(self, link: Link) -> Json:
         if not link.primary and not link.secondary:
             return NONE
-        return [[self.span(one) for one in link.primary], [self.span(one) for one in link.secondary]]
+        return [[self.span(span) for span in spans] for spans in (link.primary, link.secondary)]
 
     def line(self, line: Line) -> Json:
         jump: Json = [line.jump.tab, self.string(line.jump.key)] if line.jump is not None else NONE
@@ -84,11 +84,15 @@ class Encoder:
     def table(self, listing: Listing, more: Sequence[Sequence[Json]] = ()) -> dict[str, object]:
         """A table with what belongs to each row: details, texts, operands."""
         rows: list[object] = []
-        for at in range(len(listing.rows)):
-            cells = [self.part(cell) for cell in listing.rows.cells(at)]
-            own = more[at] if more else ()
-            rows.append([self.string(listing.rows.key(at)), cells, self.link(listing.rows.link(at)), *own])
-        columns = [[one.title, one.align, int(one.grows), one.widest] for one in listing.columns]
+        for index in range(len(listing.rows)):
+            cells = [self.part(cell) for cell in listing.rows.cells(index)]
+            own = more[index] if more else ()
+            rows.append(
+                [self.string(listing.rows.key(index)), cells, self.link(listing.rows.link(index)), *own]
+            )
+        columns = [
+            [column.title, column.align, int(column.grows), column.widest] for column in listing.columns
+        ]
         return {"kind": "table", "columns": columns, "rows": rows, "empty": listing.empty}
 
     def tables(self) -> dict[str, object]:
@@ -116,6 +120,6 @@ class Encoder:
         }
 
     def _file(self, file: str) -> dict[str, object]:
-        found = self.source(self.sources.get(file))
-        assert isinstance(found, dict)
-        return found
+        data = self.source(self.sources.get(file))
+        assert isinstance(data, dict)
+        return data

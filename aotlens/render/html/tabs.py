@@ -86,15 +86,15 @@ class _Tabs:
     encoder: Encoder
 
     def overview(self) -> Iterator[Json]:
-        found = overview(self.report, self.target)
+        content = overview(self.report, self.target)
         sections = (
-            titled(ACTIONS, found.actions),
-            found.facts,
-            titled(SAVED, found.saved),
-            titled(COSTLY, found.costly),
-            titled(BLOCKERS, found.blockers),
-            titled(STEPS, found.steps),
-            titled(FOUND, found.found),
+            titled(ACTIONS, content.actions),
+            content.facts,
+            titled(SAVED, content.saved),
+            titled(COSTLY, content.costly),
+            titled(BLOCKERS, content.blockers),
+            titled(STEPS, content.steps),
+            titled(FOUND, content.found),
         )
         yield self._lines(line for section in sections if section for line in (*section, Line()))
 
@@ -120,7 +120,7 @@ class _Tabs:
 
     def graphs(self) -> Iterator[Json]:
         items = [self._stage(stage) for stage in all_stages(self.target)]
-        first = next((at for at, item in enumerate(items) if item["name"] in FIRST_SHOWN), 0)
+        first = next((index for index, item in enumerate(items) if item["name"] in FIRST_SHOWN), 0)
         yield {"kind": "choice", "items": items, "first": first}
 
     def _stage(self, stage: Stage) -> dict[str, object]:
@@ -128,12 +128,12 @@ class _Tabs:
         text, lines = self.encoder.text(stage.text), _statements(stage.text)
         more: list[list[Json]] = []
         for node in stage.nodes:
-            told = self.encoder.lines(fact_lines(node, index, self.target))
+            details = self.encoder.lines(fact_lines(node, index, self.target))
             line = lines.get(node.name, 0)
             operands: list[object] = [
                 index.positions[name] for name in node.inputs if name in index.positions
             ]
-            more.append([told, [["program", text, line, line]], operands])
+            more.append([details, [["program", text, line, line]], operands])
         table = self.encoder.table(node_listing(stage, self.target), more)
         return {"name": stage.name, "title": stage_title(stage), "block": table}
 
@@ -161,7 +161,8 @@ class _Tabs:
         yield {"kind": "curve", "values": values, "forward": memory.forward_nodes, "peak": memory.peak_bytes}
         curve = curve_listing(target)
         more = [
-            self._details(curve_details(target, at, curve.rows.link(at))) for at in range(len(curve.rows))
+            self._details(curve_details(target, index, curve.rows.link(index)))
+            for index in range(len(curve.rows))
         ]
         alive = [self._details(alive_details(row, target)) for row in by_size(memory)]
         items = (
@@ -189,8 +190,8 @@ class _Tabs:
         order = in_call_order(target)
         known: dict[str, int] = {}
         more: list[list[Json]] = []
-        for at in order:
-            kernel = target.kernels[at]
+        for index in order:
+            kernel = target.kernels[index]
             texts: list[object] = []
             for language, text in kernel_texts(kernel, target.kernels):
                 if text not in known:
@@ -205,11 +206,13 @@ class _Tabs:
         yield _choice(items[: 2 if target.gpu_lines else 1])
 
     def diagnostics(self) -> Iterator[Json]:
-        found = all_diagnostics(self.report, self.target)
-        files = {edit.span.file for one in found for fix in one.fixes for edit in fix.edits}
+        findings = all_diagnostics(self.report, self.target)
+        files = {edit.span.file for diagnostic in findings for fix in diagnostic.fixes for edit in fix.edits}
         texts = {file: self.encoder.sources.get(file) for file in files}
         sources = {file: "\n".join(text.raw) + "\n" for file, text in texts.items() if not text.problem}
-        more = [self._details(diagnostic_details(one, self.target, sources)) for one in found]
+        more = [
+            self._details(diagnostic_details(diagnostic, self.target, sources)) for diagnostic in findings
+        ]
         yield self.encoder.table(diagnostic_listing(self.report, self.target), more)
 
     def _details(self, lines: Iterable[Line]) -> list[Json]:
@@ -226,9 +229,9 @@ def _choice(items: Iterable[tuple[str, str, Json]]) -> Json:
 
 def _statements(text: str) -> dict[str, int]:
     """The 1-based line of each node in a program's text."""
-    found: dict[str, int] = {}
+    lines: dict[str, int] = {}
     for number, line in enumerate(text.splitlines(), 1):
         name, mark, _ = line.strip().partition(" = ")
         if mark and name.isidentifier():
-            found.setdefault(name, number)
-    return found
+            lines.setdefault(name, number)
+    return lines

@@ -153,9 +153,9 @@ def _region_lines(regions: tuple[Region, ...], page: Page) -> Iterator[Text]:
     """Marked regions: where each is called, and what a call keeps."""
     yield heading("Marked regions", f"{counted(len(regions), 'region')}, each traced and divided once")
     for region in regions:
-        kept = [value for value in region.saved if value.bytes]
-        each = f"each keeps {human_bytes(sum(value.bytes for value in kept))}"
-        each += f" ({', '.join(value.node for value in kept)})" if kept else ""
+        saved = [value for value in region.saved if value.bytes]
+        each = f"each keeps {human_bytes(sum(value.bytes for value in saved))}"
+        each += f" ({', '.join(value.node for value in saved)})" if saved else ""
         again = f", computes {counted(len(region.recomputed), 'value')} again" if region.recomputed else ""
         where = lines_text((site.span for site in region.sites), page.home)
         line = f"{region.name}: {region.reason} ({where}); {each}{again}"
@@ -176,8 +176,8 @@ def saved_folds(values: Sequence[SavedValue]) -> list[Fold[SavedValue]]:
 
 def _by_size(values: Sequence[Value], same: Callable[[Value], Hashable]) -> list[Fold[Value]]:
     """Folds, the largest total first."""
-    said = texts()
-    folds = fold(values, lambda value: _label(value, said), lambda value: (value.bytes, same(value)))
+    text_at = texts()
+    folds = fold(values, lambda value: _label(value, text_at), lambda value: (value.bytes, same(value)))
     return sorted(folds, key=lambda group: -_total(group))
 
 
@@ -190,10 +190,10 @@ def _each(group: Fold[Value]) -> str:
     return f"{group.times}, {human_bytes(group.first.bytes)} each" if group.times else ""
 
 
-def _label(value: SavedValue | RecomputedValue, said: Callable[[Span], str] = text_of) -> str:
+def _label(value: SavedValue | RecomputedValue, text_at: Callable[[Span], str] = text_of) -> str:
     """`blocks.3: gelu in self.mlp(x)`: the layer, the operator, the user's expression; else a name."""
     operator = _NUMBERED.sub("", value.node)
-    text = said(value.span) if value.span else ""
+    text = text_at(value.span) if value.span else ""
     name = value.name if isinstance(value, SavedValue) else None
     if name and "." in name:
         return name

@@ -108,7 +108,7 @@ class Closing:
     """Whether each graph is shown with its wrapper steps and times."""
 
     def verdict(self, target: Target) -> Verdict | None:
-        position = next(index for index, one in enumerate(self.targets) if one is target)
+        position = next(index for index, other in enumerate(self.targets) if other is target)
         return self.verdicts[position] if position < len(self.verdicts) else None
 
 
@@ -149,9 +149,9 @@ def _title(closing: Closing, functions: Sequence[Function]) -> Text:
         return Text("aotlens: nothing was compiled", "bold")
     graphs = sum(len(function.graphs) for function in functions)
     names = counted(len(functions), "function")
-    of = f" in {counted(graphs, 'graph')}" if graphs != len(functions) else ""
+    in_graphs = f" in {counted(graphs, 'graph')}" if graphs != len(functions) else ""
     return Text.assemble(
-        (f"aotlens: {names}{of}", "bold"), f", compiled in {human_ms(total_ms(closing.targets))}"
+        (f"aotlens: {names}{in_graphs}", "bold"), f", compiled in {human_ms(total_ms(closing.targets))}"
     )
 
 
@@ -210,8 +210,8 @@ def _changed(dynamo: Dynamo | None, function: Function) -> str:
     ids = {f"{target.graph.frame}/{target.graph.compilation}" for target in function.targets if target.graph}
     values = [
         value
-        for one in (dynamo.functions if dynamo is not None else ())
-        for value in recompiled_values(one)
+        for dynamo_function in (dynamo.functions if dynamo is not None else ())
+        for value in recompiled_values(dynamo_function)
         if any(compilation.id in ids for compilation in value.compilations)
     ]
     more = f" and {len(values) - _MOST_NAMES} more" if len(values) > _MOST_NAMES else ""
@@ -260,8 +260,8 @@ def _equal_lines(closing: Closing, function: Function, width: int) -> Iterator[T
         return
     first, *more = equal[0].text.splitlines()
     if len(verdicts) > 1:
-        of = f"{len(equal)} of " if len(equal) < len(verdicts) else "all "
-        first, more = f"{of}{len(verdicts)} compilations", []
+        count = f"{len(equal)} of " if len(equal) < len(verdicts) else "all "
+        first, more = f"{count}{len(verdicts)} compilations", []
     yield from paragraph(f"equal: {first}", width, _INDENT, "green")
     for line in more:
         yield from paragraph(line, width, _INDENT)
@@ -271,14 +271,14 @@ def _cache_lines(targets: Sequence[Target], width: int) -> Iterator[Text]:
     """What the cache of compiled results did, once for all targets."""
     known = [target.reuse for target in targets if target.reuse is not None]
     hits = [reuse for reuse in known if reuse.outcome == "hit"]
-    kept = sum(reuse.outcome == "miss" for reuse in known)
+    stored = sum(reuse.outcome == "miss" for reuse in known)
     parts = []
     if hits:
         cold_ms = sum(reuse.cold_ms or 0 for reuse in hits)
         took = f", which took {human_ms(cold_ms)} to compile" if cold_ms else ""
         parts.append(f"{counted(len(hits), 'result')} from the cache{took}")
-    if kept:
-        parts.append(f"{counted(kept, 'result')} kept in the cache for the next run")
+    if stored:
+        parts.append(f"{counted(stored, 'result')} kept in the cache for the next run")
     if parts:
         yield from paragraph("; ".join(parts), width, "  ", "dim")
     refused = [reuse.reason for reuse in known if reuse.outcome == "not kept"]

@@ -20,12 +20,12 @@ MOST_SITES = 3
 """Places that one row names."""
 
 
-def cuda_graph_lines(found: CudaGraph | None, width: int) -> Iterator[Text]:
+def cuda_graph_lines(cuda_graph: CudaGraph | None, width: int) -> Iterator[Text]:
     """The verdict, then each blocker with its places; nothing for a target without a GPU."""
-    if found is None:
+    if cuda_graph is None:
         return
-    told = ", ".join(f"{phase} {VERDICTS[verdict]}" for phase, verdict in found.phases.items())
-    yield heading("CUDA graphs", told)
+    verdicts = ", ".join(f"{phase} {VERDICTS[verdict]}" for phase, verdict in cuda_graph.phases.items())
+    yield heading("CUDA graphs", verdicts)
     rows = [
         Row(
             (what_blocks(blocker), blocker.phase, EFFECTS[blocker.effect]),
@@ -36,7 +36,7 @@ def cuda_graph_lines(found: CudaGraph | None, width: int) -> Iterator[Text]:
                 *_more(len(blocker.sites) - MOST_SITES),
             ),
         )
-        for blocker in found.blockers
+        for blocker in cuda_graph.blockers
     ]
     yield from table(rows, width)
 

@@ -85,11 +85,11 @@ def _line_table(lines: tuple[LineCost, ...], whole: float, page: Page) -> Iterat
     """The costliest lines, those of the user's own files first."""
     most = page.most(MOST_LINES, FEW_LINES)
     shown = sorted(lines[:most], key=lambda line: own_first(line.span))
-    of = f"{len(shown)} of {len(lines)}" if len(lines) > len(shown) else str(len(lines))
+    count = f"{len(shown)} of {len(lines)}" if len(lines) > len(shown) else str(len(lines))
     files = {line.span.file for line in shown}
     home = shown[0].span.file if len(files) == 1 else page.home
     where = f" in {shown_path(shown[0].span.file)}" if len(files) == 1 else ""
-    yield heading("Costliest lines", f"{of}{where}; a kernel of several lines is divided among them")
+    yield heading("Costliest lines", f"{count}{where}; a kernel of several lines is divided among them")
     timed = "measured" if any(line.time_us is not None for line in lines) else ""
     header = Row(("floor", "", timed, "read", "written", "FLOP", "fw", "bw", "line"), ("dim",) * 9)
     training = any(line.kernels_backward for line in lines)
@@ -136,10 +136,10 @@ def unfused_lines(kernels: list[Kernel], page: Page) -> Iterator[Text]:
     pairs: dict[_Pair, list[Unfused]] = {}
     library = 0
     for kernel in kernels:
-        for one in kernel.unfused:
-            library += one.code == "library"
-            if one.code != "library":
-                pairs.setdefault(_pair(one, kernel), []).append(one)
+        for link in kernel.unfused:
+            library += link.code == "library"
+            if link.code != "library":
+                pairs.setdefault(_pair(link, kernel), []).append(link)
     if not pairs:
         return
     beside = f"; {counted(library, 'value')} more between them and library calls" if library else ""
@@ -151,8 +151,8 @@ def unfused_lines(kernels: list[Kernel], page: Page) -> Iterator[Text]:
     shown = shown[: page.most(MOST_PAIRS, FEW_PAIRS)]
     for code in dict.fromkeys(pair.code for pair in shown):
         group = [pair for pair in shown if pair.code == code]
-        said = dict.fromkeys(one.torch for pair in group for one in pairs[pair] if one.torch)
-        torch = f" (torch: {', '.join(said)})" if said else ""
+        torch_reasons = dict.fromkeys(link.torch for pair in group for link in pairs[pair] if link.torch)
+        torch = f" (torch: {', '.join(torch_reasons)})" if torch_reasons else ""
         yield from paragraph(f"{pairs[group[0]][0].reason}{torch}", width, "  ")
         yield from table([_pair_row(pair, len(pairs[pair]), page) for pair in group], width)
     rest = [pair for pair in pairs if pair not in shown]
@@ -170,9 +170,11 @@ def _unlisted(count: int, shared_bytes: int, is_rest: bool) -> str:
     return f"and {counted(count, 'pair')} that share{'s' if count == 1 else ''} less, {size}"
 
 
-def _pair(one: Unfused, kernel: Kernel) -> _Pair:
-    value = "" if one.span is not None else one.value
-    return _Pair(one.code, kernel.phase, one.kernel, kernel.name, one.bytes, one.is_produced, one.span, value)
+def _pair(link: Unfused, kernel: Kernel) -> _Pair:
+    value = "" if link.span is not None else link.value
+    return _Pair(
+        link.code, kernel.phase, link.kernel, kernel.name, link.bytes, link.is_produced, link.span, value
+    )
 
 
 def _pair_row(pair: _Pair, times: int, page: Page) -> Row:

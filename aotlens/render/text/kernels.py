@@ -105,8 +105,8 @@ def _costliest(folds: Sequence[Fold[Kernel]], worth_us: float, page: Page) -> li
 
 def _room_for_names(figures: list[tuple[str, ...]], width: int) -> int:
     """What the columns of figures leave of a line."""
-    taken = (max(map(len, column)) for column in zip(*figures, strict=True))
-    return width - len(GAP) - sum(len(GAP) + size for size in taken if size)
+    widths = (max(map(len, column)) for column in zip(*figures, strict=True))
+    return width - len(GAP) - sum(len(GAP) + size for size in widths if size)
 
 
 def _gpu_row(group: Fold[Kernel], page: Page, longest: int) -> Row:

@@ -149,11 +149,11 @@ def fitted(lines: Iterable[Text], width: int) -> Iterator[Text]:
 
 def _split(line: Text, width: int) -> Iterator[Text]:
     indent = len(line.plain) - len(line.plain.lstrip())
-    at = line.plain.rfind(" ", indent + 1, width + 1)
-    if at <= indent:
+    position = line.plain.rfind(" ", indent + 1, width + 1)
+    if position <= indent:
         yield line
         return
-    first, rest = line.divide([at])
+    first, rest = line.divide([position])
     first.rstrip()
     yield first
     begin = len(rest.plain) - len(rest.plain.lstrip())

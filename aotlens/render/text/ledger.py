@@ -29,7 +29,7 @@ FEW = 5
 def input_lines(target: Target, width: int) -> Iterator[Text]:
     """One row for each input that has something to tell; the rest folded."""
     yield heading("Inputs", kind_counts(target))
-    told = [entry for entry in target.inputs if is_told(entry)]
+    notable = [entry for entry in target.inputs if is_told(entry)]
     quiet = [entry for entry in target.inputs if not is_told(entry)]
     rows = [
         Row(
@@ -37,7 +37,7 @@ def input_lines(target: Target, width: int) -> Iterator[Text]:
             ("dim", "cyan", "", "yellow" if entry.mutation_type != "not_mutated" else ""),
             tuple(_details(entry.reason if is_changed(entry) else "", entry.sites, width)),
         )
-        for entry in told
+        for entry in notable
     ]
     rows += [_folded_row(group) for group in _fold_quiet(quiet)]
     yield from table(rows, width, frozenset({0}))
@@ -69,9 +69,9 @@ def left_lines(target: Target, page: Page) -> Iterator[Text]:
     yield from _rest(len(target.left) - len(shown), page)
 
 
-def _pair(cells: tuple[str, str], style: str, told: Left | SpecialOperator, width: int) -> Row:
+def _pair(cells: tuple[str, str], style: str, row: Left | SpecialOperator, width: int) -> Row:
     """A name and a word about it, and below these why and where."""
-    return Row(cells, ("cyan", style), tuple(_details(told.reason, told.sites, width)))
+    return Row(cells, ("cyan", style), tuple(_details(row.reason, row.sites, width)))
 
 
 def guard_lines(target: Target, page: Page) -> Iterator[Text]:

@@ -165,9 +165,9 @@ def lacking_lines(report: Report, page: Page) -> Iterator[Text]:
 def _report_findings(report: Report, page: Page) -> Iterator[Text]:
     """What belongs to no target; a short page does not repeat what is not compiled."""
     if not page.is_full:
-        said = {(record.code, record.span) for record in report.not_compiled if record.is_loss}
-        found = [one for one in report.diagnostics if (one.code, one.span) not in said]
-        lines = tuple(fitted(diagnostic_list(found, page), page.width))
+        reported = {(record.code, record.span) for record in report.not_compiled if record.is_loss}
+        others = [finding for finding in report.diagnostics if (finding.code, finding.span) not in reported]
+        lines = tuple(fitted(diagnostic_list(others, page), page.width))
         yield from (*lines, Text()) if lines else ()
         return
     for diagnostic in report.diagnostics:
@@ -178,7 +178,7 @@ def _report_findings(report: Report, page: Page) -> Iterator[Text]:
 def _title(report: Report, index: int) -> str:
     """The target's name; with its number and signature when the report has several of that name."""
     target = report.targets[index]
-    same = [place for place, other in enumerate(report.targets) if other.qualname == target.qualname]
+    same = [position for position, other in enumerate(report.targets) if other.qualname == target.qualname]
     if len(same) == 1:
         return target.name
     return f"{target.name} #{same.index(index) + 1} {signature(target)}"
@@ -306,19 +306,19 @@ def _findings(target: Target, width: int) -> Iterator[Text]:
 
 def _stage_lines(report: Report, name: str, width: int) -> Iterator[Text]:
     """One stage's program of every target that has it, or the difference of two."""
-    found = [
+    shown = [
         (target, lines)
         for target in report.targets
         if (lines := _shown_stage(target, name, width)) is not None
     ]
-    if not found:
+    if not shown:
         raise unknown_stage(report, name)
-    for target, lines in found:
-        if len(found) > 1:
+    for target, lines in shown:
+        if len(shown) > 1:
             yield rule(target.name, name, width)
         yield from lines
-    without = [target.name for target in report.targets if all(target is not one for one, _ in found)]
-    yield from (Text(f"# {one} has no {name}", "dim") for one in without)
+    without = [target.name for target in report.targets if all(target is not other for other, _ in shown)]
+    yield from (Text(f"# {target_name} has no {name}", "dim") for target_name in without)
 
 
 def _shown_stage(target: Target, name: str, width: int) -> list[Text] | None:

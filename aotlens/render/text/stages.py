@@ -12,19 +12,21 @@ from aotlens.view.stage_rows import summary
 STYLES = {"-": "red", "+": "green", "~": "yellow"}
 
 
-def difference_lines(found: StageDifference) -> Iterator[Text]:
+def difference_lines(difference: StageDifference) -> Iterator[Text]:
     """A heading with the counts, then every change below the line of the user's that it belongs to."""
-    yield Text.assemble((f"{found.before} → {found.after}", "bold"), (f"  {summary(found)}", "dim"))
+    yield Text.assemble(
+        (f"{difference.before} → {difference.after}", "bold"), (f"  {summary(difference)}", "dim")
+    )
     shown: tuple[str, int] | None = None
-    for change in found.changes:
+    for change in difference.changes:
         span = change.span
-        at = (span.file, span.line) if span is not None else None
-        if span is not None and at != shown:
+        position = (span.file, span.line) if span is not None else None
+        if span is not None and position != shown:
             yield Text(f"  {_heading(span)}", "dim")
-        elif span is None and (shown is not None or change is found.changes[0]):
-            given = all(node.op == "placeholder" for node in (*change.before, *change.after))
-            yield Text(f"  {'inputs' if given else 'added by the compiler'}", "dim")
-        shown = at
+        elif span is None and (shown is not None or change is difference.changes[0]):
+            all_inputs = all(node.op == "placeholder" for node in (*change.before, *change.after))
+            yield Text(f"  {'inputs' if all_inputs else 'added by the compiler'}", "dim")
+        shown = position
         yield from _change_lines(change)
 
 

@@ -41,8 +41,8 @@ def other_target_lines(targets: Sequence[Target], page: Page) -> Iterator[Text]:
         return
     few = page.most(len(targets), _FEW)
     yield heading("Other graphs", f"{len(targets)}; SCRIPT::NAME shows one, --full shows all")
-    found = [diagnostic for target in targets for diagnostic in target.diagnostics]
-    lines = tuple(diagnostic_list(found, page))
+    diagnostics = [diagnostic for target in targets for diagnostic in target.diagnostics]
+    lines = tuple(diagnostic_list(diagnostics, page))
     yield from (*lines, Text()) if lines else ()
     yield from table([_row(target) for target in targets[:few]], page.width)
     if len(targets) > few:

@@ -111,9 +111,9 @@ def _why_lines(report: Report, page: Page) -> Iterator[Text]:
 
 def dynamo_lines(dynamo: Dynamo, page: Page) -> Iterator[Text]:
     """What to fix, what is normal, and where the compile time went."""
-    found = problems(dynamo)
-    to_fix = [problem for problem in found if not problem.is_normal]
-    normal = [problem for problem in found if problem.is_normal]
+    every = problems(dynamo)
+    to_fix = [problem for problem in every if not problem.is_normal]
+    normal = [problem for problem in every if problem.is_normal]
     shown = to_fix[: page.most(len(to_fix), MOST_PROBLEMS)]
     if shown:
         yield heading("What to fix first")
@@ -175,12 +175,12 @@ def _process_lines(dynamo: Dynamo, page: Page) -> Iterator[Text]:
 
 def _guard_lines(dynamo: Dynamo, page: Page) -> Iterator[Text]:
     """The cost of guards per call, where it was measured."""
-    measured = [one for one in dynamo.functions if one.guard_nanoseconds is not None]
+    measured = [function for function in dynamo.functions if function.guard_nanoseconds is not None]
     if not measured:
         return
     yield heading("Guards per call", "measured warm; a value's share is by the number of its checks")
     rows = []
-    for function in sorted(measured, key=lambda one: -(one.guard_nanoseconds or 0)):
+    for function in sorted(measured, key=lambda row: -(row.guard_nanoseconds or 0)):
         count = sum(guard.count for guard in function.guards)
         calls = counted(function.calls, "call") if function.calls is not None else ""
         cost = human_us((function.guard_nanoseconds or 0) / 1000)
@@ -195,8 +195,8 @@ def _time_lines(seconds: CompileSeconds, page: Page) -> Iterator[Text]:
         return
     share = 100 * seconds.attributed / total
     yield heading("Compile time", f"{_seconds(total)}, {share:.0f} % of it in phases that are known")
-    phases = [(name, one) for name, one in seconds.by_phase.items() if one >= _SMALL_SHARE * total]
-    phase_text = " · ".join(f"{name} {_seconds(one)}" for name, one in phases)
+    phases = [(name, spent) for name, spent in seconds.by_phase.items() if spent >= _SMALL_SHARE * total]
+    phase_text = " · ".join(f"{name} {_seconds(spent)}" for name, spent in phases)
     yield from paragraph(phase_text, page.width, "  ")
     lines = seconds.by_line[: page.most(len(seconds.by_line), MOST_LINES)]
     rows = [

@@ -31,8 +31,8 @@ def action_lines(report: Report, target: Target) -> Iterator[Line]:
 
 def diagnostic_lines(report: Report, target: Target) -> Iterator[Line]:
     home = home_file(target)
-    found = all_diagnostics(report, target)
-    for item in found[:MOST_DIAGNOSTICS]:
+    diagnostics = all_diagnostics(report, target)
+    for item in diagnostics[:MOST_DIAGNOSTICS]:
         letter = severity_part(item)
         parts = (
             Part(f"  {letter.text} {item.code} ", letter.role),
@@ -41,7 +41,9 @@ def diagnostic_lines(report: Report, target: Target) -> Iterator[Line]:
         )
         link = Link((item.span,) if item.span else (), tuple(related.span for related in item.related))
         yield Line(parts, link, Jump("diagnostics", diagnostic_key(item)))
-    if len(found) > MOST_DIAGNOSTICS:
-        yield Line((Part(f"  … {len(found) - MOST_DIAGNOSTICS} more", "dim"),), jump=Jump("diagnostics"))
-    if not found:
+    if len(diagnostics) > MOST_DIAGNOSTICS:
+        yield Line(
+            (Part(f"  … {len(diagnostics) - MOST_DIAGNOSTICS} more", "dim"),), jump=Jump("diagnostics")
+        )
+    if not diagnostics:
         yield Line((Part("  none", "ok"),))

@@ -35,10 +35,10 @@ def saved_changes(old: Target, new: Target) -> Iterator[Line]:
     """The total, then each value, identical layers as one."""
     if saved_bytes(new) != saved_bytes(old):
         yield Line((Part("  "), *headline(old, new)))
-    said = texts()
+    text_at = texts()
 
     def name(row: SavedChange) -> str:
-        return row.value.name or row.value.node if row.is_gone else layer_value_name(row.value, said)
+        return row.value.name or row.value.node if row.is_gone else layer_value_name(row.value, text_at)
 
     def same(row: SavedChange) -> tuple[object, ...]:
         return row.change_bytes, row.is_gone, row.value.span

@@ -93,16 +93,16 @@ class Drawing:
     @property
     def centre(self) -> int:
         """The box of the node itself."""
-        return next((at for at, box in enumerate(self.boxes) if box.column == 1), 0)
+        return next((index for index, box in enumerate(self.boxes) if box.column == 1), 0)
 
-    def beside(self, at: int, columns: int, rows: int) -> int:
+    def beside(self, index: int, columns: int, rows: int) -> int:
         """The box that is reached by going so many columns and rows from a box; itself at the edge."""
-        box = self.boxes[at]
+        box = self.boxes[index]
         if columns:
-            there = [i for i, other in enumerate(self.boxes) if other.column == box.column + columns]
-            return min(there, key=lambda i: abs(self.boxes[i].middle - box.middle), default=at)
+            neighbours = [i for i, other in enumerate(self.boxes) if other.column == box.column + columns]
+            return min(neighbours, key=lambda i: abs(self.boxes[i].middle - box.middle), default=index)
         order = [i for i, other in enumerate(self.boxes) if other.column == box.column]
-        return order[max(0, min(len(order) - 1, order.index(at) + rows))]
+        return order[max(0, min(len(order) - 1, order.index(index) + rows))]
 
 
 def draw(
@@ -139,16 +139,16 @@ def place_boxes(
 ) -> tuple[Box, ...]:
     """Each column in the middle of what is seen at first, or from the top where it is longer."""
     seen, _ = rows
-    found: list[Box] = []
+    boxes: list[Box] = []
     left = 0
     for column, (items, wide) in enumerate(zip(columns, widths, strict=True)):
         high = (CENTRE if column == 1 else TALL) if tall else 1
         top = max(0, (seen - high * len(items)) // 2)
         for item in items:
-            found.append(Box(item, column, left, top, wide, high))
+            boxes.append(Box(item, column, left, top, wide, high))
             top += high
         left += wide + GAP if wide else 0
-    return tuple(found)
+    return tuple(boxes)
 
 
 class Canvas:
@@ -239,8 +239,8 @@ class Canvas:
             self._cells[y][x] = (char, role)
 
     def write(self, x: int, y: int, text: str, role: str, most: int = WIDEST) -> None:
-        for at, char in enumerate(text[:most]):
-            self.put(x + at, y, char, role)
+        for offset, char in enumerate(text[:most]):
+            self.put(x + offset, y, char, role)
 
     def rows(self) -> tuple[tuple[Part, ...], ...]:
         return tuple(tuple(joined(row)) for row in self._cells)

@@ -38,11 +38,11 @@ def dynamo_part(dynamo: Dynamo) -> Part:
 
 def dynamo_lines(dynamo: Dynamo) -> Iterator[Line]:
     """One line for each problem, the first ones only."""
-    found = [problem for problem in problems(dynamo) if not problem.is_normal]
-    for problem in found[:MOST_PROBLEMS]:
+    to_fix = [problem for problem in problems(dynamo) if not problem.is_normal]
+    for problem in to_fix[:MOST_PROBLEMS]:
         yield _title(problem)
-    if len(found) > MOST_PROBLEMS:
-        yield Line((Part(f"  … {len(found) - MOST_PROBLEMS} more", "dim"),))
+    if len(to_fix) > MOST_PROBLEMS:
+        yield Line((Part(f"  … {len(to_fix) - MOST_PROBLEMS} more", "dim"),))
 
 
 def all_dynamo_lines(dynamo: Dynamo) -> Iterator[Line]:

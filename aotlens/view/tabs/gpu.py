@@ -32,11 +32,11 @@ def gpu_parts(target: Target) -> Iterator[tuple[str, tuple[Part, ...], Jump | No
         yield "gpu", (Part(target.gpu_error, "error"),), None
     if target.cuda_graph is not None:
         phases = target.cuda_graph.phases.items()
-        told = ", ".join(f"{phase} {VERDICTS[verdict]}" for phase, verdict in phases)
+        verdicts = ", ".join(f"{phase} {VERDICTS[verdict]}" for phase, verdict in phases)
         blockers = target.cuda_graph.blockers
         yield (
             "cuda",
-            (Part(told), Part(f" · {counted(len(blockers), 'reason')}" if blockers else "")),
+            (Part(verdicts), Part(f" · {counted(len(blockers), 'reason')}" if blockers else "")),
             None,
         )
 
@@ -54,9 +54,9 @@ def costly_lines(target: Target) -> Iterator[Line]:
         yield Line(parts, Link((line.span,)), Jump("kernels", line_key(line)))
 
 
-def blocker_lines(found: CudaGraph | None, target: Target) -> Iterator[Line]:
+def blocker_lines(cuda_graph: CudaGraph | None, target: Target) -> Iterator[Line]:
     """What keeps CUDA graphs from recording it whole, each with its first place."""
-    blockers = found.blockers if found is not None else ()
+    blockers = cuda_graph.blockers if cuda_graph is not None else ()
     home = home_file(target)
     for blocker in blockers[:MOST_BLOCKERS]:
         spans = tuple(site.span for site in blocker.sites)

@@ -22,8 +22,8 @@ NODE_COLUMNS = (
 
 def all_stages(target: Target) -> tuple[Stage, ...]:
     """Every stage with its nodes; one that changes nothing has those of the stage it is the same as."""
-    found = (target.stage(stage.name) for stage in target.stages)
-    return tuple(stage for stage in found if stage is not None)
+    stages = (target.stage(stage.name) for stage in target.stages)
+    return tuple(stage for stage in stages if stage is not None)
 
 
 def stage_title(stage: Stage) -> str:
@@ -43,11 +43,11 @@ class StageIndex:
 
     @cached_property
     def _readers(self) -> dict[str, list[str]]:
-        found: dict[str, list[str]] = {}
+        readers: dict[str, list[str]] = {}
         for node in self.stage.nodes:
             for name in dict.fromkeys(node.inputs):
-                found.setdefault(name, []).append(node.name)
-        return found
+                readers.setdefault(name, []).append(node.name)
+        return readers
 
     def users(self, name: str) -> tuple[str, ...]:
         """Nodes that read it, in order."""
@@ -85,7 +85,7 @@ def fates(partition: Partition | None) -> Fates:
 
 def first_operator(stage: Stage) -> int:
     """Where the program begins to compute, behind its inputs."""
-    return next((at for at, node in enumerate(stage.nodes) if node.op == "call_function"), 0)
+    return next((index for index, node in enumerate(stage.nodes) if node.op == "call_function"), 0)
 
 
 def operation(node: StageNode) -> Part:
@@ -153,8 +153,12 @@ def fact_lines(node: StageNode, index: StageIndex, target: Target) -> Iterator[L
             yield Line(parts, jump=Jump("saved", f"recomputed:{again.node}"), wrap=True)
             other = {"forward": "backward", "backward": "forward"}.get(index.stage.name)
             if other is not None and again.in_forward:
-                twin = Part("   twin  ", "dim"), Part(again.node, "name"), Part(f" in the {other}", "dim")
-                yield Line(twin, jump=Jump("graphs", f"{other}/{again.node}"))
+                counterpart = (
+                    Part("   twin  ", "dim"),
+                    Part(again.node, "name"),
+                    Part(f" in the {other}", "dim"),
+                )
+                yield Line(counterpart, jump=Jump("graphs", f"{other}/{again.node}"))
     if node.reason:
         yield Line((Part("   why  ", "dim"), Part(node.reason)), wrap=True)
     if node.from_ and index.stage.parent:

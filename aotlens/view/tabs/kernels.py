@@ -41,28 +41,30 @@ def in_call_order(target: Target) -> tuple[int, ...]:
 
 def by_cost(target: Target) -> tuple[int, ...]:
     """The dearest first; those of which no time is known at the end, in call order."""
-    return tuple(sorted(in_call_order(target), key=lambda at: -(kernel_time(target.kernels[at]) or 0.0)))
+    return tuple(
+        sorted(in_call_order(target), key=lambda index: -(kernel_time(target.kernels[index]) or 0.0))
+    )
 
 
 def kernel_listing(target: Target, order: tuple[int, ...]) -> Listing:
     """Launches and library calls in that order."""
     home = home_file(target)
     longest = max((kernel_time(kernel) or 0.0 for kernel in target.kernels), default=0.0)
-    said = texts()
+    text_at = texts()
 
-    def cells_of(at: int) -> Cells:
-        return kernel_cells(target.kernels[at], longest, home)
+    def cells_of(index: int) -> Cells:
+        return kernel_cells(target.kernels[index], longest, home)
 
-    def text(at: int) -> str:
-        kernel = target.kernels[at]
-        return " ".join((kernel.name, kernel.phase, *kernel.nodes, *map(said, kernel.spans)))
+    def text(index: int) -> str:
+        kernel = target.kernels[index]
+        return " ".join((kernel.name, kernel.phase, *kernel.nodes, *map(text_at, kernel.spans)))
 
     rows = LazyRows(
         order,
-        lambda at: kernel_key(target.kernels[at]),
+        lambda index: kernel_key(target.kernels[index]),
         cells_of,
         text,
-        lambda at: kernel_link(target.kernels[at]),
+        lambda index: kernel_link(target.kernels[index]),
     )
     return Listing(KERNEL_COLUMNS, rows, NO_KERNELS)
 
@@ -136,12 +138,12 @@ def line_listing(target: Target) -> Listing:
     home, records = home_file(target), target.gpu_lines
     whole = sum(line.floor_us for line in records)
     most = max((line.floor_us for line in records), default=0.0)
-    said = texts()
+    text_at = texts()
 
     def cells_of(line: LineCost) -> Cells:
         return (
             Part(place(line.span, home), "place"),
-            Part(said(line.span)),
+            Part(text_at(line.span)),
             f"{line.floor_us:.2f}",
             Part(bar(round(1000 * line.floor_us), round(1000 * most), BAR_WIDTH), "accent"),
             f"{line.floor_us / whole:.0%}" if whole else "",
@@ -155,7 +157,7 @@ def line_listing(target: Target) -> Listing:
         records,
         line_key,
         cells_of,
-        lambda line: said(line.span),
+        lambda line: text_at(line.span),
         lambda line: Link((line.span,)),
     )
     return Listing(LINE_COLUMNS, rows, "no costs by line: they come with `--gpu h100`")
@@ -252,9 +254,9 @@ def cost_lines(kernel: Kernel) -> Iterator[Line]:
         human_flops(kernel.flops) if kernel.flops else "",
         f"{kernel.intensity:.3g} for each byte" if kernel.intensity else "",
     ]
-    told = " · ".join(filter(None, facts))
-    if told:
-        yield Line((Part("costs  ", "dim"), Part(told)), wrap=True)
+    text = " · ".join(filter(None, facts))
+    if text:
+        yield Line((Part("costs  ", "dim"), Part(text)), wrap=True)
 
 
 def config_lines(kernel: Kernel) -> Iterator[Line]:

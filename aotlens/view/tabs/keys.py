@@ -74,10 +74,10 @@ def help_lines(tab: str, here: Sequence[Pair], everywhere: Sequence[Pair], tab_k
 def columns(pairs: Sequence[Pair]) -> Iterable[Line]:
     """Two columns of keys."""
     half = (len(pairs) + 1) // 2
-    for place in range(half):
-        parts = [*key_parts(pairs[place])]
-        if place + half < len(pairs):
-            parts += key_parts(pairs[place + half])
+    for row in range(half):
+        parts = [*key_parts(pairs[row])]
+        if row + half < len(pairs):
+            parts += key_parts(pairs[row + half])
         parts[-1] = Part(parts[-1].text.rstrip())
         yield Line(tuple(parts))
 

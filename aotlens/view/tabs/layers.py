@@ -49,7 +49,7 @@ class LayeredRows:
 def over_layers(
     listing: Listing,
     nodes: Sequence[StageNode],
-    at: int = 0,
+    column: int = 0,
     shown: Callable[[int], Hashable] = lambda _: None,
 ) -> Listing:
     """A table of nodes with identical layers folded, and the layers in a column; as it is without layers.
@@ -59,13 +59,13 @@ def over_layers(
     """
     if not any(node.layer for node in nodes):
         return listing
-    rows, cells_of = LayeredRows(listing.rows, nodes, at), listing.group_cells
+    rows, cells_of = LayeredRows(listing.rows, nodes, column), listing.group_cells
 
     def group_cells(group: Group) -> Cells:
         cells = cells_of(group) if cells_of is not None else listing.rows.cells(group.places[0])
         return rows.told(cells, Part(group.label, "accent"))
 
-    columns = (*listing.columns[:at], LAYER_COLUMN, *listing.columns[at:])
+    columns = (*listing.columns[:column], LAYER_COLUMN, *listing.columns[column:])
     groups = _groups(nodes, shown)
     return replace(listing, columns=columns, rows=rows, groups=groups, group_cells=group_cells)
 
@@ -73,19 +73,19 @@ def over_layers(
 def _groups(nodes: Sequence[StageNode], shown: Callable[[int], Hashable]) -> tuple[Group, ...]:
     """Of several rows that tell the same in one layer, the first goes with the first of the other layers."""
     same_as, rows = _Equal(), dict[Hashable, int]()
-    met: Counter[tuple[str, int]] = Counter()
+    counts: Counter[tuple[str, int]] = Counter()
     alike: list[tuple[int, int]] = []
-    for place, node in enumerate(nodes):
+    for index, node in enumerate(nodes):
         if node.layer is None:
-            alike.append((-1, place))
+            alike.append((-1, index))
             continue
         span = node.spans[0] if node.spans else None
-        row = (kind_of(node), same_as.number(node.tensor), same_as.number(span), shown(place))
+        row = (kind_of(node), same_as.number(node.tensor), same_as.number(span), shown(index))
         kind = rows.setdefault(row, len(rows))
-        times = met[node.layer, kind]
-        met[node.layer, kind] = times + 1
+        times = counts[node.layer, kind]
+        counts[node.layer, kind] = times + 1
         alike.append((kind, times))
-    return grouped(range(len(nodes)), lambda place: nodes[place].layer or "", alike.__getitem__)
+    return grouped(range(len(nodes)), lambda index: nodes[index].layer or "", alike.__getitem__)
 
 
 def kind_of(node: StageNode) -> str:

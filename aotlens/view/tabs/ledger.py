@@ -55,7 +55,7 @@ def input_listing(target: Target) -> Listing:
     )
 
     def group_cells(group: Group) -> Cells:
-        rows = [target.inputs[place] for place in group.places]
+        rows = [target.inputs[index] for index in group.places]
         sizes = [row.tensor.bytes for row in rows if row.tensor]
         size = human_bytes(sum(known for known in sizes if known is not None)) if sizes else ""
         shown = cells_of(rows[0])

@@ -36,8 +36,8 @@ def line_marks(report: Report, target: Target | None) -> Marks:
     """Marks of one target and of what the report says as a whole."""
     marks: Marks = defaultdict(Mark)
     if target is not None:
-        for key, kept in saved_bytes(target).items():
-            marks[key] = replace(marks[key], saved_bytes=kept)
+        for key, size_bytes in saved_bytes(target).items():
+            marks[key] = replace(marks[key], saved_bytes=size_bytes)
         for site in (
             site for row in target.inputs if row.mutation_type != "not_mutated" for site in row.sites
         ):
@@ -57,11 +57,11 @@ def line_marks(report: Report, target: Target | None) -> Marks:
 
 def saved_bytes(target: Target) -> Counter[tuple[str, int]]:
     """How much of each line's is kept for the backward."""
-    kept: Counter[tuple[str, int]] = Counter()
+    totals: Counter[tuple[str, int]] = Counter()
     for saved in target.partition.saved if target.partition else ():
         if saved.span is not None:
-            kept[line_key(saved.span)] += saved.bytes
-    return kept
+            totals[line_key(saved.span)] += saved.bytes
+    return totals
 
 
 def launches(target: Target) -> Counter[tuple[str, int]]:
@@ -84,8 +84,8 @@ def all_diagnostics(report: Report, target: Target | None) -> tuple[Diagnostic, 
 
     Among equally severe ones those in the user's own files come first.
     """
-    found = (*(target.diagnostics if target else ()), *report.diagnostics)
-    unique = tuple({(item.code, item.message, item.span): item for item in found}.values())
+    diagnostics = (*(target.diagnostics if target else ()), *report.diagnostics)
+    unique = tuple({(item.code, item.message, item.span): item for item in diagnostics}.values())
     return tuple(sorted(unique, key=_worst_first))
 
 

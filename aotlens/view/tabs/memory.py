@@ -45,7 +45,7 @@ def phase_at(memory: Memory, index: int) -> str:
 
 def peak_row(memory: Memory) -> int | None:
     """The row of the curve where it peaks."""
-    return next((at for at, (_, live) in enumerate(memory.curve) if live == memory.peak_bytes), None)
+    return next((index for index, (_, live) in enumerate(memory.curve) if live == memory.peak_bytes), None)
 
 
 class CurveNodes:
@@ -71,27 +71,27 @@ def curve_listing(target: Target) -> Listing:
         return Listing(CURVE_COLUMNS, LazyRows((), str, lambda _: (), str, lambda _: Link()), NOTHING)
     curve, peak = memory.curve, peak_row(memory)
 
-    def link_of(at: int) -> Link:
-        return nodes.link(phase_at(memory, at), curve[at][0])
+    def link_of(index: int) -> Link:
+        return nodes.link(phase_at(memory, index), curve[index][0])
 
-    def cells_of(at: int) -> Cells:
-        name, live = curve[at]
-        change = live - (curve[at - 1][1] if at else 0)
-        spans = link_of(at).primary
+    def cells_of(index: int) -> Cells:
+        name, live = curve[index]
+        change = live - (curve[index - 1][1] if index else 0)
+        spans = link_of(index).primary
         return (
-            Part(human_bytes(live), "warning" if at == peak else ""),
+            Part(human_bytes(live), "warning" if index == peak else ""),
             Part(signed_size(change), "dim") if change else "",
             Part(bar(live, memory.peak_bytes, BAR_WIDTH), "saved"),
-            Part(f"{name} (peak)" if at == peak else name, "name"),
-            phase_at(memory, at),
+            Part(f"{name} (peak)" if index == peak else name, "name"),
+            phase_at(memory, index),
             Part(place(spans[0] if spans else None, home), "place"),
         )
 
     rows = LazyRows(
         range(len(curve)),
-        lambda at: f"{phase_at(memory, at)}/{curve[at][0]}",
+        lambda index: f"{phase_at(memory, index)}/{curve[index][0]}",
         cells_of,
-        lambda at: f"{curve[at][0]} {phase_at(memory, at)}",
+        lambda index: f"{curve[index][0]} {phase_at(memory, index)}",
         link_of,
     )
     return Listing(CURVE_COLUMNS, rows, NOTHING)
@@ -114,13 +114,13 @@ def alive_listing(target: Target) -> Listing:
     """The values that are alive at the peak."""
     records, home = by_size(target.memory), home_file(target)
     largest = max((live.bytes for live in records), default=0)
-    said = texts()
+    text_at = texts()
 
     def cells_of(live: LiveValue) -> Cells:
         return (
             human_bytes(live.bytes),
             Part(bar(live.bytes, largest, BAR_WIDTH), "saved"),
-            Part(live.name or alive_label(live, said), "name"),
+            Part(live.name or alive_label(live, text_at), "name"),
             Part(live.node, "dim"),
             live.kind,
             live.made_in,
@@ -132,12 +132,12 @@ def alive_listing(target: Target) -> Listing:
         lambda live: f"alive:{live.made_in}/{live.node}",
         cells_of,
         lambda live: (
-            f"{live.name or ''} {alive_label(live, said)} {live.node} {live.kind} {live.layer or ''}"
+            f"{live.name or ''} {alive_label(live, text_at)} {live.node} {live.kind} {live.layer or ''}"
         ),
         lambda live: Link(spans_of(live.span), spans_of(live.last_span)),
     )
-    groups = grouped(records, lambda live: alive_label(live, said), alive_same)
-    totals = {group: sum(records[place].bytes for place in group.places) for group in groups}
+    groups = grouped(records, lambda live: alive_label(live, text_at), alive_same)
+    totals = {group: sum(records[index].bytes for index in group.places) for group in groups}
     most = max(totals.values(), default=0)
 
     def group_cells(group: Group) -> Cells:
@@ -169,7 +169,7 @@ def memory_total(target: Target) -> Line:
     return Line(tuple(parts), link)
 
 
-def curve_plot(target: Target, width: int, at: int | None, height: int = PLOT_HEIGHT) -> Iterator[Line]:
+def curve_plot(target: Target, width: int, selected: int | None, height: int = PLOT_HEIGHT) -> Iterator[Line]:
     """The curve in so many cells, with a mark below the row `at`."""
     memory = target.memory
     if memory is None or len(memory.curve) < FEWEST_POINTS:
@@ -183,20 +183,20 @@ def curve_plot(target: Target, width: int, at: int | None, height: int = PLOT_HE
     edge = round(cells * memory.forward_nodes / points) if 0 < memory.forward_nodes < points else 0
     if edge:
         foot[min(edge, cells - 1)] = "┬"
-    if at is not None:
-        foot[min(cells - 1, at * cells // points)] = "▲"
+    if selected is not None:
+        foot[min(cells - 1, selected * cells // points)] = "▲"
     yield Line((Part(f"{'0 B':>{LABEL_WIDTH}} ┼{''.join(foot)}", "dim"),))
     names = f"{'forward':<{edge}}backward" if edge else f"{points} nodes"
     yield Line((Part(" " * (LABEL_WIDTH + 2) + names, "dim"),))
 
 
-def curve_details(target: Target, at: int, link: Link) -> Iterator[Line]:
+def curve_details(target: Target, index: int, link: Link) -> Iterator[Line]:
     """What is known of one row of the curve, which stands for `link`."""
     memory = target.memory
     if memory is None:
         return
-    name, live = memory.curve[at]
-    phase = phase_at(memory, at)
+    name, live = memory.curve[index]
+    phase = phase_at(memory, index)
     text = f"  {human_bytes(live)} alive while it runs, {live / max(1, memory.peak_bytes):.0%} of the peak"
     yield Line((Part(name, "title"), Part(text, "dim")))
     spans = link.primary

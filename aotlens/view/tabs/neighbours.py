@@ -27,8 +27,8 @@ class Neighbourhood:
         node = self._index.node(name)
         if node is None:
             return Drawing()
-        read = [self._here(one) for one in dict.fromkeys(node.inputs)]
-        users = [self._here(one) for one in self._index.users(name)]
+        read = [self._here(neighbour) for neighbour in dict.fromkeys(node.inputs)]
+        users = [self._here(neighbour) for neighbour in self._index.users(name)]
         before, after = self._across(node)
         return draw(self._words(node), limited(before + read), limited(users + after), size)
 
@@ -42,22 +42,22 @@ class Neighbourhood:
         if other is None or partition is None:
             return [], []
         if self._index.stage.name == "forward":
-            kept = fates(partition).saved.get(node.name)
-            uses = kept[0].used_by if kept else ()
+            saved_values = fates(partition).saved.get(node.name)
+            uses = saved_values[0].used_by if saved_values else ()
             return [], self._there(other, [use.node for use in uses])
         if node.op != "placeholder":
             return [], []
         return self._there(other, [name for name in node.from_ if other.node(name) is not None]), []
 
     def _there(self, other: StageIndex, names: Sequence[str]) -> list[Neighbour]:
-        found = []
+        neighbours = []
         for name in names:
             node = other.node(name)
             if node is not None:
-                found.append(
+                neighbours.append(
                     self._words(node, Jump("graphs", f"{other.stage.name}/{name}"), other.stage.name)
                 )
-        return found
+        return neighbours
 
     def _words(self, node: StageNode, jump: Jump | None = None, graph: str = "") -> Neighbour:
         tensor = node.tensor
@@ -79,8 +79,8 @@ def gone(name: str) -> Neighbour:
     return Neighbour(name, "")
 
 
-def limited(found: list[Neighbour]) -> list[Neighbour]:
+def limited(neighbours: list[Neighbour]) -> list[Neighbour]:
     """The first ones; what is left out is counted in a box of its own."""
-    if len(found) <= MOST:
-        return found
-    return [*found[: MOST - 1], Neighbour(f"{len(found) - MOST + 1} more", "")]
+    if len(neighbours) <= MOST:
+        return neighbours
+    return [*neighbours[: MOST - 1], Neighbour(f"{len(neighbours) - MOST + 1} more", "")]

@@ -111,13 +111,13 @@ def overview(report: Report, target: Target, changed: tuple[Line, ...] = ()) -> 
     """What the tab says of a target; `changed` says what differs from the trace before."""
     partition, memory = target.partition, target.memory
     peak = (memory_fact(memory, target),) if memory is not None else ()
-    kept = (saved_fact(partition),) if partition is not None else ()
+    saved_facts = (saved_fact(partition),) if partition is not None else ()
     graphs, mode, ledger = graph_fact(target), mode_fact(report, target), tuple(ledger_facts(target))
     further = tuple(further_facts(target))
     lacking = tuple(lacking_facts(report))
     return Overview(
-        facts=(*lacking, compiled_fact(target), mode, graphs, *ledger, *kept, *peak, *further),
-        tight_facts=(*lacking[:1], compiled_fact(target, mode_part(target)), *peak, graphs, *kept),
+        facts=(*lacking, compiled_fact(target), mode, graphs, *ledger, *saved_facts, *peak, *further),
+        tight_facts=(*lacking[:1], compiled_fact(target, mode_part(target)), *peak, graphs, *saved_facts),
         further_facts=(mode, *ledger, *further),
         changed=changed,
         saved=tuple(saved_lines(target)),
@@ -153,12 +153,12 @@ def spaced(sections: Sequence[tuple[Line, ...]]) -> tuple[Line, ...]:
 
 def labelled(label: str, lines: tuple[Line, ...]) -> tuple[Line, ...]:
     """Lines beside one label, not below a heading."""
-    found = []
-    for place, line in enumerate(lines):
+    labelled_lines = []
+    for index, line in enumerate(lines):
         first, *rest = line.parts
-        start = Part(f"{label if place == 0 else '':<{LABEL_WIDTH}}", "dim")
-        found.append(replace(line, parts=(start, Part(first.text.lstrip(), first.role), *rest)))
-    return tuple(found)
+        start = Part(f"{label if index == 0 else '':<{LABEL_WIDTH}}", "dim")
+        labelled_lines.append(replace(line, parts=(start, Part(first.text.lstrip(), first.role), *rest)))
+    return tuple(labelled_lines)
 
 
 def more_steps(hidden: int) -> Line:
@@ -213,8 +213,8 @@ def ledger_facts(target: Target) -> Iterator[Line]:
     yield ledger_fact(
         "inputs", tuple(KINDS.get(row.kind, row.kind) for row in target.inputs), mutated_part(target)
     )
-    given = tuple("output" for row in target.outputs if not row.left)
-    yield ledger_fact("outputs", given, aliased_part(target))
+    returned = tuple("output" for row in target.outputs if not row.left)
+    yield ledger_fact("outputs", returned, aliased_part(target))
     if target.left:
         left = Part(short_list([row.place for row in target.left]), "mutation")
         yield fact("left", left, Part(" outside", "dim"), jump=Jump("ledger"))
@@ -282,9 +282,9 @@ def short_list(names: list[str]) -> str:
 def memory_fact(memory: Memory, target: Target) -> Line:
     """The peak with its place."""
     where = f"  {line_place(memory.peak_span, home_file(target))}" if memory.peak_span else ""
-    at = f" at {memory.peak_node}, {memory.peak_phase}" if memory.peak_node else ""
+    node = f" at {memory.peak_node}, {memory.peak_phase}" if memory.peak_node else ""
     size = Part(human_bytes(memory.peak_bytes), "saved")
-    return fact("peak", size, Part(at, "name"), Part(where, "place"), link=peak_link(memory))
+    return fact("peak", size, Part(node, "name"), Part(where, "place"), link=peak_link(memory))
 
 
 def peak_link(memory: Memory) -> Link:
@@ -332,9 +332,9 @@ def saved_lines(target: Target) -> Iterator[Line]:
     if partition is None:
         return
     dear = by_bytes(owning(partition))
-    said = texts()
-    found = fold(dear, lambda saved: layer_value_name(saved, said), same_layer)
-    folds = sorted(found, key=lambda group: -total_bytes(group))
+    text_at = texts()
+    unordered = fold(dear, lambda saved: layer_value_name(saved, text_at), same_layer)
+    folds = sorted(unordered, key=lambda group: -total_bytes(group))
     shown = folds[:MOST_SAVED]
     same = Counter(fold_label(group) for group in shown)
     labels = [fold_label(group, same[fold_label(group)] > 1) for group in shown]

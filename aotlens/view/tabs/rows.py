@@ -164,7 +164,7 @@ def grouped(
     if len(folds) == len(records):
         return ()
     return tuple(
-        Group(f"{group.times} {group.label}".strip(), tuple(place for place, _ in group.items))
+        Group(f"{group.times} {group.label}".strip(), tuple(index for index, _ in group.items))
         for group in folds
     )
 

@@ -79,8 +79,8 @@ def saved_listing(target: Target) -> Listing:
     """Saved values by bytes."""
     partition, home = target.partition, home_file(target)
     records = by_bytes(partition.saved) if partition else ()
-    said = texts()
-    groups = grouped(records, lambda saved: layer_value_name(saved, said), same_layer)
+    text_at = texts()
+    groups = grouped(records, lambda saved: layer_value_name(saved, text_at), same_layer)
     group_bytes = {group: sum(records[index].bytes for index in group.places) for group in groups}
     longest_bar = max((*group_bytes.values(), *(saved.bytes for saved in records)), default=0)
 
@@ -88,7 +88,7 @@ def saved_listing(target: Target) -> Listing:
         return (
             human_bytes(saved.bytes) if saved.bytes else Part("0", "dim"),
             Part(bar(saved.bytes, longest_bar, BAR_WIDTH), "saved"),
-            Part(value_name(saved, said), "name"),
+            Part(value_name(saved, text_at), "name"),
             Part(saved.tensor.short(), "tensor"),
             Part(place(saved.span, home), "place"),
             str(len(saved.used_by)),
@@ -97,7 +97,7 @@ def saved_listing(target: Target) -> Listing:
         )
 
     def text(saved: SavedValue) -> str:
-        return f"{value_name(saved, said)} {saved.node} {saved.tensor.short()} {reason_text(saved)}"
+        return f"{value_name(saved, text_at)} {saved.node} {saved.tensor.short()} {reason_text(saved)}"
 
     def group_cells(group: Group) -> Cells:
         total_bytes = group_bytes[group]
@@ -132,12 +132,12 @@ def recomputed_listing(target: Target) -> Listing:
     """Values computed again, by what they would have cost."""
     partition, home = target.partition, home_file(target)
     records = dearest_again(partition) if partition else ()
-    said = texts()
+    text_at = texts()
 
     def cells_of(value: RecomputedValue) -> Cells:
         return (
             human_bytes(value.bytes),
-            Part(recomputed_name(value, said), "name"),
+            Part(recomputed_name(value, text_at), "name"),
             human_flops(value.flops),
             Part(place(value.span, home), "place"),
             value.code,
@@ -148,21 +148,21 @@ def recomputed_listing(target: Target) -> Listing:
         records,
         lambda value: f"recomputed:{value.node}",
         cells_of,
-        lambda value: f"{recomputed_name(value, said)} {value.node} {reason_text(value)}",
+        lambda value: f"{recomputed_name(value, text_at)} {value.node} {reason_text(value)}",
         lambda v: Link((v.span,) if v.span else ()),
     )
     groups = grouped(
         records,
-        lambda value: in_layer(value.layer, recomputed_name(value, said)),
+        lambda value: in_layer(value.layer, recomputed_name(value, text_at)),
         lambda value: (value.span, value.bytes, value.flops, value.code, value.reason),
     )
 
     def group_cells(group: Group) -> Cells:
-        values = [records[place] for place in group.places]
+        values = [records[index] for index in group.places]
         size, work = sum(value.bytes for value in values), sum(value.flops for value in values)
         return (human_bytes(size), Part(group.label, "name"), human_flops(work), *cells_of(values[0])[3:])
 
-    ordered = sorted(groups, key=lambda group: -sum(records[place].bytes for place in group.places))
+    ordered = sorted(groups, key=lambda group: -sum(records[index].bytes for index in group.places))
     empty = "nothing is computed again" if partition else NOTHING_SAVED
     return Listing(RECOMPUTED_COLUMNS, rows, empty, tuple(ordered), group_cells)
 
@@ -223,9 +223,10 @@ def recomputed_details(value: RecomputedValue, target: Target) -> Iterator[Line]
     jump = Jump("graphs", f"backward/{value.node}")
     yield Line((Part("node  ", "dim"), Part(value.node, "name"), Part(f"  {where}", "place")), jump=jump)
     if value.in_forward:
-        twin = Jump("graphs", f"forward/{value.node}")
+        counterpart = Jump("graphs", f"forward/{value.node}")
         yield Line(
-            (Part("twin  ", "dim"), Part(value.node, "name"), Part(" in the forward", "dim")), jump=twin
+            (Part("twin  ", "dim"), Part(value.node, "name"), Part(" in the forward", "dim")),
+            jump=counterpart,
         )
 
 

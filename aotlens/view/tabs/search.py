@@ -39,17 +39,17 @@ class Names:
         """The best matches of a query, the best first."""
         wanted = "".join(query.casefold().split())
         ranked: list[tuple[int, int, int]] = []
-        for place, name in enumerate(self.folded):
+        for position, name in enumerate(self.folded):
             if (rank := rank_of(wanted, name)) is not None:
-                ranked.append((rank, len(name), place))
-        return tuple(self.things[place] for _, _, place in sorted(ranked)[:MOST])
+                ranked.append((rank, len(name), position))
+        return tuple(self.things[position] for _, _, position in sorted(ranked)[:MOST])
 
 
 def rank_of(wanted: str, name: str) -> int | None:
     """0 for the name itself; then its start, a part of it, its letters in order; None for no match."""
-    at = name.find(wanted)
-    if at >= 0:
-        return 0 if wanted == name else 1 if at == 0 else 2
+    position = name.find(wanted)
+    if position >= 0:
+        return 0 if wanted == name else 1 if position == 0 else 2
     return 3 if in_order(wanted, name) else None
 
 
@@ -64,11 +64,11 @@ def names_of(target: Target) -> Names:
 
 
 def ledger_names(target: Target) -> Iterator[Named]:
-    for given in target.inputs:
-        yield Named(given.name, given.kind.lower(), Jump("ledger", f"input:{given.index}"))
-    for result in target.outputs:
-        kind = "left outside" if result.left else "result"
-        yield Named(result.name, kind, Jump("ledger", f"output:{result.index}"))
+    for entry in target.inputs:
+        yield Named(entry.name, entry.kind.lower(), Jump("ledger", f"input:{entry.index}"))
+    for output in target.outputs:
+        kind = "left outside" if output.left else "result"
+        yield Named(output.name, kind, Jump("ledger", f"output:{output.index}"))
 
 
 def saved_names(target: Target) -> Iterator[Named]:
@@ -85,8 +85,8 @@ def node_names(target: Target) -> Iterator[Named]:
         for node in stage.nodes:
             if node.name not in seen:
                 seen.add(node.name)
-                told = f"{node.target or node.op} in the {stage.name} graph"
-                yield Named(node.name, told, Jump("graphs", f"{stage.name}/{node.name}"))
+                what = f"{node.target or node.op} in the {stage.name} graph"
+                yield Named(node.name, what, Jump("graphs", f"{stage.name}/{node.name}"))
 
 
 def order(stage: Stage) -> int:

@@ -74,19 +74,19 @@ def stage_choices(lineage: Lineage) -> tuple[tuple[str, str, str], ...]:
     )
 
 
-def stage_caption(name: str, lineage: Lineage, found: Alignment | None, lost: str = "") -> Line:
+def stage_caption(name: str, lineage: Lineage, alignment: Alignment | None, lost: str = "") -> Line:
     """What the stage did, in one line; `lost` is a node that is followed and has no counterpart here."""
     if lost:
         return Line((Part(lost, "title"), Part(f" is not in {name}; the next stages may have it", "warning")))
     if name == PARTITION:
         return Line((Part("joint → forward + backward", "title"), Part(f"  {split_text(lineage)}", "dim")))
-    if found is None:
+    if alignment is None:
         number = counted(call_count(lineage.stages.get(name)), "operator")
         return Line((Part(name, "title"), Part(f"  {number}, as your code ran them", "dim")))
     idle = lineage.unchanged(name)
     more = f" · {' and '.join(idle)} changed nothing" if idle else ""
     heading = Part(f"{lineage.parent(name)} → {name}", "title")
-    return Line((heading, Part(f"  {summary(found.difference)}{more}", "dim")))
+    return Line((heading, Part(f"  {summary(alignment.difference)}{more}", "dim")))
 
 
 def split_text(lineage: Lineage) -> str:
@@ -107,16 +107,16 @@ def diff_records(rows: Sequence[AlignedRow], shown: str, unfolded: bool) -> tupl
     """Rows with runs of unchanged ones folded, but for the node that is shown."""
     if unfolded or all(row.kind == "kept" for row in rows):
         return tuple(rows)
-    found: list[DiffRecord] = []
+    records: list[DiffRecord] = []
     run: list[AlignedRow] = []
     for row in rows:
         if row.kind == "kept" and row.node.name != shown:
             run.append(row)
             continue
-        found += folded(run)
+        records += folded(run)
         run = []
-        found.append(row)
-    return (*found, *folded(run))
+        records.append(row)
+    return (*records, *folded(run))
 
 
 def folded(run: list[AlignedRow]) -> list[DiffRecord]:
@@ -162,7 +162,9 @@ def diff_listing(records: Sequence[DiffRecord], names: tuple[str, str], target: 
 
     def text(record: DiffRecord) -> str:
         rows = record.rows if isinstance(record, Run) else (record,)
-        return " ".join(f"{one.name} {one.target}" for row in rows for one in (row.before, row.after) if one)
+        return " ".join(
+            f"{node.name} {node.target}" for row in rows for node in (row.before, row.after) if node
+        )
 
     def link(record: DiffRecord) -> Link:
         return Link() if isinstance(record, Run) else node_link(record.node)
@@ -170,7 +172,7 @@ def diff_listing(records: Sequence[DiffRecord], names: tuple[str, str], target: 
     rows = LazyRows(records, record_key, cells_of, text, link)
     nodes = tuple(record.rows[0].node if isinstance(record, Run) else record.node for record in records)
     table = Listing(columns, rows, "this stage has no nodes")
-    return over_layers(table, nodes, 1, lambda at: diff_same(records[at]))
+    return over_layers(table, nodes, 1, lambda index: diff_same(records[index]))
 
 
 def diff_same(record: DiffRecord) -> tuple[object, ...]:
@@ -226,12 +228,12 @@ def fate_listing(lineage: Lineage) -> Listing:
 
     def group_cells(group: Group) -> Cells:
         cells = cells_of(nodes[group.places[0]])
-        together = sum(value.bytes for at in group.places if (value := fates[nodes[at].name].saved))
+        together = sum(value.bytes for index in group.places if (value := fates[nodes[index].name].saved))
         return (*cells[:4], Part(human_bytes(together), "saved") if together else cells[4], *cells[5:])
 
     rows = LazyRows(nodes, lambda node: node.name, cells_of, text, node_link)
     table = Listing(FATE_COLUMNS, rows, "nothing to divide", group_cells=group_cells)
-    return over_layers(table, nodes, 1, lambda at: fate_same(fates[nodes[at].name]))
+    return over_layers(table, nodes, 1, lambda index: fate_same(fates[nodes[index].name]))
 
 
 def fate_same(fate: Fate) -> tuple[object, ...]:
@@ -257,9 +259,9 @@ def fate_reason(fate: Fate) -> str:
 def follow_lines(stage: str, name: str, lineage: Lineage) -> Iterator[Line]:
     """One line a stage: what the node of `stage` is called there; Enter goes there."""
     joint = [other for other in lineage.stages if other.startswith("joint")][-1:]
-    at = joint[0] if stage == PARTITION else stage
+    start = joint[0] if stage == PARTITION else stage
     seen = False
-    for step in lineage.steps(at, name):
+    for step in lineage.steps(start, name):
         yield from step_lines(step, stage, seen, lineage)
         seen = seen or bool(step.itself)
         if [step.stage] == joint and step.itself and step.itself[0] in lineage.fates:
@@ -288,9 +290,9 @@ def step_lines(step: Step, here: str, seen: bool, lineage: Lineage) -> Iterator[
     for title, names in (("gradient", step.gradient), ("gradient of", step.of)):
         if names:
             more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
-            told = Part(f"{title}  ", "dim"), Part(", ".join(names[:MOST_NAMES]) + more, "name")
+            names_part = Part(f"{title}  ", "dim"), Part(", ".join(names[:MOST_NAMES]) + more, "name")
             jump = Jump("stages", f"{step.stage}/{names[0]}")
-            yield Line((below, *told), node_link(nodes[names[0]]), jump)
+            yield Line((below, *names_part), node_link(nodes[names[0]]), jump)
 
 
 def stage_width(lineage: Lineage) -> int:
@@ -317,8 +319,8 @@ def fate_line(name: str, here: str, lineage: Lineage) -> Line:
     fate = lineage.fates[name]
     mark = Part(" ● " if here == PARTITION else " ○ ", "accent")
     label = Part(f"{PARTITION:<{stage_width(lineage)}}", "title" if here == PARTITION else "dim")
-    told = f"runs in: {SIDES[fate.side]}" if fate.side != "input" else "given to the graph"
-    parts = [Part(f"{'':<{PLACE_WIDTH}}{told}")]
+    runs_in = f"runs in: {SIDES[fate.side]}" if fate.side != "input" else "given to the graph"
+    parts = [Part(f"{'':<{PLACE_WIDTH}}{runs_in}")]
     jump = Jump("stages", f"{PARTITION}/{name}")
     if fate.saved is not None:
         parts.append(Part(f" · saved, {human_bytes(fate.saved.bytes)}", "saved"))
@@ -341,14 +343,14 @@ def change_line(record: DiffRecord) -> Line:
 def line_marks_of(rows: Sequence[AlignedRow], lines: Sequence[str]) -> dict[int, str]:
     """The mark of each 1-based line of the stage's text that defines a node which is not as before."""
     kinds = {row.after.name: row.kind for row in rows if row.after is not None and row.kind != "kept"}
-    found: dict[int, str] = {}
+    marks: dict[int, str] = {}
     for number, line in enumerate(lines, 1):
         name = line.strip().split(" ", 1)[0].rstrip(":,")
         if (kind := kinds.get("output" if name == "return" else name)) is not None:
-            found[number] = kind
-    return found
+            marks[number] = kind
+    return marks
 
 
 def program_text(stage: str, lineage: Lineage) -> str:
-    found: Stage | None = lineage.stages.get(stage)
-    return found.text if found is not None else ""
+    record: Stage | None = lineage.stages.get(stage)
+    return record.text if record is not None else ""

@@ -66,10 +66,10 @@ def python(lines: Sequence[str]) -> Colouring:
 def split_runs(lines: Sequence[str]) -> dict[int, list[Run]]:
     """Runs of the whole text cut at line ends."""
     starts = [0, *accumulate(len(line) + 1 for line in lines)]
-    found: dict[int, list[Run]] = {}
+    by_line: dict[int, list[Run]] = {}
     for start, end, kind in runs("\n".join(lines)):
         for number in range(bisect_right(starts, start), bisect_right(starts, end - 1) + 1):
             base, edge = starts[number - 1], starts[number] - 1
             if max(start, base) < min(end, edge):
-                found.setdefault(number, []).append((max(start, base) - base, min(end, edge) - base, kind))
-    return found
+                by_line.setdefault(number, []).append((max(start, base) - base, min(end, edge) - base, kind))
+    return by_line

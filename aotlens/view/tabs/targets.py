@@ -49,7 +49,9 @@ def target_rows(report: Report) -> tuple[TargetRow, ...]:
 def row_of(report: Report, index: int) -> int:
     """The row that shows a target itself."""
     rows = target_rows(report)
-    return next((at for at, row in enumerate(rows) if row.index == index and not row.signatures), 0)
+    return next(
+        (position for position, row in enumerate(rows) if row.index == index and not row.signatures), 0
+    )
 
 
 def target_listing(report: Report) -> Listing:
@@ -59,8 +61,8 @@ def target_listing(report: Report) -> Listing:
     def cells_of(row: TargetRow) -> Cells:
         target = report.targets[row.index]
         if row.signatures:
-            told = f"{target.qualname}  ×{row.signatures}"
-            return (Part(told, "title"), "", "", "", Part(place(target.span, home), "place"))
+            title = f"{target.qualname}  ×{row.signatures}"
+            return (Part(title, "title"), "", "", "", Part(place(target.span, home), "place"))
         name = f"{row.branch}{signature(target)}" if row.branch else target.qualname
         return (
             Part(name, "name"),
@@ -87,7 +89,7 @@ def target_listing(report: Report) -> Listing:
 def target_title(report: Report, index: int) -> str:
     """The qualified name; with the number of its signature when it was captured more than once."""
     target = report.targets[index]
-    same = [place for place, other in enumerate(report.targets) if other.qualname == target.qualname]
+    same = [position for position, other in enumerate(report.targets) if other.qualname == target.qualname]
     if len(same) == 1:
         return target.qualname
     return f"{target.qualname} #{same.index(index) + 1} {signature(target)}"

@@ -42,13 +42,13 @@ def frontier_plot(partition: Partition) -> Iterator[Line]:
     note = f"  {counted(len(points), 'choice')}{', work on a log scale' if scale.by_powers else ''}"
     yield Line((Part("Frontier", "heading"), Part(f"{note}; {CHOSEN} is what was compiled", "dim")))
 
-    def at(saved_bytes: int) -> int:
+    def column_of(saved_bytes: int) -> int:
         """The column of so many bytes."""
         return round((PLOT_WIDTH - 1) * (saved_bytes - least) / max(most - least, 1))
 
-    corners = [(at(point.saved_bytes), scale.height(point.recompute_flops)) for point in points]
+    corners = [(column_of(point.saved_bytes), scale.height(point.recompute_flops)) for point in points]
     heights = [round(FINE * height_at(column, corners)) for column in range(PLOT_WIDTH)]
-    column = at(chosen.saved_bytes)
+    column = column_of(chosen.saved_bytes)
     labels = {0: human_flops(scale.most), PLOT_HEIGHT - 1: human_flops(0)}
     # A column of full height, not shown, sets the scale.
     for number, row in enumerate(plot([FINE, *heights], PLOT_WIDTH + 1, PLOT_HEIGHT)):
