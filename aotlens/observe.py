@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 
 class Compiled(Protocol):
-    """What an observer may ask of a compiled target (`aotlens.pipeline.Compiled`)."""
+    """What an observer may ask of a compiled target (`aotlens.compiled.Compiled`)."""
 
     @property
     def name(self) -> str: ...

@@ -8,8 +8,9 @@ import torch
 from torch import nn
 
 from aotlens.build.memory import memory_of
+from aotlens.compiled import Compiled
 from aotlens.options import CompileOptions
-from aotlens.pipeline import Compiled, compile_direct
+from aotlens.pipeline import compile_direct
 from benchmarks.allocations import forget_gradients, peak_bytes, training_step
 from benchmarks.harness import Cell, Table, arguments, publish
 from benchmarks.models import CONV_NET, ConvNet, Model, gpt_model

@@ -18,8 +18,9 @@ from typing import Any
 import torch
 
 from aotlens.codegen.gpu.interpreter.records import NotInterpretedError
+from aotlens.compiled import Compiled
 from aotlens.options import CompileOptions, Interpreted
-from aotlens.pipeline import Compiled, compile_direct
+from aotlens.pipeline import compile_direct
 from aotlens.verify.compare import Difference
 from aotlens.verify.gpu_code import computing_dtypes, verify_gpu_code
 from tests.engine.checking import check, prepared

@@ -8,8 +8,8 @@ import re
 from collections.abc import Iterator, Sequence
 from types import CodeType
 
+from aotlens.compiled import Compiled
 from aotlens.ir.origin import Frames
-from aotlens.pipeline import Compiled
 
 __all__ = ["GraphLines"]
 

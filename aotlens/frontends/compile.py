@@ -13,12 +13,13 @@ from typing import Any, TypeVar, overload
 
 import torch
 
+from aotlens.compiled import Compiled
 from aotlens.frontends.call_signature import HeldTensors, argument_signature, signature
 from aotlens.frontends.compiled_module import compiled_module
 from aotlens.frontends.recompilation import Recompilations, free_variables_unchanged, held_tensors
 from aotlens.model.report import Report
 from aotlens.options import CompileOptions
-from aotlens.pipeline import Compiled, compile_direct
+from aotlens.pipeline import compile_direct
 from aotlens.session.chooser import with_chooser
 from aotlens.torch_api.modes import is_recording
 

@@ -4,11 +4,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from aotlens.compiled import Compiled
 from aotlens.eager.fallback import EagerGraph, is_user_error
 from aotlens.errors import UserError
 from aotlens.frontends.call_signature import signature
 from aotlens.options import CompileOptions
-from aotlens.pipeline import Compiled, compile_graph_module
+from aotlens.pipeline import compile_graph_module
 from aotlens.policy import Policy
 from aotlens.rng_state import same_random_state_on_failure
 from aotlens.runtime.derivatives import hide_derivatives_from_dynamo

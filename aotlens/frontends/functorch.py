@@ -15,13 +15,14 @@ import torch
 
 from aotlens.capture.inputs.constant_arguments import is_compared_by_attributes, is_value
 from aotlens.clock import COMPILING
+from aotlens.compiled import Compiled
 from aotlens.errors import RejectedAssertionError
 from aotlens.frontends.call_signature import autocast_dtypes, signature
 from aotlens.frontends.dynamo import compile_for_dynamo
 from aotlens.frontends.recompilation import CallCheck, call_check
 from aotlens.options import Backend, CompileOptions, Compilers, PartitionFunction, SideEffects
 from aotlens.partition.graph_modules import default_partition, min_cut_rematerialization_partition
-from aotlens.pipeline import Compiled, compile_direct
+from aotlens.pipeline import compile_direct
 from aotlens.runtime.module_call import ModuleSlot, absent_slots
 from aotlens.torch_api.aot import debug_assert
 from aotlens.torch_api.dynamo import is_dynamo_compiling

@@ -8,8 +8,8 @@ import torch
 
 from aotlens.capture.free_variables.guards import free_variable_check
 from aotlens.capture.free_variables.side_effects import carried_bindings, unwritten_free_variables
+from aotlens.compiled import Compiled
 from aotlens.frontends.call_signature import HeldTensors
-from aotlens.pipeline import Compiled
 from aotlens.torch_api.operators import pytree
 
 CallCheck = Callable[[Any, Any], bool]

@@ -19,7 +19,7 @@ KERNELS = "kernels"
 CUDA_GRAPH = "cuda-graph"
 """For the verdict on CUDA graphs."""
 
-STAGES = (
+PROGRAM_STAGES = (
     "captured",
     "desugared",
     "functional",
@@ -260,7 +260,7 @@ def parse_range(text: str) -> tuple[str, str] | None:
 def check_stage(text: str) -> None:
     """Raises UserError for a stage, or a range of two, that no report can have."""
     both = parse_range(text)
-    known = (*STAGES, WRAPPER) if both is not None else (*STAGES, WRAPPER, KERNELS, CUDA_GRAPH)
+    known = (*PROGRAM_STAGES, WRAPPER, *((KERNELS, CUDA_GRAPH) if both is None else ()))
     wrong = next((name for name in both or (text,) if name not in known), None)
     if wrong is None:
         return

@@ -18,7 +18,7 @@ from aotlens.view.quantities import human_bytes, human_flops
 
 __all__ = ["model_explorer_text"]
 
-STAGES = ("forward", "backward", "inference", "joint")
+DRAWN_STAGES = ("forward", "backward", "inference", "joint")
 """Those that are drawn, the ones that run first."""
 
 INPUTS = "inputs"
@@ -36,7 +36,7 @@ def model_explorer_text(report: Report, label: str) -> str:
     graphs = [
         _graph(target, stage, f"{label} {name}")
         for target, label in zip(report.targets, labels, strict=True)
-        for name in STAGES
+        for name in DRAWN_STAGES
         if (stage := target.stage(name)) is not None
     ]
     return json.dumps({"label": label, "graphs": graphs}, ensure_ascii=False) + "\n"

@@ -9,9 +9,9 @@ from dataclasses import replace
 from types import ModuleType
 from typing import Any
 
+from aotlens.compiled import Compiled
 from aotlens.errors import AotlensError, UserError
 from aotlens.options import CompileOptions
-from aotlens.pipeline import Compiled
 from aotlens.policy import Policy
 from aotlens.session.script import load_script, new_module, run_script
 
@@ -63,7 +63,7 @@ def refuse_unknown(
         )
     if not trained or not overrides:
         return
-    lacking = [one.lacks(overrides) for one in trained]
+    lacking = [one.unknown_overrides(overrides) for one in trained]
     for override in overrides:
         if all(override in lacks for lacks in lacking):
             raise lacking[0][override]

@@ -27,7 +27,7 @@ from aotlens.session.dynamo_log import first_line
 from aotlens.session.failures import failure_of
 
 if TYPE_CHECKING:
-    from aotlens.pipeline import Compiled
+    from aotlens.compiled import Compiled
 
 __all__ = ["REPEATS", "Collector", "StopScript"]
 

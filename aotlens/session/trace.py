@@ -15,6 +15,7 @@ from itertools import takewhile
 
 import torch
 
+from aotlens.compiled import Compiled
 from aotlens.diagnostics.diagnose import from_failure, from_not_compiled, with_verdict
 from aotlens.diagnostics.dynamo import dynamo_findings
 from aotlens.gpu_emulation.autocast import assumed_casts
@@ -24,7 +25,6 @@ from aotlens.model.failure import Failure
 from aotlens.model.report import Diagnostic, Report, Target
 from aotlens.observe import observing
 from aotlens.options import KERNEL_LIMIT_S, CompileOptions
-from aotlens.pipeline import Compiled
 from aotlens.session.chooser import refuse_unknown
 from aotlens.session.collect import REPEATS, Collector
 from aotlens.session.driver import Driver, Hooks, Order

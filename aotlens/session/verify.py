@@ -17,7 +17,7 @@ from aotlens.session.isolation import isolated
 from aotlens.session.targets import Call
 
 if TYPE_CHECKING:
-    from aotlens.pipeline import Compiled
+    from aotlens.compiled import Compiled
     from aotlens.verify.targets import Checked
 
 __all__ = ["Verifier"]

@@ -11,10 +11,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from aotlens.compiled import Compiled, compile_part
 from aotlens.ir.program import Node, Program, ProgramOutput, ancestors, has_effect
 from aotlens.ir.slots import UserOutput
 from aotlens.options import CompileOptions
-from aotlens.pipeline import Compiled, compile_part
 from aotlens.rng_state import same_random_state
 from aotlens.torch_api.modes import below_views
 from aotlens.verify.nodes import WrongNode, differs

@@ -21,11 +21,12 @@ from aotlens.codegen.gpu.interpreter.records import (
 )
 from aotlens.codegen.gpu.interpreter_backend import InterpretedGraphs, InterpretedRun
 from aotlens.codegen.gpu.node_values import expected_values, node_values
+from aotlens.compiled import Compiled, call_with_other_code
 from aotlens.gpu_emulation.autocast import assumed_casts
 from aotlens.gpu_emulation.tensor_devices import ignoring_devices
 from aotlens.model.source import Outcome, Verdict
 from aotlens.options import CompileOptions
-from aotlens.pipeline import Compiled, call_with_other_code, compile_direct
+from aotlens.pipeline import compile_direct
 from aotlens.rng_state import same_random_state
 from aotlens.torch_api.hop import allow_flex_gradients_on_cpu
 from aotlens.verify.compare import Verification, compare

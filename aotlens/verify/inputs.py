@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from aotlens.capture.inputs.module_tensors import module_tensors
-from aotlens.pipeline import Compiled
+from aotlens.compiled import Compiled
 from aotlens.torch_api.operators import pytree
 from aotlens.verify.world import World
 

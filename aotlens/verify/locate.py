@@ -12,10 +12,10 @@ from typing import Any
 from torch import Tensor
 
 from aotlens.build.programs import StageProgram
+from aotlens.compiled import Compiled
 from aotlens.model.report import Span
 from aotlens.model.spans import place, text_of
 from aotlens.options import CompileOptions, Compilers
-from aotlens.pipeline import Compiled
 from aotlens.verify.backend_nodes import first_wrong_by_backend
 from aotlens.verify.compare import Difference
 from aotlens.verify.eager_trace import first_not_as_eager, operators_of

@@ -11,6 +11,7 @@ from aotlens.capture.free_variables.changes import initial_state
 from aotlens.capture.free_variables.namespaces import namespace
 from aotlens.capture.records import Captured
 from aotlens.capture.subclasses import Path, is_wrapper, rebuild
+from aotlens.compiled import Compiled
 from aotlens.ir.origin import NO_ORIGIN, Origin
 from aotlens.ir.program import Node
 from aotlens.ir.slots import (
@@ -20,7 +21,6 @@ from aotlens.ir.slots import (
     UserOutput,
     outer_slot,
 )
-from aotlens.pipeline import Compiled
 from aotlens.torch_api.operators import pytree
 from aotlens.verify.clone import Cloner
 from aotlens.verify.stage_inputs import (

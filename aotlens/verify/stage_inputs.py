@@ -16,6 +16,7 @@ from aotlens.build.programs import StageProgram
 from aotlens.capture.operators import aten
 from aotlens.capture.storage import index_without_repeats
 from aotlens.capture.subclasses import inner_tensor_at, inner_tensors, is_wrapper
+from aotlens.compiled import Compiled
 from aotlens.ir.program import Program
 from aotlens.ir.slots import (
     CurrentInput,
@@ -26,7 +27,6 @@ from aotlens.ir.slots import (
     Tangent,
     UserOutput,
 )
-from aotlens.pipeline import Compiled
 from aotlens.runtime.graph_text import load_program
 from aotlens.torch_api.modes import below_views
 from aotlens.verify.clone import Cloner

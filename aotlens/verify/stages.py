@@ -10,8 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from aotlens.compiled import Compiled
 from aotlens.ir.slots import FreeTensor
-from aotlens.pipeline import Compiled
 from aotlens.rng_state import same_random_state
 from aotlens.verify.stage_call import run_module
 from aotlens.verify.stage_inputs import Given, StageResult

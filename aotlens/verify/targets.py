@@ -9,9 +9,10 @@ from typing import Any
 
 from torch import Tensor
 
+from aotlens.compiled import Compiled
 from aotlens.ir.slots import UserInput
 from aotlens.options import CompileOptions
-from aotlens.pipeline import Compiled, compile_direct
+from aotlens.pipeline import compile_direct
 from aotlens.rng_state import same_random_state
 from aotlens.verify.captured import put_back
 from aotlens.verify.compare import Verification

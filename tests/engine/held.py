@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from aotlens.analysis.inputs import raises_on_grad_fn
-from aotlens.pipeline import Compiled
+from aotlens.compiled import Compiled
 from aotlens.verify.world import named_leaves, named_tensors
 from tests.exports.facts import inside
 

@@ -16,8 +16,9 @@ from torch._functorch._aot_autograd.descriptors import PlainAOTInput
 from aotlens.analysis.records import AliasBase, InputBase, IntermediateBaseOf, OutputBase
 from aotlens.capture.inputs.module_tensors import module_tensors
 from aotlens.capture.run import preserved_grad_mode
+from aotlens.compiled import Compiled
 from aotlens.options import CompileOptions
-from aotlens.pipeline import Compiled, compile_direct
+from aotlens.pipeline import compile_direct
 from aotlens.torch_api.fake import FakeTensorMode
 from aotlens.torch_api.operators import pytree
 from aotlens.verify.world import World

@@ -12,9 +12,10 @@ from torch.autograd import forward_ad
 from torch.autograd.functional import jacobian
 
 import aotlens
+from aotlens.compiled import Compiled
 from aotlens.errors import UnsupportedError
 from aotlens.options import CompileOptions
-from aotlens.pipeline import Compiled, compile_direct
+from aotlens.pipeline import compile_direct
 from aotlens.torch_api.modes import TorchDispatchMode
 from aotlens.torch_api.operators import pytree
 from tests.programs.program import leaf, plain

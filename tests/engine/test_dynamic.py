@@ -8,10 +8,11 @@ import torch
 from torch import Tensor, nn
 
 import aotlens
+from aotlens.compiled import Compiled
 from aotlens.errors import UnsupportedError
 from aotlens.observe import observing
 from aotlens.options import CompileOptions
-from aotlens.pipeline import Compiled, compile_direct
+from aotlens.pipeline import compile_direct
 from aotlens.render.text.layout import Page
 from aotlens.render.text.ledger import guard_lines
 from aotlens.torch_api.symbolic import mark_symbolic

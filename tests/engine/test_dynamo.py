@@ -9,10 +9,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from aotlens.compiled import Compiled
 from aotlens.frontends.dynamo import dynamo_backend
 from aotlens.observe import observing
 from aotlens.options import CompileOptions
-from aotlens.pipeline import Compiled
 from tests.programs.program import leaf, plain
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # Dynamo warns of its own deprecations

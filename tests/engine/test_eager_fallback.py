@@ -16,7 +16,7 @@ from aotlens.options import CompileOptions
 from aotlens.session.run import Ran, run_compiled
 
 EAGER = CompileOptions(backend="eager", strict=False)
-STAGES = (
+STAGE_FUNCTIONS = (
     "capture_graph_module",
     "analyse",
     "build_joint",
@@ -56,7 +56,7 @@ def failing(error: Exception) -> Callable[..., Any]:
     return stage
 
 
-@pytest.mark.parametrize("stage", STAGES)
+@pytest.mark.parametrize("stage", STAGE_FUNCTIONS)
 @pytest.mark.parametrize(
     ("error", "cause", "code"),
     [

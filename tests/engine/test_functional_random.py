@@ -26,8 +26,9 @@ from aotlens import (
     min_cut_rematerialization_partition,
 )
 from aotlens.capture.rng import philox as philox_of_the_engine
+from aotlens.compiled import Compiled
 from aotlens.options import CompileOptions
-from aotlens.pipeline import Compiled, compile_direct, compile_graph_module
+from aotlens.pipeline import compile_direct, compile_graph_module
 from tests.engine.philox import SOURCE, STATE, Eager, philox, seeded
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning")

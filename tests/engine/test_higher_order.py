@@ -8,8 +8,9 @@ import torch.utils._pytree as pytree
 from torch import Tensor
 from torch.testing._internal.hop_db import hop_db
 
+from aotlens.compiled import Compiled
 from aotlens.options import CompileOptions
-from aotlens.pipeline import Compiled, compile_direct, compile_graph_module
+from aotlens.pipeline import compile_direct, compile_graph_module
 from tests.programs import PROGRAMS
 from tests.programs.higher_order import flag, region
 

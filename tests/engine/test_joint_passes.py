@@ -9,12 +9,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from aotlens.compiled import Compiled
 from aotlens.frontends.dynamo import dynamo_backend
 from aotlens.joint.inductor_passes import with_joint_passes
 from aotlens.joint.records import JointProgram
 from aotlens.observe import observing
 from aotlens.options import CompileOptions
-from aotlens.pipeline import Compiled, compile_direct, trace_direct
+from aotlens.pipeline import compile_direct, trace_direct
 
 Loss = Callable[..., Tensor]
 INDUCTOR = CompileOptions("inductor")

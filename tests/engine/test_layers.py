@@ -6,8 +6,9 @@ import torch
 from torch import Tensor, nn
 
 from aotlens.build.layers import Layers
+from aotlens.compiled import Compiled
 from aotlens.options import CompileOptions
-from aotlens.pipeline import Compiled, compile_direct
+from aotlens.pipeline import compile_direct
 from aotlens.render.text.activations import saved_folds
 from aotlens.view.fold import alive_folds, total_bytes
 

@@ -11,12 +11,13 @@ from torch import Tensor
 from torch._dynamo.utils import counters
 
 from aotlens.codegen.kernels import MARK, CpuTimer, Measurable, measure_calls, with_marks
+from aotlens.compiled import Compiled
 from aotlens.frontends.dynamo import dynamo_backend
 from aotlens.model.kernels import Kernel, KernelShare
 from aotlens.model.source import Span
 from aotlens.observe import observing
 from aotlens.options import CompileOptions
-from aotlens.pipeline import Compiled, compile_direct
+from aotlens.pipeline import compile_direct
 from aotlens.view.kernels import beside_floors, line_costs, phase_costs
 
 WRAPPER = """

@@ -10,11 +10,11 @@ import torch
 from torch import Tensor, nn
 
 from aotlens import pipeline
+from aotlens.compiled import Compiled
 from aotlens.disk_cache import Store, open_store
 from aotlens.frontends.dynamo import dynamo_backend
 from aotlens.observe import observing
 from aotlens.options import CompileOptions
-from aotlens.pipeline import Compiled
 from aotlens.session.run import run_compiled
 from tests.engine.judging import judge
 from tests.forked import Piped
@@ -52,7 +52,7 @@ def outcomes(
     found: list[tuple[str, str]] = []
     for _ in range(times):
         _, compiled = results(fn, [args], options)
-        shelf = compiled[0].shelf
+        shelf = compiled[0].cache_entry
         assert shelf is not None
         found.append((shelf.reuse().outcome, shelf.reuse().reason))
     return found
@@ -86,7 +86,7 @@ def test_the_second_process_runs_no_stage(monkeypatch: pytest.MonkeyPatch) -> No
     for stage in ("capture_graph_module", "build_joint", "partition", "generate"):
         monkeypatch.delattr(pipeline, stage)
     hit, found = run()
-    assert [one.shelf.reuse().outcome for one in (miss, hit)] == ["miss", "hit"]
+    assert [one.cache_entry.reuse().outcome for one in (miss, hit)] == ["miss", "hit"]
     assert hit.source == miss.source
     assert all(torch.equal(one, other) for one, other in zip(found, expected, strict=True))
 
@@ -204,7 +204,7 @@ def test_sizes_that_meet_the_conditions_find_the_result() -> None:
             compiled = torch.compile(halved, backend=dynamo_backend(EAGER))
             for given in (x, y):
                 assert torch.equal(compiled(given), halved(given))
-        dynamic.append([one.shelf.reuse().outcome for one in found if one.shelf is not None])
+        dynamic.append([one.cache_entry.reuse().outcome for one in found if one.cache_entry is not None])
     assert dynamic == [["miss"], ["hit"], ["miss", "hit"]]
 
 
@@ -313,7 +313,8 @@ def test_inductors_code_is_loaded_and_not_generated(tmp_path: Path, monkeypatch:
         x = torch.arange(6.0, requires_grad=True)
         (out,), (compiled,) = results(scaled, [(x,)], options)
         out.sum().backward()
-        found.append((compiled.shelf.reuse().outcome if compiled.shelf else "", out.detach(), x.grad))
+        outcome = compiled.cache_entry.reuse().outcome if compiled.cache_entry else ""
+        found.append((outcome, out.detach(), x.grad))
         monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "empty"))
         monkeypatch.setattr("aotlens.codegen.inductor.compile_with_inductor", None)
     assert [outcome for outcome, *_ in found] == ["miss", "hit"]

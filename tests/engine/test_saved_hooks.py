@@ -12,10 +12,11 @@ from torch._functorch import config
 from torch.autograd.graph import saved_tensors_hooks
 
 import aotlens
+from aotlens.compiled import Compiled
 from aotlens.errors import UnsupportedError
 from aotlens.observe import observing
 from aotlens.options import CompileOptions
-from aotlens.pipeline import Compiled, compile_direct
+from aotlens.pipeline import compile_direct
 from tests.engine.configurations import direct
 from tests.engine.judging import judge
 from tests.programs import PROGRAMS

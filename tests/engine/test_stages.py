@@ -7,12 +7,13 @@ import torch
 from torch.testing._internal.two_tensor import TwoTensor
 
 import aotlens
+from aotlens.compiled import Compiled
 from aotlens.errors import UnsupportedError
 from aotlens.frontends.dynamo import dynamo_backend
 from aotlens.model.stage_changes import stage_difference
 from aotlens.observe import observing
 from aotlens.options import CompileOptions
-from aotlens.pipeline import Compiled, compile_direct
+from aotlens.pipeline import compile_direct
 from aotlens.verify.stages import compare_stages, replay_stages
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # programs warn as eager warns

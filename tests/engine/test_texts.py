@@ -9,10 +9,11 @@ import pytest
 import torch
 from torch import Tensor
 
+from aotlens.compiled import Compiled
 from aotlens.model.codec import dumps
 from aotlens.model.report import Report
 from aotlens.options import CompileOptions
-from aotlens.pipeline import Compiled, compile_direct
+from aotlens.pipeline import compile_direct
 from tests.engine import golden_functions as functions
 
 Golden = Callable[[str, str], None]

@@ -8,10 +8,11 @@ import torch
 from torch import Tensor
 from torch._higher_order_ops import triton_kernel_wrap as wrap
 
+from aotlens.compiled import Compiled
 from aotlens.errors import UnsupportedError, UserError
 from aotlens.frontends.compile import export
 from aotlens.options import CompileOptions
-from aotlens.pipeline import Compiled, compile_direct
+from aotlens.pipeline import compile_direct
 
 
 class Doubling:

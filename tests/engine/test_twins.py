@@ -3,8 +3,9 @@
 import torch
 from torch import Tensor
 
+from aotlens.compiled import Compiled
 from aotlens.options import CompileOptions
-from aotlens.pipeline import Compiled, compile_direct
+from aotlens.pipeline import compile_direct
 
 NOTE = "computed again: twin of forward sin, 12 FLOP, spares 48 B"
 

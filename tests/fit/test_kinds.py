@@ -10,12 +10,13 @@ import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
+from aotlens.compiled import Compiled
 from aotlens.fit.graph_lines import GraphLines
 from aotlens.fit.observer import Observer, observing_memory, unread_value
 from aotlens.fit.step import fit_of, period_of
 from aotlens.model.fit import Fit
 from aotlens.options import CompileOptions
-from aotlens.pipeline import Compiled, compile_direct
+from aotlens.pipeline import compile_direct
 from aotlens.torch_api.fake import FakeTensorMode
 
 ROWS, WIDTH, HIDDEN = 64, 8, 16

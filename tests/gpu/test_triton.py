@@ -6,8 +6,9 @@ import pytest
 import torch
 from torch import Tensor
 
+from aotlens.compiled import Compiled
 from aotlens.options import CompileOptions
-from aotlens.pipeline import Compiled, compile_graph_module
+from aotlens.pipeline import compile_graph_module
 
 triton = pytest.importorskip("triton")
 tl = pytest.importorskip("triton.language")

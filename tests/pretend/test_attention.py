@@ -16,12 +16,13 @@ from aotlens.codegen.gpu.attention import (
     choose_attention_kernel,
 )
 from aotlens.codegen.gpu.interpreter import attention_steps
+from aotlens.compiled import Compiled
 from aotlens.frontends.dynamo import dynamo_backend
 from aotlens.gpu_emulation.attention import gpu_attention
 from aotlens.gpu_emulation.contexts import emulating
 from aotlens.observe import observing
 from aotlens.options import CompileOptions
-from aotlens.pipeline import Compiled, compile_direct
+from aotlens.pipeline import compile_direct
 
 HOPPER = (9, 0)
 

@@ -8,10 +8,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from aotlens.compiled import Compiled
 from aotlens.errors import UnsupportedError, UserError
 from aotlens.gpu_emulation.contexts import emulating
 from aotlens.options import CompileOptions
-from aotlens.pipeline import Compiled, compile_direct
+from aotlens.pipeline import compile_direct
 
 pytest.importorskip("triton", reason="code for a GPU needs Triton")
 pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="a GPU is there, and none is pretended")

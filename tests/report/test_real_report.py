@@ -11,7 +11,7 @@ import aotlens
 from aotlens.model import Report, Site, dumps, loads
 from aotlens.model.schema import schema
 from aotlens.model.spans import text_of
-from aotlens.model.stage_changes import STAGES, check_stage
+from aotlens.model.stage_changes import PROGRAM_STAGES, check_stage
 from aotlens.render.text.report import report_text
 from tests.report.sample_model import Block, score
 
@@ -85,8 +85,8 @@ def test_every_node_has_a_place_or_a_reason(report: Report) -> None:
 def test_every_stage_may_be_asked_for(report: Report) -> None:
     """`inspect --stage` refuses all others before it traces."""
     found = {stage.name for target in report.targets for stage in target.stages}
-    assert found == {*STAGES} - {"joint_passes"}
-    for name in (*STAGES, "wrapper", "kernels", "cuda-graph", "captured..wrapper"):
+    assert found == {*PROGRAM_STAGES} - {"joint_passes"}
+    for name in (*PROGRAM_STAGES, "wrapper", "kernels", "cuda-graph", "captured..wrapper"):
         check_stage(name)
 
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from aotlens.compiled import Compiled
 from aotlens.errors import AotlensError
 from aotlens.ir.slots import FreeTensor
-from aotlens.pipeline import Compiled
 from tests.engine.checking import EagerRun, prepared
 from tests.engine.peer_disagreements import DISAGREEMENTS
 from tests.engine.peer_metadata import Facts, our_analysis, our_facts, peer_facts, peer_metadata

@@ -7,10 +7,11 @@ import pytest
 import torch
 from torch import Tensor
 
+from aotlens.compiled import Compiled
 from aotlens.errors import AotlensError
 from aotlens.options import CompileOptions
 from aotlens.partition.storages import depends_on_data
-from aotlens.pipeline import Compiled, compile_direct
+from aotlens.pipeline import compile_direct
 from aotlens.torch_api.saved_tensor_hooks import has_saved_tensor_hooks
 from aotlens.verify.left import held_tensors, new_tensors
 from aotlens.verify.world import World, named_tensors

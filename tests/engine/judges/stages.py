@@ -6,9 +6,10 @@ import pytest
 import torch
 
 from aotlens.build.stages import stage_row
+from aotlens.compiled import Compiled
 from aotlens.errors import AotlensError
 from aotlens.options import CompileOptions
-from aotlens.pipeline import Compiled, compile_direct
+from aotlens.pipeline import compile_direct
 from aotlens.torch_api.operators import pytree
 from aotlens.verify.stages import compare_stages, replay_stages
 from tests.engine.checking import EagerRun, prepared, quietly_compiled
