@@ -110,12 +110,12 @@ class Store:
 
     def by_kind(self) -> dict[str, tuple[int, int]]:
         """Number and bytes of the entries of each kind, the largest kind first."""
-        found: dict[str, tuple[int, int]] = {}
+        totals: dict[str, tuple[int, int]] = {}
         for file in self._files():
             kind = file.path.relative_to(self.folder).parts[0]
-            number, size_bytes = found.get(kind, (0, 0))
-            found[kind] = (number + 1, size_bytes + file.size_bytes)
-        return dict(sorted(found.items(), key=lambda item: -item[1][1]))
+            number, size_bytes = totals.get(kind, (0, 0))
+            totals[kind] = (number + 1, size_bytes + file.size_bytes)
+        return dict(sorted(totals.items(), key=lambda item: -item[1][1]))
 
     def clear(self) -> tuple[int, int]:
         """Remove every entry, and what was left half written; their number and bytes."""
@@ -135,14 +135,14 @@ class Store:
             if self._kept_bytes <= self.limit_bytes:
                 return
         files = sorted(self._files(), key=lambda file: file.used)
-        kept = sum(file.size_bytes for file in files)
-        if kept > self.limit_bytes:
+        stored_bytes = sum(file.size_bytes for file in files)
+        if stored_bytes > self.limit_bytes:
             for file in files:
-                if kept <= self.limit_bytes * EVICTION_TARGET:
+                if stored_bytes <= self.limit_bytes * EVICTION_TARGET:
                     break
                 file.path.unlink(missing_ok=True)
-                kept -= file.size_bytes
-        self._kept_bytes = kept
+                stored_bytes -= file.size_bytes
+        self._kept_bytes = stored_bytes
 
     def _files(self) -> Iterator[_File]:
         """Every entry, and what writers that were killed left behind."""

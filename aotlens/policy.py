@@ -56,11 +56,11 @@ class Budget:
         Raises:
             UserError: anything else.
         """
-        found = _AMOUNT.fullmatch(text.strip())
-        if found is None:
+        match = _AMOUNT.fullmatch(text.strip())
+        if match is None:
             raise UserError(_BAD_BUDGET.format(text=text))
-        number, unit = float(found["number"]), (found["unit"] or "").upper()
-        if unit == "%" or (unit == "" and ("." in found["number"] or number <= 1)):
+        number, unit = float(match["number"]), (match["unit"] or "").upper()
+        if unit == "%" or (unit == "" and ("." in match["number"] or number <= 1)):
             fraction = number / 100 if unit == "%" else number
             if fraction > 1:
                 raise UserError(_BAD_BUDGET.format(text=text))
@@ -118,16 +118,16 @@ class Policy:
             for word in term.split(",")
         ]
         bases: list[Base] = []
-        found = cls(budget=Budget.parse(budget) if budget is not None else None)
+        policy = cls(budget=Budget.parse(budget) if budget is not None else None)
         for word in words:
             if word in BASES:
                 bases.append(word)
             elif word.startswith("budget="):
                 bases.append("budget")
-                found = replace(found, budget=Budget.parse(word.removeprefix("budget=")))
+                policy = replace(policy, budget=Budget.parse(word.removeprefix("budget=")))
             else:
-                found = _with_term(found, word)
-        return _with_base(found, list(dict.fromkeys(bases)))
+                policy = _with_term(policy, word)
+        return _with_base(policy, list(dict.fromkeys(bases)))
 
     def changed(self, change: str) -> "Policy":
         """This policy with the terms of a what-if: they go before what it says of the same value.
@@ -141,12 +141,12 @@ class Policy:
         words = [word.strip() for word in change.split(",")]
         has_base = any(word in BASES or word.startswith("budget=") for word in words)
         asked_for = {override.what for override in asked.overrides}
-        kept = (override for override in self.overrides if override.what not in asked_for)
+        own_overrides = (override for override in self.overrides if override.what not in asked_for)
         return replace(
             self,
             base=asked.base if has_base else self.base,
             budget=asked.budget if has_base else self.budget,
-            overrides=(*kept, *asked.overrides),
+            overrides=(*own_overrides, *asked.overrides),
         )
 
     def without_budget(self) -> "Policy":
@@ -160,17 +160,24 @@ class Policy:
 
 def size_bytes(text: str) -> int:
     """`1048576`, `64 MiB`, `1.5GB` as bytes. Raises UserError for anything else."""
-    found = _AMOUNT.fullmatch(text.strip())
-    if found is None or found["unit"] == "%":
+    match = _AMOUNT.fullmatch(text.strip())
+    if match is None or match["unit"] == "%":
         raise UserError(f"{text!r} is no size; write bytes (`1048576`), or `64 MiB`, `1.5GB`")
-    return int(float(found["number"]) * _UNITS[(found["unit"] or "").upper()])
+    return int(float(match["number"]) * _UNITS[(match["unit"] or "").upper()])
 
 
 def _with_term(policy: Policy, word: str) -> Policy:
     keep, separator, what = word.partition(":")
     if keep in ("save", "recompute") and separator and what:
         override = Override("save" if keep == "save" else "recompute", what)
-        other = next((one for one in policy.overrides if one.what == what and one.keep != keep), None)
+        other = next(
+            (
+                candidate
+                for candidate in policy.overrides
+                if candidate.what == what and candidate.keep != keep
+            ),
+            None,
+        )
         if other is not None:
             raise UserError(f"`{other}` and `{override}` ask for opposites: choose one")
         return replace(policy, overrides=(*policy.overrides, override))

@@ -14,19 +14,19 @@ SUPPORTED = " to ".join(f"{major}.{minor}" for major, minor in (OLDEST, NEWEST))
 _told = False
 
 
-def is_supported(found: str) -> bool:
+def is_supported(version: str) -> bool:
     """Whether a version of torch, as it names itself, is one of those releases."""
-    return OLDEST <= tuple(int(part) for part in found.split(".")[:2]) <= NEWEST
+    return OLDEST <= tuple(int(part) for part in version.split(".")[:2]) <= NEWEST
 
 
-def note_once(found: str | None = None) -> str | None:
+def note_once(version: str | None = None) -> str | None:
     """What to tell of the torch here; None where it is supported, is not there, or this process was told."""
     global _told  # noqa: PLW0603 (a command and the engine below it are one process)
-    found = found or installed()
-    if _told or found is None or is_supported(found):
+    version = version or installed()
+    if _told or version is None or is_supported(version):
         return None
     _told = True
-    return f"aotlens is tested with torch {SUPPORTED}; this is torch {found}, with which it may fail"
+    return f"aotlens is tested with torch {SUPPORTED}; this is torch {version}, with which it may fail"
 
 
 def installed() -> str | None:

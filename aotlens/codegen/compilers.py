@@ -83,7 +83,7 @@ class Metadata:
 def code_of_compilers(parts: Partitioned, compilers: Compilers, keeps_mutations: bool) -> Generated:
     """The backward waits for its first call, unless torch is told otherwise."""
     unit = _Unit(parts, keeps_mutations)
-    saved = tuple(given.node for given in parts.saved_inputs)
+    saved = tuple(program_input.node for program_input in parts.saved_inputs)
     forward = forward_convention(parts.joint, parts.forward, saved)
     first = compilers.forward if parts.backward is not None else compilers.inference
     code = GraphCode(parts.forward, lambda: unit.compile_first(forward, first))
@@ -135,15 +135,15 @@ class _Unit:
         if self._strides:
             placeholders = module.graph.find_nodes(op="placeholder")
             with self._parts.joint.captured.recorder.fake_mode:
-                for given, node in zip(convention.program.inputs, placeholders, strict=True):
-                    lay_out(node, self._strides.get(id(given.node)))
+                for program_input, node in zip(convention.program.inputs, placeholders, strict=True):
+                    lay_out(node, self._strides.get(id(program_input.node)))
         with tracing(self._context):
             return self._run(program, convention, module, compiler)
 
-    def _module(self, convention: Convention, at: int | None) -> fx.GraphModule:
-        """`at` tells which of a partition function's own modules it is; None where it is neither."""
-        if self._parts.modules is not None and at is not None:
-            return self._parts.modules[at]
+    def _module(self, convention: Convention, module_index: int | None) -> fx.GraphModule:
+        """Build the module of a graph, or return the partition function's own module at `module_index`."""
+        if self._parts.modules is not None and module_index is not None:
+            return self._parts.modules[module_index]
         module = convention.module()
         tag_sides(module, convention, self._parts.joint)
         return module
@@ -165,7 +165,9 @@ class _Unit:
         outside = MutationType.MUTATED_OUT_GRAPH
         return Metadata(
             static_input_indices=[
-                at for at, given in enumerate(program.inputs) if stays_in_place(given.slot)
+                index
+                for index, program_input in enumerate(program.inputs)
+                if stays_in_place(program_input.slot)
             ],
             mutated_inp_runtime_indices=_indices(info.mutation_type is outside for info in meta.inputs),
             num_outputs=len(meta.outputs),
@@ -176,5 +178,5 @@ class _Unit:
         )
 
 
-def _indices(found: Sequence[bool] | Any) -> list[int]:
-    return [at for at, yes in enumerate(found) if yes]
+def _indices(flags: Sequence[bool] | Any) -> list[int]:
+    return [index for index, yes in enumerate(flags) if yes]

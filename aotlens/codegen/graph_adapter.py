@@ -57,38 +57,44 @@ def adapter_lines(around: GraphAdapter, name: str, code: str) -> list[str]:
     lines = [f"def {name}(inputs):"]
     if around.negated:
         lines.append("    # as they lie in memory, without the negative bit")
-    lines += [f"    inputs[{at}] = torch.ops.aten._neg_view.default(inputs[{at}])" for at in around.negated]
+    lines += [
+        f"    inputs[{index}] = torch.ops.aten._neg_view.default(inputs[{index}])" for index in around.negated
+    ]
     if around.crossed:
         lines.append(f"    targets = [{_items('inputs', around.crossed)}]")
     if around.updated:
-        lines.append(f"    written = [{_items('inputs', tuple(given for _, given in around.updated))}]")
+        lines.append(
+            f"    written = [{_items('inputs', tuple(input_index for _, input_index in around.updated))}]"
+        )
     lines.append(f"    results = list({code}(inputs))")
-    for number, (at, _) in enumerate(around.updated):
-        lines += _copied(at, f"[written[{number}]]", "what an input got")
-    for at in around.doubtful:
-        lines += _copied(at, f"[other for other in results if other is not results[{at}]]", "part of another")
-    for at in around.copies:
-        lines += _copied(at, f"[*results[:{at}], *results[{at + 1}:]]", "a copy of another")
-    for at in around.views:
-        lines.append(f"    if sum(results[{at}] is other for other in results) > 1:  # a view of another")
-        lines.append(f"        results[{at}] = torch.ops.aten.alias.default(results[{at}])")
+    for number, (index, _) in enumerate(around.updated):
+        lines += _copied(index, f"[written[{number}]]", "what an input got")
+    for index in around.doubtful:
+        lines += _copied(
+            index, f"[other for other in results if other is not results[{index}]]", "part of another"
+        )
+    for index in around.copies:
+        lines += _copied(index, f"[*results[:{index}], *results[{index + 1}:]]", "a copy of another")
+    for index in around.views:
+        lines.append(f"    if sum(results[{index}] is other for other in results) > 1:  # a view of another")
+        lines.append(f"        results[{index}] = torch.ops.aten.alias.default(results[{index}])")
     if around.crossed:
         lines.append("    for target in reversed(targets):  # gets what another input held")
         lines.append("        target.copy_(results.pop())")
     if around.lazy:
         lines.append("    # given as they lie in memory")
-    lines += [f"    results[{at}] = torch.ops.{view}(results[{at}])" for at, view in around.lazy]
+    lines += [f"    results[{index}] = torch.ops.{view}(results[{index}])" for index, view in around.lazy]
     return [*lines, "    return results"]
 
 
 def _items(source: str, positions: tuple[int, ...]) -> str:
-    return ", ".join(f"{source}[{at}]" for at in positions)
+    return ", ".join(f"{source}[{index}]" for index in positions)
 
 
-def _copied(at: int, others: str, why: str) -> list[str]:
+def _copied(index: int, others: str, why: str) -> list[str]:
     return [
-        f"    if lies_beside(results[{at}], {others}):  # {why}, which eager keeps apart",
-        f"        results[{at}] = results[{at}].clone()",
+        f"    if lies_beside(results[{index}], {others}):  # {why}, which eager keeps apart",
+        f"        results[{index}] = results[{index}].clone()",
     ]
 
 

@@ -27,16 +27,16 @@ from aotlens.ir.symbols import is_data_dependent, symbols_of
 from aotlens.torch_api.hop import has_ordered_effect, make_token, sink_tokens, with_effects
 
 
-def select_scatter(given: torch.Tensor, part: torch.Tensor, dim: int, index: Any) -> Any:
-    """`given` with `part` at one index of a dimension, by a comparison of all of its indices."""
+def select_scatter(tensor: torch.Tensor, part: torch.Tensor, dim: int, index: Any) -> Any:
+    """Return `tensor` with `part` at one index of a dimension, by comparing all of its indices."""
     if not is_data_dependent(index):
         return NotImplemented
-    dim = dim % given.dim()
-    size = given.shape[dim]
-    shape = [-1 if at == dim else 1 for at in range(given.dim())]
-    places: Any = torch.arange(size, device=given.device).view(shape)
-    is_there = (places == index) | (places == index + size)  # one behind the end for an index from the front
-    return torch.where(is_there, part.unsqueeze(dim), given)
+    dim = dim % tensor.dim()
+    size = tensor.shape[dim]
+    shape = [-1 if axis == dim else 1 for axis in range(tensor.dim())]
+    indices: Any = torch.arange(size, device=tensor.device).view(shape)
+    matches = (indices == index) | (indices == index + size)  # one behind the end for an index from the front
+    return torch.where(matches, part.unsqueeze(dim), tensor)
 
 
 DATA_INDEX_RULES: dict[Any, Callable[..., Any]] = {aten.select_scatter.default: select_scatter}
@@ -45,7 +45,7 @@ DATA_INDEX_RULES: dict[Any, Callable[..., Any]] = {aten.select_scatter.default: 
 def return_crossed_writes(module: fx.GraphModule) -> tuple[int, ...]:
     """Have the graph return such values after its other results; the positions of the inputs they go to."""
     graph = module.graph
-    inputs = {node: at for at, node in enumerate(graph.find_nodes(op="placeholder"))}
+    inputs = {node: index for index, node in enumerate(graph.find_nodes(op="placeholder"))}
     written: set[fx.Node] = set()
     crossed: list[fx.Node] = []
     for write in graph.find_nodes(op="call_function", target=aten.copy_.default):
@@ -77,8 +77,8 @@ def pass_sizes_to_loops(module: fx.GraphModule) -> None:
             continue
         sizes = _sizes(module.graph, loop)
         if sizes:
-            at = MORE_OPERANDS[loop.target]
-            loop.update_arg(at, (*loop.args[at], *sizes))
+            position = MORE_OPERANDS[loop.target]
+            loop.update_arg(position, (*loop.args[position], *sizes))
             _take(getattr(module, loop.args[0].target), sizes)
             changed = True
     if changed:
@@ -88,7 +88,7 @@ def pass_sizes_to_loops(module: fx.GraphModule) -> None:
 def _sizes(graph: fx.Graph, loop: fx.Node) -> list[fx.Node]:
     """A node for each symbol in the results' sizes and strides, read off an operand that has it as a size."""
     wanted = symbols_of(loop.meta["val"])
-    found: list[fx.Node] = []
+    size_nodes: list[fx.Node] = []
     with graph.inserting_before(loop):
         for operand in loop.all_input_nodes:
             value = operand.meta.get("val")
@@ -97,16 +97,16 @@ def _sizes(graph: fx.Graph, loop: fx.Node) -> list[fx.Node]:
                     wanted.remove(size.node.expr)
                     node = graph.call_function(aten.sym_size.int, (operand, dim))
                     node.meta["val"] = size
-                    found.append(node)
-    return found
+                    size_nodes.append(node)
+    return size_nodes
 
 
 def _take(body: Any, sizes: list[fx.Node]) -> None:
     """Further parameters of the loop's function, which it does not read."""
     last = list(body.graph.find_nodes(op="placeholder"))[-1]
     with body.graph.inserting_after(last):
-        for at, size in reversed(list(enumerate(sizes))):
-            parameter = body.graph.placeholder(f"size_{at}")
+        for index, size in reversed(list(enumerate(sizes))):
+            parameter = body.graph.placeholder(f"size_{index}")
             parameter.meta["val"] = size.meta["val"]
     body.recompile()
 
@@ -208,9 +208,9 @@ def prepare_graph(module: fx.GraphModule, program: Program, recorded: Program | 
     output = module.graph.output_node()
     results: Any = output.args[0]
     visible = [
-        at
-        for at, out in enumerate(program.outputs)
-        if isinstance(out.slot, DIFFERENTIABLE_OUTPUTS) and isinstance(results[at], fx.Node)
+        index
+        for index, out in enumerate(program.outputs)
+        if isinstance(out.slot, DIFFERENTIABLE_OUTPUTS) and isinstance(results[index], fx.Node)
     ]
     output.meta["user_visible_output_idxs"] = visible
     doubtful, views = outputs_in_cats(module, visible), views_of_outputs(module, visible)

@@ -24,7 +24,7 @@ def with_in_place_updates(program: Program) -> Program:
     if not written:
         return program
     readers = _readers(program)
-    inputs = {id(given.node) for given in program.inputs}
+    inputs = {id(program_input.node) for program_input in program.inputs}
     changed: dict[int, Node | None] = {}
     for write in written:
         target, value = write.args[:2]

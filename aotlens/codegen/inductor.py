@@ -149,7 +149,11 @@ def donated_positions(parts: Partitioned) -> tuple[int, ...]:
     if parts.backward.bodies():
         return ()
     donated = {id(saved.node) for saved in parts.saved if saved.donated}
-    return tuple(at for at, given in enumerate(parts.backward.inputs) if id(given.node) in donated)
+    return tuple(
+        index
+        for index, program_input in enumerate(parts.backward.inputs)
+        if id(program_input.node) in donated
+    )
 
 
 class _Unit:
@@ -212,8 +216,8 @@ class _Unit:
             return f"the {phase} was not measured: {type(error).__name__}: {error}"
         timed = zip(rows, times, strict=True)
         self._kernels[phase] = tuple(
-            replace(row, time_us=taken.call_us, ending_us=taken.ending_us, ran=taken.ran)
-            for row, taken in timed
+            replace(row, time_us=timed_call.call_us, ending_us=timed_call.ending_us, ran=timed_call.ran)
+            for row, timed_call in timed
         )
         return f"measured: median of {RUNS} warm runs on {timer.name}, on random numbers"
 
@@ -239,8 +243,10 @@ class _Unit:
         """The backward, or another one with the same inputs."""
         module = to_graph_module(program, training=True)
         with self._fake_mode:
-            for given, node in zip(program.inputs, module.graph.find_nodes(op="placeholder"), strict=True):
-                lay_out(node, self._strides.get(id(given.node)))
+            for program_input, node in zip(
+                program.inputs, module.graph.find_nodes(op="placeholder"), strict=True
+            ):
+                lay_out(node, self._strides.get(id(program_input.node)))
         context: Any = TracingContext(self._fake_mode)
         static = _static_saved(self._parts, self._in_one_piece)
         donated = donated_positions(self._parts)
@@ -281,11 +287,11 @@ class _Unit:
         except AotlensError:
             raise
         except Exception as error:
-            place = self._parts.joint.captured.subject
+            subject = self._parts.joint.captured.subject
             raise BackendError(
-                f"Inductor failed on the {phase} graph of `{place.name}`: {type(error).__name__}: "
+                f"Inductor failed on the {phase} graph of `{subject.name}`: {type(error).__name__}: "
                 f"{_said(error)}; choose backend 'eager' to go on without it",
-                span=place.span,
+                span=subject.span,
             ) from error
         self._kernels[phase] = kernels_of(result, provenance, program, phase)
         names = inductor_module_globals(result)
@@ -317,13 +323,13 @@ def _mode_of_writes(inputs: Sequence[Any]) -> AbstractContextManager[Any]:
 
 def _said(error: Exception) -> str:
     """Inductor's message and the operator, without the operator's arguments, which are pages."""
-    said, _, lowered = str(error).partition("\n  target: ")
-    return f"{said} (target: {lowered.splitlines()[0].strip()})" if lowered else said
+    message, _, lowered = str(error).partition("\n  target: ")
+    return f"{message} (target: {lowered.splitlines()[0].strip()})" if lowered else message
 
 
 def _static(program: Program) -> list[int]:
     """The forward's inputs that are at the same address on every call: parameters and buffers."""
-    return [at for at, given in enumerate(program.inputs) if stays_in_place(given.slot)]
+    return [index for index, program_input in enumerate(program.inputs) if stays_in_place(program_input.slot)]
 
 
 def _static_saved(parts: Partitioned, in_one_piece: bool) -> list[int]:
@@ -333,10 +339,10 @@ def _static_saved(parts: Partitioned, in_one_piece: bool) -> list[int]:
     """
     assert parts.backward is not None  # asked in training only
     slots = {id(saved.node): saved.owner for saved in parts.saved}
-    found = []
-    for at, given in enumerate(parts.backward.inputs):
-        if isinstance(given.slot, SavedInput) and id(given.node) in slots:
-            owner = slots[id(given.node)]
+    positions = []
+    for index, program_input in enumerate(parts.backward.inputs):
+        if isinstance(program_input.slot, SavedInput) and id(program_input.node) in slots:
+            owner = slots[id(program_input.node)]
             if stays_in_place(owner) or (owner is None and in_one_piece):
-                found.append(at)
-    return found
+                positions.append(index)
+    return positions

@@ -24,14 +24,14 @@ def kernels_of(
     source = getattr(output_code, "source_code", "") or ""
     definitions = {name: text for name, _, text in _DEFINITION.findall(source)}
     nodes = {node.name: node for node in program.nodes}
-    found: list[Kernel] = []
+    rows: list[Kernel] = []
     for key in sorted(provenance, key=_call_order):
         name = key.rsplit(":", 1)[0]
         members = tuple(dict.fromkeys(node for node in provenance[key]["post_grad_nodes"] if node in nodes))
         spans = dict.fromkeys(
             span for node in members if (span := nodes[node].origin.place.innermost) is not None
         )
-        found.append(
+        rows.append(
             Kernel(
                 name=name,
                 phase=phase,
@@ -41,7 +41,7 @@ def kernels_of(
                 spans=tuple(spans),
             )
         )
-    return tuple(found)
+    return tuple(rows)
 
 
 def call_numbers(provenance: dict[str, Any]) -> list[int]:
@@ -56,7 +56,9 @@ def _call_order(key: str) -> int:
 
 def _device(program: Program) -> str:
     """Where the graph runs: the GPU that one of its tensors is on, else the first tensor's device."""
-    values = (node.val for node in (*(given.node for given in program.inputs), *program.nodes))
+    values = (
+        node.val for node in (*(program_input.node for program_input in program.inputs), *program.nodes)
+    )
     devices = [str(val.device) for val in values if hasattr(val, "device")]
     return next((device for device in devices if device.startswith("cuda")), (*devices, "cpu")[0])
 
@@ -157,8 +159,8 @@ class Measurable:
     @property
     def gpu(self) -> torch.device | None:
         """The GPU that the wrapper enters; its inputs may all be numbers."""
-        found = _GUARD.search(self.source)
-        return None if found is None else torch.device("cuda", int(found[1]))
+        match = _GUARD.search(self.source)
+        return None if match is None else torch.device("cuda", int(match[1]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +182,7 @@ def measure_calls(graph: Measurable, timer: Timer, runs: int = RUNS) -> tuple[Ti
     """
     marks: list[tuple[Part, Any]] = []
     call = _marked(graph, lambda number, part=0: marks.append(((number, part), timer.mark())))
-    taken: dict[Part, list[float]] = {}
+    times_us: dict[Part, list[float]] = {}
     devices = [] if graph.gpu is None else [graph.gpu.index]
     with torch.random.fork_rng(devices=devices), torch.no_grad():
         inputs = [_made_up(value) for value in graph.examples]
@@ -190,8 +192,8 @@ def measure_calls(graph: Measurable, timer: Timer, runs: int = RUNS) -> tuple[Ti
             call(list(inputs))
             timer.wait()
             for part, first, second in _pairs(marks) if run >= WARM else ():
-                taken.setdefault(part, []).append(timer.elapsed_us(first, second))
-    medians = {part: median(times) for part, times in taken.items()}
+                times_us.setdefault(part, []).append(timer.elapsed_us(first, second))
+    medians = {part: median(times) for part, times in times_us.items()}
     choices = {number: _choice(graph.names.get(name)) for number, name in _called(graph.source)}
     return tuple(
         TimedCall(
@@ -229,13 +231,13 @@ def chosen_config(config: Any) -> KernelChoice:
 def _pairs(marks: list[tuple[Part, Any]]) -> list[tuple[Part, Any, Any]]:
     """The marks before and behind each call; those of a call within another one lie between its own."""
     begun: dict[Part, Any] = {}
-    found = []
+    pairs = []
     for number, mark in marks:
         if number in begun:
-            found.append((number, begun.pop(number), mark))
+            pairs.append((number, begun.pop(number), mark))
         else:
             begun[number] = mark
-    return found
+    return pairs
 
 
 def _marked(graph: Measurable, mark: Callable[..., None]) -> Callable[[list[Any]], Any]:
@@ -269,15 +271,15 @@ def with_marks(text: str) -> str:
         if begin is None:
             continue
         indent = lines[begin - 1][: len(lines[begin - 1]) - len(lines[begin - 1].lstrip())]
-        marks = [f"{indent}{MARK}({one})" for one in numbers]
+        marks = [f"{indent}{MARK}({call_number})" for call_number in numbers]
         before.setdefault(begin, []).extend(marks)
         behind.setdefault(last, []).extend(marks)
         for part, number in enumerate(_endings(lines, last), 1):
             before[number] = behind[number] = [f"{indent}{MARK}({numbers[-1]}, {part})"]
-    found: list[str] = []
+    marked: list[str] = []
     for number, line in enumerate(lines, 1):
-        found += (*before.get(number, ()), line, *behind.get(number, ()))
-    return "\n".join(found) + "\n"
+        marked += (*before.get(number, ()), line, *behind.get(number, ()))
+    return "\n".join(marked) + "\n"
 
 
 def _noted(lines: list[str]) -> Iterator[tuple[int, str, list[int]]]:

@@ -17,25 +17,25 @@ def resolve_lazy_inputs(module: fx.GraphModule) -> tuple[int, ...]:
     """Make the graph take such inputs as they lie in memory; their positions."""
     graph = module.graph
     inputs = list(graph.find_nodes(op="placeholder"))
-    found = tuple(at for at, node in enumerate(inputs) if _is_negated(node.meta.get("val")))
-    for at in found:
-        given = inputs[at]
-        value = given.meta["val"]
+    positions = tuple(index for index, node in enumerate(inputs) if _is_negated(node.meta.get("val")))
+    for index in positions:
+        placeholder = inputs[index]
+        value = placeholder.meta["val"]
         with torch.no_grad():
-            given.meta["val"] = aten._neg_view.default(value)
+            placeholder.meta["val"] = aten._neg_view.default(value)
         with graph.inserting_before(inputs[-1].next):
-            negated = graph.call_function(aten.neg.default, (given,))
-        negated.meta = {**given.meta, "val": aten.neg.default(given.meta["val"])}
-        for user in list(given.users):
+            negated = graph.call_function(aten.neg.default, (placeholder,))
+        negated.meta = {**placeholder.meta, "val": aten.neg.default(placeholder.meta["val"])}
+        for user in list(placeholder.users):
             if user is negated:
                 continue
-            if user.target is aten.copy_.default and user.args[0] is given:
+            if user.target is aten.copy_.default and user.args[0] is placeholder:
                 _negate_written(graph, user)
             else:
-                user.replace_input_with(given, negated)
-    if found:
+                user.replace_input_with(placeholder, negated)
+    if positions:
         module.recompile()
-    return found
+    return positions
 
 
 LAZY = ((aten._conj.default, torch.Tensor.is_conj), (aten._neg_view.default, torch.Tensor.is_neg))
@@ -48,18 +48,18 @@ def resolve_lazy_outputs(module: fx.GraphModule) -> tuple[tuple[int, str], ...]:
     Inductor may copy a result to lay it out otherwise, and the copy has no bits.
     """
     output = module.graph.output_node()
-    given: Any = output.args[0]
-    results, found = list(given), []
-    for at, node in enumerate(results):
+    original: Any = output.args[0]
+    results, lazy_outputs = list(original), []
+    for index, node in enumerate(results):
         value: Any = node.meta.get("val") if isinstance(node, fx.Node) and node.op != "placeholder" else None
         for view, is_lazy in LAZY if isinstance(value, torch.Tensor) else ():
             if is_lazy(value):
-                results[at] = _in_memory(module.graph, output, results[at], (view, is_lazy))
-                found.append((at, str(view)))
-    if found:
-        output.update_arg(0, type(given)(results))
+                results[index] = _in_memory(module.graph, output, results[index], (view, is_lazy))
+                lazy_outputs.append((index, str(view)))
+    if lazy_outputs:
+        output.update_arg(0, type(original)(results))
         module.recompile()
-    return tuple(reversed(found))
+    return tuple(reversed(lazy_outputs))
 
 
 def _in_memory(graph: fx.Graph, output: fx.Node, node: fx.Node, lazy: tuple[Any, Any]) -> Any:

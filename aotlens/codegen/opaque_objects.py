@@ -32,14 +32,14 @@ def reject_objects(program: Program, phase: Phase, subject: Subject) -> None:
     stand-in of a torchbind object what its methods give.  Its code knows the symbols of sizes and strides,
     not one for an input's place on its storage.
     """
-    found = next(_refused(program), None)
-    if found is None:
+    refusal = next(_refused(program), None)
+    if refusal is None:
         return
-    span = found.node.origin.place.innermost if found.node is not None else None
+    span = refusal.node.origin.place.innermost if refusal.node is not None else None
     where = with_location(
-        f"Inductor cannot compile {found.what} in the {phase} graph of `{subject.name}`", span
+        f"Inductor cannot compile {refusal.what} in the {phase} graph of `{subject.name}`", span
     )
-    message = f"{where}; {found.advice}, or choose backend 'eager'"
+    message = f"{where}; {refusal.advice}, or choose backend 'eager'"
     raise BackendError(message, span=subject.span if span is None else span)
 
 
@@ -52,8 +52,8 @@ def with_current_objects(module: fx.GraphModule, fake_mode: FakeTensorMode) -> N
 
 
 def _refused(program: Program) -> Iterator[_Refused]:
-    given = [item.node for item in program.inputs] + list(program.constants())
-    for node in given:
+    nodes = [item.node for item in program.inputs] + list(program.constants())
+    for node in nodes:
         if isinstance(node.val, ScriptObject):
             what = "a torchbind object without a class registered for tracing"
             yield _Refused(what, "keep it out of the target", _reader(program, node))
@@ -64,7 +64,7 @@ def _refused(program: Program) -> Iterator[_Refused]:
     for node in program.nodes:
         if node.op is not None and getattr(node.op, "__module__", "") in RANDOM_STATE:
             yield _Refused(f"`torch.{node.op.__name__}`", "call it outside of the target", node)
-    for node in given:
+    for node in nodes:
         if node.val is None:
             advice = "draw from the default generator"
             yield _Refused("a `torch.Generator`", advice, _reader(program, node))
@@ -75,5 +75,5 @@ def _refused(program: Program) -> Iterator[_Refused]:
             yield _Refused(what, "pass a copy of that input", _reader(program, node))
 
 
-def _reader(program: Program, given: Node) -> Node | None:
-    return next((node for node in program.nodes if any(one is given for one in node.inputs())), None)
+def _reader(program: Program, value: Node) -> Node | None:
+    return next((node for node in program.nodes if any(source is value for source in node.inputs())), None)

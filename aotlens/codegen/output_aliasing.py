@@ -18,7 +18,7 @@ from aotlens.partition.storages import is_view_operator, storage_root
 
 def outputs_of_writes(module: fx.GraphModule) -> list[tuple[int, int]]:
     """Results that show the value which an input gets in the graph, each with that input's position."""
-    inputs = {node: at for at, node in enumerate(module.graph.find_nodes(op="placeholder"))}
+    inputs = {node: index for index, node in enumerate(module.graph.find_nodes(op="placeholder"))}
     writes = module.graph.find_nodes(op="call_function", target=aten.copy_.default)
     if not writes:
         return []
@@ -27,9 +27,9 @@ def outputs_of_writes(module: fx.GraphModule) -> list[tuple[int, int]]:
     ]
     results: Any = module.graph.output_node().args[0]
     return [
-        (at, given)
-        for at, result in enumerate(results)
-        for value, given in values
+        (index, input_index)
+        for index, result in enumerate(results)
+        for value, input_index in values
         if isinstance(result, fx.Node) and storage_source(result) is value
     ]
 
@@ -39,13 +39,13 @@ def views_of_outputs(module: fx.GraphModule, visible: list[int]) -> list[int]:
     results: Any = module.graph.output_node().args[0]
     shown = [_shown_by(result) if isinstance(result, fx.Node) else None for result in results]
     return [
-        at
-        for at in visible
-        if shown[at] is not results[at]
+        position
+        for position in visible
+        if shown[position] is not results[position]
         and any(
-            shown[at] is other and results[at] is not results[index]
+            shown[position] is other and results[position] is not results[index]
             for index, other in enumerate(shown)
-            if index != at
+            if index != position
         )
     ]
 
@@ -62,11 +62,11 @@ def copies_of_same_value(module: fx.GraphModule, visible: list[int], memory: lis
     results: Any = module.graph.output_node().args[0]
     roots = [storage_source(result) for result in results]
     return [
-        at
-        for at in visible
-        if memory.count(memory[at]) == 1
-        and _is_tensor(results[at])
-        and any(roots[at] is roots[other] for other in range(len(results)) if other != at)
+        index
+        for index in visible
+        if memory.count(memory[index]) == 1
+        and _is_tensor(results[index])
+        and any(roots[index] is roots[other] for other in range(len(results)) if other != index)
     ]
 
 
@@ -83,28 +83,28 @@ def _shown_by(node: fx.Node) -> fx.Node:
 def outputs_in_cats(module: fx.GraphModule, visible: list[int]) -> list[int]:
     """The results that go into a `cat`, where the caller sees either of them; Inductor changes the module."""
     results: Any = module.graph.output_node().args[0]
-    seen = {storage_source(results[at]) for at in visible}
-    found = []
-    for at, result in enumerate(results):
+    seen = {storage_source(results[index]) for index in visible}
+    in_cats = []
+    for index, result in enumerate(results):
         if isinstance(result, fx.Node) and isinstance(result.meta.get("val"), torch.Tensor):
             cats = _cats_of(result)
-            if cats and (at in visible or cats & seen):
-                found.append(at)
-    return found
+            if cats and (index in visible or cats & seen):
+                in_cats.append(index)
+    return in_cats
 
 
 def _cats_of(node: fx.Node) -> set[fx.Node]:
     """The `cat`s that a value is an operand of, itself, through views or as a copy."""
-    found: set[fx.Node] = set()
+    cats: set[fx.Node] = set()
     waiting, known = [storage_source(node)], {storage_source(node)}
     while waiting:
         for user in waiting.pop().users:
             if user.target is aten.cat.default:
-                found.add(user)
+                cats.add(user)
             elif _is_same(user) and user not in known:
                 known.add(user)
                 waiting.append(user)
-    return found
+    return cats
 
 
 def storage_source(node: Any) -> Any:

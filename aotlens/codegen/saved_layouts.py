@@ -13,18 +13,18 @@ def with_strides(val: Any, strides: tuple[int, ...]) -> Any:
 
     As it is where the strides leave gaps, which no order of symbolic sizes gives.
     """
-    place = storage_range_of(val)
-    if place is None or place.strides == strides:
+    storage_range = storage_range_of(val)
+    if storage_range is None or storage_range.strides == strides:
         return val
     if not has_symbols(val):
         return val.as_strided(val.shape, strides)
     symbolic: dict[int, Any] = {}
     step, known = 1, 1
     for dim in sorted(range(val.dim()), key=lambda dim: (strides[dim], -dim)):
-        if place.sizes[dim] > 1 and strides[dim] != known:
+        if storage_range.sizes[dim] > 1 and strides[dim] != known:
             return val
         symbolic[dim] = step
-        step, known = step * val.shape[dim], known * place.sizes[dim]
+        step, known = step * val.shape[dim], known * storage_range.sizes[dim]
     return val.as_strided(val.shape, [symbolic[dim] for dim in range(val.dim())])
 
 

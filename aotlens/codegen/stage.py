@@ -82,7 +82,7 @@ def _custom(parts: Partitioned, backend: Callable[..., Any], options: CompileOpt
     def compile_graph(program: Program) -> Callable[[list[Any]], Any]:
         module = to_graph_module(program, training)
         with without_autocast():  # what it casts to is in the graph
-            compiled = backend(module, [given.node.val for given in program.inputs])
+            compiled = backend(module, [program_input.node.val for program_input in program.inputs])
         return as_unchanged_graph(compiled, module, program, as_boxed(compiled))
 
     def code(program: Program, lazy: bool) -> GraphCode:

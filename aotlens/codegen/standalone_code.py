@@ -71,11 +71,13 @@ def standalone_graph(
         lines += ["", *([""] if isinstance(statement, (ast.FunctionDef, ast.ClassDef)) else [])]
         lines += _renamed(_statement_lines(rows, statement, text), names)
     used = _names_in(lines)
-    kept = tuple(line for line in shared if any(name in used for name in _bound(ast.parse(line).body[0])))
+    needed_shared = tuple(
+        line for line in shared if any(name in used for name in _bound(ast.parse(line).body[0]))
+    )
     if around.is_needed:
         lines += ["", "", *adapter_lines(around, entry, code)]
     return StandaloneGraph(
-        kept,
+        needed_shared,
         tuple(lines),
         {names[name]: value for name, value in constants.items() if names[name] in used},
         _vector_bits(lines),
@@ -136,17 +138,17 @@ def _runner_lines(rows: list[str], runner: ast.ClassDef, text: str) -> list[str]
     partitions = re.search(r"^runner = Runner\(partitions=\[(.*)\]\)$", text, re.MULTILINE)
     inner = [name for name in (partitions.group(1).split(",") if partitions else []) if name]
     body[0] = body[0].replace("(self, ", "(")
-    for at, name in enumerate(inner):
-        body = [row.replace(f"self.partitions[{at}]", name.strip()) for row in body]
+    for index, name in enumerate(inner):
+        body = [row.replace(f"self.partitions[{index}]", name.strip()) for row in body]
     return body
 
 
 def _renamed(lines: list[str], names: Mapping[str, str]) -> list[str]:
     """The lines with other names; strings, attributes and keywords of calls stay."""
     changed = list(lines)
-    for at, start, end, word in reversed(list(_words(lines))):
+    for line_index, start, end, word in reversed(list(_words(lines))):
         if word in names:
-            changed[at] = changed[at][:start] + names[word] + changed[at][end:]
+            changed[line_index] = changed[line_index][:start] + names[word] + changed[line_index][end:]
     return changed
 
 
@@ -154,11 +156,11 @@ def _words(lines: list[str]) -> Iterator[tuple[int, int, int, str]]:
     """Line, first and last column, and text of each name that stands by itself."""
     previous = ""
     tokens = tokenize.generate_tokens(io.StringIO("\n".join([*lines, ""])).readline)
-    for found in tokens:
-        if found.type == token.NAME and previous != ".":
-            yield found.start[0] - 1, found.start[1], found.end[1], found.string
-        if found.type not in (token.NL, token.NEWLINE, token.COMMENT, token.INDENT, token.DEDENT):
-            previous = found.string
+    for token_info in tokens:
+        if token_info.type == token.NAME and previous != ".":
+            yield token_info.start[0] - 1, token_info.start[1], token_info.end[1], token_info.string
+        if token_info.type not in (token.NL, token.NEWLINE, token.COMMENT, token.INDENT, token.DEDENT):
+            previous = token_info.string
 
 
 def _names_in(lines: list[str]) -> set[str]:
@@ -182,7 +184,7 @@ def aligning_lines(made: Any, entry: str) -> list[str]:
     What it only reads, the code copies by itself.
     """
     written = set(getattr(made, "mutated_input_idxs", ()))
-    doubtful = [at for at in getattr(made, "inputs_to_check", ()) if at in written]
+    doubtful = [index for index in getattr(made, "inputs_to_check", ()) if index in written]
     if not doubtful:
         return []
     return [

@@ -163,10 +163,10 @@ def _versions() -> tuple[str, ...]:
 @cache
 def _processor() -> str:
     """What the compiler of C++ may use of it."""
-    found = [platform.machine(), platform.processor(), torch.backends.cpu.get_cpu_capability()]
+    facts = [platform.machine(), platform.processor(), torch.backends.cpu.get_cpu_capability()]
     try:
         with open("/proc/cpuinfo", encoding="utf-8") as about:
             rows = [line for line in iter(about.readline, "\n") if line.startswith(("model name", "flags"))]
     except OSError:  # not Linux
         rows = []
-    return digest(*found, *rows)
+    return digest(*facts, *rows)

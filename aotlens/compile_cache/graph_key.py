@@ -70,8 +70,8 @@ def spans_of_graph(gm: fx.GraphModule) -> Iterator[Span]:
 
 def source_lines(spans: Iterable[Span]) -> str:
     """The user's lines that a module text shows, as one digest."""
-    places = dict.fromkeys((span.file, span.line) for span in spans)
-    return digest(*(linecache.getline(file, line) for file, line in places))
+    locations = dict.fromkeys((span.file, span.line) for span in spans)
+    return digest(*(linecache.getline(file, line) for file, line in locations))
 
 
 def _node(gm: fx.GraphModule, node: fx.Node) -> Iterator[str]:
@@ -120,10 +120,10 @@ def _attribute(gm: fx.GraphModule, node: fx.Node) -> Iterator[str]:
 
 def attribute_at(gm: fx.GraphModule, path: str) -> Any:
     """What hangs on a graph module at a dotted path."""
-    found: Any = gm
+    value: Any = gm
     for step in path.split("."):
-        found = getattr(found, step)
-    return found
+        value = getattr(value, step)
+    return value
 
 
 def _is_buffer(gm: fx.GraphModule, path: str) -> bool:
@@ -152,10 +152,10 @@ def function_name(target: Any) -> str:
 def _resolved(name: str) -> Any:
     """What stands under a dotted name that begins with a module."""
     steps = name.split(".")
-    for at in range(len(steps) - 1, 0, -1):
-        found: Any = sys.modules.get(".".join(steps[:at]))
-        if found is not None:
-            for step in steps[at:]:
-                found = getattr(found, step, None)
-            return found
+    for split in range(len(steps) - 1, 0, -1):
+        value: Any = sys.modules.get(".".join(steps[:split]))
+        if value is not None:
+            for step in steps[split:]:
+                value = getattr(value, step, None)
+            return value
     return None

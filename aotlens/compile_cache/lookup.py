@@ -42,16 +42,16 @@ def graph_entry(call: GraphCall, options: CompileOptions) -> tuple[CacheEntry, l
     store = shared_store()
     if store is None:
         return CacheEntry.refused(call.subject.name, "there is no folder of yours alone to keep it in"), []
-    twins: list[Any] = []
+    fakes: list[Any] = []
     try:
         options_text = [*option_lines(options), *environment_lines()]
-        twins = call.twins()
+        fakes = call.twins()
         shared = sharing_lines(call.values)
-        if shared and (call.dynamic or sharing_lines(twins) != shared):
+        if shared and (call.dynamic or sharing_lines(fakes) != shared):
             raise NoFingerprintError("inputs that share memory in a way that their fake twins do not")
-        sizes = sizes_of(call.values, twins, call.fake_mode.shape_env)
-        given = zip(call.values, twins, call.slots, strict=True)
-        inputs = [f"{slot} {input_text(value, twin, slot.name)}" for value, twin, slot in given]
+        sizes = sizes_of(call.values, fakes, call.fake_mode.shape_env)
+        described = zip(call.values, fakes, call.slots, strict=True)
+        inputs = [f"{slot} {input_text(value, fake, slot.name)}" for value, fake, slot in described]
         spans = tuple(dict.fromkeys((*spans_of_graph(call.graph), *_spans_of(call.subject))))
         key = digest(
             *options_text,
@@ -63,8 +63,8 @@ def graph_entry(call: GraphCall, options: CompileOptions) -> tuple[CacheEntry, l
             source_lines(spans),
         )
     except NoFingerprintError as error:
-        return CacheEntry.refused(call.subject.name, str(error)), twins
-    return CacheEntry(store, key, sizes, _digests(spans)), twins
+        return CacheEntry.refused(call.subject.name, str(error)), fakes
+    return CacheEntry(store, key, sizes, _digests(spans)), fakes
 
 
 def shared_store() -> Store | None:
@@ -88,13 +88,13 @@ def _spans_of(subject: Subject) -> Iterable[Span]:
 
 def _digests(spans: Iterable[Span]) -> tuple[str, ...]:
     """Of the user's files: what reports say stands at lines that the graph may not name."""
-    found = []
+    digests = []
     for file in sorted({span.file for span in spans}):
         try:
-            found.append(digest(file, Path(file).read_bytes()))
+            digests.append(digest(file, Path(file).read_bytes()))
         except OSError:  # a cell of a notebook
-            found.append(digest(file))
-    return tuple(found)
+            digests.append(digest(file))
+    return tuple(digests)
 
 
 def store_result(
@@ -119,14 +119,14 @@ def _entry(
         NoFingerprintError: the text is bound to what another process does not have.
     """
     graphs = dict(graphs_of(code))
-    compiled, lazy, found = [], [], []
+    compiled, lazy, stored_constants = [], [], []
     for name, value in text.bound.items():
         if name in graphs:
             compiled.append(name)
         elif name.removeprefix("compile_") in graphs:
             lazy.append(name.removeprefix("compile_"))
         elif id(value) in constants:
-            found.append(Constant(name, constants[id(value)]))
+            stored_constants.append(Constant(name, constants[id(value)]))
         else:
             raise NoFingerprintError(f"what `{name}` of the module text is bound to")
     of_some = text.late.get(BACKWARD_OF_SOME)
@@ -142,7 +142,7 @@ def _entry(
         text.source,
         tuple(compiled),
         tuple(lazy),
-        tuple(found),
+        tuple(stored_constants),
         differentiable=BOUND_NAME in text.late,
         of_some=of_some is not None,
         guards=guards,
@@ -153,15 +153,15 @@ def _entry(
 def graphs_of(code: Generated) -> Iterable[tuple[str, GraphCode]]:
     """The graphs by the names that the text has for them."""
     both = (code.forward, *((code.backward,) if code.backward is not None else ()))
-    return [(graph_name(one.program), one) for one in both]
+    return [(graph_name(graph.program), graph) for graph in both]
 
 
 def module_constants(gm: fx.GraphModule) -> dict[int, str]:
     """Where a graph module has the tensors that its nodes name, by identity."""
-    found: dict[int, str] = {}
+    paths: dict[int, str] = {}
     for prefix, module in gm.named_modules():
         if isinstance(module, fx.GraphModule):
             for node in module.graph.find_nodes(op="get_attr"):
                 path = f"{prefix}.{node.target}" if prefix else str(node.target)
-                found[id(attribute_at(gm, path))] = path
-    return found
+                paths[id(attribute_at(gm, path))] = path
+    return paths

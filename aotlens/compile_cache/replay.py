@@ -28,10 +28,10 @@ class Replay:
     ambient: CallModes
 
     @classmethod
-    def of(cls, call: GraphCall, twins: list[Any]) -> "Replay":
+    def of(cls, call: GraphCall, fakes: list[Any]) -> "Replay":
         modules = (module for module in call.graph.modules() if isinstance(module, fx.GraphModule))
         notes = tuple((node, dict(node.meta)) for module in modules for node in module.graph.nodes)
-        return cls(replace(call, values=tuple(twins)), notes, CallModes.now())
+        return cls(replace(call, values=tuple(fakes)), notes, CallModes.now())
 
     @contextmanager
     def standing(self) -> Iterator[GraphCall]:

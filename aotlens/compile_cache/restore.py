@@ -56,8 +56,8 @@ def restored_text(
     for constant in entry.constants:
         bound[constant.name] = attribute_at(gm, constant.path)
 
-    def differentiable_backward(*given: Any) -> Any:
-        return again().module.text.late[BOUND_NAME](*given)
+    def differentiable_backward(*args: Any) -> Any:
+        return again().module.text.late[BOUND_NAME](*args)
 
     def backward_of_some(arrived: Any) -> Any:
         return again().module.text.late[BACKWARD_OF_SOME](arrived)
@@ -90,11 +90,11 @@ def _later(
 
 
 def _loaded(shelf: CacheEntry, name: str, config: dict[str, Any]) -> Code | None:
-    kept = shelf.code(name)
-    if kept is None:
+    serialized = shelf.code(name)
+    if serialized is None:
         return None
     try:
-        code = load_code(kept, config)
+        code = load_code(serialized, config)
     except Exception as error:  # noqa: BLE001 (a pickle may raise anything; the graph is compiled instead)
         _LOG.debug("the code of `%s` cannot be loaded: %s: %s", name, type(error).__name__, error)
         return None

@@ -35,8 +35,8 @@ class CallSizes:
     def guards(self) -> str | None:
         """The conditions that hold now, as one expression."""
         symbols = list(self.symbols)
-        found = self.environment.get_pruned_guards(symbols)
-        text: str | None = self.environment.produce_guards_expression(placeholders=symbols, guards=found)
+        pruned = self.environment.get_pruned_guards(symbols)
+        text: str | None = self.environment.produce_guards_expression(placeholders=symbols, guards=pruned)
         return text
 
     def fit(self, guards: str | None) -> bool:

@@ -45,8 +45,8 @@ def _known_number(fake: Any) -> str:
 def _layout(fake: Any) -> str:
     if fake is None:
         raise NoFingerprintError("a view whose base is not known")
-    place = f"{_sizes(fake.shape)} {_sizes(fake.stride())} {_size(fake.storage_offset())}"
-    return f"{fake.dtype} {place} {_size(fake.untyped_storage().nbytes())} {fake.device}"
+    geometry = f"{_sizes(fake.shape)} {_sizes(fake.stride())} {_size(fake.storage_offset())}"
+    return f"{fake.dtype} {geometry} {_size(fake.untyped_storage().nbytes())} {fake.device}"
 
 
 def _sizes(sizes: Any) -> str:
@@ -64,29 +64,31 @@ def _flags(value: Any) -> str:
 
 def sharing_lines(values: Sequence[Any]) -> list[str]:
     """For each storage under several inputs: which, what each is a view of, and how it lies."""
-    tensors = [(at, value) for at, value in enumerate(values) if _has_storage(value)]
+    tensors = [(index, value) for index, value in enumerate(values) if _has_storage(value)]
     storages: dict[int, list[tuple[int, Any]]] = {}
-    for at, value in tensors:
-        storages.setdefault(value.untyped_storage()._cdata, []).append((at, value))
+    for index, value in tensors:
+        storages.setdefault(value.untyped_storage()._cdata, []).append((index, value))
     roots: dict[int, int] = {}
-    found = []
+    lines = []
     for members in storages.values():
         if len({id(value) for _, value in members}) > 1:
-            found += [_shared(at, value, roots, members) for at, value in members]
-    return found
+            lines += [_shared(index, value, roots, members) for index, value in members]
+    return lines
 
 
 def _has_storage(value: Any) -> bool:
     return isinstance(value, torch.Tensor) and value.layout is torch.strided and not is_wrapper(value)
 
 
-def _shared(at: int, value: Any, roots: dict[int, int], members: list[tuple[int, Any]]) -> str:
+def _shared(index: int, value: Any, roots: dict[int, int], members: list[tuple[int, Any]]) -> str:
     root = value if value._base is None else value._base
     number = roots.setdefault(id(root), len(roots))
     same = next(other for other, tensor in members if tensor is value)
     first = members[0][0]
-    history = f"{root.requires_grad} {root.is_leaf}"
-    return f"{at} on {first}, is {same}: {_layout(value)}; view of {number}: {_layout(root)} {history}"
+    autograd_state = f"{root.requires_grad} {root.is_leaf}"
+    return (
+        f"{index} on {first}, is {same}: {_layout(value)}; view of {number}: {_layout(root)} {autograd_state}"
+    )
 
 
 def bytes_text(value: Any) -> str:

@@ -81,7 +81,11 @@ class Clock:
 
     def of_compilation(self, compile_id: str) -> dict[str, float]:
         """Seconds of one compilation by phase."""
-        return {phase: seconds for (one, phase), seconds in self.seconds.items() if one == compile_id}
+        return {
+            phase: seconds
+            for (compilation, phase), seconds in self.seconds.items()
+            if compilation == compile_id
+        }
 
     def begin(self, event: str, compile_id: str = "", phase: str | None = None) -> None:
         """Enter a phase; without one, the phase that the event's name stands for."""

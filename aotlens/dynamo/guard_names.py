@@ -24,8 +24,8 @@ def value_accesses(node: ast.AST) -> tuple[str, ...]:
     arguments that begins with a name of the user's."""
     if _is_chain(node):
         return (ast.unparse(node),)
-    found = (access for child in ast.iter_child_nodes(node) for access in value_accesses(child))
-    return tuple(dict.fromkeys(found))
+    accesses = (access for child in ast.iter_child_nodes(node) for access in value_accesses(child))
+    return tuple(dict.fromkeys(accesses))
 
 
 def _is_chain(node: ast.AST) -> bool:

@@ -111,18 +111,18 @@ def definition_at(file: str, line: int) -> Definition | None:
     """The innermost function around a line; None at the top of the file."""
     tree = _tree(file)
     names: list[str] = []
-    found: Definition | None = None
+    definition: Definition | None = None
     children = list(ast.iter_child_nodes(tree)) if tree is not None else []
     while children:
         around = next((node for node in children if _holds(node, line)), None)
         if isinstance(around, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            if names and found is not None and names[-1] == found.qualname.rpartition(".")[2]:
+            if names and definition is not None and names[-1] == definition.qualname.rpartition(".")[2]:
                 names.append("<locals>")
             names.append(around.name)
             if not isinstance(around, ast.ClassDef):
-                found = Definition(".".join(names), around.lineno)
+                definition = Definition(".".join(names), around.lineno)
         children = [] if around is None else list(ast.iter_child_nodes(around))
-    return found
+    return definition
 
 
 def _holds(node: ast.AST, line: int) -> bool:

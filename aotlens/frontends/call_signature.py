@@ -79,7 +79,7 @@ def _describe(leaves: list[Any], sizes: bool = True) -> tuple[Any, ...]:
             described.append((torch.Generator, leaf.device))
             continue
         if not isinstance(leaf, torch.Tensor):
-            held = ((name, type(kept), hashable(kept)) for name, kept in plain_attributes(leaf).items())
+            held = ((name, type(value), hashable(value)) for name, value in plain_attributes(leaf).items())
             described.append((type(leaf), hashable(leaf), *held))
             continue
         described.append(
@@ -105,7 +105,9 @@ def _inside(tensor: Any, sizes: bool) -> Any:
     if not is_wrapper(tensor):
         return None
     _, metadata = tensor.__tensor_flatten__()
-    inner = tuple((path, one.shape if sizes else None) for path, one in inner_tensors(tensor))
+    inner = tuple(
+        (path, inner_tensor.shape if sizes else None) for path, inner_tensor in inner_tensors(tensor)
+    )
     return metadata if metadata.__hash__ is not None else None, inner
 
 
@@ -194,8 +196,8 @@ class HeldTensors:
         for (store, key), tensor in zip(self._places, self._known, strict=False):
             if store.get(key) is not tensor:
                 return False
-        moved = [tensor.data_ptr() for tensor in self._plain] != self._pointers
-        return not moved and self._same_kind(*self._distinct)
+        has_moved = [tensor.data_ptr() for tensor in self._plain] != self._pointers
+        return not has_moved and self._same_kind(*self._distinct)
 
     def _remember(self) -> None:
         self._known = self._tensors()
@@ -203,8 +205,8 @@ class HeldTensors:
         self._same_kind = tensor_guard(self._distinct)
         self._plain = [tensor for tensor in self._distinct if type(tensor) in PLAIN]
         self._pointers = [tensor.data_ptr() for tensor in self._plain]
-        self._storages = {tensor.untyped_storage()._cdata: at for at, tensor in enumerate(self._known)}
-        self._objects = {id(tensor): at for at, tensor in enumerate(self._known)}
+        self._storages = {tensor.untyped_storage()._cdata: index for index, tensor in enumerate(self._known)}
+        self._objects = {id(tensor): index for index, tensor in enumerate(self._known)}
 
     def _sharing(self, leaves: list[Any]) -> list[tuple[Any, Any]]:
         """For each argument: which of the tensors it is, and with which it shares its storage."""

@@ -77,7 +77,7 @@ def compile(fn: Any = None, *, options: CompileOptions | None = None) -> Any:
         variants.append(
             Variant(compiled, free_variables_unchanged(compiled), held_tensors(compiled, fn, leaves))
         )
-        names = [given.slot.name for given in compiled.captured.flat_inputs]
+        names = [flat_input.slot.name for flat_input in compiled.captured.flat_inputs]
         recompilations.note(key[1], leaves, names[len(names) - len(leaves) :])
         return compiled.call(*args, **kwargs)
 

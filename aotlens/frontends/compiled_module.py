@@ -29,6 +29,6 @@ def compiled_module(
         "__doc__": kind.__doc__,
         **{name: value for name, value in vars(call).items() if name != "__wrapped__"},
     }
-    found: torch.nn.Module = object.__new__(type(kind.__name__, (kind,), methods))
-    object.__setattr__(found, "__dict__", vars(module))
-    return found
+    wrapper: torch.nn.Module = object.__new__(type(kind.__name__, (kind,), methods))
+    object.__setattr__(wrapper, "__dict__", vars(module))
+    return wrapper

@@ -29,18 +29,18 @@ OPTION_NAMES = ("backend", "policy", "memory_budget", "keep_input_mutations", "c
 def dynamo_backend(options: CompileOptions) -> Callable[..., Any]:
     """A backend for `torch.compile` that compiles with these options."""
 
-    def aotlens(gm: Any, example_inputs: Any, **given: Any) -> Callable[..., Any]:
-        return compile_for_dynamo(gm, example_inputs, with_user_options(options, given.get("options")))
+    def aotlens(gm: Any, example_inputs: Any, **kwargs: Any) -> Callable[..., Any]:
+        return compile_for_dynamo(gm, example_inputs, with_user_options(options, kwargs.get("options")))
 
     return aotlens
 
 
-def aotlens_backend(gm: Any, example_inputs: Any, **given: Any) -> Callable[..., Any]:
+def aotlens_backend(gm: Any, example_inputs: Any, **kwargs: Any) -> Callable[..., Any]:
     """The registered entry point; `options={"backend": …}` chooses another code generator than Inductor.
 
     A graph that the engine does not support runs in eager; `options={"strict": True}` makes it an error.
     """
-    options = with_user_options(CompileOptions(strict=False), given.get("options"))
+    options = with_user_options(CompileOptions(strict=False), kwargs.get("options"))
     return compile_for_dynamo(gm, example_inputs, options)
 
 
@@ -109,10 +109,10 @@ def _shielded(compiled: Compiled) -> Callable[..., Any]:
     return compiled.call
 
 
-def with_user_options(options: CompileOptions, given: dict[str, Any] | None) -> CompileOptions:
+def with_user_options(options: CompileOptions, user_options: dict[str, Any] | None) -> CompileOptions:
     """The options with what the user passed as `torch.compile(options=...)`."""
-    ours = {key: value for key, value in (given or {}).items() if key in OPTION_NAMES}
-    rest = {key: value for key, value in (given or {}).items() if key not in OPTION_NAMES}
+    ours = {key: value for key, value in (user_options or {}).items() if key in OPTION_NAMES}
+    rest = {key: value for key, value in (user_options or {}).items() if key not in OPTION_NAMES}
     if "memory_budget" in ours:
         ours["policy"] = _with_budget(ours.get("policy", ""), ours.pop("memory_budget"))
     return with_chooser(replace(options, **ours, inductor_config=(*options.inductor_config, *rest.items())))

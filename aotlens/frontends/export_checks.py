@@ -30,53 +30,54 @@ def reject_settings() -> None:
 
 def reject_inexpressible(joint: JointProgram, trace_joint: bool) -> None:
     """Refuse mutations that need a wrapper around the graph."""
-    for left in joint.captured.structure.gradients:
-        name = joint.captured.inputs[left.index].slot.name
+    for gradient in joint.captured.structure.gradients:
+        name = joint.captured.inputs[gradient.index].slot.name
         case = f"aot_export of a function that leaves or takes away a gradient in `{name}.grad`"
         raise RejectedRuntimeError(case, joint.captured.subject.span, "return the gradient")
-    for given, info in zip(joint.captured.inputs, joint.meta.inputs, strict=True):
+    for captured_input, info in zip(joint.captured.inputs, joint.meta.inputs, strict=True):
         span = _span(joint, info)
-        name = f"`{given.slot.name}`"
-        if isinstance(given.slot, FreeTensor):
-            own = joint.captured.surroundings.name_of(given.outside)
+        name = f"`{captured_input.slot.name}`"
+        if isinstance(captured_input.slot, FreeTensor):
+            own = joint.captured.surroundings.name_of(captured_input.outside)
             case = f"aot_export of a function that reads `{own}`, which requires grad, past its arguments"
             raise RejectedRuntimeError(case, joint.captured.subject.span, "pass it, or make it a parameter")
-        if given.wrapped is not None:
-            kind = given.wrapped.meta.name
+        if captured_input.wrapped is not None:
+            kind = captured_input.wrapped.meta.name
             case = f"aot_export is not currently supported with traceable tensor subclass: {name}, a `{kind}`"
             raise RejectedRuntimeError(case, joint.captured.subject.span, "pass the tensors inside it")
-        if given.duplicate_of is not None:
-            _refuse_duplicate(joint, given)
+        if captured_input.duplicate_of is not None:
+            _refuse_duplicate(joint, captured_input)
         elif info.mutates_metadata:
             case = f"Found an input that received a metadata mutation: {name}"
             raise RejectedRuntimeError(case, span, "export a function that works on a view of it")
-        elif given.base is not None and joint.captured.inputs[given.base].storage is not None:
-            others = ", ".join(f"`{joint.captured.inputs[at].slot.name}`" for at in given.shares_storage_with)
+        elif (
+            captured_input.base is not None and joint.captured.inputs[captured_input.base].storage is not None
+        ):
+            others = ", ".join(
+                f"`{joint.captured.inputs[index].slot.name}`" for index in captured_input.shares_storage_with
+            )
             case = f"Encountered aliased inputs that are mutated in the graph: {name} and {others}"
-            raise RejectedRuntimeError(case, _span_of_base(joint, given), "pass clones of them")
-        elif trace_joint and info.mutates_data and (given.requires_grad or info.seen_by_autograd):
+            raise RejectedRuntimeError(case, _span_of_base(joint, captured_input), "pass clones of them")
+        elif trace_joint and info.mutates_data and (captured_input.requires_grad or info.seen_by_autograd):
             case = f"Found a graph input that requires gradients, and received a mutation: {name}"
             raise RejectedRuntimeError(case, span, "write to a clone of it")
 
 
-def _refuse_duplicate(joint: JointProgram, given: CapturedInput) -> None:
-    assert given.duplicate_of is not None  # asked only for these
-    info = joint.meta.inputs[given.duplicate_of]
+def _refuse_duplicate(joint: JointProgram, captured_input: CapturedInput) -> None:
+    assert captured_input.duplicate_of is not None  # asked only for these
+    info = joint.meta.inputs[captured_input.duplicate_of]
     if info.mutates_data or info.mutates_metadata:
-        first = joint.captured.inputs[given.duplicate_of].slot.name
-        case = (
-            f"Encountered duplicated inputs that are mutated in the graph: `{first}` and `{given.slot.name}`"
-        )
+        first, second = joint.captured.inputs[captured_input.duplicate_of].slot.name, captured_input.slot.name
+        case = f"Encountered duplicated inputs that are mutated in the graph: `{first}` and `{second}`"
         raise RejectedRuntimeError(case, _span(joint, info), "pass a clone as one of them")
 
 
 def reject_calling_convention(joint: JointProgram) -> None:
     """What `aot_export_joint_simple` refuses beside: anything that changes the calling convention."""
-    for given, info in zip(joint.captured.inputs, joint.meta.inputs, strict=True):
+    for captured_input, info in zip(joint.captured.inputs, joint.meta.inputs, strict=True):
         if info.mutates_data or info.mutates_metadata:
-            case = (
-                f"aot_export_joint_simple does not support input mutations: `{given.slot.name}` is written to"
-            )
+            name = captured_input.slot.name
+            case = f"aot_export_joint_simple does not support input mutations: `{name}` is written to"
             raise RejectedRuntimeError(case, _span(joint, info), "return the new value")
     for output in joint.meta.outputs:
         if output.output_type not in FRESH:
@@ -94,10 +95,10 @@ def reject_pytrees(args: Any, result: Any) -> None:
         raise RejectedRuntimeError(
             "aot_export_joint_simple requires inputs to be a single list/tuple", None, hint
         )
-    for at, arg in enumerate(args):
+    for index, arg in enumerate(args):
         if isinstance(arg, (list, tuple, dict)):
             case = "aot_export_joint_simple requires individual inputs not to be pytrees"
-            raise RejectedRuntimeError(f"{case}: argument {at} is a {type(arg).__name__}", None, hint)
+            raise RejectedRuntimeError(f"{case}: argument {index} is a {type(arg).__name__}", None, hint)
     if result is not None and result.is_leaf():
         raise RejectedRuntimeError(
             "aot_export_joint_simple requires outputs to be a single list/tuple", None, hint
@@ -121,13 +122,13 @@ def reject_loss(result: Any, loss_index: int | None) -> None:
     if not isinstance(results, (list, tuple)):
         case = "Expected forward output to be either a tensor or a list/tuple of tensors"
         raise RejectedRuntimeError(f"{case}, found {type(results).__name__}")
-    for at, value in enumerate(results):
-        if at != loss_index and isinstance(value, torch.Tensor) and value.requires_grad:
+    for index, value in enumerate(results):
+        if index != loss_index and isinstance(value, torch.Tensor) and value.requires_grad:
             raise RejectedRuntimeError(
                 "Found an output of the forward that requires gradients, that was not the scalar loss: "
-                f"output {at}, while output {loss_index} is the loss",
+                f"output {index}, while output {loss_index} is the loss",
                 None,
-                f"detach output {at}",
+                f"detach output {index}",
             )
     loss = results[loss_index]
     if not loss.requires_grad:
@@ -144,6 +145,6 @@ def _span(joint: JointProgram, info: InputAliasInfo) -> Span | None:
     return joint.captured.subject.span
 
 
-def _span_of_base(joint: JointProgram, given: CapturedInput) -> Span | None:
-    infos = [info for info in joint.meta.inputs if info.base == given.base and info.writes]
+def _span_of_base(joint: JointProgram, captured_input: CapturedInput) -> Span | None:
+    infos = [info for info in joint.meta.inputs if info.base == captured_input.base and info.writes]
     return _span(joint, infos[0]) if infos else joint.captured.subject.span

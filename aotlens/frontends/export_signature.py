@@ -51,9 +51,9 @@ def describe_graph(
     joint: JointProgram, module: fx.GraphModule, in_spec: Any, loss_index: int | None
 ) -> GraphSignature:
     """The signature of an exported graph; `loss_index` is set when it has a backward."""
-    given = primals(joint)
+    graph_inputs = primals(joint)
     names = [node.name for node in module.graph.find_nodes(op="placeholder")]
-    inputs = {item.slot: name for item, name in zip(given, names, strict=True)}
+    inputs = {item.slot: name for item, name in zip(graph_inputs, names, strict=True)}
     results = forward_graph_outputs(joint)
     outputs = [str(value) for value in flat_outputs(module)]
     updated = [

@@ -69,9 +69,9 @@ class Request:
     dynamic: bool = False
 
     @classmethod
-    def of(cls, given: dict[str, Any]) -> "Request":
+    def of(cls, arguments: dict[str, Any]) -> "Request":
         """From an entry point's arguments by name; those that change nothing here are left out."""
-        return cls(**{key: value for key, value in given.items() if key in cls.__dataclass_fields__})
+        return cls(**{key: value for key, value in arguments.items() if key in cls.__dataclass_fields__})
 
     def options(self) -> CompileOptions:
         compilers = Compilers(
@@ -145,8 +145,8 @@ class Entries:
             if key not in self.compiled or not self._known[key].fits(args, kwargs):
                 self.compile(args, kwargs, key)
                 self._known[key].fits(args, kwargs)  # of what is for one call this is it
-            found = self._latest = self._known[key]
-        return found.call(*args, **kwargs)
+            latest = self._latest = self._known[key]
+        return latest.call(*args, **kwargs)
 
     def function(self) -> Callable[..., Any]:
         """What the user calls."""
@@ -191,16 +191,16 @@ class Entries:
 
     def compile(self, args: tuple[Any, ...], kwargs: dict[str, Any], key: Any = None) -> Compiled:
         """Compile for these arguments, real or fake, and remember it as the last one."""
-        found = key if key is not None else signature(self._fn, args, kwargs)
-        self._tell(self.compiled.get(found))
+        call_key = key if key is not None else signature(self._fn, args, kwargs)
+        self._tell(self.compiled.get(call_key))
         compiled = compile_direct(self._fn, args, kwargs, self._options)
         _refuse_objects(compiled)
         fits = call_check(compiled, args, kwargs)
         modes, absent = _modes(), absent_slots(self._fn)
         is_plain = modes == WITHOUT_MODES and not absent and fits is None
-        self._latest = Latest(compiled.call, found, modes, absent, fits, is_plain)
-        self._known[found] = self._latest
-        self.compiled[found] = compiled
+        self._latest = Latest(compiled.call, call_key, modes, absent, fits, is_plain)
+        self._known[call_key] = self._latest
+        self.compiled[call_key] = compiled
         return compiled
 
     def _tell(self, before: Compiled | None) -> None:
@@ -221,13 +221,14 @@ def _refuse_objects(compiled: Compiled) -> None:
     Raises:
         AssertionError: with the words that programs look for.
     """
-    for given in compiled.captured.flat_inputs:
-        value = given.argument
-        if given.is_tensor or given.node is not None or isinstance(value, KNOWN):
+    for flat_input in compiled.captured.flat_inputs:
+        value = flat_input.argument
+        if flat_input.is_tensor or flat_input.node is not None or isinstance(value, KNOWN):
             continue
         if not is_value(value) and not is_compared_by_attributes(value):
             raise RejectedAssertionError(
-                f"an object of the class `{type(value).__qualname__}` as the argument `{given.slot.name}` "
+                f"an object of the class `{type(value).__qualname__}` as the argument"
+                f" `{flat_input.slot.name}` "
                 "(all flat_args must be KNOWN_TYPES or opaque types)",
                 compiled.captured.subject.span,
                 "pass the tensors that it holds, or use `aotlens.compile`",
@@ -334,8 +335,8 @@ POSITIONAL = (
 
 def aot_module(mod: torch.nn.Module, *args: Any, **kwargs: Any) -> torch.nn.Module:
     """`mod` compiled, its parameters and buffers as inputs of the graphs; takes what `aot_function` takes."""
-    given = {**dict(zip(POSITIONAL, args, strict=False)), **kwargs}
-    return AOTModule(mod, Request.of(given).options())
+    arguments = {**dict(zip(POSITIONAL, args, strict=False)), **kwargs}
+    return AOTModule(mod, Request.of(arguments).options())
 
 
 def aot_module_simplified(  # noqa: PLR0913 (functorch's signature)
@@ -385,8 +386,8 @@ def aot_autograd(**kwargs: Any) -> Callable[..., Any]:
     table = kwargs.get("decompositions")
 
     def compiler_fn(gm: Any, example_inputs: Any, **_: Any) -> Callable[..., Any]:
-        given = {**kwargs, "decompositions": table() if callable(table) else table}
-        return compile_for_dynamo(gm, example_inputs, Request.of(given).options())
+        arguments = {**kwargs, "decompositions": table() if callable(table) else table}
+        return compile_for_dynamo(gm, example_inputs, Request.of(arguments).options())
 
     return compiler_fn
 

@@ -60,15 +60,15 @@ def aot_export_module(  # noqa: PLR0913 (torch's signature)
     reject_settings()
     call_args, call_kwargs = tuple(args), kwargs or {}
     options = _options(decompositions, dynamic=bool(dynamic_shapes))
-    with untied_inputs(mod, call_args, call_kwargs) as given:
+    with untied_inputs(mod, call_args, call_kwargs) as untied:
         with nullcontext() if trace_joint or pre_dispatch else torch.no_grad():
-            joint = trace_direct(mod, given.args, given.kwargs, options)
-        given.refuse_written(joint)
+            joint = trace_direct(mod, untied.args, untied.kwargs, options)
+        untied.refuse_written(joint)
         reject_inexpressible(joint, trace_joint)
         if trace_joint:
             reject_loss(_result(joint), output_loss_index)
         if pre_dispatch:
-            module = pre_dispatch_module(joint, mod, given.args, given.kwargs)
+            module = pre_dispatch_module(joint, mod, untied.args, untied.kwargs)
         else:
             module = joint_module(joint)
         owned = module_tensors(mod)
@@ -95,9 +95,9 @@ def aot_export_joint_simple(
     """
     reject_pytrees(args, None)
     reject_settings()
-    with untied_inputs(func, tuple(args), {}) as given, nullcontext() if trace_joint else torch.no_grad():
-        joint = trace_direct(func, given.args, {}, _options(decompositions))
-    given.refuse_written(joint)
+    with untied_inputs(func, tuple(args), {}) as untied, nullcontext() if trace_joint else torch.no_grad():
+        joint = trace_direct(func, untied.args, {}, _options(decompositions))
+    untied.refuse_written(joint)
     reject_inexpressible(joint, trace_joint)
     reject_calling_convention(joint)
     reject_pytrees(args, joint.captured.structure.result)
@@ -161,9 +161,9 @@ def _joint_of_module(
     mod: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], options: CompileOptions
 ) -> tuple[JointProgram, dict[str, Any]]:
     """Also the module's tensors that are inputs; what is given twice and written to is one input."""
-    with untied_inputs(mod, args, kwargs) as given:
-        joint, owned = trace_direct(mod, given.args, given.kwargs, options), module_tensors(mod)
-    if given.written(joint):
+    with untied_inputs(mod, args, kwargs) as untied:
+        joint, owned = trace_direct(mod, untied.args, untied.kwargs, options), module_tensors(mod)
+    if untied.written(joint):
         return trace_direct(mod, args, kwargs, options), module_tensors(mod)
     return joint, owned
 
@@ -206,11 +206,11 @@ def _result(joint: JointProgram) -> Any:
 
 def _name_inputs(module: fx.GraphModule) -> None:
     """Call the inputs `arg0_1` and on, as in an inference graph."""
-    at = 0
+    index = 0
     for node in module.graph.find_nodes(op="placeholder"):
         if not node.name.startswith("tangents"):
-            node.name = node.target = f"arg{at}_1"
-            at += 1
+            node.name = node.target = f"arg{index}_1"
+            index += 1
 
 
 def _start_from_loss(module: fx.GraphModule, joint: JointProgram) -> None:

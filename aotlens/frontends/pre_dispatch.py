@@ -28,8 +28,8 @@ def pre_dispatch_module(
 ) -> fx.GraphModule:
     """The graph of a module as its operators are before autograd takes them apart."""
     captured = joint.captured
-    given = [item for item in captured.inputs if isinstance(item.fake, torch.Tensor) or item.node is None]
-    owned = [item.slot.fqn for item in given if isinstance(item.slot, (Parameter, Buffer))]
+    inputs = [item for item in captured.inputs if isinstance(item.fake, torch.Tensor) or item.node is None]
+    owned = [item.slot.fqn for item in inputs if isinstance(item.slot, (Parameter, Buffer))]
     spec = pytree.tree_structure((args, kwargs))
     updated = [out.slot.index for out in forward_graph_outputs(joint) if isinstance(out.slot, MutatedInput)]
 
@@ -39,7 +39,7 @@ def pre_dispatch_module(
         return pytree.tree_leaves(call_with_tensors(mod, tensors, call_args, call_kwargs))
 
     mode = captured.recorder.fake_mode
-    values = [_fresh(item) for item in given]
+    values = [_fresh(item) for item in inputs]
     try:
         module = trace_above_autograd(run, values, updated, mode)
     except RuntimeError as error:

@@ -34,16 +34,20 @@ def call_check(compiled: Compiled, args: Any, kwargs: Any) -> CallCheck | None:
     around = free_variables_unchanged(compiled)
     if not _reached(compiled) and not carried_bindings(compiled.captured):
         return lambda args, kwargs: around()
-    kept = held_tensors(compiled, None, pytree.tree_leaves((args, kwargs)))
-    return lambda args, kwargs: around() and kept.fit(pytree.tree_leaves((args, kwargs)))
+    held = held_tensors(compiled, None, pytree.tree_leaves((args, kwargs)))
+    return lambda args, kwargs: around() and held.fit(pytree.tree_leaves((args, kwargs)))
 
 
 def _reached(compiled: Compiled) -> list[torch.Tensor]:
     """Tensors that the module text reads and holds, and that are neither arguments nor the module's own."""
     inputs = compiled.captured.inputs
-    outside = [one.outside for one in inputs if one.outside is not None and one.found_at is None]
+    outside = [
+        captured_input.outside
+        for captured_input in inputs
+        if captured_input.outside is not None and captured_input.found_at is None
+    ]
     constants = [value for value in compiled.module.text.bound.values() if isinstance(value, torch.Tensor)]
-    return [one for one in (*outside, *constants) if one.layout is torch.strided]
+    return [tensor for tensor in (*outside, *constants) if tensor.layout is torch.strided]
 
 
 WARN_AFTER = 8
@@ -78,9 +82,10 @@ class Recompilations:
         self._count += 1
         if self._before is not None:
             known, values = self._before
-            told = _differences(known, described, names, list(zip(values, leaves, strict=False)))
+            differences = _differences(known, described, names, list(zip(values, leaves, strict=False)))
             warnings.warn(
-                f"`{self._name}` was recompiled {WARN_AFTER} times; the arguments that differed: {told}",
+                f"`{self._name}` was recompiled {WARN_AFTER} times;"
+                f" the arguments that differed: {differences}",
                 stacklevel=3,
             )
         last = self._count == WARN_AFTER - 1
@@ -94,20 +99,22 @@ def _shown(leaf: Any) -> Any:
 
 def _differences(known: Any, now: Any, names: list[str], values: list[tuple[Any, Any]]) -> str:
     comparable = isinstance(known, tuple) and isinstance(now, tuple) and len(known) == len(now) == len(names)
-    found = [at for at in range(len(names)) if known[at] != now[at]] if comparable else []
-    if not found:
+    differing = [index for index in range(len(names)) if known[index] != now[index]] if comparable else []
+    if not differing:
         return (
             "a mode of torch, what it reads beside its arguments or their structure differs, or sizes do not "
             "fit what was assumed of them (the reports in `.compiled` list it)"
         )
-    return "; ".join(_difference(names[at], known[at], now[at], values[at]) for at in found[:3])
+    return "; ".join(
+        _difference(names[index], known[index], now[index], values[index]) for index in differing[:3]
+    )
 
 
 def _difference(name: str, known: Any, now: Any, values: tuple[Any, Any]) -> str:
     before, after = values[0], _shown(values[1])
     if not isinstance(values[1], torch.Tensor) or len(known) != len(now):
         return f"`{name}` is {after!r}, and was {before!r}: it is built in; a tensor of it would not be"
-    which = [what for what, one, other in zip(PROPERTIES, known, now, strict=True) if one != other]
+    which = [what for what, old, new in zip(PROPERTIES, known, now, strict=True) if old != new]
     if before == after or which != ["the sizes and strides"]:
         return f"`{name}` differs in {', '.join(which)}"
     return (

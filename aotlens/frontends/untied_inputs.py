@@ -48,7 +48,7 @@ class UntiedInputs:
         self.first[id(made)] = value
         return made
 
-    def untie(self, module: Any, met: set[int]) -> None:
+    def untie(self, module: Any, seen: set[int]) -> None:
         """Put stand-ins, and copies of modules that hang twice, in place of what hangs there again."""
         for store in (module._parameters, module._buffers):
             for key, tensor in store.items():
@@ -57,13 +57,13 @@ class UntiedInputs:
             if part is None:
                 continue
             own = part
-            if id(part) in met:
+            if id(part) in seen:
                 own = copy.copy(part)
                 for name in ("_parameters", "_buffers", "_modules"):
                     vars(own)[name] = dict(vars(part)[name])
                 self._put(module._modules, key, part, own)
-            met.add(id(part))
-            self.untie(own, met)
+            seen.add(id(part))
+            self.untie(own, seen)
 
     def _put(self, store: Any, key: str, before: Any, now: Any) -> None:
         if now is not before:
@@ -73,11 +73,11 @@ class UntiedInputs:
     def written(self, joint: JointProgram) -> tuple[int, ...]:
         """Positions of inputs that are given as one tensor, of which one is written to."""
         groups: dict[int, list[int]] = {}
-        for at, value in enumerate(self.values):
+        for index, value in enumerate(self.values):
             if isinstance(value, torch.Tensor):
-                groups.setdefault(id(self.first.get(id(value), value)), []).append(at)
+                groups.setdefault(id(self.first.get(id(value), value)), []).append(index)
         several = (tuple(group) for group in groups.values() if len(group) > 1)
-        changed = (group for group in several if any(joint.meta.inputs[at].is_changed for at in group))
+        changed = (group for group in several if any(joint.meta.inputs[index].is_changed for index in group))
         return next(changed, ())
 
     def refuse_written(self, joint: JointProgram) -> None:
@@ -87,8 +87,8 @@ class UntiedInputs:
             RuntimeError: one of them is written to.
         """
         if group := self.written(joint):
-            names = " and ".join(f"`{joint.captured.inputs[at].slot.name}`" for at in group)
-            writes = [write for at in group for write in joint.meta.inputs[at].writes]
+            names = " and ".join(f"`{joint.captured.inputs[index].slot.name}`" for index in group)
+            writes = [write for index in group for write in joint.meta.inputs[index].writes]
             span = writes[-1].origin.place.innermost if writes else joint.captured.subject.span
             case = f"Encountered duplicated inputs that are mutated in the graph: {names}"
             raise RejectedRuntimeError(case, span, "pass a clone as one of them")
@@ -97,15 +97,15 @@ class UntiedInputs:
 @contextmanager
 def untied_inputs(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[UntiedInputs]:
     """Within it, no tensor of the module's is at two names; gives the arguments with none twice."""
-    apart = UntiedInputs()
+    untied = UntiedInputs()
     try:
         if isinstance(function, torch.nn.Module):
-            apart.untie(function, {id(function)})
+            untied.untie(function, {id(function)})
         leaves, spec = pytree.tree_flatten((args, kwargs))
-        leaves = [apart.one(leaf) for leaf in leaves]
-        apart.args, apart.kwargs = pytree.tree_unflatten(leaves, spec)
-        apart.values = [*module_tensors(function).values(), *leaves]
-        yield apart
+        leaves = [untied.one(leaf) for leaf in leaves]
+        untied.args, untied.kwargs = pytree.tree_unflatten(leaves, spec)
+        untied.values = [*module_tensors(function).values(), *leaves]
+        yield untied
     finally:
-        for store, key, before in reversed(apart.undone):
+        for store, key, before in reversed(untied.undone):
             store[key] = before

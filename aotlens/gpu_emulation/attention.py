@@ -92,7 +92,7 @@ def _flash(asked: AttentionCall, scale: float | None) -> Any:
     """With heads padded to what the kernel takes; the scale is that of the heads as they are."""
     head = asked.query.shape[-1]
     rest = -head % FLASH_UNIT
-    tensors = [functional.pad(one, (0, rest)) if rest else one for one in asked.tensors]
+    tensors = [functional.pad(tensor, (0, rest)) if rest else tensor for tensor in asked.tensors]
     result = aten._scaled_dot_product_flash_attention.default(
         *tensors, asked.dropout, asked.is_causal, scale=head**-0.5 if scale is None else scale
     )[0]

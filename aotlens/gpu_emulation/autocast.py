@@ -98,15 +98,15 @@ def cuda_autocast() -> Iterator[None]:
         kernels._destroy()
 
 
-def autocast_replacements(twin: bool) -> Iterator[Replacement]:
-    """Entering and leaving a region; with `twin` the CPU's autocast goes along, for real tensors."""
+def autocast_replacements(with_cpu: bool) -> Iterator[Replacement]:
+    """Patches for entering and leaving a region; `with_cpu` sets the CPU's autocast, for real tensors."""
     region: Any = torch.amp.autocast_mode.autocast
     enter, leave = region.__enter__, region.__exit__
 
     def entered(self: Any) -> Any:
         result = enter(self)
         _regions.append(self.device)
-        if twin and self.device == "cuda":
+        if with_cpu and self.device == "cuda":
             self.twin = torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu")
             torch.set_autocast_enabled("cpu", torch.is_autocast_enabled("cuda"))
             torch.set_autocast_dtype("cpu", torch.get_autocast_dtype("cuda"))
@@ -114,7 +114,7 @@ def autocast_replacements(twin: bool) -> Iterator[Replacement]:
 
     def left(self: Any, *raised: Any) -> Any:
         _casts.clear()
-        if twin and self.device == "cuda":
+        if with_cpu and self.device == "cuda":
             enabled, dtype = self.twin
             torch.set_autocast_enabled("cpu", enabled)
             torch.set_autocast_dtype("cpu", dtype)
@@ -152,7 +152,9 @@ def _widest(operator: Any) -> Callable[..., Any]:
 
 
 def _wide_by_dtype(operator: Any) -> Callable[..., Any]:
-    position = next(at for at, one in enumerate(operator._schema.arguments) if one.name == "dtype")
+    position = next(
+        index for index, argument in enumerate(operator._schema.arguments) if argument.name == "dtype"
+    )
 
     def kernel(*args: Any, **kwargs: Any) -> Any:
         unset = kwargs.get("dtype", args[position] if len(args) > position else None) is None

@@ -37,7 +37,7 @@ def emulating(gpu: str | None, fake: bool) -> Iterator[None]:
     """The world in which a script runs: with that GPU, if one is named and none is there; fake, if asked."""
     with ExitStack() as stack:
         if gpu is not None and not torch.cuda.is_available():
-            stack.enter_context(_pretended_gpu(gpu, twin=not fake))
+            stack.enter_context(_pretended_gpu(gpu, with_cpu=not fake))
             if not fake:
                 stack.enter_context(_around_script(DeviceMode()))
         elif not torch.cuda.is_available():
@@ -60,19 +60,19 @@ def _around_script(mode: TorchDispatchMode) -> Iterator[None]:
 
 
 @contextmanager
-def _pretended_gpu(gpu: str, twin: bool) -> Iterator[None]:
+def _pretended_gpu(gpu: str, with_cpu: bool) -> Iterator[None]:
     target = find_target(gpu)
     ensure_cuda_guard()
     tables: tuple[Any, ...] = (
         script_replacements(target),
         device_replacements(),
         transfer_replacements(),
-        autocast_replacements(twin),
+        autocast_replacements(with_cpu),
         launch_replacements(),
         (Replacement(*row) for row in missing_gpu_patches()),
     )
     with ExitStack() as stack:
-        for replacement in [one for table in tables for one in table]:
+        for replacement in [replacement for table in tables for replacement in table]:
             stack.enter_context(replacing(replacement))
         stack.enter_context(construct_on_cpu_first())
         stack.enter_context(cuda_autocast())

@@ -56,11 +56,11 @@ class DeviceMode(TorchDispatchMode):
         if func is DEVICE_PUT:
             func, args, kwargs = TO_COPY, args[:1], {"device": args[1]}
         on_gpu = _is_asked_for(func, kwargs)
-        given = list(_tensors(args, kwargs))
+        operands = list(_tensors(args, kwargs))
         if on_gpu is None:
-            on_gpu = any(map(is_on_gpu, given))
-        if len(given) > 1 and not script_running:
-            _refuse_two_devices(func, given)
+            on_gpu = any(map(is_on_gpu, operands))
+        if len(operands) > 1 and not script_running:
+            _refuse_two_devices(func, operands)
         script_running.append(func)
         try:
             result = func(*args, **_on_cpu(kwargs))
@@ -70,7 +70,7 @@ class DeviceMode(TorchDispatchMode):
             for tensor in pytree.tree_leaves(result):
                 if isinstance(tensor, torch.Tensor) and not is_on_gpu(tensor):
                     mark_device(tensor, on_gpu=True)
-        elif kwargs.get("layout") is not None or any(map(is_internal_copy, given)):
+        elif kwargs.get("layout") is not None or any(map(is_internal_copy, operands)):
             for tensor in pytree.tree_leaves(result):
                 if isinstance(tensor, torch.Tensor):
                     mark_internal_copies(tensor)
@@ -101,9 +101,9 @@ def _run_within(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any
         return kernel(*args, **kwargs)
 
 
-def _placed_as_given(result: Any, given: Any) -> Any:
+def _placed_as_given(result: Any, arguments: Any) -> Any:
     """What an operator made without this mode in between, on the GPU where one of its tensors is."""
-    tensors = [leaf for leaf in pytree.tree_leaves(given) if isinstance(leaf, torch.Tensor)]
+    tensors = [leaf for leaf in pytree.tree_leaves(arguments) if isinstance(leaf, torch.Tensor)]
     if any(map(is_on_gpu, tensors)):
         for leaf in pytree.tree_leaves(result):
             if isinstance(leaf, torch.Tensor) and not is_on_gpu(leaf):
@@ -111,13 +111,18 @@ def _placed_as_given(result: Any, given: Any) -> Any:
     return result
 
 
-def _refuse_two_devices(func: Any, given: list[Any]) -> None:
+def _refuse_two_devices(func: Any, tensors: list[Any]) -> None:
     """Raises UserError where a GPU would; what C++ has made for itself counts for either."""
-    gpu = next(filter(is_on_gpu, given), None)
+    gpu = next(filter(is_on_gpu, tensors), None)
     if gpu is None or accepts_mixed_devices(func):
         return
     cpu = next(
-        (one for one in given if one.dim() > 0 and not is_on_gpu(one) and not is_internal_copy(one)), None
+        (
+            tensor
+            for tensor in tensors
+            if tensor.dim() > 0 and not is_on_gpu(tensor) and not is_internal_copy(tensor)
+        ),
+        None,
     )
     if cpu is not None:
         what = what_to_do(_shown(cpu), _shown(gpu))

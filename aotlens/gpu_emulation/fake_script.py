@@ -54,11 +54,11 @@ def _become(tensor: Any, other: Any) -> None:
 def batches(loader: Any) -> Iterator[Any]:
     """The loader's batches, of real tensors where its data is real."""
     with without_fake_mode():
-        found = iter(_iterate(loader))
+        iterator = iter(_iterate(loader))
     while True:
         with without_fake_mode():
             try:
-                batch = next(found)
+                batch = next(iterator)
             except StopIteration:
                 return
         yield batch

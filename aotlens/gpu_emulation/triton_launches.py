@@ -62,10 +62,10 @@ def run_interpreted(kernel: Any, *args: Any, grid: Any, warmup: bool = False, **
     size = grid(arguments) if callable(grid) else grid
     detached = {key: value.detach() for key, value in tensors.items()}
     launch = UserLaunch(name, triton_source(kernel), tuple(map(int, size)), {**arguments, **detached})
-    found = interpreter().launch(launch)
-    if found.finding is not None:
-        raise _error(name, found.finding)
-    for key, content in found.written.items():
+    launched = interpreter().launch(launch)
+    if launched.finding is not None:
+        raise _error(name, launched.finding)
+    for key, content in launched.written.items():
         write_bytes(tensors[key], content)
 
 

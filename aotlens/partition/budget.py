@@ -46,13 +46,13 @@ class BudgetSolution:
     method: str
 
 
-def point_of(problem: Problem, given: frozenset[int]) -> FrontierPoint:
+def point_of(problem: Problem, saved_ids: frozenset[int]) -> FrontierPoint:
     """A choice without what nobody needs, and its work."""
-    again = problem.recomputed(given)
-    needed = problem.read.union(*(value.sources for value in again))
-    saved = given & needed
+    recomputed = problem.recomputed(saved_ids)
+    needed = problem.read.union(*(value.sources for value in recomputed))
+    saved = saved_ids & needed
     size = sum(value.size_bytes for value in problem.values if id(value.node) in saved)
-    return FrontierPoint(saved, size, sum(value.flops for value in again))
+    return FrontierPoint(saved, size, sum(value.flops for value in recomputed))
 
 
 class Frontier:
@@ -76,17 +76,20 @@ class Frontier:
 
     def points(self, count: int = FRONTIER_POINTS) -> tuple[FrontierPoint, ...]:
         """Up to `count` points, the fewest bytes first; the widest gap between two is refined first."""
-        found = {self.least_bytes.size_bytes: self.least_bytes, self.least_work.size_bytes: self.least_work}
+        by_bytes = {
+            self.least_bytes.size_bytes: self.least_bytes,
+            self.least_work.size_bytes: self.least_work,
+        }
         gaps = [self._gap(self.least_bytes, self.least_work)]
-        while gaps and len(found) < count:
+        while gaps and len(by_bytes) < count:
             _, _, low, high = heapq.heappop(gaps)
             between = self._between(low, high)
-            if between is None or between.size_bytes in found:
+            if between is None or between.size_bytes in by_bytes:
                 continue
-            found[between.size_bytes] = between
+            by_bytes[between.size_bytes] = between
             heapq.heappush(gaps, self._gap(low, between))
             heapq.heappush(gaps, self._gap(between, high))
-        return _undominated(found.values())
+        return _undominated(by_bytes.values())
 
     def meet(self, budget_bytes: int) -> tuple[FrontierPoint, FrontierPoint | None]:
         """The two neighbours on the hull: one within the budget, and the next beyond it (None at the end).
@@ -127,11 +130,11 @@ class Frontier:
 
     def _between(self, low: FrontierPoint, high: FrontierPoint) -> FrontierPoint | None:
         """A point below the line through two others; None when there is none."""
-        spared, work = high.size_bytes - low.size_bytes, low.work - high.work
-        if spared <= 0 or work <= 0:
+        bytes_apart, work = high.size_bytes - low.size_bytes, low.work - high.work
+        if bytes_apart <= 0 or work <= 0:
             return None
-        found = self._solve(work, float(spared))
-        return found if low.size_bytes < found.size_bytes < high.size_bytes else None
+        point = self._solve(work, float(bytes_apart))
+        return point if low.size_bytes < point.size_bytes < high.size_bytes else None
 
     def _solve(self, byte_price: float, work_price: float) -> FrontierPoint:
         point = point_of(self._problem, self._network.solve_priced(byte_price, work_price))
@@ -141,11 +144,11 @@ class Frontier:
 
 def _undominated(points: Iterable[FrontierPoint]) -> tuple[FrontierPoint, ...]:
     """The points of which no other saves as little and computes less again, the fewest bytes first."""
-    found: list[FrontierPoint] = []
-    for point in sorted(points, key=lambda one: (one.size_bytes, one.flops)):
-        if not found or point.flops < found[-1].flops:
-            found.append(point)
-    return tuple(found)
+    frontier: list[FrontierPoint] = []
+    for point in sorted(points, key=lambda candidate: (candidate.size_bytes, candidate.flops)):
+        if not frontier or point.flops < frontier[-1].flops:
+            frontier.append(point)
+    return tuple(frontier)
 
 
 def meet_budget(problem: Problem, budget_bytes: int) -> BudgetSolution:
@@ -165,7 +168,7 @@ def meet_budget(problem: Problem, budget_bytes: int) -> BudgetSolution:
     point = point_of(problem, proven.saved)
     if proven.optimal:
         return BudgetSolution(point, budget_bytes, point.flops, True, "integer programming")
-    best = min(point, within, key=lambda one: one.flops)
+    best = min(point, within, key=lambda candidate: candidate.flops)
     return BudgetSolution(
         best, budget_bytes, max(bound, proven.bound_flops), False, "integer programming, stopped early"
     )

@@ -61,7 +61,7 @@ def partition_with(
         UserError: its graphs do not fit the joint graph's inputs and outputs.
     """
     inputs = forward_inputs(joint)
-    arriving = backward_tangents(joint)
+    incoming = backward_tangents(joint)
     context = TracingContext.try_get() or TracingContext(joint.captured.recorder.fake_mode)
     with tracing(context):  # torch's own makes examples of the random states that it hands on
         answer = function(
@@ -69,7 +69,9 @@ def partition_with(
             _examples(joint),
             num_fwd_outputs=len(forward_graph_outputs(joint)),
             static_lifetime_input_indices=[
-                at for at, given in enumerate(inputs) if isinstance(given.slot, (Parameter, Buffer))
+                index
+                for index, program_input in enumerate(inputs)
+                if isinstance(program_input.slot, (Parameter, Buffer))
             ],
         )
     name = getattr(function, "__name__", type(function).__name__)
@@ -82,17 +84,17 @@ def partition_with(
         joint=whole,
         policy=name,
         forward=_forward_program(whole, read),
-        backward=_backward_program(whole, read, arriving, backward_nodes),
+        backward=_backward_program(whole, read, incoming, backward_nodes),
         saved=_describe(read.saved, inputs),
         modules=(forward_module, backward_module),
     )
 
 
 def _two_modules(answer: object, name: str) -> tuple[fx.GraphModule, fx.GraphModule]:
-    found = answer if isinstance(answer, (tuple, list)) else (answer,)
-    if len(found) == 2 and all(isinstance(module, fx.GraphModule) for module in found):
-        return found[0], found[1]
-    kinds = ", ".join(type(module).__name__ for module in found)
+    modules = answer if isinstance(answer, (tuple, list)) else (answer,)
+    if len(modules) == 2 and all(isinstance(module, fx.GraphModule) for module in modules):
+        return modules[0], modules[1]
+    kinds = ", ".join(type(module).__name__ for module in modules)
     raise UserError(
         f"the partition function `{name}` answered {type(answer).__name__} ({kinds}); it answers two graph"
         " modules, of the forward and of the backward"
@@ -110,18 +112,19 @@ def inference_with(joint: JointProgram, module: fx.GraphModule) -> Partitioned:
 def _examples(joint: JointProgram) -> tuple[Any, ...]:
     """The joint graph's inputs: primals and tangents as lists, then the random states."""
     count = len(primals(joint))
-    inputs, arriving = forward_inputs(joint), backward_tangents(joint)
-    tangents = sum(isinstance(given.slot, (Tangent, CurrentInput)) for given in arriving)
-    first, states = [given.node.val for given in inputs[:count]], (*inputs[count:], *arriving[tangents:])
-    given = [given.node.val for given in arriving[:tangents]]
-    return (first, given, *(state.node.val for state in states))
+    inputs, incoming = forward_inputs(joint), backward_tangents(joint)
+    tangents = sum(isinstance(program_input.slot, (Tangent, CurrentInput)) for program_input in incoming)
+    primal_values = [program_input.node.val for program_input in inputs[:count]]
+    tangent_values = [program_input.node.val for program_input in incoming[:tangents]]
+    states = (*inputs[count:], *incoming[tangents:])
+    return (primal_values, tangent_values, *(state.node.val for state in states))
 
 
 def _read_forward(
     joint: JointProgram, inputs: tuple[ProgramInput, ...], module: fx.GraphModule, name: str
 ) -> _Forward:
-    given = _bound(module, [item.node for item in inputs], f"the forward graph of `{name}`")
-    made = import_graph(module, given)
+    bound = _bound(module, [item.node for item in inputs], f"the forward graph of `{name}`")
+    made = import_graph(module, bound)
     results = outputs_of(module, made)
     count = len(forward_graph_outputs(joint))
     if len(results) < count:
@@ -139,8 +142,8 @@ def _read_backward(
     made = import_graph(module, _bound(module, wanted, f"the backward graph of `{name}`"))
     results = outputs_of(module, made)
     if len(results) != count:
-        found = f"{len(results)} outputs, and the function {count} inputs"
-        raise UserError(f"the backward graph of `{name}` has {found}: it returns one gradient or None each")
+        counts = f"{len(results)} outputs, and the function {count} inputs"
+        raise UserError(f"the backward graph of `{name}` has {counts}: it returns one gradient or None each")
     return nodes_of(made), results
 
 
@@ -174,8 +177,14 @@ def _joined(
 
 
 def _forward_program(joint: JointProgram, read: _Forward) -> Program:
-    inputs = tuple(given for given in joint.program.inputs if not isinstance(given.slot, BACKWARD_INPUTS))
-    at_hand = {id(out.value) for out in joint.forward_outputs} | {id(given.node) for given in inputs}
+    inputs = tuple(
+        program_input
+        for program_input in joint.program.inputs
+        if not isinstance(program_input.slot, BACKWARD_INPUTS)
+    )
+    at_hand = {id(out.value) for out in joint.forward_outputs} | {
+        id(program_input.node) for program_input in inputs
+    }
     saved = [node for node in dict.fromkeys(read.saved) if id(node) not in at_hand]
     outputs = (
         *joint.forward_outputs,
@@ -185,17 +194,17 @@ def _forward_program(joint: JointProgram, read: _Forward) -> Program:
 
 
 def _backward_program(
-    joint: JointProgram, read: _Forward, arriving: tuple[ProgramInput, ...], nodes: tuple[Node, ...]
+    joint: JointProgram, read: _Forward, incoming: tuple[ProgramInput, ...], nodes: tuple[Node, ...]
 ) -> Program:
     saved = tuple(ProgramInput(node, SavedInput(node.name)) for node in read.saved)
-    return Program("backward", (*saved, *arriving), nodes, joint.gradients)
+    return Program("backward", (*saved, *incoming), nodes, joint.gradients)
 
 
 def _describe(saved: list[Node], inputs: tuple[ProgramInput, ...]) -> tuple[Saved, ...]:
-    owners = {id(given.node): given.slot for given in inputs}
-    found = []
+    owners = {id(program_input.node): program_input.slot for program_input in inputs}
+    rows = []
     for node in saved:
         owner: Any = owners.get(id(node))
         size = 0 if owner is not None else node_bytes(node)
-        found.append(Saved(node, Reason.PARTITION_FUNCTION, owner, False, size))
-    return tuple(found)
+        rows.append(Saved(node, Reason.PARTITION_FUNCTION, owner, False, size))
+    return tuple(rows)

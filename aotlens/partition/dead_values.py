@@ -22,13 +22,13 @@ def statically_dead(parts: Partitioned) -> dict[int, str]:
     if parts.backward is None:
         return {}
     live = {id(node) for node in nodes_in(out.value for out in parts.backward.outputs)}
-    asked: set[int] = set()
+    read: set[int] = set()
     for node in reversed(parts.backward.nodes):
         for source in node.inputs():
-            asked.add(id(source))
+            read.add(id(source))
         if id(node) in live or node.origin.effect:
             live.update(id(source) for source in _sources_that_count(node))
-    dead = asked - live
+    dead = read - live
     return {
         id(value.node): _reason(parts, value.node)
         for value in parts.saved
@@ -42,8 +42,8 @@ def _sources_that_count(node: Node) -> list[Node]:
     if zero is not None:
         return []
     sizes = shape_only_arguments(node.op)
-    given = [arg for at, arg in enumerate(node.args) if at not in sizes]
-    return [*nodes_in(given), *nodes_in(node.kwargs.values())]
+    operands = [arg for index, arg in enumerate(node.args) if index not in sizes]
+    return [*nodes_in(operands), *nodes_in(node.kwargs.values())]
 
 
 def _zero_factor(node: Node) -> Any:
@@ -96,8 +96,8 @@ def dead_on_random_runs(parts: Partitioned) -> DeadValueCheck:
         except (RuntimeError, ValueError, IndexError, ArithmeticError) as error:
             return DeadValueCheck(frozenset(), f"dead values were not looked for: on random values, {error}")
     looked = f"{len(replaced)} saved values were replaced by others, {RANDOM_RUNS} times each"
-    found = f"{len(suspects) or 'none'} changed no gradient"
-    return DeadValueCheck(frozenset(id(node) for node in suspects), f"{looked}: {found}")
+    unchanged = f"{len(suspects) or 'none'} changed no gradient"
+    return DeadValueCheck(frozenset(id(node) for node in suspects), f"{looked}: {unchanged}")
 
 
 def _refusal(parts: Partitioned) -> str | None:
@@ -108,9 +108,9 @@ def _refusal(parts: Partitioned) -> str | None:
                 return f"`{node.target}` runs functions"
             if node.origin.effect and node.op is not torch.ops.aten.copy_.default:
                 return f"`{node.target}` has an effect"
-        for given in program.inputs if program is not None else ():
-            if not _is_plain(given.node.val):
-                return f"`{given.node.name}` is no tensor of known sizes"
+        for program_input in program.inputs if program is not None else ():
+            if not _is_plain(program_input.node.val):
+                return f"`{program_input.node.name}` is no tensor of known sizes"
     return None
 
 
@@ -131,11 +131,14 @@ def _unchanged(
     parts: Partitioned, backward: Program, suspects: list[Node], generator: torch.Generator
 ) -> list[Node]:
     """Those of the suspects whose replacement leaves all gradients of this draw as they are."""
-    values = {id(given.node): _drawn(given.node.val, generator) for given in parts.forward.inputs}
+    values = {
+        id(program_input.node): _drawn(program_input.node.val, generator)
+        for program_input in parts.forward.inputs
+    }
     _run(parts.forward.nodes, values)
-    for given in backward.inputs:
-        if not isinstance(given.slot, SavedInput):
-            values[id(given.node)] = _drawn(given.node.val, generator)
+    for program_input in backward.inputs:
+        if not isinstance(program_input.slot, SavedInput):
+            values[id(program_input.node)] = _drawn(program_input.node.val, generator)
     _run(tuple(_made_in(backward, values)), values)
     return [node for node in suspects if not _matters(node, backward, values, generator)]
 
@@ -174,19 +177,19 @@ def _value(node: Node, values: Mapping[int, Any]) -> Any:
 
 def _matters(node: Node, backward: Program, values: Values, generator: torch.Generator) -> bool:
     """Whether a gradient is another one when the saved value is."""
-    gradients = {id(each) for each in nodes_in(out.value for out in backward.outputs)}
+    gradients = {id(gradient) for gradient in nodes_in(out.value for out in backward.outputs)}
     if id(node) in gradients:
         return True
     changed: Values = {id(node): _other(values[id(node)], generator)}
     for reader in backward.nodes:
         if id(reader) == id(node) or all(id(source) not in changed for source in reader.inputs()):
             continue
-        found = _computed(reader, ChainMap(changed, values))
-        if _equal(found, values[id(reader)]):
+        result = _computed(reader, ChainMap(changed, values))
+        if _equal(result, values[id(reader)]):
             continue
         if id(reader) in gradients:
             return True
-        changed[id(reader)] = found
+        changed[id(reader)] = result
     return False
 
 
@@ -197,9 +200,9 @@ def _other(value: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     return value * noise + (value.abs().mean() + 1) * noise.flip(0) if value.dim() else value * 2 + 1
 
 
-def _equal(one: Any, other: Any) -> bool:
-    if isinstance(one, (list, tuple)):
-        return len(one) == len(other) and all(map(_equal, one, other))
-    if isinstance(one, torch.Tensor):
-        return torch.equal(one, other)
-    return bool(one == other)
+def _equal(first: Any, second: Any) -> bool:
+    if isinstance(first, (list, tuple)):
+        return len(first) == len(second) and all(map(_equal, first, second))
+    if isinstance(first, torch.Tensor):
+        return torch.equal(first, second)
+    return bool(first == second)

@@ -32,13 +32,13 @@ def available_nodes(parts: Partitioned) -> tuple[Node, ...]:
     changed = parts.joint.changed_inputs
     inputs = [
         node
-        for given in parts.joint.captured.inputs
-        if given.is_graph_input and given.duplicate_of is None
-        for node in given.nodes
+        for captured_input in parts.joint.captured.inputs
+        if captured_input.is_graph_input and captured_input.duplicate_of is None
+        for node in captured_input.nodes
         if id(node) not in changed
     ]
     recorded = recorded_nodes(parts)
-    saved = [recorded.get(given.node.name, given.node) for given in parts.saved_inputs]
+    saved = [recorded.get(saved_input.node.name, saved_input.node) for saved_input in parts.saved_inputs]
     return tuple(dict.fromkeys([*saved, *inputs]))
 
 
@@ -48,7 +48,7 @@ def recorded_nodes(parts: Partitioned) -> dict[str, Node]:
     if parts.modules is not None:
         nodes = parts.joint.captured.recorder.nodes
         known = {id(node.val): node for node in nodes if isinstance(node.val, Tensor)}
-        saved = (given.node for given in parts.saved_inputs)
+        saved = (program_input.node for program_input in parts.saved_inputs)
         return {node.name: known[id(node.val)] for node in saved if id(node.val) in known}
     before = parts.joint.recorded
     return {} if before is None else {node.name: node for node in before.nodes}
@@ -59,38 +59,38 @@ def derivative_program(
     name: str,
     tangents: Sequence[Node | None],
     wanted: Sequence[Node | None],
-    kept: Sequence[Node] | None = None,
+    available: Sequence[Node] | None = None,
 ) -> Program:
-    """The program that gives the wanted nodes, with None for None, from `kept` (by itself `available_nodes`).
+    """The program that computes `wanted` (None stays None) from `available`, or from `available_nodes`.
 
     Raises:
         UnsupportedError: a value is needed that nothing keeps.
     """
     recorder = parts.joint.captured.recorder
-    arriving = [node for node in tangents if node is not None]
-    kept = available_nodes(parts) if kept is None else kept
-    given = {id(node) for node in (*kept, *arriving)}
+    incoming = [node for node in tangents if node is not None]
+    available = available_nodes(parts) if available is None else available
+    available_ids = {id(node) for node in (*available, *incoming)}
     swaps, unpacking = unpacked_values(parts.packing), unpacking_nodes(parts.packing)
     first = {id(node) for node in unpacking}
-    find, instead = _Finder(recorder.nodes, (*kept, *arriving)), dict[int, Node]()
+    find, instead = _Finder(recorder.nodes, (*available, *incoming)), dict[int, Node]()
     needed: set[int] = set()
     waiting = [swaps.get(id(node), node) for node in wanted if node is not None]
     while waiting:
         node = waiting.pop()
         if id(node) in needed or id(node) in instead:
             continue
-        if id(node) not in given and (found := find.other(node)) is not None:
-            instead[id(node)] = swaps.get(id(found), found)
+        if id(node) not in available_ids and (equivalent := find.other(node)) is not None:
+            instead[id(node)] = swaps.get(id(equivalent), equivalent)
             waiting.append(instead[id(node)])
             continue
         needed.add(id(node))
-        if id(node) not in given:
+        if id(node) not in available_ids:
             _refuse_lost(parts, node)
             other = {} if id(node) in first else swaps
             waiting.extend(other.get(id(source), source) for source in node.inputs())
-    inputs = [ProgramInput(node, SavedInput(node.name)) for node in kept if id(node) in needed]
-    inputs += [ProgramInput(node, Tangent(node.name)) for node in arriving if id(node) in needed]
-    own = [node for node in recorder.nodes if id(node) in needed - given - first]
+    inputs = [ProgramInput(node, SavedInput(node.name)) for node in available if id(node) in needed]
+    inputs += [ProgramInput(node, Tangent(node.name)) for node in incoming if id(node) in needed]
+    own = [node for node in recorder.nodes if id(node) in needed - available_ids - first]
     nodes, swaps = with_replaced_values(own, swaps | instead)
     nodes = (
         *(node for node in unpacking if id(node) in needed),
@@ -98,8 +98,8 @@ def derivative_program(
         *nodes,
     )
     outputs = tuple(
-        ProgramOutput(swaps.get(id(node), node), Gradient(f"gradient_{at}", at))
-        for at, node in enumerate(wanted)
+        ProgramOutput(swaps.get(id(node), node), Gradient(f"gradient_{index}", index))
+        for index, node in enumerate(wanted)
     )
     return Program(name, tuple(inputs), nodes, outputs)
 
@@ -121,9 +121,9 @@ class _Finder:
 
     def other(self, node: Node) -> Node | None:
         """A known value that is computed alike, or another look at a size of an input; None without one."""
-        found = self._by_number.get(self._number.get(id(node), node))
-        if found is not None or node.op is not aten.sym_size.int:
-            return found
+        equivalent = self._by_number.get(self._number.get(id(node), node))
+        if equivalent is not None or node.op is not aten.sym_size.int:
+            return equivalent
         if node.args[0].op is not None or node.args[0] in self._known or node in self.made:
             return None
         for other in self._known:
@@ -146,10 +146,18 @@ class _Finder:
 
 def _refuse_lost(parts: Partitioned, node: Node) -> None:
     """What ran once and is not kept, or is what an input was before the function wrote to it."""
-    if any(node is given.node for given in parts.joint.program.inputs if isinstance(given.slot, RNG_STATES)):
+    if any(
+        node is program_input.node
+        for program_input in parts.joint.program.inputs
+        if isinstance(program_input.slot, RNG_STATES)
+    ):
         case = "it draws random numbers again, from a state that the backward does not keep"
     elif node.op is None and node.constant is None:
-        names = {id(own): given.slot.name for given in parts.joint.captured.inputs for own in given.nodes}
+        names = {
+            id(own): captured_input.slot.name
+            for captured_input in parts.joint.captured.inputs
+            for own in captured_input.nodes
+        }
         name = names.get(id(node), node.name)
         changed = id(node) in parts.joint.changed_inputs
         value = (

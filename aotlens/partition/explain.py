@@ -55,20 +55,20 @@ def certificates(split: Split) -> dict[int, Certificate]:
     ]
     graph = _Graph(split, problem)
     price = _Prices(problem, split.choice)
-    stands_for: dict[object, Node] = {}
-    found: dict[int, Certificate] = {}
+    representatives: dict[object, Node] = {}
+    by_identity: dict[int, Certificate] = {}
     for node in chosen:
         key = (node.target, node.origin.place.spans[:1], values[id(node)].size_bytes)
-        first = node if len(chosen) <= OWN_PRICES else stands_for.setdefault(key, node)
+        first = node if len(chosen) <= OWN_PRICES else representatives.setdefault(key, node)
         if first is not node:
-            known = found[id(first)]
+            known = by_identity[id(first)]
             above = graph.above(node)
-            found[id(node)] = Certificate(
+            by_identity[id(node)] = Certificate(
                 *above, graph.below(node), (), known.price_bytes, known.price_flops, first
             )
             continue
-        found[id(node)] = Certificate(*graph.above(node), graph.below(node), *price.without(node))
-    return found
+        by_identity[id(node)] = Certificate(*graph.above(node), graph.below(node), *price.without(node))
+    return by_identity
 
 
 class _Prices:
@@ -129,8 +129,8 @@ class _Graph:
         """The first backward node that reads the value, or something that is computed again from it."""
         queue: list[Node] = [node]
         seen = {id(node)}
-        for one in queue:
-            for user in self._users.get(id(one), ()):
+        for source in queue:
+            for user in self._users.get(id(source), ()):
                 if id(user) in self._backward:
                     return user
                 if id(user) not in seen and id(user) in self._again:

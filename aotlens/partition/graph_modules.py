@@ -80,7 +80,9 @@ def _split(read: _Read, num_fwd_outputs: int, policy: str) -> tuple[fx.GraphModu
     tensors = [node for node in split.saved if not is_number(node)]
     sizes = [node for node in split.saved if is_number(node)]
     inputs = [item.node for item in read.joint.program.inputs if not isinstance(item.slot, BACKWARD_INPUTS)]
-    arriving = [item.node for item in read.joint.program.inputs if isinstance(item.slot, BACKWARD_INPUTS)]
+    backward_inputs = [
+        item.node for item in read.joint.program.inputs if isinstance(item.slot, BACKWARD_INPUTS)
+    ]
     results = flat_outputs(module)
     outputs = [out.value for out in read.joint.forward_outputs]
     forward_nodes = reachable([*outputs, *tensors, *sizes], before_backward(read.joint.program.nodes))
@@ -92,7 +94,7 @@ def _split(read: _Read, num_fwd_outputs: int, policy: str) -> tuple[fx.GraphModu
     )
     backward = _extract(
         module,
-        read.original([*sizes, *tensors, *arriving]),
+        read.original([*sizes, *tensors, *backward_inputs]),
         read.original(
             [node for node in split.backward_nodes if not has_effect(node) or node.origin.backward]
         ),
@@ -103,17 +105,23 @@ def _split(read: _Read, num_fwd_outputs: int, policy: str) -> tuple[fx.GraphModu
 
 
 def _read(module: fx.GraphModule, num_fwd_outputs: int, static: frozenset[int]) -> _Read:
-    results = flat_outputs(module)
-    if len(results) < num_fwd_outputs:
-        raise UserError(f"the joint graph has {len(results)} outputs, fewer than {num_fwd_outputs=}")
+    outputs_of_module = flat_outputs(module)
+    if len(outputs_of_module) < num_fwd_outputs:
+        raise UserError(
+            f"the joint graph has {len(outputs_of_module)} outputs, fewer than {num_fwd_outputs=}"
+        )
     made = import_graph(module, {})
     inputs = []
     for index, node in enumerate(module.graph.find_nodes(op="placeholder")):
         parameter = Parameter(node.name, index, node.name) if index in static else None
         inputs.append(ProgramInput(made[node], parameter or _slot(node.name, index)))
     outputs = []
-    for at, value in enumerate(results):
-        slot = UserOutput(f"out[{at}]", at) if at < num_fwd_outputs else Gradient(f"gradient {at}", at)
+    for position, value in enumerate(outputs_of_module):
+        slot = (
+            UserOutput(f"out[{position}]", position)
+            if position < num_fwd_outputs
+            else Gradient(f"gradient {position}", position)
+        )
         outputs.append(ProgramOutput(made[value] if isinstance(value, fx.Node) else value, slot))
     program = Program("joint", tuple(inputs), nodes_of(made), tuple(outputs))
     changed = frozenset(id(ours) for node, ours in made.items() if node.meta.get(CHANGED))

@@ -51,8 +51,8 @@ class Network:
     def _begin(self, value: Value, at_hand: dict[int, int], work: float) -> int:
         if value.save is not None:
             return _SOURCE
-        found = dict.fromkeys(at_hand[source] for source in value.sources if source in at_hand)
-        sources = [vertex for vertex in found if vertex != _SINK]
+        vertices = dict.fromkeys(at_hand[source] for source in value.sources if source in at_hand)
+        sources = [vertex for vertex in vertices if vertex != _SINK]
         if len(sources) == 1 and not work:
             return sources[0]
         begins = self._vertex()

@@ -55,7 +55,7 @@ def overridden_values(
         UserError: an override that names nothing, or a value that has to be the other way; a function that
             answers something else than `save`, `recompute` or None.
     """
-    found = _asked(policy.function, problem, variables) if policy.function is not None else {}
+    decisions = _asked(policy.function, problem, variables) if policy.function is not None else {}
     named = _Named(joint, sides, variables)
     values = problem.by_identity()
     for override in policy.overrides:
@@ -81,21 +81,21 @@ def overridden_values(
                 f" [{reason.value}]",
                 span=node.origin.place.innermost,
             )
-        found |= {one: keep for one in decided if one not in refused}
-    return found
+        decisions |= {value_id: keep for value_id in decided if value_id not in refused}
+    return decisions
 
 
 def unknown_overrides(
     joint: Joint, sides: Sides, overrides: Iterable[Override], variables: Mapping[int, str]
 ) -> dict[Override, UnknownValueError]:
     """Those that name no value of the program, each with the error that says so."""
-    named, found = _Named(joint, sides, variables), {}
+    named, errors = _Named(joint, sides, variables), {}
     for override in overrides:
         try:
             named.find(override)
         except UnknownValueError as error:
-            found[override] = error
-    return found
+            errors[override] = error
+    return errors
 
 
 def _past(keep: Decision) -> str:
@@ -126,7 +126,7 @@ def _asked(
     function: Callable[[Any], Any], problem: Problem, variables: Mapping[int, str]
 ) -> dict[int, Decision]:
     """What the user's function answers for each value that could be either way."""
-    found = {}
+    decisions = {}
     for value in problem.values:
         forced = [reason for reason in (value.save, value.recompute) if reason is not None]
         if any(reason.freedom is Freedom.FORCED for reason in forced):
@@ -141,8 +141,8 @@ def _asked(
                 span=value.node.origin.place.innermost,
             )
         if answer is not None:
-            found[id(value.node)] = ANSWERS[answer]
-    return found
+            decisions[id(value.node)] = ANSWERS[answer]
+    return decisions
 
 
 def _answer(function: Callable[[Any], Any], candidate: Candidate) -> object:
@@ -176,8 +176,8 @@ class _Named:
     """Nodes of the forward by what the user may call them."""
 
     def __init__(self, joint: Joint, sides: Sides, variables: Mapping[int, str]) -> None:
-        given = [item.node for item in joint.program.inputs if id(item.node) not in sides.backward]
-        self._nodes = [*given, *(node for node in joint.program.nodes if id(node) not in sides.backward)]
+        inputs = [item.node for item in joint.program.inputs if id(item.node) not in sides.backward]
+        self._nodes = [*inputs, *(node for node in joint.program.nodes if id(node) not in sides.backward)]
         self._names: dict[str, list[Node]] = {}
         for node in self._nodes:
             self._names.setdefault(node.name, []).append(node)
@@ -212,11 +212,11 @@ class _Named:
         itself = [
             node for node in computed if any(_is_at(span, file, line) for span in node.origin.place.spans[:1])
         ]
-        found = itself or [
+        nodes = itself or [
             node for node in computed if any(_is_at(span, file, line) for span in node.origin.place.spans)
         ]
-        if found:
-            return found
+        if nodes:
+            return nodes
         lines = sorted(
             {span.line for node in computed for span in node.origin.place.spans if _is_file(span.file, file)}
         )

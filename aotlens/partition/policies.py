@@ -76,19 +76,19 @@ def save_all_reads(joint: Joint, sides: Sides, forced: Mapping[int, Decision] | 
     for node in joint.program.nodes:
         if not sides.made_by_forward(node) and id(node) not in sizes:
             read.update(id(source) for source in node.inputs())
-    again: set[int] = set()
+    recomputed: set[int] = set()
     for node in reversed(joint.program.nodes):
-        kept = id(node) in sides.leaving or sides.only_now(node) or not is_checkpointed(node)
-        kept = (kept and (joint.keeps_views or not is_view(node))) or has_effect(node)
-        kept = kept and forced.get(id(node)) is not Decision.RECOMPUTE
-        if id(node) in read and not (kept or forced.get(id(node)) is Decision.SAVE):
-            again.add(id(node))
+        is_saved = id(node) in sides.leaving or sides.only_now(node) or not is_checkpointed(node)
+        is_saved = (is_saved and (joint.keeps_views or not is_view(node))) or has_effect(node)
+        is_saved = is_saved and forced.get(id(node)) is not Decision.RECOMPUTE
+        if id(node) in read and not (is_saved or forced.get(id(node)) is Decision.SAVE):
+            recomputed.add(id(node))
             read.update(id(source) for source in node.inputs())
-    kept_values = read - again
+    saved_ids = read - recomputed
     saved = tuple(
         node
         for node in joint.program.nodes
-        if id(node) in kept_values
+        if id(node) in saved_ids
         and (sides.made_by_forward(node) or id(node) in sizes)
         and not has_several_outputs(node)
     )
@@ -157,12 +157,12 @@ def added_bytes(joint: Joint, saved: tuple[Node, ...]) -> int:
 
 def added_storages(joint: Joint, saved: tuple[Node, ...]) -> Iterator[Node]:
     """The values whose storage is kept for the backward alone."""
-    kept = {id(storage_root(out.value)) for out in joint.handed_out if isinstance(out.value, Node)}
-    kept.update(id(given.node) for given in joint.program.inputs)
+    counted = {id(storage_root(out.value)) for out in joint.handed_out if isinstance(out.value, Node)}
+    counted.update(id(program_input.node) for program_input in joint.program.inputs)
     for node in saved:
         root = storage_root(node)
-        if id(root) not in kept and root.constant is None:
-            kept.add(id(root))
+        if id(root) not in counted and root.constant is None:
+            counted.add(id(root))
             yield root
 
 

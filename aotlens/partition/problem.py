@@ -59,13 +59,13 @@ class Problem:
 
     def recomputed(self, saved: Iterable[int]) -> tuple[Value, ...]:
         """The values that the backward computes when it is given `saved`, in program order."""
-        given, needed = frozenset(saved), set(self.read)
-        found = []
+        saved_ids, needed = frozenset(saved), set(self.read)
+        recomputed_values = []
         for value in reversed(self.values):
-            if id(value.node) in needed and id(value.node) not in given:
-                found.append(value)
+            if id(value.node) in needed and id(value.node) not in saved_ids:
+                recomputed_values.append(value)
                 needed.update(value.sources)
-        return tuple(reversed(found))
+        return tuple(reversed(recomputed_values))
 
 
 def recompute_path(values: Mapping[int, Value], node: Node, at_hand: frozenset[int]) -> tuple[Value, ...]:
@@ -134,7 +134,9 @@ def build_problem(
         if id(node) not in sides.backward
     ]
     inputs = [
-        facts.value(given.node) for given in joint.program.inputs if id(given.node) not in sides.backward
+        facts.value(program_input.node)
+        for program_input in joint.program.inputs
+        if id(program_input.node) not in sides.backward
     ]
     listed = {id(value.node) for value in values}
     return _relevant(_possible([*(value for value in inputs if id(value.node) not in listed), *values]), read)
@@ -143,27 +145,27 @@ def build_problem(
 def _possible(values: list[Value]) -> list[Value]:
     """The values, with those that need something which the backward cannot have marked as not computable."""
     lost: set[int] = set()
-    found = []
-    for given in values:
-        needs_lost = given.save is None and not lost.isdisjoint(given.sources)
-        value = replace(given, save=Reason.NEEDS_CHANGING) if needs_lost else given
+    marked = []
+    for original in values:
+        needs_lost = original.save is None and not lost.isdisjoint(original.sources)
+        value = replace(original, save=Reason.NEEDS_CHANGING) if needs_lost else original
         if value.save is not None and value.recompute is not None:
             lost.add(id(value.node))
-        found.append(value)
-    return found
+        marked.append(value)
+    return marked
 
 
 def _relevant(values: list[Value], read: frozenset[int]) -> Problem:
     """Only what the backward reads, or could compute it from."""
     wanted = set(read)
-    kept = []
+    relevant = []
     for value in reversed(values):
         if id(value.node) in wanted:
-            kept.append(value)
+            relevant.append(value)
             if value.save is None:
                 wanted.update(value.sources)
-    known = {id(value.node) for value in kept}
-    return Problem(tuple(reversed(kept)), read & known)
+    known = {id(value.node) for value in relevant}
+    return Problem(tuple(reversed(relevant)), read & known)
 
 
 def _overridden(value: Value, keep: Decision | None) -> Value:
@@ -180,7 +182,7 @@ class _Facts:
 
     def __init__(self, joint: Joint, sides: Sides, scope: Scope) -> None:
         self._sides, self._scope = sides, scope
-        self._slots = {id(given.node): given.slot for given in joint.program.inputs}
+        self._slots = {id(program_input.node): program_input.slot for program_input in joint.program.inputs}
         kept_by_eager = _storages_that_eager_keeps(joint, sides)
         results = {id(storage_root(out.value)) for out in joint.handed_out if isinstance(out.value, Node)}
         parameters = {identity for identity, slot in self._slots.items() if isinstance(slot, Parameter)}
@@ -249,12 +251,12 @@ def _storages_that_eager_keeps(joint: Joint, sides: Sides) -> set[int]:
 
     Its formulas read them, or an activation checkpoint is given them.
     """
-    kept: set[int] = set()
+    storages: set[int] = set()
     for node in joint.program.nodes:
         if not sides.made_by_forward(node) or node.origin.checkpoint is not None:
-            kept.update(id(storage_root(source)) for source in node.inputs())
-    kept.update(id(storage_root(out.value)) for out in joint.gradients if isinstance(out.value, Node))
-    return kept
+            storages.update(id(storage_root(source)) for source in node.inputs())
+    storages.update(id(storage_root(out.value)) for out in joint.gradients if isinstance(out.value, Node))
+    return storages
 
 
 def _owner(node: Node, slot: object) -> Reason:

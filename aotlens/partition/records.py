@@ -124,8 +124,8 @@ class Partitioned:
     @property
     def saved_inputs(self) -> tuple[ProgramInput, ...]:
         """The backward's inputs that come from the forward, in its order."""
-        given = self.backward.inputs if self.backward is not None else ()
-        return tuple(item for item in given if isinstance(item.slot, SavedInput))
+        inputs = self.backward.inputs if self.backward is not None else ()
+        return tuple(item for item in inputs if isinstance(item.slot, SavedInput))
 
     @property
     def saved_bytes(self) -> int:

@@ -47,9 +47,9 @@ def split_region(program: Program, policy: Policy | PartitionFunction) -> Region
     """
     joint = RegionJoint(program)
     split = split_joint(joint, Policy(_base(policy)))
-    outputs, kept, copies = list(joint.forward_outputs), list[SavedValue](), list[Node]()
-    operands = {id(given.node): at for at, given in enumerate(program.inputs)}
-    at_hand = {id(out.value): at for at, out in reversed(tuple(enumerate(outputs)))}
+    outputs, saved_values, copies = list(joint.forward_outputs), list[SavedValue](), list[Node]()
+    operands = {id(program_input.node): index for index, program_input in enumerate(program.inputs)}
+    output_indices = {id(out.value): index for index, out in reversed(tuple(enumerate(outputs)))}
     in_results = {id(storage_root(out.value)) for out in outputs if isinstance(out.value, Node)}
     for node in split.saved:
         source: RegionOperand | RegionOutput | RegionSize
@@ -57,8 +57,8 @@ def split_region(program: Program, policy: Policy | PartitionFunction) -> Region
             source = RegionOperand(operands[id(node)])
         elif isinstance(node.val, torch.SymInt):
             source = RegionSize(node.val)
-        elif id(node) in at_hand:
-            source = RegionOutput(at_hand[id(node)])
+        elif id(node) in output_indices:
+            source = RegionOutput(output_indices[id(node)])
         else:
             source = RegionOutput(len(outputs))
             value = node
@@ -66,18 +66,22 @@ def split_region(program: Program, policy: Policy | PartitionFunction) -> Region
                 value = _copy(node)
                 copies.append(value)
             outputs.append(ProgramOutput(value, SavedForBackward(node.name)))
-        kept.append(SavedValue(node, source, _reason(node, split)))
+        saved_values.append(SavedValue(node, source, _reason(node, split)))
     nodes = reachable([out.value for out in outputs], (*before_backward(program.nodes), *copies))
     forward = Program(f"{program.name}_forward", _operands(program), nodes, tuple(outputs))
     saved = tuple(ProgramInput(node, SavedInput(node.name)) for node in split.saved)
-    tangents = tuple(given for given in program.inputs if isinstance(given.slot, Tangent))
-    rest = tuple(node for node in split.backward_nodes if not has_effect(node) or node.origin.backward)
-    backward = Program(f"{program.name}_backward", (*saved, *tangents), rest, joint.gradients)
-    again = tuple(
+    tangents = tuple(
+        program_input for program_input in program.inputs if isinstance(program_input.slot, Tangent)
+    )
+    backward_nodes = tuple(
+        node for node in split.backward_nodes if not has_effect(node) or node.origin.backward
+    )
+    backward = Program(f"{program.name}_backward", (*saved, *tangents), backward_nodes, joint.gradients)
+    recomputed = tuple(
         RecomputedValue(item.node, item.reason.text, item.size_bytes, item.flops)
         for item in recomputed_values(split)
     )
-    return Region(program.name, forward, backward, tuple(kept), again)
+    return Region(program.name, forward, backward, tuple(saved_values), recomputed)
 
 
 def _reason(node: Node, split: Split) -> str:
@@ -89,7 +93,9 @@ def _base(policy: Policy | PartitionFunction) -> Base:
 
 
 def _operands(program: Program) -> tuple[ProgramInput, ...]:
-    return tuple(given for given in program.inputs if not isinstance(given.slot, Tangent))
+    return tuple(
+        program_input for program_input in program.inputs if not isinstance(program_input.slot, Tangent)
+    )
 
 
 def _copy(node: Node) -> Node:

@@ -93,23 +93,23 @@ class _Recording:
             UnsupportedError: a hook that cannot be recorded, or does not give back what was saved.
         """
         origin = Origin(value.origin.place, value.origin.op, False, "partition", PACKING)
-        given = self._stand_in(value)
-        found, added = self._run(self._pack, given, origin)
-        self._refuse_effects(added, [given], value)
-        leaves, spec = pytree.tree_flatten(found)
+        hook_input = self._stand_in(value)
+        pack_output, added = self._run(self._pack, hook_input, origin)
+        self._refuse_effects(added, [hook_input], value)
+        leaves, spec = pytree.tree_flatten(pack_output)
         nodes = [self._node(leaf) for leaf in leaves]
-        arriving = [
+        unpack_inputs = [
             leaf if node is None or is_number(node) else self._stand_in(node)
             for leaf, node in zip(leaves, nodes, strict=True)
         ]
-        packed = pytree.tree_unflatten(arriving, spec)
+        packed = pytree.tree_unflatten(unpack_inputs, spec)
         origin = Origin(value.origin.place, value.origin.op, True, "partition", UNPACKING)
         unpacked, added = self._run(self._unpack, packed, origin, like=value.val)
-        self._refuse_effects(added, arriving, value)
-        kept = tuple(dict.fromkeys(node for node in nodes if node is not None))
+        self._refuse_effects(added, unpack_inputs, value)
+        packed_nodes = tuple(dict.fromkeys(node for node in nodes if node is not None))
         result = self._node(unpacked)
         assert result is not None  # a tensor, as _like sees to
-        return Packed(value, kept, result, self._needed(result, kept, added))
+        return Packed(value, packed_nodes, result, self._needed(result, packed_nodes, added))
 
     def _stand_in(self, node: Node) -> Any:
         """A tensor with a storage of its own on the tape, so that a hook's views and writes stay in it."""
@@ -118,61 +118,63 @@ class _Recording:
         self._recorder.track(alias, Storage(node, alias))
         return alias
 
-    def _run(self, hook: HookRunner, given: Any, origin: Origin, like: Any = None) -> tuple[Any, list[Node]]:
+    def _run(
+        self, hook: HookRunner, hook_input: Any, origin: Origin, like: Any = None
+    ) -> tuple[Any, list[Node]]:
         """What the hook gives, in the layout of `like`, and the nodes that it recorded."""
         recorder = self._recorder
         first, count = recorder.nodes[0], len(recorder.nodes)
         with self._running():
-            found = hook.run_for(given, origin)
+            output = hook.run_for(hook_input, origin)
             if like is not None:
                 with recorder.internally(origin):
-                    found = _like(found, like)
-        constants = next(at for at, node in enumerate(recorder.nodes) if node is first)
-        return found, [*recorder.nodes[:constants], *recorder.nodes[count + constants :]]
+                    output = _like(output, like)
+        constants = next(index for index, node in enumerate(recorder.nodes) if node is first)
+        return output, [*recorder.nodes[:constants], *recorder.nodes[count + constants :]]
 
     @contextmanager
     def _running(self) -> Iterator[None]:
         dynamic = self._recorder.fake_mode.shape_env is not None
-        apart = recording(self._recorder, dynamic)
-        with apart, translated_errors(self._recorder), torch.no_grad(), without_autocast():
+        recording_hooks = recording(self._recorder, dynamic)
+        with recording_hooks, translated_errors(self._recorder), torch.no_grad(), without_autocast():
             yield
 
     def _node(self, leaf: Any) -> Node | None:
         """The node of what a hook gave; None for a plain value, which is built in."""
         with self._recorder.fake_mode, self._recorder.adding("partition", PACKING, forward=True):
-            found = self._recorder.argument(leaf)
-        return found if isinstance(found, Node) else None
+            argument = self._recorder.argument(leaf)
+        return argument if isinstance(argument, Node) else None
 
-    def _needed(self, result: Node, kept: tuple[Node, ...], added: list[Node]) -> tuple[Node, ...]:
+    def _needed(self, result: Node, packed_nodes: tuple[Node, ...], added: list[Node]) -> tuple[Node, ...]:
         """The nodes of `unpack` that its result needs; numbers of the forward's that they read are `lost`."""
-        given, own = {id(node) for node in kept}, {id(node) for node in added}
+        packed_ids, added_ids = {id(node) for node in packed_nodes}, {id(node) for node in added}
         known: dict[int, bool] = {}
 
         def at_hand(node: Node) -> bool:
             """Whether the backward can compute it from what is packed."""
-            if id(node) in given or node.constant is not None:
+            if id(node) in packed_ids or node.constant is not None:
                 return True
             if id(node) not in known:
-                known[id(node)] = id(node) in own and all(at_hand(source) for source in node.inputs())
+                known[id(node)] = id(node) in added_ids and all(at_hand(source) for source in node.inputs())
             return known[id(node)]
 
         needed: dict[int, Node] = {}
         waiting = [result]
         while waiting:
             node = waiting.pop()
-            if id(node) in given or id(node) in needed or id(node) in self.lost:
+            if id(node) in packed_ids or id(node) in needed or id(node) in self.lost:
                 continue
-            outside = id(node) not in own and node.constant is None
+            outside = id(node) not in added_ids and node.constant is None
             if outside or (is_number(node) and not at_hand(node)):
                 self.lost[id(node)] = node
                 continue
             needed[id(node)] = node
             waiting.extend(node.inputs())
-        constants = [node for node in needed.values() if id(node) not in own]
+        constants = [node for node in needed.values() if id(node) not in added_ids]
         return (*constants, *(node for node in added if id(node) in needed))
 
-    def _refuse_effects(self, added: list[Node], given: list[Any], value: Node) -> None:
-        tensors = [self._recorder.tracked(leaf) for leaf in given if isinstance(leaf, torch.Tensor)]
+    def _refuse_effects(self, added: list[Node], hook_inputs: list[Any], value: Node) -> None:
+        tensors = [self._recorder.tracked(leaf) for leaf in hook_inputs if isinstance(leaf, torch.Tensor)]
         counted = any(getattr(node.op, "namespace", "") == "rngprims" for node in added)  # by the wrapper
         written = any(known.storage.version for known in tensors)
         if counted or written or any(node.origin.effect for node in added):
@@ -182,24 +184,26 @@ class _Recording:
         return UnsupportedError(f"hooks on saved tensors of which {case}", value.origin.place.innermost)
 
 
-def _like(found: Any, like: Any) -> Any:
+def _like(unpacked: Any, like: Any) -> Any:
     """What was unpacked, in the layout that the backward was recorded for.
 
     Raises:
         UnsupportedError: it is another kind of tensor.
     """
     if (
-        type(found) is not FakeTensor
-        or found.dtype is not like.dtype
-        or found.device != like.device
-        or found.shape != like.shape
+        type(unpacked) is not FakeTensor
+        or unpacked.dtype is not like.dtype
+        or unpacked.device != like.device
+        or unpacked.shape != like.shape
     ):
         raise UnsupportedError("hooks on saved tensors that give back another kind of tensor")
-    if found.stride() == like.stride():
-        return found
+    if unpacked.stride() == like.stride():
+        return unpacked
     if not torch.ops.aten.is_non_overlapping_and_dense.default(like):
-        return found
-    return torch.empty_strided(like.shape, like.stride(), dtype=like.dtype, device=like.device).copy_(found)
+        return unpacked
+    return torch.empty_strided(like.shape, like.stride(), dtype=like.dtype, device=like.device).copy_(
+        unpacked
+    )
 
 
 def _assembled(parts: Partitioned, packing: Packing, recording: _Recording) -> Partitioned:
@@ -214,12 +218,14 @@ def _assembled(parts: Partitioned, packing: Packing, recording: _Recording) -> P
     symbolic = packing.values and joint.captured.recorder.fake_mode.shape_env is not None
     sizes = missing_sizes(joint, tuple(after), nodes) if symbolic else ()
     saved = tuple(dict.fromkeys((*after, *sizes)))
-    arriving = tuple(given for given in backward.inputs if not isinstance(given.slot, SavedInput))
+    other_inputs = tuple(
+        program_input for program_input in backward.inputs if not isinstance(program_input.slot, SavedInput)
+    )
     outputs = tuple(
         replace(out, value=map_nodes(out.value, lambda node: swaps.get(id(node), node)))
         for out in backward.outputs
     )
-    inputs = (*(ProgramInput(node, SavedInput(node.name)) for node in sizes_last(saved)), *arriving)
+    inputs = (*(ProgramInput(node, SavedInput(node.name)) for node in sizes_last(saved)), *other_inputs)
     return replace(
         parts,
         forward=_forward(parts, saved),
@@ -263,41 +269,45 @@ def _forward(parts: Partitioned, saved: tuple[Node, ...]) -> Program:
             if node.op is not None and id(node) not in at_hand
         ),
     )
-    every = before_backward(with_sizes(joint.program.nodes, [value.node for value in parts.saved]))
-    known = {id(node) for node in every} | {id(given.node) for given in forward.inputs}
-    nodes = (*every, *_leading_to((out.value for out in outputs), known))
+    forward_nodes = before_backward(with_sizes(joint.program.nodes, [value.node for value in parts.saved]))
+    known = {id(node) for node in forward_nodes} | {
+        id(program_input.node) for program_input in forward.inputs
+    }
+    nodes = (*forward_nodes, *_leading_to((out.value for out in outputs), known))
     return Program(forward.name, forward.inputs, reachable([out.value for out in outputs], nodes), outputs)
 
 
 def _leading_to(values: Iterable[Any], known: set[int]) -> list[Node]:
     """The nodes behind some values that are not `known`, in an order in which they can run."""
-    found: dict[int, Node] = {}
+    ordered: dict[int, Node] = {}
     waiting = list(nodes_in(values))
     while waiting:
         node = waiting[-1]
-        sources = [item for item in node.inputs() if id(item) not in known and id(item) not in found]
-        if id(node) in known or id(node) in found or not sources:
+        sources = [item for item in node.inputs() if id(item) not in known and id(item) not in ordered]
+        if id(node) in known or id(node) in ordered or not sources:
             waiting.pop()
             if id(node) not in known:
-                found.setdefault(id(node), node)
+                ordered.setdefault(id(node), node)
         else:
             waiting.extend(sources)
-    return list(found.values())
+    return list(ordered.values())
 
 
 def _described(parts: Partitioned, saved: tuple[Node, ...], packing: Packing) -> tuple[Saved, ...]:
     """The rows of what is saved after packing; a value that is not packed keeps its own."""
     own = {id(value.node): value for value in parts.saved}
-    of = {id(leaf): packed.value for packed in packing.values for leaf in packed.leaves}
-    rows = describe_saved(parts.joint, saved, lambda node: Reason.PACKED if id(node) in of else Reason.SIZE)
-    found = []
+    value_of_leaf = {id(leaf): packed.value for packed in packing.values for leaf in packed.leaves}
+    rows = describe_saved(
+        parts.joint, saved, lambda node: Reason.PACKED if id(node) in value_of_leaf else Reason.SIZE
+    )
+    described = []
     for row in rows:
-        packs, before = of.get(id(row.node)), own.get(id(row.node))
+        packs, before = value_of_leaf.get(id(row.node)), own.get(id(row.node))
         if before is not None and (packs is None or packs is row.node):
-            found.append(before)
+            described.append(before)
         else:
-            found.append(replace(row, packs=packs))
-    return tuple(found)
+            described.append(replace(row, packs=packs))
+    return tuple(described)
 
 
 def with_replaced_values(
@@ -307,14 +317,14 @@ def with_replaced_values(
 
     A node that reads another value is another node, of the same name.
     """
-    known, found = dict(swaps), []
+    replacements, replaced = dict(swaps), []
 
     def change(node: Node) -> Node:
-        return known.get(id(node), node)
+        return replacements.get(id(node), node)
 
     for node in nodes:
-        if any(id(source) in known for source in node.inputs()):
+        if any(id(source) in replacements for source in node.inputs()):
             args, kwargs = map_nodes(node.args, change), map_nodes(node.kwargs, change)
-            known[id(node)] = replace(node, args=args, kwargs=kwargs)
-        found.append(change(node))
-    return tuple(found), known
+            replacements[id(node)] = replace(node, args=args, kwargs=kwargs)
+        replaced.append(change(node))
+    return tuple(replaced), replacements

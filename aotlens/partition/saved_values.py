@@ -26,21 +26,21 @@ def describe_saved(
     """Nothing is added to memory where an input, a result or an earlier value keeps the storage."""
     outputs = {id(storage_root(out.value)) for out in joint.handed_out if isinstance(out.value, Node)}
     owners: dict[int, Any] = {
-        id(given.node): given.slot
-        for given in joint.program.inputs
-        if not isinstance(given.slot, BACKWARD_INPUTS)
+        id(program_input.node): program_input.slot
+        for program_input in joint.program.inputs
+        if not isinstance(program_input.slot, BACKWARD_INPUTS)
     }
     counted: set[int] = set()
     roots = Counter(id(storage_root(node)) for node in saved)
     shared = {identity for identity, count in roots.items() if count > 1}
-    found = []
+    rows = []
     for node in saved:
         root = storage_root(node)
         owner: FlatInput | None = owners.get(id(root))
         is_output = id(root) in outputs
         free = owner is not None or is_output or id(root) in counted
         counted.add(id(root))
-        found.append(
+        rows.append(
             Saved(
                 node,
                 _reason(node, owner, is_output, why),
@@ -51,7 +51,7 @@ def describe_saved(
                 overruled_checkpoint(node, saved=True),
             )
         )
-    return tuple(found)
+    return tuple(rows)
 
 
 def _reason(node: Node, owner: FlatInput | None, is_output: bool, why: Callable[[Node], Reason]) -> Reason:

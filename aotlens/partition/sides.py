@@ -44,16 +44,22 @@ class Sides:
 
 def split_sides(joint: Joint) -> Sides:
     program = joint.program
-    backward = {id(given.node) for given in program.inputs if isinstance(given.slot, BACKWARD_INPUTS)}
-    inputs = {id(given.node) for given in program.inputs if id(given.node) not in backward}
+    backward = {
+        id(program_input.node)
+        for program_input in program.inputs
+        if isinstance(program_input.slot, BACKWARD_INPUTS)
+    }
+    inputs = {
+        id(program_input.node) for program_input in program.inputs if id(program_input.node) not in backward
+    }
     for node in program.nodes:
-        prints = has_effect(node) and node.origin.backward
-        if prints or any(id(source) in backward for source in node.inputs()):
+        has_backward_effect = has_effect(node) and node.origin.backward
+        if has_backward_effect or any(id(source) in backward for source in node.inputs()):
             backward.add(id(node))
-    results = [out.value for out in joint.forward_outputs]
+    outputs = [out.value for out in joint.forward_outputs]
     leaving = _leaving_checkpoints(joint)
     handed_on = _handed_on(joint) if leaving else set()
-    forward = ancestors(results, before_backward(program.nodes), effects=True)
+    forward = ancestors(outputs, before_backward(program.nodes), effects=True)
     return Sides(
         forward=frozenset(forward),
         backward=frozenset(backward),
@@ -73,18 +79,18 @@ def _leaving_checkpoints(joint: Joint) -> set[int]:
     }
     if not marked:
         return set()
-    found = {id(out.value) for out in joint.forward_outputs}
+    leaving = {id(out.value) for out in joint.forward_outputs}
     for node in joint.program.nodes:
         if node.origin.backward:
             continue
         region = marked.get(id(node))
-        found.update(id(source) for source in node.inputs() if marked.get(id(source), region) != region)
-    return found & marked.keys()
+        leaving.update(id(source) for source in node.inputs() if marked.get(id(source), region) != region)
+    return leaving & marked.keys()
 
 
 def _handed_on(joint: Joint) -> set[int]:
     """Values of a checkpoint that reach another one through the forward outside of both, and no results."""
-    found: set[int] = set()
+    handed_on: set[int] = set()
     reaches: dict[int, set[int]] = {}
     for node in reversed(joint.program.nodes):
         if node.origin.backward:
@@ -96,5 +102,7 @@ def _handed_on(joint: Joint) -> set[int]:
     for node in joint.program.nodes:
         own = node.origin.checkpoint
         if own is not None and reaches.get(id(node), set()) - {own.region}:
-            found.add(id(storage_root(node)))
-    return found - {id(storage_root(out.value)) for out in joint.forward_outputs if type(out.value) is Node}
+            handed_on.add(id(storage_root(node)))
+    return handed_on - {
+        id(storage_root(out.value)) for out in joint.forward_outputs if type(out.value) is Node
+    }

@@ -74,8 +74,8 @@ def split_joint(joint: Joint, policy: Policy) -> Split:
     choice = choose_saved(joint, sides, policy)
     available = sides.inputs - sides.changed_inputs
     backward_nodes, read = _backward_nodes(joint, sides, {id(node) for node in choice.saved})
-    kept = _kept_inputs(joint, available, read)
-    saved = (*kept, *(node for node in choice.saved if id(node) in read))
+    saved_inputs = _kept_inputs(joint, available, read)
+    saved = (*saved_inputs, *(node for node in choice.saved if id(node) in read))
     return Split(policy, sides, choice, saved, backward_nodes)
 
 
@@ -85,7 +85,7 @@ def _named(program: Program, name: str) -> Program:
 
 def _backward_nodes(joint: Joint, sides: Sides, saved: set[int]) -> tuple[tuple[Node, ...], set[int]]:
     """The backward's nodes, each recomputed value just before its first reader, and all that they read."""
-    given = saved | sides.inputs | {id(item.node) for item in joint.program.inputs}
+    available = saved | sides.inputs | {id(item.node) for item in joint.program.inputs}
     order: list[Node] = []
     done: set[int] = set()
     read: set[int] = {id(node) for node in nodes_in(out.value for out in joint.gradients)}
@@ -94,11 +94,11 @@ def _backward_nodes(joint: Joint, sides: Sides, saved: set[int]) -> tuple[tuple[
         stack = [node]
         while stack:
             top = stack[-1]
-            if id(top) in done or id(top) in given:
+            if id(top) in done or id(top) in available:
                 stack.pop()
                 continue
             waiting = [
-                source for source in top.inputs() if id(source) not in done and id(source) not in given
+                source for source in top.inputs() if id(source) not in done and id(source) not in available
             ]
             if waiting:
                 stack.extend(reversed(waiting))
@@ -122,7 +122,9 @@ def _backward_nodes(joint: Joint, sides: Sides, saved: set[int]) -> tuple[tuple[
 
 def _kept_inputs(joint: Joint, available: frozenset[int], read: set[int]) -> tuple[Node, ...]:
     return tuple(
-        given.node for given in joint.program.inputs if id(given.node) in available and id(given.node) in read
+        program_input.node
+        for program_input in joint.program.inputs
+        if id(program_input.node) in available and id(program_input.node) in read
     )
 
 
@@ -137,28 +139,36 @@ def forward_program(joint: Joint, saved: tuple[Node, ...]) -> Program:
             if node.op is not None and id(node) not in at_hand
         ),
     )
-    every = with_sizes(joint.program.nodes, saved)
-    nodes = reachable([out.value for out in outputs], before_backward(every))
-    inputs = tuple(given for given in joint.program.inputs if not isinstance(given.slot, BACKWARD_INPUTS))
+    all_nodes = with_sizes(joint.program.nodes, saved)
+    nodes = reachable([out.value for out in outputs], before_backward(all_nodes))
+    inputs = tuple(
+        program_input
+        for program_input in joint.program.inputs
+        if not isinstance(program_input.slot, BACKWARD_INPUTS)
+    )
     return Program("forward", inputs, nodes, outputs)
 
 
 def backward_program(joint: Joint, saved: tuple[Node, ...], nodes: tuple[Node, ...]) -> Program:
     """The backward's nodes, behind the saved values and the gradients that arrive."""
-    arriving = tuple(given for given in joint.program.inputs if isinstance(given.slot, BACKWARD_INPUTS))
-    inputs = (*(ProgramInput(node, SavedInput(node.name)) for node in sizes_last(saved)), *arriving)
-    kept = tuple(node for node in nodes if not has_effect(node) or node.origin.backward)
-    return Program("backward", inputs, kept, joint.gradients)
+    incoming = tuple(
+        program_input
+        for program_input in joint.program.inputs
+        if isinstance(program_input.slot, BACKWARD_INPUTS)
+    )
+    inputs = (*(ProgramInput(node, SavedInput(node.name)) for node in sizes_last(saved)), *incoming)
+    backward_nodes = tuple(node for node in nodes if not has_effect(node) or node.origin.backward)
+    return Program("backward", inputs, backward_nodes, joint.gradients)
 
 
 def recomputed_values(split: Split) -> tuple[Recomputed, ...]:
     """The forward values that the backward computes again, in its order."""
-    sides, found = split.sides, []
+    sides, values = split.sides, []
     for node in split.backward_nodes:
         if id(node) in sides.backward or id(node) not in sides.forward:
             continue
         size = 0 if is_view(node) or has_several_outputs(node) else node_bytes(node)
         reason = split.choice.why_computed_again(node)
         overruled = overruled_checkpoint(node, saved=False)
-        found.append(Recomputed(node, reason, size, node_flops(node), overruled))
-    return tuple(found)
+        values.append(Recomputed(node, reason, size, node_flops(node), overruled))
+    return tuple(values)

@@ -41,8 +41,8 @@ def is_view(node: Node) -> bool:
     return is_view_operator(node.op)
 
 
-def _same_storage(one: Any, other: Any) -> bool:
-    return bool(one.untyped_storage()._cdata == other.untyped_storage()._cdata)
+def _same_storage(first: Any, second: Any) -> bool:
+    return bool(first.untyped_storage()._cdata == second.untyped_storage()._cdata)
 
 
 def storage_root(node: Node) -> Node:

@@ -30,9 +30,11 @@ class InfiniteFactor:
 
 def infinite_factors(program: Program) -> tuple[InfiniteFactor, ...]:
     """One for each least group of gradients without which an operator is not needed."""
-    tangents = [given.node for given in program.inputs if isinstance(given.slot, Tangent)]
-    masks = {id(node): 1 << at for at, node in enumerate(tangents)}
-    every, plain, found = (1 << len(tangents)) - 1, set[int](), dict[int, Node]()
+    tangents = [
+        program_input.node for program_input in program.inputs if isinstance(program_input.slot, Tangent)
+    ]
+    masks = {id(node): 1 << index for index, node in enumerate(tangents)}
+    every, plain, by_mask = (1 << len(tangents)) - 1, set[int](), dict[int, Node]()
     if len(tangents) < 2:
         return ()
     for node in program.nodes:
@@ -44,16 +46,16 @@ def infinite_factors(program: Program) -> tuple[InfiniteFactor, ...]:
             is_plain = is_plain and (id(source) in plain or is_number(source))
         if mask:
             masks[id(node)] = mask
-            if mask != every and mask not in found and _multiplies(node, masks, plain):
-                found[mask] = node
+            if mask != every and mask not in by_mask and _multiplies(node, masks, plain):
+                by_mask[mask] = node
         elif is_plain:
             plain.add(id(node))
-    least = [mask for mask in found if not any(other & mask == other for other in found if other != mask)]
-    return tuple(InfiniteFactor(found[mask], frozenset(_chosen(mask, tangents))) for mask in least)
+    least = [mask for mask in by_mask if not any(other & mask == other for other in by_mask if other != mask)]
+    return tuple(InfiniteFactor(by_mask[mask], frozenset(_chosen(mask, tangents))) for mask in least)
 
 
 def _chosen(mask: int, tangents: list[Node]) -> Iterator[int]:
-    return (id(node) for at, node in enumerate(tangents) if mask >> at & 1)
+    return (id(node) for index, node in enumerate(tangents) if mask >> index & 1)
 
 
 def _multiplies(node: Node, masks: dict[int, int], plain: set[int]) -> bool:
@@ -82,7 +84,7 @@ def without_tangents(program: Program, missing: Collection[int], arrives: Callab
     of nothing that is left, where the backend's passes have found it to be zero.
     """
     rest = _Rest(program, set(missing))
-    nodes = [made for node in program.nodes for made in (*rest.made(node), node)]
+    nodes = [added for node in program.nodes for added in (*rest.made(node), node)]
     outputs = []
     for out in program.outputs:
         value = rest.now(out.value)
@@ -105,7 +107,9 @@ class _Rest:
         self.filled: dict[int, Node] = {}
         """Zeros for such a value, where it is computed with others."""
         self._there = {
-            id(given.node) for given in program.inputs if isinstance(given.slot, Tangent)
+            id(program_input.node)
+            for program_input in program.inputs
+            if isinstance(program_input.slot, Tangent)
         } - missing
         """Values that are computed of gradients that arrive."""
         self._now: dict[int, Node] = {}
@@ -117,47 +121,47 @@ class _Rest:
     def made(self, node: Node) -> Iterator[Node]:
         """The new nodes for one of the program."""
         sources = list(node.inputs())
-        lost = [source for source in sources if id(source) in self.gone]
-        there = any(id(source) in self._there for source in sources)
-        if lost and is_number(node):  # of a size: it is what it was
+        undefined = [source for source in sources if id(source) in self.gone]
+        has_defined_source = any(id(source) in self._there for source in sources)
+        if undefined and is_number(node):  # of a size: it is what it was
             return
-        if lost and not there and not has_effect(node):
+        if undefined and not has_defined_source and not has_effect(node):
             self.gone.add(id(node))
             return
-        if there:
+        if has_defined_source:
             self._there.add(id(node))
-        if len(lost) == 1 and (other := _other_term(node, lost[0])) is not None:
+        if len(undefined) == 1 and (other := _other_term(node, undefined[0])) is not None:
             self._now[id(node)] = self.now(other)
             return
-        for source in lost:
+        for source in undefined:
             yield from self.zeros(source)
-        if lost or any(id(source) in self._now for source in sources):
+        if undefined or any(id(source) in self._now for source in sources):
             change = lambda source: self.filled[id(source)] if id(source) in self.gone else self.now(source)
-            made = replace(
+            changed = replace(
                 node,
                 name=f"{node.name}_of_some",
                 args=map_nodes(node.args, change),
                 kwargs=map_nodes(node.kwargs, change),
             )
-            self._now[id(node)] = made
-            yield made
+            self._now[id(node)] = changed
+            yield changed
 
     def zeros(self, node: Node) -> tuple[Node, ...]:
         """The new nodes of zeros like a value that is gone."""
         if id(node) in self.filled:
             return ()
         sizes = [
-            _added(f"size_{at}_of_{node.name}", aten.sym_size.int, (node, at), size)
+            _added(f"size_{dim}_of_{node.name}", aten.sym_size.int, (node, dim), size)
             if isinstance(size, torch.SymInt)
             else size
-            for at, size in enumerate(node.val.shape)
+            for dim, size in enumerate(node.val.shape)
         ]
         kwargs = {"dtype": node.val.dtype, "device": node.val.device, "pin_memory": False}
-        made = _added(
+        zeros_node = _added(
             f"zeros_of_{node.name}", aten.full.default, (sizes, 0), node.val.new_zeros(node.val.shape), kwargs
         )
-        self.filled[id(node)] = made
-        return (*(size for size in sizes if type(size) is Node), made)
+        self.filled[id(node)] = zeros_node
+        return (*(size for size in sizes if type(size) is Node), zeros_node)
 
 
 def _added(name: str, op: Any, args: tuple[Any, ...], val: Any, kwargs: dict[str, Any] | None = None) -> Node:

@@ -16,17 +16,17 @@ from aotlens.partition.storages import node_bytes
 
 def user_names(joint: Joint) -> dict[int, str]:
     """Names by node identity."""
-    found = {id(given.node): given.slot.name for given in joint.program.inputs}
+    names = {id(program_input.node): program_input.slot.name for program_input in joint.program.inputs}
     forward = [node for node in joint.program.nodes if not node.origin.backward]
     for name, nodes in _runs(forward):
         result = _result(nodes)
         if result is not None:
-            found.setdefault(id(result), name)
+            names.setdefault(id(result), name)
     for node in forward:
         unpacked = _unpacked(node)
         if unpacked is not None:
-            found.setdefault(id(node), unpacked)
-    return found
+            names.setdefault(id(node), unpacked)
+    return names
 
 
 def _unpacked(node: Node) -> str | None:

@@ -38,8 +38,8 @@ class ValueRanges:
             return None
         if id(node) not in self._known:
             self._known[id(node)] = None  # while its arguments are looked at
-            found = self._found(node)
-            self._known[id(node)] = found if found is None or len(found) <= 2 else None
+            numbers = self._found(node)
+            self._known[id(node)] = numbers if numbers is None or len(numbers) <= 2 else None
         return self._known[id(node)]
 
     def _found(self, node: Node) -> Numbers:
@@ -52,8 +52,8 @@ class ValueRanges:
             return known(self, node)
         return self.of(node.args[0]) if is_view(node) else None
 
-    def both(self, one: Any, other: Any) -> Numbers:
-        first, second = self.of(one), self.of(other)
+    def both(self, left: Any, right: Any) -> Numbers:
+        first, second = self.of(left), self.of(right)
         return None if first is None or second is None else first | second
 
     def combined(self, node: Node, combine: Callable[[float, float], float]) -> Numbers:
@@ -63,32 +63,32 @@ class ValueRanges:
         return frozenset(combine(a, b) for a in first for b in second)
 
 
-def _same(few: ValueRanges, node: Node) -> Numbers:
-    return few.of(node.args[0])
+def _same(ranges: ValueRanges, node: Node) -> Numbers:
+    return ranges.of(node.args[0])
 
 
-def _product(few: ValueRanges, node: Node) -> Numbers:
-    if frozenset({0.0}) in (few.of(node.args[0]), few.of(node.args[1])):
+def _product(ranges: ValueRanges, node: Node) -> Numbers:
+    if frozenset({0.0}) in (ranges.of(node.args[0]), ranges.of(node.args[1])):
         return frozenset({0.0})
-    return few.combined(node, lambda a, b: a * b)
+    return ranges.combined(node, lambda a, b: a * b)
 
 
-def _power(few: ValueRanges, node: Node) -> Numbers:
-    return frozenset({1.0}) if few.of(node.args[1]) == frozenset({0.0}) else None
+def _power(ranges: ValueRanges, node: Node) -> Numbers:
+    return frozenset({1.0}) if ranges.of(node.args[1]) == frozenset({0.0}) else None
 
 
-def _quotient(few: ValueRanges, node: Node) -> Numbers:
-    divisors = few.of(node.args[1])
-    return few.combined(node, lambda a, b: a / b) if divisors and 0.0 not in divisors else None
+def _quotient(ranges: ValueRanges, node: Node) -> Numbers:
+    divisors = ranges.of(node.args[1])
+    return ranges.combined(node, lambda a, b: a / b) if divisors and 0.0 not in divisors else None
 
 
-def _drawn_integers(few: ValueRanges, node: Node) -> Numbers:
+def _drawn_integers(ranges: ValueRanges, node: Node) -> Numbers:
     low, high = (0, node.args[0]) if node.op is aten.randint.default else node.args[:2]
     return BOTH if (low, high) == (0, 2) else None
 
 
-def _or_zero(few: ValueRanges, node: Node) -> Numbers:
-    return few.both(node.args[0], 0)
+def _or_zero(ranges: ValueRanges, node: Node) -> Numbers:
+    return ranges.both(node.args[0], 0)
 
 
 RULES: dict[str, Callable[[ValueRanges, Node], Numbers]] = {

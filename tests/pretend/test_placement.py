@@ -35,7 +35,7 @@ def with_gpu() -> Iterator[None]:
 
 def table() -> list[Replacement]:
     rows = [*script_replacements(find_target("h100")), *device_replacements(), *transfer_replacements()]
-    rows += autocast_replacements(twin=True)
+    rows += autocast_replacements(with_cpu=True)
     return rows + [Replacement(*row) for row in missing_gpu_patches()]
 
 

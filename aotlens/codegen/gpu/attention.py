@@ -136,7 +136,7 @@ def _against_layout(asked: AttentionCall, shares_heads: bool) -> Iterator[str]:
 
 def _against_strides(asked: AttentionCall) -> Iterator[str]:
     names = ("query", "key", "value")
-    apart = [name for name, one in zip(names, asked.tensors, strict=True) if one.stride(-1) != 1]
+    apart = [name for name, tensor in zip(names, asked.tensors, strict=True) if tensor.stride(-1) != 1]
     if apart:
         yield f"the last dimension of {_listed(apart)} is not contiguous"
 
@@ -209,17 +209,17 @@ def to_cuda_attention(module: fx.GraphModule, known: dict[str, Attention]) -> li
 def attentions_recorded(calls: Iterable[Call]) -> Iterator[str]:
     """What each line's attention is on the GPU, where that was decided when it was recorded; and what is
     assumed of one that was recorded in its steps: only there torch takes this softmax."""
-    told: dict[str, None] = {}
+    notes: dict[str, None] = {}
     for func, *_, origin in calls:
         if func in KERNEL_KINDS:
-            told[KERNEL_KEY.format(kind=KERNEL_KINDS[func])] = None
+            notes[KERNEL_KEY.format(kind=KERNEL_KINDS[func])] = None
         elif func is aten._safe_softmax.default:
             span = origin.place.innermost
             why = chosen_steps.get(span)
-            told[
+            notes[
                 f"{with_location(NAME, span)}, {IN_STEPS if why is None else CHOSEN_STEPS.format(why=why)}"
             ] = None
-    yield from told
+    yield from notes
 
 
 def _prepare_flex(module: fx.GraphModule) -> None:
@@ -252,7 +252,7 @@ def _forward(graph: fx.Graph, node: Any, known: dict[str, Attention]) -> str:
         call = _made(graph.call_function(op, args, scale), node)
         first, second = (6, 7) if flash else (2, 3)
         seed, offset = (
-            _made(graph.call_function(operator.getitem, (call, at)), node) for at in (first, second)
+            _made(graph.call_function(operator.getitem, (call, index)), node) for index in (first, second)
         )
     node.replace_all_uses_with(call)
     graph.erase_node(node)
@@ -293,13 +293,15 @@ def _here(graph: fx.Graph, state: fx.Node) -> fx.Node:
     if state.graph is graph:
         return state
     inputs = list(graph.find_nodes(op="placeholder"))
-    known = next((given for given in inputs if given.meta.get("aotlens_state") is state), None)
+    known = next(
+        (placeholder for placeholder in inputs if placeholder.meta.get("aotlens_state") is state), None
+    )
     if known is not None:
         return known
     with graph.inserting_after(inputs[-1]):
-        given = graph.placeholder(f"attention_state_{len(inputs)}")
-    given.meta.update(val=state.meta["val"], aotlens_state=state)
-    return given
+        placeholder = graph.placeholder(f"attention_state_{len(inputs)}")
+    placeholder.meta.update(val=state.meta["val"], aotlens_state=state)
+    return placeholder
 
 
 def _made(made: fx.Node, source: fx.Node) -> fx.Node:

@@ -63,8 +63,8 @@ class GpuCache:
             return None
 
     def graphs(self, key: str | None) -> tuple[LoweredGraph, ...] | None:
-        found = self._get("gpu-graphs", key, _Graphs)
-        return None if found is None else found.graphs
+        entry = self._get("gpu-graphs", key, _Graphs)
+        return None if entry is None else entry.graphs
 
     def keep_graphs(self, key: str | None, graphs: tuple[LoweredGraph, ...]) -> None:
         self._put("gpu-graphs", key, _Graphs(graphs))
@@ -78,8 +78,8 @@ class GpuCache:
             self._put("gpu-kernels", self._kernel_key(source), built)
 
     def sass(self, cubin: bytes) -> str | None:
-        found = self._get("gpu-sass", digest(self._given, cubin), _Text)
-        return None if found is None else found.text
+        entry = self._get("gpu-sass", digest(self._given, cubin), _Text)
+        return None if entry is None else entry.text
 
     def keep_sass(self, cubin: bytes, text: str) -> None:
         self._put("gpu-sass", digest(self._given, cubin), _Text(text))
@@ -115,13 +115,13 @@ def _is_read(name: str) -> bool:
 
 @cache
 def _versions() -> tuple[str, ...]:
-    found = [sys.version]
+    lines = [sys.version]
     for package in ("torch", "triton"):
         try:
-            found.append(f"{package} {version(package)}")
+            lines.append(f"{package} {version(package)}")
         except PackageNotFoundError:
-            found.append(f"no {package}")
-    return (*found, digest(*(file.read_bytes() for file in _own_code())))
+            lines.append(f"no {package}")
+    return (*lines, digest(*(file.read_bytes() for file in _own_code())))
 
 
 def _own_code() -> Iterator[Path]:

@@ -54,8 +54,9 @@ def torch_settings() -> list[Any]:
 
 def _program(program: Program) -> Iterator[str]:
     yield f"program {program.name} {program.returns_one}"
-    for given in program.inputs:
-        yield f"input {given.node.name} {type(given.slot).__name__} {_value(given.node.val)}"
+    for program_input in program.inputs:
+        node, slot = program_input.node, program_input.slot
+        yield f"input {node.name} {type(slot).__name__} {_value(node.val)}"
     for node in program.nodes:
         yield from _node(node)
     for output in program.outputs:

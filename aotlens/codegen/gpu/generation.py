@@ -48,11 +48,13 @@ class GpuCode:
 
     def with_choices(self) -> None:
         """Put the choices behind the configurations of their kernels."""
-        for key, found in self.choices.items():
+        for key, choices in self.choices.items():
             built = self.kernels.get(key)
             if built is not None and built.configs:
                 times = len(built.configs[0].grids)
-                others = (config.launched(times) for at in sorted(found) for config in found[at].configs)
+                others = (
+                    config.launched(times) for index in sorted(choices) for config in choices[index].configs
+                )
                 self.kernels[key] = replace(built, configs=(*built.configs, *others))
 
 
@@ -108,10 +110,10 @@ class _Generation:
         for source in graph.kernels:
             self._find(replace(source, ran=self._order.ran.get((source.phase, source.name))))
         for source in graph.kernels:
-            for at, choice in enumerate(source.choices):
+            for index, choice in enumerate(source.choices):
                 launch = Launch(choice.name, choice.call)
                 other = KernelSource(choice.name, source.phase, choice.source, (launch,))
-                self._find_choice(other, (source.phase, source.name), at)
+                self._find_choice(other, (source.phase, source.name), index)
 
     def _find(self, source: KernelSource) -> None:
         known = self._cache.kernel(source)
@@ -122,19 +124,19 @@ class _Generation:
         job = Job(f"Triton on `{source.name}`", work, self._order.kernel_limit_s)
         self._add(job, partial(self._compiled, source))
 
-    def _find_choice(self, other: KernelSource, kernel: tuple[Phase, str], at: int) -> None:
+    def _find_choice(self, other: KernelSource, kernel: tuple[Phase, str], index: int) -> None:
         """One that Triton refuses is none on the GPU either."""
-        found = self._result.choices.setdefault(kernel, {})
+        choices = self._result.choices.setdefault(kernel, {})
 
         def keep(built: BuiltKernel | ChildFailure) -> None:
             if not isinstance(built, ChildFailure):
                 self._cache.keep_kernel(other, built)
-                found[at] = built
-                announce_stage(f"choices of `{kernel[1]}`: {len(found)}")
+                choices[index] = built
+                announce_stage(f"choices of `{kernel[1]}`: {len(choices)}")
 
         known = self._cache.kernel(other)
         if known is not None:
-            found[at] = known
+            choices[index] = known
             return
         work = self._pretending(partial(_one_kernel, other))
         self._add(Job(f"Triton on `{other.name}`", work, self._order.kernel_limit_s), keep)

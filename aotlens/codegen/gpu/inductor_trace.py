@@ -69,13 +69,18 @@ class InductorTrace:
         """A launch of a generated kernel; without a name it is the one that was just defined."""
         name = name or next(reversed(self.defined))
         kernel = self.defined[name]
-        members = [node for one in schedule if hasattr(one, "get_nodes") for node in one.get_nodes()]
+        members = [
+            node
+            for scheduled in schedule
+            if hasattr(scheduled, "get_nodes")
+            for node in scheduled.get_nodes()
+        ]
         origins = in_graph_order(origin for node in members for origin in node.node.origins)
         traffic = Traffic(self.modules)
-        left, finished = traffic.of_partial_sums(kernel, len(self.calls))
+        partial_sums, finished = traffic.of_partial_sums(kernel, len(self.calls))
 
         def account() -> Account:
-            accesses = (*traffic.of_kernel(members, kernel), *left)
+            accesses = (*traffic.of_kernel(members, kernel), *partial_sums)
             return accesses, tuple(part for node in members for part in traffic.work(node))
 
         operations = [node.get_name() for node in members]
@@ -87,7 +92,12 @@ class InductorTrace:
 
     def cpu_call(self, schedule: Any, name: str) -> None:
         """A call of a kernel for the CPU; its memory is not the GPU's, and counts nothing."""
-        members = [node for one in schedule if hasattr(one, "get_nodes") for node in one.get_nodes()]
+        members = [
+            node
+            for scheduled in schedule
+            if hasattr(scheduled, "get_nodes")
+            for node in scheduled.get_nodes()
+        ]
         nodes = program_node_names(in_graph_order(origin for node in members for origin in node.node.origins))
         self.calls.append(KernelCall(name, self.phase, nodes, is_extern=True, on_cpu=True))
 
@@ -107,13 +117,13 @@ class InductorTrace:
     def _known(self, name: str, traffic: Traffic, account: Callable[[], Account]) -> Account:
         """The account of one call; empty, with a note, where it fails: the kernels are worth more than it."""
         try:
-            found = account()
+            result = account()
         except Exception as error:  # noqa: BLE001 (whatever operator we have not met; it is told)
             self.unknown.append(
                 f"what `{name}` reads, writes and computes is not known ({type(error).__name__}: {error})"
             )
             return (), ()
-        return found if traffic.is_known else ((), ())
+        return result if traffic.is_known else ((), ())
 
     def _add(
         self,
@@ -228,10 +238,10 @@ def _fusion_listeners(seen: InductorTrace) -> tuple[Listener, ...]:
         seen.refusals.say(reason % args)
 
     def ask_of_cycles(self: Any, node1: Any, node2: Any) -> bool:
-        found = cycles(self, node1, node2)
-        if found:
+        creates_cycle = cycles(self, node1, node2)
+        if creates_cycle:
             seen.refusals.note((node1, node2), "will create cycle")
-        return found
+        return creates_cycle
 
     return (
         (scheduler.Scheduler, "can_fuse", ask),

@@ -121,12 +121,12 @@ class InterpretedGraphs:
             prepare()
             announce_stage(f"code for {self.target.sm}")
             job = ForkedJob("Inductor", self._lower, LOWERING_LIMIT_S)
-            found = []
+            graphs = []
             for _, result in run_in_children(deque([job]), 1):
                 if isinstance(result, ChildFailure):
                     raise self._no_code(result)
-                found.append(result)
-            self._lowered = tuple(found)
+                graphs.append(result)
+            self._lowered = tuple(graphs)
         return self._lowered
 
     def _lower(self) -> Iterator[RunnableGraph]:
@@ -138,11 +138,11 @@ class InterpretedGraphs:
         message = f"no code for {self.target.sm} of `{subject.name}`: {failed.message}"
         return BackendError(message, span=subject.span)
 
-    def _call(self, graph: RunnableGraph, count: int, given: list[Any]) -> tuple[Any, ...]:
-        inputs = [value.detach() if isinstance(value, torch.Tensor) else value for value in given]
-        given.clear()
+    def _call(self, graph: RunnableGraph, count: int, args: list[Any]) -> tuple[Any, ...]:
+        inputs = [value.detach() if isinstance(value, torch.Tensor) else value for value in args]
+        args.clear()
         if graph.lowered.phase == "backward":
-            inputs += [self._states[at] for at in graph.states]
+            inputs += [self._states[index] for index in graph.states]
         if any(isinstance(value, torch.Tensor) and value.is_meta for value in inputs):
             raise NotInterpretedError(f"the {graph.lowered.phase} graph takes a tensor without values (meta)")
         announce_stage(f"{graph.lowered.phase} in the interpreter")
@@ -179,14 +179,14 @@ class InterpretedGraphs:
             job = replace(job, given={**job.given, finding.place: instead})
             skipped += (self.told(graph, finding),)
 
-    def _instead(self, graph: RunnableGraph, job: Job, place: TensorLocation) -> dict[int, torch.Tensor]:
+    def _instead(self, graph: RunnableGraph, job: Job, location: TensorLocation) -> dict[int, torch.Tensor]:
         """What a launch would write; empty where a part of that is not known, or is drawn."""
-        written = set(written_arguments(graph, place.kernel))
-        if not written or "rand" in kernel_source(graph, place.kernel):
+        written = set(written_arguments(graph, location.kernel))
+        if not written or "rand" in kernel_source(graph, location.kernel):
             return {}
         phase = graph.lowered.phase
-        expected = expected_values(graph, place, node_values(self.program(phase), phase, list(job.inputs)))
-        known = {at: value for at, (_, value) in expected.items() if at in written}
+        expected = expected_values(graph, location, node_values(self.program(phase), phase, list(job.inputs)))
+        known = {index: value for index, (_, value) in expected.items() if index in written}
         return known if known.keys() == written else {}
 
     def job(self, graph: RunnableGraph, inputs: list[Any]) -> Job:
@@ -216,16 +216,16 @@ class InterpretedGraphs:
             f"the {graph.lowered.phase} kernel `{kernel}`" if kernel else f"the {graph.lowered.phase} graph"
         )
         line = f", at `{finding.line}`" if finding.line else ""
-        places = self.places(graph, finding.place)
-        users = f" (computes {', '.join(places)})" if places else ""
+        locations = self.places(graph, finding.place)
+        users = f" (computes {', '.join(locations)})" if locations else ""
         return f"{subject}{users} {MESSAGES[finding.kind]}{line}: {finding.message}"
 
-    def places(self, graph: RunnableGraph, place: TensorLocation) -> tuple[str, ...]:
+    def places(self, graph: RunnableGraph, location: TensorLocation) -> tuple[str, ...]:
         """The user's lines that a launch computes."""
-        calls = [call for call in graph.lowered.calls if call.name == place.kernel]
-        if place.occurrence >= len(calls):
+        calls = [call for call in graph.lowered.calls if call.name == location.kernel]
+        if location.occurrence >= len(calls):
             return ()
         nodes = {node.name: node for node in self.program(graph.lowered.phase).nodes}
-        wanted = (name for name in calls[place.occurrence].nodes if name in nodes)
+        wanted = (name for name in calls[location.occurrence].nodes if name in nodes)
         spans = (nodes[name].origin.place.innermost for name in wanted)
         return tuple(dict.fromkeys(f"{span.file}:{span.line}" for span in spans if span is not None))

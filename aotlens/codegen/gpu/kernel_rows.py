@@ -36,8 +36,8 @@ class NodeLocations:
 
     def layer(self, names: tuple[str, ...]) -> str:
         """The layer that most of the nodes belong to."""
-        found = Counter(filter(None, (self.layers.of(self.nodes[name]) for name in names)))
-        return found.most_common(1)[0][0] if found else ""
+        counts = Counter(filter(None, (self.layers.of(self.nodes[name]) for name in names)))
+        return counts.most_common(1)[0][0] if counts else ""
 
 
 def _all_nodes(program: Program) -> Iterator[Node]:
@@ -48,15 +48,18 @@ def _all_nodes(program: Program) -> Iterator[Node]:
 
 
 def kernel_rows(
-    graph: LoweredGraph, built: dict[tuple[Phase, str], BuiltKernel], places: NodeLocations, target: GpuTarget
+    graph: LoweredGraph,
+    built: dict[tuple[Phase, str], BuiltKernel],
+    locations: NodeLocations,
+    target: GpuTarget,
 ) -> Iterator[Kernel]:
     """One row for each call of one graph, in call order."""
     sources = {kernel.name: kernel for kernel in graph.kernels}
-    unfused = unfused_rows(graph, places.span)
+    unfused = unfused_rows(graph, locations.span)
     launches: Counter[str] = Counter()
-    for at, call in enumerate(graph.calls):
-        members = tuple(name for name in call.nodes if name in places.nodes)
-        spans = tuple(dict.fromkeys(filter(None, map(places.span, members))))
+    for index, call in enumerate(graph.calls):
+        members = tuple(name for name in call.nodes if name in locations.nodes)
+        spans = tuple(dict.fromkeys(filter(None, map(locations.span, members))))
         row = Kernel(
             name=call.name,
             phase=call.phase,
@@ -65,25 +68,25 @@ def kernel_rows(
             nodes=members,
             spans=spans,
             kind="generated" if call.name in sources or call.on_cpu else "library",
-            call=at,
-            unfused=unfused.get(at, ()),
-            layer=places.layer(members),
-            added="" if spans else _added(call, members, places),
+            call=index,
+            unfused=unfused.get(index, ()),
+            layer=locations.layer(members),
+            added="" if spans else _added(call, members, locations),
         )
-        row = with_costs(row, call, target, places.span)
+        row = with_costs(row, call, target, locations.span)
         launch = launches[call.name]
         made = sources[call.name].calls[launch : launch + 1] if call.name in sources else ()
-        is_example = any(one.is_example for one in made)
+        is_example = any(source_launch.is_example for source_launch in made)
         yield _with_code(row, built.get((call.phase, call.name)), launch, target, is_example)
         launches[call.name] += 1
 
 
-def _added(call: KernelCall, members: tuple[str, ...], places: NodeLocations) -> str:
+def _added(call: KernelCall, members: tuple[str, ...], locations: NodeLocations) -> str:
     """Which stage added a call without an expression of the user's, and why."""
-    origins = [places.nodes[name].origin for name in members]
-    found = next((origin for origin in origins if origin.reason), None)
-    if found is not None:
-        return f"{found.stage}: {found.reason}"
+    origins = [locations.nodes[name].origin for name in members]
+    with_reason = next((origin for origin in origins if origin.reason), None)
+    if with_reason is not None:
+        return f"{with_reason.stage}: {with_reason.reason}"
     if members:
         names = ", ".join(f"`{name}`" for name in members[:3])
         return f"{origins[0].stage}: computes {names}, for which no line of yours is known"

@@ -26,9 +26,9 @@ class Launch:
     is_example: bool = False
     """Whether a number among them holds for the example's sizes only."""
 
-    def buffer(self, at: int) -> str | None:
+    def buffer(self, index: int) -> str | None:
         """The name of an argument; None for what is no plain name."""
-        text = self.arguments[at]
+        text = self.arguments[index]
         return text if text.isidentifier() else None
 
 
@@ -76,7 +76,7 @@ class _Numbers:
             for name in {node.id for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Name)}:
                 if name in self.assigned:
                     self._value(name)
-            found = eval(text, _CALLED, dict(self.values))  # noqa: S307 (the wrapper that is run as it is)
+            result = eval(text, _CALLED, dict(self.values))  # noqa: S307 (the wrapper that is run as it is)
         except (NameError, SyntaxError, TypeError, ValueError, AttributeError):
             return None  # a buffer, or a number that only the data tells
-        return int(found) if isinstance(found, (int, float)) else None
+        return int(result) if isinstance(result, (int, float)) else None

@@ -119,8 +119,10 @@ class _Graph:
         known = moving.states()
         if self.phase == "forward":
             return tuple(range(len(known)))
-        given = [node.meta.get("aotlens_state") for node in module.graph.find_nodes(op="placeholder")]
-        return tuple(known.index(state) for state in given if state is not None)
+        placeholder_states = [
+            node.meta.get("aotlens_state") for node in module.graph.find_nodes(op="placeholder")
+        ]
+        return tuple(known.index(state) for state in placeholder_states if state is not None)
 
     def _prepare(
         self, module: fx.GraphModule, moving: Retargeting, strides: dict[int, tuple[Any, ...]]
@@ -128,9 +130,9 @@ class _Graph:
         """Give the inputs their layouts, and the graph the form in which it goes to any device."""
         inputs = module.graph.find_nodes(op="placeholder")
         with moving.mode:
-            for given, node in zip(self.program.inputs, inputs, strict=True):
-                node.meta[NODE_NAME_KEY] = given.node.name
-                lay_out(node, strides.get(id(given.node)))
+            for program_input, node in zip(self.program.inputs, inputs, strict=True):
+                node.meta[NODE_NAME_KEY] = program_input.node.name
+                lay_out(node, strides.get(id(program_input.node)))
             return prepare_graph(module, self.program, self.recorded)
 
     def _flags(self) -> dict[str, bool]:

@@ -28,9 +28,9 @@ def node_values(
 ) -> Values:
     """Run the graph by torch, node by node; `drawing` gives its random numbers."""
     keeper = _Keeper(to_graph_module(program, phase != "inference"), program)
-    given = [value.clone() if isinstance(value, torch.Tensor) else value for value in inputs]
+    copies = [value.clone() if isinstance(value, torch.Tensor) else value for value in inputs]
     with torch.no_grad(), drawing or nullcontext():
-        keeper.run(*given[: len(program.inputs)])
+        keeper.run(*copies[: len(program.inputs)])
     return keeper.values
 
 
@@ -41,7 +41,8 @@ class _Keeper(fx.Interpreter):
         super().__init__(module)
         placeholders = module.graph.find_nodes(op="placeholder")
         self._names = {
-            given: taken.node.name for given, taken in zip(placeholders, program.inputs, strict=True)
+            placeholder: program_input.node.name
+            for placeholder, program_input in zip(placeholders, program.inputs, strict=True)
         }
         self.values: Values = {}
 
@@ -55,32 +56,36 @@ class _Keeper(fx.Interpreter):
         return value
 
 
-def arguments_of(graph: RunnableGraph, place: TensorLocation) -> list[str | None]:
+def arguments_of(graph: RunnableGraph, location: TensorLocation) -> list[str | None]:
     """The wrapper's names of the buffers that a launch is given; None for what is no plain name."""
-    kernel = next((one for one in graph.lowered.kernels if one.name == place.kernel), None)
-    if kernel is None or place.occurrence >= len(kernel.calls):
+    kernel = next(
+        (candidate for candidate in graph.lowered.kernels if candidate.name == location.kernel), None
+    )
+    if kernel is None or location.occurrence >= len(kernel.calls):
         return []
-    launch = kernel.calls[place.occurrence]
-    return [launch.buffer(at) for at in range(len(launch.arguments))]
+    launch = kernel.calls[location.occurrence]
+    return [launch.buffer(index) for index in range(len(launch.arguments))]
 
 
 def expected_values(
-    graph: RunnableGraph, place: TensorLocation, values: Values
+    graph: RunnableGraph, location: TensorLocation, values: Values
 ) -> dict[int, tuple[str, torch.Tensor]]:
     """By the position of an argument that holds a node's value after the launch, the node and that value."""
-    names = arguments_of(graph, place)
-    nodes = {at: graph.buffers[name] for at, name in enumerate(names) if name and name in graph.buffers}
-    overwritten = _overwritten(graph, place)
-    known = {at: node for at, node in nodes.items() if node not in overwritten or not _is_made(names[at])}
-    return {at: (node, values[node]) for at, node in known.items() if _is_tensor(values.get(node))}
+    names = arguments_of(graph, location)
+    nodes = {index: graph.buffers[name] for index, name in enumerate(names) if name and name in graph.buffers}
+    overwritten = _overwritten(graph, location)
+    known = {
+        index: node for index, node in nodes.items() if node not in overwritten or not _is_made(names[index])
+    }
+    return {index: (node, values[node]) for index, node in known.items() if _is_tensor(values.get(node))}
 
 
-def _overwritten(graph: RunnableGraph, place: TensorLocation) -> frozenset[str]:
+def _overwritten(graph: RunnableGraph, location: TensorLocation) -> frozenset[str]:
     """The nodes whose buffers hold another node's value after the launch: it computes that one in place."""
-    calls = [call for call in graph.lowered.calls if call.name == place.kernel]
-    if place.occurrence >= len(calls):
+    calls = [call for call in graph.lowered.calls if call.name == location.kernel]
+    if location.occurrence >= len(calls):
         return frozenset()
-    call = calls[place.occurrence]
+    call = calls[location.occurrence]
     written = {access.node for access in call.accesses if access.written}
     return frozenset(written - set(call.nodes))
 
@@ -93,14 +98,14 @@ def _is_made(buffer: str | None) -> bool:
 def written_arguments(graph: RunnableGraph, kernel: str) -> Iterator[int]:
     """The positions of the arguments that a kernel writes to."""
     signature = re.search(rf"^def {kernel}\((.*?)\):$", kernel_source(graph, kernel), re.MULTILINE)
-    for at, parameter in enumerate(signature.group(1).split(",") if signature else ()):
+    for index, parameter in enumerate(signature.group(1).split(",") if signature else ()):
         if parameter.strip().startswith(_WRITTEN):
-            yield at
+            yield index
 
 
 def kernel_source(graph: RunnableGraph, kernel: str) -> str:
     """Triton's; empty for a call of a library."""
-    return next((one.source for one in graph.lowered.kernels if one.name == kernel), "")
+    return next((candidate.source for candidate in graph.lowered.kernels if candidate.name == kernel), "")
 
 
 def _is_tensor(value: Any) -> bool:

@@ -22,23 +22,23 @@ def has_gpu_tensors(parts: Partitioned) -> bool:
     """Whether the script has put any tensor of the target on a GPU."""
     programs = [parts.forward] + ([parts.backward] if parts.backward is not None else [])
     values = (node.val for program in programs for node in program.nodes)
-    inputs = (given.node.val for program in programs for given in program.inputs)
+    inputs = (program_input.node.val for program in programs for program_input in program.inputs)
     return any(_is_on_gpu(value) for several in (inputs, values) for value in several)
 
 
 def cpu_operands_of_gpu_ops(module: fx.GraphModule) -> dict[fx.Node, None]:
     """CPU tensors that meet GPU tensors in one operator, with what they are computed from."""
-    found: dict[fx.Node, None] = {}
+    operands: dict[fx.Node, None] = {}
     for node in module.graph.nodes:
         if node.op != "call_function" or node.target in TRANSFERS or not _is_on_gpu(node.meta.get("val")):
             continue
-        todo = [given for given in node.all_input_nodes if _is_cpu_array(given)]
+        todo = [operand for operand in node.all_input_nodes if _is_cpu_array(operand)]
         while todo:
-            given = todo.pop()
-            if given not in found:
-                found[given] = None
-                todo += [one for one in given.all_input_nodes if _on_cpu(one)]
-    return found
+            operand = todo.pop()
+            if operand not in operands:
+                operands[operand] = None
+                todo += [source for source in operand.all_input_nodes if _on_cpu(source)]
+    return operands
 
 
 def _tensors(value: Any) -> Iterator[torch.Tensor]:
@@ -69,12 +69,12 @@ ASSUMED = "masks of dropout are drawn as uniform numbers below the probability, 
 
 def masks_from_uniform(module: fx.GraphModule) -> list[str]:
     """Exchange the draws of masks; returns what was assumed."""
-    found = [
+    draws = [
         node for node in module.graph.find_nodes(op="call_function", target=RANDOM_MASK_OP) if not node.kwargs
     ]
-    for node in found:
+    for node in draws:
         _exchange(module.graph, node)
-    return [ASSUMED] if found else []
+    return [ASSUMED] if draws else []
 
 
 def _exchange(graph: fx.Graph, node: Any) -> None:
@@ -88,8 +88,8 @@ def _exchange(graph: fx.Graph, node: Any) -> None:
 
     with graph.inserting_before(node):
         sizes = [
-            size if isinstance(size, int) else call(aten.sym_size.int, like, at)
-            for at, size in enumerate(shape)
+            size if isinstance(size, int) else call(aten.sym_size.int, like, dim)
+            for dim, size in enumerate(shape)
         ]
         numbers = call(aten.rand.default, sizes, dtype=torch.float32, device=device)
         mask = call(
@@ -151,13 +151,13 @@ class Retargeting:
                 self._propagate(body)
         module.recompile()
         with self.mode, torch.no_grad():
-            given = [self._moved(node) for node in module.graph.find_nodes(op="placeholder")]
-            FakeTensorProp(module, mode=self.mode).propagate_dont_convert_inputs(*given)
-        return given
+            inputs = [self._moved(node) for node in module.graph.find_nodes(op="placeholder")]
+            FakeTensorProp(module, mode=self.mode).propagate_dont_convert_inputs(*inputs)
+        return inputs
 
     def states(self) -> list[fx.Node]:
         """The random states of all attentions of the forward, in the order in which it returns them."""
-        return [state for one in self.attentions.values() for state in one.random_state]
+        return [state for attention in self.attentions.values() for state in attention.random_state]
 
     def _moved(self, node: fx.Node) -> Any:
         """The input as it is on the GPU, or still on the CPU."""

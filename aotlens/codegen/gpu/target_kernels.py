@@ -35,11 +35,11 @@ def with_gpu_kernels(code: Generated, parts: Partitioned, options: CompileOption
     order = GpuRequest(target, config, options.gpu_texts, options.kernel_limit_s)
     unit = _Unit(parts, order, partial(_choices_here, code, target.sm))
 
-    def told(graph: GraphCode | None, phase: Phase) -> Any:
+    def with_rows(graph: GraphCode | None, phase: Phase) -> Any:
         return graph and replace(graph, gpu_kernels=partial(unit.kernels, graph.program, phase))
 
-    forward = told(code.forward, "forward" if parts.backward is not None else "inference")
-    backward = told(code.backward, "backward")
+    forward = with_rows(code.forward, "forward" if parts.backward is not None else "inference")
+    backward = with_rows(code.backward, "backward")
     return replace(
         code,
         forward=forward,
@@ -100,8 +100,8 @@ class _Unit:
             return ()
         if self._layers is None:
             self._layers = Layers(self._parts.joint.program)
-        places = NodeLocations.of(program, self._layers)
-        return tuple(kernel_rows(graph, made.kernels, places, self._order.target))
+        locations = NodeLocations.of(program, self._layers)
+        return tuple(kernel_rows(graph, made.kernels, locations, self._order.target))
 
     def _generated(self) -> GpuGenerated:
         if self._made is None:

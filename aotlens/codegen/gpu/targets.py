@@ -421,9 +421,9 @@ def find_target(wanted: str) -> GpuTarget:
     Raises UserError with the nearest names for one that is unknown, and for AMD's by name.
     """
     name = _plain(wanted)
-    found = _by_name().get(name)
-    if found is not None:
-        return found
+    target = _by_name().get(name)
+    if target is not None:
+        return target
     if _AMD.match(name):
         raise UserError(
             f"GPU '{wanted}' is AMD's: code is generated for NVIDIA GPUs only, such as"

@@ -41,9 +41,9 @@ class TemplateChoices:
         """What Inductor shall choose from: the first template alone, where it cannot run them."""
         templates = [choice for choice in choices if hasattr(choice, "make_kernel_render")]
         if self.runs:
-            for taken in templates:
-                others = [choice for choice in templates if choice is not taken]
-                self.choices[id(taken.make_kernel_render)] = others
+            for template in templates:
+                others = [choice for choice in templates if choice is not template]
+                self.choices[id(template.make_kernel_render)] = others
             return choices
         if len(choices) > 1:
             self._assume(ASSUMED if templates else LIBRARY_ONLY)

@@ -65,13 +65,13 @@ class FusionRejections:
 
     def _by_call(self) -> dict[tuple[int, int], str]:
         best: dict[tuple[int, int], tuple[tuple[int, bool], str]] = {}
-        for (one, other), words in self._asked.items():
-            calls = [{self._calls.get(operation) for operation in side} for side in (one, other)]
-            if any(len(found) != 1 or None in found for found in calls):
+        for (first, second), words in self._asked.items():
+            calls = [{self._calls.get(operation) for operation in side} for side in (first, second)]
+            if any(len(candidates) != 1 or None in candidates for candidates in calls):
                 continue  # a part of it went elsewhere, or never became a call
-            asked = [next(iter(found)) or 0 for found in calls]
+            asked = [next(iter(candidates)) or 0 for candidates in calls]
             pair = min(asked), max(asked)
-            rank = len(one) + len(other), asked[0] < asked[1]  # the other way round it only says so
+            rank = len(first) + len(second), asked[0] < asked[1]  # the other way round it only says so
             if pair[0] != pair[1] and rank >= best.get(pair, ((0, False), ""))[0]:
                 best[pair] = rank, words
         return {pair: words for pair, (_, words) in best.items()}
@@ -79,17 +79,17 @@ class FusionRejections:
 
 def _sharing(calls: list[KernelCall]) -> dict[tuple[int, int], dict[str, Access]]:
     """The values that two calls touch: written by the first and read by the second, or read by both."""
-    found: dict[tuple[int, int], dict[str, Access]] = {}
+    shared: dict[tuple[int, int], dict[str, Access]] = {}
     touching: dict[str, list[tuple[int, Access]]] = {}
-    for at, call in enumerate(calls):
+    for index, call in enumerate(calls):
         for access in call.accesses:
             before = touching.setdefault(access.buffer, [])
             if not access.written:
                 for earlier, _ in before:
-                    if earlier != at:
-                        found.setdefault((earlier, at), {})[access.buffer] = access
-            before.append((at, access))
-    return found
+                    if earlier != index:
+                        shared.setdefault((earlier, index), {})[access.buffer] = access
+            before.append((index, access))
+    return shared
 
 
 WORDS: tuple[tuple[str, UnfusedCode], ...] = (
@@ -137,12 +137,14 @@ def code_of(words: str) -> UnfusedCode:
 
 def unfused_rows(graph: LoweredGraph, span_of: SpanOf) -> dict[int, tuple[Unfused, ...]]:
     """By the position of a call, the earlier calls that it shares values with, the costliest first."""
-    found: dict[int, list[Unfused]] = {}
+    by_call: dict[int, list[Unfused]] = {}
     for pair in graph.not_fused:
-        is_extern = any(graph.calls[at].is_extern for at in (pair.first, pair.second))
+        is_extern = any(graph.calls[index].is_extern for index in (pair.first, pair.second))
         if pair.is_produced if is_extern else pair.why:
-            found.setdefault(pair.second, []).append(_row(graph, pair, span_of))
-    return {at: tuple(sorted(rows, key=lambda row: (-row.bytes, row.call))) for at, rows in found.items()}
+            by_call.setdefault(pair.second, []).append(_row(graph, pair, span_of))
+    return {
+        index: tuple(sorted(rows, key=lambda row: (-row.bytes, row.call))) for index, rows in by_call.items()
+    }
 
 
 def _code(graph: LoweredGraph, pair: NotFused, value: str) -> UnfusedCode:

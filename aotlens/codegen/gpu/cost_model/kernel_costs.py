@@ -21,9 +21,11 @@ def with_costs(row: Kernel, call: KernelCall, target: GpuTarget, span_of: SpanOf
         return row
     read = sum(access.bytes for access in call.accesses if not access.written)
     written = sum(access.bytes for access in call.accesses if access.written)
-    work = tuple(Work(one.flops, one.dtype, "matrix" if one.is_product else "vector") for one in call.work)
+    work = tuple(
+        Work(part.flops, part.dtype, "matrix" if part.is_product else "vector") for part in call.work
+    )
     least = floor(target, sum(map(_through_memory, call.accesses)), work)
-    flops = sum(one.flops for one in call.work) if call.work else None
+    flops = sum(part.flops for part in call.work) if call.work else None
     shares = tuple(_shares(row.spans, call, least, span_of))
     return replace(
         row,
@@ -48,12 +50,16 @@ def _costliest_first(spans: tuple[Span, ...], shares: tuple[KernelShare, ...]) -
     for span in spans:
         lines.setdefault((span.file, span.line), []).append(span)
 
-    def cost(some: list[Span]) -> tuple[int, int]:
-        flops, moved = zip(*(known.get(span, (0, 0)) for span in some), strict=True)
+    def cost(group: list[Span]) -> tuple[int, int]:
+        flops, moved = zip(*(known.get(span, (0, 0)) for span in group), strict=True)
         return sum(flops), sum(moved)
 
     by_line = sorted(lines.values(), key=cost, reverse=True)
-    return tuple(span for line in by_line for span in sorted(line, key=lambda one: cost([one]), reverse=True))
+    return tuple(
+        span
+        for line in by_line
+        for span in sorted(line, key=lambda candidate: cost([candidate]), reverse=True)
+    )
 
 
 def _through_memory(access: Access) -> int:
@@ -89,10 +95,10 @@ def _shares(
             share = shares.setdefault(owner, _Share())
             share.read += 0 if access.written else part
             share.written += part if access.written else 0
-    for one in call.work:
-        found = span_of(one.node)
-        owners = (found,) if found is not None else spans
-        for owner, part in zip(owners, _parts(one.flops, len(owners)), strict=True):
+    for node_work in call.work:
+        node_span = span_of(node_work.node)
+        owners = (node_span,) if node_span is not None else spans
+        for owner, part in zip(owners, _parts(node_work.flops, len(owners)), strict=True):
             shares.setdefault(owner, _Share()).flops += part
     is_memory = least.bound == "memory"
     weights = [share.read + share.written if is_memory else share.flops for share in shares.values()]
@@ -104,4 +110,4 @@ def _shares(
 def _parts(whole: int, count: int) -> list[int]:
     """The whole in nearly equal parts."""
     part, rest = divmod(whole, count)
-    return [part + (at < rest) for at in range(count)]
+    return [part + (index < rest) for index in range(count)]

@@ -70,5 +70,6 @@ def loop_work(member: Any, is_second_step: bool, number: Callable[[Any], int]) -
     part, rest = divmod(flops, len(owners))
     parts = [node_work(node) for node in owners]
     return [
-        NodeWork(one.node, part + (at < rest), one.dtype, is_product=False) for at, one in enumerate(parts)
+        NodeWork(owner_work.node, part + (index < rest), owner_work.dtype, is_product=False)
+        for index, owner_work in enumerate(parts)
     ]

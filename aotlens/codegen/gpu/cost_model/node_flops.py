@@ -94,7 +94,7 @@ def library_flops(nodes: Iterable[fx.Node]) -> tuple[NodeWork, ...]:
 
 def node_work(node: fx.Node) -> NodeWork:
     """What a node costs, as the lowered graph has it."""
-    arguments = [one.meta.get("val") for one in node.all_input_nodes]
+    arguments = [source.meta.get("val") for source in node.all_input_nodes]
     val = node.meta.get("val")
     flops, is_product = 0, False
     if not is_view(node) and not is_higher_order(node.target):
@@ -120,5 +120,5 @@ def _values(arguments: Any) -> Any:
 
 def _dtype(val: Any) -> str:
     results = val if isinstance(val, (list, tuple)) else (val,)
-    tensor = next((one for one in results if isinstance(one, torch.Tensor)), None)
+    tensor = next((result for result in results if isinstance(result, torch.Tensor)), None)
     return short_dtype(tensor.dtype) if tensor is not None else ""

@@ -81,9 +81,9 @@ def _by_registers(architecture: Architecture, block: Block, warps: int) -> int:
 def _by_shared_memory(architecture: Architecture, block: Block) -> int:
     if block.shared_bytes > architecture.shared_kib_per_block * 1024:
         return 0
-    taken = _up(block.shared_bytes + architecture.reserved_shared_bytes, architecture.shared_unit_bytes)
+    block_bytes = _up(block.shared_bytes + architecture.reserved_shared_bytes, architecture.shared_unit_bytes)
     free = architecture.shared_kib_per_multiprocessor * 1024
-    return free // taken if taken else architecture.blocks_per_multiprocessor
+    return free // block_bytes if block_bytes else architecture.blocks_per_multiprocessor
 
 
 def _up(value: int, unit: int) -> int:

@@ -68,11 +68,11 @@ class Traffic:
         writes: dict[str, _Touched] = {}
         for node in members:
             read = [dep for dep in node.read_writes.reads if dep.name not in made]
-            for deps, found, live in ((read, reads, inputs), (node.read_writes.writes, writes, outputs)):
+            for deps, by_buffer, live in ((read, reads, inputs), (node.read_writes.writes, writes, outputs)):
                 for dep in deps:
                     name = real.get(dep.name, dep.name)
                     if name in live:
-                        touched = found.setdefault(name, _Touched())
+                        touched = by_buffer.setdefault(name, _Touched())
                         touched.regions.update([self._region(dep, node)])
                         touched.origins.update(dict.fromkeys(node.node.origins))
         yield from self._accesses(reads, False)
@@ -86,14 +86,16 @@ class Traffic:
         by = dict.fromkeys(origins)
         reads: dict[str, _Touched] = {}
         writes: dict[str, _Touched] = {}
-        given_back = flat(getattr(call, "outputs", None) or call.get_outputs())
-        results = [one for one in given_back if hasattr(one, "get_name")]  # attention gives numbers too
+        outputs = flat(getattr(call, "outputs", None) or call.get_outputs())
+        results = [output for output in outputs if hasattr(output, "get_name")]  # attention gives numbers too
         changed = set(call.get_mutation_names())
-        changed.update(name for one in results if one is not call for name in one.get_mutation_names())
+        changed.update(
+            name for output in results if output is not call for name in output.get_mutation_names()
+        )
         only_written = changed if is_user_kernel(call) else set()
-        for given in () if _only_sizes(call) else flat(call.inputs):
-            if given.get_name() not in only_written:
-                self._lay(reads, given, by)
+        for operand in () if _only_sizes(call) else flat(call.inputs):
+            if operand.get_name() not in only_written:
+                self._lay(reads, operand, by)
         for result in (*results, *map(self._graph.get_buffer, sorted(changed))):
             self._lay(writes, result, by)
         yield from self._accesses(reads, False)
@@ -106,18 +108,20 @@ class Traffic:
             return [], []
         space = kernel.args.workspace_args[0]
         size = self._number(space.count) * space.dtype.itemsize // len(sums)
-        left, finished = [], []
-        for at, one in enumerate(sums):
-            value = self._value(one.buffer_name)
+        partial_writes, finished = [], []
+        for index, partial_sum in enumerate(sums):
+            value = self._value(partial_sum.buffer_name)
             name = program_node_name(value) if value is not None else ""
             by = (name,) if name else ()
-            number = self._number(self._graph.get_numel(one.buffer_name))
-            given = number * self._graph.get_dtype(one.buffer_name).itemsize
-            place = f"{space.outer_name} of call {call}, {at}"
-            left.append(Access(place, "", True, size, size, by))
-            read = Access(place, "", False, size, size, by)
-            finished.append((read, Access(one.buffer_name, name, True, given, given, by)))
-        return left, finished
+            number = self._number(self._graph.get_numel(partial_sum.buffer_name))
+            output_bytes = number * self._graph.get_dtype(partial_sum.buffer_name).itemsize
+            buffer = f"{space.outer_name} of call {call}, {index}"
+            partial_writes.append(Access(buffer, "", True, size, size, by))
+            read = Access(buffer, "", False, size, size, by)
+            finished.append(
+                (read, Access(partial_sum.buffer_name, name, True, output_bytes, output_bytes, by))
+            )
+        return partial_writes, finished
 
     def work(self, member: Any) -> list[NodeWork]:
         """What one of the scheduler's nodes in a generated kernel computes."""
@@ -144,7 +148,7 @@ class Traffic:
             elements * item, _sectors(elements, item, steps) * SECTOR, dep.is_indirect()
         )
 
-    def _lay(self, found: dict[str, _Touched], value: Any, by: dict[fx.Node, None]) -> None:
+    def _lay(self, by_buffer: dict[str, _Touched], value: Any, by: dict[fx.Node, None]) -> None:
         """One argument or result of a library call: the elements of its layout."""
         layout = _layout(value)
         if layout is None:
@@ -154,15 +158,15 @@ class Traffic:
             for step, size in zip(layout.stride, layout.size, strict=True)
         ]
         size = prod(size for step, size in steps if step != 0) * layout.dtype.itemsize
-        touched = found.setdefault(value.get_name(), _Touched())
+        touched = by_buffer.setdefault(value.get_name(), _Touched())
         touched.regions[tuple(steps), layout.offset] = _Region(size, size)
         touched.origins.update(by)
 
     def _accesses(
-        self, found: dict[str, _Touched], written: bool, changed: frozenset[str] = frozenset()
+        self, by_buffer: dict[str, _Touched], written: bool, changed: frozenset[str] = frozenset()
     ) -> Iterator[Access]:
         """The accesses; a value that is changed is written by the call and not by what made it."""
-        for name, touched in found.items():
+        for name, touched in by_buffer.items():
             most = self._extent(name)
             size = min(sum(region.bytes for region in touched.regions.values()), most)
             sectors = min(sum(region.sector_bytes for region in touched.regions.values()), most)

@@ -37,16 +37,16 @@ def backward(gradient: Tensor, tensors: tuple[Tensor, ...], form: Form) -> tuple
     """Gradients of query, key, value, and of the mask as if it were as large as the scores."""
     query, key, value = tensors
     scores = _scores(query, key, form)
-    weights, kept = torch.softmax(scores, -1), _kept(scores, form)
-    arriving = _precise(gradient)
-    of_weights = (arriving @ _precise(_repeated(value, query)).mT) * kept
+    weights, dropout_factor = torch.softmax(scores, -1), _kept(scores, form)
+    grad_output = _precise(gradient)
+    of_weights = (grad_output @ _precise(_repeated(value, query)).mT) * dropout_factor
     of_scores = weights * (of_weights - (of_weights * weights).sum(-1, keepdim=True))
     scale = _scale(query, form)
     of_query = of_scores @ _precise(_repeated(key, query)) * scale
     of_key = of_scores.mT @ _precise(query) * scale
-    of_value = (weights * kept).mT @ arriving
-    found = (of_query, _summed(of_key, key), _summed(of_value, value))
-    return *(one.to(tensor.dtype) for one, tensor in zip(found, tensors, strict=True)), of_scores
+    of_value = (weights * dropout_factor).mT @ grad_output
+    gradients = (of_query, _summed(of_key, key), _summed(of_value, value))
+    return *(part.to(tensor.dtype) for part, tensor in zip(gradients, tensors, strict=True)), of_scores
 
 
 def rng_state_of() -> int:

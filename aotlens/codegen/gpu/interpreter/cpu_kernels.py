@@ -19,18 +19,18 @@ EFFICIENT_ROWS = 32
 def register_cpu_kernels() -> Any:
     """The registration, which holds as long as it is kept."""
     library = torch.library.Library("aten", "IMPL")
-    for name, twin in TWINS.items():
-        library.impl(name, _laid_out(getattr(aten, name).default, twin), "CPU")
+    for name, kernel in TWINS.items():
+        library.impl(name, _laid_out(getattr(aten, name).default, kernel), "CPU")
     return library
 
 
-def _laid_out(op: Any, twin: Callable[..., Any]) -> Callable[..., Any]:
+def _laid_out(op: Any, kernel: Callable[..., Any]) -> Callable[..., Any]:
     """The twin, with its results in the layout that torch promises for the operator."""
 
     def call(*args: Any, **kwargs: Any) -> tuple[Any, ...]:
         promised = op(*map(_on_meta, args), **{key: _on_meta(value) for key, value in kwargs.items()})
         return tuple(
-            _like(found, shape) for found, shape in zip(twin(*args, **kwargs), promised, strict=True)
+            _like(output, shape) for output, shape in zip(kernel(*args, **kwargs), promised, strict=True)
         )
 
     return call
@@ -40,15 +40,15 @@ def _on_meta(value: Any) -> Any:
     return value.to("meta") if isinstance(value, Tensor) else value
 
 
-def _like(found: Any, promised: Any) -> Any:
+def _like(output: Any, promised: Any) -> Any:
     if (
-        not isinstance(found, Tensor)
+        not isinstance(output, Tensor)
         or promised is None
-        or found.shape != promised.shape
-        or found.stride() == promised.stride()
+        or output.shape != promised.shape
+        or output.stride() == promised.stride()
     ):
-        return found
-    return torch.empty_strided(found.shape, promised.stride(), dtype=found.dtype).copy_(found)
+        return output
+    return torch.empty_strided(output.shape, promised.stride(), dtype=output.dtype).copy_(output)
 
 
 def _attend(query: Tensor, key: Tensor, value: Tensor, form: Form) -> tuple[Tensor, Tensor]:
@@ -143,11 +143,11 @@ def _efficient_backward(  # noqa: PLR0913 (arguments as the operator has them)
     return *_backward((gradient, query, key, value), (out, log_sum), form), Tensor()
 
 
-def _backward(tensors: tuple[Tensor, ...], kept: tuple[Tensor, Tensor], form: Form) -> tuple[Tensor, ...]:
+def _backward(tensors: tuple[Tensor, ...], saved: tuple[Tensor, Tensor], form: Form) -> tuple[Tensor, ...]:
     gradient, query, key, value = tensors
     if form.dropout:
         return backward(gradient, (query, key, value), form)[:3]
-    result, log_sum = kept
+    result, log_sum = saved
     log_sum = log_sum.transpose(1, 2).contiguous().transpose(1, 2)  # as the forward on the CPU gives it
     gradients: tuple[Tensor, ...] = aten._scaled_dot_product_flash_attention_for_cpu_backward(
         gradient, query, key, value, result, log_sum, 0.0, form.causal, attn_mask=form.mask, scale=form.scale

@@ -18,9 +18,9 @@ class KernelAssertionError(Exception):
 class LaunchError(Exception):
     """What a kernel raised, with where."""
 
-    def __init__(self, place: TensorLocation, file: str, cause: BaseException) -> None:
+    def __init__(self, location: TensorLocation, file: str, cause: BaseException) -> None:
         super().__init__(str(cause))
-        self.place = place
+        self.place = location
         self.file = file
         """Where the kernel's source was written to."""
         self.cause = cause
@@ -47,10 +47,10 @@ def finding_of(error: Exception, wrapper: str) -> Finding:
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
     """An error and what it was raised from, down to the first."""
-    found: BaseException | None = error
-    while found is not None:
-        yield found
-        found = found.__cause__
+    current: BaseException | None = error
+    while current is not None:
+        yield current
+        current = current.__cause__
 
 
 def _message(error: BaseException) -> str:

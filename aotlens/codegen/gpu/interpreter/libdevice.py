@@ -149,15 +149,15 @@ def find_function(symbol: str) -> Function | None:
 def calling_functions(handle: Any, numpy_dtype: Callable[[Any], Any]) -> Any:
     """In the place of `create_extern_elementwise`."""
 
-    def call(self: Any, *given: Any) -> Any:
-        _library, _path, symbol, arguments, result, _is_pure = given
+    def call(self: Any, *call_args: Any) -> Any:
+        _library, _path, symbol, arguments, result, _is_pure = call_args
         function = find_function(symbol)
         if function is None:
             raise NotImplementedError(f"the device library's `{symbol}` has no twin on the CPU")
         with np.errstate(all="ignore"):
-            found = function(*(argument.data for argument in arguments))
+            values = function(*(argument.data for argument in arguments))
         dtype = getattr(result, "scalar", result)
-        return handle(np.asarray(found).astype(numpy_dtype(dtype), copy=False), dtype)
+        return handle(np.asarray(values).astype(numpy_dtype(dtype), copy=False), dtype)
 
     return call
 

@@ -41,8 +41,8 @@ class Memory:
         width = np.uint64(max(1, pointers.get_element_ty().primitive_bitwidth // 8))
         if not self.starts.size:
             raise OutOfBoundsError(f"{verb} {addresses.size} elements, and no argument has memory")
-        at = np.searchsorted(self.starts, addresses, "right").astype(np.int64) - 1
-        outside = (at < 0) | (addresses + width > self.ends[np.maximum(at, 0)])
+        index = np.searchsorted(self.starts, addresses, "right").astype(np.int64) - 1
+        outside = (index < 0) | (addresses + width > self.ends[np.maximum(index, 0)])
         if outside.any():
             raise OutOfBoundsError(
                 f"{verb} {int(outside.sum())} of {addresses.size} elements outside of its arguments' memory,"

@@ -22,12 +22,12 @@ OperatorRequest = Callable[[OperatorCall], OperatorOutput]
 def with_main_process_operators(source: str) -> str:
     """The wrapper's text, whose unknown operators are asked for."""
 
-    def found(match: re.Match[str]) -> str:
+    def redirected(match: re.Match[str]) -> str:
         return (
             match.group() if _known(*match.groups()) else f'{IN_MAIN_PROCESS}("{".".join(match.groups())}")'
         )
 
-    return _OPERATOR.sub(found, source)
+    return _OPERATOR.sub(redirected, source)
 
 
 def _known(namespace: str, operator: str, overload: str) -> bool:

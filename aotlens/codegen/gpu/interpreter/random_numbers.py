@@ -40,27 +40,27 @@ class RandomNumbers:
     def _keep(self, kind: str, seed: Any, offsets: Any, values: Any) -> None:
         shape = values.shape
         by_seed = np.broadcast_to(seed.handle.data, shape)
-        places = np.broadcast_to(offsets.handle.data, shape)
-        for one in np.unique(by_seed):
-            chosen = by_seed == one
-            found = self._found.setdefault(int(one) - self.first_seed, [])
-            found.append((kind, places[chosen].astype(np.int64), values[chosen].copy()))
+        positions = np.broadcast_to(offsets.handle.data, shape)
+        for seed_value in np.unique(by_seed):
+            chosen = by_seed == seed_value
+            records = self._found.setdefault(int(seed_value) - self.first_seed, [])
+            records.append((kind, positions[chosen].astype(np.int64), values[chosen].copy()))
 
     def drawn(self) -> dict[int, RandomNumbersUsed]:
         """By the position of the seed."""
-        return {at: _joined(found) for at, found in self._found.items()}
+        return {index: _joined(records) for index, records in self._found.items()}
 
 
-def _joined(found: list[tuple[str, Any, Any]]) -> RandomNumbersUsed:
-    kinds: Any = found[0][0]
-    offsets = np.concatenate([places for _, places, _ in found])
-    values = np.concatenate([values for _, _, values in found])
+def _joined(records: list[tuple[str, Any, Any]]) -> RandomNumbersUsed:
+    kinds: Any = records[0][0]
+    offsets = np.concatenate([positions for _, positions, _ in records])
+    values = np.concatenate([values for _, _, values in records])
     unique, first, inverse = np.unique(offsets, return_index=True, return_inverse=True)
-    kept = values[first]
+    first_values = values[first]
     return RandomNumbersUsed(
         kind=kinds,
         offsets=torch.from_numpy(unique),
-        values=torch.from_numpy(kept.copy()),
+        values=torch.from_numpy(first_values.copy()),
         again=len(offsets) - len(unique),
-        agrees=bool(np.array_equal(kept[inverse], values)),
+        agrees=bool(np.array_equal(first_values[inverse], values)),
     )

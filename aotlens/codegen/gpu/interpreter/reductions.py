@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 
-def reduce_by_halves(self: Any, given: Any) -> Any:
+def reduce_by_halves(self: Any, operands: Any) -> Any:
     """In the place of `ReduceOps.generic_reduce`."""
-    tensors, axis = self.unravel(given, self.axis)
+    tensors, axis = self.unravel(operands, self.axis)
     slices = [np.moveaxis(tensor.handle.data, axis, -1) for tensor in tensors]
     while (count := slices[0].shape[-1]) > 1:
         even = count - count % 2
@@ -24,7 +24,7 @@ def reduce_by_halves(self: Any, given: Any) -> Any:
         ]
     results = [x[..., 0] for x in slices]
     if self.keep_dims:
-        rank = given[0].handle.data.ndim
+        rank = operands[0].handle.data.ndim
         results = [
             np.expand_dims(x, axis) if self.axis is not None else x.reshape((1,) * rank) for x in results
         ]
@@ -33,21 +33,21 @@ def reduce_by_halves(self: Any, given: Any) -> Any:
     return [self.to_tensor(x, tensor.dtype) for x, tensor in zip(results, tensors, strict=True)]
 
 
-def scan_by_doubling(self: Any, given: Any) -> Any:
+def scan_by_doubling(self: Any, operands: Any) -> Any:
     """In the place of `ScanOps.generic_scan`."""
-    slices = [np.moveaxis(tensor.handle.data, self.axis, -1).copy() for tensor in given]
+    slices = [np.moveaxis(tensor.handle.data, self.axis, -1).copy() for tensor in operands]
     distance, count = 1, slices[0].shape[-1]
     while distance < count:
         shifted = [np.roll(x, distance, -1) for x in slices]
-        joined = _combined(self, shifted, slices, given)
+        joined = _combined(self, shifted, slices, operands)
         slices = [
-            np.concatenate([kept[..., :distance], new[..., distance:]], -1)
-            for kept, new in zip(slices, joined, strict=True)
+            np.concatenate([unchanged[..., :distance], new[..., distance:]], -1)
+            for unchanged, new in zip(slices, joined, strict=True)
         ]
         distance *= 2
     return [
         self.to_tensor(np.moveaxis(x, -1, self.axis), tensor.dtype)
-        for x, tensor in zip(slices, given, strict=True)
+        for x, tensor in zip(slices, operands, strict=True)
     ]
 
 
@@ -61,7 +61,7 @@ def _combined(self: Any, left: list[Any], right: list[Any], like: Any) -> list[A
     result = self.combine_fn.fn(*arguments)
     results = result if isinstance(result, tuple) else (result,)
     shape = left[0].shape
-    return [_as_array(x, shape, kept.dtype) for x, kept in zip(results, left, strict=True)]
+    return [_as_array(x, shape, operand.dtype) for x, operand in zip(results, left, strict=True)]
 
 
 def _as_array(value: Any, shape: tuple[int, ...], dtype: Any) -> Any:

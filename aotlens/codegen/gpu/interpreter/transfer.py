@@ -21,13 +21,13 @@ def copied(inputs: list[Any]) -> Iterator[Any]:
         storage = value.untyped_storage()
         if storage._cdata not in storages:
             storages[storage._cdata] = storage.clone() if storage.device.type == "cpu" else storage.cpu()
-        place = (value.storage_offset(), value.shape, value.stride())
-        yield torch.empty(0, dtype=value.dtype).set_(storages[storage._cdata], *place)
+        layout = (value.storage_offset(), value.shape, value.stride())
+        yield torch.empty(0, dtype=value.dtype).set_(storages[storage._cdata], *layout)
 
 
 def write_back(inputs: list[Any], answer: Answer) -> None:
-    for at, content in answer.written.items():
-        write_bytes(inputs[at], content)
+    for index, content in answer.written.items():
+        write_bytes(inputs[index], content)
 
 
 def write_bytes(tensor: torch.Tensor, content: torch.Tensor) -> None:
@@ -51,9 +51,9 @@ def in_shared_memory(
             storage = value.untyped_storage()
             if storage._cdata not in moved:
                 moved[storage._cdata] = _on(device, storage)
-            place = (value.storage_offset(), value.shape, value.stride())
+            layout = (value.storage_offset(), value.shape, value.stride())
             made = torch.empty(0, dtype=value.dtype, device=device)
-            yield made.set_(moved[storage._cdata], *place)
+            yield made.set_(moved[storage._cdata], *layout)
 
 
 def _on(device: torch.device, storage: torch.UntypedStorage) -> torch.UntypedStorage:
@@ -67,14 +67,18 @@ def _inside(value: KernelLocation, inputs: list[Any]) -> torch.Tensor:
     """A result that lies in an input's memory: that input itself where it is the same."""
     storage = inputs[value.input].untyped_storage()
     empty = torch.empty(0, dtype=value.dtype, device=storage.device)
-    found = empty.set_(storage, value.offset, value.size, value.stride)
-    same = (one for one in inputs if isinstance(one, torch.Tensor) and _is_same(one, found))
-    return next(same, found)
+    result = empty.set_(storage, value.offset, value.size, value.stride)
+    same = (
+        candidate
+        for candidate in inputs
+        if isinstance(candidate, torch.Tensor) and _is_same(candidate, result)
+    )
+    return next(same, result)
 
 
-def _is_same(one: torch.Tensor, other: torch.Tensor) -> bool:
-    places = [
+def _is_same(first: torch.Tensor, second: torch.Tensor) -> bool:
+    layouts = [
         (t.untyped_storage()._cdata, t.storage_offset(), tuple(t.shape), t.stride(), t.dtype)
-        for t in (one, other)
+        for t in (first, second)
     ]
-    return places[0] == places[1]
+    return layouts[0] == layouts[1]

@@ -36,10 +36,10 @@ def launch_user_kernel(kernel: Any, arguments: tuple[Any, ...]) -> tuple[int, in
     constants = kernel.triton_meta["constants"]
     constexprs = set(meta.get("declared_constexpr_names", ())) | config.kwargs.keys()
     names = [name for name in kernel.triton_meta["signature"] if name not in constexprs]
-    given = dict(zip(names, arguments[:count], strict=True))
+    passed = dict(zip(names, arguments[:count], strict=True))
     none = {name: None for name in names if name in constants and constants[name] is None}
     fixed = {name: value for name, value in constants.items() if name in constexprs}
     expression = interpreting_modules().heuristics.GridExpr.from_meta(meta, config)
     x, y, z = expression.eval_slow(dict(zip(wanted, arguments[count:], strict=True)))
-    kernel.fn[x, y, z](**{**given, **none, **fixed, **config.kwargs})
+    kernel.fn[x, y, z](**{**passed, **none, **fixed, **config.kwargs})
     return int(x), int(y), int(z)

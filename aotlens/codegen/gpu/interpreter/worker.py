@@ -97,7 +97,7 @@ class Worker:
         self.draws.start(job.seed)
         torch.set_rng_state(job.random_state)
         launches: list[Launch] = []
-        before = {at: storage.clone() for at, storage in _storages(job.inputs).items()}
+        before = {index: storage.clone() for index, storage in _storages(job.inputs).items()}
         outputs: Any = ()
         finding, wrapper = None, ""
         try:
@@ -172,14 +172,14 @@ class _Watched:
     memory: Memory
 
     def run(self, *arguments: Any, **options: Any) -> None:
-        place = TensorLocation(self.name, self.occurrences[self.name])
+        location = TensorLocation(self.name, self.occurrences[self.name])
         self.occurrences[self.name] += 1
-        given = self.job.given.get(place)
-        if given is not None:
-            for at, value in given.items():
-                arguments[at].copy_(value)
+        known_values = self.job.given.get(location)
+        if known_values is not None:
+            for index, value in known_values.items():
+                arguments[index].copy_(value)
             return
-        tensors = [(at, value) for at, value in enumerate(arguments) if isinstance(value, torch.Tensor)]
+        tensors = [(index, value) for index, value in enumerate(arguments) if isinstance(value, torch.Tensor)]
         before = [value.clone() for _, value in tensors] if self.job.keep_buffers else []
         self.memory.allow(value for _, value in tensors)
         config = self.kernel.configs[0]
@@ -190,30 +190,32 @@ class _Watched:
                 grid = self.kernel._interpret_args_grid(arguments, config)[1]
                 self.kernel.run(*arguments, **options)
         except Exception as error:
-            raise LaunchError(place, self.kernel.fn.fn.__code__.co_filename, error) from error
+            raise LaunchError(location, self.kernel.fn.fn.__code__.co_filename, error) from error
         changed = (
-            (at, value.clone())
-            for (at, value), old in zip(tensors, before, strict=False)
+            (index, value.clone())
+            for (index, value), old in zip(tensors, before, strict=False)
             if not same_bits(value, old)
         )
         blocks = tuple((key, value) for key, value in config.kwargs.items() if isinstance(value, int))
         programs = int(grid[0]) * int(grid[1]) * int(grid[2])
-        self.launches.append(Launch(place, programs, blocks, tuple(changed)))
+        self.launches.append(Launch(location, programs, blocks, tuple(changed)))
 
 
 def _storages(inputs: tuple[Any, ...]) -> dict[int, torch.UntypedStorage]:
     """The inputs' storages, each at the first input that lies in it."""
-    found: dict[int, tuple[int, torch.UntypedStorage]] = {}
-    for at, value in enumerate(inputs):
+    storages: dict[int, tuple[int, torch.UntypedStorage]] = {}
+    for index, value in enumerate(inputs):
         if isinstance(value, torch.Tensor):
             storage = value.untyped_storage()
-            found.setdefault(storage._cdata, (at, storage))
-    return dict(found.values())
+            storages.setdefault(storage._cdata, (index, storage))
+    return dict(storages.values())
 
 
 def _written(inputs: tuple[Any, ...], before: dict[int, torch.UntypedStorage]) -> dict[int, torch.Tensor]:
-    pairs = ((at, bytes_of(storage), bytes_of(before[at])) for at, storage in _storages(inputs).items())
-    return {at: content for at, content, old in pairs if not torch.equal(content, old)}
+    pairs = (
+        (index, bytes_of(storage), bytes_of(before[index])) for index, storage in _storages(inputs).items()
+    )
+    return {index: content for index, content, old in pairs if not torch.equal(content, old)}
 
 
 def bytes_of(storage: torch.UntypedStorage) -> torch.Tensor:
@@ -221,9 +223,9 @@ def bytes_of(storage: torch.UntypedStorage) -> torch.Tensor:
     return torch.empty(0, dtype=torch.uint8).set_(storage)
 
 
-def same_bits(one: torch.Tensor, other: torch.Tensor) -> bool:
+def same_bits(first: torch.Tensor, second: torch.Tensor) -> bool:
     """Whether both hold the same, NaN included."""
-    return torch.equal(_bits(one), _bits(other))
+    return torch.equal(_bits(first), _bits(second))
 
 
 def _bits(tensor: torch.Tensor) -> torch.Tensor:
@@ -232,13 +234,15 @@ def _bits(tensor: torch.Tensor) -> torch.Tensor:
 
 def _placed(outputs: Any, inputs: tuple[Any, ...]) -> Iterator[Any]:
     """The results; one in an input's memory by its place there."""
-    known = {storage._cdata: at for at, storage in _storages(inputs).items()}
+    known = {storage._cdata: index for index, storage in _storages(inputs).items()}
     for value in outputs:
-        at = known.get(value.untyped_storage()._cdata) if isinstance(value, torch.Tensor) else None
-        if at is None:
+        index = known.get(value.untyped_storage()._cdata) if isinstance(value, torch.Tensor) else None
+        if index is None:
             yield value
         else:
-            yield KernelLocation(at, tuple(value.shape), value.stride(), value.storage_offset(), value.dtype)
+            yield KernelLocation(
+                index, tuple(value.shape), value.stride(), value.storage_offset(), value.dtype
+            )
 
 
 if __name__ == "__main__":

@@ -24,11 +24,11 @@ HAND_OUT_SEEDS = "hand_out_seeds"
 
 def on_cpu(source: str) -> str:
     """The wrapper with its own calls on the CPU; the kernels' sources keep their GPU."""
-    found = [match.start() for match in _CALL.finditer(source)]
-    at = found[0] if found else len(source)
-    calls = _ON_CUDA.sub(_named_cpu, source[at:])
+    starts = [match.start() for match in _CALL.finditer(source)]
+    start = starts[0] if starts else len(source)
+    calls = _ON_CUDA.sub(_named_cpu, source[start:])
     calls = _PROMISED.sub(rf"\1\2 = {ALIGNMENT_PROMISES}(\2, ", calls)
-    return source[:at] + _SEEDS.sub(rf"{HAND_OUT_SEEDS}(\1)", calls)
+    return source[:start] + _SEEDS.sub(rf"{HAND_OUT_SEEDS}(\1)", calls)
 
 
 def _named_cpu(match: re.Match[str]) -> str:

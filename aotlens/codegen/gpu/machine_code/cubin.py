@@ -104,11 +104,11 @@ def _sections(binary: bytes) -> tuple[_Section, ...]:
         raise BackendError(f"a damaged cubin: section {names_at} of {count} should hold the names")
     _, _, _, _, offset, size, *_ = headers[names_at]
     names = _Section("names", 0, offset, size, 0)
-    found = (
+    parsed = (
         _Section(_text(binary, names, name), kind, offset, size, link)
         for name, kind, _, _, offset, size, link, *_ in headers
     )
-    return tuple(_inside(binary, section) for section in found)
+    return tuple(_inside(binary, section) for section in parsed)
 
 
 def _inside(binary: bytes, section: _Section) -> _Section:
@@ -120,9 +120,9 @@ def _inside(binary: bytes, section: _Section) -> _Section:
     return section
 
 
-def _text(binary: bytes, table: _Section, at: int) -> str:
+def _text(binary: bytes, table: _Section, name_offset: int) -> str:
     """The name that begins there in a table of strings."""
-    start, last = table.offset + at, table.offset + table.size
+    start, last = table.offset + name_offset, table.offset + table.size
     end = binary.find(b"\0", start, last)
     if end < 0:
         raise BackendError(f"a damaged cubin: a name at byte {start} does not end inside of its table")

@@ -83,20 +83,20 @@ class _Merge:
         table = len(self._sections)
         for sections, known in self._moved:
             own = {old: numbers[id(symbol)] for old, symbol in known.items()}
-            for at in sections.values():
-                self._sections[at] = _renumbered(self._sections[at], sections, own, table)
+            for index in sections.values():
+                self._sections[index] = _renumbered(self._sections[index], sections, own, table)
         return _written(cubins[0][:_HEADER_BYTES], [*self._sections, *self._tables(symbols)])
 
     def _take(self, cubin: bytes) -> None:
-        found = _sections(cubin)
+        file_sections = _sections(cubin)
         sections: dict[int, int] = {}
-        for number, section in enumerate(found):
+        for number, section in enumerate(file_sections):
             if section.name.startswith(_KEPT if self._moved else (*_KEPT, *_OF_ALL)):
                 sections[number] = len(self._sections)
                 self._sections.append(section)
-        table = next(section for section in found if section.kind == SHT_SYMTAB)
+        table = next(section for section in file_sections if section.kind == SHT_SYMTAB)
         known = {0: self._locals[0]}
-        for number, symbol in enumerate(_symbols(table.data, found[table.link].data)):
+        for number, symbol in enumerate(_symbols(table.data, file_sections[table.link].data)):
             if number and (
                 symbol.section == 0 or symbol.section >= SHN_LORESERVE or symbol.section in sections
             ):
@@ -118,15 +118,15 @@ class _Merge:
 def _sections(cubin: bytes) -> list[_Section]:
     (start,) = struct.unpack_from("<Q", cubin, 0x28)
     width, count, names = struct.unpack_from("<HHH", cubin, 0x3A)
-    headers = [struct.unpack_from(_HEADER, cubin, start + at * width) for at in range(count)]
+    headers = [struct.unpack_from(_HEADER, cubin, start + index * width) for index in range(count)]
     table = headers[names][4]
-    found = []
+    parsed = []
     for name, kind, flags, address, offset, size, link, info, alignment, entry in headers:
         end = cubin.index(b"\0", table + name)
         data = b"" if kind == SHT_NOBITS else cubin[offset : offset + size]
         text = cubin[table + name : end].decode()
-        found.append(_Section(text, kind, flags, address, size, link, info, alignment, entry, data))
-    return found
+        parsed.append(_Section(text, kind, flags, address, size, link, info, alignment, entry, data))
+    return parsed
 
 
 def _symbols(table: bytes, names: bytes) -> Iterator[_Symbol]:
@@ -138,9 +138,9 @@ def _renumbered(section: _Section, sections: dict[int, int], symbols: dict[int, 
     """The section with what it says of others in the numbers of the whole."""
     if section.kind in _RELOCATION_BYTES:
         data = bytearray(section.data)
-        for at in range(8, len(data), _RELOCATION_BYTES[section.kind]):
-            (info,) = struct.unpack_from("<Q", data, at)
-            struct.pack_into("<Q", data, at, symbols[info >> 32] << 32 | info & 0xFFFFFFFF)
+        for offset in range(8, len(data), _RELOCATION_BYTES[section.kind]):
+            (info,) = struct.unpack_from("<Q", data, offset)
+            struct.pack_into("<Q", data, offset, symbols[info >> 32] << 32 | info & 0xFFFFFFFF)
         return replace(section, link=table, info=sections[section.info], data=bytes(data))
     info = sections.get(section.info, section.info)
     if section.name.startswith(".text."):
@@ -152,12 +152,12 @@ def _written(head: bytes, sections: list[_Section]) -> bytes:
     """The file: its head, then each section, then their headers."""
     body, headers, names = bytearray(head), bytearray(), bytearray()
     sections = [*sections, _Section(".shstrtab", SHT_STRTAB, 0, 0, 0, 0, 0, 1, 0)]
-    places = []
+    name_offsets = []
     for section in sections:
-        places.append(len(names))
+        name_offsets.append(len(names))
         names += section.name.encode() + b"\0"
     sections[-1] = replace(sections[-1], size=len(names), data=bytes(names))
-    for section, name in zip(sections, places, strict=True):
+    for section, name in zip(sections, name_offsets, strict=True):
         body += bytes(-len(body) % _ALIGNMENT)
         offset = len(body) if section.kind else 0
         row = (section.kind, section.flags, section.address, offset, section.size)

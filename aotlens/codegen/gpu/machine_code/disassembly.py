@@ -36,11 +36,11 @@ def disassembled(cubins: Mapping[str, bytes]) -> Iterator[tuple[str, str]]:
     if not tool.is_file() or not cubins:
         return
     try:
-        found = _kernels(_output(tool, merge_cubins(tuple(cubins.values()))))
+        texts = _kernels(_output(tool, merge_cubins(tuple(cubins.values()))))
     except BackendError:
-        found = {}
+        texts = {}
     for name, cubin in cubins.items():
-        text = found.get(name) or _kernels(_output(tool, cubin)).get(name)
+        text = texts.get(name) or _kernels(_output(tool, cubin)).get(name)
         if text:
             yield name, text
 
@@ -64,4 +64,4 @@ def _kernels(output: str) -> dict[str, str]:
 def _numbered_anew(text: str) -> str:
     """Labels in the order in which they come: the tool counts through the whole file."""
     labels: dict[str, str] = {}
-    return _LABEL.sub(lambda found: labels.setdefault(found[0], f".L_{len(labels)}"), text)
+    return _LABEL.sub(lambda match: labels.setdefault(match[0], f".L_{len(labels)}"), text)

@@ -63,9 +63,11 @@ def _compile(autotuner: Any) -> None:
         autotuner.precompile(warm_cache_only=False)
     except CompilationError as error:
         lines = (error.src or "").splitlines()
-        at = getattr(error.node, "lineno", 0)
-        text = f", `{lines[at - 1].strip()}`" if 0 < at <= len(lines) else ""
-        raise BackendError(f"Triton refuses line {at} of the kernel{text}: {_last_line(error)}") from error
+        line_number = getattr(error.node, "lineno", 0)
+        text = f", `{lines[line_number - 1].strip()}`" if 0 < line_number <= len(lines) else ""
+        raise BackendError(
+            f"Triton refuses line {line_number} of the kernel{text}: {_last_line(error)}"
+        ) from error
 
 
 def _last_line(error: Exception) -> str:
@@ -114,16 +116,16 @@ def _config(autotuner: Any, result: Any, kernel: KernelSource) -> BuiltConfig:
 
 def _template_blocks(autotuner: Any) -> dict[str, Any]:
     """The block sizes that a template writes into its text."""
-    given = autotuner.inductor_meta.get("config_args", {})
-    return {name: value for name, value in given.items() if name.startswith(BLOCKS)}
+    config_args = autotuner.inductor_meta.get("config_args", {})
+    return {name: value for name, value in config_args.items() if name.startswith(BLOCKS)}
 
 
 def _constants(autotuner: Any) -> dict[str, Any]:
     """What a kernel of the user's is given as `tl.constexpr`; Inductor's own are given block sizes alone."""
     fn = autotuner.fn
-    declared = {fn.arg_names[at] for at in fn.constexprs}
-    given = autotuner.triton_meta.get("constants", {})
-    return {str(name): value for name, value in given.items() if name in declared and type(value) is int}
+    declared = {fn.arg_names[index] for index in fn.constexprs}
+    constants = autotuner.triton_meta.get("constants", {})
+    return {str(name): value for name, value in constants.items() if name in declared and type(value) is int}
 
 
 def _grid(autotuner: Any, config: Any, call: tuple[str, ...]) -> tuple[int, int, int] | None:
@@ -131,7 +133,7 @@ def _grid(autotuner: Any, config: Any, call: tuple[str, ...]) -> tuple[int, int,
     names = autotuner.triton_meta["signature"]  # the arguments first, then the block sizes
     numbers = {name: int(text) for name, text in zip(names, call, strict=False) if _is_number(text)}
     last = enumerate(call[-3:])  # the grid itself, for a kernel that the user wrote
-    numbers.update({f"_grid_{at}": int(text) for at, text in last if _is_number(text)})
+    numbers.update({f"_grid_{axis}": int(text) for axis, text in last if _is_number(text)})
     grid = compiling_modules().heuristics.GridExpr.from_meta(autotuner.inductor_meta, config)
     try:
         x, y, z = grid.eval_slow({**numbers, **config.kwargs})
@@ -157,4 +159,4 @@ def _spill_bytes(compiled: Any) -> int:
     with knobs.nvidia.scope(), contextlib.redirect_stdout(log):
         knobs.nvidia.dump_ptxas_log = True
         CUDABackend(target).make_cubin(compiled.asm["ptx"], {}, compiled.metadata, target.arch)
-    return sum(int(size) for found in _SPILLS.findall(log.getvalue()) for size in found)
+    return sum(int(size) for match in _SPILLS.findall(log.getvalue()) for size in match)
