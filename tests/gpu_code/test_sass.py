@@ -43,7 +43,7 @@ def test_kernels_together_read_as_each_by_itself(
     def refuse(files: Any) -> bytes:
         raise BackendError("not together")
 
-    monkeypatch.setattr("aotlens.codegen.gpu.machine_code.disassembly.merged", refuse)
+    monkeypatch.setattr("aotlens.codegen.gpu.machine_code.disassembly.merge_cubins", refuse)
     assert dict(disassembled(cubins)) == together
 
 
