@@ -53,12 +53,13 @@ def check_within_input(storage: Storage, step: ViewStep, view: Any, span: Span |
         UnsupportedError: the `as_strided` shows others.
     """
     whole = _first(storage)
-    place, shown = storage_range_of(whole), storage_range_of(view)
-    if not storage.inputs or place is None or shown is None:
+    input_range, view_range = storage_range_of(whole), storage_range_of(view)
+    if not storage.inputs or input_range is None or view_range is None:
         return
     if type(step.offset) is int:
-        shown = replace(shown, offset=step.offset)  # a value begins elsewhere in memory, after a write
-    if not (_is_inside(step, whole) if has_symbols(whole) else place.holds(shown)):
+        # After a write, a value begins elsewhere in memory.
+        view_range = replace(view_range, offset=step.offset)
+    if not (_is_inside(step, whole) if has_symbols(whole) else input_range.holds(view_range)):
         raise UnsupportedError(
             "`as_strided` that shows elements of the storage which the input does not have",
             span,
@@ -66,15 +67,15 @@ def check_within_input(storage: Storage, step: ViewStep, view: Any, span: Span |
         )
 
 
-def with_storage_offset(step: ViewStep, source: Any, looked_at: Tracked, span: Span | None) -> ViewStep:
+def with_storage_offset(step: ViewStep, source: Any, tracked: Tracked, span: Span | None) -> ViewStep:
     """The step with the place of its first element in memory, which is the source's where none is said.
 
     Raises:
         UnsupportedError: it reaches outside of a view of other elements than the base's.
     """
-    said = step.args[2] if len(step.args) > 2 else dict(step.kwargs).get("storage_offset")
-    step = replace(step, offset=source.storage_offset() if said is None else said)
-    chain = looked_at.chain
+    offset = step.args[2] if len(step.args) > 2 else dict(step.kwargs).get("storage_offset")
+    step = replace(step, offset=source.storage_offset() if offset is None else offset)
+    chain = tracked.chain
     if not chain or _is_inside(step, source):
         return step
     if any(before.op in OTHER_ELEMENTS for before in chain):
@@ -83,7 +84,7 @@ def with_storage_offset(step: ViewStep, source: Any, looked_at: Tracked, span: S
             span,
             "call it on the tensor under that view",
         )
-    looked_at.storage.reached_outside = True
+    tracked.storage.reached_outside = True
     return step
 
 
@@ -106,14 +107,14 @@ def overlaps_itself(tensor: Any) -> bool:
 
     Symbolic sizes count as they came.
     """
-    place = storage_range_of(tensor)
-    if place is None or 0 in place.sizes:
+    storage_range = storage_range_of(tensor)
+    if storage_range is None or 0 in storage_range.sizes:
         return False
     reach = 1
-    for stride, size in sorted(zip(place.strides, place.sizes, strict=True)):
+    for stride, size in sorted(zip(storage_range.strides, storage_range.sizes, strict=True)):
         if size > 1 and stride < reach:
-            count = prod(place.sizes)
-            return count > EXACT_OVERLAP or len(place.elements()) < count
+            count = prod(storage_range.sizes)
+            return count > EXACT_OVERLAP or len(storage_range.elements()) < count
         reach += (size - 1) * stride
     return False
 
@@ -127,8 +128,8 @@ def as_strided_chain(chain: tuple[ViewStep, ...], tensor: Any, span: Span | None
     if any(step.op in OTHER_ELEMENTS for step in chain):
         case = "a write to a part of a view that shows elements twice, in another type or conjugated"
         raise UnsupportedError(case, span, "clone it before")
-    place = (list(tensor.shape), list(tensor.stride()), tensor.storage_offset())
-    return (ViewStep(aten.as_strided.default, place, offset=place[2]),)
+    geometry = (list(tensor.shape), list(tensor.stride()), tensor.storage_offset())
+    return (ViewStep(aten.as_strided.default, geometry, offset=geometry[2]),)
 
 
 def _is_inside(step: ViewStep, source: Any) -> bool:

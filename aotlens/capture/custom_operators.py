@@ -22,7 +22,7 @@ Place = tuple[list[Any], list[Any], Any]
 
 
 def record_on_copied_bases(
-    tape: Recording, call: Write, given: dict[str, Any], shared: list[Any]
+    tape: Recording, call: Write, by_name: dict[str, Any], shared: list[Any]
 ) -> tuple[Node, int]:
     """Record the call, and note its writes; the node, and how many results of the operator's own it gives.
 
@@ -35,20 +35,23 @@ def record_on_copied_bases(
         for argument in call.func._schema.arguments
         if argument.alias_info is not None and argument.alias_info.is_write
     ]
-    told = {name: value for name, value in given.items() if all(name != one.name for one in written)}
+    call_kwargs = {
+        name: value for name, value in by_name.items() if all(name != mutated.name for mutated in written)
+    }
     for argument in written:
-        told |= bases.told(argument.name, given[argument.name])
+        call_kwargs |= bases.told(argument.name, by_name[argument.name])
     values = [base.val for base in bases.nodes]
-    result = auto_functionalized_v2(call.func, **told, _all_bases=values)
-    arguments = {name: tape.argument(value) for name, value in told.items()}
+    result = auto_functionalized_v2(call.func, **call_kwargs, _all_bases=values)
+    arguments = {name: tape.argument(value) for name, value in call_kwargs.items()}
     node = tape.add_node(
         auto_functionalized_v2, (call.func,), arguments | {"_all_bases": bases.nodes}, result
     )
     first = len(result) - len(values)
-    after = [tape.item(node, first + at) for at in range(len(values))]
-    for tensor, at, place in bases.seen:
+    after = [tape.item(node, first + index) for index in range(len(values))]
+    for tensor, index, geometry in bases.seen:
         tape.write(
-            tensor, after[at] if place is None else tape.emit(aten.as_strided.default, after[at], *place)
+            tensor,
+            after[index] if geometry is None else tape.emit(aten.as_strided.default, after[index], *geometry),
         )
     return node, first
 
@@ -66,26 +69,26 @@ class _Bases:
         """What `auto_functionalized_v2` is told of one written argument."""
         if not isinstance(value, (list, tuple)):
             return self._told(f"_{name}", value)
-        found: dict[str, Any] = {f"_{name}_length": len(value)}
-        for at, one in enumerate(value):
-            found |= self._told(f"_{name}_{at}", one)
-        return found
+        keywords: dict[str, Any] = {f"_{name}_length": len(value)}
+        for index, tensor in enumerate(value):
+            keywords |= self._told(f"_{name}_{index}", tensor)
+        return keywords
 
     def _told(self, name: str, tensor: Any) -> dict[str, Any]:
         if tensor is None:
             return {f"{name}_base_index": None}
-        if not any(tensor is one for one in self._shared):
+        if not any(tensor is other for other in self._shared):
             return {f"{name}_base_index": self._note(tensor, self._tape.node_of(tensor), None)}
-        size, stride, start = place = self._place(tensor)
-        index = self._note(tensor, self._tape.tracked(tensor).storage.base, place)
-        told = {"base_index": index, "size": size, "stride": stride, "storage_offset": start}
-        return {f"{name}_{key}": value for key, value in told.items()}
+        size, stride, start = geometry = self._place(tensor)
+        index = self._note(tensor, self._tape.tracked(tensor).storage.base, geometry)
+        keywords = {"base_index": index, "size": size, "stride": stride, "storage_offset": start}
+        return {f"{name}_{key}": value for key, value in keywords.items()}
 
-    def _note(self, tensor: Any, base: Node, place: Place | None) -> int:
+    def _note(self, tensor: Any, base: Node, geometry: Place | None) -> int:
         if not any(base is node for node in self.nodes):
             self.nodes.append(base)
-        index = next(at for at, node in enumerate(self.nodes) if node is base)
-        self.seen.append((tensor, index, place))
+        index = next(position for position, node in enumerate(self.nodes) if node is base)
+        self.seen.append((tensor, index, geometry))
         return index
 
     def _place(self, tensor: Any) -> Place:
@@ -112,20 +115,22 @@ def record_custom_mutation(tape: Recording, call: Write) -> Any:
         raise UnsupportedError(
             f"mutation by `{call.name}`: {reason}", tape.span, "return a new tensor from the operator"
         )
-    given = _by_name(call)
+    by_name = _by_name(call)
     written = _written(call.func)
     for name in written:
-        for target in tensors_of(given[name]):
+        for target in tensors_of(by_name[name]):
             check_writable(tape, target, call.func, (call.args, call.kwargs))
-    named = [(name, one, name in written) for name, value in given.items() for one in tensors_of(value)]
+    named = [
+        (name, tensor, name in written) for name, value in by_name.items() for tensor in tensors_of(value)
+    ]
     if shared := overlapping_written(tape, f"`{call.name}`", named):
-        return _results(tape, call, *record_on_copied_bases(tape, call, given, shared))
-    arguments = {name: tape.argument(value) for name, value in given.items()}
-    result = auto_functionalized(call.func, **given)
+        return _results(tape, call, *record_on_copied_bases(tape, call, by_name, shared))
+    arguments = {name: tape.argument(value) for name, value in by_name.items()}
+    result = auto_functionalized(call.func, **by_name)
     node = tape.add_node(auto_functionalized, (call.func,), arguments, result)
     first = len(result) - len(written)
-    for at, name in enumerate(written, first):
-        _write(tape, given[name], tape.item(node, at) if given[name] is not None else None)
+    for index, name in enumerate(written, first):
+        _write(tape, by_name[name], tape.item(node, index) if by_name[name] is not None else None)
     return _results(tape, call, node, first)
 
 
@@ -142,9 +147,11 @@ def _returns_alias(func: Any) -> bool:
 def _by_name(call: Write) -> dict[str, Any]:
     """All arguments by name; a written one that was left out stands there with its default."""
     schema = call.func._schema.arguments
-    given = {argument.name: value for argument, value in zip(schema, call.args, strict=False)} | call.kwargs
-    left_out = {name: None for name in _written(call.func) if name not in given}
-    return given | left_out
+    arguments = {
+        argument.name: value for argument, value in zip(schema, call.args, strict=False)
+    } | call.kwargs
+    defaults = {name: None for name in _written(call.func) if name not in arguments}
+    return arguments | defaults
 
 
 def _write(tape: Recording, target: Any, value: Any) -> None:
@@ -161,9 +168,9 @@ def _results(tape: Recording, call: Write, node: Node, count: int) -> Any:
         return None
     if call.operator.returned:
         return call.operator.given_back(call.targets)
-    found = []
+    results = []
     for index in range(count):
         item = tape.item(node, index)
         tape.track(item.val, Storage(item, item.val))
-        found.append(item.val)
-    return found[0] if len(found) == 1 else tuple(found)
+        results.append(item.val)
+    return results[0] if len(results) == 1 else tuple(results)

@@ -52,22 +52,36 @@ def what_to_do(cpu: str, gpu: str) -> str:
 
 def reject_mixed_devices(nodes: Iterable[Node], inputs: Iterable[CapturedInput]) -> None:
     """Raises UserError for the first operator that a GPU would not run."""
-    names = {given.node: given.slot.name for given in inputs if given.node is not None}
-    come_from = dict(names)
+    names = {
+        captured_input.node: captured_input.slot.name
+        for captured_input in inputs
+        if captured_input.node is not None
+    }
+    derived_from = dict(names)
     for node in nodes:
-        given = list(node.inputs())
-        source = next((come_from[one] for one in given if one in come_from and _has_array_on_cpu(one)), None)
-        if source is not None:
-            come_from[node] = source
+        operands = list(node.inputs())
+        argument_name = next(
+            (
+                derived_from[operand]
+                for operand in operands
+                if operand in derived_from and _has_array_on_cpu(operand)
+            ),
+            None,
+        )
+        if argument_name is not None:
+            derived_from[node] = argument_name
         if node.op is None or accepts_mixed_devices(node.op):
             continue
-        cpu = next((one for one in given if one in come_from and is_array_on_cpu(one.val)), None)
-        gpu = next((one for one in given if _is_on_gpu(one.val)), None)
+        cpu = next(
+            (operand for operand in operands if operand in derived_from and is_array_on_cpu(operand.val)),
+            None,
+        )
+        gpu = next((operand for operand in operands if _is_on_gpu(operand.val)), None)
         if cpu is not None and gpu is not None:
             span = node.origin.place.innermost
-            met = with_location(mixed_device_message(node.origin.op), span)
-            what = what_to_do(_named(cpu, names, come_from), _named(gpu, names, {}))
-            raise UserError(f"{met}: {what}", span=span)
+            message = with_location(mixed_device_message(node.origin.op), span)
+            advice = what_to_do(_named(cpu, names, derived_from), _named(gpu, names, {}))
+            raise UserError(f"{message}: {advice}", span=span)
 
 
 def _has_array_on_cpu(node: Node) -> bool:
@@ -78,9 +92,9 @@ def _is_on_gpu(value: Any) -> bool:
     return isinstance(value, torch.Tensor) and value.device.type == "cuda"
 
 
-def _named(node: Node, names: dict[Node, str], come_from: dict[Node, str]) -> str:
+def _named(node: Node, names: dict[Node, str], derived_from: dict[Node, str]) -> str:
     if node in names:
         return f"`{names[node]}`"
-    if node in come_from:
-        return f"what is computed from `{come_from[node]}`"
+    if node in derived_from:
+        return f"what is computed from `{derived_from[node]}`"
     return f"the result of `{node.origin.op.removesuffix('.default')}`"

@@ -51,51 +51,57 @@ def capture_direct(
     signature = _signature(function)
     slots = [*owned_slots(owned), *_argument_slots(paths, signature, len(owned), settings)]
     values = [*owned.values(), *(value for _, value in paths)]
-    surroundings = reachable_state(function, values)
-    _refuse_lazy(subject, owned, surroundings)
-    reached = _reached(surroundings, values, settings.side_effects)
-    lefts: list[SideEffectChanges] = []
-    slots += captured_tensor_slots(reached, len(values))
-    given_count = len(values)
+    reachable = reachable_state(function, values)
+    _refuse_lazy(subject, owned, reachable)
+    free_tensors = _reached(reachable, values, settings.side_effects)
+    changes: list[SideEffectChanges] = []
+    slots += captured_tensor_slots(free_tensors, len(values))
+    argument_count = len(values)
 
     def run(recorder: Recorder, inputs: tuple[CapturedInput, ...]) -> Any:
-        clean = without_new_cache_entries(recorder.nodes, surroundings.caches)
-        fakes = inputs[given_count:]
+        clean = without_new_cache_entries(recorder.nodes, reachable.caches)
+        fakes = inputs[argument_count:]
         try:
-            with clean, bound_to_fakes(recorder, reached, fakes), without_outer_optimizer_steps(recorder):
-                result = called(recorder, inputs[:given_count])
+            with (
+                clean,
+                bound_to_fakes(recorder, free_tensors, fakes),
+                without_outer_optimizer_steps(recorder),
+            ):
+                result = called(recorder, inputs[:argument_count])
         finally:
-            pairs = tuple((one, fake.argument) for one, fake in zip(reached, fakes, strict=True))
-            lefts.append(SideEffectChanges(surroundings, pairs, subject, settings.side_effects))
-        return lefts[0].beside(result)
+            pairs = tuple(
+                (free_tensor, fake.argument) for free_tensor, fake in zip(free_tensors, fakes, strict=True)
+            )
+            changes.append(SideEffectChanges(reachable, pairs, subject, settings.side_effects))
+        return changes[0].beside(result)
 
     def called(recorder: Recorder, inputs: tuple[CapturedInput, ...]) -> Any:
-        flat = [given.argument for given in inputs]
+        flat = [captured_input.argument for captured_input in inputs]
         call_args, call_kwargs = pytree.tree_unflatten(flat[len(owned) :], spec)
         watches = settings.side_effects is not SideEffects.TRACED
         containers = watch_containers(call_args, call_kwargs) if watches else ()
-        recorder.containers = tuple(one.container for one in containers)
+        recorder.containers = tuple(watched.container for watched in containers)
         rebound: tuple[tuple[str, Any], ...] = ()
         if isinstance(function, torch.nn.Module):
-            tensors = dict(given := dict(zip(owned, flat, strict=False)))
+            tensors = dict(module_inputs := dict(zip(owned, flat, strict=False)))
             with bound_by_hooks(function) as attributes:
                 result = call_with_tensors(
                     function, tensors, call_args, call_kwargs, located_call(function, recorder)
                 )
-            rebound = _rebound(subject, tensors, given, attributes, settings.side_effects)
+            rebound = _rebound(subject, tensors, module_inputs, attributes, settings.side_effects)
         else:
             result = function(*call_args, **call_kwargs)
         named = partial(argument_name, signature=signature)
         return output_with_updates(result, containers, rebound, named, subject.span)
 
-    values += [one.tensor for one in reached]
-    captured = capture_run(subject, FlatCall(values, tuple(slots), spec, run, reached), settings)
+    values += [free_tensor.tensor for free_tensor in free_tensors]
+    captured = capture_run(subject, FlatCall(values, tuple(slots), spec, run, free_tensors), settings)
     return replace(
         captured,
         structure=replace(captured.structure, parameters=_parameters(signature, spec)),
-        surroundings=lefts[0].settled(),
+        surroundings=changes[0].settled(),
         side_effects=settings.side_effects,
-        only_once=lefts[0].only_once,
+        only_once=changes[0].only_once,
     )
 
 
@@ -103,19 +109,21 @@ def _argument_slots(
     paths: list[Any], signature: inspect.Signature | None, first: int, settings: Settings
 ) -> list[FlatInput]:
     return [
-        _slot(argument_name(path, signature), first + at, value, settings)
-        for at, (path, value) in enumerate(paths)
+        _slot(argument_name(path, signature), first + index, value, settings)
+        for index, (path, value) in enumerate(paths)
     ]
 
 
-def _reached(around: ReachableState, values: list[Any], effects: SideEffects) -> tuple[CapturedTensor, ...]:
+def _reached(
+    reachable: ReachableState, values: list[Any], effects: SideEffects
+) -> tuple[CapturedTensor, ...]:
     """The tensors for which fakes stand in; an exported graph holds them, and a foreign fake is refused."""
     if effects is SideEffects.TRACED:
         return ()
-    found = captured_tensors(around, values)
+    free_tensors = captured_tensors(reachable, values)
     if effects is SideEffects.REPLAYED:
-        return found
-    return tuple(one for one in found if type(one.tensor) is not FakeTensor)
+        return free_tensors
+    return tuple(free_tensor for free_tensor in free_tensors if type(free_tensor.tensor) is not FakeTensor)
 
 
 def _slot(name: str, index: int, value: Any, settings: Settings) -> FlatInput:
@@ -139,9 +147,9 @@ def describe_subject(function: Any, name: str | None) -> Subject:
     code = getattr(inspect.unwrap(code_owner), "__code__", None)
     span = None
     if code is not None and is_torch_file(code.co_filename):
-        place = calling_frames()
+        frames = calling_frames()
         return Subject(
-            function, name or qualname.rsplit(".", 1)[-1], qualname, "direct", place.innermost, place
+            function, name or qualname.rsplit(".", 1)[-1], qualname, "direct", frames.innermost, frames
         )
     if code is not None:
         span = Span(code.co_filename, code.co_firstlineno, 0, code.co_firstlineno, 0)
@@ -162,17 +170,17 @@ def argument_name(path: tuple[Any, ...], signature: inspect.Signature | None) ->
     if which == 1:
         return f"{position.key}{pytree.keystr(path[2:])}"
     names = list(signature.parameters.values()) if signature is not None else []
-    for at, parameter in enumerate(names):
-        if parameter.kind is inspect.Parameter.VAR_POSITIONAL and position.idx >= at:
-            return f"{parameter.name}[{position.idx - at}]{pytree.keystr(path[2:])}"
-        if at == position.idx:
+    for index, parameter in enumerate(names):
+        if parameter.kind is inspect.Parameter.VAR_POSITIONAL and position.idx >= index:
+            return f"{parameter.name}[{position.idx - index}]{pytree.keystr(path[2:])}"
+        if index == position.idx:
             return f"{parameter.name}{pytree.keystr(path[2:])}"
     return f"arg{position.idx}{pytree.keystr(path[2:])}"
 
 
-def _refuse_lazy(subject: Subject, owned: dict[str, Any], around: ReachableState) -> None:
+def _refuse_lazy(subject: Subject, owned: dict[str, Any], reachable: ReachableState) -> None:
     """A layer that makes its parameters at its first call would make them of tensors of the recording."""
-    known = (*owned.items(), *((place.path, place.value) for place in around.places))
+    known = (*owned.items(), *((binding.path, binding.value) for binding in reachable.places))
     for name, value in known:
         if is_lazy(value):
             case = f"a lazy module without its parameters (`{name}`)"
@@ -182,20 +190,20 @@ def _refuse_lazy(subject: Subject, owned: dict[str, Any], around: ReachableState
 def _rebound(
     subject: Subject,
     tensors: dict[str, Any],
-    given: dict[str, Any],
+    before: dict[str, Any],
     attributes: Iterable[tuple[str, Any]],
     effects: SideEffects,
 ) -> tuple[tuple[str, Any], ...]:
     """Parameters and buffers that the module bound anew, and attributes that torch's hooks bound."""
-    found = tuple((fqn, now) for fqn, now in tensors.items() if now is not given.get(fqn, MISSING))
-    for fqn, now in found:
+    rebound = tuple((fqn, now) for fqn, now in tensors.items() if now is not before.get(fqn, MISSING))
+    for fqn, now in rebound:
         if effects is SideEffects.TRACED or not isinstance(now, torch.Tensor):
             raise UnsupportedError(
                 f"the module binds `{fqn}` to another tensor",
                 subject.span,
                 f"write in place: `self.{fqn}.copy_(…)`",
             )
-    return () if effects is SideEffects.TRACED else (*found, *attributes)
+    return () if effects is SideEffects.TRACED else (*rebound, *attributes)
 
 
 def _parameters(signature: inspect.Signature | None, spec: Any) -> tuple[str, ...]:

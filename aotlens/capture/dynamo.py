@@ -43,13 +43,13 @@ class GraphCall:
 
     def twins(self) -> list[Any]:
         """The fake tensors that stand for the values in a recording; other values as they are."""
-        given = zip(self.values, self.slots, strict=True)
+        pairs = zip(self.values, self.slots, strict=True)
         with self.fake_mode:
             return [
                 fake_of_input(self.fake_mode, value, slot, self.dynamic)
                 if isinstance(value, torch.Tensor)
                 else value
-                for value, slot in given
+                for value, slot in pairs
             ]
 
 
@@ -71,22 +71,22 @@ def graph_call(gm: fx.GraphModule, example_inputs: Sequence[Any]) -> GraphCall:
 
 
 def capture_graph_module(
-    given: GraphCall, decompositions: Decompositions, split_region: SplitRegion, *, fixed_floats: bool
+    call: GraphCall, decompositions: Decompositions, split_region: SplitRegion, *, fixed_floats: bool
 ) -> Captured:
     """Run Dynamo's graph once on fake tensors; the inputs are flat and so is the result.
 
     With `fixed_floats` no graph reads a number: see `aotlens.capture.symbols.float_inputs`.
     """
-    settings = Settings(given.fake_mode, decompositions, given.dynamic, split_region=split_region)
-    gm, owned = given.graph, given.owned
+    settings = Settings(call.fake_mode, decompositions, call.dynamic, split_region=split_region)
+    gm, owned = call.graph, call.owned
 
     def run(recorder: Recorder, inputs: tuple[CapturedInput, ...]) -> Any:
-        flat = [one.argument for one in inputs]
+        flat = [captured_input.argument for captured_input in inputs]
         attributes = dict(zip(map(id, owned.values()), flat, strict=False))
         recorder.fixed_floats = fixed_floats
         return _Runner(gm, recorder, attributes).run(*_with_ragged_sizes(gm, flat[len(owned) :]))
 
-    captured = capture_run(given.subject, FlatCall(list(given.values), given.slots, None, run), settings)
+    captured = capture_run(call.subject, FlatCall(list(call.values), call.slots, None, run), settings)
     variables = variables_of_nodes(gm, spans_of_node)
     return _flat(captured, variables)
 
@@ -96,22 +96,22 @@ def _flat(captured: Captured, variables: tuple[Variable, ...]) -> Captured:
     return replace(captured, structure=structure, variables=variables)
 
 
-def _with_ragged_sizes(gm: fx.GraphModule, given: list[Any]) -> list[Any]:
+def _with_ragged_sizes(gm: fx.GraphModule, inputs: list[Any]) -> list[Any]:
     """The inputs; a number that Dynamo passes for a ragged size is that size of the wrapper that has it."""
-    wrappers = [value for value in given if is_wrapper(value)]
-    if not wrappers or not any(isinstance(value, torch.SymInt) for value in given):
-        return given
+    wrappers = [value for value in inputs if is_wrapper(value)]
+    if not wrappers or not any(isinstance(value, torch.SymInt) for value in inputs):
+        return inputs
     known = [node.meta.get("example_value") for node in gm.graph.find_nodes(op="placeholder")]
     ragged = {
         str(size): own
-        for value, example in zip(given, known, strict=True)
+        for value, example in zip(inputs, known, strict=True)
         if is_wrapper(value)
         for own, size in zip(value.shape, getattr(example, "shape", value.shape), strict=True)
         if isinstance(own, torch.SymInt) and own.node.is_nested_int()
     }
     return [
         ragged.get(str(example), value) if isinstance(value, torch.SymInt) else value
-        for value, example in zip(given, known, strict=True)
+        for value, example in zip(inputs, known, strict=True)
     ]
 
 
@@ -134,8 +134,8 @@ class _Runner(FloatRunner):
         return _Runner(body, self.recorder, self._attributes)
 
     def get_attr(self, target: Any, args: Any, kwargs: Any) -> Any:
-        found = super().get_attr(target, args, kwargs)
-        return self._attributes.get(id(found), found)
+        attribute = super().get_attr(target, args, kwargs)
+        return self._attributes.get(id(attribute), attribute)
 
     def call_module(self, target: Any, args: Any, kwargs: Any) -> Any:
         inner = self.fetch_attr(target)
@@ -145,8 +145,8 @@ class _Runner(FloatRunner):
 
 def _fake_mode(example_inputs: Sequence[Any]) -> FakeTensorMode:
     context = TracingContext.try_get()
-    found = detect_fake_mode(example_inputs) or (context.fake_mode if context is not None else None)
-    return found or FakeTensorMode(allow_non_fake_inputs=True)
+    fake_mode = detect_fake_mode(example_inputs) or (context.fake_mode if context is not None else None)
+    return fake_mode or FakeTensorMode(allow_non_fake_inputs=True)
 
 
 def _is_dynamic(example_inputs: Sequence[Any]) -> bool:
@@ -181,12 +181,12 @@ def _slot(node: fx.Node, index: int) -> FlatInput:
 def _owned_slots(gm: fx.GraphModule, owned: dict[str, Any]) -> list[FlatInput]:
     """The graph module's own tensors, under the names that the user's code has for them."""
     sources = getattr(gm, "_param_name_to_source", None) or {}
-    found: list[FlatInput] = []
+    slots: list[FlatInput] = []
     for index, (fqn, tensor) in enumerate(owned.items()):
         text = _source_text(sources.get(fqn))
         kind = Parameter if isinstance(tensor, torch.nn.Parameter) else Buffer
-        found.append(kind(module_path(text) or user_name(text) or fqn, index, fqn))
-    return found
+        slots.append(kind(module_path(text) or user_name(text) or fqn, index, fqn))
+    return slots
 
 
 def _source_text(source: Any) -> str:
@@ -236,7 +236,7 @@ def _subject(gm: fx.GraphModule) -> Subject | None:
     A function of torch's or a package's around the user's (a decorator) computes nothing by itself.
     """
     stacks = [codes for node in gm.graph.nodes if (codes := node.meta.get("aotlens_codes"))]
-    users = [[found for found in codes if is_user_file(found[1])] for codes in stacks]
+    users = [[code for code in codes if is_user_file(code[1])] for codes in stacks]
     if not all(users):
         return None
     while users and _is_decorator(users):
@@ -256,21 +256,23 @@ def _is_decorator(users: list[list[tuple[str, str, int]]]) -> bool:
 
 def _subject_of_torchs_own(gm: fx.GraphModule) -> Subject:
     """A layer of torch's own, compiled by itself: it stands where it is called."""
-    codes = next((found for node in gm.graph.nodes if (found := node.meta.get("aotlens_codes"))), ())
+    codes = next(
+        (node_codes for node in gm.graph.nodes if (node_codes := node.meta.get("aotlens_codes"))), ()
+    )
     layers = [name for name, *_ in codes if name.endswith(".forward")]
     name = layers[-1] if layers else codes[-1][0] if codes else type(gm).__name__
-    place = calling_frames()
-    return replace(_named(gm, name, place.innermost), called_at=place)
+    frames = calling_frames()
+    return replace(_named(gm, name, frames.innermost), called_at=frames)
 
 
 def _named(gm: fx.GraphModule, name: str, span: Span | None) -> Subject:
     """`Net.forward` is called `Net`, and what follows a break keeps that."""
-    owner, after, place = name.partition(" after ")
-    short = owner.removesuffix(".forward").rsplit(".", 1)[-1] + after + place
+    owner, after, line = name.partition(" after ")
+    short = owner.removesuffix(".forward").rsplit(".", 1)[-1] + after + line
     return Subject(gm, short, name, "dynamo", span, graph=_graph_id())
 
 
 def _graph_id() -> GraphId | None:
     """Which compilation of which code Dynamo is at."""
-    found = compile_id()
-    return GraphId(*found) if found is not None else None
+    compilation = compile_id()
+    return GraphId(*compilation) if compilation is not None else None

@@ -30,11 +30,11 @@ def cumulative_batch_norm() -> Iterator[None]:
     layers: Any = BatchNorm
     before = layers.forward
 
-    def forward(layer: Any, given: Tensor) -> Any:
+    def forward(layer: Any, layer_input: Tensor) -> Any:
         counts = layer.momentum is None and layer.training and layer.track_running_stats
         if counts and type(layer.num_batches_tracked) is FakeTensor:
-            return _averaged(layer, given)
-        return before(layer, given)
+            return _averaged(layer, layer_input)
+        return before(layer, layer_input)
 
     layers.forward = forward
     try:
@@ -43,14 +43,14 @@ def cumulative_batch_norm() -> Iterator[None]:
         layers.forward = before
 
 
-def _averaged(layer: Any, given: Tensor) -> Tensor:
-    layer._check_input_dim(given)
+def _averaged(layer: Any, layer_input: Tensor) -> Tensor:
+    layer._check_input_dim(layer_input)
     layer.num_batches_tracked.add_(1)
     running = (layer.running_mean, layer.running_var)
     with torch.no_grad():
         own = [torch.empty_like(value).zero_() for value in running]
     result = torch.nn.functional.batch_norm(
-        given, own[0], own[1], layer.weight, layer.bias, training=True, momentum=1.0, eps=layer.eps
+        layer_input, own[0], own[1], layer.weight, layer.bias, training=True, momentum=1.0, eps=layer.eps
     )
     with torch.no_grad():
         share = 1.0 / layer.num_batches_tracked.double()
@@ -65,20 +65,20 @@ def dropout_between_rnn_layers() -> Iterator[None]:
     module = decompositions_module()
     before = module._rnn_helper
 
-    def layers(given: Tensor, hidden: Any, weights: Any, *options: Any) -> tuple[Tensor, list[Any]]:
+    def layers(sequence: Tensor, hidden: Any, weights: Any, *options: Any) -> tuple[Tensor, list[Any]]:
         has_biases, count, rate, train, bidirectional, batch_first, layer = options
         if not (rate and train and count > 1):
-            result: tuple[Tensor, list[Any]] = before(given, hidden, weights, *options)
+            result: tuple[Tensor, list[Any]] = before(sequence, hidden, weights, *options)
             return result
         directions, last = 2 if bidirectional else 1, []
-        given = given.transpose(0, 1) if batch_first else given
+        sequence = sequence.transpose(0, 1) if batch_first else sequence
         for index in range(count):
             own = slice(index * directions, (index + 1) * directions)
-            given = given if index == 0 else torch.dropout(given, rate, True)
-            one = (has_biases, 1, 0.0, train, bidirectional, False, layer)
-            given, states = before(given, hidden[own], weights[own], *one)
+            sequence = sequence if index == 0 else torch.dropout(sequence, rate, True)
+            layer_options = (has_biases, 1, 0.0, train, bidirectional, False, layer)
+            sequence, states = before(sequence, hidden[own], weights[own], *layer_options)
             last += states
-        return (given.transpose(0, 1) if batch_first else given), last
+        return (sequence.transpose(0, 1) if batch_first else sequence), last
 
     module._rnn_helper = layers
     try:
@@ -133,9 +133,9 @@ def as_linear_map(derivative: Callable[[Any], Any], traced_on: Any) -> Callable[
 
 def _refuse_gradient(tape: Recording, tangents: tuple[Any, ...], results: list[Any]) -> None:
     """A gradient that torch's traced map keeps or not, as it was traced."""
-    given = {tangent.grad_fn for tangent in tangents if tangent.grad_fn is not None}
+    tangent_nodes = {tangent.grad_fn for tangent in tangents if tangent.grad_fn is not None}
     roots = [result.grad_fn for result in results if isinstance(result, torch.Tensor)]
-    if any(hasattr(node, "variable") for node in autograd_nodes(roots, given)):
+    if any(hasattr(node, "variable") for node in autograd_nodes(roots, tangent_nodes)):
         raise UnsupportedError(
             "a gradient by a tensor that a function given to `torch.func.linearize` closes over",
             tape.span,

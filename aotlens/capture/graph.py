@@ -110,14 +110,14 @@ class Recording:
 
     @contextmanager
     def adding(
-        self, stage: str, reason: str, place: Frames = NO_ORIGIN, forward: bool = False
+        self, stage: str, reason: str, frames: Frames = NO_ORIGIN, forward: bool = False
     ) -> Iterator[None]:
         """Within the block, nodes are added by a stage of ours and not by the user's code.
 
         With `forward` they belong to the forward, whatever has been recorded since.
         """
         backward = self.in_backward and not forward
-        before, self.origin = self.origin, Origin(place, "", backward, stage, reason)
+        before, self.origin = self.origin, Origin(frames, "", backward, stage, reason)
         try:
             yield
         finally:
@@ -210,7 +210,7 @@ class Recording:
 
     def divided_regions(self) -> tuple[Region, ...]:
         """The marked regions with a gradient, each once."""
-        return tuple(found[0] for found in self.regions.values() if isinstance(found[0], Region))
+        return tuple(entry[0] for entry in self.regions.values() if isinstance(entry[0], Region))
 
     def _symbolic(self, arg: Any) -> Any:
         return arg if type(arg) is Node or type(arg) in PLAIN else self.argument(arg)
@@ -233,9 +233,9 @@ class Recording:
 
     def tracked(self, tensor: Any) -> Tracked:
         """What is known of a tensor; a real tensor becomes a constant."""
-        found = getattr(tensor, TRACKED_ATTRIBUTE, None)
-        if found is not None and getattr(found.storage, "base", None) is not None:
-            return found
+        record = getattr(tensor, TRACKED_ATTRIBUTE, None)
+        if record is not None and getattr(record.storage, "base", None) is not None:
+            return record
         if type(tensor) is not FakeTensor and hasattr(type(tensor), "__tensor_flatten__"):
             self.track(tensor, Storage(Node(self.name("wrapper"), None, (), {}, tensor, self.origin), tensor))
             return self.tracked(tensor)
@@ -316,12 +316,12 @@ class Recording:
 
     def constants_in(self, storages: set[int]) -> list[Any]:
         """Tensors that the function came with, in any of these storages, and that are no inputs."""
-        found = (
+        constants = (
             tensor
             for alias, tensor in self._constants.values()
             if type(tensor) in REAL_MODULES and not self.tracked(alias).storage.inputs
         )
-        return [tensor for tensor in found if tensor.untyped_storage()._cdata in storages]
+        return [tensor for tensor in constants if tensor.untyped_storage()._cdata in storages]
 
     def is_constant(self, tensor: Any) -> bool:
         """Whether it stands for a tensor that the function came with, and that no call gives."""
@@ -404,16 +404,16 @@ class Recording:
         if storage.on_base or not storage.joined:
             return
         storage.on_base = True
-        for chain, given in storage.joined.items():
+        for chain, input_node in storage.joined.items():
             first = len(self.nodes)
             made = self.replay_alone(storage.base, chain)
             views = self.nodes[first:]
             del self.nodes[first:]
-            object.__setattr__(given, "op", made.op)
-            object.__setattr__(given, "args", made.args)
-            object.__setattr__(given, "kwargs", made.kwargs)
-            object.__setattr__(given, "origin", made.origin)
-            self.nodes[0:0] = [*views[:-1], given]
+            object.__setattr__(input_node, "op", made.op)
+            object.__setattr__(input_node, "args", made.args)
+            object.__setattr__(input_node, "kwargs", made.kwargs)
+            object.__setattr__(input_node, "origin", made.origin)
+            self.nodes[0:0] = [*views[:-1], input_node]
 
     def replay_alone(self, source: Node, chain: tuple[ViewStep, ...]) -> Node:
         """A chain of views on a node, without the storage's memory of views."""
@@ -423,8 +423,8 @@ class Recording:
         return source
 
     def _any_gradient(self) -> bool:
-        given = any(getattr(value, "requires_grad", False) for value in self.originals.values())
-        return given or bool(self.outside)
+        on_arguments = any(getattr(value, "requires_grad", False) for value in self.originals.values())
+        return on_arguments or bool(self.outside)
 
     def keep_values(self, tensor: Any) -> None:
         """Before a tensor becomes another in place: the nodes that it is the value of keep what it was."""

@@ -33,21 +33,29 @@ def check_view_is_valid(tensor: Any, span: Span | None, *, written: bool = False
 def is_invalid_view(tensor: Any) -> bool:
     """Whether its view operators, run once more on the tensor under it, lead to another view."""
     base = tensor._base
-    seen, under = getattr(tensor, TRACK, None), getattr(base, TRACK, None)
-    return seen is not None and under is not None and not _is_made_again(base, tensor, seen, under)
+    tracked, tracked_base = getattr(tensor, TRACK, None), getattr(base, TRACK, None)
+    return (
+        tracked is not None
+        and tracked_base is not None
+        and not _is_made_again(base, tensor, tracked, tracked_base)
+    )
 
 
 def _moved_itself(tensor: Any) -> bool:
     """Whether the view itself got other sizes or strides: the gradient of a write takes those from before."""
-    seen, under = getattr(tensor, TRACK, None), getattr(tensor._base, TRACK, None)
-    if seen is None or under is None or seen.chain[: len(under.chain)] != under.chain:
+    tracked, tracked_base = getattr(tensor, TRACK, None), getattr(tensor._base, TRACK, None)
+    if (
+        tracked is None
+        or tracked_base is None
+        or tracked.chain[: len(tracked_base.chain)] != tracked_base.chain
+    ):
         return False
-    own = seen.chain[len(under.chain) :]
-    taken = tuple(step for step in own if not step.in_place)
-    if len(taken) == len(own):
+    own = tracked.chain[len(tracked_base.chain) :]
+    view_steps = tuple(step for step in own if not step.in_place)
+    if len(view_steps) == len(own):
         return False
     with torch.no_grad():
-        return _place(_applied(taken, tensor._base)) != _place(tensor)
+        return _place(_applied(view_steps, tensor._base)) != _place(tensor)
 
 
 def invalid_view_error(span: Span | None, moved: Span | None) -> UnsupportedError:
@@ -60,28 +68,33 @@ def invalid_view_error(span: Span | None, moved: Span | None) -> UnsupportedErro
     )
 
 
-def _is_made_again(base: Any, tensor: Any, seen: Tracked, under: Tracked) -> bool:
+def _is_made_again(base: Any, tensor: Any, tracked: Tracked, tracked_base: Tracked) -> bool:
     """Whether the view operators lead from the tensor as it lies there to the view as it is."""
     common = 0
-    while common < min(len(seen.chain), len(under.chain)) and seen.chain[common] is under.chain[common]:
+    while (
+        common < min(len(tracked.chain), len(tracked_base.chain))
+        and tracked.chain[common] is tracked_base.chain[common]
+    ):
         common += 1
-    own = seen.chain[common:]
+    own = tracked.chain[common:]
     moves = [step for step in own if step.in_place]
-    own_last = not moves or (moves[-1] is seen.storage.last_move and all(step.grad_enabled for step in moves))
-    if common == len(under.chain) and own_last:
+    own_last = not moves or (
+        moves[-1] is tracked.storage.last_move and all(step.grad_enabled for step in moves)
+    )
+    if common == len(tracked_base.chain) and own_last:
         return True
     with torch.no_grad():
         try:
-            made = _applied(tuple(step for step in own if not step.in_place), base)
+            regenerated = _applied(tuple(step for step in own if not step.in_place), base)
         except (RuntimeError, ValueError, IndexError):
             return False
-    return bool(_place(made) == _place(tensor))
+    return bool(_place(regenerated) == _place(tensor))
 
 
 def _applied(chain: tuple[ViewStep, ...], tensor: Any) -> Any:
     for step in chain:
-        made = step.op(tensor, *step.args, **dict(step.kwargs))
-        tensor = made if step.result is None else made[step.result]
+        regenerated = step.op(tensor, *step.args, **dict(step.kwargs))
+        tensor = regenerated if step.result is None else regenerated[step.result]
     return tensor
 
 

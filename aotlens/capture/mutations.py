@@ -32,7 +32,7 @@ def calls_per_tensor(tape: Recording, args: tuple[Any, ...], targets: list[Any])
     """The arguments of one call per written tensor; empty where one call for all does the same."""
     if len(targets) < 2 or not _meet_again(tape, args, targets):
         return []
-    return [tuple(_at(arg, place, len(targets)) for arg in args) for place in range(len(targets))]
+    return [tuple(_at(arg, index, len(targets)) for arg in args) for index in range(len(targets))]
 
 
 def record_intermediate_views(tape: Recording, targets: list[Any]) -> None:
@@ -46,15 +46,15 @@ def record_intermediate_views(tape: Recording, targets: list[Any]) -> None:
     """
     if not torch.is_grad_enabled():
         return
-    for at, target in enumerate(targets):
-        given = tape.originals.get(id(target), target)
-        if given._base is None or not given._base.requires_grad:
+    for index, target in enumerate(targets):
+        original = tape.originals.get(id(target), target)
+        if original._base is None or not original._base.requires_grad:
             continue
-        known = tape.tracked(target)
-        later = [other for other in targets[at + 1 :] if tape.tracked(other).storage is known.storage]
+        tracked = tape.tracked(target)
+        later = [other for other in targets[index + 1 :] if tape.tracked(other).storage is tracked.storage]
         if any(ranges_overlap(target, other) for other in later):
-            tape.between.append((known, known.storage.version, tape.span))
-            if given is not target or known.chain in known.storage.joined:
+            tape.between.append((tracked, tracked.storage.version, tape.span))
+            if original is not target or tracked.chain in tracked.storage.joined:
                 _refuse(tape.span)
 
 
@@ -79,25 +79,25 @@ def _refuse(span: Span | None) -> None:
     )
 
 
-def _at(arg: Any, place: int, count: int) -> Any:
+def _at(arg: Any, index: int, count: int) -> Any:
     """A list that has an item per written tensor, cut to one item; all others as they are."""
     per_target = isinstance(arg, (list, tuple)) and len(arg) == count
-    return [arg[place]] if per_target else arg
+    return [arg[index]] if per_target else arg
 
 
 def _meet_again(tape: Recording, args: tuple[Any, ...], targets: list[Any]) -> bool:
     """Whether a written tensor's memory is also at another place of a list."""
-    places: dict[int, set[int]] = {}
-    for place, known in _tracked(tape, args):
-        places.setdefault(id(known.storage), set()).add(place)
-    return any(len(places[id(tape.tracked(target).storage)]) > 1 for target in targets)
+    indices: dict[int, set[int]] = {}
+    for index, tracked in _tracked(tape, args):
+        indices.setdefault(id(tracked.storage), set()).add(index)
+    return any(len(indices[id(tape.tracked(target).storage)]) > 1 for target in targets)
 
 
 def _tracked(tape: Recording, args: tuple[Any, ...]) -> Iterator[tuple[int, Tracked]]:
     for arg in args:
-        for place, item in enumerate(arg if isinstance(arg, (list, tuple)) else ()):
+        for index, item in enumerate(arg if isinstance(arg, (list, tuple)) else ()):
             if type(item) is FakeTensor:
-                yield place, tape.tracked(item)
+                yield index, tape.tracked(item)
 
 
 LEAKY_RELUS = {
@@ -122,7 +122,9 @@ class Write:
     @property
     def targets(self) -> list[Any]:
         """The written tensors, lists flattened, in the schema's order."""
-        written = [self.args[at] if isinstance(at, int) else self.kwargs[at] for at in self.operator.written]
+        written = [
+            self.args[key] if isinstance(key, int) else self.kwargs[key] for key in self.operator.written
+        ]
         return [t for item in written for t in (item if isinstance(item, (list, tuple)) else (item,))]
 
 
@@ -210,10 +212,10 @@ def _new_values(tape: Recording, call: Write, count: int) -> tuple[list[Node], A
     inputs = {key: value for key, value in call.kwargs.items() if key not in call.operator.written}
     inputs |= {key: getattr(call.targets[0], key) for key in call.operator.kind_of_result}
     args = (*call.args, *missing_defaults(call.func, functional, len(call.args)))
-    given, keywords = tuple([tape.argument(arg) for arg in args]), tape.keywords(inputs)
+    node_args, keywords = tuple([tape.argument(arg) for arg in args]), tape.keywords(inputs)
     if call.operator.random and is_random_mask(call.func):
-        return [in_place_mask_value(tape, functional, given, keywords)], None
-    node = tape.emit(functional, *given, **keywords)
+        return [in_place_mask_value(tape, functional, node_args, keywords)], None
+    node = tape.emit(functional, *node_args, **keywords)
     nodes = _flat_results(tape, node)
     others = nodes[: len(nodes) - count]
     for other in others:
@@ -307,8 +309,8 @@ def leaky_relu_for(call: Write) -> Callable[[], Any] | None:
     """RReLU outside of training, which draws nothing and writes no noise; None for all else."""
     if call.func not in LEAKY_RELUS:
         return None
-    given = call.args[2:5]
-    lower, upper, training = given + (0.125, 1 / 3, False)[len(given) :]
+    settings = call.args[2:5]
+    lower, upper, training = settings + (0.125, 1 / 3, False)[len(settings) :]
     return None if training else partial(LEAKY_RELUS[call.func], call.args[0], (lower + upper) / 2)
 
 

@@ -69,14 +69,14 @@ INPUTS = {
 """By operator: the position of the input, as whose first result is laid out."""
 
 
-def with_norm_layout(run: Callable[..., Any], at: int) -> Callable[..., Any]:
+def with_norm_layout(run: Callable[..., Any], input_position: int) -> Callable[..., Any]:
     """`run`, with the first result as the kernel gives it."""
 
     def norm(*args: Any, **kwargs: Any) -> Any:
         first, *others = run(*args, **kwargs)
-        given = args[at]
-        if first is not None and given.device.type == "cpu":
-            first = first.contiguous(memory_format=suggest_memory_format(given))
+        norm_input = args[input_position]
+        if first is not None and norm_input.device.type == "cpu":
+            first = first.contiguous(memory_format=suggest_memory_format(norm_input))
         return (first, *others)
 
     return norm
@@ -88,7 +88,9 @@ NORM_FIXES = {func: with_norm_layout(func, at) for func, at in INPUTS.items()}
 
 def norm_decompositions(rules: dict[Any, Callable[..., Any]]) -> dict[Any, Callable[..., Any]]:
     """Those of some decompositions that take such an operator apart, with its results as the kernel's."""
-    return {func: with_norm_layout(rules[func], at) for func, at in INPUTS.items() if func in rules}
+    return {
+        func: with_norm_layout(rules[func], position) for func, position in INPUTS.items() if func in rules
+    }
 
 
 FACTORS = {aten.mm.default: 0, aten.mv.default: 0, aten.addmm.default: 1}
@@ -99,17 +101,17 @@ def with_dtype_check(func: Any, first: int) -> Callable[..., Any]:
     """The operator, which raises RuntimeError for factors of two types."""
 
     def product(*args: Any, **kwargs: Any) -> Any:
-        one, other = args[first : first + 2]
-        check(one.dtype == other.dtype, lambda: _refusal(one, other))
+        left, right = args[first : first + 2]
+        check(left.dtype == right.dtype, lambda: _refusal(left, right))
         return func(*args, **kwargs)
 
     return product
 
 
-def _refusal(one: torch.Tensor, other: torch.Tensor) -> str:
+def _refusal(left: torch.Tensor, right: torch.Tensor) -> str:
     return (
-        f"the factors of a matrix product have different types, {one.dtype} {list(one.shape)} and"
-        f" {other.dtype} {list(other.shape)}; convert one of them, as with .to({one.dtype})"
+        f"the factors of a matrix product have different types, {left.dtype} {list(left.shape)} and"
+        f" {right.dtype} {list(right.shape)}; convert one of them, as with .to({left.dtype})"
     )
 
 
@@ -133,15 +135,15 @@ def multilabel_margin_loss(sample: Tensor, target: Tensor, reduction: int) -> tu
     if sample.shape != target.shape or sample.dim() > 2:
         raise RuntimeError(f"inconsistent target size: {target.shape} for input of size: {sample.shape}")
     rows, labels = torch.atleast_2d(sample), torch.atleast_2d(target)
-    places = rows.shape[1]
-    order = torch.arange(places, device=target.device)
-    end = torch.where(labels == -1, order, places).amin(1, keepdim=True)
+    class_count = rows.shape[1]
+    order = torch.arange(class_count, device=target.device)
+    end = torch.where(labels == -1, order, class_count).amin(1, keepdim=True)
     named = order < end
     labels = torch.where(named, labels, 0)
     is_target = torch.zeros_like(rows).scatter_add(1, labels, named.to(rows.dtype)).sign().detach()
     margins = torch.relu(1 - rows.gather(1, labels).unsqueeze(2) + rows.unsqueeze(1))
     counted = named.unsqueeze(2) & (is_target == 0).unsqueeze(1)
-    loss = torch.where(counted, margins, 0).sum((1, 2)) / places
+    loss = torch.where(counted, margins, 0).sum((1, 2)) / class_count
     if reduction == MEAN:
         loss = loss.mean()
     elif reduction == SUM:

@@ -118,8 +118,8 @@ class Operator:
 
     def given_back(self, targets: Sequence[Any]) -> Any:
         """What it returns of the tensors that it writes to."""
-        found = [targets[at] for at in self.returned]
-        return found[0] if len(found) == 1 else tuple(found)
+        results = [targets[index] for index in self.returned]
+        return results[0] if len(results) == 1 else tuple(results)
 
 
 @cache
@@ -166,11 +166,11 @@ def is_operator(func: Any) -> bool:
 
 def written_arguments(func: Any) -> tuple[int | str, ...]:
     """The arguments that the schema marks as written, by position or by keyword."""
-    found: list[int | str] = []
+    written: list[int | str] = []
     for position, argument in enumerate(func._schema.arguments):
         if argument.alias_info is not None and argument.alias_info.is_write:
-            found.append(argument.name if argument.kwarg_only else position)
-    return tuple(found)
+            written.append(argument.name if argument.kwarg_only else position)
+    return tuple(written)
 
 
 def _returned(func: Any) -> tuple[int, ...]:
@@ -218,8 +218,8 @@ def _factory_variant(func: Any) -> Any:
 def _kind_of_result(func: Any, functional: Any) -> tuple[str, ...]:
     if functional is None or not func._schema.arguments[-1].is_out:
         return ()
-    given = {argument.name for argument in func._schema.arguments}
-    more = {argument.name for argument in functional._schema.arguments} - given
+    names = {argument.name for argument in func._schema.arguments}
+    more = {argument.name for argument in functional._schema.arguments} - names
     return tuple(name for name in ("dtype", "device") if name in more)
 
 
@@ -229,17 +229,17 @@ def _inputs_of(func: Any) -> list[tuple[str, str]]:
     return [(arg.name, str(arg.type)) for arg in func._schema.arguments if arg.name not in outs]
 
 
-def missing_defaults(func: Any, functional: Any, given: int) -> tuple[Any, ...]:
+def missing_defaults(func: Any, functional: Any, argument_count: int) -> tuple[Any, ...]:
     """Positional defaults of the writing overload that its functional variant does not have."""
-    found = []
+    defaults = []
     wanted = functional._schema.arguments
     for position, argument in enumerate(func._schema.arguments):
-        if position < given or argument.kwarg_only or position >= len(wanted):
+        if position < argument_count or argument.kwarg_only or position >= len(wanted):
             continue
         if wanted[position].has_default_value():
             break
-        found.append(argument.default_value)
-    return tuple(found)
+        defaults.append(argument.default_value)
+    return tuple(defaults)
 
 
 Decompositions = dict[Any, Callable[..., Any]]

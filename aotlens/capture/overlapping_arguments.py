@@ -21,23 +21,27 @@ Named = tuple[str, Any, bool]
 """An argument's name, a tensor of it, and whether the operator writes to it."""
 
 
-def overlapping_written(tape: Recording, call: str, given: Iterable[Named]) -> list[Any]:
+def overlapping_written(tape: Recording, call: str, arguments: Iterable[Named]) -> list[Any]:
     """The written tensors that have elements in common with others that are written.
 
     Raises:
         UnsupportedError: one that is only read overlaps one that is written: the operator would read a copy.
     """
-    found: list[Any] = []
+    overlapping: list[Any] = []
     before: list[Named] = []
-    for name, tensor, written in given:
+    for name, tensor, written in arguments:
         for other_name, other, other_written in before:
             if not (written or other_written) or not _meet(tape, tensor, other):
                 continue
             if not (written and other_written):
                 _refuse(tape, call, (other_name, name) if other_written else (name, other_name))
-            found += [one for one in (other, tensor) if not any(one is known for known in found)]
+            overlapping += [
+                candidate
+                for candidate in (other, tensor)
+                if not any(candidate is known for known in overlapping)
+            ]
         before.append((name, tensor, written))
-    return found
+    return overlapping
 
 
 def _refuse(tape: Recording, call: str, names: tuple[str, str]) -> None:
@@ -67,7 +71,7 @@ def _byte_range(tensor: Any) -> tuple[Any, Any]:
 def tensors_of(value: Any) -> list[Any]:
     """The tensors of one argument."""
     listed = value if isinstance(value, (list, tuple)) else (value,)
-    return [one for one in listed if isinstance(one, torch.Tensor)]
+    return [item for item in listed if isinstance(item, torch.Tensor)]
 
 
 PRODUCTS = frozenset({"addmm", "addmv", "addbmm", "baddbmm", "addr", "bmm", "mm", "mv", "dot"})
@@ -101,8 +105,8 @@ def reject_partial_overlap(tape: Recording, func: Any, targets: list[Any], args:
 
 def _read(args: tuple[Any, ...]) -> list[Any]:
     """Tensors that are read while the operator writes; one number is read before."""
-    listed = [one for arg in args for one in (arg if isinstance(arg, (list, tuple)) else (arg,))]
-    return [one for one in listed if type(one) is FakeTensor and one.dim()]
+    listed = [item for arg in args for item in (arg if isinstance(arg, (list, tuple)) else (arg,))]
+    return [item for item in listed if type(item) is FakeTensor and item.dim()]
 
 
 def _layout(tensor: Any) -> tuple[Any, ...]:
@@ -127,7 +131,9 @@ def _overlaps_in_part(left: Any, right: Any) -> bool:
     (first, end), (start, stop) = _element_bytes(left), _element_bytes(right)
     if guard_or_false(first == start) and guard_or_false(end == stop):
         strides = tuple(zip(left.stride(), right.stride(), strict=False))
-        return left.dim() != right.dim() or any(guard_or_false(one != other) for one, other in strides)
+        return left.dim() != right.dim() or any(
+            guard_or_false(left_stride != right_stride) for left_stride, right_stride in strides
+        )
     return guard_or_false(first < stop) and guard_or_false(start < end)
 
 

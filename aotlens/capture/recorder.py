@@ -179,15 +179,15 @@ class Recorder(Recording, TorchDispatchMode):
 
     def hook_met(self, tensor: Any) -> None:
         """The user's code is about to register a hook on a tensor, which no operator tells of."""
-        if any(tensor is given for given in self.arguments):
+        if any(tensor is argument for argument in self.arguments):
             self.hooked_arguments.append(tensor)
         elif tensor.grad_fn is not None:
             self.hooked.append((tensor.grad_fn, tensor.output_nr))
 
     def _stand_in_of(self, tensor: Any) -> Any:
-        given = (one for one in self.arguments if self.originals.get(id(one)) is tensor)
-        found = next(given, None)
-        return found if found is not None else self._constants.get(id(tensor), (None,))[0]
+        candidates = (argument for argument in self.arguments if self.originals.get(id(argument)) is tensor)
+        fake_argument = next(candidates, None)
+        return fake_argument if fake_argument is not None else self._constants.get(id(tensor), (None,))[0]
 
     def storage_resized(self, storage: Any, size: Any) -> None:
         """`storage.resize_(size)` is about to happen, which no operator tells of."""
@@ -260,22 +260,22 @@ class Recorder(Recording, TorchDispatchMode):
         if self._declines:
             self._declines = False
             return NotImplemented
-        query, place = func in QUERIES, self.origins.place
-        if not query:
+        is_query, frames = func in QUERIES, self.origins.place
+        if not is_query:
             self.origins.place = self.origins.here()
         self._declines = True
-        first, noted = len(self.calls), len(self.desugared)
+        first, unwrapped_before = len(self.calls), len(self.desugared)
         try:
             with self:
                 result = func(*args, **kwargs)
-            if not query:
+            if not is_query:
                 self.origin = self.origins.of(func, self.in_backward)
                 record_wrapper_output(self, Write(func, describe(func), args, kwargs), result)
                 if not self.in_backward:  # of wrappers in wrappers the outermost operator is the user's
                     call = (func, args, kwargs, result, self.origin)
-                    self.desugared[noted:] = [UnwrappedCall(call, first, len(self.calls))]
+                    self.desugared[unwrapped_before:] = [UnwrappedCall(call, first, len(self.calls))]
         finally:
-            self._declines, self.origins.place = False, place
+            self._declines, self.origins.place = False, frames
         return result
 
     @property
@@ -347,8 +347,8 @@ class Recorder(Recording, TorchDispatchMode):
             return None
         self.decomposed = True
         node = self._nodes(result)
-        given = {id(arg) for arg in nodes_in(args)}
-        if type(node) is Node and id(node) in given and describe(op).kind is not Kind.VIEW:
+        arg_ids = {id(arg) for arg in nodes_in(args)}
+        if type(node) is Node and id(node) in arg_ids and describe(op).kind is not Kind.VIEW:
             return self.emit(aten.clone.default, node)
         return node
 

@@ -272,5 +272,7 @@ class Captured:
     def flat_inputs(self) -> tuple[CapturedInput, ...]:
         """The leaves of the call, without synthetic bases and tensors from outside."""
         return tuple(
-            given for given in self.inputs if not isinstance(given.slot, (SyntheticBase, FreeTensor))
+            captured_input
+            for captured_input in self.inputs
+            if not isinstance(captured_input.slot, (SyntheticBase, FreeTensor))
         )

@@ -103,37 +103,46 @@ def capture_run(subject: Subject, call: FlatCall, settings: Settings) -> Capture
         UnsupportedError: data-dependent control flow, an operator or case that is refused.
     """
     recorder = _recorder(subject, settings)
-    grad_enabled, turned_on = torch.is_grad_enabled(), list[bool]()
+    grad_enabled, grad_switches = torch.is_grad_enabled(), list[bool]()
     inference = torch.is_inference_mode_enabled()
     observer = VariableObserver() if settings.observe_variables else None
     defined = Frames(known_spans=(subject.span,) if subject.span is not None else ())
     with settings.fake_mode, recorder.adding("capture", "an argument", defined):
-        inputs, joined = make_inputs(recorder, call.values, call.slots, settings.dynamic)
-    recorder.arguments = tuple(given.argument for given in inputs if given.is_tensor)
+        inputs, base_groups = make_inputs(recorder, call.values, call.slots, settings.dynamic)
+    recorder.arguments = tuple(
+        captured_input.argument for captured_input in inputs if captured_input.is_tensor
+    )
     recorder.originals = {id(g.argument): v for g, v in zip(inputs, call.values, strict=False)}
-    recorder.names_of_arguments = {id(given.argument): given.slot.name for given in inputs}
+    recorder.names_of_arguments = {
+        id(captured_input.argument): captured_input.slot.name for captured_input in inputs
+    }
     random_state, modes = torch.get_rng_state(), current_modes()
     with recording(recorder, settings.dynamic), preserved_grad_mode(), translated_errors(recorder):
-        noted = notify_enable_grad(lambda: turned_on.append(True))
+        watching_grad_mode = notify_enable_grad(lambda: grad_switches.append(True))
         if settings.dynamic:
             recorder.at_number_of_data()
-        with observer or nullcontext(), recording_guards(recorder), noted, with_user_function_modes():
+        with (
+            observer or nullcontext(),
+            recording_guards(recorder),
+            watching_grad_mode,
+            with_user_function_modes(),
+        ):
             result = call_boundary(lambda: call.run(recorder, inputs))
-        after = torch.is_grad_enabled()
+        grad_mode_after = torch.is_grad_enabled()
     check_modes_restored(modes, recorder.span)
     _refuse_seeding(recorder, random_state)
     _refuse_second_way(recorder, inputs, call.values)
     recorder.random.refuse_seeding()
     changes = result if isinstance(result, OutputWithUpdates) else OutputWithUpdates(result, (), ())
     result, filled = changes.result, changes.leaves
-    given_back = [*pytree.tree_leaves(result), *(value for _, value in filled)]
-    record_requires_grad(recorder, given_back)
+    returned = [*pytree.tree_leaves(result), *(value for _, value in filled)]
+    record_requires_grad(recorder, returned)
     inputs = used_inputs(recorder, inputs, call.reached, (result, [value for _, value in filled]))
     inputs = _carried(inputs, changes)
-    inputs, bases = inputs_with_bases(recorder, inputs, joined, given_back)
+    inputs, bases = inputs_with_bases(recorder, inputs, base_groups, returned)
     inputs = (*inputs, *captured_inputs(recorder, len(inputs)))
-    gradients, left = grad_writes(recorder, inputs)
-    filled = (*filled, *left)
+    gradients, grad_leaves = grad_writes(recorder, inputs)
+    filled = (*filled, *grad_leaves)
     if emulates_gpu():
         reject_mixed_devices(recorder.nodes, inputs)
     paths, spec = flatten_with_path(result)
@@ -157,9 +166,9 @@ def capture_run(subject: Subject, call: FlatCall, settings: Settings) -> Capture
         ),
         recorder=recorder,
         grad_enabled=grad_enabled,
-        fixed_modes=(grad_enabled, inference) if turned_on else None,
+        fixed_modes=(grad_enabled, inference) if grad_switches else None,
         inference_mode=inference,
-        grad_mode_after=after,
+        grad_mode_after=grad_mode_after,
         modes=modes,
         forward_nodes=len(recorder.nodes),
         calls=tuple(recorder.calls),
@@ -181,12 +190,14 @@ def _recorder(subject: Subject, settings: Settings) -> Recorder:
 
 def _carried(inputs: tuple[CapturedInput, ...], changes: OutputWithUpdates) -> tuple[CapturedInput, ...]:
     """With the places of the tensors that a call takes over from the one before."""
-    places = {id(tensor): (refill.box, key) for refill in changes.refills for key, tensor in refill.carried}
-    if not places:
+    bindings = {id(tensor): (refill.box, key) for refill in changes.refills for key, tensor in refill.carried}
+    if not bindings:
         return inputs
     return tuple(
-        given if given.outside is None else replace(given, found_at=places.get(id(given.outside)))
-        for given in inputs
+        captured_input
+        if captured_input.outside is None
+        else replace(captured_input, found_at=bindings.get(id(captured_input.outside)))
+        for captured_input in inputs
     )
 
 
@@ -197,9 +208,11 @@ def _refuse_second_way(recorder: Recorder, inputs: tuple[CapturedInput, ...], va
         AssertionError: as torch, which refuses any tensor that is reached so.
     """
     written = {
-        value.untyped_storage()._cdata: (given.slot.name, given.storage.writes[-1])
-        for given, value in zip(inputs, values, strict=False)
-        if given.storage is not None and given.storage.writes and type(value) in REAL_MODULES
+        value.untyped_storage()._cdata: (captured_input.slot.name, captured_input.storage.writes[-1])
+        for captured_input, value in zip(inputs, values, strict=False)
+        if captured_input.storage is not None
+        and captured_input.storage.writes
+        and type(value) in REAL_MODULES
     }
     if not written:
         return
@@ -437,11 +450,11 @@ def _within_higher_order(error: Exception) -> bool:
 
 def _layer_span(error: Exception) -> Span | None:
     """The line of torch's own layer, where one is compiled by itself and no line of the user's runs."""
-    found = None
+    span = None
     for frame, _ in traceback.walk_tb(error.__traceback__):
         if frame.f_code.co_filename.startswith(LAYERS):
-            found = span_of(frame.f_code, frame.f_lasti)
-    return found
+            span = span_of(frame.f_code, frame.f_lasti)
+    return span
 
 
 LAYERS = os.path.dirname(torch.nn.modules.__file__) + os.sep
@@ -449,10 +462,10 @@ LAYERS = os.path.dirname(torch.nn.modules.__file__) + os.sep
 
 def raising_span(error: Exception) -> Span | None:
     """The user's expression that was running when the error was raised."""
-    found = None
+    span = None
     step = error.__traceback__
     while step is not None:
         if is_user_code(step.tb_frame.f_code):
-            found = span_of(step.tb_frame.f_code, step.tb_lasti) or found
+            span = span_of(step.tb_frame.f_code, step.tb_lasti) or span
         step = step.tb_next
-    return found
+    return span

@@ -115,8 +115,8 @@ def index_without_repeats(tensor: Any) -> tuple[slice, ...]:
 
 def has_symbols(tensor: Any) -> bool:
     """Whether any of its sizes, strides or its place in memory is a symbol."""
-    place = (*tensor.shape, *tensor.stride(), tensor.storage_offset())
-    return any(isinstance(value, torch.SymInt) for value in place)
+    geometry = (*tensor.shape, *tensor.stride(), tensor.storage_offset())
+    return any(isinstance(value, torch.SymInt) for value in geometry)
 
 
 EXACT_OVERLAP = 1 << 16
@@ -141,10 +141,10 @@ class StorageRange:
 
     def elements(self) -> set[int]:
         """The elements of the storage that the tensor shows."""
-        found = {self.offset}
+        positions = {self.offset}
         for size, stride in zip(self.sizes, self.strides, strict=True):
-            found = {start + at * stride for start in found for at in range(size)}
-        return found
+            positions = {start + index * stride for start in positions for index in range(size)}
+        return positions
 
     def holds(self, part: "StorageRange") -> bool:
         """Whether all of another lies on its elements; large ones with gaps hold none."""
@@ -158,8 +158,8 @@ class StorageRange:
 
 def storage_range_of(tensor: Any) -> StorageRange | None:
     """None where only the data tells a size."""
-    given = (*tensor.shape, *tensor.stride(), tensor.storage_offset())
-    numbers = [value.node.hint if isinstance(value, torch.SymInt) else value for value in given]
+    geometry = (*tensor.shape, *tensor.stride(), tensor.storage_offset())
+    numbers = [value.node.hint if isinstance(value, torch.SymInt) else value for value in geometry]
     if any(number is None for number in numbers):
         return None
     dims = tensor.dim()
@@ -171,27 +171,31 @@ def ranges_overlap(left: Any, right: Any) -> bool:
 
     Symbolic sizes count as they came: the module checks that inputs of which one is written lie as they did.
     """
-    one, other = storage_range_of(left), storage_range_of(right)
-    if one is None or other is None:
+    left_range, right_range = storage_range_of(left), storage_range_of(right)
+    if left_range is None or right_range is None:
         return True
-    counts = prod(one.sizes), prod(other.sizes)
+    counts = prod(left_range.sizes), prod(right_range.sizes)
     if 0 in counts:
         return False
-    if one.element_bytes != other.element_bytes:
-        return _bytes_meet(one, other)
-    if one.last < other.offset or other.last < one.offset:
+    if left_range.element_bytes != right_range.element_bytes:
+        return _bytes_meet(left_range, right_range)
+    if left_range.last < right_range.offset or right_range.last < left_range.offset:
         return False
-    return max(counts) > EXACT_OVERLAP or bool(one.elements() & other.elements())
+    return max(counts) > EXACT_OVERLAP or bool(left_range.elements() & right_range.elements())
 
 
 def contains_range(whole: Any, part: Any) -> bool:
     """Whether all of a tensor lies on elements of another on its storage; large ones with gaps do not."""
-    one, other = storage_range_of(whole), storage_range_of(part)
-    return one is not None and other is not None and one.holds(other)
+    whole_range, part_range = storage_range_of(whole), storage_range_of(part)
+    return whole_range is not None and part_range is not None and whole_range.holds(part_range)
 
 
-def _bytes_meet(one: StorageRange, other: StorageRange) -> bool:
+def _bytes_meet(left: StorageRange, right: StorageRange) -> bool:
     (first, last), (start, end) = (
-        (place.offset * place.element_bytes, (place.last + 1) * place.element_bytes) for place in (one, other)
+        (
+            storage_range.offset * storage_range.element_bytes,
+            (storage_range.last + 1) * storage_range.element_bytes,
+        )
+        for storage_range in (left, right)
     )
     return first < end and start < last

@@ -29,26 +29,26 @@ def record_storage_swap(tape: Recording, call: Write) -> Any:
         record_storage_resize(tape, target, call.args[1])
         return call.func(*call.args, **call.kwargs)
     if packet is aten.set_:
-        given = [arg for arg in call.args if isinstance(arg, torch.Tensor)]
-        if torch.is_grad_enabled() and any(one.requires_grad for one in given):
+        tensors = [arg for arg in call.args if isinstance(arg, torch.Tensor)]
+        if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
             raise UnsupportedError(
                 "`set_` of a tensor that requires grad, or to one, with grad mode on (derivative for set_ is "
                 "not implemented)",
                 tape.span,
                 "call it under `torch.no_grad()`",
             )
-        found: Tracked | None = _looked_at(tape, call)
+        tracked: Tracked | None = _looked_at(tape, call)
         tape.keep_values(target)
         if target.requires_grad:
             tape.reset_leaves.append(target)
         result = call.func(*call.args, **call.kwargs)
     elif packet in (aten.resize_, aten.resize_as_, aten._resize_output_):
-        found = _resized(tape, call)
-        result = call.func(*call.args, **call.kwargs) if found is None else target
+        tracked = _resized(tape, call)
+        result = call.func(*call.args, **call.kwargs) if tracked is None else target
     else:
         raise UnsupportedError(f"storage mutation by `{call.name}`", tape.span, "give the new tensor back")
-    if found is not None:
-        setattr(target, TRACKED_ATTRIBUTE, found)
+    if tracked is not None:
+        setattr(target, TRACKED_ATTRIBUTE, tracked)
         tape.exchanged.append(target)
     return result
 
@@ -74,9 +74,11 @@ def record_storage_resize(tape: Recording, tensor: Any, size: Any) -> None:
 
 def _bytes_before(tape: Recording, storage: Storage) -> int:
     """The caller's own storage tells; a fake one grows whenever an operator looks at it.  -1 when unknown."""
-    looks = (one for one in tape.seen_tensors() if id(one) in tape.originals)
-    look = next((one for one in looks if tape.tracked(one).storage is storage), storage.base_tensor)
-    original = tape.originals.get(id(look))
+    arguments = (tensor for tensor in tape.seen_tensors() if id(tensor) in tape.originals)
+    argument = next(
+        (tensor for tensor in arguments if tape.tracked(tensor).storage is storage), storage.base_tensor
+    )
+    original = tape.originals.get(id(argument))
     if not isinstance(original, torch.Tensor) or type(original) is FakeTensor:
         return -1
     return int(original.untyped_storage().nbytes())
@@ -105,9 +107,9 @@ def record_data_assignment(tape: Recording, target: Any, source: Any) -> None:
         tape.uncounted += (tape.place_here().innermost,)
     tape.keep_values(target)
     tape.hides_changes = tape.hides_changes or target.requires_grad
-    node, look = tape.node_of(source), tape.tracked(source)
+    node, source_tracked = tape.node_of(source), tape.tracked(source)
     is_seen_view = target._base is not None and target.requires_grad
-    if is_seen_view and look.storage is tape.tracked(target).storage:
+    if is_seen_view and source_tracked.storage is tape.tracked(target).storage:
         raise UnsupportedError(
             "an assignment to `.data` of a view with a gradient, of another look at the same memory",
             tape.span,
@@ -116,7 +118,11 @@ def record_data_assignment(tape: Recording, target: Any, source: Any) -> None:
     tape.tracked(target).storage.moves.append(replace(tape.write_here(), is_counted=False))
     if target.requires_grad and target.is_leaf and target.shape != source.shape:
         tape.reshaped += ((target, tape.calls_so_far, tape.place_here().innermost),)
-    setattr(target, TRACKED_ATTRIBUTE, Tracked(look.storage, look.chain, node, look.version))
+    setattr(
+        target,
+        TRACKED_ATTRIBUTE,
+        Tracked(source_tracked.storage, source_tracked.chain, node, source_tracked.version),
+    )
     tape.exchanged.append(target)
 
 
@@ -132,17 +138,24 @@ def _looked_at(tape: Recording, call: Write) -> Tracked:
     if isinstance(source, torch.UntypedStorage):
         source = _tensor_on(tape, source)
         geometry = geometry or _whole(source, target)
-        look = Tracked(tape.tracked(source).storage, (), tape.tracked(source).storage.base, -1)
+        source_tracked = Tracked(tape.tracked(source).storage, (), tape.tracked(source).storage.base, -1)
     else:
         tape.node_of(source)
-        look = tape.tracked(source)
+        source_tracked = tape.tracked(source)
     if not geometry:
-        return Tracked(look.storage, look.chain, look.node, look.version)
+        return Tracked(
+            source_tracked.storage, source_tracked.chain, source_tracked.node, source_tracked.version
+        )
     offset, size, *stride = geometry
     strides = list(stride[0]) if stride and stride[0] else _contiguous_strides(size)
     step = ViewStep(aten.as_strided.default, (list(size), strides, offset))
-    chain = (*look.chain, step)
-    return Tracked(look.storage, chain, tape.replay(look.storage, chain), look.storage.version)
+    chain = (*source_tracked.chain, step)
+    return Tracked(
+        source_tracked.storage,
+        chain,
+        tape.replay(source_tracked.storage, chain),
+        source_tracked.storage.version,
+    )
 
 
 def _whole(source: Any, target: Any) -> list[Any]:

@@ -90,12 +90,14 @@ def _geometry_within(tensor: Any, inner: list[Any]) -> tuple[tuple[Any, ...], tu
         UnsupportedError: what it wraps has symbols, and other sizes.
     """
     numbers = (tuple(tensor.shape), tuple(tensor.stride()))
-    symbolic = [one for part in inner if _has_symbols(one := (tuple(part.shape), tuple(part.stride())))]
+    symbolic = [
+        geometry for part in inner if _has_symbols(geometry := (tuple(part.shape), tuple(part.stride())))
+    ]
     if not symbolic or _has_symbols(numbers):
         return numbers
-    for one in symbolic:
-        if tuple(tuple(map(_now, part)) for part in one) == numbers:
-            return one
+    for geometry in symbolic:
+        if tuple(tuple(map(_now, part)) for part in geometry) == numbers:
+            return geometry
     case = (
         f"a `{type(tensor).__name__}` in a wrapper, of other sizes than what it wraps, under symbolic sizes"
     )
@@ -150,8 +152,8 @@ def record_wrapper_output(tape: Recording, call: Write, result: Any) -> None:
             continue
         chain = known.chain
         if operator.kind is Kind.VIEW:
-            at = index if several else None
-            step = ViewStep.taken_here(call.func, call.args[1:], call.kwargs, result=at)
+            result_index = index if several else None
+            step = ViewStep.taken_here(call.func, call.args[1:], call.kwargs, result=result_index)
             chain = (*chain, step)
         setattr(made, TRACKED_ATTRIBUTE, Tracked(known.storage, chain, known.node, known.version))
 
@@ -164,6 +166,6 @@ def _share(source: Any, made: Any) -> bool:
 
 def inner_storages(tensor: Any) -> Iterator[Storage]:
     for _, inner in inner_tensors(tensor):
-        found = getattr(inner, TRACKED_ATTRIBUTE, None)
-        if found is not None:
-            yield found.storage
+        tracked = getattr(inner, TRACKED_ATTRIBUTE, None)
+        if tracked is not None:
+            yield tracked.storage

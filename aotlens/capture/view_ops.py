@@ -49,8 +49,8 @@ def record_view(
     else:
         node = tape.emit(func, source_node, *args[1:], **kwargs)
     for index, view in enumerate(result if several else (result,)):
-        one = replace(step, result=index) if several else step
-        chain = (*tracked.chain, one)
+        view_step = replace(step, result=index) if several else step
+        chain = (*tracked.chain, view_step)
         view_node = tape.item(node, index) if several else node
         setattr(view, TRACKED_ATTRIBUTE, Tracked(tracked.storage, chain, view_node, tracked.storage.version))
     return result

@@ -33,16 +33,16 @@ class CheckpointFrame:
         self._changed: tuple[int, dict[int, Origin]] = -1, {}
         """The writes since then by what was read, and how many operators had run when that was asked."""
 
-    def hold(self, given: Sequence[Any]) -> None:
+    def hold(self, arguments: Sequence[Any]) -> None:
         """The tensors among the arguments; eager saves them, and so counts the writes to them."""
         if not torch.is_grad_enabled():
             return
-        tensors = (one for one in given if isinstance(one, torch.Tensor) and not one.is_inference())
+        tensors = (arg for arg in arguments if isinstance(arg, torch.Tensor) and not arg.is_inference())
         self._arguments += [(tensor, tensor._version) for tensor in tensors]
 
-    def hold_inner(self, given: Sequence[Any]) -> None:
+    def hold_inner(self, arguments: Sequence[Any]) -> None:
         """The same of a checkpoint within this one, when that has run."""
-        tensors = (one for one in given if isinstance(one, torch.Tensor) and one.requires_grad)
+        tensors = (arg for arg in arguments if isinstance(arg, torch.Tensor) and arg.requires_grad)
         self._inner_arguments += [(tensor, tensor._version, self._tape.origin) for tensor in tensors]
 
     def read(self, args: Iterable[Any]) -> None:
@@ -79,8 +79,11 @@ class CheckpointFrame:
                     "pass a clone to the function",
                 )
         if self._changed[0] != self._tape.calls_so_far:
-            writes = ((at, self._write(storage)) for at, storage in self._read.items())
-            self._changed = self._tape.calls_so_far, {at: write for at, write in writes if write is not None}
+            writes = ((node_id, self._write(storage)) for node_id, storage in self._read.items())
+            self._changed = (
+                self._tape.calls_so_far,
+                {node_id: write for node_id, write in writes if write is not None},
+            )
         changed = self._changed[1]
         written = self._met(node, changed) if changed else None
         if written is not None:
@@ -94,18 +97,18 @@ class CheckpointFrame:
     def _write(self, storage: Storage) -> Origin | None:
         """A later write; what checkpointed functions write counts once, as their other effects do."""
         later = storage.writes[self._writes_before.get(id(storage), 0) :]
-        return next((one.origin for one in later if one.origin.checkpoint is None), None)
+        return next((write.origin for write in later if write.origin.checkpoint is None), None)
 
     def _met(self, node: Node, changed: dict[int, Origin]) -> Origin | None:
         """The write to the first of those nodes that the value is computed from."""
         todo, seen = [node], set[int]()
         while todo:
-            one = todo.pop()
-            if id(one) in changed:
-                return changed[id(one)]
-            if id(one) not in seen and self._is_inside(one):
-                seen.add(id(one))
-                todo += one.inputs()
+            source = todo.pop()
+            if id(source) in changed:
+                return changed[id(source)]
+            if id(source) not in seen and self._is_inside(source):
+                seen.add(id(source))
+                todo += source.inputs()
         return None
 
     def _is_inside(self, node: Node) -> bool:
@@ -134,17 +137,17 @@ class Checkpoints:
         self._policy: Callable[..., Any] | None = None
 
     @contextmanager
-    def region(self, context_fn: Callable[[], Any] | None, given: Sequence[Any] = ()) -> Iterator[None]:
+    def region(self, context_fn: Callable[[], Any] | None, arguments: Sequence[Any] = ()) -> Iterator[None]:
         """Within it, operators belong to a new region; an inner checkpoint belongs to the outer's.
 
         `given` is what eager calls the function with again; Dynamo does not tell that from what it reads.
         """
         if self._frame is not None:
             yield
-            self._frame.hold_inner(given)
+            self._frame.hold_inner(arguments)
             return
         frame = self._frame = CheckpointFrame(self._saved.tape, self._count)
-        frame.hold(given)
+        frame.hold(arguments)
         forward, _ = context_fn() if context_fn is not None else (nullcontext(), None)
         self._policy = getattr(forward, "policy_fn", None)
         try:

@@ -16,37 +16,41 @@ from aotlens.ir.slots import CurrentInput
 from aotlens.torch_api.autograd import current_autograd_node
 
 
-def apply_function(origins: Origins, graphs: tuple[Any, Any], args: Any, how: dict[str, Any]) -> Any:
+def apply_function(origins: Origins, graphs: tuple[Any, Any], args: Any, options: dict[str, Any]) -> Any:
     """Run the forward's graph, and let autograd run the backward's."""
     forward_graph, backward_graph = graphs
-    checked, seen = set(how["saved_for_backward_idx"]), list[Any]()
+    checked_indices, saved_values = set(options["saved_for_backward_idx"]), list[Any]()
 
     class Applied(Function):
         @staticmethod
         def forward(*args: Any) -> Any:
-            output, kept = fx.Interpreter(forward_graph).run(*args)
-            seen[:] = kept
+            output, saved = fx.Interpreter(forward_graph).run(*args)
+            saved_values[:] = saved
             return output
 
         @staticmethod
         def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
             results = output if isinstance(output, (tuple, list)) else (output,)
-            if how.get("dirty_idx"):
-                ctx.mark_dirty(*(results[at] for at in how["dirty_idx"]))
-            if how["non_differentiable_idx"]:
-                ctx.mark_non_differentiable(*(results[at] for at in how["non_differentiable_idx"]))
-            ctx.checked = [at for at, value in enumerate(seen) if at in checked and isinstance(value, Tensor)]
-            ctx.save_for_backward(*(seen[at] for at in ctx.checked))
-            ctx.kept = [None if at in ctx.checked else value for at, value in enumerate(seen)]
-            seen.clear()
+            if options.get("dirty_idx"):
+                ctx.mark_dirty(*(results[index] for index in options["dirty_idx"]))
+            if options["non_differentiable_idx"]:
+                ctx.mark_non_differentiable(*(results[index] for index in options["non_differentiable_idx"]))
+            ctx.checked = [
+                index
+                for index, value in enumerate(saved_values)
+                if index in checked_indices and isinstance(value, Tensor)
+            ]
+            ctx.save_for_backward(*(saved_values[index] for index in ctx.checked))
+            ctx.kept = [None if index in ctx.checked else value for index, value in enumerate(saved_values)]
+            saved_values.clear()
 
         @staticmethod
         def backward(ctx: Any, *gradients: Any) -> Any:
-            kept = list(ctx.kept)
-            for at, value in zip(ctx.checked, ctx.saved_tensors, strict=True):
-                kept[at] = value
+            saved = list(ctx.kept)
+            for index, value in zip(ctx.checked, ctx.saved_tensors, strict=True):
+                saved[index] = value
             with origins.users_code():
-                return fx.Interpreter(backward_graph).run(*gradients, *kept)
+                return fx.Interpreter(backward_graph).run(*gradients, *saved)
 
     return Applied.apply(*args)
 
@@ -74,7 +78,11 @@ class CurrentInputs:
 
     def __init__(self, tape: Recording, inputs: Iterable[CapturedInput]) -> None:
         self._tape = tape
-        self._followed = {id(given.storage): given for given in inputs if _is_followed(given)}
+        self._followed = {
+            id(captured_input.storage): captured_input
+            for captured_input in inputs
+            if _is_followed(captured_input)
+        }
         self._found: dict[int, _Current] = {}
         """By the identity of the storage."""
         self._saved: dict[int, bool] = {}
@@ -85,15 +93,15 @@ class CurrentInputs:
     def meet(self, tracked: Tracked, is_write: bool = False) -> None:
         """A tensor is about to be read, or written to, in the backward."""
         storage = tracked.storage
-        known, given = self._found.get(id(storage)), self._followed.get(id(storage))
-        if known is not None or given is None or given.node is None:
+        current_input, captured_input = self._found.get(id(storage)), self._followed.get(id(storage))
+        if current_input is not None or captured_input is None or captured_input.node is None:
             return
         is_saved = not self._tape.in_users_backward or self._is_saved(storage)
         if is_saved and not (is_write and storage.version):
             return
-        like = given.fake.detach()
-        node = Node(self._tape.name(f"{given.node.name}_now"), None, (), {}, like, self._tape.origin)
-        self._found[id(storage)] = _Current(given, node, storage.base, storage.version, is_saved)
+        like = captured_input.fake.detach()
+        node = Node(self._tape.name(f"{captured_input.node.name}_now"), None, (), {}, like, self._tape.origin)
+        self._found[id(storage)] = _Current(captured_input, node, storage.base, storage.version, is_saved)
         if not is_saved:
             storage.base, storage.views = node, {}
             storage.version += 1
@@ -109,8 +117,8 @@ class CurrentInputs:
             return True
         if key not in self._saved:
             self._looking[key] = False
-            found = _is_saved_here(storage)
-            self._saved[key] = self._looking.pop(key) or found
+            is_saved = _is_saved_here(storage)
+            self._saved[key] = self._looking.pop(key) or is_saved
         return self._saved[key]
 
     def settle(self) -> None:
@@ -142,23 +150,26 @@ class CurrentInputs:
     def is_written(self, storage: Storage, version: int) -> bool:
         """Whether the backward wrote to a storage that was at this version after the forward."""
         current = self._found.get(id(storage))
-        found = current is not None and not current.is_saved
-        return storage.version != version + found
+        is_rebased = current is not None and not current.is_saved
+        return storage.version != version + is_rebased
 
     def inputs(self) -> tuple[ProgramInput, ...]:
         """The joint program's inputs for them."""
         return tuple(
-            ProgramInput(one.node, CurrentInput(one.given.slot.name, one.given.slot.index, one.is_saved))
-            for one in self._found.values()
+            ProgramInput(
+                current.node,
+                CurrentInput(current.given.slot.name, current.given.slot.index, current.is_saved),
+            )
+            for current in self._found.values()
         )
 
 
-def _is_followed(given: CapturedInput) -> bool:
+def _is_followed(captured_input: CapturedInput) -> bool:
     """Whether the graph takes the input as it is, and the forward leaves its sizes and its storage alone."""
-    storage = given.storage
-    if storage is None or given.wrapped is not None or not given.is_graph_input:
+    storage = captured_input.storage
+    if storage is None or captured_input.wrapped is not None or not captured_input.is_graph_input:
         return False
-    if given.duplicate_of is not None or storage.moves or storage.bytes_before is not None:
+    if captured_input.duplicate_of is not None or storage.moves or storage.bytes_before is not None:
         return False
     return storage.on_base or not storage.joined
 
@@ -169,5 +180,5 @@ def _is_saved_here(storage: Storage) -> bool:
         saved = getattr(current_autograd_node(), "saved_tensors", None) or ()
     except RuntimeError:  # one of them was written to since; whoever reads it is told
         return False
-    known: list[Any] = [getattr(tensor, TRACKED_ATTRIBUTE, None) for tensor in saved]
-    return any(one is not None and one.storage is storage for one in known)
+    saved_records: list[Any] = [getattr(tensor, TRACKED_ATTRIBUTE, None) for tensor in saved]
+    return any(tracked is not None and tracked.storage is storage for tracked in saved_records)

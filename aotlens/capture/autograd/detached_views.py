@@ -26,8 +26,8 @@ def record_requires_grad(tape: Recording, results: Iterable[Any]) -> None:
     Asked after a write without grad, a fake one is taken again from what has no history now; eager's has one.
     """
     if tape.left_behind:
-        tensors = (one for one in results if isinstance(one, torch.Tensor))
-        tape.requiring = frozenset(id(one) for one in tensors if one.requires_grad)
+        tensors = (tensor for tensor in results if isinstance(tensor, torch.Tensor))
+        tape.requiring = frozenset(id(tensor) for tensor in tensors if tensor.requires_grad)
 
 
 def requires_grad(tape: Recording, result: Any) -> bool:
@@ -39,21 +39,22 @@ def is_view_of_detached(tape: Recording, value: Any) -> bool:
     """Whether the value is such a view, or was taken of one."""
     chain = tape.tracked(value).chain
     return any(
-        len(left) <= len(chain) and all(one is other for one, other in zip(left, chain, strict=False))
-        for left in tape.left_behind
+        len(detached_chain) <= len(chain)
+        and all(step is other_step for step, other_step in zip(detached_chain, chain, strict=False))
+        for detached_chain in tape.left_behind
     )
 
 
 def span_of_detaching(tape: Recording, tensor: Any) -> Span | None:
     """The user's expression that took the tensor off its history last; None where none did."""
-    return next((span for one, span, _ in reversed(tape.detached) if one is tensor), None)
+    return next((span for detached, span, _ in reversed(tape.detached) if detached is tensor), None)
 
 
 def calls_before_detaching(tape: Recording, tensor: Any) -> int:
     """How many operators had run when the tensor lost its history last."""
-    return next((calls for one, _, calls in reversed(tape.detached) if one is tensor), 0)
+    return next((calls for detached, _, calls in reversed(tape.detached) if detached is tensor), 0)
 
 
 def was_detached(tape: Recording, tensor: Any) -> bool:
     """Whether the tensor was taken off its history in place."""
-    return any(one is tensor for one, *_ in tape.detached)
+    return any(detached is tensor for detached, *_ in tape.detached)

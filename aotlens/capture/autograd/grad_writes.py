@@ -24,35 +24,37 @@ def grad_writes(
         UnsupportedError: the gradient is that of a tensor with a history outside, or has one itself, or the
             function reads one that the caller's tensor has already.
     """
-    found: list[GradWrite] = []
+    writes: list[GradWrite] = []
     leaves: list[tuple[str, Any]] = []
-    for index, given in enumerate(inputs):
-        if not given.is_tensor or given.duplicate_of is not None:
+    for index, captured_input in enumerate(inputs):
+        if not captured_input.is_tensor or captured_input.duplicate_of is not None:
             continue
         argument = (
-            given.argument if given.leaf is not given.outside or given.outside is None else given.outside
+            captured_input.argument
+            if captured_input.leaf is not captured_input.outside or captured_input.outside is None
+            else captured_input.outside
         )
-        _refuse_outer_leaf(recorder, given)
-        first = recorder.met_gradients.get(id(argument))
-        gradient = _taken(argument) if _may_have(given, argument) else None
-        if first is None and gradient is None:
+        _refuse_outer_leaf(recorder, captured_input)
+        first_access = recorder.met_gradients.get(id(argument))
+        gradient = _taken(argument) if _may_have(captured_input, argument) else None
+        if first_access is None and gradient is None:
             continue
-        leaving = {
+        kind = {
             "read": GradWriteKind.PUT_WHERE_NONE_IS,
             "set": GradWriteKind.PUT,
             None: GradWriteKind.ADDED,
-        }[first]
-        _refuse(recorder, given, leaving, gradient)
+        }[first_access]
+        _refuse(recorder, captured_input, kind, gradient)
         origin = recorder.node_of(gradient).origin if gradient is not None else None
-        found.append(GradWrite(index, leaving, origin))
+        writes.append(GradWrite(index, kind, origin))
         if gradient is not None:
-            leaves.append((f"{given.slot.name}.grad", gradient))
-    return tuple(found), tuple(leaves)
+            leaves.append((f"{captured_input.slot.name}.grad", gradient))
+    return tuple(writes), tuple(leaves)
 
 
-def _may_have(given: CapturedInput, argument: Any) -> bool:
+def _may_have(captured_input: CapturedInput, argument: Any) -> bool:
     """A view of what is detached in place cannot be asked."""
-    return (given.is_leaf or not given.requires_grad) and argument.is_leaf
+    return (captured_input.is_leaf or not captured_input.requires_grad) and argument.is_leaf
 
 
 def _taken(argument: Any) -> Any:
@@ -63,22 +65,27 @@ def _taken(argument: Any) -> Any:
     return gradient
 
 
-def _refuse_outer_leaf(recorder: Recorder, given: CapturedInput) -> None:
+def _refuse_outer_leaf(recorder: Recorder, captured_input: CapturedInput) -> None:
     """In eager such a backward goes on through what led to the input."""
-    leaf = given.leaf
-    own = leaf is given.argument or leaf is given.outside or not isinstance(leaf, torch.Tensor)
+    leaf = captured_input.leaf
+    own = (
+        leaf is captured_input.argument
+        or leaf is captured_input.outside
+        or not isinstance(leaf, torch.Tensor)
+    )
     if not own and type(leaf.grad) is FakeTensor:
         leaf.grad = None
         raise UnsupportedError(
-            f"a backward inside the function through `{given.slot.name}`, which has a history outside of it",
+            f"a backward inside the function through `{captured_input.slot.name}`, "
+            "which has a history outside of it",
             recorder.span,
             "detach it before, or call the backward outside",
         )
 
 
-def _refuse(recorder: Recorder, given: CapturedInput, leaving: GradWriteKind, gradient: Any) -> None:
-    name, callers = given.slot.name, recorder.originals.get(id(given.argument))
-    if leaving is GradWriteKind.PUT_WHERE_NONE_IS and getattr(callers, "grad", None) is not None:
+def _refuse(recorder: Recorder, captured_input: CapturedInput, kind: GradWriteKind, gradient: Any) -> None:
+    name, callers = captured_input.slot.name, recorder.originals.get(id(captured_input.argument))
+    if kind is GradWriteKind.PUT_WHERE_NONE_IS and getattr(callers, "grad", None) is not None:
         raise unsupported_grad_read(name, recorder.span)
     if gradient is not None and gradient.requires_grad:
         raise UnsupportedError(

@@ -28,8 +28,8 @@ class SavedTensorHooks:
 
 
 def callers_hooks() -> SavedTensorHooks | None:
-    found = graph_module_hooks()
-    return None if found is None else SavedTensorHooks(*found, saved_tensor_hooks_filter())
+    hooks = graph_module_hooks()
+    return None if hooks is None else SavedTensorHooks(*hooks, saved_tensor_hooks_filter())
 
 
 class HookRunner(fx.Interpreter):
@@ -44,10 +44,10 @@ class HookRunner(fx.Interpreter):
         self._own = {id(value): _lifted(value) for value in own if isinstance(value, torch.Tensor)}
         self._origin = Origin(NO_ORIGIN, "")
 
-    def run_for(self, given: Any, origin: Origin) -> Any:
+    def run_for(self, value: Any, origin: Origin) -> Any:
         """What the hook makes of one value."""
         self._origin = origin
-        return self.run(given)
+        return self.run(value)
 
     def run_node(self, n: fx.Node) -> Any:
         spans = spans_of_node(n)
@@ -65,15 +65,15 @@ class HookRunner(fx.Interpreter):
 
     def _read(self, value: Any) -> Any:
         """A tensor of the hook's own, as a value of the recording."""
-        found = self._own.get(id(value), value)
-        while isinstance(value, torch.Tensor) and found.dim() > value.dim():
-            found = found.select(0, 0)
-        return found
+        lifted = self._own.get(id(value), value)
+        while isinstance(value, torch.Tensor) and lifted.dim() > value.dim():
+            lifted = lifted.select(0, 0)
+        return lifted
 
 
 def _lifted(tensor: torch.Tensor) -> torch.Tensor:
     """The same memory in two dimensions at least: a backend would build smaller ones in by their value."""
-    found = tensor.detach()
-    while found.dim() < 2:
-        found = found.unsqueeze(0)
-    return found
+    lifted = tensor.detach()
+    while lifted.dim() < 2:
+        lifted = lifted.unsqueeze(0)
+    return lifted

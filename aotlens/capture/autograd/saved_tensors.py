@@ -39,16 +39,16 @@ class SavedValues:
 
     def unpack(self, packed: Packed) -> Any:
         """The saved tensor; another one, with a node of its own, where its value has changed."""
-        tensor, node, place = packed
+        tensor, node, frames = packed
         if node is None or self.tape.node_of(tensor) is node:
             return tensor
         tape = self.tape
         with tape.fake_mode, torch.no_grad(), tape.adding("joint", "a value that changed after it was saved"):
             former = tape.emit(aten.clone.default, node)
-            stand_in = former.val.detach()
-        tape.track(stand_in, Storage(former, stand_in))
-        self._former[id(former)] = place
-        return stand_in
+            fake = former.val.detach()
+        tape.track(fake, Storage(former, fake))
+        self._former[id(former)] = frames
+        return fake
 
     @contextmanager
     def computed_again(self, check: Callable[[Node], None]) -> Iterator[None]:
@@ -84,11 +84,11 @@ class SavedValues:
         if not self._former:
             return
         for node in nodes:
-            place = self._former.get(id(node))
-            if place is not None:
+            frames = self._former.get(id(node))
+            if frames is not None:
                 raise UnsupportedError(
                     "a value that is saved for the backward here and changed before it runs, under hooks on "
                     "saved tensors, which alone know whether they kept the former value",
-                    place.innermost,
+                    frames.innermost,
                     "clone it before the change, or call the function without the hooks",
                 )

@@ -38,41 +38,41 @@ def remove_hooks(
     Raises:
         UnsupportedError: one on an input that is returned cannot be taken off.
     """
-    found: list[Registered] = []
-    for index, given in enumerate(inputs):
-        argument = given.argument
+    registered: list[Registered] = []
+    for index, captured_input in enumerate(inputs):
+        argument = captured_input.argument
         is_tensor = isinstance(argument, torch.Tensor) and not argument.is_inference()
-        if given.duplicate_of is not None or not is_tensor:
+        if captured_input.duplicate_of is not None or not is_tensor:
             continue
-        _refuse_attributes(recorder, given)
-        if any(argument is hooked for hooked in recorder.hooked_arguments) and _is_made_anew(given):
-            raise _hook_refused(recorder, given)
-        if not given.is_leaf and argument.retains_grad:
-            found.append((index, "retain_grad", None))
+        _refuse_attributes(recorder, captured_input)
+        if any(argument is hooked for hooked in recorder.hooked_arguments) and _is_made_anew(captured_input):
+            raise _hook_refused(recorder, captured_input)
+        if not captured_input.is_leaf and argument.retains_grad:
+            registered.append((index, "retain_grad", None))
         for method, name in KINDS.items():
             hooks = getattr(argument, name) or {}
             if not hooks:
                 continue
-            if _stays_as_it_is(given) and not _hold_of_recording(recorder, hooks.values()):
-                found += [(index, method, hook) for hook in hooks.values()]
+            if _stays_as_it_is(captured_input) and not _hold_of_recording(recorder, hooks.values()):
+                registered += [(index, method, hook) for hook in hooks.values()]
                 hooks.clear()
                 continue
             is_returned = any(_is_look_at(leaf, argument) for leaf in results)
             if method != "register_hook" or is_returned or _fills(recorder, hooks.values()):
-                raise _hook_refused(recorder, given)
-    return tuple(found)
+                raise _hook_refused(recorder, captured_input)
+    return tuple(registered)
 
 
-def reject_retain_grad(recorder: Recorder, inputs: Sequence[CapturedInput], left: Iterable[Any]) -> None:
+def reject_retain_grad(recorder: Recorder, inputs: Sequence[CapturedInput], outputs: Iterable[Any]) -> None:
     """`retain_grad` on a result: its `.grad` would lack what reaches it within the function.
 
     Raises:
         UnsupportedError: a tensor that the function leaves, and that is no input, keeps its gradient.
     """
-    for tensor in left:
+    for tensor in outputs:
         if type(tensor) is not FakeTensor or not tensor.retains_grad:  # of a leaf it is False
             continue
-        if not any(given.argument is tensor for given in inputs):
+        if not any(captured_input.argument is tensor for captured_input in inputs):
             raise UnsupportedError(
                 "`retain_grad` on a result, whose gradient the compiled backward would not leave in `.grad`",
                 recorder.node_of(tensor).origin.place.innermost,
@@ -80,40 +80,45 @@ def reject_retain_grad(recorder: Recorder, inputs: Sequence[CapturedInput], left
             )
 
 
-def _refuse_attributes(recorder: Recorder, given: CapturedInput) -> None:
+def _refuse_attributes(recorder: Recorder, captured_input: CapturedInput) -> None:
     """An attribute that the function gives to a tensor: the caller's would not have it."""
-    own = vars(given.argument)
-    if type(given.argument) is not FakeTensor or len(own) <= len(vars(given.fake)) + 1:  # ours is one more
+    own = vars(captured_input.argument)
+    if (
+        type(captured_input.argument) is not FakeTensor or len(own) <= len(vars(captured_input.fake)) + 1
+    ):  # ours is one more
         return
-    names = [name for name in own.keys() - vars(given.fake).keys() if not name.startswith("_")]
+    names = [name for name in own.keys() - vars(captured_input.fake).keys() if not name.startswith("_")]
     if names:
         raise UnsupportedError(
-            f"a function that sets the attribute `{min(names)}` of its input `{given.slot.name}`",
+            f"a function that sets the attribute `{min(names)}` of its input `{captured_input.slot.name}`",
             recorder.span,
             "return the value instead",
         )
 
 
-def _stays_as_it_is(given: CapturedInput) -> bool:
+def _stays_as_it_is(captured_input: CapturedInput) -> bool:
     """Whether the caller's tensor has the same place in autograd's graph after the call as before."""
-    argument = given.argument
-    same = argument.requires_grad is given.requires_grad and grad_fn_of(argument) is given.grad_fn
-    return same and given.base is None
+    argument = captured_input.argument
+    same = (
+        argument.requires_grad is captured_input.requires_grad
+        and grad_fn_of(argument) is captured_input.grad_fn
+    )
+    return same and captured_input.base is None
 
 
-def _is_made_anew(given: CapturedInput) -> bool:
+def _is_made_anew(captured_input: CapturedInput) -> bool:
     """Whether autograd has another history for it than that on which its hooks stay: of a view, once its base
     is written to; of what gets other sizes or strides, which the wrapper repeats on the caller's."""
-    if given.is_view and given.argument._version != given.version:
+    if captured_input.is_view and captured_input.argument._version != captured_input.version:
         return True
-    moved = given.storage is not None and bool(given.storage.moves)
-    return (given.is_view or moved) and not _stays_as_it_is(given)
+    has_new_geometry = captured_input.storage is not None and bool(captured_input.storage.moves)
+    return (captured_input.is_view or has_new_geometry) and not _stays_as_it_is(captured_input)
 
 
-def _hook_refused(recorder: Recorder, given: CapturedInput) -> UnsupportedError:
+def _hook_refused(recorder: Recorder, captured_input: CapturedInput) -> UnsupportedError:
     return UnsupportedError(
-        f"a hook on the input `{given.slot.name}`, which the function returns (or a view of it) or changes, "
-        "or that fills a container which the function is given",
+        f"a hook on the input `{captured_input.slot.name}`, which the function returns (or a view "
+        "of it) or changes, or that fills a container which the function is given",
         recorder.span,
         "register it outside of the compiled function",
     )
@@ -121,8 +126,8 @@ def _hook_refused(recorder: Recorder, given: CapturedInput) -> UnsupportedError:
 
 def _is_look_at(value: Any, argument: Any) -> bool:
     """Whether a result is the input or a view of it, which the wrapper takes of the caller's."""
-    looks = isinstance(value, torch.Tensor) and value.requires_grad and not value.is_inference()
-    return looks and view_base(value) is view_base(argument)
+    has_gradient = isinstance(value, torch.Tensor) and value.requires_grad and not value.is_inference()
+    return has_gradient and view_base(value) is view_base(argument)
 
 
 def _hold_of_recording(recorder: Recorder, hooks: Iterable[Any]) -> bool:
@@ -135,7 +140,7 @@ def _hold_of_recording(recorder: Recorder, hooks: Iterable[Any]) -> bool:
 def _fills(recorder: Recorder, hooks: Iterable[Any]) -> bool:
     """Whether hooks have in their hands a container that the function is given."""
     held = list(_held(hooks, 3)) if recorder.containers else []
-    return any(value is one for value in held for one in recorder.containers)
+    return any(value is container for value in held for container in recorder.containers)
 
 
 def _held(values: Iterable[Any], depth: int) -> Iterator[Any]:

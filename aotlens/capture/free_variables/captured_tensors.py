@@ -27,42 +27,46 @@ KINDS = frozenset({torch.Tensor, torch.nn.Parameter, FakeTensor})
 """Types of tensors that a place can hold for the recording."""
 
 
-def captured_tensors(around: ReachableState, arguments: Sequence[Any]) -> tuple[CapturedTensor, ...]:
+def captured_tensors(reachable: ReachableState, arguments: Sequence[Any]) -> tuple[CapturedTensor, ...]:
     """The tensors at the places that a function can read; first those that share memory with anything."""
-    found: dict[int, CapturedTensor] = {}
-    fixed: set[int] = set()
-    names = _module_names(around)
-    for place in around.places:
-        if place.within:  # found with its container
+    by_identity: dict[int, CapturedTensor] = {}
+    in_tuples: set[int] = set()
+    names = _module_names(reachable)
+    for binding in reachable.places:
+        if binding.within:  # found with its container
             continue
-        for store, key, path, tensor in _held(place.store, place.name, place.name, place.value):
+        for store, key, path, tensor in _held(binding.store, binding.name, binding.name, binding.value):
             if store is None:
-                fixed.add(id(tensor))
+                in_tuples.add(id(tensor))
                 continue
-            known = found.setdefault(id(tensor), CapturedTensor(names.get(id(tensor), path), tensor, []))
+            known = by_identity.setdefault(
+                id(tensor), CapturedTensor(names.get(id(tensor), path), tensor, [])
+            )
             known.places.append((store, key))
-    usable = [one for key, one in found.items() if key not in fixed]
+    usable = [free_tensor for key, free_tensor in by_identity.items() if key not in in_tuples]
     storages: dict[int, int] = {}
-    for tensor in (*arguments, *(one.tensor for one in usable)):
+    for tensor in (*arguments, *(free_tensor.tensor for free_tensor in usable)):
         if isinstance(tensor, torch.Tensor) and tensor.layout is torch.strided:
             storage = _storage(tensor)
             storages[storage] = storages.get(storage, 0) + 1
-    usable = [replace(one, alone=storages[_storage(one.tensor)] == 1) for one in usable]
-    return tuple(sorted(usable, key=lambda one: one.alone))
+    usable = [
+        replace(free_tensor, alone=storages[_storage(free_tensor.tensor)] == 1) for free_tensor in usable
+    ]
+    return tuple(sorted(usable, key=lambda free_tensor: free_tensor.alone))
 
 
 def _storage(tensor: Any) -> int:
     return id(tensor) if hasattr(tensor, "__tensor_flatten__") else int(tensor.untyped_storage()._cdata)
 
 
-def _module_names(around: ReachableState) -> dict[int, str]:
+def _module_names(reachable: ReachableState) -> dict[int, str]:
     """The user's names of tensors that hang in modules: `model.head.weight`."""
     names: dict[int, str] = {}
-    for place in around.places:
-        if isinstance(place.value, torch.nn.Module) and place.what != "the submodule":
-            owned = (*place.value.named_parameters(), *place.value.named_buffers())
+    for binding in reachable.places:
+        if isinstance(binding.value, torch.nn.Module) and binding.what != "the submodule":
+            owned = (*binding.value.named_parameters(), *binding.value.named_buffers())
             for fqn, tensor in owned:
-                names.setdefault(id(tensor), f"{place.name}.{fqn}")
+                names.setdefault(id(tensor), f"{binding.name}.{fqn}")
     return names
 
 
@@ -73,85 +77,93 @@ def _held(store: Any, key: Any, path: str, value: Any) -> Iterator[tuple[Any, An
     elif type(value) in (list, dict, tuple) and len(value) <= MAX_ITEMS:
         inner = None if type(value) is tuple else value
         items = value.items() if isinstance(value, dict) else enumerate(value)
-        for at, item in items:
-            yield from _held(inner, at, f"{path}[{at!r}]", item)
+        for item_key, item in items:
+            yield from _held(inner, item_key, f"{path}[{item_key!r}]", item)
 
 
 @contextmanager
 def bound_to_fakes(
-    recorder: Recorder, reached: Sequence[CapturedTensor], given: Sequence[CapturedInput]
+    recorder: Recorder, free_tensors: Sequence[CapturedTensor], captured_inputs: Sequence[CapturedInput]
 ) -> Iterator[None]:
     """Within it, the places hold the captured inputs' fake tensors."""
     try:
-        for one, stand_in in zip(reached, given, strict=True):
-            recorder.stand_in_for(one.tensor, stand_in.argument)
-            for store, key in one.places:
-                namespace(store)[key] = stand_in.argument
+        for free_tensor, captured_input in zip(free_tensors, captured_inputs, strict=True):
+            recorder.stand_in_for(free_tensor.tensor, captured_input.argument)
+            for store, key in free_tensor.places:
+                namespace(store)[key] = captured_input.argument
         yield
     finally:
-        for one, stand_in in zip(reached, given, strict=True):
-            for store, key in one.places:
-                if value_at(store, key) is stand_in.argument:
-                    namespace(store)[key] = one.tensor
+        for free_tensor, captured_input in zip(free_tensors, captured_inputs, strict=True):
+            for store, key in free_tensor.places:
+                if value_at(store, key) is captured_input.argument:
+                    namespace(store)[key] = free_tensor.tensor
 
 
-def captured_tensor_slots(reached: Sequence[CapturedTensor], first: int) -> list[FlatInput]:
-    return [FreeTensor(one.name, first + at) for at, one in enumerate(reached)]
+def captured_tensor_slots(free_tensors: Sequence[CapturedTensor], first: int) -> list[FlatInput]:
+    return [FreeTensor(free_tensor.name, first + index) for index, free_tensor in enumerate(free_tensors)]
 
 
 def used_inputs(
-    recorder: Recorder, inputs: tuple[CapturedInput, ...], reached: Sequence[CapturedTensor], result: Any
+    recorder: Recorder, inputs: tuple[CapturedInput, ...], free_tensors: Sequence[CapturedTensor], result: Any
 ) -> tuple[CapturedInput, ...]:
     """The inputs that the graph takes: without the tensors that the function could read and did not."""
-    if not reached:
+    if not free_tensors:
         return inputs
-    first = len(inputs) - len(reached)
+    first = len(inputs) - len(free_tensors)
     results = [leaf for leaf in pytree.tree_leaves(result) if _is_seen(leaf)]
     used = {id(node) for node in _read_nodes(recorder)}
     used |= {id(recorder.tracked(leaf).storage) for leaf in results}
     used |= _with_gradient([*results, *_changed(inputs)], inputs[first:], used)
-    by_itself = {id(tensor) for _, tensor in recorder.outside}
-    found = list(inputs[:first])
-    for one, given in zip(reached, inputs[first:], strict=True):
-        if one.alone and given.node is not None and not _is_used(recorder, given, used):
-            object.__setattr__(given.node, "constant", one.tensor)  # the backward may read it
-            recorder.nodes.insert(0, given.node)
+    read_otherwise = {id(tensor) for _, tensor in recorder.outside}
+    graph_inputs = list(inputs[:first])
+    for free_tensor, captured_input in zip(free_tensors, inputs[first:], strict=True):
+        if (
+            free_tensor.alone
+            and captured_input.node is not None
+            and not _is_used(recorder, captured_input, used)
+        ):
+            # The backward may read it.
+            object.__setattr__(captured_input.node, "constant", free_tensor.tensor)
+            recorder.nodes.insert(0, captured_input.node)
             continue
-        if id(one.tensor) in by_itself:
+        if id(free_tensor.tensor) in read_otherwise:
             raise UnsupportedError(
-                f"a function that reads `{one.name}`, which requires grad, by another way as well that is "
-                "not seen, so that its gradient would be lost",
+                f"a function that reads `{free_tensor.name}`, which requires grad, by another way as well "
+                "that is not seen, so that its gradient would be lost",
                 recorder.span,
                 "read it by one name, or pass it as an argument",
             )
-        if one.alone and given.storage is not None:
-            given.storage.inputs = (len(found),)
-        slot = replace(given.slot, index=len(found))
-        found.append(replace(given, slot=slot, outside=one.tensor))
-    return tuple(found)
+        if free_tensor.alone and captured_input.storage is not None:
+            captured_input.storage.inputs = (len(graph_inputs),)
+        slot = replace(captured_input.slot, index=len(graph_inputs))
+        graph_inputs.append(replace(captured_input, slot=slot, outside=free_tensor.tensor))
+    return tuple(graph_inputs)
 
 
 def _is_seen(leaf: Any) -> bool:
     return isinstance(leaf, torch.Tensor) and hasattr(leaf, TRACKED_ATTRIBUTE)
 
 
-def _is_used(recorder: Recorder, given: CapturedInput, used: set[int]) -> bool:
+def _is_used(recorder: Recorder, captured_input: CapturedInput, used: set[int]) -> bool:
     """Whether it, or its `.grad`, is read, returned, or left otherwise than it was.
 
     `used` holds nodes, storages, leaves.
     """
-    storage, argument = given.storage, given.argument
+    storage, argument = captured_input.storage, captured_input.argument
     if argument._backward_hooks or argument._post_accumulate_grad_hooks:
         return True
     if id(argument) in recorder.met_gradients:
         return True
-    if not used.isdisjoint((id(given.node), id(storage), id(given.leaf))) or storage is None:
+    if (
+        not used.isdisjoint((id(captured_input.node), id(storage), id(captured_input.leaf)))
+        or storage is None
+    ):
         return True
     return (
         bool(storage.version or storage.moves)
         or storage.new_bytes is not None
         or recorder.tracked(argument).storage is not storage
-        or argument.requires_grad is not given.requires_grad
+        or argument.requires_grad is not captured_input.requires_grad
     )
 
 
@@ -162,17 +174,23 @@ def _read_nodes(recorder: Recorder) -> Iterator[Any]:
 
 def _changed(inputs: Sequence[CapturedInput]) -> Iterator[Any]:
     """Inputs with another history than they came with."""
-    for given in inputs:
-        if isinstance(given.argument, torch.Tensor) and grad_fn_of(given.argument) is not given.grad_fn:
-            yield given.argument
+    for captured_input in inputs:
+        if (
+            isinstance(captured_input.argument, torch.Tensor)
+            and grad_fn_of(captured_input.argument) is not captured_input.grad_fn
+        ):
+            yield captured_input.argument
 
 
-def _with_gradient(tensors: list[Any], given: Sequence[CapturedInput], used: set[int]) -> set[int]:
+def _with_gradient(tensors: list[Any], captured_inputs: Sequence[CapturedInput], used: set[int]) -> set[int]:
     """Leaves whose gradient the results lead to, looked for only where one is not read as well.
 
     A custom `autograd.Function` may give a gradient for what it never reads.
     """
-    if not any(one.requires_grad and id(one.node) not in used for one in given):
+    if not any(
+        captured_input.requires_grad and id(captured_input.node) not in used
+        for captured_input in captured_inputs
+    ):
         return set()
     starts = [grad_fn_of(tensor) for tensor in tensors if isinstance(tensor, torch.Tensor)]
-    return {id(getattr(place, "variable", None)) for place in autograd_nodes(starts)}
+    return {id(getattr(autograd_node, "variable", None)) for autograd_node in autograd_nodes(starts)}

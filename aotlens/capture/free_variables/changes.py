@@ -46,25 +46,25 @@ class Change:
         return f"{what} `{self.place.path}`"
 
 
-def changes_in(around: ReachableState) -> Iterator[Change]:
+def changes_in(reachable: ReachableState) -> Iterator[Change]:
     seen: set[int] = set()
     named: set[tuple[int, Any]] = set()
-    for place in around.places:
-        named.add((id(place.store), place.name))
-        now = place.now()
-        if place.content is not None and id(place.value) not in seen:
-            seen.add(id(place.value))
-            now_held = shallow_copy(place.value)
-            if not same_items(place.value, place.content) and _is_own(place, now_held):
-                yield Change(place, now_held, place.content)
-        if now is not place.value and not _is_unchanged_binding(place, now) and _is_own(place, now):
-            yield Change(place, now, None)
-    for instance in around.instances:
+    for binding in reachable.places:
+        named.add((id(binding.store), binding.name))
+        now = binding.now()
+        if binding.content is not None and id(binding.value) not in seen:
+            seen.add(id(binding.value))
+            now_held = shallow_copy(binding.value)
+            if not same_items(binding.value, binding.content) and _is_own(binding, now_held):
+                yield Change(binding, now_held, binding.content)
+        if now is not binding.value and not _is_unchanged_binding(binding, now) and _is_own(binding, now):
+            yield Change(binding, now, None)
+    for instance in reachable.instances:
         yield from _changed_attributes(instance, named)
 
 
-def _is_unchanged_binding(place: Binding, now: Any) -> bool:
-    return place.content is None and is_unchanged_binding(place)
+def _is_unchanged_binding(binding: Binding, now: Any) -> bool:
+    return binding.content is None and is_unchanged_binding(binding)
 
 
 def _changed_attributes(instance: Instance, named: set[tuple[int, Any]]) -> Iterator[Change]:
@@ -76,9 +76,9 @@ def _changed_attributes(instance: Instance, named: set[tuple[int, Any]]) -> Iter
             yield Change(Binding("the attribute", name, store, then), now, None)
 
 
-def _is_own(place: Binding, now: Any) -> bool:
+def _is_own(binding: Binding, now: Any) -> bool:
     """Whether to look after it: a package's objects see to themselves, but not to fake tensors."""
-    return not place.foreign or contains_fake(now)
+    return not binding.foreign or contains_fake(now)
 
 
 def contains_fake(value: Any) -> bool:
@@ -124,14 +124,14 @@ def rebind(change: Change) -> None:
         _put(change.place, change.place.value, change.now)
 
 
-def _put(place: Binding, value: Any, content: Any) -> None:
+def _put(binding: Binding, value: Any, content: Any) -> None:
     """Bind a name to a value; or give a container this content."""
     if content is not None:
         _refill(value, content)
     elif value is MISSING:
-        namespace(place.store).pop(place.name, None)
+        namespace(binding.store).pop(binding.name, None)
     else:
-        namespace(place.store)[place.name] = value
+        namespace(binding.store)[binding.name] = value
 
 
 def _refill(container: Any, content: Any) -> None:
@@ -145,15 +145,15 @@ def _refill(container: Any, content: Any) -> None:
 
 
 @contextmanager
-def initial_state(around: ReachableState) -> Iterator[None]:
+def initial_state(reachable: ReachableState) -> Iterator[None]:
     """Within it, all that the function reaches is as it was before the recording; afterwards as it is now."""
-    later = list(changes_in(around))
+    later = list(changes_in(reachable))
     for change in later:
         restore(change)
     try:
         yield
     finally:
-        for change in list(changes_in(around)):
+        for change in list(changes_in(reachable)):
             restore(change)
         for change in later:
             rebind(change)
@@ -183,10 +183,10 @@ def without_new_cache_entries(recorded: list[Node], own: "Iterable[ReachCache[An
 @functools.lru_cache(maxsize=10_000)
 def _caches_of(code: CodeType) -> "tuple[ReachCache[Any], ...]":
     """The caches around a function of a module or class, through the decorators between."""
-    found: Any = _modules(len(sys.modules)).get(code.co_filename)
+    owner: Any = _modules(len(sys.modules)).get(code.co_filename)
     for name in code.co_qualname.split("."):
-        found = vars(found).get(name) if hasattr(found, "__dict__") else None
-    return tuple(_caches_within(getattr(found, "__func__", found), code, MOST_WRAPPERS))
+        owner = vars(owner).get(name) if hasattr(owner, "__dict__") else None
+    return tuple(_caches_within(getattr(owner, "__func__", owner), code, MOST_WRAPPERS))
 
 
 def _caches_within(value: Any, code: CodeType, depth: int) -> "Iterator[ReachCache[Any]]":

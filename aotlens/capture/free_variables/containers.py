@@ -42,7 +42,7 @@ def _keys(context: Any, count: int) -> list[Any]:
     names = context if isinstance(context, (list, tuple)) and len(context) == count else ()
     if names and all(isinstance(name, str) for name in names):
         return [pytree.MappingKey(name) for name in names]
-    return [pytree.SequenceKey(at) for at in range(count)]
+    return [pytree.SequenceKey(index) for index in range(count)]
 
 
 KEYS = (str, int, float, bool, type(None))
@@ -149,8 +149,8 @@ def _inside(path: Path, value: Any) -> Iterator[_Seen]:
         for key, item in value.items():
             yield from _walk((*path, pytree.MappingKey(key)), item)
     elif type(value) in (list, tuple):
-        for at, item in enumerate(value):
-            yield from _walk((*path, pytree.SequenceKey(at)), item)
+        for index, item in enumerate(value):
+            yield from _walk((*path, pytree.SequenceKey(index)), item)
 
 
 class NewLeaves:
@@ -161,15 +161,15 @@ class NewLeaves:
         """Each value with a name."""
         self.standing: list[tuple[tuple[int, ...], OuterObject]] = []
         """Containers in the result that are there already, each with the positions that lead to it."""
-        self._reached = {key for key, one in known.items() if one.object is not None}
+        self._reached = {key for key, outer_object in known.items() if outer_object.object is not None}
         self._known = known
         """Containers by identity."""
         self._kept: list[Any] = []
         self._span = span
 
-    def take(self, name: str, value: Any, at: OuterObject) -> Any:
+    def take(self, name: str, value: Any, location: OuterObject) -> Any:
         """The value taken apart: its pytree structure.  `at` is where the wrapper will have put it."""
-        paths, spec = flatten_with_path(self._marked(value, at))
+        paths, spec = flatten_with_path(self._marked(value, location))
         self.found.extend((name + pytree.keystr(path), leaf) for path, leaf in paths)
         return spec
 
@@ -188,7 +188,7 @@ class NewLeaves:
         self._note_standing(value, ())
         return (
             self._marked(value, None)
-            if any(one.object is not None for one in self._known.values())
+            if any(outer_object.object is not None for outer_object in self._known.values())
             else value
         )
 
@@ -197,37 +197,41 @@ class NewLeaves:
         if known is not None:
             self.standing.append((path, known))
         elif type(value) in (tuple, list, dict):
-            for at, item in enumerate(value.values() if type(value) is dict else value):
-                self._note_standing(item, (*path, at))
+            for index, item in enumerate(value.values() if type(value) is dict else value):
+                self._note_standing(item, (*path, index))
 
-    def _marked(self, value: Any, at: OuterObject | None) -> Any:
+    def _marked(self, value: Any, location: OuterObject | None) -> Any:
         kind = type(value)
         if kind is tuple:
-            return tuple(self._marked(item, at and _item_of(at, key)) for key, item in enumerate(value))
+            return tuple(
+                self._marked(item, location and _item_of(location, key)) for key, item in enumerate(value)
+            )
         if kind not in (list, dict):
             return self._known.get(id(value), value) if id(value) in self._reached else value
         known = self._known.get(id(value))
-        if known is not None and (at is not None or id(value) in self._reached):
+        if known is not None and (location is not None or id(value) in self._reached):
             return known
-        if at is not None:
-            self._known[id(value)] = at
+        if location is not None:
+            self._known[id(value)] = location
             self._kept.append(value)  # so that no other gets its identity
         if kind is dict:
-            return {key: self._marked(item, at and _item_of(at, key)) for key, item in value.items()}
-        return [self._marked(item, at and _item_of(at, key)) for key, item in enumerate(value)]
+            return {
+                key: self._marked(item, location and _item_of(location, key)) for key, item in value.items()
+            }
+        return [self._marked(item, location and _item_of(location, key)) for key, item in enumerate(value)]
 
-    def key(self, key: Any, of: str) -> Any:
+    def key(self, key: Any, container_name: str) -> Any:
         """A key that the text can name.
 
         Raises:
             UnsupportedError: it is a tensor, or an object that only this call has.
         """
         inner = key if type(key) is tuple else (key,)
-        for one in inner:
-            if not isinstance(one, (*KEYS, *BOUND_KEYS)):
-                kind = type(one).__name__
+        for part in inner:
+            if not isinstance(part, (*KEYS, *BOUND_KEYS)):
+                kind = type(part).__name__
                 raise UnsupportedError(
-                    f"a key of type `{kind}` that the function adds to `{of}`",
+                    f"a key of type `{kind}` that the function adds to `{container_name}`",
                     self._span,
                     "use text or numbers as keys",
                 )
@@ -236,7 +240,7 @@ class NewLeaves:
 
 def output_with_updates(
     result: Any,
-    seen: tuple[_Seen, ...],
+    snapshots: tuple[_Seen, ...],
     rebound: tuple[tuple[str, Any], ...],
     named: Callable[[Path], str],
     span: Span | None,
@@ -245,10 +249,12 @@ def output_with_updates(
 
     `named` gives the user's name for what lies at a path in the arguments.
     """
-    if not seen and not rebound:
+    if not snapshots and not rebound:
         return result
-    leaves = NewLeaves({id(one.container): OuterObject(one.place) for one in seen}, span)
-    refills = tuple(_refill(one, leaves, named(one.path), span) for one in seen if not _same(one))
+    leaves = NewLeaves({id(snapshot.container): OuterObject(snapshot.place) for snapshot in snapshots}, span)
+    refills = tuple(
+        _refill(snapshot, leaves, named(snapshot.path), span) for snapshot in snapshots if not _same(snapshot)
+    )
     result = leaves.result(result)
     if not refills and not rebound and not leaves.standing:
         return result
@@ -256,55 +262,63 @@ def output_with_updates(
     return OutputWithUpdates(result, refills, flat, tuple(fqn for fqn, _ in rebound), tuple(leaves.standing))
 
 
-def _same(seen: _Seen) -> bool:
-    now, before = seen.container, seen.before
+def _same(snapshot: _Seen) -> bool:
+    now, before = snapshot.container, snapshot.before
     if isinstance(now, dict):
         return now.keys() == before.keys() and all(now[key] is before[key] for key in now)
     return len(now) == len(before) and all(new is old for new, old in zip(now, before, strict=True))
 
 
-def _refill(seen: _Seen, leaves: NewLeaves, told: str, span: Span | None) -> ContainerUpdate:
-    at = OuterObject(seen.place)
-    if isinstance(seen.container, dict):
-        items, removed = new_items(told, seen.container, seen.before, leaves, at)
-        return ContainerUpdate(seen.place, True, items, removed, told=told, span=span)
-    items = list_items(told, seen.container, seen.before, leaves, at)
-    return ContainerUpdate(seen.place, False, items, (), told=told, span=span)
+def _refill(snapshot: _Seen, leaves: NewLeaves, user_name: str, span: Span | None) -> ContainerUpdate:
+    location = OuterObject(snapshot.place)
+    if isinstance(snapshot.container, dict):
+        items, removed = new_items(user_name, snapshot.container, snapshot.before, leaves, location)
+        return ContainerUpdate(snapshot.place, True, items, removed, told=user_name, span=span)
+    items = list_items(user_name, snapshot.container, snapshot.before, leaves, location)
+    return ContainerUpdate(snapshot.place, False, items, (), told=user_name, span=span)
 
 
 def new_items(
-    place: str, now: Any, before: Any, leaves: NewLeaves, at: OuterObject
+    user_name: str, now: Any, before: Any, leaves: NewLeaves, location: OuterObject
 ) -> tuple[tuple[Item, ...], tuple[Any, ...]]:
     """What a dict newly holds, and the keys that it lost."""
     items = [
-        Item(leaves.key(key, place), None, leaves.take(f"{place}[{key!r}]", value, _item_of(at, key)))
+        Item(
+            leaves.key(key, user_name),
+            None,
+            leaves.take(f"{user_name}[{key!r}]", value, _item_of(location, key)),
+        )
         for key, value in now.items()
         if key not in before or before[key] is not value
     ]
     return tuple(items), tuple(key for key in before if key not in now)
 
 
-def list_items(place: str, now: Any, before: Any, leaves: NewLeaves, at: OuterObject) -> tuple[Item, ...]:
+def list_items(
+    user_name: str, now: Any, before: Any, leaves: NewLeaves, location: OuterObject
+) -> tuple[Item, ...]:
     """All that a list holds: items that it had, by their place, and new ones.
 
     A number or text may be one object at several places: what no place is left for is new.
     """
     items: list[Item] = []
-    taken: set[int] = set()
+    used: set[int] = set()
     by_object: dict[int, list[int]] = {}
     for known, item in enumerate(before):
         by_object.setdefault(id(item), []).append(known)
     for index, value in enumerate(now):
-        places = by_object.get(id(value), [])
-        again = None if isinstance(value, ALIKE) or not places else places[0]
-        old = next((known for known in places if known not in taken), again)
+        positions = by_object.get(id(value), [])
+        repeated_position = None if isinstance(value, ALIKE) or not positions else positions[0]
+        old = next((known for known in positions if known not in used), repeated_position)
         if old is not None:
-            taken.add(old)
+            used.add(old)
             items.append(Item(None, old))
         else:
-            items.append(Item(None, None, leaves.take(f"{place}[{index}]", value, _item_of(at, index))))
+            items.append(
+                Item(None, None, leaves.take(f"{user_name}[{index}]", value, _item_of(location, index)))
+            )
     return tuple(items)
 
 
-def _item_of(at: OuterObject, key: Any) -> OuterObject:
-    return OuterObject(at.name, at.object, f"{at.path}[{key!r}]")
+def _item_of(location: OuterObject, key: Any) -> OuterObject:
+    return OuterObject(location.name, location.object, f"{location.path}[{key!r}]")

@@ -22,14 +22,14 @@ PLAIN = (bool, int, float, complex, str, bytes)
 """Equal values of one of these types are the same to a compiled function."""
 
 
-def is_unchanged_binding(place: Binding) -> bool:
+def is_unchanged_binding(binding: Binding) -> bool:
     """Whether a name is bound to the same value, and a container has the same items."""
-    now = place.now()
+    now = binding.now()
     if isinstance(now, torch.Tensor):
-        return now is place.value and now.requires_grad is place.requires_grad
-    if place.content is None:
-        return now is place.value or _equal(now, place.value)
-    return type(now) is type(place.value) and same_items(now, place.content)
+        return now is binding.value and now.requires_grad is binding.requires_grad
+    if binding.content is None:
+        return now is binding.value or _equal(now, binding.value)
+    return type(now) is type(binding.value) and same_items(now, binding.content)
 
 
 def same_items(now: Any, then: Any) -> bool:
@@ -64,22 +64,22 @@ def free_variable_check(before: ReachableState) -> Callable[[], bool]:
     """
     names: dict[str, Any] = {}
     conditions = []
-    for index, place in enumerate(before.places):
-        names[f"s{index}"], names[f"v{index}"] = place.store, place.value
-        conditions.append(f"{reading(f's{index}', place.store, repr(place.name))} is v{index}")
-        if isinstance(place.value, torch.Tensor):
-            conditions.append(f"v{index}.requires_grad is {place.requires_grad}")
-        if place.content is not None:
-            names[f"c{index}"] = place.content
+    for index, binding in enumerate(before.places):
+        names[f"s{index}"], names[f"v{index}"] = binding.store, binding.value
+        conditions.append(f"{reading(f's{index}', binding.store, repr(binding.name))} is v{index}")
+        if isinstance(binding.value, torch.Tensor):
+            conditions.append(f"v{index}.requires_grad is {binding.requires_grad}")
+        if binding.content is not None:
+            names[f"c{index}"] = binding.content
             items = f"same_items(v{index}, c{index})"
-            own_length = type(place.value) not in BUILTIN_TYPES
-            conditions.append(items if place.content or own_length else f"not v{index}")
+            own_length = type(binding.value) not in BUILTIN_TYPES
+            conditions.append(items if binding.content or own_length else f"not v{index}")
     for index, instance in enumerate(before.instances):
         if not instance.is_read:
             continue
         names[f"i{index}"], names[f"l{index}"] = instance.store, instance.left
-        left = f" - sum(name in i{index} for name in l{index})" if instance.left else ""
-        conditions.append(f"len(i{index}){left} == {len(instance.before)}")
+        subtracted = f" - sum(name in i{index} for name in l{index})" if instance.left else ""
+        conditions.append(f"len(i{index}){subtracted} == {len(instance.before)}")
     if not conditions:
         return lambda: True
     source = f"lambda: {' and '.join(conditions)}"

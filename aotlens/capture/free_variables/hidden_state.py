@@ -113,8 +113,8 @@ def _part(value: Any, steps: int) -> Any:
 
 def changed_state_name(before: Iterable[HiddenState], name_of: Callable[[Any], str]) -> str:
     """What a call moves on, in words; empty where it moves nothing."""
-    moved = (one.owner for one in before if one.now() != one.state)
-    names = (one.__name__ if isinstance(one, ModuleType) else name_of(one) for one in moved)
+    changed_owners = (hidden.owner for hidden in before if hidden.now() != hidden.state)
+    names = (owner.__name__ if isinstance(owner, ModuleType) else name_of(owner) for owner in changed_owners)
     return next((f"the state of `{name}`" for name in names), "")
 
 
@@ -126,19 +126,19 @@ def check_hidden_state(
     Raises:
         UnsupportedError: one is not as it was.
     """
-    moved = [one for one in before if one.now() != one.state]
-    for one in moved:
-        if one.set_back is not None:
-            one.set_back()
-    for one in moved:
-        name = one.owner.__name__ if isinstance(one.owner, ModuleType) else name_of(one.owner)
-        if one.set_back is None:
+    changed = [hidden for hidden in before if hidden.now() != hidden.state]
+    for hidden in changed:
+        if hidden.set_back is not None:
+            hidden.set_back()
+    for hidden in changed:
+        name = hidden.owner.__name__ if isinstance(hidden.owner, ModuleType) else name_of(hidden.owner)
+        if hidden.set_back is None:
             raise UnsupportedError(
                 f"a function that takes items from the iterator `{name}`, the same ones at every call",
                 span,
                 "take them outside and pass them in",
             )
-        if isinstance(one.owner, ContextVar):
+        if isinstance(hidden.owner, ContextVar):
             raise UnsupportedError(
                 f"a function that sets the context variable `{name}`", span, "set it outside"
             )

@@ -63,23 +63,23 @@ class NameUses:
     @property
     def span(self) -> Span | None:
         """The first write."""
-        return next((one.span for one in self.writes if one.span is not None), None)
+        return next((write.span for write in self.writes if write.span is not None), None)
 
 
-def name_uses(around: ReachableState, place: Binding) -> NameUses:
+def name_uses(reachable: ReachableState, binding: Binding) -> NameUses:
     """What all code that can run does with a place's name."""
-    first, *keys = place.keys
-    codes = (inner for code in around.codes for inner in (code, *inner_codes(code)))
-    local = place.what == "the default"
-    found = [_in_code(_Instructions(code), str(first), keys, local) for code in codes]
-    return combined_uses(found, _read_by_packages(around, str(first)))
+    first, *keys = binding.keys
+    codes = (inner for code in reachable.codes for inner in (code, *inner_codes(code)))
+    local = binding.what == "the default"
+    uses = [_in_code(_Instructions(code), str(first), keys, local) for code in codes]
+    return combined_uses(uses, _read_by_packages(reachable, str(first)))
 
 
-def combined_uses(found: Sequence[NameUses], reads: bool = False) -> NameUses:
+def combined_uses(uses: Sequence[NameUses], reads: bool = False) -> NameUses:
     """What several say of one thing."""
-    ways = frozenset[str]().union(*(one.ways for one in found))
-    writes = (write for one in found for write in one.writes)
-    return NameUses(reads or any(one.reads for one in found), ways, tuple(dict.fromkeys(writes)))
+    ways = frozenset[str]().union(*(use.ways for use in uses))
+    writes = (write for use in uses for write in use.writes)
+    return NameUses(reads or any(use.reads for use in uses), ways, tuple(dict.fromkeys(writes)))
 
 
 def inner_codes(code: CodeType) -> Iterator[CodeType]:
@@ -90,9 +90,9 @@ def inner_codes(code: CodeType) -> Iterator[CodeType]:
             yield from inner_codes(constant)
 
 
-def _read_by_packages(around: ReachableState, name: str) -> bool:
+def _read_by_packages(reachable: ReachableState, name: str) -> bool:
     """Whether a class of a package, from which one of the user's derives, knows the name."""
-    kinds = {kind for instance in around.instances for kind in instance.kind.__mro__}
+    kinds = {kind for instance in reachable.instances for kind in instance.kind.__mro__}
     for kind in kinds:
         if is_user_class(kind) or kind.__module__.split(".")[0] in ("torch", "builtins"):
             continue
@@ -109,24 +109,24 @@ class _Instructions:
         self.code = code
         self.all = list(dis.get_instructions(code))
         self._from: dict[Start, list[tuple[Start, dis.Instruction]]] = {}
-        for one in self.all:
-            begin, end = _range(one)
-            if begin is not None and end is not None and one.opname not in BESIDE:
-                self._from.setdefault(begin, []).append((end, one))
+        for instruction in self.all:
+            begin, end = _range(instruction)
+            if begin is not None and end is not None and instruction.opname not in BESIDE:
+                self._from.setdefault(begin, []).append((end, instruction))
 
-    def takers(self, one: dis.Instruction) -> list[dis.Instruction]:
+    def takers(self, instruction: dis.Instruction) -> list[dis.Instruction]:
         """The instructions of the smallest expression that begins with this one's and goes on behind it."""
-        begin, end = _range(one)
+        begin, end = _range(instruction)
         if begin is None or end is None:
             return []
         longer = [known for known in self._from.get(begin, ()) if known[0] > end]
         nearest = min((known[0] for known in longer), default=None)
         return [other for known, other in longer if known == nearest]
 
-    def within(self, one: dis.Instruction) -> list[dis.Instruction]:
+    def within(self, instruction: dis.Instruction) -> list[dis.Instruction]:
         """The instructions whose expressions lie inside this one's."""
-        begin, end = _range(one)
-        ranges = ((_range(other), other) for other in self.all if other is not one)
+        begin, end = _range(instruction)
+        ranges = ((_range(other), other) for other in self.all if other is not instruction)
         return [
             other
             for (start, stop), other in ranges
@@ -134,43 +134,43 @@ class _Instructions:
         ]
 
 
-def _range(one: dis.Instruction) -> tuple[Start | None, Start | None]:
-    at = one.positions
-    if at is None or at.lineno is None or at.col_offset is None:
+def _range(instruction: dis.Instruction) -> tuple[Start | None, Start | None]:
+    positions = instruction.positions
+    if positions is None or positions.lineno is None or positions.col_offset is None:
         return None, None
-    if at.end_lineno is None or at.end_col_offset is None:
+    if positions.end_lineno is None or positions.end_col_offset is None:
         return None, None
-    return (at.lineno, at.col_offset), (at.end_lineno, at.end_col_offset)
+    return (positions.lineno, positions.col_offset), (positions.end_lineno, positions.end_col_offset)
 
 
-def _in_code(known: _Instructions, name: str, keys: list[Any], local: bool) -> NameUses:
+def _in_code(instructions: _Instructions, name: str, keys: list[Any], local: bool) -> NameUses:
     reads, ways = False, set[str]()
     written: list[NameWrite] = []
 
-    def note(one: dis.Instruction, key: Any = UNKNOWN) -> None:
-        if known.code.co_name != "__init__":  # which ran before the call
-            written.append(NameWrite(span_of(known.code, one.offset), key))
+    def note(instruction: dis.Instruction, key: Any = UNKNOWN) -> None:
+        if instructions.code.co_name != "__init__":  # which ran before the call
+            written.append(NameWrite(span_of(instructions.code, instruction.offset), key))
 
-    for one in known.all:
-        is_load = one.opname.startswith("LOAD") and (local or one.opname not in NO_READS)
-        if one.argval == name and one.opname in STORES and not keys:
-            note(one)
-        elif one.argval == name and is_load and one.opname != "LOAD_CONST":
-            found, by, key = _ways(known, one, keys)
-            reads |= bool(found & READ)
-            ways |= found - READ
-            if found - READ:
+    for instruction in instructions.all:
+        is_load = instruction.opname.startswith("LOAD") and (local or instruction.opname not in NO_READS)
+        if instruction.argval == name and instruction.opname in STORES and not keys:
+            note(instruction)
+        elif instruction.argval == name and is_load and instruction.opname != "LOAD_CONST":
+            load_ways, by, key = _ways(instructions, instruction, keys)
+            reads |= bool(load_ways & READ)
+            ways |= load_ways - READ
+            if load_ways - READ:
                 note(by, key)
-        elif one.argval == name and one.opname == "LOAD_CONST":
-            call = _setting_by_text(known, one)
+        elif instruction.argval == name and instruction.opname == "LOAD_CONST":
+            call = _setting_by_text(instructions, instruction)
             if call is not None:
                 note(call)
             else:
                 reads = True
-        elif one.argval in BY_ANY_TEXT and is_load:
+        elif instruction.argval in BY_ANY_TEXT and is_load:
             reads = True
-        elif one.argval in BY_TEXT and is_load:
-            reads |= _looks_up_any(known, one)
+        elif instruction.argval in BY_TEXT and is_load:
+            reads |= _looks_up_any(instructions, instruction)
     return NameUses(reads, frozenset(ways), tuple(written))
 
 
@@ -178,71 +178,81 @@ READ = frozenset({"read"})
 
 
 def _ways(
-    known: _Instructions, load: dis.Instruction, keys: list[Any]
+    instructions: _Instructions, load: dis.Instruction, keys: list[Any]
 ) -> tuple[frozenset[str], dis.Instruction, Any]:
     """How the loaded container, or the one under `keys` in it, is written to, by what and under which key.
 
     None where another is meant.
     """
     nothing = frozenset[str](), load, UNKNOWN
-    takers = known.takers(load)
+    takers = instructions.takers(load)
     for key in keys:
-        if not takers or any(one.opname not in ITEM for one in takers):
+        if not takers or any(taker.opname not in ITEM for taker in takers):
             is_other = (
-                takers and takers[0].opname == "STORE_SUBSCR" and _is_other_key(known, load, takers[0], key)
+                takers
+                and takers[0].opname == "STORE_SUBSCR"
+                and _is_other_key(instructions, load, takers[0], key)
             )
             return nothing if is_other else (READ, load, UNKNOWN)
-        if _is_other_key(known, load, takers[0], key):
+        if _is_other_key(instructions, load, takers[0], key):
             return nothing
-        load, takers = takers[0], known.takers(takers[0])
-    if takers and all(one.opname == "STORE_SUBSCR" for one in takers):
-        return frozenset({"STORE_SUBSCR"}), takers[0], _written_key(known, load, takers[0])
-    methods = {one.argval for one in takers if one.opname in ("LOAD_ATTR", "LOAD_METHOD")}
-    others = [one for one in takers if one.opname not in ("LOAD_ATTR", "LOAD_METHOD")]
-    if others and all(one.opname == "DELETE_SUBSCR" for one in others):
-        return READ | {"DELETE_SUBSCR"}, others[0], _written_key(known, load, others[0])
+        load, takers = takers[0], instructions.takers(takers[0])
+    if takers and all(taker.opname == "STORE_SUBSCR" for taker in takers):
+        return frozenset({"STORE_SUBSCR"}), takers[0], _written_key(instructions, load, takers[0])
+    methods = {taker.argval for taker in takers if taker.opname in ("LOAD_ATTR", "LOAD_METHOD")}
+    others = [taker for taker in takers if taker.opname not in ("LOAD_ATTR", "LOAD_METHOD")]
+    if others and all(taker.opname == "DELETE_SUBSCR" for taker in others):
+        return READ | {"DELETE_SUBSCR"}, others[0], _written_key(instructions, load, others[0])
     if not methods or not methods <= FILLING | CHANGING or others:
         return READ, load, UNKNOWN
     ways = frozenset(methods) if methods <= FILLING else READ | methods
-    return ways, next(iter(known.takers(takers[0])), load), UNKNOWN
+    return ways, next(iter(instructions.takers(takers[0])), load), UNKNOWN
 
 
-def _is_other_key(known: _Instructions, load: dis.Instruction, item: dis.Instruction, key: Any) -> bool:
+def _is_other_key(
+    instructions: _Instructions, load: dis.Instruction, item: dis.Instruction, key: Any
+) -> bool:
     """Whether an item is taken under a key that is written out and is another one."""
-    written = _written_key(known, load, item)
+    written = _written_key(instructions, load, item)
     return type(written) is type(key) and bool(written != key)
 
 
-def _written_key(known: _Instructions, load: dis.Instruction, item: dis.Instruction) -> Any:
+def _written_key(instructions: _Instructions, load: dis.Instruction, item: dis.Instruction) -> Any:
     """The key under which an item is taken or put, where it is written out."""
-    inside = [one for one in known.within(item) if (_range(one)[0] or (0, 0)) >= (_range(load)[1] or (0, 0))]
-    written = [one.argval for one in inside if one.opname in ("LOAD_CONST", "LOAD_SMALL_INT")]
+    inside = [
+        instruction
+        for instruction in instructions.within(item)
+        if (_range(instruction)[0] or (0, 0)) >= (_range(load)[1] or (0, 0))
+    ]
+    written = [
+        instruction.argval for instruction in inside if instruction.opname in ("LOAD_CONST", "LOAD_SMALL_INT")
+    ]
     return written[0] if len(inside) == len(written) == 1 else UNKNOWN
 
 
-def _call_from(known: _Instructions, load: dis.Instruction) -> dis.Instruction | None:
+def _call_from(instructions: _Instructions, load: dis.Instruction) -> dis.Instruction | None:
     """The call of the function that the instruction loads."""
-    return next((one for one in known.takers(load) if one.opname.startswith("CALL")), None)
+    return next((taker for taker in instructions.takers(load) if taker.opname.startswith("CALL")), None)
 
 
-def _setting_by_text(known: _Instructions, text: dis.Instruction) -> dis.Instruction | None:
+def _setting_by_text(instructions: _Instructions, text: dis.Instruction) -> dis.Instruction | None:
     """The call of `setattr` of which a name that is written out is an argument."""
-    for one in known.all:
-        if one.argval == "setattr" and one.opname.startswith("LOAD"):
-            call = _call_from(known, one)
-            if call is not None and any(inner is text for inner in known.within(call)):
+    for instruction in instructions.all:
+        if instruction.argval == "setattr" and instruction.opname.startswith("LOAD"):
+            call = _call_from(instructions, instruction)
+            if call is not None and any(inner is text for inner in instructions.within(call)):
                 return call
     return None
 
 
-def _looks_up_any(known: _Instructions, load: dis.Instruction) -> bool:
+def _looks_up_any(instructions: _Instructions, load: dis.Instruction) -> bool:
     """Whether a call of `getattr` gets a name that is not written out."""
-    call = _call_from(known, load)
+    call = _call_from(instructions, load)
     if call is None:
         return True
-    parts = [one for one in known.within(call) if _range(one) != _range(call)]
-    return not _has_text(parts) or any(not one.opname.startswith(("LOAD", "PUSH_NULL")) for one in parts)
+    parts = [part for part in instructions.within(call) if _range(part) != _range(call)]
+    return not _has_text(parts) or any(not part.opname.startswith(("LOAD", "PUSH_NULL")) for part in parts)
 
 
 def _has_text(parts: Iterable[dis.Instruction]) -> bool:
-    return any(one.opname == "LOAD_CONST" and isinstance(one.argval, str) for one in parts)
+    return any(part.opname == "LOAD_CONST" and isinstance(part.argval, str) for part in parts)

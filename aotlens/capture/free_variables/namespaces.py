@@ -214,8 +214,8 @@ class SlotAttributes(MutableMapping[str, Any]):
 def names_bound_by_hooks(layer: torch.nn.Module) -> frozenset[str]:
     """Plain attributes that a hook of `torch.nn.utils` makes anew before the layer reads them."""
     hooks = layer._forward_pre_hooks.values()
-    found = (_name_of(hook) for hook in hooks if type(hook).__module__.startswith("torch.nn.utils."))
-    return frozenset(name for name in found if name in vars(layer))
+    names = (_name_of(hook) for hook in hooks if type(hook).__module__.startswith("torch.nn.utils."))
+    return frozenset(name for name in names if name in vars(layer))
 
 
 def _name_of(hook: Any) -> Any:
@@ -226,16 +226,18 @@ def _name_of(hook: Any) -> Any:
 def bound_by_hooks(function: Any) -> Iterator[list[tuple[str, Any]]]:
     """Within it, hooks may bind; the list then holds each new tensor by its qualified name."""
     layers = function.named_modules() if isinstance(function, torch.nn.Module) else ()
-    places = [
+    attributes = [
         (f"{fqn}.{name}" if fqn else name, vars(layer), name, vars(layer)[name])
         for fqn, layer in layers
         if layer._forward_pre_hooks
         for name in sorted(names_bound_by_hooks(layer))
     ]
-    found: list[tuple[str, Any]] = []
+    rebound: list[tuple[str, Any]] = []
     try:
-        yield found
-        found += [(fqn, store[name]) for fqn, store, name, before in places if store[name] is not before]
+        yield rebound
+        rebound += [
+            (fqn, store[name]) for fqn, store, name, before in attributes if store[name] is not before
+        ]
     finally:
-        for _, store, name, before in places:
+        for _, store, name, before in attributes:
             store[name] = before

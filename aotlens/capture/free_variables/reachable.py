@@ -112,7 +112,7 @@ class ReachableState:
 
     def name_of(self, value: Any) -> str:
         """The user's name for an object, or what kind it is."""
-        return next((place.path for place in self.places if place.value is value), type(value).__name__)
+        return next((binding.path for binding in self.places if binding.value is value), type(value).__name__)
 
 
 NOTHING_REACHABLE = ReachableState((), ())
@@ -205,8 +205,8 @@ class _Walk:
             self.look_into(value(), names)
         elif isinstance(value, BuiltinMethodType):
             self.look_into(value.__self__, names)
-        elif (found := hidden_state_of(value)) is not None:
-            self.stateful.append(found)
+        elif (state := hidden_state_of(value)) is not None:
+            self.stateful.append(state)
         elif _has_attributes(value) and not type(value).__module__.startswith("torch."):
             self._instance(value, names | self._names_of(type(value)))
 
@@ -287,8 +287,10 @@ class _Walk:
             self._place("the attribute", name, store, store[name], foreign)
             if not foreign:
                 self.look_into(store[name], names)
-        if isinstance(held := layer._modules, dict):  # a layer of TorchScript has another kind of mapping
-            self.instances.append(Instance(held, dict(held), kind, is_read=bool(held)))
+        if isinstance(
+            submodules := layer._modules, dict
+        ):  # a layer of TorchScript has another kind of mapping
+            self.instances.append(Instance(submodules, dict(submodules), kind, is_read=bool(submodules)))
         for name, inner in layer._modules.items():
             self._place("the submodule", name, layer._modules, inner, foreign)
         for tensors in (layer._parameters, layer._buffers):
@@ -339,30 +341,32 @@ class _Walk:
             return
         content = shallow_copy(value) if isinstance(value, CONTAINERS) else None
         grad = isinstance(value, torch.Tensor) and value.requires_grad
-        place = Binding(what, name, store, value, content, foreign, grad)
-        self.places[id(store), name] = place
+        binding = Binding(what, name, store, value, content, foreign, grad)
+        self.places[id(store), name] = binding
         if content:
-            self._items_of(place)
+            self._items_of(binding)
 
     def _items_of(self, outer: Binding) -> None:
         """The containers within one."""
         value, foreign = outer.value, outer.foreign
-        for at, item in _keyed(value):
-            if isinstance(item, CONTAINERS) and (id(value), at) not in self.places:
-                place = Binding("the item", at, value, item, shallow_copy(item), foreign, within=outer.keys)
-                self.places[id(value), at] = place
-                self._items_of(place)
+        for key, item in _keyed(value):
+            if isinstance(item, CONTAINERS) and (id(value), key) not in self.places:
+                binding = Binding(
+                    "the item", key, value, item, shallow_copy(item), foreign, within=outer.keys
+                )
+                self.places[id(value), key] = binding
+                self._items_of(binding)
 
     def _names_of(self, kind: type) -> frozenset[str]:
         """The names in the code of a class's methods, up to what torch and Python bring."""
         known = self._class_names.get(kind)
         if known is None:
-            found: set[str] = set()
+            names: set[str] = set()
             for base in kind.__mro__:
                 if base not in (object, torch.nn.Module):
                     for member in vars(base).values():
-                        found |= _names(getattr(_function_of(member), "__code__", None))
-            known = self._class_names[kind] = frozenset(found)
+                        names |= _names(getattr(_function_of(member), "__code__", None))
+            known = self._class_names[kind] = frozenset(names)
         return known
 
 
@@ -378,9 +382,11 @@ def is_user_class(kind: type) -> bool:
 
 def defaults_of(function: FunctionType) -> dict[str, Any]:
     """The defaults of a function's parameters, by name."""
-    given = function.__defaults__ or ()
-    named = function.__code__.co_varnames[: function.__code__.co_argcount][-len(given) :] if given else ()
-    return {**dict(zip(named, given, strict=True)), **(function.__kwdefaults__ or {})}
+    defaults = function.__defaults__ or ()
+    named = (
+        function.__code__.co_varnames[: function.__code__.co_argcount][-len(defaults) :] if defaults else ()
+    )
+    return {**dict(zip(named, defaults, strict=True)), **(function.__kwdefaults__ or {})}
 
 
 def _binds_attributes(code: CodeType) -> bool:

@@ -45,20 +45,20 @@ class SideEffectChanges:
 
     def __init__(
         self,
-        around: ReachableState,
-        reached: Sequence[tuple[CapturedTensor, Any]],
+        reachable: ReachableState,
+        free_tensors: Sequence[tuple[CapturedTensor, Any]],
         subject: Subject,
         effects: SideEffects = SideEffects.REPLAYED,
     ) -> None:
-        self._around = around
+        self._around = reachable
         self._effects = effects
         self._done: list[Change] = []
         self.only_once = ""
         """What a later call would not do again, and is left as the recording left it."""
-        self._reached = {id(one.tensor): one for one, _ in reached}
-        self._stand_ins = {id(fake): one.tensor for one, fake in reached}
+        self._reached = {id(free_tensor.tensor): free_tensor for free_tensor, _ in free_tensors}
+        self._stand_ins = {id(fake): free_tensor.tensor for free_tensor, fake in free_tensors}
         self._function, self._span = subject.function, subject.span
-        self._changes = list(changes_in(around))
+        self._changes = list(changes_in(reachable))
         for change in self._changes:
             restore(change)
 
@@ -74,21 +74,21 @@ class SideEffectChanges:
             self.only_once = changed_state_name(self._around.stateful, self._around.name_of)
         if not self._changes:
             return result
-        given = result if isinstance(result, OutputWithUpdates) else OutputWithUpdates(result, (), ())
+        output = result if isinstance(result, OutputWithUpdates) else OutputWithUpdates(result, (), ())
         known = {
-            id(place.value): OuterObject(_name(place), place.value)
-            for place in self._around.places
-            if not isinstance(place.value, (*VALUES, *PLAIN, tuple))
+            id(binding.value): OuterObject(_name(binding), binding.value)
+            for binding in self._around.places
+            if not isinstance(binding.value, (*VALUES, *PLAIN, tuple))
         }
         leaves = NewLeaves(known, self._span)
-        refills = tuple(made for change in self._changes if (made := self._replayed(change, leaves)))
+        refills = tuple(update for change in self._changes if (update := self._replayed(change, leaves)))
         for change in self._done:
             rebind(change)
-        own = leaves.result(given.result)
-        standing = (*given.standing, *leaves.standing)
-        first = len(given.leaves) - len(given.rebound)
-        flat = (*given.leaves[:first], *leaves.found, *given.leaves[first:])
-        return OutputWithUpdates(own, (*given.refills, *refills), flat, given.rebound, standing)
+        own = leaves.result(output.result)
+        standing = (*output.standing, *leaves.standing)
+        first = len(output.leaves) - len(output.rebound)
+        flat = (*output.leaves[:first], *leaves.found, *output.leaves[first:])
+        return OutputWithUpdates(own, (*output.refills, *refills), flat, output.rebound, standing)
 
     def _replayed(self, change: Change, leaves: NewLeaves) -> ContainerUpdate | None:
         """None for what stays as the recording left it."""
@@ -114,72 +114,74 @@ class SideEffectChanges:
     def settled(self) -> ReachableState:
         """All that the function reaches, less what stays as the recording left it."""
         names = {(id(change.place.store), change.place.name) for change in self._done}
-        kept = {id(change.place.value) for change in self._done if change.held is not None}
-        places = [
-            place
-            for place in self._around.places
-            if (id(place.store), place.name) not in names and id(place.value) not in kept
+        container_ids = {id(change.place.value) for change in self._done if change.held is not None}
+        bindings = [
+            binding
+            for binding in self._around.places
+            if (id(binding.store), binding.name) not in names and id(binding.value) not in container_ids
         ]
         instances = (
-            replace(one, before=dict(one.store)) if any(id(one.store) == store for store, _ in names) else one
-            for one in self._around.instances
+            replace(instance, before=dict(instance.store))
+            if any(id(instance.store) == store for store, _ in names)
+            else instance
+            for instance in self._around.instances
         )
-        return replace(self._around, places=tuple(places), instances=tuple(instances))
+        return replace(self._around, places=tuple(bindings), instances=tuple(instances))
 
     def _refill(self, change: Change, leaves: NewLeaves) -> ContainerUpdate:
-        mention = self._mention(change)
+        uses = self._mention(change)
         before = len(leaves.found)
-        name = user_name_of(self._around, self._function, change.place, mention.writes)
+        name = user_name_of(self._around, self._function, change.place, uses.writes)
         change = replace(change, told=name)
-        made = self._rebound(change, leaves) if change.held is None else self._filled(change, leaves, mention)
+        update = self._rebound(change, leaves) if change.held is None else self._filled(change, leaves, uses)
         self._refuse_values(change, [value for _, value in leaves.found[before:]])
-        may_read = mention.reads or (change.held is not None and _is_unsure(change, made, mention))
+        may_read = uses.reads or (change.held is not None and _is_unsure(change, update, uses))
         if may_read:
-            carried = self._carried(change, made)
-            if carried is None and not _settles(change, made, mention):
-                raise self._refusal(change, mention.span)
-            made = replace(made, assumes=_assumed(change, carried or ()), carried=carried or ())
-        span = mention.span or self._span
-        return replace(made, said=change.said, told=name, writes=mention.writes, span=span)
+            carried = self._carried(change, update)
+            if carried is None and not _settles(change, update, uses):
+                raise self._refusal(change, uses.span)
+            update = replace(update, assumes=_assumed(change, carried or ()), carried=carried or ())
+        span = uses.span or self._span
+        return replace(update, said=change.said, told=name, writes=uses.writes, span=span)
 
     def _mention(self, change: Change) -> NameUses:
         """Of all names of a container."""
-        places = [change.place]
+        bindings = [change.place]
         if change.held is not None:
             value = change.place.value
-            places = [place for place in self._around.places if place.value is value] or places
-        return combined_uses([name_uses(self._around, place) for place in places])
+            bindings = [binding for binding in self._around.places if binding.value is value] or bindings
+        return combined_uses([name_uses(self._around, binding) for binding in bindings])
 
     def _rebound(self, change: Change, leaves: NewLeaves) -> ContainerUpdate:
-        place, at = change.place, _outer(change.place)
-        box = OuterObject(_box_name(place), place.store)
+        binding, location = change.place, _outer(change.place)
+        box = OuterObject(_box_name(binding), binding.store)
         if change.now is MISSING:
-            return ContainerUpdate(box.name, True, (), (place.name,), place.store, binds=True)
-        item = Item(place.name, None, leaves.take(change.told, change.now, at))
-        return ContainerUpdate(box.name, True, (item,), (), place.store, binds=True)
+            return ContainerUpdate(box.name, True, (), (binding.name,), binding.store, binds=True)
+        item = Item(binding.name, None, leaves.take(change.told, change.now, location))
+        return ContainerUpdate(box.name, True, (item,), (), binding.store, binds=True)
 
-    def _filled(self, change: Change, leaves: NewLeaves, mention: NameUses) -> ContainerUpdate:
-        place, container = change.place, change.place.value
-        at = OuterObject(_name(place), container)
+    def _filled(self, change: Change, leaves: NewLeaves, uses: NameUses) -> ContainerUpdate:
+        binding, container = change.place, change.place.value
+        location = OuterObject(_name(binding), container)
         base = base_of(container)
         if base is dict:
-            items, removed = new_items(change.told, change.now, change.held, leaves, at)
-            cleared = bool(change.held) and change.held.keys() == set(removed) and "clear" in mention.ways
+            items, removed = new_items(change.told, change.now, change.held, leaves, location)
+            cleared = bool(change.held) and change.held.keys() == set(removed) and "clear" in uses.ways
             if not _in_order(change.now, change.held):
-                raise self._refusal(change, mention.span)
+                raise self._refusal(change, uses.span)
             return ContainerUpdate(
-                at.name, True, items, () if cleared else removed, container, cleared=cleared
+                location.name, True, items, () if cleared else removed, container, cleared=cleared
             )
         if base not in (list, deque):
-            raise self._refusal(change, mention.span)
+            raise self._refusal(change, uses.span)
         before = list(change.held)
         now = [self._as_before(value, before) for value in change.now]
-        listed = list_items(change.told, now, before, leaves, at)
-        kept = [item.before for item in listed if item.before is not None]
-        grows = _is_behind(listed, kept, len(before), getattr(container, "maxlen", None) is not None)
-        cleared = bool(before) and not kept and "clear" in mention.ways
+        listed = list_items(change.told, now, before, leaves, location)
+        old_positions = [item.before for item in listed if item.before is not None]
+        grows = _is_behind(listed, old_positions, len(before), getattr(container, "maxlen", None) is not None)
+        cleared = bool(before) and not old_positions and "clear" in uses.ways
         return ContainerUpdate(
-            at.name, False, listed, (), container, grows=grows and not cleared, cleared=cleared
+            location.name, False, listed, (), container, grows=grows and not cleared, cleared=cleared
         )
 
     def _as_before(self, value: Any, before: list[Any]) -> Any:
@@ -187,26 +189,34 @@ class SideEffectChanges:
         real = self._stand_ins.get(id(value), value)
         return real if any(real is item for item in before) else value
 
-    def _carried(self, change: Change, made: ContainerUpdate) -> tuple[tuple[Any, Any], ...] | None:
+    def _carried(self, change: Change, update: ContainerUpdate) -> tuple[tuple[Any, Any], ...] | None:
         """The tensors, by key, that a call takes over from the one before; None where other values are."""
         if change.held is None:
-            found = [(change.place.name, change.place.value)]
-        elif made.keyed:
-            found = [(item.key, change.held[item.key]) for item in made.items if item.key in change.held]
-        elif all(item.before in (None, at) for at, item in enumerate(made.items)):
-            found = [
-                (at, change.held[at]) for at, item in enumerate(made.items[: len(change.held)]) if item.spec
+            carried = [(change.place.name, change.place.value)]
+        elif update.keyed:
+            carried = [(item.key, change.held[item.key]) for item in update.items if item.key in change.held]
+        elif all(item.before in (None, index) for index, item in enumerate(update.items)):
+            carried = [
+                (index, change.held[index])
+                for index, item in enumerate(update.items[: len(change.held)])
+                if item.spec
             ]
         else:
             return None
-        is_same_size = made.keyed or len(made.items) == len(change.held)
-        taken = is_same_size and not made.removed and all(self._is_by_itself(value) for _, value in found)
-        return tuple(found) if found and taken else None
+        is_same_size = update.keyed or len(update.items) == len(change.held)
+        is_carried = (
+            is_same_size and not update.removed and all(self._is_by_itself(value) for _, value in carried)
+        )
+        return tuple(carried) if carried and is_carried else None
 
     def _is_by_itself(self, value: Any) -> bool:
         """Whether a tensor is found at one place only, and shares no memory with another."""
-        known = self._reached.get(id(value))
-        return known is not None and known.alone and len({(id(at), key) for at, key in known.places}) == 1
+        free_tensor = self._reached.get(id(value))
+        return (
+            free_tensor is not None
+            and free_tensor.alone
+            and len({(id(store), key) for store, key in free_tensor.places}) == 1
+        )
 
     def _refuse_values(self, change: Change, values: list[Any]) -> None:
         for value in values:
@@ -232,66 +242,68 @@ class SideEffectChanges:
         )
 
 
-def _outer(place: Binding) -> OuterObject:
+def _outer(binding: Binding) -> OuterObject:
     """Where the wrapper finds what a name is bound to."""
-    if place.content is not None:
-        return OuterObject(_name(place), place.value)
-    return OuterObject(_box_name(place), place.store, path_to(place.store, place.name))
+    if binding.content is not None:
+        return OuterObject(_name(binding), binding.value)
+    return OuterObject(_box_name(binding), binding.store, path_to(binding.store, binding.name))
 
 
-def _name(place: Binding) -> str:
-    return f"outer_{place.keys[0]}"
+def _name(binding: Binding) -> str:
+    return f"outer_{binding.keys[0]}"
 
 
-def _box_name(place: Binding) -> str:
+def _box_name(binding: Binding) -> str:
     """A name in the text for what binds the place's name."""
-    if isinstance(place.store, CellType):
-        return f"cell_of_{place.name}"
-    if isinstance(place.store, type):
-        return f"class_{place.store.__name__}"
-    if place.within:
-        return f"outer_{place.within[0]}"
-    return "outer_globals" if place.what == "the global" else "outer_attributes"
+    if isinstance(binding.store, CellType):
+        return f"cell_of_{binding.name}"
+    if isinstance(binding.store, type):
+        return f"class_{binding.store.__name__}"
+    if binding.within:
+        return f"outer_{binding.within[0]}"
+    return "outer_globals" if binding.what == "the global" else "outer_attributes"
 
 
 def _in_order(now: dict[Any, Any], before: dict[Any, Any]) -> bool:
     """Whether keys that stay are where they were, and new ones come after them."""
-    kept = [key for key in before if key in now]
-    return list(now)[: len(kept)] == kept
+    remaining = [key for key in before if key in now]
+    return list(now)[: len(remaining)] == remaining
 
 
-def _is_unsure(change: Change, made: ContainerUpdate, mention: NameUses) -> bool:
+def _is_unsure(change: Change, update: ContainerUpdate, uses: NameUses) -> bool:
     """Whether what is left of a container depends on what it held before."""
-    if "clear" in mention.ways and not made.cleared:
+    if "clear" in uses.ways and not update.cleared:
         return True
-    if made.keyed:
-        return bool(made.removed)
-    if "STORE_SUBSCR" in mention.ways:
+    if update.keyed:
+        return bool(update.removed)
+    if "STORE_SUBSCR" in uses.ways:
         return True
-    return not (made.grows or made.cleared)
+    return not (update.grows or update.cleared)
 
 
-def _is_behind(listed: tuple[Item, ...], kept: list[Any], count: int, bounded: bool) -> bool:
+def _is_behind(listed: tuple[Item, ...], old_positions: list[Any], count: int, bounded: bool) -> bool:
     """Whether new items stand behind the old ones; of those, a list with a largest length drops the first."""
-    first = count - len(kept) if bounded else 0
-    return kept == list(range(first, count)) and all(item.before is not None for item in listed[: len(kept)])
+    first = count - len(old_positions) if bounded else 0
+    return old_positions == list(range(first, count)) and all(
+        item.before is not None for item in listed[: len(old_positions)]
+    )
 
 
-def _settles(change: Change, made: ContainerUpdate, mention: NameUses) -> bool:
+def _settles(change: Change, update: ContainerUpdate, uses: NameUses) -> bool:
     """Whether a value that the function may read changes in its first calls only."""
     if change.held is None:
         before = change.place.value
         return before is MISSING or before is None or isinstance(before, bool)
-    if made.keyed:
-        return not made.removed and all(item.key not in change.held for item in made.items)
-    return not change.held and "clear" in mention.ways and not mention.reads
+    if update.keyed:
+        return not update.removed and all(item.key not in change.held for item in update.items)
+    return not change.held and "clear" in uses.ways and not uses.reads
 
 
 def _assumed(change: Change, carried: tuple[tuple[Any, Any], ...]) -> tuple[tuple[Any, Any], ...]:
     """What a call must find as it was; of what is carried over, that it is there."""
-    place, keys = change.place, [key for key, _ in carried]
+    binding, keys = change.place, [key for key, _ in carried]
     if change.held is None:
-        return () if keys else ((place.name, MISSING_ITEM if place.value is MISSING else place.value),)
+        return () if keys else ((binding.name, MISSING_ITEM if binding.value is MISSING else binding.value),)
     items = change.held.items() if isinstance(change.held, dict) else enumerate(change.held)
     return tuple((key, ANY_VALUE if key in keys else value) for key, value in items)
 
@@ -308,21 +320,21 @@ def check_backward_side_effects(captured: Captured) -> None:
     for change in changes:
         restore(change)
     if changes:
-        found = name_uses(captured.surroundings, changes[0].place).span
+        write_span = name_uses(captured.surroundings, changes[0].place).span
         raise UnsupportedError(
             f"a hook or a custom backward that changes {changes[0].said}, which a compiled backward "
             "would not do again",
-            found or captured.subject.span,
+            write_span or captured.subject.span,
             "return the tensor and hook it outside, or use `torch.compile(fn, backend='aotlens')`",
         )
 
 
 def unwritten_free_variables(captured: Captured) -> ReachableState:
     """What a later call must find as it was: all but what the function only writes."""
-    around = captured.surroundings
+    reachable = captured.surroundings
     outside = [refill for refill in captured.structure.refills if refill.box is not None]
     if not outside:
-        return around
+        return reachable
     unread = [refill for refill in outside if refill.assumes is None]
     boxes: dict[int, Any] = {id(refill.box): None for refill in unread}
     for refill in outside:
@@ -332,30 +344,30 @@ def unwritten_free_variables(captured: Captured) -> ReachableState:
     names = {(id(refill.box), item.key) for refill in unread for item in refill.items}
     names |= {(id(refill.box), key) for refill in unread for key in refill.removed}
     names |= {(id(refill.box), key) for refill in outside for key, _ in refill.carried}
-    places = [place for place in around.places if (id(place.store), place.name) not in names]
-    places = [
-        replace(place, content=boxes[id(place.value)])
-        if place.content is not None and id(place.value) in boxes
-        else place
-        for place in places
+    bindings = [binding for binding in reachable.places if (id(binding.store), binding.name) not in names]
+    bindings = [
+        replace(binding, content=boxes[id(binding.value)])
+        if binding.content is not None and id(binding.value) in boxes
+        else binding
+        for binding in bindings
     ]
     absent = {
         id(refill.box)
         for refill in outside
         if any(value is MISSING_ITEM for _, value in refill.assumes or ())
     }
-    instances = tuple(_without(instance, names, absent) for instance in around.instances)
-    return replace(around, places=tuple(places), instances=instances)
+    instances = tuple(_without(instance, names, absent) for instance in reachable.instances)
+    return replace(reachable, places=tuple(bindings), instances=instances)
 
 
 def _without(instance: Instance, names: set[tuple[int, Any]], absent: set[int]) -> Instance:
     """Names that the function may have missed (`absent`) are looked for also among tensors."""
-    left = frozenset(key for store, key in names if store == id(instance.store))
+    written_names = frozenset(key for store, key in names if store == id(instance.store))
     is_read = instance.is_read or id(instance.store) in absent
-    if not left and is_read is instance.is_read:
+    if not written_names and is_read is instance.is_read:
         return instance
-    before = {name: value for name, value in instance.before.items() if name not in left}
-    return replace(instance, before=before, left=left, is_read=is_read)
+    before = {name: value for name, value in instance.before.items() if name not in written_names}
+    return replace(instance, before=before, left=written_names, is_read=is_read)
 
 
 def carried_bindings(captured: Captured) -> list[tuple[Any, Any]]:

@@ -22,17 +22,24 @@ DEEPEST = 4
 
 
 def user_name_of(
-    around: ReachableState, function: Callable[..., Any], place: Binding, writes: Sequence[NameWrite]
+    reachable: ReachableState, function: Callable[..., Any], binding: Binding, writes: Sequence[NameWrite]
 ) -> str:
     """The user's name for a place that the function writes to."""
-    first, *keys = place.keys
-    outer = place
-    if place.within:
-        outer = next((one for one in around.places if one.name == first and _leads_to(one, place)), place)
+    first, *keys = binding.keys
+    outer = binding
+    if binding.within:
+        outer = next(
+            (
+                candidate
+                for candidate in reachable.places
+                if candidate.name == first and _leads_to(candidate, binding)
+            ),
+            binding,
+        )
     owner = ""
     if outer.what in OF_OBJECTS:
         owner = _of_layer(function, outer.store) or _as_written(str(first), writes)
-        owner = owner or _holder(around, outer.store, DEEPEST) or getattr(outer.store, "__name__", "")
+        owner = owner or _holder(reachable, outer.store, DEEPEST) or getattr(outer.store, "__name__", "")
     name = f"{owner}.{first}" if owner else str(first)
     return name + "".join(f"[{key!r}]" for key in keys)
 
@@ -59,29 +66,33 @@ def _path_to(name: str, value: Any, store: Any) -> str:
     if isinstance(value, torch.nn.Module):
         for path, layer in value.named_modules():
             owned = vars(layer)
-            if any(one is store for one in (owned, layer._modules, layer._parameters, layer._buffers)):
+            if any(
+                candidate is store for candidate in (owned, layer._modules, layer._parameters, layer._buffers)
+            ):
                 return ".".join(filter(None, (name, path)))
     return name if getattr(value, "__dict__", None) is store else ""
 
 
 def _as_written(name: str, writes: Sequence[NameWrite]) -> str:
     """What stands before the name where the user's code writes there: `type(self)`."""
-    for span in (one.span for one in writes if one.span is not None):
+    for span in (write.span for write in writes if write.span is not None):
         before, dot, _ = text_of(span).partition(f".{name}")
         if dot and re.fullmatch(r"[\w.()]+", before):
             return before
     return ""
 
 
-def _holder(around: ReachableState, store: Any, deepest: int) -> str:
+def _holder(reachable: ReachableState, store: Any, deepest: int) -> str:
     """The name of the object that has these attributes."""
-    return next(_holders(around, store, deepest), "")
+    return next(_holders(reachable, store, deepest), "")
 
 
-def _holders(around: ReachableState, store: Any, deepest: int) -> Iterator[str]:
-    for place in around.places:
-        found = _path_to(str(place.path), place.value, store)
-        if not found:
+def _holders(reachable: ReachableState, store: Any, deepest: int) -> Iterator[str]:
+    for binding in reachable.places:
+        path = _path_to(str(binding.path), binding.value, store)
+        if not path:
             continue
-        owner = _holder(around, place.store, deepest - 1) if place.what in OF_OBJECTS and deepest else ""
-        yield f"{owner}.{found}" if owner else found
+        owner = (
+            _holder(reachable, binding.store, deepest - 1) if binding.what in OF_OBJECTS and deepest else ""
+        )
+        yield f"{owner}.{path}" if owner else path

@@ -68,28 +68,28 @@ def _call(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Call the operator with flat functions that read nothing from outside."""
     args, kwargs = without_empty_mutation_info(func.name(), args, kwargs)
     args = tuple(_flat(arg) for arg in (*args, *kwargs.values()))
-    found: dict[int, Observed] = {}
+    observed: dict[int, Observed] = {}
     outside: dict[int, Any] = {}
     fake_mode = detect_fake_mode(pytree.tree_leaves(args))
     assert fake_mode is not None  # within a recording
     indexing = indices_from_tensors() if func.name() == "flex_attention" else nullcontext()
     with without_modes(), fake_mode, torch.no_grad(), indexing:
         for label, function, inputs in OPERANDS_BY_OPERATOR[func.name()](*args):
-            seen = found[id(function)] = _observe(function, inputs, one=label in ONE_OUTPUT)
-            outside |= seen.outside
+            observation = observed[id(function)] = _observe(function, inputs, returns_one=label in ONE_OUTPUT)
+            outside |= observation.outside
     if func.name() == "flex_attention":
-        return func(*_flex_arguments(args, list(found.values())))
-    bodies = {key: Lifted(seen, tuple(outside.values())) for key, seen in found.items()}
+        return func(*_flex_arguments(args, list(observed.values())))
+    bodies = {key: Lifted(observation, tuple(outside.values())) for key, observation in observed.items()}
     swapped = tuple(bodies.get(id(arg), arg) for arg in args)
     results = func(*with_more_operands(func.name(), swapped, tuple(outside.values())))
-    structure = next(reversed(found.values())).structure
+    structure = next(reversed(observed.values())).structure
     return pytree.tree_unflatten(list(results), structure)
 
 
-def _flex_arguments(args: tuple[Any, ...], found: list["Observed"]) -> tuple[Any, ...]:
+def _flex_arguments(args: tuple[Any, ...], observed: list["Observed"]) -> tuple[Any, ...]:
     """Score and mask functions, each with the tensors that it reads as buffers of its own."""
-    buffers = tuple(tuple(seen.outside.values()) for seen in found)
-    score, mask = (Lifted(seen, own) for seen, own in zip(found, buffers, strict=True))
+    buffers = tuple(tuple(observation.outside.values()) for observation in observed)
+    score, mask = (Lifted(observation, own) for observation, own in zip(observed, buffers, strict=True))
     return (*args[:3], score, (*args[4][:-1], mask), *args[5:7], *buffers)
 
 
@@ -111,38 +111,38 @@ class Observed:
     """Whether it returns the one tensor itself."""
 
 
-def _observe(function: Callable[..., Any], inputs: tuple[Any, ...], one: bool) -> Observed:
+def _observe(function: Callable[..., Any], inputs: tuple[Any, ...], returns_one: bool) -> Observed:
     """Run the function once on stand-ins, recording nothing."""
-    stand_ins = [value.detach() if isinstance(value, torch.Tensor) else value for value in inputs]
-    watching = _Watching(stand_ins)
+    fakes = [value.detach() if isinstance(value, torch.Tensor) else value for value in inputs]
+    watching = _Watching(fakes)
     with watching, redirect_custom_functions(watching.call), _Making(watching):
-        result = function(*stand_ins)
+        result = function(*fakes)
     watching.note(result)
     watching.forget_writes()
-    return Observed(function, watching.outside, pytree.tree_structure(result), one)
+    return Observed(function, watching.outside, pytree.tree_structure(result), returns_one)
 
 
 class Lifted:
     """A function that takes flat operands, then the tensors from outside, and returns a flat tuple."""
 
-    def __init__(self, seen: Observed, outside: tuple[Any, ...]) -> None:
-        self._seen = seen
+    def __init__(self, observed: Observed, outside: tuple[Any, ...]) -> None:
+        self._seen = observed
         self._outside = outside
         self._originals = _active.get() or {}
 
     def __call__(self, *operands: Any) -> Any:
         count = len(operands) - len(self._outside)
-        given: dict[int, Any] = {}
+        replacements: dict[int, Any] = {}
         for tensor, operand in zip(self._outside, operands[count:], strict=True):
-            given[id(tensor)] = operand
-            given[id(self._originals.get(id(tensor)))] = (
+            replacements[id(tensor)] = operand
+            replacements[id(self._originals.get(id(tensor)))] = (
                 operand  # in the backward, modules hold their own again
             )
-        given.pop(id(None), None)
-        replacing = _Replacing(given)
+        replacements.pop(id(None), None)
+        replacing = _Replacing(replacements)
         with lifting(self._originals), replacing, redirect_custom_functions(replacing.call):
             result = self._seen.function(*operands[:count])
-        leaves = [given.get(id(leaf), leaf) for leaf in pytree.tree_leaves(result)]
+        leaves = [replacements.get(id(leaf), leaf) for leaf in pytree.tree_leaves(result)]
         if torch.is_grad_enabled():
             _refuse_missed(leaves, self._outside)
         return leaves[0] if self._seen.one else tuple(leaves)
@@ -168,9 +168,9 @@ def _refuse_missed(results: list[Any], outside: tuple[Any, ...]) -> None:
 class _Replacing(TorchFunctionMode):
     """Gives every operator the operand that stands for a tensor from outside."""
 
-    def __init__(self, given: dict[int, Any]) -> None:
+    def __init__(self, replacements: dict[int, Any]) -> None:
         super().__init__()
-        self._given = given
+        self._given = replacements
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None

@@ -28,21 +28,24 @@ def carries_scalars(func: Any, args: tuple[Any, ...]) -> bool:
 def record_scalar_loop(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
     """The results of a loop that carries numbers."""
     condition, step, carried, more, *_ = args
-    at = {index for index, value in enumerate(carried) if isinstance(value, NUMBERS)}
+    number_indices = {index for index, value in enumerate(carried) if isinstance(value, NUMBERS)}
     fake_mode = detect_fake_mode(pytree.tree_leaves((carried, more)))
 
     def asked(*values: Any) -> Any:
-        return _tensor(_run(condition, _numbers(values, at)), torch.bool)
+        return _tensor(_run(condition, _numbers(values, number_indices)), torch.bool)
 
     def stepped(*values: Any) -> Any:
-        results = _run(step, _numbers(values, at))
+        results = _run(step, _numbers(values, number_indices))
         return tuple(
-            _tensor(value, torch.int64) if index in at else value for index, value in enumerate(results)
+            _tensor(value, torch.int64) if index in number_indices else value
+            for index, value in enumerate(results)
         )
 
-    started = tuple(_start(value) if index in at else value for index, value in enumerate(carried))
+    started = tuple(
+        _start(value) if index in number_indices else value for index, value in enumerate(carried)
+    )
     with _numbers_of_data(fake_mode):
-        return _numbers(func(asked, stepped, started, tuple(more), **kwargs), at)
+        return _numbers(func(asked, stepped, started, tuple(more), **kwargs), number_indices)
 
 
 @contextmanager
@@ -65,8 +68,8 @@ def _run(function: Callable[..., Any], operands: tuple[Any, ...]) -> Any:
     return (runner_of(mode, function) if isinstance(mode, Recording) else function)(*operands)
 
 
-def _numbers(values: Any, at: set[int]) -> tuple[Any, ...]:
-    return tuple(value.item() if index in at else value for index, value in enumerate(values))
+def _numbers(values: Any, number_indices: set[int]) -> tuple[Any, ...]:
+    return tuple(value.item() if index in number_indices else value for index, value in enumerate(values))
 
 
 def _start(value: Any) -> torch.Tensor:

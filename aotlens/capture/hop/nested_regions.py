@@ -36,11 +36,11 @@ def record_region_part(
     outputs = [output.value for output in program.outputs]
     values = tuple(_like(output) for output in outputs)
     node = tape.add_node(invoke_subgraph, node_args, {}, values)
-    for at, (output, value) in enumerate(zip(outputs, values, strict=True)):
+    for index, (output, value) in enumerate(zip(outputs, values, strict=True)):
         if not isinstance(value, torch.Tensor):
             continue
-        inside = program is region.forward and at >= region.result_count
-        item = tape.kept_item(node, at, output) if inside else tape.item(node, at)
+        inside = program is region.forward and index >= region.result_count
+        item = tape.kept_item(node, index, output) if inside else tape.item(node, index)
         tape.track(value, Storage(item, value))
     return values, (_module_of(tape, half), program.name, *args[2:])
 

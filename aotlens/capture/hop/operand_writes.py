@@ -45,7 +45,7 @@ def record_functional_call(tape: Recording, func: Any, args: tuple[Any, ...], kw
             else Call(args, kwargs, (), lambda result: result)
         )
         try:
-            result, given, keywords = record_higher_order(tape, func, call.args, call.kwargs)
+            result, functional_args, keywords = record_higher_order(tape, func, call.args, call.kwargs)
             break
         except RandomOpInSubgraphError as error:
             return record_random_call(tape, (func, args, kwargs), record_functional_call, error)
@@ -58,7 +58,7 @@ def record_functional_call(tape: Recording, func: Any, args: tuple[Any, ...], kw
         finally:  # the functions ran on stand-ins for the operands, which share their versions
             set_version(tensors, before)
     if not tape.in_backward:
-        tape.note_call((func, given, keywords, result, tape.origin))
+        tape.note_call((func, functional_args, keywords, result, tape.origin))
     for target, value in zip(call.targets, call.values(result), strict=True):
         _write(tape, target, value)
     return call.results(result)
@@ -90,17 +90,17 @@ class SubgraphOnCopies:
     """A function on copies of some operands, which come behind the results."""
 
     def __init__(
-        self, function: Callable[..., Any], operands: Callable[..., list[Any]], at: Sequence[int]
+        self, function: Callable[..., Any], operands: Callable[..., list[Any]], written: Sequence[int]
     ) -> None:
-        self._function, self._operands, self._at = function, operands, at
+        self._function, self._operands, self._at = function, operands, written
 
     def __call__(self, *values: Any) -> Any:
         operands = self._operands(*values)
-        for at in self._at:
-            operands[at] = operands[at].clone()
+        for index in self._at:
+            operands[index] = operands[index].clone()
         result = runner_of(current_mode(), self._function)(*operands)
         flat = tuple(result) if isinstance(result, (list, tuple)) else (result,)
-        return self._ordered(flat, tuple(operands[at] for at in self._at))
+        return self._ordered(flat, tuple(operands[index] for index in self._at))
 
     def _ordered(self, results: tuple[Any, ...], copies: tuple[Any, ...]) -> Any:
         return (*results, *copies)
@@ -122,7 +122,7 @@ def _cond(args: tuple[Any, ...], written: tuple[int, ...]) -> Call:
     return Call(
         (predicate, *functions, operands),
         {},
-        tuple(operands[at] for at in written),
+        tuple(operands[index] for index in written),
         lambda result: result[:-count],
         lambda result: result[-count:],
     )
@@ -134,8 +134,8 @@ def _carrying(first: int, written: tuple[int, ...]) -> Callable[..., list[Any]]:
 
     def operands(*values: Any) -> list[Any]:
         own = [*values[:first], *values[first + count :]]
-        for at, value in zip(written, values[first : first + count], strict=True):
-            own[at] = value
+        for index, value in zip(written, values[first : first + count], strict=True):
+            own[index] = value
         return own
 
     return operands
@@ -145,7 +145,7 @@ def _while_loop(args: tuple[Any, ...], written: tuple[int, ...]) -> Call:
     """What is written to is carried from step to step."""
     condition, step, carried, more, *_ = args
     first, operands = len(carried), _carrying(len(carried), written)
-    targets = tuple(more[at - first] for at in written)
+    targets = tuple(more[index - first] for index in written)
     return Call(
         (
             LoopCondition(condition, operands, ()),
@@ -174,9 +174,12 @@ class Form:
     def may_write(self, tape: Recording, args: tuple[Any, ...], written: tuple[int, ...]) -> bool:
         """Whether torch lets a function write there, and no other operand shows the same memory."""
         operands, first = self.operands(args), self.first(args)
-        storages = [id(tape.tracked(one).storage) for one in operands if isinstance(one, torch.Tensor)]
+        storages = [
+            id(tape.tracked(operand).storage) for operand in operands if isinstance(operand, torch.Tensor)
+        ]
         return all(
-            at >= first and storages.count(id(tape.tracked(operands[at]).storage)) == 1 for at in written
+            index >= first and storages.count(id(tape.tracked(operands[index]).storage)) == 1
+            for index in written
         )
 
 

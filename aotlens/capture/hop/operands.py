@@ -65,10 +65,10 @@ def _flex_backward(query: Any, *rest: Any) -> OperandsOfSubgraphs:
     score, joint, mask = rest[6], rest[7], rest[8][-1]
     for_score, for_mask = _flex_buffers(rest[11:])
     indices, number = _indices(query), query.new_zeros(())
-    found: OperandsOfSubgraphs = [("score", score, (number, *indices, *for_score))]
+    subgraphs: OperandsOfSubgraphs = [("score", score, (number, *indices, *for_score))]
     if joint is not None:
-        found.append(("score_backward", joint, (number, *indices, number, *for_score)))
-    return [*found, ("mask", mask, (*indices, *for_mask))]
+        subgraphs.append(("score_backward", joint, (number, *indices, number, *for_score)))
+    return [*subgraphs, ("mask", mask, (*indices, *for_mask))]
 
 
 def _flex_buffers(buffers: tuple[Any, ...]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
@@ -112,7 +112,7 @@ def with_more_operands(operator: str, args: tuple[Any, ...], more: tuple[Any, ..
     """The operator's arguments with further operands at the end of what its functions get."""
     if not more:
         return args
-    at = MORE_OPERANDS.get(operator)
-    if at is None:
+    position = MORE_OPERANDS.get(operator)
+    if position is None:
         raise UnsupportedError(f"a function of `{operator}` that reads a traced tensor from outside")
-    return (*args[:at], (*args[at], *more), *args[at + 1 :])
+    return (*args[:position], (*args[position], *more), *args[position + 1 :])

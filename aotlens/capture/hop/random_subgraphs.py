@@ -116,7 +116,9 @@ class RandomOpMode(TorchDispatchMode):
 
 def _targets(operator: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
     """The arguments that an operator writes to."""
-    return tuple(kwargs[at] if isinstance(at, str) else args[at] for at in operator.written)
+    return tuple(
+        kwargs[position] if isinstance(position, str) else args[position] for position in operator.written
+    )
 
 
 def is_only_seen(func: Any) -> bool:
@@ -139,14 +141,14 @@ class FindRandomOps(RandomOpMode):
         for target in targets:  # by storage: a factory function gives its caller another object
             storage = target.untyped_storage()._cdata
             self._written |= {
-                at for at, one in enumerate(self._drawn) if one.untyped_storage()._cdata == storage
+                index for index, drawn in enumerate(self._drawn) if drawn.untyped_storage()._cdata == storage
             }
 
     def keep(self, drawn: Any) -> None:
         self._drawn.append(drawn.detach())
 
     def draws(self) -> tuple[RandomValue, ...]:
-        return tuple(RandomValue(like, at in self._written) for at, like in enumerate(self._drawn))
+        return tuple(RandomValue(like, index in self._written) for index, like in enumerate(self._drawn))
 
 
 class CollectRandomValues(RandomOpMode):
@@ -261,15 +263,15 @@ def _in_two_calls(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> A
 def _run_once(func: Any, args: tuple[Any, ...]) -> list[Body]:
     """Each function of a call with what it draws, from a run on stand-ins."""
     fake_mode = detect_fake_mode(pytree.tree_leaves(args))
-    found: list[Body] = []
+    bodies: list[Body] = []
     if fake_mode is None:
-        return found
+        return bodies
     with without_modes(), fake_mode, torch.no_grad(), ignore_unbacked_symbols(fake_mode):
         for _, function, inputs in OPERANDS_BY_OPERATOR[func.name()](*args):
             noting = FindRandomOps(_in_two_calls)
             with without_python_rules(), noting:
                 function(*(value.detach() if isinstance(value, torch.Tensor) else value for value in inputs))
-            found.append(Body(function, noting.draws()))
+            bodies.append(Body(function, noting.draws()))
             if noting.has_effect and noting.draws():
                 raise UnsupportedError(
                     "random numbers beside an effect that gives a value, inside a function of "
@@ -277,23 +279,28 @@ def _run_once(func: Any, args: tuple[Any, ...]) -> list[Body]:
                     getattr(_recorder(), "span", None),
                     "keep the effect outside of the function",
                 )
-    return found
+    return bodies
 
 
 def _cond(func: Any, args: tuple[Any, ...], bodies: Sequence[Body]) -> Any:
     predicate, _, _, operands = args
     count = len(operands)
-    places, own = _shared_places(bodies)
+    random_values, own = _shared_places(bodies)
 
     def drawing(body: Body, own: list[int]) -> RandomSubgraph:
         def draw(*operands: Any) -> tuple[Any, ...]:
             drawn = dict(zip(own, body.drawn(operands)[0], strict=True))
-            return tuple(drawn[at] if at in drawn else place.zeros() for at, place in enumerate(places))
+            return tuple(
+                drawn[index] if index in drawn else random_value.zeros()
+                for index, random_value in enumerate(random_values)
+            )
 
-        return RandomSubgraph(draw, len(places))
+        return RandomSubgraph(draw, len(random_values))
 
     def computing(body: Body, own: list[int]) -> RandomSubgraph:
-        return RandomSubgraph(lambda *values: body.given(values[:count], [values[count + at] for at in own]))
+        return RandomSubgraph(
+            lambda *values: body.given(values[:count], [values[count + index] for index in own])
+        )
 
     with torch.no_grad():
         drawn = func(predicate, *map(drawing, bodies, own), operands)
@@ -302,16 +309,20 @@ def _cond(func: Any, args: tuple[Any, ...], bodies: Sequence[Body]) -> Any:
 
 def _shared_places(bodies: Sequence[Body]) -> tuple[list[RandomValue], list[list[int]]]:
     """One list of draws for all functions, and the places in it of each function's own."""
-    places: list[RandomValue] = []
-    found: list[list[int]] = []
+    random_values: list[RandomValue] = []
+    indices: list[list[int]] = []
     for body in bodies:
         own: list[int] = []
         for draw in body.draws:
-            fitting = (at for at, place in enumerate(places) if at not in own and place.kind == draw.kind)
-            own.append(next(fitting, len(places)))
-            places += [draw] if own[-1] == len(places) else []
-        found.append(own)
-    return places, found
+            fitting = (
+                index
+                for index, random_value in enumerate(random_values)
+                if index not in own and random_value.kind == draw.kind
+            )
+            own.append(next(fitting, len(random_values)))
+            random_values += [draw] if own[-1] == len(random_values) else []
+        indices.append(own)
+    return random_values, indices
 
 
 def _map(func: Any, args: tuple[Any, ...], bodies: Sequence[Body]) -> Any:
@@ -347,8 +358,8 @@ def _while_loop(func: Any, args: tuple[Any, ...], bodies: Sequence[Body]) -> Any
 
     def compute(*values: Any) -> tuple[Any, ...]:
         row = [
-            given.index_select(0, values[count].reshape(1)).squeeze(0)
-            for given in values[count + 2 : rest + 1]
+            stacked.index_select(0, values[count].reshape(1)).squeeze(0)
+            for stacked in values[count + 2 : rest + 1]
         ]
         return (*body.given((*values[:count], *values[rest + 1 :]), row), values[count] + 1)
 

@@ -94,8 +94,8 @@ def _divided(tape: Recorder, subgraph: Any, identifier: Any, operands: tuple[Any
         assert tape.split_region is not None  # record_region_call leaves the others to torch
         program = _record(tape, subgraph, identifier, operands)
         tape.regions[key] = (program and tape.split_region(program), subgraph)
-    found: Region | None = tape.regions[key][0]
-    return found
+    region: Region | None = tape.regions[key][0]
+    return region
 
 
 class _Call(torch.autograd.Function):
@@ -109,37 +109,37 @@ class _Call(torch.autograd.Function):
         results = values[: region.result_count]
         ctx.region, ctx.subgraph, ctx.operands = region, subgraph, operands
         ctx.versions = [operand._version if isinstance(operand, torch.Tensor) else 0 for operand in operands]
-        ctx.kept = [_value(kept, operands, values) for kept in region.kept]
+        ctx.kept = [_value(saved_value, operands, values) for saved_value in region.kept]
         ctx.save_for_backward(
-            *(value for value in ctx.kept if any(value is one for one in (*operands, *results)))
+            *(value for value in ctx.kept if any(value is known for known in (*operands, *results)))
         )
-        constant = {at for at, _ in region.tangents}
+        differentiable = {index for index, _ in region.tangents}
         ctx.mark_non_differentiable(
             *(
                 result
-                for at, result in enumerate(results)
-                if at not in constant and isinstance(result, torch.Tensor)
+                for index, result in enumerate(results)
+                if index not in differentiable and isinstance(result, torch.Tensor)
             )
         )
         return results
 
     @staticmethod
-    def backward(ctx: Any, *arrived: Any) -> Any:
+    def backward(ctx: Any, *gradients: Any) -> Any:
         if torch.is_grad_enabled():
-            return (None, None, *_differentiable(ctx, arrived))
+            return (None, None, *_differentiable(ctx, gradients))
         ctx.saved_tensors  # noqa: B018  # raises where what it keeps was written to
         region = ctx.region
-        tangents = [_tangent(arrived[at], like.val) for at, like in region.tangents]
+        tangents = [_tangent(gradients[index], like.val) for index, like in region.tangents]
         with below_autograd():
             values = invoke_subgraph(
                 RegionPart(region, region.backward), region.backward.name, *ctx.kept, *tangents
             )
         by_operand = dict(zip(region.gradients, values, strict=True))
-        return (None, None, *(by_operand.get(at) for at in range(len(ctx.operands))))
+        return (None, None, *(by_operand.get(index) for index in range(len(ctx.operands))))
 
 
-def _value(kept: SavedValue, operands: tuple[Any, ...], values: tuple[Any, ...]) -> Any:
-    match kept.source:
+def _value(saved_value: SavedValue, operands: tuple[Any, ...], values: tuple[Any, ...]) -> Any:
+    match saved_value.source:
         case RegionOperand(index):
             return operands[index]
         case RegionOutput(index):
@@ -148,16 +148,18 @@ def _value(kept: SavedValue, operands: tuple[Any, ...], values: tuple[Any, ...])
             return value
 
 
-def _tangent(arrived: Any, like: Any) -> Any:
+def _tangent(gradient: Any, like: Any) -> Any:
     """A gradient in the layout that the region's backward was recorded with; zeros where none arrived."""
-    if arrived is None:
+    if gradient is None:
         return torch.empty_strided(like.shape, like.stride(), dtype=like.dtype, device=like.device).zero_()
-    if arrived.stride() == like.stride():
-        return arrived
-    return torch.empty_strided(like.shape, like.stride(), dtype=like.dtype, device=like.device).copy_(arrived)
+    if gradient.stride() == like.stride():
+        return gradient
+    return torch.empty_strided(like.shape, like.stride(), dtype=like.dtype, device=like.device).copy_(
+        gradient
+    )
 
 
-def _differentiable(ctx: Any, arrived: tuple[Any, ...]) -> list[Any]:
+def _differentiable(ctx: Any, tangents: tuple[Any, ...]) -> list[Any]:
     """The gradients by running the region once more, for a caller who differentiates them again."""
     operands = ctx.operands
     for operand, version in zip(operands, ctx.versions, strict=True):
@@ -174,18 +176,18 @@ def _differentiable(ctx: Any, arrived: tuple[Any, ...]) -> list[Any]:
     results = pytree.tree_leaves(runner_of(current_mode(), ctx.subgraph)(*operands))
     pairs = [
         (result, gradient)
-        for result, gradient in zip(results, arrived, strict=True)
+        for result, gradient in zip(results, tangents, strict=True)
         if gradient is not None and result.requires_grad
     ]
     wanted = [operand for operand in operands if isinstance(operand, torch.Tensor) and operand.requires_grad]
-    found = torch.autograd.grad(
+    gradients = torch.autograd.grad(
         [result for result, _ in pairs],
         wanted,
         [gradient for _, gradient in pairs],
         create_graph=True,
         allow_unused=True,
     )
-    by_operand = {id(operand): gradient for operand, gradient in zip(wanted, found, strict=True)}
+    by_operand = {id(operand): gradient for operand, gradient in zip(wanted, gradients, strict=True)}
     return [by_operand.get(id(operand)) for operand in operands]
 
 
@@ -201,7 +203,9 @@ def _record(tape: Recorder, subgraph: Any, identifier: Any, operands: tuple[Any,
     inner.origins = Origins(tape.origins.boundary)
     inner.origins.place = tape.origins.place
     with without_modes(), tape.fake_mode:
-        parameters = [subgraph_parameter(inner, f"{name}_{at}", value) for at, value in enumerate(operands)]
+        parameters = [
+            subgraph_parameter(inner, f"{name}_{index}", value) for index, value in enumerate(operands)
+        ]
         for (_, argument), operand in zip(parameters, operands, strict=True):
             if isinstance(operand, torch.Tensor) and operand.requires_grad:
                 argument.requires_grad_()
@@ -220,17 +224,21 @@ def _record(tape: Recorder, subgraph: Any, identifier: Any, operands: tuple[Any,
 def _assemble(
     inner: Recorder, name: str, parameters: list[tuple[ProgramInput, Any]], results: list[Any]
 ) -> Program | None:
-    taken = [inner.tracked(value).storage for _, value in parameters if isinstance(value, torch.Tensor)]
+    storages = [inner.tracked(value).storage for _, value in parameters if isinstance(value, torch.Tensor)]
     outputs = [
-        ProgramOutput(subgraph_output(inner, leaf, taken), UserOutput(f"{name}_{at}", at))
-        for at, leaf in enumerate(results)
+        ProgramOutput(subgraph_output(inner, leaf, storages), UserOutput(f"{name}_{index}", index))
+        for index, leaf in enumerate(results)
     ]
-    differentiable = {at: leaf for at, leaf in enumerate(results) if getattr(leaf, "requires_grad", False)}
+    differentiable = {
+        index: leaf for index, leaf in enumerate(results) if getattr(leaf, "requires_grad", False)
+    }
     if not differentiable:
         return None
-    tangents = [_stand_in(inner, at, leaf) for at, leaf in differentiable.items()]
-    taken += [inner.tracked(value).storage for _, value in tangents]
-    wanted = [(at, leaf) for at, (_, leaf) in enumerate(parameters) if getattr(leaf, "requires_grad", False)]
+    tangents = [_stand_in(inner, index, leaf) for index, leaf in differentiable.items()]
+    storages += [inner.tracked(value).storage for _, value in tangents]
+    wanted = [
+        (index, leaf) for index, (_, leaf) in enumerate(parameters) if getattr(leaf, "requires_grad", False)
+    ]
     inner.in_backward, inner.origins.boundary, inner.origins.place = True, _boundary.__code__, None
     with inner, without_autocast():
         gradients = _boundary(
@@ -242,23 +250,26 @@ def _assemble(
             )
         )
     outputs += [
-        ProgramOutput(subgraph_output(inner, gradient, taken), Gradient(f"{name}_{at}", at))
-        for (at, _), gradient in zip(wanted, gradients, strict=True)
+        ProgramOutput(subgraph_output(inner, gradient, storages), Gradient(f"{name}_{index}", index))
+        for (index, _), gradient in zip(wanted, gradients, strict=True)
         if gradient is not None
     ]
-    inputs = (*(given for given, _ in parameters), *(given for given, _ in tangents))
+    inputs = (
+        *(program_input for program_input, _ in parameters),
+        *(program_input for program_input, _ in tangents),
+    )
     nodes = reachable([output.value for output in outputs], tuple(inner.nodes))
     check_no_foreign_tensor("invoke_subgraph", inputs, nodes, tuple(outputs))
     return Program(name, inputs, nodes, tuple(outputs))
 
 
-def _stand_in(inner: Recorder, at: int, like: Any) -> tuple[ProgramInput, Any]:
+def _stand_in(inner: Recorder, index: int, like: Any) -> tuple[ProgramInput, Any]:
     """The gradient that arrives for one result: in its layout, or contiguous where that has gaps."""
     tensor = torch.empty(like.shape, dtype=like.dtype, device=like.device)
     if aten.is_non_overlapping_and_dense.default(like):
         tensor = torch.empty_strided(like.shape, like.stride(), dtype=like.dtype, device=like.device)
     origin = Origin(NO_ORIGIN, "", backward=True, stage="capture", reason="the gradient of a region's result")
-    node = Node(inner.name(f"tangent_{at}"), None, (), {}, tensor, origin)
+    node = Node(inner.name(f"tangent_{index}"), None, (), {}, tensor, origin)
     alias = tensor.detach()
     inner.track(alias, Storage(node, alias))
-    return ProgramInput(node, Tangent(str(at))), alias
+    return ProgramInput(node, Tangent(str(index))), alias

@@ -46,8 +46,8 @@ class SubgraphWithState:
         if self._result_at is None:
             return result
         flat = [*result] if isinstance(result, (list, tuple)) else [result]
-        at = len(flat) if self._result_at < 0 else self._result_at
-        return (*flat[:at], random.state(self._error.device)[1], *flat[at:])
+        position = len(flat) if self._result_at < 0 else self._result_at
+        return (*flat[:position], random.state(self._error.device)[1], *flat[position:])
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,14 +124,16 @@ def record_random_call(
     random = tape.random.functional  # type: ignore[attr-defined]  # a recorder
     make = lambda function, offset_at, result_at: SubgraphWithState(error, function, offset_at, result_at)
     stated = form(args, make, random.state(error.device))
-    noted = tape.calls_so_far
+    calls_before = tape.calls_so_far
     results = record(tape, stated.func, stated.args, {})
-    at = stated.offset_at % len(results)
-    random.go_on(error.device, _last(tape, results[at]) if form is _stacking_loop else results[at])
-    own = type(results)((*results[:at], *results[at + 1 :]))
+    position = stated.offset_at % len(results)
+    random.go_on(
+        error.device, _last(tape, results[position]) if form is _stacking_loop else results[position]
+    )
+    own = type(results)((*results[:position], *results[position + 1 :]))
     if not tape.in_backward:
         tape.renote_call(
-            noted, stated.func, lambda: (func, _as_called(tape, func, args), {}, own, tape.origin)
+            calls_before, stated.func, lambda: (func, _as_called(tape, func, args), {}, own, tape.origin)
         )
     return own
 

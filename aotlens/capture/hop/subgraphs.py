@@ -187,8 +187,8 @@ def region_subgraph(
     if key not in tape.regions:
         program = record_subgraph(tape, operator, body, numbers)
         tape.regions[key] = (program, to_graph_module(program, training=False), body[1])
-    found: tuple[Program, Any, Any] = tape.regions[key]
-    return found
+    shared: tuple[Program, Any, Any] = tape.regions[key]
+    return shared
 
 
 def same_region(subgraph: Any, identifier: Any, *operands: Any) -> Any:
@@ -245,24 +245,26 @@ def record_subgraph(
     inner = tape.body()
     if numbers is not None:
         numbers.lend_to(inner, label)
-    parameters = [subgraph_parameter(inner, f"{label}_{at}", value) for at, value in enumerate(inputs)]
+    parameters = [subgraph_parameter(inner, f"{label}_{index}", value) for index, value in enumerate(inputs)]
     with inner, _brackets(inner, operator):
         result = runner_of(inner, function)(*(argument for _, argument in parameters))
-    given = tuple(parameter for parameter, _ in parameters)
+    program_inputs = tuple(parameter for parameter, _ in parameters)
     check_no_operand_writes(operator, label, parameters, inner)
     leaves = pytree.tree_leaves(result, is_leaf=lambda item: item is None)
-    taken = [inner.tracked(value).storage for _, value in parameters if isinstance(value, torch.Tensor)]
+    storages = [inner.tracked(value).storage for _, value in parameters if isinstance(value, torch.Tensor)]
     outputs = tuple(
-        ProgramOutput(subgraph_output(inner, leaf, taken), UserOutput(f"{label}_{at}", at))
-        for at, leaf in enumerate(leaves)
+        ProgramOutput(subgraph_output(inner, leaf, storages), UserOutput(f"{label}_{index}", index))
+        for index, leaf in enumerate(leaves)
     )
     nodes = reachable([output.value for output in outputs], tuple(inner.nodes))
-    given += numbers.inputs_of(inner) if numbers is not None else ()
-    check_no_foreign_tensor(operator, given, nodes, outputs)
-    one = not isinstance(result, (list, tuple, dict))
-    several = operator == FLEX_BACKWARD and isinstance(result, list)
+    program_inputs += numbers.inputs_of(inner) if numbers is not None else ()
+    check_no_foreign_tensor(operator, program_inputs, nodes, outputs)
+    returns_one = not isinstance(result, (list, tuple, dict))
+    returns_list = operator == FLEX_BACKWARD and isinstance(result, list)
     name = tape.name(f"{label}_body")
-    program = Program(name, given, nodes, outputs, returns_one=one, returns_list=several)
+    program = Program(
+        name, program_inputs, nodes, outputs, returns_one=returns_one, returns_list=returns_list
+    )
     if numbers is not None:
         numbers.note(inner, program)
     return program
@@ -294,15 +296,15 @@ def subgraph_parameter(inner: Any, name: str, value: Any) -> tuple[ProgramInput,
     return ProgramInput(node, UserInput(name, int(name.rsplit("_", 1)[1]))), argument
 
 
-def subgraph_output(inner: Any, leaf: Any, taken: list[Storage]) -> Any:
+def subgraph_output(inner: Any, leaf: Any, storages: list[Storage]) -> Any:
     """The value of one result; a copy where it would alias a parameter or an earlier result."""
     if not isinstance(leaf, torch.Tensor):
         return inner.argument(leaf)
     node, storage = inner.node_of(leaf), inner.tracked(leaf).storage
-    if storage in taken or node.constant is not None:
+    if storage in storages or node.constant is not None:
         with inner.adding("capture", "a body of a higher-order operator returns new tensors"):
             return inner.emit(aten.clone.default, node)
-    taken.append(storage)
+    storages.append(storage)
     return node
 
 
@@ -317,28 +319,28 @@ def check_no_operand_writes(
     operator: str, label: str, parameters: list[tuple[ProgramInput, Any]], inner: Any
 ) -> None:
     """Raise WritesToOperandError where a body writes to one of its operands."""
-    found: list[tuple[int, Storage]] = []
-    for at, (_, argument) in enumerate(parameters):
+    written: list[tuple[int, Storage]] = []
+    for index, (_, argument) in enumerate(parameters):
         storage = inner.tracked(argument).storage if isinstance(argument, torch.Tensor) else None
         if storage is not None and (storage.writes or storage.moves):
-            found.append((at, storage))
-    if found:
-        at, storage = found[0]
+            written.append((index, storage))
+    if written:
+        index, storage = written[0]
         change = (storage.writes or storage.moves)[0]
         error = WritesToOperandError(
-            f"mutation by `{change.origin.op}` of operand {at} inside a function of `{operator}`",
+            f"mutation by `{change.origin.op}` of operand {index} inside a function of `{operator}`",
             change.origin.place.innermost,
             "write to a clone and return it, or keep what writes to it outside",
         )
-        error.operands = tuple(at for at, storage in found if not storage.moves)
+        error.operands = tuple(index for index, storage in written if not storage.moves)
         raise error
 
 
 def check_no_foreign_tensor(
-    operator: str, given: tuple[ProgramInput, ...], nodes: tuple[Node, ...], outputs: tuple[Any, ...]
+    operator: str, program_inputs: tuple[ProgramInput, ...], nodes: tuple[Node, ...], outputs: tuple[Any, ...]
 ) -> None:
     """A tensor that the function reads from outside: the operator could not hand it in."""
-    own = {id(parameter.node) for parameter in given} | {id(node) for node in nodes}
+    own = {id(parameter.node) for parameter in program_inputs} | {id(node) for node in nodes}
     for node in nodes:
         for source in node.inputs():
             if id(source) not in own:

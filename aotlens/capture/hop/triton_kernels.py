@@ -50,8 +50,8 @@ def _listen(kind: Any) -> None:
     def recorded(kernel: Any, *args: Any, **kwargs: Any) -> Any:
         if not getattr(_recording, "depth", 0) or kwargs.get("warmup") or not _has_fakes((args, kwargs)):
             return run(kernel, *args, **kwargs)
-        given = {name: value for name, value in kwargs.items() if name not in ("grid", "warmup")}
-        return launch_kernel_operator(kernel, kwargs["grid"], args, given)
+        keywords = {name: value for name, value in kwargs.items() if name not in ("grid", "warmup")}
+        return launch_kernel_operator(kernel, kwargs["grid"], args, keywords)
 
     recorded.records_launches = True  # type: ignore[attr-defined]
     kind.run = recorded
@@ -71,9 +71,11 @@ def record_triton_kernel(tape: Recording, launch: dict[str, Any]) -> Any:
     Raises:
         UnsupportedError: a written argument that overlaps another one, or is a constant.
     """
-    given = launch["kwargs"]
+    kernel_args = launch["kwargs"]
     written = mutated_by_triton_kernel(launch)
-    named = [(name, one, name in written) for name, value in given.items() for one in tensors_of(value)]
+    named = [
+        (name, tensor, name in written) for name, value in kernel_args.items() for tensor in tensors_of(value)
+    ]
     if overlapping_written(tape, "a Triton kernel", named):
         raise UnsupportedError(
             "a Triton kernel that writes to tensors which overlap in memory",
@@ -81,7 +83,7 @@ def record_triton_kernel(tape: Recording, launch: dict[str, Any]) -> Any:
             "clone one of them before the launch",
         )
     for name in written:
-        check_writable(tape, given[name], triton_kernel_wrapper_functional, tuple(given.values()))
+        check_writable(tape, kernel_args[name], triton_kernel_wrapper_functional, tuple(kernel_args.values()))
     result = triton_kernel_wrapper_functional(**launch, tensors_to_clone=written)
     arguments: dict[str, Any] = map_leaves(launch, tape.argument)
     arguments["kernel_idx"] = _table_index(launch["kernel_idx"])
@@ -90,7 +92,7 @@ def record_triton_kernel(tape: Recording, launch: dict[str, Any]) -> Any:
     values = tuple(result[name] for name in written)
     node = tape.add_node(triton_kernel_wrapper_functional, (), arguments, values)
     for name, value in zip(written, values, strict=True):
-        tape.write(given[name], _item(tape, node, name, value))
+        tape.write(kernel_args[name], _item(tape, node, name, value))
     return None
 
 

@@ -34,8 +34,8 @@ def plain_attributes(value: Any) -> dict[str, Any]:
     """The attributes of an object that hold a number, a flag or a text; nothing for other values."""
     if isinstance(value, (*PLAIN_VALUES, type)) or not hasattr(value, "__dict__") or callable(value):
         return {}
-    held = vars(value).items()
-    return {key: kept for key, kept in held if type(kept) in PLAIN_VALUES}
+    attributes = vars(value).items()
+    return {key: attribute for key, attribute in attributes if type(attribute) in PLAIN_VALUES}
 
 
 def is_value(value: Any) -> bool:

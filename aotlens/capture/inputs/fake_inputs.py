@@ -49,27 +49,31 @@ def make_inputs(
     A ragged size is a symbol that compares with no other, so beside one all sizes are known ones.
     """
     dynamic = dynamic and not any(is_wrapper(value) and has_ragged_size(value) for value in values)
-    joined = tuple(
+    base_groups = tuple(
         make_synthetic_base(recorder, group, values, slots) for group in overlapping_groups(values, dynamic)
     )
-    members = {index: given for one in joined for index, given in one.members.items()}
+    members = {
+        index: captured_input
+        for base_group in base_groups
+        for index, captured_input in base_group.members.items()
+    }
     first: dict[int, int] = {}
     storages: dict[int, list[int]] = {}
-    found: list[CapturedInput] = []
+    captured: list[CapturedInput] = []
     for index, (value, slot) in enumerate(zip(values, slots, strict=True)):
         if isinstance(value, torch.Tensor):
             same = first.setdefault(id(value), index)
             if same != index:
-                found.append(_duplicate(found[same], slot, same))
+                captured.append(_duplicate(captured[same], slot, same))
                 continue
-            given = members.get(index) or _tensor(recorder, value, slot, dynamic)
-            record_inference_argument(recorder, given.argument, value)
-            for storage in storage_identities(given.fake):
+            captured_input = members.get(index) or _tensor(recorder, value, slot, dynamic)
+            record_inference_argument(recorder, captured_input.argument, value)
+            for storage in storage_identities(captured_input.fake):
                 storages.setdefault(storage, []).append(index)
         else:
-            given = _number(recorder, value, slot)
-        found.append(given)
-    return _with_sharing(tuple(found), storages), joined
+            captured_input = _number(recorder, value, slot)
+        captured.append(captured_input)
+    return _with_sharing(tuple(captured), storages), base_groups
 
 
 def _duplicate(first: CapturedInput, slot: FlatInput, index: int) -> CapturedInput:
@@ -144,7 +148,7 @@ def captured_inputs(recorder: Recorder, first: int) -> tuple[CapturedInput, ...]
     """Tensors that require grad and that the function reached by itself: their gradients arrive there."""
     return tuple(
         CapturedInput(
-            FreeTensor(f"a tensor from outside, {list(tensor.shape)}", first + at),
+            FreeTensor(f"a tensor from outside, {list(tensor.shape)}", first + index),
             argument=node.val,
             node=node,
             fake=node.val,
@@ -152,7 +156,7 @@ def captured_inputs(recorder: Recorder, first: int) -> tuple[CapturedInput, ...]
             is_leaf=tensor.is_leaf,
             outside=tensor,
         )
-        for at, (node, tensor) in enumerate(recorder.outside)
+        for index, (node, tensor) in enumerate(recorder.outside)
     )
 
 
@@ -165,30 +169,32 @@ def _with_sharing(
         for index in indices:
             sharing.setdefault(index, set()).update(other for other in indices if other != index)
     result = []
-    for index, given in enumerate(inputs):
-        if given.wrapped is not None and given.duplicate_of is None:
+    for index, captured_input in enumerate(inputs):
+        if captured_input.wrapped is not None and captured_input.duplicate_of is None:
             others = tuple(sorted(sharing.get(index, ())))
-            share_inner(index, given, [(other, inputs[other].fake) for other in others], ranges_overlap)
-            result.append(replace(given, shares_storage_with=others))
-        elif given.storage is not None and given.duplicate_of is None:
+            share_inner(
+                index, captured_input, [(other, inputs[other].fake) for other in others], ranges_overlap
+            )
+            result.append(replace(captured_input, shares_storage_with=others))
+        elif captured_input.storage is not None and captured_input.duplicate_of is None:
             others = tuple(sorted(sharing.get(index, ())))
             wrappers = [inputs[other] for other in others if inputs[other].wrapped is not None]
-            given.storage.inside = next(
+            captured_input.storage.inside = next(
                 (
                     other.slot.name
                     for other in wrappers
-                    if overlaps_wrapper(given.fake, other.fake, ranges_overlap)
+                    if overlaps_wrapper(captured_input.fake, other.fake, ranges_overlap)
                 ),
                 "",
             )
-            if not given.storage.inputs:
+            if not captured_input.storage.inputs:
                 overlapping = tuple(
                     other
                     for other in others
-                    if overlaps_wrapper(given.fake, inputs[other].fake, ranges_overlap)
+                    if overlaps_wrapper(captured_input.fake, inputs[other].fake, ranges_overlap)
                 )
-                given.storage.inputs = (index, *overlapping)
-            result.append(replace(given, shares_storage_with=others))
+                captured_input.storage.inputs = (index, *overlapping)
+            result.append(replace(captured_input, shares_storage_with=others))
         else:
-            result.append(given)
+            result.append(captured_input)
     return tuple(result)

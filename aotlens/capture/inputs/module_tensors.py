@@ -35,7 +35,7 @@ def call_with_tensors(
     _refuse_scripted(module)
     own = module_tensors(module)
     names = {id(own[fqn]): fqn for fqn in tensors}
-    places: list[tuple[str, dict[str, Any], str, Any]] = [
+    bindings: list[tuple[str, dict[str, Any], str, Any]] = [
         (fqn, store, key, tensor)
         for fqn, owner in module.named_modules()
         for store in _stores(owner)
@@ -44,14 +44,14 @@ def call_with_tensors(
     ]
     with swapping_tensors():
         try:
-            for _, store, key, tensor in places:
+            for _, store, key, tensor in bindings:
                 store[key] = tensors[names[id(tensor)]]
             return call(*args) if call is not None and not kwargs else module(*args, **kwargs)
         finally:
-            given = dict(tensors)
-            for fqn, store, key, tensor in places:
+            passed = dict(tensors)
+            for fqn, store, key, tensor in bindings:
                 own_name = f"{fqn}.{key}" if fqn else key
-                if own_name in given or store.get(key) is not given[names[id(tensor)]]:
+                if own_name in passed or store.get(key) is not passed[names[id(tensor)]]:
                     tensors[own_name] = store.get(key)
                 store[key] = tensor
 

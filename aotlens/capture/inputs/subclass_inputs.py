@@ -136,21 +136,23 @@ def storage_identities(fake: Any) -> Iterator[int]:
 def overlaps_wrapper(left: Any, right: Any, overlap: Overlap) -> bool:
     """Whether two flat inputs, of which either may be a wrapper, have an element in common."""
     return any(
-        overlap(one, other)
-        for _, one in inner_tensors(left)
-        for _, other in inner_tensors(right)
-        if one.untyped_storage()._cdata == other.untyped_storage()._cdata
+        overlap(left_inner, right_inner)
+        for _, left_inner in inner_tensors(left)
+        for _, right_inner in inner_tensors(right)
+        if left_inner.untyped_storage()._cdata == right_inner.untyped_storage()._cdata
     )
 
 
-def share_inner(index: int, given: CapturedInput, others: list[tuple[int, Any]], overlap: Overlap) -> None:
+def share_inner(
+    index: int, captured_input: CapturedInput, others: list[tuple[int, Any]], overlap: Overlap
+) -> None:
     """Tell each inner storage, and the wrapper's own, which inputs stand on it, or itself twice."""
-    assert given.storage is not None  # it was made here
-    given.storage.inputs = (index,)
-    befores = dict(inner_tensors(given.fake))
-    for path, tensor in inner_tensors(given.argument):
+    assert captured_input.storage is not None  # it was made here
+    captured_input.storage.inputs = (index,)
+    befores = dict(inner_tensors(captured_input.fake))
+    for path, tensor in inner_tensors(captured_input.argument):
         shared = [other for other, fake in others if overlaps_wrapper(befores[path], fake, overlap)]
-        beside = (inner for at, inner in befores.items() if at != path)
+        beside = (inner for other_path, inner in befores.items() if other_path != path)
         shared += [index for inner in beside if overlaps_wrapper(befores[path], inner, overlap)]
         storage = getattr(tensor, TRACKED_ATTRIBUTE).storage
-        storage.inputs, storage.inside = (index, *shared), given.slot.name
+        storage.inputs, storage.inside = (index, *shared), captured_input.slot.name

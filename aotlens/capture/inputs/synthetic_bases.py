@@ -63,7 +63,7 @@ def overlapping_groups(values: list[Any], dynamic: bool) -> list[OverlappingGrou
         _group(values, tuple(members))
         for members in storages.values()
         if _any_overlap(values, members)
-        or (not dynamic and any(overlaps_itself(values[at]) for at in members))
+        or (not dynamic and any(overlaps_itself(values[member]) for member in members))
     ]
 
 
@@ -74,8 +74,8 @@ def _is_plain(value: Any) -> bool:
 def _any_overlap(values: list[Any], members: list[int]) -> bool:
     return any(
         ranges_overlap(values[left], values[right])
-        for at, left in enumerate(members)
-        for right in members[:at]
+        for end, left in enumerate(members)
+        for right in members[:end]
     )
 
 
@@ -125,7 +125,7 @@ def make_synthetic_base(
 ) -> BaseGroup:
     """The members as views of one fake base, which the graph may take in their place."""
     fake = _fake_base(tape, group, values)
-    members = ", ".join(slots[at].name for at in group.members)
+    members = ", ".join(slots[index].name for index in group.members)
     slot: FlatInput = SyntheticBase(f"the base of {members}", len(slots))
     name = f"base_of_{node_name(slots[group.members[0]].name)}"
     if group.root_member is not None:
@@ -135,20 +135,20 @@ def make_synthetic_base(
     storage = base.storage
     assert storage is not None  # a base is a tensor
     storage.inputs = group.members
-    found, roots = {}, dict[int, Place]()
-    for at in sorted(group.members, key=lambda at: not values[at].requires_grad):
-        if at == group.root_member:
-            found[at] = base
-        elif group.kind == "flat" and values[at].requires_grad:
-            root = values[at] if values[at].is_leaf else _root(values[at])
-            place = roots[id(root)] = roots.get(id(root)) or _place(base, group, root, roots)
-            found[at] = _apart(tape, base, place, (values[at], slots[at]))
+    captured, roots = {}, dict[int, Place]()
+    for index in sorted(group.members, key=lambda index: not values[index].requires_grad):
+        if index == group.root_member:
+            captured[index] = base
+        elif group.kind == "flat" and values[index].requires_grad:
+            root = values[index] if values[index].is_leaf else _root(values[index])
+            root_alias = roots[id(root)] = roots.get(id(root)) or _place(base, group, root, roots)
+            captured[index] = _apart(tape, base, root_alias, (values[index], slots[index]))
         else:
-            under = _root_of_member(base, group, values[at], roots)
-            found[at] = _member(tape, base, under, (values[at], slots[at]))
-    given = [values[at] for at in group.members]
-    hidden = (leaf for leaf, _, root in roots.values() if not any(root is value for value in given))
-    return BaseGroup(group, base, found, tuple(leaf for leaf in hidden if leaf is not None))
+            under = _root_of_member(base, group, values[index], roots)
+            captured[index] = _member(tape, base, under, (values[index], slots[index]))
+    member_values = [values[index] for index in group.members]
+    hidden = (leaf for leaf, _, root in roots.values() if not any(root is value for value in member_values))
+    return BaseGroup(group, base, captured, tuple(leaf for leaf in hidden if leaf is not None))
 
 
 Place = tuple[Any, Any, Any]
@@ -186,10 +186,13 @@ def _counted_with(root: Any, roots: dict[int, Place]) -> Any:
     return next((under for _, under, like in roots.values() if _counts_with(root, like)), None)
 
 
-def _counts_with(one: Any, other: Any) -> bool:
+def _counts_with(tensor: Any, other: Any) -> bool:
     """Whether a write to the one counts for the other; Dynamo does not tell of its arguments."""
     return (
-        one is other or is_dynamo_input(one) or is_dynamo_input(other) or shares_version_counter(one, other)
+        tensor is other
+        or is_dynamo_input(tensor)
+        or is_dynamo_input(other)
+        or shares_version_counter(tensor, other)
     )
 
 
@@ -207,9 +210,9 @@ def base_input(tape: Recording, slot: FlatInput, fake: Any, like: Any, name: str
         argument.item_memo = fake.item_memo
     storage = Storage(node, argument)
     tape.track(argument, storage)
-    given = _captured(tape, slot, argument, (node, leaf if requires_grad else None, is_leaf))
+    captured_input = _captured(tape, slot, argument, (node, leaf if requires_grad else None, is_leaf))
     is_part = requires_grad and is_leaf and not _root(like).requires_grad
-    return replace(given, is_part=True) if is_part else given
+    return replace(captured_input, is_part=True) if is_part else captured_input
 
 
 def _leaf(fake: Any, requires_grad: bool) -> Any:
@@ -270,22 +273,22 @@ def _fake_base(tape: Recording, group: OverlappingGroup, values: list[Any]) -> A
     Dynamo named the sizes of a root after the first member that is a view of it: they keep those names where
     that is made first here too, and lives.
     """
-    kept = [values[at] for at in group.members if is_dynamo_input(values[at])]
-    kept = [fake_tensor_of(tape.fake_mode, value, dynamic=False) for value in kept]
-    for known in kept:
+    dynamo_fakes = [values[index] for index in group.members if is_dynamo_input(values[index])]
+    dynamo_fakes = [fake_tensor_of(tape.fake_mode, value, dynamic=False) for value in dynamo_fakes]
+    for known in dynamo_fakes:
         _fix(known)
     if group.root is not None:
         fake = fake_tensor_of(tape.fake_mode, group.root, dynamic=False)
         if group.root_member is None:  # no argument gives symbols of its sizes, which Dynamo made
             _fix(fake)
         return fake
-    members = [values[at] for at in group.members]
+    members = [values[index] for index in group.members]
     plain = (value for value in members if not value.is_neg() and not value.is_conj())
     first = next(plain, members[0])  # a lazily negated or conjugated one cannot be seen as another dtype
     fake = fake_tensor_of(tape.fake_mode, first, dynamic=False)
     size = first.element_size()
-    ends = [last_element(values[at]) * values[at].element_size() for at in group.members]
-    wide = max(end + values[at].element_size() for end, at in zip(ends, group.members, strict=True))
+    ends = [last_element(values[index]) * values[index].element_size() for index in group.members]
+    wide = max(end + values[index].element_size() for end, index in zip(ends, group.members, strict=True))
     with torch.no_grad(), below_views():
         return fake.detach().as_strided((-(-wide // size),), (1,), 0)
 
@@ -308,8 +311,8 @@ def fake_tensor_of(fake_mode: FakeTensorMode, value: Any, dynamic: bool) -> Any:
     return to_fake(fake_mode, value, static_shapes=not dynamic)
 
 
-def _member(tape: Recording, base: CapturedInput, under: Any, given: tuple[Any, FlatInput]) -> CapturedInput:
-    value, slot = given
+def _member(tape: Recording, base: CapturedInput, under: Any, member: tuple[Any, FlatInput]) -> CapturedInput:
+    value, slot = member
     chain = _chain(base.fake, value)
     with torch.no_grad(), below_views():
         fake = _apply(chain, base.fake)
@@ -330,10 +333,10 @@ def _join(base: CapturedInput, chain: tuple[ViewStep, ...], argument: Any, node:
     setattr(argument, TRACKED_ATTRIBUTE, Tracked(storage, chain, node, storage.version))
 
 
-def _apart(tape: Recording, base: CapturedInput, place: Place, given: tuple[Any, FlatInput]) -> Any:
+def _apart(tape: Recording, base: CapturedInput, root_alias: Place, member: tuple[Any, FlatInput]) -> Any:
     """A member with a place in the tape that leads to no other's, or to that of a view of the same tensor."""
-    value, slot = given
-    (leaf, argument, root), chain = place, _chain(base.fake, value)
+    value, slot = member
+    (leaf, argument, root), chain = root_alias, _chain(base.fake, value)
     if root is not value:
         with torch.enable_grad():
             argument = _apply(chain, argument)

@@ -17,7 +17,7 @@ def spans_of_node(node: fx.Node) -> tuple[Span, ...]:
     """The user's source ranges of one node, innermost first."""
     exact = node.meta.get("aotlens_spans")
     if exact:
-        return tuple(Span(*found) for found in exact if is_user_file(found[0]))
+        return tuple(Span(*location) for location in exact if is_user_file(location[0]))
     return tuple(reversed(_lines_of(node.meta.get("stack_trace") or "")))
 
 
@@ -68,11 +68,11 @@ class LocatedRunner(fx.Interpreter):
 
     def call_function(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if getattr(target, "__name__", "") == CHECKPOINT:
-            body, *given = args
+            body, *operands = args
             checkpoints = self.recorder.checkpoints
-            held = given if checkpoints.active else ()
+            held = operands if checkpoints.active else ()
             with checkpoints.region(body.meta.get("_checkpoint_context_fn"), held):
-                return self.inner(body).run(*given)
+                return self.inner(body).run(*operands)
         return super().call_function(target, args, kwargs)
 
 

@@ -79,7 +79,7 @@ def is_user_code(code: CodeType) -> bool:
 
 def user_frames(boundary: CodeType) -> Frames:
     """The user's frames from the innermost out to the frame that runs `boundary`."""
-    found: list[tuple[CodeType, int]] = []
+    frames: list[tuple[CodeType, int]] = []
     frame: FrameType | None = sys._getframe(1)
     known = _is_user
     while frame is not None:
@@ -90,20 +90,20 @@ def user_frames(boundary: CodeType) -> Frames:
         if user is None:
             user = is_user_code(code)
         if user:
-            found.append((code, frame.f_lasti))
+            frames.append((code, frame.f_lasti))
         frame = frame.f_back
-    return Frames(tuple(found))
+    return Frames(tuple(frames))
 
 
 def calling_frames() -> Frames:
     """The user's own frames around the compiler, innermost first: the line that called what is compiled."""
-    found: list[tuple[CodeType, int]] = []
+    frames: list[tuple[CodeType, int]] = []
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         if is_first_party_file(frame.f_code.co_filename):
-            found.append((frame.f_code, frame.f_lasti))
+            frames.append((frame.f_code, frame.f_lasti))
         frame = frame.f_back
-    return Frames(tuple(found))
+    return Frames(tuple(frames))
 
 
 _RESUMED = re.compile(r"torch_dynamo_resume_in_(?P<name>\w+)_at_(?P<line>\d+)$")

@@ -57,8 +57,8 @@ class Origins:
 
     def here(self) -> Frames:
         """The user's expression that runs; where none does, the one that called what runs."""
-        found = self._found()
-        return found if found.frames or found.known_spans else self.called_at
+        frames = self._found()
+        return frames if frames.frames or frames.known_spans else self.called_at
 
     def _found(self) -> Frames:
         return self.place or user_frames(self.boundary)
@@ -78,21 +78,21 @@ class Origins:
             self._by_sequence.append(origin)
         return origin
 
-    def _in_backward(self, func: Any, place: Frames) -> Origin:
-        self.in_users_backward = bool(place.frames) or self._in_users_code
+    def _in_backward(self, func: Any, frames: Frames) -> Origin:
+        self.in_users_backward = bool(frames.frames) or self._in_users_code
         node = current_autograd_node()
         forward = self.forward_of(node) if node is not None else None
-        if forward is not None and not place.frames:
-            place = forward.place
-        return Origin(place, op_name(func), backward=True, differentiates=forward)
+        if forward is not None and not frames.frames:
+            frames = forward.place
+        return Origin(frames, op_name(func), backward=True, differentiates=forward)
 
     def forward_of(self, node: Any) -> Origin | None:
         """The forward operator that an autograd node differentiates: the last one not numbered after it."""
-        at = bisect_right(self._sequence, node._sequence_nr())
-        return self._by_sequence[at - 1] if at else None
+        position = bisect_right(self._sequence, node._sequence_nr())
+        return self._by_sequence[position - 1] if position else None
 
 
-def _in_body(func: Any, place: Frames, caller: Origin) -> Origin:
-    if not place.frames and not place.known_spans:
-        place = caller.place
-    return Origin(place, op_name(func), caller.backward, differentiates=caller.differentiates)
+def _in_body(func: Any, frames: Frames, caller: Origin) -> Origin:
+    if not frames.frames and not frames.known_spans:
+        frames = caller.place
+    return Origin(frames, op_name(func), caller.backward, differentiates=caller.differentiates)

@@ -23,17 +23,20 @@ def bound_expressions(filename: str) -> dict[Span, str]:
 
     `x += y` computes at the whole statement.
     """
-    found = {}
+    names_by_span = {}
     for node in _statements(filename):
         target, value = _target(node), getattr(node, "value", None)
         if target is not None and value is not None:
-            found[_expression_span(filename, node if isinstance(node, ast.AugAssign) else value)] = target.id
+            names_by_span[_expression_span(filename, node if isinstance(node, ast.AugAssign) else value)] = (
+                target.id
+            )
         names = _unpacked_names(node)
         if isinstance(value, ast.Tuple) and len(value.elts) == len(names):
-            found |= {
-                _expression_span(filename, one): name for one, name in zip(value.elts, names, strict=True)
+            names_by_span |= {
+                _expression_span(filename, element): name
+                for element, name in zip(value.elts, names, strict=True)
             }
-    return found
+    return names_by_span
 
 
 @lru_cache(maxsize=64)
@@ -100,7 +103,7 @@ def variables_of_nodes(
 ) -> tuple[Variable, ...]:
     """The variables that the graph's nodes are assigned to, in source order."""
     by_file: dict[str, dict[Span, Names]] = {}
-    found: dict[Span, Variable] = {}
+    variables: dict[Span, Variable] = {}
     for node in gm.graph.nodes:
         value = node.meta.get("example_value")
         if not isinstance(value, (torch.Tensor, tuple, list)):
@@ -109,8 +112,8 @@ def variables_of_nodes(
             known = by_file.get(span.file)
             if known is None:
                 known = by_file[span.file] = assigned_expressions(span.file)
-            found |= _bound(known.get(span), value)
-    return tuple(sorted(found.values(), key=lambda variable: (variable.span.line, variable.span.col)))
+            variables |= _bound(known.get(span), value)
+    return tuple(sorted(variables.values(), key=lambda variable: (variable.span.line, variable.span.col)))
 
 
 def _bound(names: Names | None, value: Any) -> dict[Span, Variable]:
@@ -122,7 +125,7 @@ def _bound(names: Names | None, value: Any) -> dict[Span, Variable]:
     if not isinstance(value, (tuple, list)) or len(names) != len(value):
         return {}
     pairs = [pair for pair in zip(names, value, strict=True) if isinstance(pair[1], torch.Tensor)]
-    return {name.span: Variable(name.span, name.text, describe_tensor(one)) for name, one in pairs}
+    return {name.span: Variable(name.span, name.text, describe_tensor(tensor)) for name, tensor in pairs}
 
 
 def assigned_expressions(filename: str) -> dict[Span, Names]:
@@ -131,15 +134,15 @@ def assigned_expressions(filename: str) -> dict[Span, Names]:
         tree = ast.parse("".join(linecache.getlines(filename)))
     except SyntaxError:
         return {}
-    found: dict[Span, Names] = {}
+    targets: dict[Span, Names] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.Assign) and len(node.targets) == 1:
             names = _names(filename, node.targets[0])
             if names is not None:
-                found[_span(filename, node.value)] = names
+                targets[_span(filename, node.value)] = names
         elif isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
-            found[_span(filename, node)] = Name(node.target.id, _span(filename, node.target))
-    return found
+            targets[_span(filename, node)] = Name(node.target.id, _span(filename, node.target))
+    return targets
 
 
 def _names(filename: str, target: ast.expr) -> Names | None:
@@ -147,7 +150,7 @@ def _names(filename: str, target: ast.expr) -> Names | None:
         case ast.Name(id=text):
             return Name(text, _span(filename, target))
         case ast.Tuple(elts=parts) | ast.List(elts=parts):
-            names = [Name(one.id, _span(filename, one)) for one in parts if isinstance(one, ast.Name)]
+            names = [Name(part.id, _span(filename, part)) for part in parts if isinstance(part, ast.Name)]
             return tuple(names) if len(names) == len(parts) else None
     return None
 
@@ -181,7 +184,10 @@ class VariableObserver:
     def variables(self) -> tuple[Variable, ...]:
         """What was found, in source order."""
         return tuple(
-            sorted(self._found.values(), key=lambda found: (found.span.file, found.span.line, found.span.col))
+            sorted(
+                self._found.values(),
+                key=lambda variable: (variable.span.file, variable.span.line, variable.span.col),
+            )
         )
 
     def _on_call(self, frame: FrameType, event: str, argument: Any) -> Any:
@@ -218,7 +224,7 @@ def assigned_names(filename: str) -> NamesByLine:
         tree = ast.parse("".join(linecache.getlines(filename)))
     except SyntaxError:
         return {}
-    found: dict[int, list[tuple[str, Span]]] = {}
+    names_by_line: dict[int, list[tuple[str, Span]]] = {}
     for node in ast.walk(tree):
         targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
         if not isinstance(node, (ast.Assign, ast.AnnAssign, ast.AugAssign)):
@@ -233,5 +239,5 @@ def assigned_names(filename: str) -> NamesByLine:
                         name.end_lineno or name.lineno,
                         name.end_col_offset or 0,
                     )
-                    found.setdefault(node.lineno, []).append((name.id, span))
-    return {line: tuple(names) for line, names in found.items()}
+                    names_by_line.setdefault(node.lineno, []).append((name.id, span))
+    return {line: tuple(names) for line, names in names_by_line.items()}

@@ -26,10 +26,10 @@ EXACT_INTEGERS = 2**53
 
 def _device(device: Any) -> torch.device:
     """The device that a factory's argument means."""
-    found = torch.device(device) if device is not None else torch.get_default_device()
-    if found.index is None and found.type == "cuda":
+    resolved = torch.device(device) if device is not None else torch.get_default_device()
+    if resolved.index is None and resolved.type == "cuda":
         return torch.device("cuda", torch.cuda.current_device() if torch.cuda.is_initialized() else 0)
-    return found
+    return resolved
 
 
 def _counts(device: torch.device, generator: Any = None) -> bool:
@@ -160,8 +160,8 @@ def dropout(random: FunctionalRandom, value: Any, p: float, train: bool | None) 
         return value, torch.ones_like(value, dtype=torch.bool)
     if p == 1:
         return torch.zeros_like(value), torch.zeros_like(value, dtype=torch.bool)
-    kept = _units_like(random, value, torch.float32) < 1 - p
-    return value * kept * (1 / (1 - p)), kept
+    mask = _units_like(random, value, torch.float32) < 1 - p
+    return value * mask * (1 / (1 - p)), mask
 
 
 def exponential(random: FunctionalRandom, value: Any, rate: float = 1.0, *, generator: Any = None) -> Any:
@@ -235,9 +235,9 @@ def randperm(random: FunctionalRandom, count: Any, **options: Any) -> Any:
 
 def rrelu(random: FunctionalRandom, value: Any, noise: Any, *settings: Any, generator: Any = None) -> Any:
     """Settings are the bounds of the slope, whether it is in training, and the generator."""
-    left_out: tuple[Any, ...] = (0.125, 1 / 3, False, None)
-    lower, upper, training, given = (*settings, *left_out[len(settings) :])
-    if not training or not _counts(value.device, generator or given):
+    defaults: tuple[Any, ...] = (0.125, 1 / 3, False, None)
+    lower, upper, training, setting_generator = (*settings, *defaults[len(settings) :])
+    if not training or not _counts(value.device, generator or setting_generator):
         return NotImplemented
     slope = uniform(random, value, lower, upper)
     negative = value <= 0
@@ -354,10 +354,10 @@ def with_random_rules(decompositions: Decompositions) -> Decompositions:
 
 def without_random_rules(decompositions: Decompositions) -> Decompositions:
     """The table as it was before these rules."""
-    given = (
+    rules = (
         (op, rule.otherwise if isinstance(rule, RandomRule) else rule) for op, rule in decompositions.items()
     )
-    return {op: rule for op, rule in given if rule is not None}
+    return {op: rule for op, rule in rules if rule is not None}
 
 
 def apply_rule(rule: Rule, random: FunctionalRandom, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:

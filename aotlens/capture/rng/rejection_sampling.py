@@ -64,8 +64,8 @@ def binomial(random: FunctionalRandom, count: Any, prob: Any, generator: Any = N
     many = _many_successes(
         random, torch.where(is_few, 4 * FEW, trials), torch.where(is_few, 0.5, rarer)
     )  # numbers that make sense, where the result is not looked at
-    found = torch.where(is_few, few, many)
-    return torch.where(chance > 0.5, trials - found, found).to(count.dtype)
+    successes = torch.where(is_few, few, many)
+    return torch.where(chance > 0.5, trials - successes, successes).to(count.dtype)
 
 
 def _log_probability(successes: Any, trials: Any, chance: Any) -> Any:

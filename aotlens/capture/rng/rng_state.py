@@ -99,8 +99,8 @@ class RecordedRngState:
         """The device that an argument of `torch.cuda` means."""
         if self.functional.device is not None and device in ("cuda", torch.device("cuda")):
             return self.functional.device
-        found = torch.device("cuda", device) if isinstance(device, int) else torch.device(device)
-        return found if found.index is not None else torch.device(found.type, 0)
+        resolved = torch.device("cuda", device) if isinstance(device, int) else torch.device(device)
+        return resolved if resolved.index is not None else torch.device(resolved.type, 0)
 
     def seed(self) -> int:
         raise UnsupportedError(

@@ -102,9 +102,9 @@ class Floats:
             other = args[1] if isinstance(args[1], torch.Tensor) else self._operand(args[1], like)
             scaled = other * self._operand(alpha, other)
             return func, (args[0], scaled), {key: value for key, value in kwargs.items() if key != "alpha"}
-        given = tuple(arg if isinstance(arg, torch.Tensor) else self._operand(arg, like) for arg in args)
+        operands = tuple(arg if isinstance(arg, torch.Tensor) else self._operand(arg, like) for arg in args)
         bounds = {key: self._operand(arg, like) for key, arg in kwargs.items()}
-        return FORMS[func], given, bounds
+        return FORMS[func], operands, bounds
 
     def _operand(self, number: Any, like: torch.Tensor) -> Any:
         """The tensor of a number beside an operand, such that it does not decide the result's type."""

@@ -12,9 +12,9 @@ from aotlens.torch_api.operators import pytree
 from aotlens.torch_api.symbolic import create_scalar_symbol, make_shape_env
 
 
-def fake_mode_for(given: Any, dynamic: bool, ragged: bool) -> FakeTensorMode:
+def fake_mode_for(arguments: Any, dynamic: bool, ragged: bool) -> FakeTensorMode:
     """The mode of fake arguments, with its symbols; a fresh one for real arguments."""
-    for leaf in pytree.tree_leaves(given):
+    for leaf in pytree.tree_leaves(arguments):
         if isinstance(leaf, FakeTensor):
             return leaf.fake_mode
     symbolic = dynamic or ragged
@@ -58,13 +58,13 @@ def can_be_symbol(value: Any) -> bool:
     return type(value) is int and value not in (0, 1)
 
 
-def compile_with_int_symbols(compiled: Callable[[bool], T], dynamic: bool, given: Any) -> T:
+def compile_with_int_symbols(compiled: Callable[[bool], T], dynamic: bool, arguments: Any) -> T:
     """What `compiled` gives with the integers among the arguments as symbols, else with them built in.
 
     The user's code may ask of a number what no symbol can tell: a key of a dictionary, part of a name.
     A ragged size compares with no other: beside one the numbers are built in.
     """
-    leaves = pytree.tree_leaves(given) if dynamic else ()
+    leaves = pytree.tree_leaves(arguments) if dynamic else ()
     if not any(map(can_be_symbol, leaves)) or any(map(is_jagged, leaves)):
         return compiled(False)
     try:

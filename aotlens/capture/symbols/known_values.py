@@ -44,26 +44,26 @@ def _known_read(tape: Recording, func: Any, args: tuple[Any, ...]) -> Any:
 
 def _value(tape: Recording, node: Node) -> torch.Tensor | None:
     known = tape.known_values
-    for one in _unknown_yet(node, known):
-        given = [known[source] for source in one.inputs()]
-        unknown = any(value is None for value in given) or not _is_computable(one)
-        known[one] = None if unknown else _computed(one, known)
-    found: torch.Tensor | None = known[node]
-    return found
+    for pending in _unknown_yet(node, known):
+        source_values = [known[source] for source in pending.inputs()]
+        unknown = any(value is None for value in source_values) or not _is_computable(pending)
+        known[pending] = None if unknown else _computed(pending, known)
+    result: torch.Tensor | None = known[node]
+    return result
 
 
 def _unknown_yet(node: Node, known: dict[Node, Any]) -> Iterator[Node]:
     """The node and what it is made of, each behind its sources, without those that are known."""
     waiting = [(node, False)]
     while waiting:
-        one, is_ready = waiting.pop()
-        if one in known:
+        current, is_ready = waiting.pop()
+        if current in known:
             continue
         if is_ready:
-            yield one
+            yield current
             continue
-        waiting.append((one, True))
-        waiting += [(source, False) for source in one.inputs()]
+        waiting.append((current, True))
+        waiting += [(source, False) for source in current.inputs()]
 
 
 def _is_computable(node: Node) -> bool:
@@ -72,11 +72,11 @@ def _is_computable(node: Node) -> bool:
     if not isinstance(node.op, OpOverload) or not is_builtin(node.op) or is_random_op(node.op):
         return False
     return all(
-        isinstance(one, torch.Tensor)
-        and one.device.type == "cpu"
-        and not has_symbols(one)
-        and one.numel() <= MOST_ELEMENTS
-        for one in node.results
+        isinstance(value, torch.Tensor)
+        and value.device.type == "cpu"
+        and not has_symbols(value)
+        and value.numel() <= MOST_ELEMENTS
+        for value in node.results
     )
 
 

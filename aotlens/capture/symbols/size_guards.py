@@ -37,7 +37,7 @@ class GuardLog(list[Any]):
 
     def __delitem__(self, key: Any) -> None:
         super().__delitem__(key)
-        self.origins = {at: origin for at, origin in self.origins.items() if at < len(self)}
+        self.origins = {position: origin for position, origin in self.origins.items() if position < len(self)}
 
 
 @contextmanager

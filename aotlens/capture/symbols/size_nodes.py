@@ -37,12 +37,12 @@ class Symbols:
         """Say which node gives a symbolic number."""
         self._by_expression.setdefault(value.node.expr, node)
 
-    def define_sizes(self, node: Node, twin: Any = None) -> None:
+    def define_sizes(self, node: Node, counterpart: Any = None) -> None:
         """Take the symbols among a tensor's sizes, strides and offset from that tensor.
 
         `twin` is the same tensor in another recording, whose symbols are taken from it instead.
         """
-        tensor = node.val if twin is None else twin
+        tensor = node.val if counterpart is None else counterpart
         for dim, size in enumerate(tensor.shape):
             self._source(size, aten.sym_size.int, node, dim)
         for dim, stride in enumerate(tensor.stride()):
@@ -113,10 +113,10 @@ class Symbols:
 
 def _free_symbols(values: Iterable[Any]) -> set[Any]:
     """The symbols in numbers, also in nested lists."""
-    found: set[Any] = set()
+    symbols: set[Any] = set()
     for value in values:
         if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
-            found |= value.node.expr.free_symbols
+            symbols |= value.node.expr.free_symbols
         elif isinstance(value, (list, tuple)):
-            found |= _free_symbols(value)
-    return found
+            symbols |= _free_symbols(value)
+    return symbols

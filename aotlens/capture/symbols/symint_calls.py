@@ -66,11 +66,11 @@ KINDS: dict[type, Any] = {
 
 def tensor_from_symbols(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """What `func` gives, one of `MAKERS`; NotImplemented where there is no symbol, or something else."""
-    data, *given = TENSOR_FACTORIES[func](*args, **kwargs)
+    data, *options = TENSOR_FACTORIES[func](*args, **kwargs)
     numbers = list(_numbers(data))
     if not any(map(is_symbol, numbers)) or not all(_kind(number) in KINDS for number in numbers):
         return NotImplemented
-    dtype, device, requires_grad = given
+    dtype, device, requires_grad = options
     dtype = dtype or _common(numbers)
     made = _made(data, lambda number: torch.scalar_tensor(number, dtype=dtype, device=device))
     return made.requires_grad_() if requires_grad else made
@@ -109,10 +109,10 @@ def _kind(number: Any) -> type:
 
 
 def _common(numbers: list[Any]) -> Any:
-    found = {KINDS[_kind(number)] for number in numbers}
-    if torch.float64 in found:
+    dtypes = {KINDS[_kind(number)] for number in numbers}
+    if torch.float64 in dtypes:
         return torch.get_default_dtype()
-    return torch.int64 if torch.int64 in found else torch.bool
+    return torch.int64 if torch.int64 in dtypes else torch.bool
 
 
 def _made(data: Any, scalar: Callable[[Any], Any]) -> Any:
