@@ -39,7 +39,7 @@ def hidden_state_of(owner: Any) -> HiddenState | None:
     if issubclass(kind, random.Random):
         return _of_python(owner)
     if kind.__module__.startswith("numpy.random"):
-        if kind.__name__ == "RecordedRngState":
+        if kind.__name__ == "RandomState":
             return _of_numpy(owner)
         return _of_bits(owner, owner.bit_generator) if kind.__name__ == "Generator" else None
     if kind is ContextVar:
