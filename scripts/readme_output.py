@@ -1,4 +1,4 @@
-"""Fills the marked blocks of README.md and docs/*.md with what the commands print.
+"""Fill the marked blocks of README.md and of the pages in docs/ with what the commands print.
 
 A block stands between `<!-- output: COMMAND -->` and `<!-- /output -->`; COMMAND is run from the
 repository's root with the `aotlens` of the running Python.  `<!-- output stderr: COMMAND -->` takes
@@ -98,9 +98,12 @@ def without_times(text: str) -> list[str]:
 def parse_arguments() -> Arguments:
     parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False)
     parser.add_argument("--check", action="store_true", help="change nothing; exit with 1 when out of date")
-    parser.add_argument("documents", nargs="*", type=Path, help="default: README.md and docs/*.md")
+    parser.add_argument(
+        "documents", nargs="*", type=Path, help="default: README.md, docs/*.md and docs/architecture/*.md"
+    )
     options = parser.parse_args()
-    documents = options.documents or [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+    pages = sorted((ROOT / "docs").glob("*.md")) + sorted((ROOT / "docs" / "architecture").glob("*.md"))
+    documents = options.documents or [ROOT / "README.md", *pages]
     return Arguments(options.check, tuple(documents))
 
 
