@@ -135,4 +135,4 @@ def _place(span: Span) -> str:
     from aotlens.model import spans as places  # inside, because the report package imports this module
 
     text = places.text_of(span)
-    return f"{places.place(span)}: `{text}`" if text else places.place(span)
+    return f"{places.location(span)}: `{text}`" if text else places.location(span)

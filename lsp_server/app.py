@@ -52,14 +52,14 @@ class Server(LanguageServer):
         self.written = WrittenPages()
         self.settings = Settings()
         self.tracer = Tracer(self, self.views, worker_factory)
-        self.tracer.on_change = self.tell_status
+        self.tracer.on_change = self.send_status
         self.fix_trials = FixTrials(self, self.views)
         self.exit_code = 1
         """What the process ends with: 0 once the client has asked for a shutdown."""
         self.problems: list[str] = []
         """Bad settings found before the client may be sent messages."""
         self._background: set[asyncio.Task[object]] = set()
-        self._said: set[str] = set()
+        self._shown_messages: set[str] = set()
         self._published: dict[str, types.PublishDiagnosticsParams] = {}
         """What the client was told last, by path; files without findings have no entry."""
         self._unsure: set[str] = set()
@@ -99,7 +99,7 @@ class Server(LanguageServer):
             return seen
         version, lines = document.version, tuple(document.lines)
         now = await asyncio.get_running_loop().run_in_executor(None, scan, lines, path)
-        seen = now or Scan(found=seen.found)
+        seen = now or Scan(targets=seen.targets)
         if self.views.documents.get(path) is document:
             self._scans[path] = (version, seen)
         return seen
@@ -108,7 +108,7 @@ class Server(LanguageServer):
     def client(self) -> Client:
         return self.views.client
 
-    def meet(self, capabilities: types.ClientCapabilities) -> None:
+    def set_capabilities(self, capabilities: types.ClientCapabilities) -> None:
         """Take note of what the client can do."""
         self.views.client = client_of(capabilities)
 
@@ -127,28 +127,28 @@ class Server(LanguageServer):
         self._logs[log.path] = log.written_at
         report = await loop.run_in_executor(None, read_log, log)
         if isinstance(report, str):
-            self._say(types.MessageType.Warning, report)
+            self._show_prefixed(types.MessageType.Warning, report)
             return
         name = str(log.folder / "pyproject.toml")
         snapshot = self.views.snapshot(name)
         indices = await loop.run_in_executor(None, self.views.prepare, report, name, ())
         self.views.hold((name, None), report, indices, snapshot)
-        self._say(types.MessageType.Info, age_text(log, report))
+        self._show_prefixed(types.MessageType.Info, age_text(log, report))
         self.publish_all()
         self.refresh()
 
-    def _say(self, kind: types.MessageType, message: str) -> None:
+    def _show_prefixed(self, kind: types.MessageType, message: str) -> None:
         self.window_show_message(types.ShowMessageParams(kind, f"aotlens: {message}"))
 
     def close_document(self, path: str) -> None:
         self.views.closed(path)
-        self.background(self.read_again([path]))
+        self.background(self.reread([path]))
         self._scans.pop(path, None)
         settling = self._settling.pop(path, None)
         if settling is not None:
             settling.cancel()
 
-    async def read_again(self, paths: list[str]) -> None:
+    async def reread(self, paths: list[str]) -> None:
         """What is shown of closed files stands where their text on disk has it."""
         for path in paths:
             if path in self.views.files() and path not in self.views.documents:
@@ -218,7 +218,7 @@ class Server(LanguageServer):
         if self.client.refreshes_lenses:
             self.workspace_code_lens_refresh(None)
 
-    def tell_status(self) -> None:
+    def send_status(self) -> None:
         """What is being traced, for a client that shows it; its open documents may have new texts."""
         if self.settings.status:
             running = [{"script": script, "qualname": name} for script, name in self.tracer.running]
@@ -228,8 +228,8 @@ class Server(LanguageServer):
         self.window_show_message(types.ShowMessageParams(type=kind, message=message))
 
     def say_once(self, message: str, kind: types.MessageType = types.MessageType.Error) -> None:
-        if message not in self._said:
-            self._said.add(message)
+        if message not in self._shown_messages:
+            self._shown_messages.add(message)
             self.say(message, kind)
 
     def report_server_error(self, error: Exception, source: ErrorSource) -> None:

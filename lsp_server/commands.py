@@ -194,7 +194,7 @@ async def clear(server: Server) -> None:
     await asyncio.get_running_loop().run_in_executor(None, server.tracer.forget, server.settings)
     server.publish_all()
     server.refresh()
-    server.tell_status()
+    server.send_status()
 
 
 async def debug_information(server: Server) -> Result:
@@ -239,7 +239,7 @@ async def _watch_files(server: Server) -> None:
 
 def on_watched_files(server: Server, params: types.DidChangeWatchedFilesParams) -> None:
     paths = [path for change in params.changes if (path := path_of(change.uri))]
-    server.background(server.read_again(paths))
+    server.background(server.reread(paths))
 
 
 def on_save(server: Server, params: types.DidSaveTextDocumentParams) -> None:
@@ -256,7 +256,7 @@ async def _trace_saved(server: Server, path: str) -> None:
     """What was traced before, or else every target, where there is one."""
     held = [name for script, name in (*server.views.traces, *server.views.failures) if script == path]
     document = server.views.documents.get(path)
-    if not held and not (document and (await server.scan(path, document)).found):
+    if not held and not (document and (await server.scan(path, document)).targets):
         return
     for qualname in dict.fromkeys(held or [None]):
         server.background(_trace(server, path, qualname, asked=False))

@@ -131,7 +131,7 @@ class FixTrials:
         if run.is_cancelled:
             run.stop()
         assert process.stdout is not None
-        data, errors = await asyncio.gather(process.stdout.read(), self._errors(run))
+        data, errors = await asyncio.gather(process.stdout.read(), self._stderr(run))
         await process.wait()
         if run.is_cancelled:
             return CANCELLED
@@ -140,7 +140,7 @@ class FixTrials:
         )
         return await asyncio.get_running_loop().run_in_executor(None, _read, run.path, data, errors)
 
-    async def _errors(self, run: _Run) -> str:
+    async def _stderr(self, run: _Run) -> str:
         """What the command writes to stderr, with its progress shown as it comes."""
         assert run.process is not None
         assert run.process.stderr is not None

@@ -12,13 +12,13 @@ from lsp_server.document import Document, TextChange
 from lsp_server.positions import Encoding
 from lsp_server.rewrites import NO_GRAD, grad_restored
 from lsp_server.settings import Settings, from_data
-from lsp_server.targets import bare_functions
+from lsp_server.targets import unmarked_functions
 from lsp_server.translate.actions import code_actions, example_actions, is_wanted, lens_actions, trace_actions
 from lsp_server.translate.fixes import tested_actions, try_actions
 from lsp_server.translate.hints import inlay_hints
 from lsp_server.translate.hover import hover
 from lsp_server.translate.lenses import OPEN_TUI, code_lenses
-from lsp_server.translate.refactors import grad_action, make, refactors, wanted_at
+from lsp_server.translate.refactors import candidates_at, fixes_for, grad_action, refactors
 
 Actions = list[types.CodeAction] | list[types.Command]
 
@@ -56,7 +56,7 @@ def on_inlay_hint(server: Server, params: types.InlayHintParams) -> list[types.I
     opened = server.document(params.text_document.uri)
     if opened is None:
         return None
-    shown = server.views.of(opened[0])
+    shown = server.views.shown_in(opened[0])
     return [
         hint
         for trace_view in shown
@@ -70,7 +70,7 @@ async def on_code_lens(server: Server, params: types.CodeLensParams) -> list[typ
         return None
     path, document = opened
     seen = await server.scan(path, document)
-    lenses = code_lenses(server.views, path, document.uri, seen.found)
+    lenses = code_lenses(server.views, path, document.uri, seen.targets)
     return [lens for lens in lenses if server.settings.terminal or not _opens_tui(lens)]
 
 
@@ -86,11 +86,11 @@ async def on_code_action(server: Server, params: types.CodeActionParams) -> Acti
         *tested_actions(server.views, path, params.range),
         *code_actions(server.views, path, params.range),
         *try_actions(server.views, path, params.range),
-        *example_actions(server.views, document, bare_functions(seen, line)),
-        *trace_actions(document, seen.found, line),
+        *example_actions(server.views, document, unmarked_functions(seen, line)),
+        *trace_actions(document, seen.targets, line),
     ]
     if not server.client.lenses:
-        actions += lens_actions(code_lenses(server.views, path, document.uri, seen.found), line)
+        actions += lens_actions(code_lenses(server.views, path, document.uri, seen.targets), line)
     titles = {action.title for action in actions}
     actions += [action for action in offered if action.title not in titles]
     only = params.context.only
@@ -105,7 +105,7 @@ async def _refactors(
 ) -> list[types.CodeAction]:
     views, version = server.views, document.version
     loop = asyncio.get_running_loop()
-    made = await loop.run_in_executor(None, make, wanted_at(views, path, cursor))
+    made = await loop.run_in_executor(None, fixes_for, candidates_at(views, path, cursor))
     if NO_GRAD.search(document.line(cursor.line)):
         lines = tuple(document.lines)
         fix = await loop.run_in_executor(None, grad_restored, lines, path, cursor.line)
@@ -119,7 +119,7 @@ def _opens_tui(lens: types.CodeLens) -> bool:
 
 
 def on_initialize(server: Server, params: types.InitializeParams) -> None:
-    server.meet(params.capabilities)
+    server.set_capabilities(params.capabilities)
     server.views.encoding = _encoding(server.workspace.position_encoding)
     server.settings, problems = from_data(params.initialization_options, Settings(), at_start=True)
     server.problems += problems

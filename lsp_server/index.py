@@ -102,7 +102,7 @@ class FileIndex:
     diagnostics: tuple[tuple[Target | None, Diagnostic], ...]
     """Each with the target that it is about; None for a finding about the script."""
 
-    def at(self, line: int, col: int) -> tuple[Spot, ...]:
+    def spots_at(self, line: int, col: int) -> tuple[Spot, ...]:
         """The spots at a place, innermost first."""
         around = (spot for spot in self.by_line.get(line, ()) if contains(spot.span, line, col))
         return tuple(sorted(around, key=_extent))
@@ -122,7 +122,7 @@ def contains(span: Span, line: int, col: int) -> bool:
     return (span.line, span.col) <= (line, col) <= (span.end_line, span.end_col)
 
 
-def kept_bytes(spot: Spot) -> int:
+def saved_bytes_inside(spot: Spot) -> int:
     """What the backward keeps of the values that an expression makes, in the functions that it calls too."""
     partition = spot.target.partition
     if partition is None or not spot.forward:

@@ -133,7 +133,7 @@ def _sources(server: Server, page: Page, cursor: types.Position) -> list[types.L
 def _source(server: Server, span: Span) -> types.Location | None:
     """Where a span of the newest trace stands."""
     file = real_path(span.file)
-    for shown in server.views.of(file):
+    for shown in server.views.shown_in(file):
         text_range = span_range(shown.view, span)
         if text_range is not None:
             return types.Location(uri_of(server.views, file), text_range)
@@ -149,10 +149,12 @@ def _in_page(server: Server, page: Page, lines: Iterable[int]) -> list[types.Loc
 def _nodes(server: Server, path: str, cursor: types.Position) -> list[types.Location]:
     """The nodes and kernels of the innermost expression at a place that has any."""
     locations: list[types.Location] = []
-    for shown in server.views.of(path):
-        position = shown.view.place_of(cursor.line, cursor.character)
+    for shown in server.views.shown_in(path):
+        position = shown.view.traced_position(cursor.line, cursor.character)
         spots = (
-            [spot for spot in shown.view.index.at(*position) if shown.has(spot.target)] if position else []
+            [spot for spot in shown.view.index.spots_at(*position) if shown.has(spot.target)]
+            if position
+            else []
         )
         for spot in [candidate for candidate in spots if candidate.forward or candidate.backward][:1]:
             by_page: dict[Page, list[int]] = {}
@@ -179,8 +181,8 @@ FEATURES = {
 
 def _programs(server: Server, path: str, cursor: types.Position) -> list[types.Location]:
     """The pages of the target whose name stands at a place: the way to them in editors without lenses."""
-    for shown in server.views.of(path):
-        position = shown.view.place_of(cursor.line, cursor.character)
+    for shown in server.views.shown_in(path):
+        position = shown.view.traced_position(cursor.line, cursor.character)
         for target in shown.targets() if position else ():
             signature = shown.view.index.signatures.get(target.qualname)
             if position and signature and contains(signature.name, *position):

@@ -22,7 +22,7 @@ SEPARATORS = {ord(char): " " * len(char.encode()) for char in "\v\f\x1c\x1d\x1e\
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class TextTarget:
     """One target of a text."""
 
     line: int
@@ -43,7 +43,7 @@ class BadExample:
 class Scan:
     """What one version of a text shows."""
 
-    found: tuple[Found, ...] = ()
+    targets: tuple[TextTarget, ...] = ()
     bad_examples: tuple[BadExample, ...] = ()
     functions: tuple[StaticTarget, ...] = ()
     """The module's functions without an example."""
@@ -52,7 +52,7 @@ class Scan:
 
 
 @dataclass(frozen=True, slots=True)
-class Bare:
+class UnmarkedFunction:
     """A function that has no example yet."""
 
     qualname: str
@@ -72,7 +72,7 @@ def scan(lines: Sequence[str], file: str) -> Scan | None:
         return None
     marked = [target for target in every if target.how != "definition"]
     by_line = {
-        definition.span.line - 1: Found(definition.span.line - 1, definition.qualname or None)
+        definition.span.line - 1: TextTarget(definition.span.line - 1, definition.qualname or None)
         for definition in marked
     }
     examples = (example for target in marked for example in target.examples)
@@ -90,7 +90,7 @@ def scan(lines: Sequence[str], file: str) -> Scan | None:
     )
 
 
-def bare_functions(seen: Scan, line: int) -> tuple[Bare, ...]:
+def unmarked_functions(seen: Scan, line: int) -> tuple[UnmarkedFunction, ...]:
     """The module's functions without an example whose head is at `line` (0-based)."""
     heads = (
         function for function in seen.functions if function.body.line - 1 <= line <= function.span.line - 1
@@ -114,14 +114,14 @@ def _parsed(text: str, file: str) -> tuple[StaticTarget, ...] | None:
     return parsing(lambda: find_targets(text, file))
 
 
-def _bare(target: StaticTarget, lines: Sequence[str]) -> Bare:
+def _bare(target: StaticTarget, lines: Sequence[str]) -> UnmarkedFunction:
     first = target.body.line - 1
     tree = parse("\n".join(lines[first : target.body.end_line]))
     node = tree.body[0] if tree is not None else None
     assert isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)  # the whole text was parsed before
     parameters = [*node.args.posonlyargs, *node.args.args]
     needed = parameters[: len(parameters) - len(node.args.defaults)]
-    return Bare(target.qualname, first, tuple(map(_example, needed)))
+    return UnmarkedFunction(target.qualname, first, tuple(map(_example, needed)))
 
 
 def _example(parameter: ast.arg) -> str:

@@ -59,7 +59,7 @@ class FileView:
         encoded[0] = encoded[0][span.col :]
         return b"\n".join(encoded).decode(errors="replace")
 
-    def place_of(self, line: int, units: int) -> tuple[int, int] | None:
+    def traced_position(self, line: int, units: int) -> tuple[int, int] | None:
         """The report's line and column for a place in the text as it is now."""
         traced = self.lines.to_traced(line)
         if traced is None:
@@ -264,14 +264,14 @@ class Views:
 
     def replaced(self, path: str, lines: Sequence[str]) -> None:
         """The file has another text, and what led to it is not known."""
-        for view in self._of(path):
+        for view in self._file_views(path):
             view.lines = LineMap(view.lines.traced, lines)
         for snapshot in self._snapshots:
             if snapshot.path == path:
                 snapshot.lines = LineMap(snapshot.lines.traced, lines)
 
     def edited(self, path: str, edit: LineEdit) -> None:
-        maps = [view.lines for view in self._of(path)]
+        maps = [view.lines for view in self._file_views(path)]
         maps += [snapshot.lines for snapshot in self._snapshots if snapshot.path == path]
         for lines in {id(line_map): line_map for line_map in maps}.values():
             lines.edit(edit)
@@ -279,7 +279,7 @@ class Views:
     def closed(self, path: str) -> None:
         self.documents.pop(path, None)
 
-    def of(self, path: str) -> Iterator[Shown]:
+    def shown_in(self, path: str) -> Iterator[Shown]:
         """The views of a file, newest first; each shows only the targets that no newer trace has."""
         seen: set[TargetKey] = set()
         for trace in sorted(self.traces.values(), key=lambda held: held.number, reverse=True):
@@ -291,13 +291,13 @@ class Views:
     def findings(self, path: str) -> Iterator[tuple[Shown, Diagnostic]]:
         """The diagnostics of a file, each once."""
         seen: set[Diagnostic] = set()
-        for shown in self.of(path):
+        for shown in self.shown_in(path):
             for target, finding in shown.view.index.diagnostics:
                 if finding not in seen and (target is None or shown.has(target)):
                     seen.add(finding)
                     yield shown, finding
 
-    def _of(self, path: str) -> list[FileView]:
+    def _file_views(self, path: str) -> list[FileView]:
         every = (*self.traces.values(), *self.tested.values())
         return [held.views[path] for held in every if path in held.views]
 

@@ -61,7 +61,7 @@ async def take(picture: Picture, report_file: Path) -> str:
         await pilot.press(*picture.keys)
         if picture.row is not None:
             name, key = picture.row
-            app.workbench.query_one(f"#{name}", VirtualTable).select(key, tell=True)
+            app.workbench.query_one(f"#{name}", VirtualTable).select(key, notify=True)
         await pilot.pause(1.0)  # the footer is drawn last
         return portable(app.export_screenshot(title=f"aotlens tui {EXAMPLE}"))
 

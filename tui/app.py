@@ -49,7 +49,7 @@ from tui.messages import (
 )
 from tui.panes.base import Subject
 from tui.panes.registry import CHOICES
-from tui.tracing import NONE, Asked, Questions, Tracing, WorkerTracing
+from tui.tracing import NONE, Questions, TraceTarget, Tracing, WorkerTracing
 from tui.watching import watch_sources
 from tui.widgets.plain import PlainText, is_plain
 from tui.widgets.theme import DARK, LIGHT
@@ -90,13 +90,13 @@ class AotlensApp(App[int]):
         self.tracing = tracing
         self.report = report
         self.state = TraceState()
-        self.target_place = 0
+        self.target_index = 0
         self.output = ""
         self.sources = SourceStore(roots)
         self.workbench = Workbench(can_trace=tracing is not None, sources=self.sources)
         self._what_if: tuple[str, ...] = ()
         """What the running trace is asked beside the policy itself."""
-        self._asked_beside = False
+        self._has_questions = False
         """Whether it is asked anything: then it tells of no edit."""
         self._started = 0.0
         self.ended_by: int | None = None
@@ -130,7 +130,7 @@ class AotlensApp(App[int]):
         if self.tracing is None:
             return
         self._what_if = questions.what_if
-        self._asked_beside = questions != NONE
+        self._has_questions = questions != NONE
         self.state = TraceState("tracing", self.state.trace + 1)
         self._started = time.monotonic()
         self.workbench.show_tracing(has_result=self.report is not None)
@@ -190,8 +190,8 @@ class AotlensApp(App[int]):
         self._take(event.report, event.output, self.target)
 
     def on_target_chosen(self, event: TargetChosen) -> None:
-        if event.place != self.target_place:
-            self.target_place = event.place
+        if event.index != self.target_index:
+            self.target_index = event.index
             self._present(())
 
     @property
@@ -201,7 +201,7 @@ class AotlensApp(App[int]):
     @property
     def target(self) -> Target | None:
         targets = self.report.targets if self.report else ()
-        return targets[self.target_place] if self.target_place < len(targets) else None
+        return targets[self.target_index] if self.target_index < len(targets) else None
 
     def _take(self, report: Report, output: str, shown: Target | None = None) -> None:
         """Replace the report, staying on the same target."""
@@ -211,15 +211,15 @@ class AotlensApp(App[int]):
         # would hold up a key by hundreds of milliseconds, again and again.
         gc.freeze()
         names = [target.qualname for target in report.targets]
-        if before is None or names[self.target_place : self.target_place + 1] != [before.qualname]:
-            self.target_place = names.index(before.qualname) if before and before.qualname in names else 0
+        if before is None or names[self.target_index : self.target_index + 1] != [before.qualname]:
+            self.target_index = names.index(before.qualname) if before and before.qualname in names else 0
         self.sources.forget()
-        self.workbench.show_targets(report, self.target_place)
+        self.workbench.show_targets(report, self.target_index)
         same = before is not None and self.target is not None and before.qualname == self.target.qualname
         if not (same and before and self.target):
             self._present(())
             return
-        if not self._asked_beside:
+        if not self._has_questions:
             self.state = replace(self.state, change=headline(before, self.target))
         self._present(changes(before, self.target))
 
@@ -289,7 +289,7 @@ class AotlensApp(App[int]):
                 yield SystemCommand(binding.description, f"Key {binding.key_display or binding.key}", act)
 
 
-def run(asked: Asked | None, report_file: str | None = None, watch: bool = False) -> int:
+def run(asked: TraceTarget | None, report_file: str | None = None, watch: bool = False) -> int:
     """Open the app on a script, traced in the background, or on a saved report; returns the exit code.
 
     Raises UserError when there is no terminal to draw on, or nothing to show.

@@ -58,7 +58,7 @@ class TargetChosen(Message):
 
     def __init__(self, index: int) -> None:
         super().__init__()
-        self.place = index
+        self.index = index
 
 
 class TraceWanted(Message):

@@ -89,7 +89,7 @@ class ConfirmScreen(ModalScreen[int]):
         super().__init__()
         self.choices = choices
         """Title and difference of each."""
-        self.place = 0
+        self.selected = 0
 
     def compose(self) -> ComposeResult:
         with Vertical():
@@ -100,13 +100,13 @@ class ConfirmScreen(ModalScreen[int]):
 
     def action_other(self, step: int) -> None:
         """Show another of the edits."""
-        self.place = (self.place + step) % len(self.choices)
-        title, lines = self.choices[self.place]
+        self.selected = (self.selected + step) % len(self.choices)
+        title, lines = self.choices[self.selected]
         box = self.query_one(Vertical)
         several = len(self.choices) > 1
-        box.border_title = f"{title} ({self.place + 1} of {len(self.choices)})" if several else title
+        box.border_title = f"{title} ({self.selected + 1} of {len(self.choices)})" if several else title
         box.border_subtitle = f"y writes the file · n leaves it{' · ← → another fix' if several else ''}"
         self.query_one(LineList).show(lines)
 
     def action_answer(self, yes: bool) -> None:
-        self.dismiss(self.place if yes else -1)
+        self.dismiss(self.selected if yes else -1)

@@ -57,7 +57,7 @@ class Job(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class TraceTarget:
     """What to trace, and how."""
 
     path: str
@@ -72,7 +72,7 @@ class Asked:
 class WorkerTracing:
     """Traces one target of one script through the worker; a new trace cancels the one before."""
 
-    def __init__(self, asked: Asked) -> None:
+    def __init__(self, asked: TraceTarget) -> None:
         # Imported here so that a saved report opens without starting anything of the worker's.
         from aotlens.worker.client import WorkerClient
 

@@ -108,7 +108,7 @@ class Workbench(Screen[object]):
         self.subject: Subject | None = None
         self.target_rows: tuple[TargetRow, ...] = ()
         """What the tree of targets shows, row by row."""
-        self.tab_place = 0
+        self.tab_index = 0
         self._searched: Searchable | None = None
         """What the filter acts on while it is open."""
 
@@ -150,7 +150,7 @@ class Workbench(Screen[object]):
     @property
     def pane(self) -> Pane:
         """The tab that is open."""
-        return self.query_one(f"#{TABS[self.tab_place][0].TAB}", Pane)
+        return self.query_one(f"#{TABS[self.tab_index][0].TAB}", Pane)
 
     @property
     def is_whole(self) -> bool:
@@ -189,7 +189,7 @@ class Workbench(Screen[object]):
         self.subject = subject
         self.source.show_target(subject.report, subject.target)
         focused = self.focused
-        self.open_tab(self.tab_place, focus=focused is None or not focused.is_on_screen)
+        self.open_tab(self.tab_index, focus=focused is None or not focused.is_on_screen)
         if isinstance(focused, RowList) and focused.row_count:
             self.source.light(focused.row_link(focused.cursor))
 
@@ -212,7 +212,7 @@ class Workbench(Screen[object]):
         """Open a tab, fill it if that was not done yet, and go to the row of `key`."""
         if self.subject is None:
             return
-        self.tab_place = index
+        self.tab_index = index
         self.query_one("#panes", ContentSwitcher).current = self.pane.id
         self.query_one("#tabs", ChoiceBar).current = index
         self.pane.show(self.subject)
@@ -232,7 +232,7 @@ class Workbench(Screen[object]):
             for position, row in enumerate(self.target_rows)
             if row.index == index and not row.signatures
         )
-        self.targets.place_cursor(next(rows, 0), tell=True)
+        self.targets.place_cursor(next(rows, 0), notify=True)
 
     def action_tab(self, index: int) -> None:
         self.remove_class("-only-left")
@@ -350,7 +350,7 @@ class Workbench(Screen[object]):
 
     def action_keys(self) -> None:
         """All keys that act where the cursor is."""
-        self.app.push_screen(key_help(self, CHOICES[self.tab_place][1], TAB_KEYS))
+        self.app.push_screen(key_help(self, CHOICES[self.tab_index][1], TAB_KEYS))
 
     def action_copy(self) -> None:
         """The row or line under the cursor, to the terminal's clipboard."""
@@ -365,7 +365,7 @@ class Workbench(Screen[object]):
 
     def action_save_svg(self) -> None:
         """The screen as a picture, in the working directory."""
-        tab = TABS[self.tab_place][0].TAB
+        tab = TABS[self.tab_index][0].TAB
         name = self.subject.target.name if self.subject else "trace"
         safe = "".join(char if char.isalnum() or char in "-_" else "_" for char in name)
         saved = self.app.save_screenshot(f"aotlens-{safe}-{tab}.svg", ".")
@@ -373,7 +373,7 @@ class Workbench(Screen[object]):
 
     def action_edit(self) -> None:
         """Open the editor at the line under the source's cursor."""
-        cursor = self.source.place()
+        cursor = self.source.cursor_span()
         path = self.sources.path(cursor.file) if cursor.file else None
         if path is None:
             self.notify("no source file of this machine is shown", severity="warning")

@@ -34,7 +34,7 @@ class CapturedProgram:
     program: Program
     origins: dict[int, Origin]
     """The call's own origin by the identity of a node's origin that was made from it."""
-    twins: dict[int, Origin]
+    repeated_calls: dict[int, Origin]
     """The origin of the call that a view taken again by autograd repeats, by the identity of its own."""
 
     def original(self, node: Node) -> Origin:
@@ -143,7 +143,7 @@ def _hidden_bases(captured: Captured) -> list[Any]:
     return [base.argument for base in captured.inputs[len(captured.flat_inputs) :]]
 
 
-def _bodies_from(argument: Any, recorded: Any) -> Any:
+def _recorded_subgraphs(argument: Any, recorded: Any) -> Any:
     if isinstance(argument, Program):
         return argument
     if isinstance(recorded, Program):
@@ -153,7 +153,7 @@ def _bodies_from(argument: Any, recorded: Any) -> Any:
         and isinstance(recorded, (list, tuple))
         and len(argument) == len(recorded)
     ):
-        return [_bodies_from(item, known) for item, known in zip(argument, recorded, strict=True)]
+        return [_recorded_subgraphs(item, known) for item, known in zip(argument, recorded, strict=True)]
     return argument
 
 
@@ -163,11 +163,11 @@ class CallWriter:
     def __init__(self, captured: Captured) -> None:
         self._captured = captured
         self._tape = Recording(captured.recorder.fake_mode)
-        self._of: dict[int, Node] = {}
+        self._node_by_id: dict[int, Node] = {}
         self._origins: dict[int, Origin] = {}
         self._inputs: list[ProgramInput] = []
         for captured_input in captured.flat_inputs:
-            self._add_given(captured_input)
+            self._add_captured_input(captured_input)
 
     def write(self, calls: tuple[Call, ...], values: tuple[Any, ...], name: str) -> CapturedProgram:
         """The program of these calls, whose results have these values."""
@@ -182,15 +182,15 @@ class CallWriter:
         }
         return CapturedProgram(self._program(name), self._origins, twins)
 
-    def _add_given(self, captured_input: CapturedInput) -> None:
+    def _add_captured_input(self, captured_input: CapturedInput) -> None:
         if captured_input.duplicate_of is None and captured_input.is_tensor:
             self._add_tensor(captured_input)
         elif isinstance(captured_input.argument, torch.Generator):
-            self._of[id(captured_input.argument)] = self._add_input(
+            self._node_by_id[id(captured_input.argument)] = self._add_input(
                 captured_input.slot, captured_input.argument, None
             )
         elif isinstance(captured_input.argument, OBJECTS):
-            self._of[id(captured_input.argument)] = self._add_input(
+            self._node_by_id[id(captured_input.argument)] = self._add_input(
                 captured_input.slot, captured_input.argument, captured_input.argument
             )
         elif captured_input.duplicate_of is None and isinstance(captured_input.argument, SYMBOLIC):
@@ -206,7 +206,7 @@ class CallWriter:
         node = Node(self._tape.name(node_name(slot.name)), None, (), {}, val, Origin(NO_ORIGIN, ""))
         self._inputs.append(ProgramInput(node, slot))
         if isinstance(argument, torch.Tensor):
-            self._of[id(argument)] = node
+            self._node_by_id[id(argument)] = node
             self._tape.symbols.define_sizes(node)
         return node
 
@@ -218,8 +218,8 @@ class CallWriter:
             arguments = self._with_bodies(call, arguments)
         keywords = {key: self._argument(arg) for key, arg in kwargs.items()}
         if not is_operator(func) and isinstance(result, torch.Tensor):  # it stood for nothing before
-            self._of.pop(id(result), None)
-        fresh = [tensor for tensor in tensors_in([result]) if id(tensor) not in self._of]
+            self._node_by_id.pop(id(result), None)
+        fresh = [tensor for tensor in tensors_in([result]) if id(tensor) not in self._node_by_id]
         if not fresh and not isinstance(result, (*SYMBOLIC, torch.Generator)):
             origin, value = replace(origin, effect=True), None
             self._origins[id(origin)] = call[4]
@@ -227,7 +227,7 @@ class CallWriter:
             func = aten.lift_fresh_copy.default
         node = self._tape.add_node(func, arguments, keywords, value, origin)
         if isinstance(result, torch.Generator):
-            self._of[id(result)] = node
+            self._node_by_id[id(result)] = node
         self._name_results(node, result, value)
 
     def _with_bodies(self, call: Call, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -241,19 +241,20 @@ class CallWriter:
         if recorded is None or len(recorded.args) != len(arguments):
             return arguments
         return tuple(
-            _bodies_from(argument, known) for argument, known in zip(arguments, recorded.args, strict=True)
+            _recorded_subgraphs(argument, known)
+            for argument, known in zip(arguments, recorded.args, strict=True)
         )
 
     def _name_results(self, node: Node, result: Any, value: Any) -> None:
         if isinstance(result, SYMBOLIC):
             self._tape.symbols.define(result, node)
         elif isinstance(result, torch.Tensor):
-            if self._of.setdefault(id(result), node) is node:
+            if self._node_by_id.setdefault(id(result), node) is node:
                 self._define_new_sizes(node, result, value)
         elif isinstance(result, (list, tuple)):
             for index, item in enumerate(result):
-                if isinstance(item, torch.Tensor) and id(item) not in self._of:
-                    self._of[id(item)] = part = self._tape.item(node, index)
+                if isinstance(item, torch.Tensor) and id(item) not in self._node_by_id:
+                    self._node_by_id[id(item)] = part = self._tape.item(node, index)
                     self._define_new_sizes(part, item, value[index])
                 elif isinstance(item, SYMBOLIC):
                     self._tape.symbols.define(item, self._tape.item(node, index))
@@ -274,9 +275,9 @@ class CallWriter:
         if isinstance(arg, torch.Tensor):
             return self._node(arg)
         if isinstance(arg, torch.Generator):
-            return self._of.get(id(arg)) or self._tape.generator(arg)
+            return self._node_by_id.get(id(arg)) or self._tape.generator(arg)
         if isinstance(arg, OBJECTS):
-            return self._of.get(id(arg)) or self._captured.recorder.objects[id(arg)]
+            return self._node_by_id.get(id(arg)) or self._captured.recorder.objects[id(arg)]
         if isinstance(arg, SYMBOLIC):
             return self._tape.symbols.value(arg)
         if isinstance(arg, (list, tuple)):
@@ -286,7 +287,7 @@ class CallWriter:
         return arg
 
     def _node(self, tensor: Any) -> Node:
-        known = self._of.get(id(tensor))
+        known = self._node_by_id.get(id(tensor))
         if known is not None:
             return known
         recorder = self._captured.recorder
@@ -296,16 +297,16 @@ class CallWriter:
             None,
         )
         if lifted is not None:  # a tensor from outside that became an input
-            self._of[id(tensor)] = node = self._add_input(lifted.slot, None, constant.val)
+            self._node_by_id[id(tensor)] = node = self._add_input(lifted.slot, None, constant.val)
             return node
         if constant.constant is None:  # torch made it where nobody looks: it stands for itself
-            self._of[id(tensor)] = constant
+            self._node_by_id[id(tensor)] = constant
             return constant
         origin = Origin(NO_ORIGIN, "", reason="a tensor that the function has from outside")
         name = self._tape.name("constant")
         node = Node(name, None, (), {}, constant.val, origin, constant=constant.constant)
         self._tape.nodes.insert(0, node)
-        self._of[id(tensor)] = node
+        self._node_by_id[id(tensor)] = node
         return node
 
     def _program(self, name: str) -> Program:

@@ -43,7 +43,9 @@ VERDICTS: tuple[CudaGraphVerdict, ...] = ("recorded", "in_parts", "not_recorded"
 
 def cuda_graph_of(parts: Partitioned, steps: tuple[WrapperStep, ...], for_gpu: bool) -> CudaGraph | None:
     """The verdict; None for a target that has nothing to do with a GPU."""
-    on_gpu = any(tensor.device.type == "cuda" for program in _programs(parts) for tensor in _all(program))
+    on_gpu = any(
+        tensor.device.type == "cuda" for program in _programs(parts) for tensor in _all_tensors(program)
+    )
     if not (on_gpu or for_gpu):
         return None
     blockers: list[CudaGraphBlocker] = []
@@ -53,7 +55,7 @@ def cuda_graph_of(parts: Partitioned, steps: tuple[WrapperStep, ...], for_gpu: b
         phases[phase] = _verdict(phase_blockers)
         blockers += phase_blockers
     first = next(iter(phases))
-    blockers += _beside(steps, "forward" if first == "forward" else "inference")
+    blockers += _wrapper_blockers(steps, "forward" if first == "forward" else "inference")
     return CudaGraph(max(phases.values(), key=VERDICTS.index), phases, tuple(blockers))
 
 
@@ -67,7 +69,7 @@ def _programs(parts: Partitioned) -> Iterator[Program]:
     yield from (program for _, program in _phases(parts))
 
 
-def _all(program: Program) -> Iterator[torch.Tensor]:
+def _all_tensors(program: Program) -> Iterator[torch.Tensor]:
     """Every tensor of a program."""
     for node in (*(program_input.node for program_input in program.inputs), *program.nodes):
         yield from _tensors(node)
@@ -93,7 +95,7 @@ def _by_expression(blockers: Iterable[CudaGraphBlocker]) -> Iterator[CudaGraphBl
         yield replace(same[0], operators=1 if name else len(same))
 
 
-def _beside(steps: tuple[WrapperStep, ...], phase: Phase) -> Iterator[CudaGraphBlocker]:
+def _wrapper_blockers(steps: tuple[WrapperStep, ...], phase: Phase) -> Iterator[CudaGraphBlocker]:
     why = WHY["wrapper_step"]
     for step in steps:
         if step.applied and step.name in BESIDE:
@@ -111,10 +113,10 @@ class _Finder:
     """Whether some tensor of the target is on a GPU, so that one on the CPU is there on purpose."""
 
     def blockers(self) -> Iterator[CudaGraphBlocker]:
-        yield from self._of_inputs()
-        yield from self._of_nodes(self.program)
+        yield from self._input_blockers()
+        yield from self._node_blockers(self.program)
 
-    def _of_inputs(self) -> Iterator[CudaGraphBlocker]:
+    def _input_blockers(self) -> Iterator[CudaGraphBlocker]:
         read = {id(source) for node in self.program.nodes for source in node.inputs()}
         symbolic = [
             program_input for program_input in self.program.inputs if self._varies(program_input.node)
@@ -132,7 +134,7 @@ class _Finder:
                 )
             elif self._is_on_cpu(program_input.node) and id(program_input.node) in read:
                 yield self._blocker("cpu_input", program_input.slot.name, self._readers(program_input.node))
-        devices = {tensor.device for tensor in _all(self.program) if tensor.device.type == "cuda"}
+        devices = {tensor.device for tensor in _all_tensors(self.program) if tensor.device.type == "cuda"}
         if len(devices) > 1:
             names = ", ".join(sorted(map(str, devices)))
             yield self._blocker("second_device", names, ())
@@ -143,7 +145,7 @@ class _Finder:
         )
         return _sites(node.origin for node in readers)
 
-    def _of_nodes(self, program: Program) -> Iterator[CudaGraphBlocker]:
+    def _node_blockers(self, program: Program) -> Iterator[CudaGraphBlocker]:
         known = set[Any]()
         for program_input in program.inputs:
             known |= self._data_symbols(program_input.node)
@@ -152,12 +154,12 @@ class _Finder:
             known |= fresh
             kind = self._written(node) if writes_input(node) else self._kind(node, bool(fresh))
             if kind is not None:
-                yield self._of_node(node, kind)
+                yield self._node_blocker(node, kind)
             if kind is None or node.target not in BRANCHES | LOOPS:
                 for body in node.bodies():
-                    yield from self._of_nodes(body)
+                    yield from self._node_blockers(body)
 
-    def _of_node(self, node: Node, kind: BlockerKind) -> CudaGraphBlocker:
+    def _node_blocker(self, node: Node, kind: BlockerKind) -> CudaGraphBlocker:
         if not writes_input(node):
             return self._blocker(kind, node.target, _sites([node.origin]))
         program_input = self._inputs[id(node.args[0])]

@@ -41,7 +41,7 @@ class _Names:
 
     def __init__(self, captured: Captured, environment: Any) -> None:
         self._environment = environment
-        self._of: dict[str, str] = {}
+        self._names: dict[str, str] = {}
         self._equal: list[rows.Guard] = []
         for captured_input in captured.flat_inputs:
             if isinstance(captured_input.argument, torch.SymInt):
@@ -56,7 +56,7 @@ class _Names:
         if not size.node.expr.is_symbol:
             return
         name = _SIZE.sub(".shape[", name)
-        known = self._of.setdefault(str(size.node.expr), name)
+        known = self._names.setdefault(str(size.node.expr), name)
         if known != name:
             self._equal.append(rows.Guard(f"{name} == {known}", EQUAL))
 
@@ -64,15 +64,15 @@ class _Names:
         """What holds of the sizes before the function runs."""
         yield from self._equal
         for symbol, values in self._environment.var_to_range.items():
-            if str(symbol) in self._of and values.lower == 2:
-                yield rows.Guard(f"{self._of[str(symbol)]} >= 2", APART)
+            if str(symbol) in self._names and values.lower == 2:
+                yield rows.Guard(f"{self._names[str(symbol)]} >= 2", APART)
 
     def text(self, expression: Any) -> str:
         names = {str(symbol): self._name(symbol) for symbol in expression.free_symbols}
         return print_expression(expression, names)
 
     def _name(self, symbol: Any) -> str:
-        known = self._of.get(str(symbol))
+        known = self._names.get(str(symbol))
         if known is not None:
             return known
         source = next(iter(self._environment.var_to_sources.get(symbol, ())), None)

@@ -193,10 +193,10 @@ def _product(node: Node) -> int:
     matrices = [operand for operand in _operands(node) if operand.ndim >= 2]
     if matrices[-1].dtype is torch.bfloat16:
         return _tiles(*matrices[-2:])
-    return sum(_one(operand) for operand in matrices if not _in_pieces(operand))
+    return sum(_matrix_bytes(operand) for operand in matrices if not _has_unit_stride(operand))
 
 
-def _one(matrices: Any) -> int:
+def _matrix_bytes(matrices: Any) -> int:
     """Bytes of one matrix of a batch."""
     return dense_bytes(matrices) // (number(matrices.shape[0]) or 1 if matrices.ndim == 3 else 1)
 
@@ -207,10 +207,10 @@ def _tiles(left: Any, right: Any) -> int:
     if rows * inner * columns <= SMALLEST_PACKED:
         return 0
     tiles = 4 * min(rows, 256) * min(columns, 64) + 2 * min(inner, 512) * min(columns, 64) + 1024
-    return tiles + (min(_one(left), LARGEST_PACKED) if number(left.stride(-1)) != 1 else 0)
+    return tiles + (min(_matrix_bytes(left), LARGEST_PACKED) if number(left.stride(-1)) != 1 else 0)
 
 
-def _in_pieces(matrix: Any) -> bool:
+def _has_unit_stride(matrix: Any) -> bool:
     sizes, steps = [[number(item) for item in extents[-2:]] for extents in (matrix.shape, matrix.stride())]
     return any(step == 1 or size == 1 for size, step in zip(sizes, steps, strict=True))
 

@@ -66,20 +66,20 @@ class Layers:
         """Each of a pass, with its first reader."""
         for reader in program.nodes:
             for source in reader.inputs():
-                layer = self.of(reader)
+                layer = self.layer_of(reader)
                 if layer is not None and _is_made_constant(source):
                     self._by_origin.setdefault(id(source.origin), layer)
 
-    def of(self, node: Node) -> str | None:
+    def layer_of(self, node: Node) -> str | None:
         """Of a forward node, or of the forward operator whose gradient a backward node computes."""
         origin: Origin | None = node.origin
         if origin is not None and origin.backward:
             origin = origin.differentiates
         return self._by_origin.get(id(origin)) or None
 
-    def of_input(self, node: Node) -> str | None:
+    def layer_of_input(self, node: Node) -> str | None:
         """Of a parameter or buffer; of a value that the forward saved, the layer of what computed it."""
-        return self._by_input.get(id(node)) or self.of(node)
+        return self._by_input.get(id(node)) or self.layer_of(node)
 
 
 def layer_name(fqn: str) -> str:

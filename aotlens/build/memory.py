@@ -279,7 +279,7 @@ def _alive(parts: Partitioned, timeline: _Timeline, top: int) -> Iterator[LiveVa
                 last=end.name if end is not None else None,
                 last_in=end.phase if end is not None else None,
                 last_span=end.span if end is not None else None,
-                layer=layers.of(node),
+                layer=layers.layer_of(node),
             )
     peak = timeline.moments[top]
     if peak.node is not None and peak.working_bytes:
@@ -292,7 +292,7 @@ def _alive(parts: Partitioned, timeline: _Timeline, top: int) -> Iterator[LiveVa
             last=peak.name,
             last_in=peak.phase,
             last_span=peak.span,
-            layer=layers.of(peak.node),
+            layer=layers.layer_of(peak.node),
         )
 
 

@@ -123,7 +123,7 @@ def _recomputed(item: Recomputed, in_forward: set[int], layers: Layers) -> rows.
         op=item.node.target,
         in_forward=id(item.node) in in_forward,
         overrode=item.overruled,
-        layer=layers.of(item.node),
+        layer=layers.layer_of(item.node),
     )
 
 
@@ -169,7 +169,7 @@ class _Saved:
             op=value.node.target,
             overrode=value.overruled,
             certificate=certificate_row(named) if named is not None else None,
-            layer=self._layers.of(value.node) if slot is None else None,
+            layer=self._layers.layer_of(value.node) if slot is None else None,
             packs=value.packs.name if value.packs is not None else None,
         )
 

@@ -192,7 +192,7 @@ def related(
         same = steps.get(own_steps[id(node)]) if id(node) in own_steps else None
         if same is not None:
             return (same,)
-        repeated = captured.twins.get(id(own(node))) if captured else None
+        repeated = captured.repeated_calls.get(id(own(node))) if captured else None
         return by_origin.get(id(repeated or own(node)), ())
 
     return ancestors_of

@@ -61,7 +61,7 @@ def replay(
         inputs = player.inputs(captured)
     with _below_autograd(recorder, dynamic):
         values = [
-            _as_it_is(call[3] if id(call[4]) in without else player.play(call)) for call in captured.calls
+            _detached(call[3] if id(call[4]) in without else player.play(call)) for call in captured.calls
         ]
         with recorder.adding(name, "a result or an input, brought up to date after a write"):
             outputs = (*player.written(captured, meta), *player.results(captured))
@@ -88,12 +88,12 @@ def _below_autograd(recorder: Recorder, dynamic: bool) -> Iterator[None]:
         yield
 
 
-def _as_it_is(result: Any) -> Any:
+def _detached(result: Any) -> Any:
     """An alias that keeps the sizes of this moment."""
     if isinstance(result, torch.Tensor):
         return result.detach()
     if isinstance(result, (list, tuple)):
-        return type(result)(_as_it_is(item) for item in result)
+        return type(result)(_detached(item) for item in result)
     return result
 
 
@@ -102,7 +102,7 @@ class _Player:
 
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
-        self._now: dict[int, Any] = {}
+        self._replayed: dict[int, Any] = {}
         self._storages: dict[int, Storage] = {}
 
     def inputs(self, captured: Captured) -> tuple[ProgramInput, ...]:
@@ -168,7 +168,7 @@ class _Player:
         for index, (value, name) in enumerate(zip(captured.outputs, captured.output_names, strict=True)):
             for path, inner in inner_tensors(value):
                 slot = inner_slot(UserOutput(name, index), path)
-                yield ProgramOutput(self._recorder.argument(self._now.get(id(inner), inner)), slot)
+                yield ProgramOutput(self._recorder.argument(self._replayed.get(id(inner), inner)), slot)
 
     def play(self, call: Any) -> Any:
         func, args, kwargs, result, origin = call
@@ -186,7 +186,7 @@ class _Player:
     def pair(self, old: Any, new: Any) -> None:
         """Let the old value stand for the new one from here on."""
         if isinstance(old, torch.Tensor):
-            self._now[id(old)] = new
+            self._replayed[id(old)] = new
             for before, after in zip(old.shape, new.shape, strict=False):
                 self._same_number(before, after)
         elif isinstance(old, SYMBOLIC):
@@ -204,7 +204,7 @@ class _Player:
 
     def _argument(self, arg: Any) -> Any:
         if isinstance(arg, torch.Tensor):
-            return self._now.get(id(arg), arg)
+            return self._replayed.get(id(arg), arg)
         if isinstance(arg, (list, tuple)):
             return [self._argument(item) for item in arg]
         if isinstance(arg, dict):

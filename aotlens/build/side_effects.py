@@ -29,12 +29,12 @@ REASONS: dict[Leaving, str] = {
 CARRIED = ", and begins with the one that the call before left there"
 
 
-def build_left(captured: Captured, outputs: tuple[rows.Output, ...]) -> tuple[rows.Left, ...]:
+def build_side_effects(captured: Captured, outputs: tuple[rows.Output, ...]) -> tuple[rows.Left, ...]:
     """One row for each place; `outputs` are the rows of all results, what is left among them."""
     structure = captured.structure
     if not structure.refills and not structure.rebound and not structure.gradients:
         return ()
-    output_index = first_left(captured)
+    output_index = first_side_effect(captured)
     effects: list[rows.Left] = []
     for refill in structure.refills:
         writes = _writes(captured, refill)
@@ -53,7 +53,7 @@ def build_left(captured: Captured, outputs: tuple[rows.Output, ...]) -> tuple[ro
     return tuple(_with_reason(row, captured, outputs) for row in effects)
 
 
-def first_left(captured: Captured) -> int:
+def first_side_effect(captured: Captured) -> int:
     """The index of the first result that is left outside; beyond all where none is."""
     structure = captured.structure
     count = sum(count for refill in structure.refills for _, _, count in _parts(refill))

@@ -47,11 +47,11 @@ def stage_row(
             (),
             stage.ancestors(program_input.node),
             f"{type(program_input.slot).__name__} `{program_input.slot.name}`",
-            layers.of_input(program_input.node),
+            layers.layer_of_input(program_input.node),
         )
         for program_input in program.inputs
     ]
-    rows += [_row(node, stage, notes.get(node.name, ""), layers.of(node)) for node in program.nodes]
+    rows += [_row(node, stage, notes.get(node.name, ""), layers.layer_of(node)) for node in program.nodes]
     results = tuple(node.name for node in nodes_in(out.value for out in program.outputs))
     whose = "the function's results" if stage.parent is None else "the graph's results"
     rows.append(StageNode("output", "output", "output", results, None, (), (), whose))

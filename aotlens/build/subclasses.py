@@ -22,8 +22,8 @@ from aotlens.ir.slots import UserOutput
 from aotlens.ir.subclasses import UnwrapOperator, WrapOperator
 from aotlens.ir.symbols import is_ragged
 
-TAKEN_OUT = "a tensor inside a wrapper, which the code takes out"
-MADE = "a wrapper that the code makes around these tensors"
+UNWRAPPED = "a tensor inside a wrapper, which the code takes out"
+WRAPPED = "a wrapper that the code makes around these tensors"
 
 
 def has_wrappers(captured: Captured) -> bool:
@@ -104,12 +104,12 @@ class WrapperWriter(CallWriter):
         return self._tape.add_node(torch.ops.aten.sym_size.int, (node, dim), {}, size)
 
     def _node(self, tensor: Any) -> Node:
-        if id(tensor) in self._of:
-            return self._of[id(tensor)]
+        if id(tensor) in self._node_by_id:
+            return self._node_by_id[id(tensor)]
         if id(tensor) in self._within:
             wrapper, name = self._within[id(tensor)]
             outer = self._node(wrapper)
-            return self._add_own(f"{outer.name}_{name}", UnwrapOperator(name), (outer,), tensor, TAKEN_OUT)
+            return self._add_own(f"{outer.name}_{name}", UnwrapOperator(name), (outer,), tensor, UNWRAPPED)
         return self._made(tensor) if is_wrapper(tensor) else super()._node(tensor)
 
     def _made(self, wrapper: Any) -> Node:
@@ -121,7 +121,7 @@ class WrapperWriter(CallWriter):
         args = (tuple(self._node(part) for part in inner.values()), *geometry)
         kind = type(wrapper)
         node = self._add_own(
-            kind.__name__.lower(), WrapOperator(kind, context, tuple(inner), others), args, wrapper, MADE
+            kind.__name__.lower(), WrapOperator(kind, context, tuple(inner), others), args, wrapper, WRAPPED
         )
         self._look_inside(wrapper, node)
         return node
@@ -134,7 +134,7 @@ class WrapperWriter(CallWriter):
         origin = replace(self._tape.origin, reason=reason)
         node = Node(self._tape.name(node_name(name)), op, args, {}, val, origin)
         self._tape.nodes.append(node)
-        self._of[id(val)] = node
+        self._node_by_id[id(val)] = node
         return node
 
     def _results(self, value: Any, slot: UserOutput) -> Iterator[ProgramOutput]:

@@ -22,7 +22,7 @@ from aotlens.build.memory import memory_of
 from aotlens.build.operators import build_operators
 from aotlens.build.partition import Alternatives, build_partition
 from aotlens.build.plain_values import value_guards
-from aotlens.build.side_effects import build_left, first_left
+from aotlens.build.side_effects import build_side_effects, first_side_effect
 from aotlens.build.smaller_forms import with_spares
 from aotlens.build.stages import build_stages
 from aotlens.capture.records import CapturedInput
@@ -33,7 +33,7 @@ from aotlens.ir.program import Node
 from aotlens.model import report as rows
 from aotlens.partition.records import Partitioned
 from aotlens.runtime.module_text import LoadedModule
-from aotlens.view.kernels import beside_floors, line_costs, phase_costs
+from aotlens.view.kernels import line_costs, phase_costs, with_measured_times
 
 
 def build_target(
@@ -50,7 +50,7 @@ def build_target(
     kernels = [kernel for graph in graphs for kernel in graph.kernels()]
     kernels += [kernel for graph in graphs for kernel in graph.gpu_kernels()]
     if code.gpu is not None and code.gpu == gpu_in_use():
-        kernels = list(beside_floors(kernels))
+        kernels = list(with_measured_times(kernels))
     outputs = build_outputs(parts)
     target = rows.Target(
         name=subject.name,
@@ -60,7 +60,7 @@ def build_target(
         span=subject.span,
         inputs=build_inputs(parts),
         outputs=outputs,
-        left=build_left(captured, outputs),
+        left=build_side_effects(captured, outputs),
         stages=build_stages(parts),
         partition=_spared(build_partition(parts, others), parts, others),
         wrapper=rows.Wrapper(module.text.source, module.text.steps, tuple(module.text.bound)),
@@ -175,7 +175,7 @@ def _input_reason(captured_input: CapturedInput, info: InputAliasInfo) -> str:
 
 def build_outputs(parts: Partitioned) -> tuple[rows.Output, ...]:
     captured, meta = parts.joint.captured, parts.joint.meta
-    left = first_left(captured)
+    left = first_side_effect(captured)
     outputs = (_output(captured.output_names[info.index], info, parts) for info in meta.outputs)
     return tuple(replace(row, left=row.index >= left) for row in outputs)
 

@@ -63,11 +63,11 @@ def run(arguments: argparse.Namespace) -> int:
         report = report_of_trace(target.path, target.qualname, arguments.mappings, policy=options.policy)
         return run_report(str(target), report)
     from tui.app import run as run_app  # Textual: 0.4 s
-    from tui.tracing import Asked
+    from tui.tracing import TraceTarget
 
     asked = None
     if target is not None:
-        asked = Asked(target.path, target.qualname, tuple(arguments.argv), options)
+        asked = TraceTarget(target.path, target.qualname, tuple(arguments.argv), options)
     return run_app(asked, arguments.report, arguments.watch)
 
 

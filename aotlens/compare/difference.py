@@ -158,8 +158,8 @@ def target_change(old: Target, new: Target) -> TargetChange:
     return TargetChange(
         new.qualname,
         new.name,
-        _whole(old),
-        _whole(new),
+        _total_weights(old),
+        _total_weights(new),
         tuple(_line_changes(old, new, lines, nodes)),
         tuple(node for node in nodes if not node.node.spans),
         tuple((Counter(steps[1]) - Counter(steps[0])).elements()),
@@ -278,7 +278,7 @@ def _by_line(target: Target, key: object) -> dict[object, Weights]:
     return {line: Weights(**counts) for line, counts in counters.items()}
 
 
-def _whole(target: Target) -> Weights:
+def _total_weights(target: Target) -> Weights:
     steps = applied_steps(target)
     return Weights(
         target.partition.saved_bytes if target.partition is not None else 0,

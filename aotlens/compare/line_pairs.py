@@ -131,7 +131,7 @@ def _common_end(first: str, second: str) -> int:
 
 def _paired(old: list[Line], new: list[Line]) -> Iterator[tuple[Line, Line]]:
     """Equal lines in order; between them, lines that are alike."""
-    equal = aligned([_said(line) for line in old], [_said(line) for line in new])
+    equal = aligned([_text_key(line) for line in old], [_text_key(line) for line in new])
     old_start, new_start = 0, 0
     for old_end, new_end in [*equal, (len(old), len(new))]:
         yield from _alike(old[old_start:old_end], new[new_start:new_end])
@@ -140,7 +140,7 @@ def _paired(old: list[Line], new: list[Line]) -> Iterator[tuple[Line, Line]]:
         old_start, new_start = old_end + 1, new_end + 1
 
 
-def _said(line: Line) -> object:
+def _text_key(line: Line) -> object:
     """Its text; a line that no program shows is like no other but the one of its number."""
     return line.text or line.number
 

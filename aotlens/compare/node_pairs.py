@@ -98,7 +98,7 @@ class _Pairing:
     def result(self) -> NodePairs:
         self._align(lambda item: item.exact)
         self._align(lambda item: item.rough)
-        self._by_what_they_read()
+        self._pair_by_operands()
         paired = set(self._partner.values())
         return NodePairs(
             tuple(
@@ -125,7 +125,7 @@ class _Pairing:
     def _rising(self) -> list[tuple[int, int]]:
         return sorted((old, new) for new, old in self._partner.items())
 
-    def _by_what_they_read(self) -> None:
+    def _pair_by_operands(self) -> None:
         """Pair the rest where operator, arguments and all operands are the same, wherever they stand."""
         paired = set(self._partner.values())
         free: dict[Hashable, list[int]] = {}

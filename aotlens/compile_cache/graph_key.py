@@ -19,7 +19,7 @@ from aotlens.disk_cache import digest
 from aotlens.ir.fingerprint import NoFingerprintError, fingerprint_text
 from aotlens.ir.program import is_higher_order
 from aotlens.model.report import Span
-from aotlens.model.spans import place
+from aotlens.model.spans import location
 from aotlens.torch_api.operators import OpOverload, OpOverloadPacket, qualified_name
 
 __all__ = ["attribute_at", "function_name", "graph_lines", "source_lines", "spans_of_graph"]
@@ -88,7 +88,9 @@ def _node(gm: fx.GraphModule, node: fx.Node) -> Iterator[str]:
         arguments = f"{fingerprint_text(node.args, _of_graph)} {fingerprint_text(node.kwargs, _of_graph)}"
     except NoFingerprintError as error:
         span = next(iter(spans_of_node(node)), None)
-        raise NoFingerprintError(f"{error}, at {place(span)}" if span is not None else str(error)) from None
+        raise NoFingerprintError(
+            f"{error}, at {location(span)}" if span is not None else str(error)
+        ) from None
     spans = ";".join([f"{s.file}:{s.line}:{s.col}:{s.end_line}:{s.end_col}" for s in spans_of_node(node)])
     codes = COUNTED.sub(r"\1", str(node.meta.get("aotlens_codes")))
     yield f"{node.op} {node.name} {target} {arguments} {spans} {codes}"

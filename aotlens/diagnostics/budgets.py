@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from aotlens.diagnostics.rule import Rule
 from aotlens.model.report import Diagnostic, Related, Span, Target
-from aotlens.model.spans import place
+from aotlens.model.spans import location
 from aotlens.view.quantities import applied_steps, counted, human_bytes, signature
 
 _WHERE = (
@@ -85,7 +85,7 @@ BUDGETS = (
 
 __all__ = ["NO_LIMITS", "Budget", "over_budget"]
 
-_TOLD = 3
+_MOST_RELATED = 3
 """The largest parts of what is too much."""
 
 
@@ -127,23 +127,23 @@ def over_budget(target: Target, budget: Budget) -> Iterator[Diagnostic]:
     """AL801, AL802 and AL803: one finding for each limit that the target passes."""
     name = f"`{target.qualname}`{signature(target)}"
     partition, memory = target.partition, target.memory
-    if partition is not None and _passes(partition.saved_bytes, budget.max_saved_bytes):
+    if partition is not None and _exceeds(partition.saved_bytes, budget.max_saved_bytes):
         message = (
-            f"{name} saves {_over(partition.saved_bytes, budget.max_saved_bytes, 'for the backward')}"
+            f"{name} saves {_excess(partition.saved_bytes, budget.max_saved_bytes, 'for the backward')}"
             " (max-saved-bytes)"
         )
         largest = ((row.bytes, row.span, "saved here") for row in partition.saved)
         yield Diagnostic("AL801", "error", message, target.span, _largest(largest))
-    if memory is not None and _passes(memory.peak_bytes, budget.max_peak_bytes):
-        where = f", at {place(memory.peak_span)}" if memory.peak_span is not None else ""
+    if memory is not None and _exceeds(memory.peak_bytes, budget.max_peak_bytes):
+        where = f", at {location(memory.peak_span)}" if memory.peak_span is not None else ""
         message = (
-            f"{name} needs {_over(memory.peak_bytes, budget.max_peak_bytes, 'at its peak')}"
+            f"{name} needs {_excess(memory.peak_bytes, budget.max_peak_bytes, 'at its peak')}"
             f" (max-peak-bytes); the peak is in the {memory.peak_phase}{where}"
         )
         largest = ((row.bytes, row.span, f"alive at the peak, {row.kind}") for row in memory.live_at_peak)
         yield Diagnostic("AL802", "error", message, target.span, _largest(largest))
     steps = applied_steps(target)
-    if _passes(len(steps), budget.max_wrapper_steps):
+    if _exceeds(len(steps), budget.max_wrapper_steps):
         message = (
             f"{name} takes {counted(len(steps), 'wrapper step')} on each call, over its budget of"
             f" {budget.max_wrapper_steps} (max-wrapper-steps): {', '.join(step.name for step in steps)}"
@@ -153,14 +153,14 @@ def over_budget(target: Target, budget: Budget) -> Iterator[Diagnostic]:
             for step in steps
             for site in step.sites
         )
-        yield Diagnostic("AL803", "error", message, target.span, sites[:_TOLD])
+        yield Diagnostic("AL803", "error", message, target.span, sites[:_MOST_RELATED])
 
 
-def _passes(amount: int, limit: int | None) -> bool:
+def _exceeds(amount: int, limit: int | None) -> bool:
     return limit is not None and amount > limit
 
 
-def _over(amount: int, limit: int | None, what: str) -> str:
+def _excess(amount: int, limit: int | None, what: str) -> str:
     """Sizes that read alike are told in bytes too."""
     assert limit is not None
     shown, allowed = human_bytes(amount), human_bytes(limit)
@@ -175,5 +175,5 @@ def _largest(rows: Iterable[tuple[int, Span | None, str]]) -> tuple[Related, ...
     for size, span, why in rows:
         if span is not None and size:
             totals[span, why] = totals.get((span, why), 0) + size
-    largest = sorted(totals.items(), key=lambda row: -row[1])[:_TOLD]
+    largest = sorted(totals.items(), key=lambda row: -row[1])[:_MOST_RELATED]
     return tuple(Related(span, f"{human_bytes(size)} {why}") for (span, why), size in largest)

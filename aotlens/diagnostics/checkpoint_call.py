@@ -74,9 +74,11 @@ class _Flow:
         assert target.partition is not None  # asked in training only
         forward, backward = target.stage("forward"), target.stage("backward")
         self.nodes: tuple[StageNode, ...] = forward.nodes if forward is not None else ()
-        self.at = {node.name: index for index, node in enumerate(self.nodes)}
+        self.index_of = {node.name: index for index, node in enumerate(self.nodes)}
         self.saved: dict[str, SavedValue] = {
-            value.node: value for value in target.partition.saved if value.bytes and value.node in self.at
+            value.node: value
+            for value in target.partition.saved
+            if value.bytes and value.node in self.index_of
         }
         self.backward_spans = {node.name: node.spans for node in (backward.nodes if backward else ())}
         self.changed = frozenset(site.span for entry in target.inputs for site in entry.sites)
@@ -103,14 +105,14 @@ class _Flow:
 
     def root(self, name: str) -> str:
         """The value on whose storage a value lies."""
-        node = self.nodes[self.at[name]]
-        while _is_view(node) and node.inputs and node.inputs[0] in self.at:
-            node = self.nodes[self.at[node.inputs[0]]]
+        node = self.nodes[self.index_of[name]]
+        while _is_view(node) and node.inputs and node.inputs[0] in self.index_of:
+            node = self.nodes[self.index_of[node.inputs[0]]]
         return node.name
 
     def calls(self) -> Iterator[Span]:
         """The calls that made saved values and may be wrapped."""
-        spans = dict.fromkeys(span for name in self.saved for span in self.nodes[self.at[name]].spans)
+        spans = dict.fromkeys(span for name in self.saved for span in self.nodes[self.index_of[name]].spans)
         return (span for span in spans if can_be_checkpointed(span))
 
     def advice(self, span: Span) -> Advice | None:
@@ -126,7 +128,7 @@ class _Flow:
             still_saved |= {name: size for name, size in self._entering(run) if name not in self.saved}
         total = sum(still_saved.values())
         moments = [
-            sum(size for name, size in still_saved.items() if self.at[name] <= run[-1])
+            sum(size for name, size in still_saved.items() if self.index_of[name] <= run[-1])
             + sum(self.saved[name].bytes for name in names)
             for run, names in zip(runs, spared, strict=True)
         ]
@@ -158,15 +160,17 @@ class _Flow:
 
     def _is_drawn(self, node: StageNode) -> bool:
         """Whether the value is a random one, or such a one in another form: it is kept in any case."""
-        sources = [self.nodes[self.at[name]].target for name in node.inputs if name in self.at]
+        sources = [self.nodes[self.index_of[name]].target for name in node.inputs if name in self.index_of]
         return any(target.startswith(RANDOM) for target in (node.target, *sources))
 
     def _entering(self, run: list[int]) -> Iterator[tuple[str, int]]:
         """What the call reads of other calls' results."""
         own = {self.nodes[index].name for index in run}
-        names = {self.root(name) for index in run for name in self.nodes[index].inputs if name in self.at}
+        names = {
+            self.root(name) for index in run for name in self.nodes[index].inputs if name in self.index_of
+        }
         for name in sorted(names - own):
-            node = self.nodes[self.at[name]]
+            node = self.nodes[self.index_of[name]]
             if node.op == "call_function" and node.tensor is not None:
                 yield name, node.tensor.bytes or 0
 

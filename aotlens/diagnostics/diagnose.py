@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from aotlens.diagnostics.cuda_graphs import CUDA_GRAPH_CHECKS
 from aotlens.diagnostics.findings import Check, Limits, copy_cost, finding_at
 from aotlens.diagnostics.gpu import GPU_CHECKS
-from aotlens.diagnostics.inplace_edit import bound_anew, copied_first, without_grad
+from aotlens.diagnostics.inplace_edit import bind_new_value, write_to_clone, write_under_no_grad
 from aotlens.diagnostics.saved import SAVED_CHECKS
 from aotlens.model.eager import NotCompiled, NotCompiledCause
 from aotlens.model.report import Diagnostic, Edit, Fix, Input, Severity, Site, Span, Target, Verdict
@@ -50,7 +50,7 @@ def copied_arguments(target: Target, limits: Limits) -> Iterator[Diagnostic]:
                 " carries a gradient, so each call keeps the graphs of those before; update it under"
                 " torch.no_grad()"
             )
-            fix = without_grad(entry.sites)
+            fix = write_under_no_grad(entry.sites)
             finding = finding_at(entry.sites, target, "AL105", "warning", message)
             yield replace(finding, fixes=(fix,) if fix else ())
         else:
@@ -60,7 +60,7 @@ def copied_arguments(target: Target, limits: Limits) -> Iterator[Diagnostic]:
             )
             severity: Severity = "warning" if size >= limits.copied_bytes else "information"
             finding = finding_at(entry.sites, target, "AL101", severity, message)
-            yield replace(finding, fixes=taken_back(entry), cost=copy_cost(target, size))
+            yield replace(finding, fixes=mutation_fixes(entry), cost=copy_cost(target, size))
 
 
 def hidden_changes(target: Target, limits: Limits) -> Iterator[Diagnostic]:
@@ -88,7 +88,7 @@ def changed_geometry(target: Target, limits: Limits) -> Iterator[Diagnostic]:
                 " every call, and the next call is compiled again; use the form without the underscore"
             )
             finding = finding_at(_metadata_first(entry), target, "AL103", "warning", message)
-            yield replace(finding, fixes=taken_back(entry))
+            yield replace(finding, fixes=mutation_fixes(entry))
 
 
 def _metadata_first(entry: Input) -> tuple[Site, ...]:
@@ -284,12 +284,12 @@ def _under_no_grad(site: Site) -> Fix | None:
     return Fix("Write under torch.no_grad()", (Edit(span, text),))
 
 
-def taken_back(entry: Input) -> tuple[Fix, ...]:
+def mutation_fixes(entry: Input) -> tuple[Fix, ...]:
     """The ways to leave the caller's argument as it is, the one that costs nothing first."""
     if entry.kind != "UserInput" or not entry.sites:
         return ()
-    anew = bound_anew(entry.sites[0], entry.name) if len(entry.sites) == 1 else None
-    return tuple(fix for fix in (anew, copied_first(entry.sites[0], entry.name)) if fix)
+    anew = bind_new_value(entry.sites[0], entry.name) if len(entry.sites) == 1 else None
+    return tuple(fix for fix in (anew, write_to_clone(entry.sites[0], entry.name)) if fix)
 
 
 def _names(entries: list[Input]) -> str:

@@ -147,7 +147,7 @@ def split_work(target: Target, limits: Limits) -> Iterator[Diagnostic]:
         before = _producers(kernel, calls)
         after = [other for other in _users(kernel, calls) if POINTWISE in other.source]
         read_bytes = sum(link.bytes for link in kernel.unfused if link.call in before)
-        result_bytes = max((_taken(other, kernel, calls) for other in after), default=0)
+        result_bytes = max((_bytes_read_from(other, kernel, calls) for other in after), default=0)
         if before and after and read_bytes + result_bytes >= limits.split_bytes:
             reported.add(kernel.spans[0])
             yield _split(kernel, [*before.values(), *after], read_bytes + result_bytes)
@@ -177,7 +177,7 @@ def _users(kernel: Kernel, calls: dict[int, Kernel]) -> list[Kernel]:
     return users
 
 
-def _taken(user: Kernel, kernel: Kernel, calls: dict[int, Kernel]) -> int:
+def _bytes_read_from(user: Kernel, kernel: Kernel, calls: dict[int, Kernel]) -> int:
     """Bytes that a kernel reads of what library calls from this one on give."""
     return sum(
         link.bytes

@@ -36,7 +36,7 @@ OPERATORS = {
 }
 
 
-def copied_first(site: Site, name: str) -> Fix | None:
+def write_to_clone(site: Site, name: str) -> Fix | None:
     """`x = x.clone()` before the first line that reads the argument, so that every view is the copy's."""
     function = _function_of(site.span, name)
     if function is None:
@@ -51,7 +51,7 @@ def copied_first(site: Site, name: str) -> Fix | None:
     return Fix(f"Write to a copy of `{name}`: the caller's stays as it is", (edit,))
 
 
-def bound_anew(site: Site, name: str) -> Fix | None:
+def bind_new_value(site: Site, name: str) -> Fix | None:
     """`x = x.mul(2)` for `x.mul_(2)`, where nothing can have taken a view of the argument before."""
     function, file = _function_of(site.span, name), site.span.file
     statement = _statement_at(function, site.span) if function is not None else None
@@ -65,7 +65,7 @@ def bound_anew(site: Site, name: str) -> Fix | None:
     return Fix("Bind the new value", (Edit(_span(file, statement), text),))
 
 
-def without_grad(sites: Iterable[Site]) -> Fix | None:
+def write_under_no_grad(sites: Iterable[Site]) -> Fix | None:
     """`with torch.no_grad():` around each statement that writes."""
     edits: dict[Span, Edit] = {}
     for site in sites:

@@ -61,10 +61,10 @@ class _Fallback:
         announce_not_compiled(self, self._observers)
         if self._observers:
             return
-        from aotlens.model.spans import place  # only a program that has such a graph pays for it
+        from aotlens.model.spans import location  # only a program that has such a graph pays for it
 
         record = self.record()
-        where = f" at {place(record.span)}" if record.span is not None else ""
+        where = f" at {location(record.span)}" if record.span is not None else ""
         LOG.warning("%s: `%s` runs in eager%s: %s", record.code, record.name, where, record.reason)
 
     def _span(self) -> Span | None:

@@ -25,7 +25,7 @@ from aotlens.gpu_emulation.contexts import emulating
 from aotlens.model.codec import decode_record
 from aotlens.model.fit import Fit
 from aotlens.model.report import Report
-from aotlens.model.spans import place
+from aotlens.model.spans import location
 from aotlens.options import CompileOptions
 from aotlens.session.collect import Collector, StopScript
 from aotlens.session.intercept import Router, intercepted
@@ -107,7 +107,7 @@ def _fit(job: FitJob, observer: Observer, collector: Collector) -> Fit:
 
 def _unknown_sizes(observer: Observer) -> str:
     spans = [where.innermost for where in observer.integers_read]
-    lines = sorted({place(span) for span in spans if span is not None}) or ["a line of a library"]
+    lines = sorted({location(span) for span in spans if span is not None}) or ["a line of a library"]
     where = ", ".join(lines[:MOST_LINES])
     return (
         f"fake tensors have no values, and the script reads integers at {where}; if sizes depend on them,"
@@ -129,7 +129,7 @@ def _assumptions(job: FitJob, observer: Observer, collector: Collector) -> Itera
         yield f"{counted(len(rest), 'more graph')} is counted in the same way"
     if observer.values_read:
         spans = [where.innermost for where in observer.values_read]
-        lines = list(dict.fromkeys(place(span) for span in spans if span is not None))
+        lines = list(dict.fromkeys(location(span) for span in spans if span is not None))
         more = f" and {counted(len(lines) - MOST_LINES, 'more line')}" if len(lines) > MOST_LINES else ""
         yield (
             "fake tensors have no values: where the script reads one, it gets 0.0, 1 or False, at"

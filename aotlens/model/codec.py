@@ -41,7 +41,7 @@ PARTS = {
     CUDA_GRAPH: ("cuda_graph",),
 }
 """The target's keys that stand for what is no graph."""
-TELLING = {KERNELS: ("kernels", "gpu_error")}
+PRESENT_IF = {KERNELS: ("kernels", "gpu_error")}
 """Of these keys, those that tell whether there is any, where not each of them does."""
 
 REPEATED = (Span, Tensor)
@@ -90,7 +90,7 @@ def _stage_data(target: Target, stage: str) -> dict[str, object] | None:
     """What `--stage` picks of one target; None when the target lacks it."""
     if stage in PARTS:
         data = _record_encoder(Target)(target)
-        is_present = any(data[key] for key in TELLING.get(stage, PARTS[stage]))
+        is_present = any(data[key] for key in PRESENT_IF.get(stage, PARTS[stage]))
         return {key: data[key] for key in PARTS[stage]} if is_present else None
     both = parse_range(stage)
     record: Any = stage_difference(target, *both) if both is not None else target.stage(stage)
@@ -228,7 +228,7 @@ def _record_decoder(record: Any) -> Convert:
         (json_key(entry.name), entry.name, _decoder(hints[entry.name]), _is_required(entry))
         for entry in fields(record)
     )
-    finished = _the_one if record in REPEATED else _same
+    finished = _interned if record in REPEATED else _same
 
     def convert(data: Any) -> Any:
         if not isinstance(data, dict):
@@ -250,7 +250,7 @@ def _record_decoder(record: Any) -> Convert:
 
 
 @lru_cache(maxsize=1 << 14)
-def _the_one(record: T) -> T:
+def _interned(record: T) -> T:
     """The first record that equals this one: large reports hold each thousands of times."""
     return record
 

@@ -126,7 +126,7 @@ def relative_path(file: str) -> str:
         return os.fspath(file)
 
 
-def line_of(span: Span | None, home: str | None) -> str:
+def line_of(span: Span | None, home: str | None = None) -> str:
     """`41` in the file `home`, which is the target's; `blocks.py:41` elsewhere; empty for None."""
     if span is None:
         return ""
@@ -135,7 +135,7 @@ def line_of(span: Span | None, home: str | None) -> str:
     return f"{file_name(span.file)}:{span.line}"
 
 
-def line_text(span: Span | None, home: str | None) -> str:
+def line_text(span: Span | None, home: str | None = None) -> str:
     """`line 41` or `blocks.py:41`, for use inside a sentence."""
     text = line_of(span, home)
     return f"line {text}" if text.isdigit() else text
@@ -149,7 +149,7 @@ def lines_text(spans: Iterable[Span], home: str | None, most: int = 6) -> str:
     return f"line {text}" if lines and lines[0].isdigit() else text
 
 
-def place(span: Span) -> str:
+def location(span: Span) -> str:
     """`model.py:41:9`, which terminals and editors open at the click."""
     shown = column(span) if source_line(span.file, span.line) else span.col + 1
     return f"{shown_path(span.file)}:{span.line}:{shown}"

@@ -67,7 +67,7 @@ def stage_difference(target: Target, before: str, after: str) -> StageDifference
     """The difference of two stages; None when the target lacks one of them."""
     old = target.stage(before)
     if after == WRAPPER and old is not None and target.wrapper is not None:
-        return _wrapped(target, old, target.wrapper)
+        return _wrapper_difference(target, old, target.wrapper)
     comparison = compared(target, before, after)
     return comparison.difference() if comparison is not None else None
 
@@ -94,7 +94,7 @@ def _heirs(names: Sequence[str], heirs: Mapping[str, Sequence[str]]) -> tuple[st
     return tuple(dict.fromkeys(heir for name in names for heir in heirs.get(name, ())))
 
 
-def _wrapped(target: Target, stage: Stage, wrapper: Wrapper) -> StageDifference:
+def _wrapper_difference(target: Target, stage: Stage, wrapper: Wrapper) -> StageDifference:
     """What the module text does around a graph on each call, after what becomes of an earlier stage in it."""
     steps = tuple(
         StageChange("added", (), (_step_node(step),), step.reason) for step in wrapper.steps if step.applied
@@ -147,7 +147,7 @@ class Comparison:
         self._old, self._new, self._from = old, new, from_
         self._old_nodes = {node.name: node for node in old.nodes}
         self._new_nodes = {node.name: node for node in new.nodes}
-        self.kept: dict[str, str] = {}
+        self.partners: dict[str, str] = {}
         """Name in the old stage by the name in the new one."""
         self._pair([node for node in new.nodes if node.op != "output"])
 
@@ -157,13 +157,13 @@ class Comparison:
 
     def difference(self) -> StageDifference:
         new = [node for node in self._new.nodes if node.op != "output"]
-        matched = set(self.kept.values())
+        matched = set(self.partners.values())
         groups: dict[tuple[str, ...], list[StageNode]] = {}
         changes: list[StageChange] = []
         for node in new:
-            if node.name in self.kept:
+            if node.name in self.partners:
                 continue
-            gone = tuple(name for name in self._stands_for(node) if name not in matched)
+            gone = tuple(name for name in self._counterparts(node) if name not in matched)
             if gone:
                 groups.setdefault(gone, []).append(node)
             else:
@@ -179,19 +179,19 @@ class Comparison:
         ]
         changes += self._rewired(groups)
         positions = {node.name: index for index, node in enumerate(self._new.nodes)}
-        removed = self._removed_places(positions)
+        removed = self._removed_positions(positions)
         changes.sort(
             key=lambda change: (
                 positions[change.after[0].name] if change.after else removed[change.before[0].name]
             )
         )
-        return StageDifference(self._old.name, self._new.name, len(self.kept), tuple(changes))
+        return StageDifference(self._old.name, self._new.name, len(self.partners), tuple(changes))
 
-    def _removed_places(self, positions: Mapping[str, int]) -> dict[str, float]:
+    def _removed_positions(self, positions: Mapping[str, int]) -> dict[str, float]:
         """Where each old node is shown that has no new one: right after what the node before it became."""
         last: dict[str, int] = {}
         for node in self._new.nodes:
-            for name in self._stands_for(node):
+            for name in self._counterparts(node):
                 last[name] = max(last.get(name, -1), positions[node.name])
         removed_positions: dict[str, float] = {}
         position = -1
@@ -207,11 +207,11 @@ class Comparison:
             for name in self._from.get(node.name, ()):
                 old = self._old_nodes[name]
                 if name not in matched and self._is_same(old, node):
-                    self.kept[node.name] = name
+                    self.partners[node.name] = name
                     matched.add(name)
                     break
 
-    def _stands_for(self, node: StageNode) -> Iterator[str]:
+    def _counterparts(self, node: StageNode) -> Iterator[str]:
         """The old nodes that it comes from, without those whose gradient it computes."""
         for name in self._from.get(node.name, ()):
             if self._old_nodes[name].is_of_gradient or not node.is_of_gradient:
@@ -229,11 +229,11 @@ class Comparison:
 
     def _rewired(self, groups: dict[tuple[str, ...], list[StageNode]]) -> Iterator[StageChange]:
         """Kept operators that read another value than before."""
-        stands_for = {new: {old} for new, old in self.kept.items()}
+        stands_for = {new: {old} for new, old in self.partners.items()}
         for gone, nodes in groups.items():
             for node in nodes:
                 stands_for[node.name] = set(gone)
-        for new_name, old_name in self.kept.items():
+        for new_name, old_name in self.partners.items():
             old, new = self._old_nodes[old_name], self._new_nodes[new_name]
             fresh = [name for name in new.inputs if not stands_for.get(name, set()) & set(old.inputs)]
             if fresh and new.op == "call_function":

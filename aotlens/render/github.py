@@ -6,7 +6,7 @@ in the properties, `:` and `,` written as `%XX`.
 
 from aotlens.diagnostics.checked import Checked, Finding
 from aotlens.diagnostics.rules import rule
-from aotlens.model.spans import column, end_column, place, relative_path
+from aotlens.model.spans import column, end_column, location, relative_path
 
 __all__ = ["render"]
 
@@ -26,7 +26,7 @@ def _command(finding: Finding) -> str:
             properties |= {"col": str(column(diagnostic.span)), "endColumn": str(end_column(diagnostic.span))}
     properties["title"] = f"{diagnostic.code}: {rule(diagnostic.code).title}"
     written = ",".join(f"{name}={_escaped(value, ':,')}" for name, value in properties.items())
-    notes = [f"{place(row.span)}: {row.message}" for row in diagnostic.related]
+    notes = [f"{location(row.span)}: {row.message}" for row in diagnostic.related]
     message = "\n".join([diagnostic.message, *notes, *(f"fix: {fix.title}" for fix in diagnostic.fixes)])
     return f"::{_LEVELS[diagnostic.severity]} {written}::{_escaped(message, '')}"
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from aotlens.compare.difference import NodeChange, ReportChange, TargetChange
 from aotlens.compare.words import line_place, line_weights, node_text, saved_text, totals
 from aotlens.model.report import Diagnostic
-from aotlens.model.spans import place
+from aotlens.model.spans import location
 from aotlens.view.quantities import target_summary
 
 __all__ = ["difference_markdown"]
@@ -46,7 +46,7 @@ def _target(target: TargetChange) -> Iterator[str]:
     yield from (f"- saved: {_escaped(saved_text(item))}" for item in target.saved)
     for word, findings in (("new", target.findings_new), ("gone", target.findings_gone)):
         for item in findings:
-            where = f" ({place(item.span)})" if item.span is not None else ""
+            where = f" ({location(item.span)})" if item.span is not None else ""
             yield f"- {word}: **{item.code}** {_escaped(item.message)}{where}"
     if target.lines or target.elsewhere:
         yield from _details(target)

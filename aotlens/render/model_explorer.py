@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from aotlens.model.report import RecomputedValue, Report, SavedValue, Span, Stage, StageNode, Target, Tensor
-from aotlens.model.spans import place, source_line
+from aotlens.model.spans import location, source_line
 from aotlens.view.quantities import human_bytes, human_flops
 
 __all__ = ["model_explorer_text"]
@@ -82,7 +82,7 @@ class _Choices:
 def _whole(target: Target, stage: Stage) -> dict[str, str]:
     rows = {"target": target.qualname, "mode": target.mode, "stage": stage.name}
     if target.span is not None:
-        rows["source"] = place(target.span)
+        rows["source"] = location(target.span)
     if target.partition is not None:
         rows["policy"] = target.partition.policy
         rows["saved for backward"] = human_bytes(target.partition.saved_bytes)
@@ -138,7 +138,7 @@ def _attributes(
         if saved.name is not None:
             yield "variable", saved.name
         yield "saved for backward", f"{human_bytes(saved.bytes)}: {saved.reason}"
-        readers = dict.fromkeys(place(use.span) for use in saved.used_by if use.span is not None)
+        readers = dict.fromkeys(location(use.span) for use in saved.used_by if use.span is not None)
         if readers:
             yield "read by the backward of", ", ".join(readers)
     if recomputed is not None:
@@ -150,7 +150,7 @@ def _attributes(
 
 def _source(span: Span) -> str:
     """`model.py:41:9  hidden = self.up(x)`."""
-    return f"{place(span)}  {source_line(span.file, span.line).strip()}".rstrip()
+    return f"{location(span)}  {source_line(span.file, span.line).strip()}".rstrip()
 
 
 def _tensor(tensor: Tensor) -> Iterator[tuple[str, str]]:

@@ -13,7 +13,7 @@ from typing import Any
 
 from aotlens.model.dynamo import Compilation, Dynamo, DynamoFunction
 from aotlens.model.report import Memory, Report, Span, Target
-from aotlens.model.spans import place, source_line
+from aotlens.model.spans import location, source_line
 
 __all__ = ["perfetto_text"]
 
@@ -112,8 +112,8 @@ def _dynamo(process: _Process, dynamo: Dynamo) -> Iterator[Event]:
         start_us = 0.0
         for line in dynamo.compile_seconds.by_line:
             duration_us = line.seconds * US_PER_S
-            label = source_line(line.span.file, line.span.line).strip() or place(line.span)
-            yield _slice(process, thread, label, (start_us, duration_us), {"source": place(line.span)})
+            label = source_line(line.span.file, line.span.line).strip() or location(line.span)
+            yield _slice(process, thread, label, (start_us, duration_us), {"source": location(line.span)})
             start_us += duration_us
 
 
@@ -141,12 +141,12 @@ def _function(process: _Process, function: DynamoFunction) -> Iterator[Event]:
 
 
 def _compilation_args(compilation: Compilation, function: DynamoFunction) -> Event:
-    args: Event = {"source": place(function.span)}
+    args: Event = {"source": location(function.span)}
     cause = compilation.cause
     if cause is not None:
         args |= {"guard that failed": cause.guard, "kind": cause.kind, "old": cause.old, "new": cause.new}
         if cause.span is not None:
-            args["guard's source"] = place(cause.span)
+            args["guard's source"] = location(cause.span)
     return args
 
 
@@ -170,7 +170,7 @@ def _memory(process: _Process, target: Target, memory: Memory) -> Iterator[Event
         args: Event = {"phase": phase, "live bytes": live_bytes}
         span = spans.get((phase, name))
         if span is not None:
-            args |= {"source": place(span), "line": source_line(span.file, span.line).strip()}
+            args |= {"source": location(span), "line": source_line(span.file, span.line).strip()}
         yield _slice(process, thread, name, (start_us, NODE_US), args)
         counter = {"ph": "C", "name": "live", "pid": process.number, "tid": 0}
         yield {**counter, "ts": start_us, "args": {"bytes": live_bytes}}

@@ -14,7 +14,7 @@ from torch import Tensor
 from aotlens.build.programs import StageProgram
 from aotlens.compiled import Compiled
 from aotlens.model.report import Span
-from aotlens.model.spans import place, text_of
+from aotlens.model.spans import location, text_of
 from aotlens.options import CompileOptions, Compilers
 from aotlens.verify.backend_nodes import first_wrong_by_backend
 from aotlens.verify.compare import Difference
@@ -59,7 +59,7 @@ class Located:
                 f"its first node that differs is `{node.name}` ({node.target}): {_values(self.wrong)}"
             )
         if span is not None:
-            told.append(f"{place(span)}: {text_of(span)}")
+            told.append(f"{location(span)}: {text_of(span)}")
         return "\n".join(told)
 
 

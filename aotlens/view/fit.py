@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from aotlens.model.fit import Fit, FitLine, FitMoment, FitPoint, GpuFit, KindBytes
-from aotlens.model.spans import place, text_of
+from aotlens.model.spans import location, text_of
 from aotlens.view.quantities import counted, human_bytes
 
 __all__ = ["FitRow", "curve_text", "fit_lines", "gpu_words", "kind_rows", "line_rows", "peak_words"]
@@ -36,7 +36,7 @@ def peak_words(fit: Fit) -> str:
 
 def _moment_words(moment: FitMoment) -> str:
     op = moment.op.removesuffix(".default") or "a tensor that no operator made"
-    where = f" at {place(moment.span)}" if moment.span is not None else ""
+    where = f" at {location(moment.span)}" if moment.span is not None else ""
     return f"{moment.phase}, {op}{where}"
 
 
@@ -60,7 +60,7 @@ def line_rows(lines: Sequence[FitLine], most: int | None = MOST_LINES) -> tuple[
 def _line_words(row: FitLine) -> str:
     if row.span is None:
         return "no line of yours"
-    return f"{place(row.span)}  {text_of(row.span)}".rstrip()
+    return f"{location(row.span)}  {text_of(row.span)}".rstrip()
 
 
 def gpu_words(gpu: GpuFit) -> str:

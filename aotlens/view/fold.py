@@ -77,7 +77,7 @@ _NUMBERED = re.compile(r"_\d+$")
 def alive_folds(memory: Memory) -> list[Fold[LiveValue]]:
     """What is alive at the peak, identical layers as one, the largest total first."""
     text = texts()
-    folds = fold(memory.live_at_peak, lambda value: alive_label(value, text), alive_same)
+    folds = fold(memory.live_at_peak, lambda value: alive_label(value, text), alive_key)
     return sorted(folds, key=lambda group: -total_bytes(group))
 
 
@@ -85,7 +85,7 @@ def total_bytes(group: Fold[LiveValue]) -> int:
     return sum(value.bytes for value in group.items)
 
 
-def alive_same(value: LiveValue) -> tuple[object, ...]:
+def alive_key(value: LiveValue) -> tuple[object, ...]:
     """What identical layers share: all that a row shows."""
     return value.bytes, value.kind, value.span, value.made_in, value.last_in, value.last_span
 

@@ -49,6 +49,6 @@ def _apart(first: FrontierPoint, second: FrontierPoint) -> int:
     return abs(first.saved_bytes - second.saved_bytes)
 
 
-def of_own(own: OwnChoice) -> str:
+def own_choice_label(own: OwnChoice) -> str:
     """What a what-if of a log is compared with."""
     return f"our solver's choice under {own.policy}, not torch's"

@@ -185,28 +185,28 @@ ENDING = "torch.sum"
 """The row of a sum with which a kernel ends; the machine's rows have its time at the kernel."""
 
 
-def beside_floors(kernels: Iterable[Kernel]) -> tuple[Kernel, ...]:
+def with_measured_times(kernels: Iterable[Kernel]) -> tuple[Kernel, ...]:
     """The rows for a GPU target with the times of the rows of this machine, which stay as they are."""
     rows = tuple(kernels)
     predicted = gpu_kernels(rows)
-    ran = [kernel for kernel in rows if _has_run_there(kernel)]
+    ran = [kernel for kernel in rows if _ran_on_gpu(kernel)]
     timed: dict[tuple[str, int], Kernel] = {}
     for phase in dict.fromkeys(kernel.phase for kernel in predicted):
         measured = [kernel for kernel in ran if kernel.phase == phase]
         phase_rows = [kernel for kernel in predicted if kernel.phase == phase]
-        for timed_kernel in _timed(measured, phase_rows):
+        for timed_kernel in _measured_rows(measured, phase_rows):
             timed[timed_kernel.phase, timed_kernel.call] = timed_kernel
     return tuple(
         timed.get((kernel.phase, kernel.call), kernel) if is_for_gpu(kernel) else kernel for kernel in rows
     )
 
 
-def _has_run_there(kernel: Kernel) -> bool:
+def _ran_on_gpu(kernel: Kernel) -> bool:
     """Whether it is a row of this machine's GPU; kernels for its CPU stand among those of a graph."""
     return kernel.target.startswith("cuda") and not kernel.name.startswith(CPU)
 
 
-def _timed(measured_kernels: list[Kernel], phase_rows: list[Kernel]) -> Iterator[Kernel]:
+def _measured_rows(measured_kernels: list[Kernel], phase_rows: list[Kernel]) -> Iterator[Kernel]:
     """The rows of one phase with their times; nothing where they are not those of the same calls."""
     calls = [kernel for kernel in phase_rows if kernel.name != ENDING]
     if len(measured_kernels) != len(calls) or not all(map(_is_same, measured_kernels, calls)):

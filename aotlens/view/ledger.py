@@ -86,7 +86,7 @@ def is_changed(entry: Input) -> bool:
     return entry.mutation_type != "not_mutated" or moved or entry.autograd_change is not None
 
 
-def is_told(entry: Input) -> bool:
+def is_notable(entry: Input) -> bool:
     aliased = entry.duplicate_of is not None or bool(entry.shares_storage_with)
     return is_changed(entry) or aliased or entry.kind == "UserInput"
 

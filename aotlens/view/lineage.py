@@ -33,12 +33,12 @@ class Step:
     """A computation in one stage."""
 
     stage: str
-    itself: tuple[str, ...]
+    nodes: tuple[str, ...]
     """Its nodes; more than one where an operator was taken apart, none where the stage has it no longer or
     not yet."""
     gradient: tuple[str, ...] = ()
     """Nodes that compute its gradient."""
-    of: tuple[str, ...] = ()
+    gradient_of: tuple[str, ...] = ()
     """For a node of a gradient: what it is the gradient of."""
 
 
@@ -80,7 +80,8 @@ class Lineage:
         if not self._joints or self._joints[0] not in self._chain(stage):
             return False
         return any(
-            ancestor in self._differentiating for ancestor in self._up(stage, self._joints[0], (name,))
+            ancestor in self._differentiating
+            for ancestor in self._ancestors_of(stage, self._joints[0], (name,))
         )
 
     def steps(self, stage: str, name: str) -> tuple[Step, ...]:
@@ -93,19 +94,19 @@ class Lineage:
         shared = self._common(stage, other)
         origin = self.parent(self._joints[0]) if self._joints and not of_gradient else None
         start = origin if origin is not None and origin in self._chain(shared) else shared
-        reached = self._down(start, other, self._up(stage, start, (name,)))
+        reached = self._descendants_of(start, other, self._ancestors_of(stage, start, (name,)))
         if not reached:
-            reached = self._down(shared, other, self._up(stage, shared, (name,)))
+            reached = self._descendants_of(shared, other, self._ancestors_of(stage, shared, (name,)))
         gradient = tuple(node_name for node_name in reached if self.is_gradient(other, node_name))
         rest = tuple(node_name for node_name in reached if node_name not in gradient)
         if of_gradient:
-            return Step(other, gradient, of=rest)
+            return Step(other, gradient, gradient_of=rest)
         return Step(other, (name,) if other == stage else rest, gradient)
 
     def counterpart(self, stage: str, name: str, other: str) -> str | None:
         """The same computation in another stage; else its gradient there, else what it is the gradient of."""
         step = self.step(stage, name, other)
-        return next(iter((*step.itself, *step.gradient, *step.of)), None)
+        return next(iter((*step.nodes, *step.gradient, *step.gradient_of)), None)
 
     @property
     def is_divided(self) -> bool:
@@ -144,7 +145,7 @@ class Lineage:
         """Nodes of the joint program that the program before it has not."""
         joint = self._joints[0]
         comparison = compared(self.target, self.parent(joint) or joint, joint)
-        unchanged = comparison.kept if comparison is not None else {}
+        unchanged = comparison.partners if comparison is not None else {}
         return frozenset(
             node.name for node in self.stages[joint].nodes if node.name not in unchanged and node.from_
         )
@@ -162,7 +163,7 @@ class Lineage:
         known = set(self._chain(second))
         return next(name for name in self._chain(first) if name in known)
 
-    def _up(self, stage: str, to: str, names: tuple[str, ...]) -> tuple[str, ...]:
+    def _ancestors_of(self, stage: str, to: str, names: tuple[str, ...]) -> tuple[str, ...]:
         """The nodes of an earlier stage that these come from."""
         for current in self._chain(stage):
             names = tuple(name for name in names if name in self.nodes(current))
@@ -172,7 +173,7 @@ class Lineage:
             names = tuple(dict.fromkeys(ancestor for name in names for ancestor in nodes[name].from_))
         return names
 
-    def _down(self, stage: str, to: str, names: tuple[str, ...]) -> tuple[str, ...]:
+    def _descendants_of(self, stage: str, to: str, names: tuple[str, ...]) -> tuple[str, ...]:
         chain = self._chain(to)
         for current in reversed(chain[: chain.index(stage)]):
             heirs = self._heirs_of(current)

@@ -13,7 +13,7 @@ from aotlens.model.report import StageNode, Target
 from aotlens.model.stage_changes import ChangeKind, Comparison, StageChange, StageDifference, compared
 from aotlens.view.quantities import counted
 
-RowKind = ChangeKind | Literal["kept"]
+RowKind = ChangeKind | Literal["unchanged"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +62,8 @@ def _rows(comparison: Comparison, difference: StageDifference) -> tuple[AlignedR
     ordered: list[AlignedRow] = []
     for node in new.nodes:
         row = changed.get(node.name)
-        if row is None and node.name in comparison.kept:
-            row = AlignedRow("kept", old_nodes[comparison.kept[node.name]], node)
+        if row is None and node.name in comparison.partners:
+            row = AlignedRow("unchanged", old_nodes[comparison.partners[node.name]], node)
         if row is None:
             row = _results_row(node, old.nodes[-1], comparison, rows)
         while gone and row.before is not None and position[gone[0].node.name] < position[row.before.name]:
@@ -85,11 +85,11 @@ def _results_row(
 ) -> AlignedRow:
     """What the program returns: rewired where that is more, less or something else than before."""
     stands_for = {row.after.name: row.before.name for row in rows if row.after and row.before}
-    same = {**comparison.kept, **stands_for}
+    same = {**comparison.partners, **stands_for}
     fresh = [name for name in node.inputs if same.get(name) not in old.inputs]
     dropped = set(old.inputs) - {same.get(name) for name in node.inputs}
     if not fresh and not dropped:
-        return AlignedRow("kept", old, node)
+        return AlignedRow("unchanged", old, node)
     names = ", ".join(f"`{name}`" for name in fresh[:3])
     more = f" and {len(fresh) - 3} more" if len(fresh) > 3 else ""
     return AlignedRow("rewired", old, node, f"returns {names}{more}" if fresh else "returns less")

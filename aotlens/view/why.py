@@ -26,7 +26,7 @@ from aotlens.model.dynamo import (
     StartedProcesses,
 )
 from aotlens.model.source import Span
-from aotlens.model.spans import place
+from aotlens.model.spans import location
 from aotlens.view.quantities import counted, human_bytes, human_ms
 
 __all__ = [
@@ -159,7 +159,7 @@ def _of_break(function: DynamoFunction, entry: Break) -> Problem:
     if entry.tensors:
         crosses = "crosses" if entry.tensors == 1 else "cross"
         cost += f"; {counted(entry.tensors, 'tensor')} ({human_bytes(entry.bytes)}) {crosses} it on each call"
-    inside = tuple(f"{place(related.span)}: {related.message}" for related in entry.related)
+    inside = tuple(f"{location(related.span)}: {related.message}" for related in entry.related)
     return Problem(
         "code in eager" if in_eager else "graph break",
         "graph break",

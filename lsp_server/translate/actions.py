@@ -6,7 +6,7 @@ from lsprotocol import types
 
 from aotlens.model.report import Fix
 from lsp_server.document import Document
-from lsp_server.targets import Bare, Found
+from lsp_server.targets import TextTarget, UnmarkedFunction
 from lsp_server.translate.diagnostics import diagnostic, uri_of
 from lsp_server.translate.lenses import EXPLAIN, SHOW, TRACE, VERIFY
 from lsp_server.translate.ranges import overlaps, span_range
@@ -49,7 +49,7 @@ def code_actions(views: Views, path: str, wanted: types.Range) -> list[types.Cod
 
 
 def example_actions(
-    views: Views, document: Document, functions: tuple[Bare, ...]
+    views: Views, document: Document, functions: tuple[UnmarkedFunction, ...]
 ) -> Iterator[types.CodeAction]:
     """A comment above a function, so that it can be traced without running the script."""
     for function in functions:
@@ -63,7 +63,9 @@ def example_actions(
         )
 
 
-def trace_actions(document: Document, targets: tuple[Found, ...], line: int) -> Iterator[types.CodeAction]:
+def trace_actions(
+    document: Document, targets: tuple[TextTarget, ...], line: int
+) -> Iterator[types.CodeAction]:
     """The lens "Trace" once more, for editors that show no lenses."""
     for target in targets:
         if target.line == line:

@@ -19,7 +19,7 @@ from aotlens.model.spans import lines_text
 from aotlens.view.kernels import moved_bytes
 from aotlens.view.quantities import human_bytes, human_flops
 from aotlens.view.reasons import why_text
-from lsp_server.index import Spot, kept_bytes
+from lsp_server.index import Spot, saved_bytes_inside
 from lsp_server.translate.wording import code, of_op, op_name, per_call, shapes, shortened
 
 ROWS = (6, 3, 2)
@@ -88,7 +88,7 @@ def _headline(spot: Spot, source: str) -> str:
     facts = [code(shortened(source))] if source else []
     facts += [type_] if (type_ := _type(spot)) else []
     saved = sum(value.bytes for value in spot.saved)
-    inside = 0 if saved else kept_bytes(spot)
+    inside = 0 if saved else saved_bytes_inside(spot)
     facts += [f"saves {human_bytes(saved)}"] if saved else []
     facts += [f"saves {human_bytes(inside)} inside"] if inside else []
     facts += [f"returned as {code(row.name)}" for row in _returned(spot)[:1]]

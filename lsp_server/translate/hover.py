@@ -32,8 +32,8 @@ HANDLING = {
 def hover(views: Views, path: str, document: Document, cursor: types.Position) -> types.Hover | None:
     """The newest trace that has something to say at the place."""
     where = (cursor.line, cursor.character)
-    for shown in views.of(path):
-        position = shown.view.place_of(*where)
+    for shown in views.shown_in(path):
+        position = shown.view.traced_position(*where)
         if position is None:
             continue
         answer = (
@@ -72,7 +72,7 @@ def _on_definition(shown: Shown, position: tuple[int, int]) -> Found | None:
 
 
 def _on_expression(shown: Shown, position: tuple[int, int]) -> Found | None:
-    spots = [spot for spot in shown.view.index.at(*position) if shown.has(spot.target)]
+    spots = [spot for spot in shown.view.index.spots_at(*position) if shown.has(spot.target)]
     if not spots:
         return None
     inner = [spot for spot in spots if spot.span == spots[0].span]
@@ -86,7 +86,7 @@ def _on_name(views: Views, shown: Shown, document: Document, where: Position) ->
     line = document.line(where[0])
     index = char_index(line, where[1], views.encoding)
     word = next((match[0] for match in WORD.finditer(line) if match.start() <= index <= match.end()), None)
-    position = shown.view.place_of(*where)
+    position = shown.view.traced_position(*where)
     if word is None or position is None:
         return None
     for target in shown.view.index.enclosing(position[0]):

@@ -6,7 +6,7 @@ from lsprotocol import types
 
 from aotlens.model.report import Target
 from aotlens.view.quantities import target_summary
-from lsp_server.targets import Found
+from lsp_server.targets import TextTarget
 from lsp_server.translate.diagnostics import uri_of
 from lsp_server.views import Shown, TargetKey, Views, target_key
 
@@ -26,9 +26,9 @@ class Lens:
     arguments: tuple[object, ...]
 
 
-def code_lenses(views: Views, path: str, uri: str, targets: tuple[Found, ...]) -> list[types.CodeLens]:
+def code_lenses(views: Views, path: str, uri: str, targets: tuple[TextTarget, ...]) -> list[types.CodeLens]:
     """The lenses of a document; `found` are the targets of its text as it is now, `line` 0-based."""
-    lenses = [lens for shown in views.of(path) for lens in _traced(views, shown)]
+    lenses = [lens for shown in views.shown_in(path) for lens in _traced(views, shown)]
     traced = {lens.line for lens in lenses}
     untraced = [target for target in targets if target.line not in traced]
     for target in untraced:

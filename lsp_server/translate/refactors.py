@@ -9,18 +9,18 @@ from dataclasses import dataclass, replace
 from lsprotocol import types
 
 from aotlens.diagnostics.checkpoint_edit import checkpointed, source_text
-from aotlens.diagnostics.inplace_edit import bound_anew, copied_first
+from aotlens.diagnostics.inplace_edit import bind_new_value, write_to_clone
 from aotlens.model.report import Fix, Input, Site
 from aotlens.view.quantities import human_bytes
 from lsp_server.document import Document, contents
-from lsp_server.index import Spot, kept_bytes
+from lsp_server.index import Spot, saved_bytes_inside
 from lsp_server.positions import convert
 from lsp_server.translate.actions import edit_of, workspace_edit
 from lsp_server.views import Shown, Views
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class EditCandidates:
     """What a trace knows of a place: the writes there, and the calls whose values the backward keeps."""
 
     shown: Shown
@@ -29,22 +29,24 @@ class Wanted:
     """Innermost first, each with the bytes that it keeps."""
 
 
-def wanted_at(views: Views, path: str, cursor: types.Position) -> list[Wanted]:
+def candidates_at(views: Views, path: str, cursor: types.Position) -> list[EditCandidates]:
     """What could be changed at a place, by each trace that tells of it."""
     wanted = []
-    for shown in views.of(path):
-        position = shown.view.place_of(cursor.line, cursor.character)
+    for shown in views.shown_in(path):
+        position = shown.view.traced_position(cursor.line, cursor.character)
         spots = (
-            [spot for spot in shown.view.index.at(*position) if shown.has(spot.target)] if position else []
+            [spot for spot in shown.view.index.spots_at(*position) if shown.has(spot.target)]
+            if position
+            else []
         )
         writes = [fact for spot in spots for fact in spot.inputs if fact[0].kind == "UserInput"]
-        keepers = [(spot, size) for spot in spots if (size := kept_bytes(spot))]
+        keepers = [(spot, size) for spot in spots if (size := saved_bytes_inside(spot))]
         if writes or keepers:
-            wanted.append(Wanted(shown, tuple(writes), tuple(keepers)))
+            wanted.append(EditCandidates(shown, tuple(writes), tuple(keepers)))
     return wanted
 
 
-def make(wanted: Sequence[Wanted]) -> list[tuple[Shown, Fix]]:
+def fixes_for(wanted: Sequence[EditCandidates]) -> list[tuple[Shown, Fix]]:
     """The changes that can be made, each once; none in a file that differs from what was traced."""
     made: dict[str, tuple[Shown, Fix]] = {}
     for change in wanted:
@@ -81,13 +83,15 @@ def _action(title: str, edit: types.WorkspaceEdit) -> types.CodeAction:
     return types.CodeAction(title=title, kind=types.CodeActionKind.RefactorRewrite, edit=edit)
 
 
-def _fixes(wanted: Wanted) -> list[Fix]:
-    fixes = [change(site, row.name) for row, site in wanted.writes for change in (bound_anew, copied_first)]
+def _fixes(wanted: EditCandidates) -> list[Fix]:
+    fixes = [
+        change(site, row.name) for row, site in wanted.writes for change in (bind_new_value, write_to_clone)
+    ]
     calls = ((checkpointed(spot), size) for spot, size in wanted.keepers)
     fixes += [_checkpoint(fix, size) for fix, size in calls if fix is not None][:1]
     return [fix for fix in fixes if fix is not None]
 
 
-def _checkpoint(fix: Fix, kept_bytes: int) -> Fix:
+def _checkpoint(fix: Fix, size_bytes: int) -> Fix:
     what = fix.title[0].lower() + fix.title[1:]
-    return replace(fix, title=f"Checkpoint this call: {what} (it keeps {human_bytes(kept_bytes)})")
+    return replace(fix, title=f"Checkpoint this call: {what} (it keeps {human_bytes(size_bytes)})")

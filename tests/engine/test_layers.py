@@ -55,12 +55,12 @@ def compiled(*inner: int) -> Compiled:
 def test_each_operator_has_its_layer() -> None:
     found = compiled(16, 16, 16)
     layers, nodes = Layers(found.joint.program), found.joint.program.nodes
-    tanh = [layers.of(node) for node in nodes if node.target == "aten.tanh.default"]
+    tanh = [layers.layer_of(node) for node in nodes if node.target == "aten.tanh.default"]
     assert tanh == ["blocks.0", "blocks.1", "blocks.2"]
-    powers = [layers.of(node) for node in nodes if "pow" in node.target and not node.origin.backward]
+    powers = [layers.layer_of(node) for node in nodes if "pow" in node.target and not node.origin.backward]
     assert powers == ["blocks.0", "blocks.1", "blocks.2", None]
-    assert next(layers.of(node) for node in nodes if node.target == "aten.cos.default") is None
-    both = Counter(layers.of(node) for node in nodes if node.op is not None and node.origin.backward)
+    assert next(layers.layer_of(node) for node in nodes if node.target == "aten.cos.default") is None
+    both = Counter(layers.layer_of(node) for node in nodes if node.op is not None and node.origin.backward)
     assert both["blocks.0"] == both["blocks.1"] == both["blocks.2"]
 
 
@@ -100,7 +100,11 @@ def test_between_two_layers_of_one_forward_is_neither() -> None:
     found = between()
     assert found.joint.recorded is not None  # the passes changed the program
     layers, nodes = Layers(found.joint.program), found.joint.recorded.nodes
-    of = {node.target: layers.of(node) for node in nodes if node.op is not None and not node.origin.backward}
+    of = {
+        node.target: layers.layer_of(node)
+        for node in nodes
+        if node.op is not None and not node.origin.backward
+    }
     assert of["aten.cos.default"] == "bottom.0"  # around the layer's call
     assert of["aten.index.Tensor"] is None
     assert of["aten.sin.default"] is None
@@ -111,4 +115,4 @@ def test_constants_of_a_pass_belong_to_their_readers() -> None:
     assert found.parts.backward is not None  # it is trained
     layers, backward = Layers(found.parts.joint.program), found.parts.backward.nodes
     constants = [node for node in backward if node.target == "aten.full.default"]
-    assert [layers.of(node) for node in constants] == ["top.0", None, "bottom.0"]
+    assert [layers.layer_of(node) for node in constants] == ["top.0", None, "bottom.0"]

@@ -18,7 +18,7 @@ from aotlens.model.source import Span
 from aotlens.observe import observing
 from aotlens.options import CompileOptions
 from aotlens.pipeline import compile_direct
-from aotlens.view.kernels import beside_floors, line_costs, phase_costs
+from aotlens.view.kernels import line_costs, phase_costs, with_measured_times
 
 WRAPPER = """
 async_compile.wait(globals())
@@ -181,7 +181,7 @@ PREDICTED = Kernel(
 
 def test_a_time_stands_beside_the_floor_of_the_same_call() -> None:
     later = replace(PREDICTED, name="mm", call=1)
-    found = beside_floors((HERE, replace(HERE, name="mm", time_us=9.0), PREDICTED, later))
+    found = with_measured_times((HERE, replace(HERE, name="mm", time_us=9.0), PREDICTED, later))
     assert [kernel.time_us for kernel in found] == [6.0, 9.0, 6.0, 9.0]
     assert [(line.span, line.time_us) for line in line_costs(found)] == [(LINE, 10.0), (OTHER, 5.0)]
     assert [total.time_us for total in phase_costs(found)] == [15.0]
@@ -189,7 +189,7 @@ def test_a_time_stands_beside_the_floor_of_the_same_call() -> None:
 
 def test_kernels_of_a_graph_that_run_on_the_cpu_are_no_rows_of_the_gpu() -> None:
     on_cpu = replace(HERE, name="cpp_fused_0", time_us=2.0)
-    found = beside_floors((on_cpu, HERE, replace(on_cpu, target="cpu", time_us=None), PREDICTED))
+    found = with_measured_times((on_cpu, HERE, replace(on_cpu, target="cpu", time_us=None), PREDICTED))
     assert [kernel.time_us for kernel in found] == [2.0, 6.0, None, 6.0]
 
 
@@ -197,13 +197,13 @@ def test_another_choice_of_a_template_is_the_same_call() -> None:
     """The library's kernel stands for it too, but for none that computes something else."""
     library = replace(HERE, name="extern_kernels.mm", nodes=("mm",))
     template = replace(PREDICTED, name="triton_tem_fused_mm_0", nodes=("mm",))
-    assert [kernel.time_us for kernel in beside_floors((library, template))] == [6.0, 6.0]
+    assert [kernel.time_us for kernel in with_measured_times((library, template))] == [6.0, 6.0]
     other = replace(template, nodes=("bmm",))
-    assert [kernel.time_us for kernel in beside_floors((library, other))] == [6.0, None]
+    assert [kernel.time_us for kernel in with_measured_times((library, other))] == [6.0, None]
 
 
 def test_kernels_that_are_not_the_same_keep_no_time() -> None:
-    found = beside_floors((replace(HERE, name="other"), PREDICTED))
+    found = with_measured_times((replace(HERE, name="other"), PREDICTED))
     assert [kernel.time_us for kernel in found] == [6.0, None]
     assert [line.time_us for line in line_costs(found)] == [None, None]
     assert [total.time_us for total in phase_costs(found)] == [None]

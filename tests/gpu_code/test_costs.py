@@ -17,7 +17,7 @@ from aotlens.codegen.gpu.cost_model.node_flops import product_dtype
 from aotlens.codegen.gpu.inductor_trace import InductorTrace
 from aotlens.codegen.kernels import Measurable, measure_calls
 from aotlens.model.report import Kernel, KernelChoice
-from aotlens.view.kernels import beside_floors, line_costs, phase_costs
+from aotlens.view.kernels import line_costs, phase_costs, with_measured_times
 from tests.gpu_code.lowering import Case, Rows, rows_of
 
 ITEM = 4
@@ -379,4 +379,4 @@ def test_launches_of_a_gpus_wrapper_are_timed_with_the_sums_that_end_them(
     assert device.held == [1] * 5
     here = Kernel(next(iter(kernels)), "backward", "cuda:0", "", (), (), time_us=11.0, ending_us=(1.0, 2.0))
     there = [kernel for kernel in rows["norm"].kernels if kernel.phase == "backward"]
-    assert [kernel.time_us for kernel in beside_floors((here, *there))] == [11.0, 11.0, 1.0, 2.0]
+    assert [kernel.time_us for kernel in with_measured_times((here, *there))] == [11.0, 11.0, 1.0, 2.0]

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from aotlens.diagnostics.diagnose import diagnose, from_failure, mismatch, taken_back
+from aotlens.diagnostics.diagnose import diagnose, from_failure, mismatch, mutation_fixes
 from aotlens.diagnostics.findings import MIB, Limits
 from aotlens.model import Base, Diagnostic, Edit, Input, Mode, Output, Related, Site, Span, Target, Tensor
 from aotlens.model.failure import Failure
@@ -45,11 +45,11 @@ def test_copied_argument() -> None:
             "`cache` is changed in place where autograd must see it: 2.0 KiB are copied back on every call;"
             " return the new value",
             WRITE.span,
-            fixes=taken_back(COPIED),
+            fixes=mutation_fixes(COPIED),
             cost=Cost("bytes per call", 2048, 0.0625),
         ),
     )
-    assert [fix.title for fix in taken_back(COPIED)] == [
+    assert [fix.title for fix in mutation_fixes(COPIED)] == [
         "Bind the new value",
         "Write to a copy of `cache`: the caller's stays as it is",
     ]

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from aotlens.diagnostics.inplace_edit import bound_anew, copied_first, without_grad
+from aotlens.diagnostics.inplace_edit import bind_new_value, write_to_clone, write_under_no_grad
 from aotlens.model.report import Fix, Site, Span
 
 
@@ -60,7 +60,7 @@ def applied(fix: Fix | None, file: Path) -> str | None:
 )
 def test_a_write_goes_to_a_copy(tmp_path: Path, before: str, expression: str, after: str | None) -> None:
     file = written(tmp_path, before)
-    assert applied(copied_first(site(file, expression), "x"), file) == after
+    assert applied(write_to_clone(site(file, expression), "x"), file) == after
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_the_new_value_is_bound(tmp_path: Path, line: str, after: str | None) ->
     text = "def f(x, y):\n    {}\n    return x\n"
     file = written(tmp_path, text.format(line))
     expected = None if after is None else text.format(after)
-    assert applied(bound_anew(site(file, line), "x"), file) == expected
+    assert applied(bind_new_value(site(file, line), "x"), file) == expected
 
 
 @pytest.mark.parametrize(
@@ -94,17 +94,17 @@ def test_the_new_value_is_bound(tmp_path: Path, line: str, after: str | None) ->
 )
 def test_no_new_value_where_another_name_may_hold_the_old_one(tmp_path: Path, text: str) -> None:
     file = written(tmp_path, text)
-    assert bound_anew(site(file, "x.add_(1)"), "x") is None
+    assert bind_new_value(site(file, "x.add_(1)"), "x") is None
 
 
 def test_statements_are_put_under_no_grad(tmp_path: Path) -> None:
     text = "import torch\n\n\nclass M:\n    def forward(self, x):\n        {}\n        return x\n"
     file = written(tmp_path, text.format("self.ema.mul_(0.9).add_(  # 漢\n            x)"))
     under = "with torch.no_grad():\n            self.ema.mul_(0.9).add_(  # 漢\n                x)"
-    assert applied(without_grad([site(file, "self.ema.mul_(0.9)")]), file) == text.format(under)
+    assert applied(write_under_no_grad([site(file, "self.ema.mul_(0.9)")]), file) == text.format(under)
 
 
 def test_no_grad_needs_torch_and_lines_of_its_own(tmp_path: Path) -> None:
     for text in ("def f(x):\n    x.add_(1)\n", "import torch\ndef f(x):\n    x.add_(1); x.mul_(2)\n"):
         file = written(tmp_path, text)
-        assert without_grad([site(file, "x.add_(1)")]) is None
+        assert write_under_no_grad([site(file, "x.add_(1)")]) is None

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aotlens.model.report import Span
-from aotlens.model.spans import column, place, text_of
+from aotlens.model.spans import column, location, text_of
 from aotlens.view.fold import fold
 from aotlens.view.quantities import counted, human_bytes, human_flops, human_ms, target_summary
 from tests.report.sample import MODEL, sample_report, span
@@ -63,7 +63,7 @@ def test_places_show_characters_not_bytes() -> None:
 
 def test_a_missing_file_has_a_place_but_no_text() -> None:
     gone = Span("gone.py", 3, 4, 3, 9)
-    assert (place(gone), text_of(gone)) == ("gone.py:3:5", "")
+    assert (location(gone), text_of(gone)) == ("gone.py:3:5", "")
 
 
 def test_a_file_shorter_than_the_span_has_no_text() -> None:

@@ -126,7 +126,7 @@ def linked(app: AotlensApp, name: str) -> list[str]:
 
 async def select(app: AotlensApp, pilot: Pilot[int], name: str, key: str) -> None:
     """Put a table's cursor on the row of a key, as moving there would."""
-    assert table(app, name).select(key, tell=True), f"no row {key} in {name}"
+    assert table(app, name).select(key, notify=True), f"no row {key} in {name}"
     await settle(pilot)
 
 

@@ -17,7 +17,7 @@ def test_the_target_that_is_shown_stays_and_the_new_ones_are_there() -> None:
     before, after = replace(first, targets=(other, shown)), replace(first, targets=(other, other, shown))
 
     async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
-        app.target_place = 1
+        app.target_index = 1
         app.post_message(ReportReady(after))
         await settle(pilot)
         assert app.report is after

@@ -159,7 +159,7 @@ def test_both_graphs_stand_side_by_side_with_their_nodes_linked() -> None:
 
 
 def test_a_drawing_joins_its_lines_and_cuts_what_does_not_fit() -> None:
-    read = [Neighbour("view_12", "view", "f32[8, 4]"), Neighbour("weight", "input", given=True)]
+    read = [Neighbour("view_12", "view", "f32[8, 4]"), Neighbour("weight", "input", is_input=True)]
     node, users = Neighbour("mm_with_a_long_name", "mm"), [Neighbour("gelu", "gelu")]
 
     def rows_of(height: int) -> list[str]:

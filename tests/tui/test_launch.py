@@ -7,7 +7,7 @@ import pytest
 
 from aotlens.errors import AotlensError
 from tui import app as tui_app
-from tui.tracing import Asked
+from tui.tracing import TraceTarget
 
 
 @pytest.fixture
@@ -20,7 +20,7 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def refusal(path: str | None, report: str | None = None) -> tuple[str, int]:
     with pytest.raises(AotlensError) as caught:
-        tui_app.run(Asked(path) if path else None, report)
+        tui_app.run(TraceTarget(path) if path else None, report)
     return str(caught.value), caught.value.exit_code
 
 

@@ -20,7 +20,7 @@ from tui.app import AotlensApp
 from tui.messages import SourceChanged
 from tui.panes.log import LogPane
 from tui.panes.registry import CHOICES, LOG_KEY
-from tui.tracing import Asked, WorkerTracing, ended
+from tui.tracing import TraceTarget, WorkerTracing, ended
 
 RAISED = Failure(
     "user",
@@ -193,7 +193,7 @@ def test_a_script_that_fails_after_a_trace_is_shown_as_failed() -> None:
 def test_a_script_that_does_not_parse_is_shown_without_the_worker(tmp_path: Path) -> None:
     script = tmp_path / "half.py"
     script.write_text("import torch\ndef f(:\n")
-    tracing = WorkerTracing(Asked(str(script)))
+    tracing = WorkerTracing(TraceTarget(str(script)))
 
     async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
         await settle(pilot)

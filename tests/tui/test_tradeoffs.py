@@ -146,7 +146,7 @@ def test_folded_and_single_rows_are_drawn_on_one_scale() -> None:
     listing = saved_listing(layered_target())
     assert listing.group_cells is not None
     folded = listing.group_cells(listing.groups[0])[1]
-    single = listing.rows.cells(listing.groups[0].places[0])[1]
+    single = listing.rows.cells(listing.groups[0].positions[0])[1]
     assert isinstance(folded, Part)
     assert isinstance(single, Part)
     assert folded.text.count("█") == BAR_WIDTH

@@ -51,7 +51,7 @@ class Pane(Vertical):
             self.link = link
 
     subject: Subject | None = None
-    _soon: Callable[[], None] | None = None
+    _pending: Callable[[], None] | None = None
     """What waits for the next paint."""
 
     @property
@@ -71,17 +71,17 @@ class Pane(Vertical):
         self.fill(subject)
         gc.freeze()  # as for the report itself: what a tab looks up stays, and is no garbage
 
-    def soon(self, act: Callable[[], None]) -> None:
+    def after_paint(self, act: Callable[[], None]) -> None:
         """Do it after the next paint: the row that a key moves to comes first, then what is said of it.
 
         Of several that are asked for until then the last is done, so a key that is held down draws once.
         """
-        waits, self._soon = self._soon is not None, act
+        waits, self._pending = self._pending is not None, act
         if not waits:
-            self.call_after_refresh(self._act)
+            self.call_after_refresh(self._run_pending)
 
-    def _act(self) -> None:
-        act, self._soon = self._soon, None
+    def _run_pending(self) -> None:
+        act, self._pending = self._pending, None
         if act is not None:
             act()
 

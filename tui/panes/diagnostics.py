@@ -44,7 +44,7 @@ class DiagnosticsPane(Pane):
         return self.query_one("#diagnostic-table")
 
     def reveal(self, key: str) -> None:
-        self.query_one(VirtualTable).select(key, tell=True)
+        self.query_one(VirtualTable).select(key, notify=True)
         self.main().focus()
 
     def mark_line(self, file: str, line: int) -> None:

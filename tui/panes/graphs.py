@@ -57,9 +57,9 @@ class GraphsPane(Pane):
         self.lineage: Lineage | None = None
         self.history: list[tuple[str, str]] = []
         """Graph and node that were left by walking, newest last."""
-        self._asked_beside: bool | None = None
+        self._wants_both: bool | None = None
         """What the user wants; None leaves it to the room."""
-        self._beside = ""
+        self._partner_stage = ""
         """The graph whose nodes stand in the second table; filled when it is first shown."""
 
     def compose(self) -> ComposeResult:
@@ -146,7 +146,7 @@ class GraphsPane(Pane):
         if not self.nodes.cursor:
             self.nodes.stand_on_index(first_operator(stage))
             self.nodes.centre()
-        self._beside = ""
+        self._partner_stage = ""
         self._arrange()
         self._describe(self.nodes)
 
@@ -159,17 +159,17 @@ class GraphsPane(Pane):
 
     def action_beside(self) -> None:
         """Between one graph and both."""
-        self._asked_beside = not self.has_class("-beside")
+        self._wants_both = not self.has_class("-beside")
         self._arrange()
         self._describe(self.nodes)
 
     def _arrange(self) -> None:
         roomy = self.size.width >= BESIDE_FROM
-        wanted = roomy if self._asked_beside is None else self._asked_beside
+        wanted = roomy if self._wants_both is None else self._wants_both
         other, subject = self._other, self.subject
         self.set_class(wanted and other is not None, "-beside")
-        if wanted and other is not None and subject is not None and self._beside != other.stage.name:
-            self._beside = other.stage.name
+        if wanted and other is not None and subject is not None and self._partner_stage != other.stage.name:
+            self._partner_stage = other.stage.name
             self.partner.show(node_listing(other.stage, subject.target, title=other.stage.name))
 
     def _mark_partner(self, name: str, table: VirtualTable) -> None:
@@ -187,7 +187,7 @@ class GraphsPane(Pane):
                 self.indices[own_stage],
             )
         step = lineage.step(own_stage, name, other_stage)
-        partner_names = (*step.itself, *step.gradient, *step.of)
+        partner_names = (*step.nodes, *step.gradient, *step.gradient_of)
         positions = (index.positions.get(partner_name) for partner_name in partner_names)
         marked.mark_records(tuple(position for position in positions if position is not None))
 
@@ -200,7 +200,7 @@ class GraphsPane(Pane):
 
     def on_row_list_moved(self, event: RowList.Moved) -> None:
         if isinstance(event.sender, VirtualTable):
-            self.soon(partial(self._describe, event.sender))
+            self.after_paint(partial(self._describe, event.sender))
 
     def on_row_list_chosen(self, event: RowList.Chosen) -> None:
         """Enter goes to the drawing; in the other graph's table it opens that graph there."""
@@ -238,7 +238,7 @@ class GraphsPane(Pane):
             return
         if remember:
             self.history.append(left)
-        self.nodes.select_index(position, tell=True)
+        self.nodes.select_index(position, notify=True)
         self._describe(self.nodes)
 
     def _describe(self, table: VirtualTable, *, mark: bool = True) -> None:

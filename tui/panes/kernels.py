@@ -84,7 +84,7 @@ class KernelsPane(Pane):
     def reveal(self, key: str) -> None:
         self.set_class(key.startswith("line:"), "-lines")
         for table in self.query(VirtualTable):
-            table.select(key, tell=True)
+            table.select(key, notify=True)
         self._describe()
         self.main().focus()
 
@@ -107,7 +107,7 @@ class KernelsPane(Pane):
         """Between call order and the dearest first."""
         self.costliest_first = not self.costliest_first
         self._show_table()
-        self.query_one("#kernel-table", VirtualTable).place_cursor(0, tell=True)
+        self.query_one("#kernel-table", VirtualTable).place_cursor(0, notify=True)
 
     def _show_table(self) -> None:
         if self.subject is not None:

@@ -43,7 +43,7 @@ class LedgerPane(Pane):
 
     def reveal(self, key: str) -> None:
         table = self.query_one("#outputs" if key.startswith("output:") else "#inputs", VirtualTable)
-        table.select(key, tell=True)
+        table.select(key, notify=True)
         table.focus()
 
     def mark_line(self, file: str, line: int) -> None:

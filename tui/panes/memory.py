@@ -80,7 +80,7 @@ class MemoryPane(Pane):
 
     def reveal(self, key: str) -> None:
         table = self.query_one("#alive" if key.startswith("alive:") else "#curve", VirtualTable)
-        table.select(key, tell=True)
+        table.select(key, notify=True)
         table.focus()
 
     def mark_line(self, file: str, line: int) -> None:
@@ -93,14 +93,14 @@ class MemoryPane(Pane):
         index = peak_row(memory) if memory else None
         if index is not None:
             table = self.query_one("#curve", VirtualTable)
-            table.select_index(index, tell=True)
+            table.select_index(index, notify=True)
             table.focus()
 
     def on_row_list_moved(self, event: RowList.Moved) -> None:
         if isinstance(event.sender, VirtualTable):
-            self.soon(partial(self._tell, event.sender))
+            self.after_paint(partial(self._select_row, event.sender))
 
-    def _tell(self, table: VirtualTable) -> None:
+    def _select_row(self, table: VirtualTable) -> None:
         if table.id == "curve":
             self._draw()
         self._describe(table)

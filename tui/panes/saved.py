@@ -79,7 +79,7 @@ class SavedPane(Pane):
         table = self.query_one(
             "#recomputed" if key.startswith("recomputed:") else "#saved-table", VirtualTable
         )
-        table.select(key, tell=True)
+        table.select(key, notify=True)
         table.focus()
 
     def mark_line(self, file: str, line: int) -> None:
@@ -88,7 +88,7 @@ class SavedPane(Pane):
 
     def on_row_list_moved(self, event: RowList.Moved) -> None:
         if isinstance(event.sender, VirtualTable):
-            self.soon(partial(self._describe, event.sender))
+            self.after_paint(partial(self._describe, event.sender))
 
     def _describe(self, table: VirtualTable) -> None:
         value, subject = self._value(table), self.subject

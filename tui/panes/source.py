@@ -65,7 +65,7 @@ class SourcePane(Vertical):
         self.code.light(link)
         self._describe(self.code.cursor)
 
-    def place(self) -> Span:
+    def cursor_span(self) -> Span:
         """Where the cursor is, for the editor and for copying."""
         return Span(self.file, self.code.cursor, 0, self.code.cursor, 0)
 

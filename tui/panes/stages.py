@@ -177,7 +177,7 @@ class StagesPane(Pane):
         changed = (
             index
             for index, row in enumerate(self.records)
-            if isinstance(row, AlignedRow) and row.kind != "kept"
+            if isinstance(row, AlignedRow) and row.kind != "unchanged"
         )
         return next(changed, 0)
 
@@ -199,7 +199,7 @@ class StagesPane(Pane):
             if self.followed[1] or event.sender.cursor != self._opened_at:
                 self.followed = self._chosen() or self.followed
                 self.here = self._node()
-            self.soon(self._describe)
+            self.after_paint(self._describe)
 
     def on_row_list_chosen(self, event: RowList.Chosen) -> None:
         """Enter on a run unfolds it; on a line of the lineage it goes there."""
@@ -272,8 +272,8 @@ class StagesPane(Pane):
         kinds = line_marks_of(alignment.rows, text.lines) if alignment is not None else {}
 
         def gutter(number: int) -> tuple[tuple[str, str], ...]:
-            kind = kinds.get(number, "kept")
-            return ((f"{MARKS[kind]} ", f"code--{kind}" if kind != "kept" else ""),)
+            kind = kinds.get(number, "unchanged")
+            return ((f"{MARKS[kind]} ", f"code--{kind}" if kind != "unchanged" else ""),)
 
         code.show(text, gutter=gutter)
         starts = tuple(f"{self._node() or 'def'}{end}" for end in (" =", ":", ",", " "))

@@ -47,7 +47,7 @@ class WrapperPane(Pane):
         return self.query_one("#steps")
 
     def reveal(self, key: str) -> None:
-        self.query_one("#steps", VirtualTable).select(key, tell=True)
+        self.query_one("#steps", VirtualTable).select(key, notify=True)
         self.main().focus()
 
     def mark_line(self, file: str, line: int) -> None:

@@ -35,7 +35,7 @@ class NodeMap(ScrollView, can_focus=True):
         Binding("enter", "walk", "Walk to the node", show=False),
     ]
 
-    at: reactive[int] = reactive(0)
+    selected: reactive[int] = reactive(0)
     """The box under the cursor."""
 
     class Moved(Message):
@@ -78,22 +78,22 @@ class NodeMap(ScrollView, can_focus=True):
         self._drawn = wanted
         self.drawing = self._draw(wanted) if self._draw is not None else Drawing()
         self.virtual_size = Size(size.width, len(self.drawing.rows))
-        self.set_reactive(NodeMap.at, self.drawing.centre)
+        self.set_reactive(NodeMap.selected, self.drawing.centre)
 
     def on_resize(self) -> None:
         self._lay_out()
 
-    def watch_at(self) -> None:
+    def watch_selected(self) -> None:
         self.refresh()
 
     @property
     def item(self) -> Neighbour | None:
         boxes = self.drawing.boxes
-        return boxes[self.at].item if self.at < len(boxes) else None
+        return boxes[self.selected].item if self.selected < len(boxes) else None
 
     def action_go(self, columns: int, rows: int) -> None:
         if self.drawing.boxes:
-            self._place(self.drawing.beside(self.at, columns, rows))
+            self._place(self.drawing.beside(self.selected, columns, rows))
 
     def action_walk(self) -> None:
         if self.item is not None:
@@ -118,7 +118,7 @@ class NodeMap(ScrollView, can_focus=True):
             self.action_walk()
 
     def _place(self, index: int) -> None:
-        self.at = index
+        self.selected = index
         box, top, height = (
             self.drawing.boxes[index],
             self.scroll_offset.y,
@@ -146,7 +146,7 @@ class NodeMap(ScrollView, can_focus=True):
         text = Text(no_wrap=True, end="")
         for part in self.drawing.rows[number]:
             text.append(part.text, self._look(f"role--{part.role}") if part.role else None)
-        box = self.drawing.boxes[self.at]
+        box = self.drawing.boxes[self.selected]
         if box.top <= number < box.top + box.height and (self.has_focus or box.column != 1):
             style = self._look("map--cursor" if self.has_focus else "map--resting")
             text.stylize(style, box.left, box.left + box.width)

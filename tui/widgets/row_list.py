@@ -140,11 +140,11 @@ class RowList(ScrollView, can_focus=True):
         else:
             self.virtual_size = size
 
-    def place_cursor(self, index: int, *, tell: bool = False) -> None:
-        """Put the cursor on a row; `tell` says so to the app, as if the user had moved it."""
+    def place_cursor(self, index: int, *, notify: bool = False) -> None:
+        """Put the cursor on a row; `notify` posts a message, as if the user had moved it."""
         self.cursor = self._nearest(index, 1)
         self._show_cursor()
-        if tell and self.row_count:
+        if notify and self.row_count:
             self.post_message(self.Moved(self, self.cursor))
 
     def mark(self, rows: tuple[int, ...]) -> None:

@@ -65,20 +65,20 @@ class VirtualTable(RowList):
         if index is not None:
             self.stand_on_index(index)
 
-    def _place_of(self, index: int) -> int | None:
+    def _row_of(self, index: int) -> int | None:
         """The row that shows a record, alone or in a fold; None where a filter hides it."""
         if isinstance(self.shown, range):
             return index if index in self.shown else None
         if self._standing is None:
             self._standing = {position: row for row, position in enumerate(self.shown)}
             for first, group in self._groups.items():
-                self._standing |= dict.fromkeys(group.places, self._standing[first])
+                self._standing |= dict.fromkeys(group.positions, self._standing[first])
         return self._standing.get(index)
 
     def _show_all(self) -> None:
         """No filter: every row, or the first of each group."""
         groups = () if self.unfolded else self.listing.groups
-        self._groups = {group.places[0]: group for group in groups}
+        self._groups = {group.positions[0]: group for group in groups}
         self.shown = tuple(self._groups) if groups else range(len(self.listing.rows))
         self._standing = None
 
@@ -94,7 +94,7 @@ class VirtualTable(RowList):
             self._show_all()
         self.rows_changed(0)
         if index is None or not self.stand_on_index(index):
-            self.place_cursor(0, tell=True)
+            self.place_cursor(0, notify=True)
 
     @property
     def key(self) -> str:
@@ -112,13 +112,13 @@ class VirtualTable(RowList):
         index = self.record_index
         if index is None:
             return ()
-        return self._groups[index].places if index in self._groups else (index,)
+        return self._groups[index].positions if index in self._groups else (index,)
 
-    def select(self, key: str, *, tell: bool = False) -> bool:
+    def select(self, key: str, *, notify: bool = False) -> bool:
         """Put the cursor on the row of that key; False when it is not among those shown."""
         index = self._index_of(key)
         if index is not None:
-            self.select_index(index, tell=tell)
+            self.select_index(index, notify=notify)
         return index is not None
 
     def stand_on(self, key: str) -> bool:
@@ -128,7 +128,7 @@ class VirtualTable(RowList):
 
     def stand_on_index(self, index: int) -> bool:
         """Put the cursor on the record at that position of the listing, or on the fold that hides it."""
-        row = self._place_of(index)
+        row = self._row_of(index)
         if row is not None:
             self.place_cursor(row)
         return row is not None
@@ -139,24 +139,24 @@ class VirtualTable(RowList):
 
     def _index_of(self, key: str) -> int | None:
         """The position in the listing of the row of that key, where it is shown or folded away."""
-        hidden = (index for group in self._groups.values() for index in group.places[1:])
+        hidden = (index for group in self._groups.values() for index in group.positions[1:])
         key_of = self.listing.rows.key
         return next((index for index in chain(self.shown, hidden) if key_of(index) == key), None)
 
-    def select_index(self, index: int, *, tell: bool = False) -> None:
+    def select_index(self, index: int, *, notify: bool = False) -> None:
         """Put the cursor on the record at that position of the listing, dropping a filter or a fold that
         hides it."""
-        row = self._place_of(index)
+        row = self._row_of(index)
         if row is None:
             self.filter("")
-            row = self._place_of(index)
+            row = self._row_of(index)
         if row is not None and self.shown[row] != index:
             self.unfolded = True
             self._show_all()
             self.rows_changed(0)
-            row = self._place_of(index)
+            row = self._row_of(index)
         if row is not None:
-            self.place_cursor(row, tell=tell)
+            self.place_cursor(row, notify=notify)
 
     def mark_line(self, file: str, line: int) -> None:
         """Mark the rows that stand for a source line."""
@@ -166,7 +166,7 @@ class VirtualTable(RowList):
 
     def mark_records(self, indices: tuple[int, ...]) -> None:
         """Mark records by their positions in the listing; those that a filter hides stay hidden."""
-        rows = (self._place_of(index) for index in indices)
+        rows = (self._row_of(index) for index in indices)
         self.mark(tuple(dict.fromkeys(row for row in rows if row is not None)))
 
     # What the base asks for.
@@ -188,7 +188,7 @@ class VirtualTable(RowList):
     def _cells(self, index: int) -> Cells:
         """Of a row, or of the group that it stands for."""
         group, cells_of = self._groups.get(index), self.listing.group_cells
-        if group is None or cells_of is None or len(group.places) == 1:
+        if group is None or cells_of is None or len(group.positions) == 1:
             return self.listing.rows.cells(index)
         return cells_of(group)
 
@@ -235,7 +235,7 @@ def natural_widths(listing: Listing) -> tuple[int, ...]:
     widths = [0 if column.drop else cell_len(column.title) for column in listing.columns]
     rows = [listing.rows.cells(index) for index in sample]
     if listing.group_cells is not None:
-        rows += [listing.group_cells(group) for group in listing.groups[:SAMPLE] if len(group.places) > 1]
+        rows += [listing.group_cells(group) for group in listing.groups[:SAMPLE] if len(group.positions) > 1]
     for cells in rows:
         for position, cell in enumerate(cells):
             if length := cell_len(part(cell).text):

@@ -36,7 +36,7 @@ class NodeLocations:
 
     def layer(self, names: tuple[str, ...]) -> str:
         """The layer that most of the nodes belong to."""
-        counts = Counter(filter(None, (self.layers.of(self.nodes[name]) for name in names)))
+        counts = Counter(filter(None, (self.layers.layer_of(self.nodes[name]) for name in names)))
         return counts.most_common(1)[0][0] if counts else ""
 
 

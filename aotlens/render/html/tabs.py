@@ -94,7 +94,7 @@ class _Tabs:
             titled(COSTLY, content.costly),
             titled(BLOCKERS, content.blockers),
             titled(STEPS, content.steps),
-            titled(FOUND, content.found),
+            titled(FOUND, content.diagnostics),
         )
         yield self._lines(line for section in sections if section for line in (*section, Line()))
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from rich.text import Text
 
 from aotlens.model.report import Report
-from aotlens.model.spans import place
+from aotlens.model.spans import location
 from aotlens.render.text.layout import Page, heading, paragraph
 from aotlens.view.actions import Action, what_to_do
 
@@ -27,7 +27,7 @@ def action_lines(report: Report, page: Page) -> Iterator[Text]:
 
 
 def _lines(action: Action, number: int, width: int) -> Iterator[Text]:
-    where = f"  {place(action.span)}" if action.span is not None else ""
+    where = f"  {location(action.span)}" if action.span is not None else ""
     head = Text.assemble(f"  {number}. ", (action.code, _STYLES.get(action.severity, "cyan")), (where, "dim"))
     if action.gain:
         head.append(f"  {action.gain}", "bold")

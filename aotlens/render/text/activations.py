@@ -11,7 +11,7 @@ from typing import TypeVar
 from rich.text import Text
 
 from aotlens.model.report import Partition, RecomputedValue, Region, SavedValue, Span
-from aotlens.model.spans import lines_text, own_first, place, text_of, texts
+from aotlens.model.spans import lines_text, location, own_first, text_of, texts
 from aotlens.render.text.layout import Page, Row, heading, paragraph, table
 from aotlens.render.text.tradeoffs import tradeoff_lines
 from aotlens.view.fold import Fold, fold, in_layer
@@ -101,7 +101,7 @@ def _saved_row(group: Fold[SavedValue], page: Page) -> Row:
     uses = [use.span for use in first.used_by if use.span]
     read = f"; read by the backward of {lines_text(uses, home)}" if uses else ""
     read += "; donated" if first.donated else ""
-    where = f"{place(first.span)}  " if first.span else ""
+    where = f"{location(first.span)}  " if first.span else ""
     why = f"chosen [{first.code}]" if first.certificate else reason_text(first)
     if not page.is_full:
         lines = tuple(paragraph(f"{where}{why}", width, _DETAIL, "dim"))
@@ -203,17 +203,17 @@ def _label(value: SavedValue | RecomputedValue, text_at: Callable[[Span], str] =
 
 def _alive(values: Sequence[SavedValue]) -> str:
     """`hidden (output), down.weight (parameter)`, or how many of each owner when there are many."""
-    folds = fold(values, lambda value: value.name or value.node, _keeper)
+    folds = fold(values, lambda value: value.name or value.node, _owner_text)
     if len(folds) <= NAMES:
         return ", ".join(
-            f"{group.label} ({_keeper(group.first)}{f' {group.times}' if group.times else ''})"
+            f"{group.label} ({_owner_text(group.first)}{f' {group.times}' if group.times else ''})"
             for group in folds
         )
-    keepers = Counter(map(_keeper, values))
+    keepers = Counter(map(_owner_text, values))
     return ", ".join(counted(count, keeper) for keeper, count in keepers.items())
 
 
-def _keeper(value: SavedValue) -> str:
+def _owner_text(value: SavedValue) -> str:
     """Who keeps it alive; a value of the graph without bytes lies in the memory of another one."""
     return "shared view" if value.owner == "new" else value.owner
 

@@ -9,7 +9,7 @@ from rich.text import Text
 from aotlens.model.dynamo import Dynamo
 from aotlens.model.eager import NotCompiled
 from aotlens.model.report import Reuse, Target, Verdict
-from aotlens.model.spans import place, shown_path
+from aotlens.model.spans import location, shown_path
 from aotlens.render.text.layout import (
     KEEP,
     WIDTH,
@@ -165,7 +165,7 @@ def _not_compiled_rows(records: Sequence[NotCompiled], width: int) -> list[Row]:
         first, calls = group[0], sum(record.calls for record in group)
         cells = (
             first.name,
-            place(first.span) if first.span else "",
+            location(first.span) if first.span else "",
             first.cause,
             f"{counted(calls, 'call')} in eager" if calls else "",
         )
@@ -187,7 +187,7 @@ def _verdict_rows(closing: Closing, functions: Sequence[Function], word: str, wi
             continue
         style = "bold red" if word == "differs" else "bold yellow"
         text = [line for part in verdict.text.splitlines() for line in paragraph(part, width, _INDENT)]
-        cells = (target.name, place(target.span) if target.span else "")
+        cells = (target.name, location(target.span) if target.span else "")
         rows.append(Row(cells, (style, "dim"), tuple(text)))
     return rows
 

@@ -9,7 +9,7 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from aotlens.model.report import Diagnostic, Fix, Span
-from aotlens.model.spans import own_first, place, source_line, text_of
+from aotlens.model.spans import location, own_first, source_line, text_of
 from aotlens.render.text.layout import Page, paragraph, wrapped
 from aotlens.view.quantities import counted
 
@@ -19,7 +19,7 @@ SEVERITY_STYLES = {"error": "bold red", "warning": "bold yellow", "information":
 def diagnostic_lines(diagnostic: Diagnostic, width: int) -> Iterator[Text]:
     """One finding: `file:line:col: CODE severity: message`, then its source and notes."""
     style = SEVERITY_STYLES[diagnostic.severity]
-    head = [(f"{place(diagnostic.span)}: ", "bold")] if diagnostic.span else []
+    head = [(f"{location(diagnostic.span)}: ", "bold")] if diagnostic.span else []
     label = Text.assemble(*head, (diagnostic.code, style), " ", (diagnostic.severity, style), ": ")
     first, *more = wrapped(label.plain + diagnostic.message, width, "    ") or [""]
     yield label + Text(first[label.cell_len :]) if first.startswith(label.plain) else Text(first)
@@ -28,7 +28,7 @@ def diagnostic_lines(diagnostic: Diagnostic, width: int) -> Iterator[Text]:
         yield from excerpt_lines(diagnostic.span, style)
     for related in diagnostic.related:
         shown = text_of(related.span)
-        where = f"{place(related.span)}{f': `{shown}`' if shown else ''}"
+        where = f"{location(related.span)}{f': `{shown}`' if shown else ''}"
         yield from paragraph(f"= note: {where}: {related.message}", width, "    ", "dim")
     for fix in diagnostic.fixes:
         yield from paragraph(f"= fix: {_fix(fix)}", width, "    ", "green")

@@ -6,7 +6,7 @@ from rich.text import Text
 
 from aotlens.model.dynamo import Dynamo
 from aotlens.model.recompilations import Forecast, ForecastAxis
-from aotlens.model.spans import place
+from aotlens.model.spans import location
 from aotlens.render.text.layout import Page, Row, paragraph, table
 from aotlens.view.forecast import (
     axis_title,
@@ -26,7 +26,7 @@ def forecast_lines(dynamo: Dynamo, page: Page) -> Iterator[Text]:
     """Each function with what recompiles, then what does not."""
     yield Text.assemble(("aotlens: ", "bold"), (forecast_summary(dynamo), "bold"))
     for entry in dynamo.forecasts:
-        yield Text.assemble((entry.function, "bold"), f"  {place(entry.span)}")
+        yield Text.assemble((entry.function, "bold"), f"  {location(entry.span)}")
         yield from paragraph(
             f"called with {', '.join(entry.arguments) or 'nothing'}", page.width, "  ", "dim"
         )
@@ -41,7 +41,7 @@ def _asked_lines(axis: ForecastAxis, page: Page) -> Iterator[Text]:
     others = f", with {', '.join(axis.with_names)}" if axis.with_names else ""
     yield Text(f"  {axis.name}{others}")
     rows = [
-        Row((row.value, row.words, "" if row.span is None else place(row.span)), ("bold", "", "dim"))
+        Row((row.value, row.words, "" if row.span is None else location(row.span)), ("bold", "", "dim"))
         for row in call_rows(axis)
     ]
     yield from table(rows, page.width)
@@ -55,7 +55,7 @@ def _recompiling_lines(entry: Forecast, page: Page) -> Iterator[Text]:
             continue
         yield Text.assemble("  ", (axis_title(axis), "bold yellow"))
         for failed in failed_guards(entry, axis):
-            where = "" if failed.span is None else f"  {place(failed.span)}"
+            where = "" if failed.span is None else f"  {location(failed.span)}"
             inside = "" if failed.function == entry.function else f" in {failed.function}"
             yield from paragraph(f"{failed.words}{inside}{where}", page.width, _INDENT)
         if words := remedy_words(axis):

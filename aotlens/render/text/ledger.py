@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from rich.text import Text
 
 from aotlens.model.report import BUILT_IN, Guard, Input, Output, Site, SpecialOperator, Target
-from aotlens.model.spans import place
+from aotlens.model.spans import location
 from aotlens.model.target_facts import Left
 from aotlens.render.text.layout import Page, Row, clipped, heading, paragraph, table
 from aotlens.view.fold import Fold, fold
@@ -14,7 +14,7 @@ from aotlens.view.ledger import (
     aliasing,
     handling,
     is_changed,
-    is_told,
+    is_notable,
     kind_counts,
     output_count,
     tensor_text,
@@ -29,8 +29,8 @@ FEW = 5
 def input_lines(target: Target, width: int) -> Iterator[Text]:
     """One row for each input that has something to tell; the rest folded."""
     yield heading("Inputs", kind_counts(target))
-    notable = [entry for entry in target.inputs if is_told(entry)]
-    quiet = [entry for entry in target.inputs if not is_told(entry)]
+    notable = [entry for entry in target.inputs if is_notable(entry)]
+    quiet = [entry for entry in target.inputs if not is_notable(entry)]
     rows = [
         Row(
             (str(entry.index), entry.name, tensor_text(entry.tensor), handling(target, entry)),
@@ -86,7 +86,7 @@ def guard_lines(target: Target, page: Page) -> Iterator[Text]:
     if values:
         yield heading("Built in", f"{counted(len(values), 'value')}; with another one it is compiled anew")
         rows = [
-            Row((guard.expression, place(guard.span) if guard.span else ""), ("cyan", "dim"))
+            Row((guard.expression, location(guard.span) if guard.span else ""), ("cyan", "dim"))
             for guard in values[: page.most(len(values), FEW)]
         ]
         yield from table(rows, page.width)
@@ -123,7 +123,7 @@ def _rest(count: int, page: Page) -> Iterator[Text]:
 def site_lines(sites: Iterable[Site], indent: str) -> Iterator[Text]:
     """`file:line:col  text` for each site, once where several operators are at one."""
     for span, text in dict.fromkeys((site.span, site.text) for site in sites):
-        yield Text.assemble(indent, (place(span), "dim"), "  ", text)
+        yield Text.assemble(indent, (location(span), "dim"), "  ", text)
 
 
 def _details(reason: str, sites: tuple[Site, ...], width: int) -> Iterator[Text]:
@@ -160,7 +160,7 @@ def input_summary(target: Target, page: Page) -> Iterator[Text]:
     yield heading("Inputs", kind_counts(target))
     groups: dict[object, list[Input]] = {}
     for entry in target.inputs:
-        if is_told(entry):
+        if is_notable(entry):
             groups.setdefault(_alike(target, entry), []).append(entry)
     ordered = sorted(groups.values(), key=lambda group: not is_changed(group[0]))
     few = page.most(0, _FEW_INPUTS)
@@ -199,7 +199,7 @@ def _why(reason: str, sites: Sequence[Site], page: Page) -> Iterator[Text]:
         yield Text(DETAIL).append(clipped(reason, page.width - len(DETAIL)), "dim")
     for site in sites[:1]:
         more = f"  and {counted(len(sites) - 1, 'more place')}" if len(sites) > 1 else ""
-        text = clipped(f"{place(site.span)}  {site.text}{more}", page.width - len(DETAIL))
+        text = clipped(f"{location(site.span)}  {site.text}{more}", page.width - len(DETAIL))
         yield Text(DETAIL).append(text, "dim")
 
 

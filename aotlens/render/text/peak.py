@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from rich.text import Text
 
 from aotlens.model.report import LiveValue, Memory
-from aotlens.model.spans import place, text_of
+from aotlens.model.spans import location, text_of
 from aotlens.render.text.layout import Page, Row, heading, paragraph, table
 from aotlens.view.fold import FUSED, Fold, alive_folds, lifetime, total_bytes
 from aotlens.view.quantities import counted, human_bytes
@@ -31,7 +31,7 @@ def memory_lines(memory: Memory, page: Page) -> Iterator[Text]:
     if memory.fused:
         yield from paragraph(FUSED, width, "  ", "dim")
     if memory.peak_span is not None:
-        where = f"{place(memory.peak_span)}  {text_of(memory.peak_span)}"
+        where = f"{location(memory.peak_span)}  {text_of(memory.peak_span)}"
         yield from paragraph(where, width, "  ", "dim")
     folds = alive_folds(memory)
     worth = page.least(memory.peak_bytes)
@@ -51,7 +51,7 @@ def _row(group: Fold[LiveValue], page: Page) -> Row:
     cells = (human_bytes(total_bytes(group)), each, first.kind, group.label)
     if not page.is_full:
         return Row(cells, STYLES, clip=True)
-    where = f"{place(first.span)}  " if first.span else ""
+    where = f"{location(first.span)}  " if first.span else ""
     alive = lifetime(first, first.span.file if first.span else page.home)
     detail = tuple(paragraph(f"{where}{alive}", page.width, _DETAIL, "dim"))
     return Row(cells, STYLES, detail, clip=True)

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from aotlens.model.ranks import Collective, Ranks
 from aotlens.model.source import Span
-from aotlens.model.spans import place
+from aotlens.model.spans import location
 from aotlens.render.text.layout import Page, Row, heading, paragraph, rule, table
 from aotlens.view.quantities import counted, human_bytes, human_ms
 from aotlens.view.ranks import difference_text, differing, mismatch_text, rank_names, ranks_summary
@@ -60,7 +60,7 @@ def _differences(ranks: Ranks, page: Page) -> Iterator[Text]:
 def _places(sides: Sequence[tuple[int, Span | None]]) -> Iterator[Text]:
     for rank, span in sides:
         if span is not None:
-            yield Text(f"      rank {rank}: {place(span)}", "dim")
+            yield Text(f"      rank {rank}: {location(span)}", "dim")
 
 
 def _compilations(ranks: Ranks, page: Page) -> Iterator[Text]:
@@ -74,7 +74,7 @@ def _compilations(ranks: Ranks, page: Page) -> Iterator[Text]:
     yield from table(
         [
             Row(
-                (row.compile_id, row.function, rank_names(row.ranks), place(row.span) if row.span else ""),
+                (row.compile_id, row.function, rank_names(row.ranks), location(row.span) if row.span else ""),
                 ("", "cyan", "", "dim"),
             )
             for row in shown
@@ -122,7 +122,7 @@ def _collectives(collectives: Sequence[Collective], page: Page) -> Iterator[Text
                     row.tensor,
                     "unknown" if row.bytes is None else human_bytes(row.bytes),
                     f"{row.graph} {row.compile_id}",
-                    place(row.span) if row.span else "",
+                    location(row.span) if row.span else "",
                 ),
                 ("", "cyan", "", "yellow", "", "dim"),
             )

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.text import Text
 
 from aotlens.model.report import Report, Stage, Target
-from aotlens.model.spans import place
+from aotlens.model.spans import location
 from aotlens.model.stage_changes import (
     CUDA_GRAPH,
     KERNELS,
@@ -151,7 +151,7 @@ def lacking_lines(report: Report, page: Page) -> Iterator[Text]:
     losses = [record for record in report.not_compiled if record.is_loss]
     shown = losses[: page.most(len(losses), FEW_LOSSES)]
     for record in shown:
-        where = f"  {place(record.span)}" if record.span is not None else ""
+        where = f"  {location(record.span)}" if record.span is not None else ""
         yield Text.assemble(("Not compiled  ", "bold yellow"), f"{record.name}{where}  {record.cause}")
         yield from paragraph(f"{record.reason} [{record.code}]", page.width, "  ")
     if len(losses) > len(shown):
@@ -186,7 +186,7 @@ def _title(report: Report, index: int) -> str:
 
 def target_lines(target: Target, page: Page, title: str) -> Iterator[Text]:
     """One target: its header, then what the page has room for; diagnostics first on a short one."""
-    yield rule(title, place(target.span) if target.span else target.qualname, page.width)
+    yield rule(title, location(target.span) if target.span else target.qualname, page.width)
     yield Text.assemble(target_summary(target), (f" · {target.frontend} frontend", "dim"))
     yield Text()
     for section in _full_sections(target, page) if page.is_full else _short_sections(target, page):

@@ -6,7 +6,7 @@ from rich.text import Text
 
 from aotlens.model.partition import Partition, WhatIf
 from aotlens.render.text.layout import Page, Row, heading, paragraph, table
-from aotlens.view.frontier import FrontierRow, frontier_rows, of_own
+from aotlens.view.frontier import FrontierRow, frontier_rows, own_choice_label
 from aotlens.view.quantities import counted, human_bytes, human_flops
 from aotlens.view.reasons import difference, listed, named
 
@@ -49,7 +49,9 @@ def _ends(rows: Sequence[FrontierRow], choices: int) -> str:
 def what_if_lines(answer: WhatIf, partition: Partition, width: int) -> Iterator[Text]:
     """The totals after the change beside those before it."""
     own = partition.own
-    yield heading("What if", answer.change if own is None else f"{answer.change}, beside {of_own(own)}")
+    yield heading(
+        "What if", answer.change if own is None else f"{answer.change}, beside {own_choice_label(own)}"
+    )
     before, after = answer.before, answer.after
     rows = (
         ("saved", before.saved_bytes, after.saved_bytes, human_bytes),

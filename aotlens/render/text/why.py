@@ -8,7 +8,7 @@ from rich.text import Text
 from aotlens.diagnostics.attach_fixes import fixes_of, outcome_sentence
 from aotlens.model.dynamo import CompileSeconds, Dynamo
 from aotlens.model.report import Report
-from aotlens.model.spans import place, source_line
+from aotlens.model.spans import location, source_line
 from aotlens.render.text.forecast import forecast_lines
 from aotlens.render.text.layout import (
     WIDTH,
@@ -145,7 +145,7 @@ def _problem_lines(problem: Problem, number: int, width: int) -> Iterator[Text]:
         f"{problem.title} in {problem.function}" if problem.function not in problem.title else problem.title
     )
     style = "bold red" if problem.kind == "code in eager" else "bold yellow"
-    where = place(problem.span) if problem.span is not None else ""
+    where = location(problem.span) if problem.span is not None else ""
     cost = f"  {_seconds(problem.seconds)}" if problem.seconds else ""
     yield Text.assemble(f"  {number}. ", (title, style), f"  {where}", (cost, "bold"))
     code = problem.text or (source_line(problem.span.file, problem.span.line).strip() if problem.span else "")
@@ -167,7 +167,7 @@ def _process_lines(dynamo: Dynamo, page: Page) -> Iterator[Text]:
         yield heading("Not observed", "processes that the script started")
         shown = dynamo.processes[: page.most(len(dynamo.processes), MOST_LINES)]
         rows = [
-            Row((process_words(entry), "" if entry.span is None else place(entry.span)), ("", "dim"))
+            Row((process_words(entry), "" if entry.span is None else location(entry.span)), ("", "dim"))
             for entry in shown
         ]
         yield from table(rows, page.width)
@@ -201,7 +201,11 @@ def _time_lines(seconds: CompileSeconds, page: Page) -> Iterator[Text]:
     lines = seconds.by_line[: page.most(len(seconds.by_line), MOST_LINES)]
     rows = [
         Row(
-            (_seconds(line.seconds), place(line.span), source_line(line.span.file, line.span.line).strip()),
+            (
+                _seconds(line.seconds),
+                location(line.span),
+                source_line(line.span.file, line.span.line).strip(),
+            ),
             ("", "dim", "cyan"),
             clip=True,
         )
@@ -220,7 +224,7 @@ def short_dynamo_lines(dynamo: Dynamo, width: int) -> Iterator[Text]:
     breaks, recompilations, constants = dynamo_counts(dynamo)
     rows: list[Row] = []
     if breaks:
-        texts = [f"{place(entry.span)} `{entry.text}`" for entry in dynamo.breaks]
+        texts = [f"{location(entry.span)} `{entry.text}`" for entry in dynamo.breaks]
         rows.append(_short_row("graph breaks", breaks, texts))
     if recompilations:
         words = [f"{value_words(value)} ({len(value.compilations)})" for value in most_changed(dynamo)]

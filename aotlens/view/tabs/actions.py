@@ -3,23 +3,23 @@
 from collections.abc import Iterator
 
 from aotlens.model.report import Report, Target
+from aotlens.model.spans import line_text
 from aotlens.view.actions import what_to_do
 from aotlens.view.tabs.diagnostics import diagnostic_key, severity_part
 from aotlens.view.tabs.marks import all_diagnostics
 from aotlens.view.tabs.rows import Jump, Line, Link, Part
-from aotlens.view.tabs.spans import home_file, line_place
 
 MOST_DIAGNOSTICS = 6
 
 
 def action_lines(report: Report, target: Target) -> Iterator[Line]:
     """The most valuable findings of all targets, each with what it is worth and the key that tries it."""
-    home = home_file(target)
+    home = target.file
     for number, action in enumerate(what_to_do(report), 1):
         role = "information" if action.gain else action.severity
         parts = (
             Part(f"  {number}. ", role),
-            Part(f"{line_place(action.span, home):<8} ", "place"),
+            Part(f"{line_text(action.span, home):<8} ", "place"),
             Part(f"{action.gain}: " if action.gain else "", "saved"),
             Part(action.sentence),
             Part(f"  → {action.cure}", "dim"),
@@ -30,13 +30,13 @@ def action_lines(report: Report, target: Target) -> Iterator[Line]:
 
 
 def diagnostic_lines(report: Report, target: Target) -> Iterator[Line]:
-    home = home_file(target)
+    home = target.file
     diagnostics = all_diagnostics(report, target)
     for item in diagnostics[:MOST_DIAGNOSTICS]:
         letter = severity_part(item)
         parts = (
             Part(f"  {letter.text} {item.code} ", letter.role),
-            Part(f" {line_place(item.span, home):<8} ", "place"),
+            Part(f" {line_text(item.span, home):<8} ", "place"),
             Part(item.message),
         )
         link = Link((item.span,) if item.span else (), tuple(related.span for related in item.related))

@@ -6,12 +6,11 @@ from collections.abc import Iterator
 from aotlens.compare.saved import SavedChange
 from aotlens.compare.saved import saved_changes as saved_difference
 from aotlens.model.report import Target
-from aotlens.model.spans import texts
+from aotlens.model.spans import line_text, texts
 from aotlens.view.fold import Fold, fold
 from aotlens.view.quantities import call_count, counted, signed_size
 from aotlens.view.tabs.rows import Line, Link, Part
 from aotlens.view.tabs.saved import layer_value_name
-from aotlens.view.tabs.spans import home_file, line_place
 
 
 def changes(old: Target, new: Target) -> tuple[Line, ...]:
@@ -25,7 +24,7 @@ def headline(old: Target, new: Target) -> tuple[Part, ...]:
     if difference:
         heaviest = max(saved_difference(old, new), key=lambda row: abs(row.change_bytes), default=None)
         span = heaviest.value.span if heaviest is not None and not heaviest.is_gone else None
-        where = f" at {line_place(span, home_file(new))}" if span is not None else ""
+        where = f" at {line_text(span, new.file)}" if span is not None else ""
         return Part("saved ", "dim"), Part(signed_size(difference), tone(difference)), Part(where, "dim")
     number = sum(1 for _ in changes(old, new))
     return (Part(counted(number, "change") if number else "nothing changed", "dim"),)
@@ -53,7 +52,7 @@ def value_change(group: Fold[SavedChange], target: Target) -> Line:
     parts = (
         Part(f"  {signed_size(difference):>11} ", tone(difference)),
         Part(f"{group.label} {group.times}".strip(), "name"),
-        Part("  no longer saved" if gone else f"  at {line_place(span, home_file(target))}", "place"),
+        Part("  no longer saved" if gone else f"  at {line_text(span, target.file)}", "place"),
     )
     return Line(parts, Link((span,) if span is not None and not gone else ()))
 

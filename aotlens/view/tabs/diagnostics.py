@@ -5,9 +5,9 @@ from collections.abc import Iterator
 
 from aotlens.model.edits import edited
 from aotlens.model.report import Diagnostic, Fix, Report, Target
+from aotlens.model.spans import line_of, line_text
 from aotlens.view.tabs.marks import SEVERITY_LETTERS, all_diagnostics
 from aotlens.view.tabs.rows import Cells, Column, LazyRows, Line, Link, Listing, Part
-from aotlens.view.tabs.spans import home_file, line_place, place
 
 DIAGNOSTIC_COLUMNS = (
     Column("", widest=1, narrowest=1),
@@ -29,13 +29,13 @@ def diagnostic_key(diagnostic: Diagnostic) -> str:
 
 def diagnostic_listing(report: Report, target: Target | None) -> Listing:
     """The worst first."""
-    home = home_file(target) if target else None
+    home = target.file if target else None
 
     def cells_of(diagnostic: Diagnostic) -> Cells:
         return (
             severity_part(diagnostic),
             Part(diagnostic.code, diagnostic.severity),
-            Part(place(diagnostic.span, home), "place"),
+            Part(line_of(diagnostic.span, home), "place"),
             diagnostic.message,
             str(len(diagnostic.fixes)) if diagnostic.fixes else "",
         )
@@ -55,11 +55,11 @@ def diagnostic_details(
     diagnostic: Diagnostic, target: Target | None, sources: dict[str, str]
 ) -> Iterator[Line]:
     """Message, related places, and each fix as a difference; `sources` are the texts of the edited files."""
-    home = home_file(target) if target else None
+    home = target.file if target else None
     yield Line((Part(f"{diagnostic.code}  ", diagnostic.severity), Part(diagnostic.severity, "dim")))
     yield Line((Part(diagnostic.message),), Link((diagnostic.span,) if diagnostic.span else ()), wrap=True)
     for item in diagnostic.related:
-        parts = (Part(f"{line_place(item.span, home)}  ", "place"), Part(item.message))
+        parts = (Part(f"{line_text(item.span, home)}  ", "place"), Part(item.message))
         yield Line(parts, Link((item.span,)), wrap=True)
     for fix in diagnostic.fixes:
         yield Line()

@@ -53,7 +53,7 @@ class Neighbour:
     link: Link = NO_LINK
     jump: Jump | None = None
     """Where Enter leads; None for the node itself and for what only counts others."""
-    given: bool = False
+    is_input: bool = False
     """Whether it is an input of the graph, not computed there."""
     across: bool = False
     """Whether it stands in the other graph: what is saved goes from the forward to the backward."""
@@ -202,7 +202,7 @@ class Canvas:
             self.write(right - len(text), last, text, "place")
         if box.column == 1:
             for y, text, kind in (
-                (1, item.what, "input" if item.given else "op"),
+                (1, item.what, "input" if item.is_input else "op"),
                 (2, item.shape, "tensor"),
                 (3, item.size, "dim"),
             ):
@@ -230,7 +230,7 @@ class Canvas:
     def _inside(self, x: int, y: int, room: int, item: Neighbour) -> None:
         """The operator and, where there is room, the shape."""
         what = cut(item.what, room)
-        self.write(x, y, what, "input" if item.given else "op")
+        self.write(x, y, what, "input" if item.is_input else "op")
         if item.shape and (rest := room - len(what) - 2) > 4:
             self.write(x + len(what) + 2, y, cut(item.shape, rest), "tensor")
 

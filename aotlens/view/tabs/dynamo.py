@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from aotlens.diagnostics.attach_fixes import fixes_of
 from aotlens.model.dynamo import CompileSeconds, Dynamo, DynamoFunction
 from aotlens.model.recompilations import Forecast
-from aotlens.model.spans import source_line
+from aotlens.model.spans import line_text, source_line
 from aotlens.view.forecast import (
     axis_title,
     call_rows,
@@ -19,7 +19,6 @@ from aotlens.view.forecast import (
 )
 from aotlens.view.quantities import counted, human_ms, human_us
 from aotlens.view.tabs.rows import Line, Link, Part
-from aotlens.view.tabs.spans import line_place
 from aotlens.view.why import Problem, cache_words, dynamo_summary, miss_words, problems, process_words
 
 __all__ = ["DYNAMO", "all_dynamo_lines", "dynamo_lines", "dynamo_part", "why_lines"]
@@ -90,7 +89,7 @@ def _skipped_lines(dynamo: Dynamo) -> Iterator[Line]:
     for entry in skipped:
         parts = (
             Part(f"  {entry.name}"),
-            Part(f"  {line_place(entry.span)}", "place"),
+            Part(f"  {line_text(entry.span)}", "place"),
             Part(f"  {entry.reason}", "dim"),
         )
         yield Line(parts, Link((entry.span,)), wrap=True)
@@ -107,7 +106,7 @@ def _guard_lines(dynamo: Dynamo) -> Iterator[Line]:
         for guard in function.guards[:MOST_LINES]:
             parts = [Part(f"    {guard.count:>4} ", "dim"), Part(guard.name)]
             if guard.span is not None:
-                parts.append(Part(f"  {line_place(guard.span)}", "place"))
+                parts.append(Part(f"  {line_text(guard.span)}", "place"))
             link = Link((guard.span,)) if guard.span is not None else Link()
             yield Line((*parts, Part(f"  {guard.expression}", "dim")), link)
         if len(function.guards) > MOST_LINES:
@@ -119,7 +118,7 @@ def _process_lines(dynamo: Dynamo) -> Iterator[Line]:
         yield Line((Part("Not observed", "heading"), Part("  processes that the script started", "dim")))
     for entry in dynamo.processes:
         link = Link() if entry.span is None else Link((entry.span,))
-        where = "" if entry.span is None else f"  {line_place(entry.span)}"
+        where = "" if entry.span is None else f"  {line_text(entry.span)}"
         yield Line((Part(f"  {process_words(entry)}"), Part(where, "place")), link)
 
 
@@ -136,7 +135,7 @@ def forecast_lines(dynamo: Dynamo) -> Iterator[Line]:
     for entry in dynamo.forecasts:
         yield Line()
         yield Line(
-            (Part(f"  {entry.function}", "title"), Part(f"  {line_place(entry.span)}", "place")),
+            (Part(f"  {entry.function}", "title"), Part(f"  {line_text(entry.span)}", "place")),
             Link((entry.span,)),
         )
         yield Line((Part(f"    called with {', '.join(entry.arguments)}", "dim"),), wrap=True)
@@ -163,7 +162,7 @@ def _title(problem: Problem) -> Line:
     role = "dim" if problem.is_normal else "error" if problem.kind == "code in eager" else "warning"
     parts = [Part(f"  {problem.title}", role)]
     if problem.span is not None:
-        parts.append(Part(f"  {line_place(problem.span)}", "place"))
+        parts.append(Part(f"  {line_text(problem.span)}", "place"))
     if problem.text:
         parts.append(Part(f"  {problem.text}"))
     if problem.seconds:
@@ -183,7 +182,7 @@ def _time_lines(seconds: CompileSeconds) -> Iterator[Line]:
         text = source_line(line.span.file, line.span.line).strip()
         parts = (
             Part(f"  {human_ms(1000 * line.seconds):>9}", "dim"),
-            Part(f"  {line_place(line.span)}", "place"),
+            Part(f"  {line_text(line.span)}", "place"),
             Part(f"  {text}"),
         )
         yield Line(parts, Link((line.span,)))

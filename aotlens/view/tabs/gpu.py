@@ -4,12 +4,11 @@ from collections.abc import Iterator
 
 from aotlens.model.cuda_graphs import CudaGraph
 from aotlens.model.report import Target
-from aotlens.model.spans import text_of
+from aotlens.model.spans import line_text, text_of
 from aotlens.view.cuda_graphs import EFFECTS, VERDICTS, what_blocks
 from aotlens.view.quantities import counted, human_bytes
 from aotlens.view.tabs.kernels import line_key
 from aotlens.view.tabs.rows import Jump, Line, Link, Part
-from aotlens.view.tabs.spans import home_file, line_place
 
 MOST_LINES = 3
 MOST_BLOCKERS = 4
@@ -43,13 +42,13 @@ def gpu_parts(target: Target) -> Iterator[tuple[str, tuple[Part, ...], Jump | No
 
 def costly_lines(target: Target) -> Iterator[Line]:
     """The lines that take most of the GPU."""
-    whole, home = sum(line.floor_us for line in target.gpu_lines), home_file(target)
+    whole, home = sum(line.floor_us for line in target.gpu_lines), target.file
     for line in target.gpu_lines[:MOST_LINES]:
         share = f"{line.floor_us / whole:>5.0%}  " if whole else ""
         parts = (
             Part(f"{line.floor_us:>6.2f} µs{share}", "accent"),
             Part(text_of(line.span), "name"),
-            Part(f"  {line_place(line.span, home)}", "place"),
+            Part(f"  {line_text(line.span, home)}", "place"),
         )
         yield Line(parts, Link((line.span,)), Jump("kernels", line_key(line)))
 
@@ -57,14 +56,14 @@ def costly_lines(target: Target) -> Iterator[Line]:
 def blocker_lines(cuda_graph: CudaGraph | None, target: Target) -> Iterator[Line]:
     """What keeps CUDA graphs from recording it whole, each with its first place."""
     blockers = cuda_graph.blockers if cuda_graph is not None else ()
-    home = home_file(target)
+    home = target.file
     for blocker in blockers[:MOST_BLOCKERS]:
         spans = tuple(site.span for site in blocker.sites)
         role = "warning" if blocker.effect in ("prevents", "splits") else "dim"
         parts = (
             Part(f"{EFFECTS[blocker.effect]}  ", role),
             Part(what_blocks(blocker), "name"),
-            Part(f"  {line_place(spans[0], home)}" if spans else "", "place"),
+            Part(f"  {line_text(spans[0], home)}" if spans else "", "place"),
             Part(f"  {blocker.reason}", "dim"),
         )
         yield Line(parts, Link(spans[:1], spans[1:]), wrap=True)

@@ -5,11 +5,11 @@ from dataclasses import replace
 from functools import cached_property
 
 from aotlens.model.report import Partition, RecomputedValue, SavedValue, Stage, StageNode, Target
+from aotlens.model.spans import line_of, line_text
 from aotlens.view.quantities import call_count, human_bytes
 from aotlens.view.reasons import reason_text
 from aotlens.view.tabs.layers import over_layers
 from aotlens.view.tabs.rows import Cells, Column, Jump, LazyRows, Line, Link, Listing, Part
-from aotlens.view.tabs.spans import home_file, line_place, place
 
 NODE_COLUMNS = (
     Column("node", widest=32, narrowest=14, grows=True, cut="middle"),
@@ -108,13 +108,13 @@ def node_cells(node: StageNode, home: str | None) -> Cells:
         operation(node),
         Part(node.tensor.short() if node.tensor else "", "tensor"),
         human_bytes(node.tensor.bytes) if node.tensor else "",
-        Part(place(node.spans[0] if node.spans else None, home), "place"),
+        Part(line_of(node.spans[0] if node.spans else None, home), "place"),
     )
 
 
 def node_listing(stage: Stage, target: Target, title: str = "node") -> Listing:
     """Every node of one stage, in program order, identical layers folded."""
-    home = home_file(target)
+    home = target.file
 
     def text(node: StageNode) -> str:
         return f"{node.name} {node.target} {node.tensor.short() if node.tensor else ''}"
@@ -132,7 +132,7 @@ def title_line(node: StageNode, target: Target) -> Line:
         strides = ", ".join(str(step) for step in node.tensor.stride)
         size = f"  {human_bytes(node.tensor.bytes)} · strides ({strides}) · {node.tensor.device}"
         parts += [Part(f"  {node.tensor.short()}", "tensor"), Part(size, "dim")]
-    where = line_place(node.spans[0] if node.spans else None, home_file(target))
+    where = line_text(node.spans[0] if node.spans else None, target.file)
     return Line((*parts, Part(f"  {where}" if where else "", "place")), node_link(node), wrap=True)
 
 
@@ -166,5 +166,5 @@ def fact_lines(node: StageNode, index: StageIndex, target: Target) -> Iterator[L
         stages = Part(f" in {index.stage.parent}: through the stages", "dim")
         yield Line((*parts, stages), jump=Jump("stages", f"{index.stage.name}/{node.name}"), wrap=True)
     for outer in node.spans[1:4]:
-        text = f"   called from {line_place(outer, home_file(target))}"
+        text = f"   called from {line_text(outer, target.file)}"
         yield Line((Part(text, "place"),), Link((outer,)))

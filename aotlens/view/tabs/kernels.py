@@ -3,11 +3,10 @@
 from collections.abc import Iterator
 
 from aotlens.model.report import Kernel, KernelAccess, KernelConfig, LineCost, Span, Target, Unfused
-from aotlens.model.spans import text_of, texts
+from aotlens.model.spans import line_of, line_text, text_of, texts
 from aotlens.view.kernels import kernel_time, moved_bytes, own_name, short_name
 from aotlens.view.quantities import bar, counted, human_bytes, human_flops
 from aotlens.view.tabs.rows import Cells, Column, Jump, LazyRows, Line, Link, Listing, Part
-from aotlens.view.tabs.spans import home_file, line_place, place
 
 BAR_WIDTH = 6
 PHASES = {"forward": "fw", "backward": "bw", "inference": ""}
@@ -48,7 +47,7 @@ def by_cost(target: Target) -> tuple[int, ...]:
 
 def kernel_listing(target: Target, order: tuple[int, ...]) -> Listing:
     """Launches and library calls in that order."""
-    home = home_file(target)
+    home = target.file
     longest = max((kernel_time(kernel) or 0.0 for kernel in target.kernels), default=0.0)
     text_at = texts()
 
@@ -84,7 +83,7 @@ def kernel_cells(kernel: Kernel, longest: float, home: str | None) -> Cells:
         str(kernel.registers) if kernel.registers is not None else "",
         Part(human_bytes(kernel.spill_bytes), "warning") if kernel.spill_bytes else "",
         f"{chosen.occupancy:.0%}" if chosen is not None else "",
-        Part(place(kernel.spans[0] if kernel.spans else None, home), "place"),
+        Part(line_of(kernel.spans[0] if kernel.spans else None, home), "place"),
     )
 
 
@@ -135,14 +134,14 @@ def line_key(line: LineCost) -> str:
 
 def line_listing(target: Target) -> Listing:
     """The user's lines on the GPU, the costliest first."""
-    home, records = home_file(target), target.gpu_lines
+    home, records = target.file, target.gpu_lines
     whole = sum(line.floor_us for line in records)
     most = max((line.floor_us for line in records), default=0.0)
     text_at = texts()
 
     def cells_of(line: LineCost) -> Cells:
         return (
-            Part(place(line.span, home), "place"),
+            Part(line_of(line.span, home), "place"),
             Part(text_at(line.span)),
             f"{line.floor_us:.2f}",
             Part(bar(round(1000 * line.floor_us), round(1000 * most), BAR_WIDTH), "accent"),
@@ -167,7 +166,7 @@ def line_details(line: LineCost, target: Target) -> Iterator[Line]:
     """The kernels that compute a part of a line, forward then backward."""
     link = Link((line.span,))
     yield Line(
-        (Part(text_of(line.span), "title"), Part(f"  {line_place(line.span, home_file(target))}", "place")),
+        (Part(text_of(line.span), "title"), Part(f"  {line_text(line.span, target.file)}", "place")),
         link,
     )
     facts = (f"at least {line.floor_us:.2f} µs (an estimate)", human_flops(line.flops) if line.flops else "")
@@ -193,7 +192,7 @@ def is_on(span: Span, line: Span) -> bool:
 
 def kernel_details(kernel: Kernel, target: Target) -> Iterator[Line]:
     """What stands below the table for the selected kernel."""
-    home = home_file(target)
+    home = target.file
     kind = "library call" if kernel.kind == "library" else "generated"
     head = (Part(kernel.name, "title"), Part(f"  {kernel.phase}, {kernel.target}, {kind}", "dim"))
     yield Line(head, wrap=True)
@@ -206,7 +205,7 @@ def kernel_details(kernel: Kernel, target: Target) -> Iterator[Line]:
     shares = {share.span: share for share in kernel.shares}
     for span in kernel.spans:
         share = f"  {shares[span].floor_us:.2f} µs of it" if len(shares) > 1 and span in shares else ""
-        where = Part(f"  {line_place(span, home)}", "place")
+        where = Part(f"  {line_text(span, home)}", "place")
         yield Line((Part("computes  ", "dim"), Part(text_of(span)), where, Part(share, "dim")), Link((span,)))
     for access in kernel.accesses:
         yield access_line(access, kernel)

@@ -24,7 +24,7 @@ class LayeredRows:
 
     rows: Rows
     nodes: Sequence[StageNode]
-    at: int
+    column: int
     """The place of the column."""
 
     def __len__(self) -> int:
@@ -34,7 +34,7 @@ class LayeredRows:
         return self.rows.key(index)
 
     def cells(self, index: int) -> Cells:
-        return self.told(self.rows.cells(index), Part(self.nodes[index].layer or "", "dim"))
+        return self.with_layer(self.rows.cells(index), Part(self.nodes[index].layer or "", "dim"))
 
     def text(self, index: int) -> str:
         return f"{self.rows.text(index)} {self.nodes[index].layer or ''}"
@@ -42,8 +42,8 @@ class LayeredRows:
     def link(self, index: int) -> Link:
         return self.rows.link(index)
 
-    def told(self, cells: Cells, layer: Part) -> Cells:
-        return (*cells[: self.at], layer, *cells[self.at :])
+    def with_layer(self, cells: Cells, layer: Part) -> Cells:
+        return (*cells[: self.column], layer, *cells[self.column :])
 
 
 def over_layers(
@@ -62,8 +62,8 @@ def over_layers(
     rows, cells_of = LayeredRows(listing.rows, nodes, column), listing.group_cells
 
     def group_cells(group: Group) -> Cells:
-        cells = cells_of(group) if cells_of is not None else listing.rows.cells(group.places[0])
-        return rows.told(cells, Part(group.label, "accent"))
+        cells = cells_of(group) if cells_of is not None else listing.rows.cells(group.positions[0])
+        return rows.with_layer(cells, Part(group.label, "accent"))
 
     columns = (*listing.columns[:column], LAYER_COLUMN, *listing.columns[column:])
     groups = _groups(nodes, shown)

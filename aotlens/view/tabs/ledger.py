@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 
 from aotlens.model.report import Input, Left, Output, Site, Target
+from aotlens.model.spans import line_of, line_text
 from aotlens.view.ledger import KINDS, aliasing, handling
 from aotlens.view.quantities import human_bytes
 from aotlens.view.tabs.rows import Cells, Column, Group, LazyRows, Line, Link, Listing, Part, grouped
-from aotlens.view.tabs.spans import home_file, line_place, place
 
 INPUT_COLUMNS = (
     Column("input", widest=44, narrowest=28, grows=True, cut="middle"),
@@ -27,7 +27,7 @@ OUTPUT_COLUMNS = (
 
 def input_listing(target: Target) -> Listing:
     """Every input, in call order."""
-    home = home_file(target)
+    home = target.file
 
     def cells_of(record: Input) -> Cells:
         return (
@@ -55,7 +55,7 @@ def input_listing(target: Target) -> Listing:
     )
 
     def group_cells(group: Group) -> Cells:
-        rows = [target.inputs[index] for index in group.places]
+        rows = [target.inputs[index] for index in group.positions]
         sizes = [row.tensor.bytes for row in rows if row.tensor]
         size = human_bytes(sum(known for known in sizes if known is not None)) if sizes else ""
         shown = cells_of(rows[0])
@@ -76,7 +76,7 @@ def handled(record: Input, target: Target) -> Part:
 
 def output_listing(target: Target) -> Listing:
     """Every output of the flattened result."""
-    home = home_file(target)
+    home = target.file
 
     def cells_of(record: Output) -> Cells:
         return (
@@ -161,12 +161,12 @@ def tensor_lines(record: Input | Output) -> Iterator[Line]:
 
 
 def site_lines(sites: tuple[Site, ...], verb: str, target: Target) -> Iterator[Line]:
-    home = home_file(target)
+    home = target.file
     for site in sites:
         parts = (
             Part(f"{verb} ", "dim"),
             Part(site.text.splitlines()[0] if site.text else site.op or "", "code"),
-            Part(f"  {line_place(site.span, home)}", "place"),
+            Part(f"  {line_text(site.span, home)}", "place"),
             Part(f"  {site.op or ''}", "dim"),
         )
         yield Line(parts, Link((site.span,)))
@@ -178,4 +178,4 @@ def sites_link(sites: tuple[Site, ...]) -> Link:
 
 def places(sites: tuple[Site, ...], home: str | None) -> str:
     """The lines of the sites: `20`, or `20, 31`."""
-    return ", ".join(dict.fromkeys(place(site.span, home) for site in sites))
+    return ", ".join(dict.fromkeys(line_of(site.span, home) for site in sites))

@@ -3,12 +3,11 @@
 from collections.abc import Iterator
 
 from aotlens.model.report import LiveValue, Memory, Span, Target
-from aotlens.model.spans import text_of, texts
-from aotlens.view.fold import FUSED, alive_label, alive_same, lifetime
+from aotlens.model.spans import line_of, line_text, text_of, texts
+from aotlens.view.fold import FUSED, alive_key, alive_label, lifetime
 from aotlens.view.quantities import bar, human_bytes, plot, signed_size
 from aotlens.view.tabs.graph import StageIndex
 from aotlens.view.tabs.rows import Cells, Column, Group, Jump, LazyRows, Line, Link, Listing, Part, grouped
-from aotlens.view.tabs.spans import home_file, line_place, place
 
 BAR_WIDTH = 12
 PLOT_HEIGHT = 8
@@ -66,7 +65,7 @@ class CurveNodes:
 
 def curve_listing(target: Target) -> Listing:
     """Every node in the order of the run, with what is alive while it runs."""
-    memory, home, nodes = target.memory, home_file(target), CurveNodes(target)
+    memory, home, nodes = target.memory, target.file, CurveNodes(target)
     if memory is None:
         return Listing(CURVE_COLUMNS, LazyRows((), str, lambda _: (), str, lambda _: Link()), NOTHING)
     curve, peak = memory.curve, peak_row(memory)
@@ -84,7 +83,7 @@ def curve_listing(target: Target) -> Listing:
             Part(bar(live, memory.peak_bytes, BAR_WIDTH), "saved"),
             Part(f"{name} (peak)" if index == peak else name, "name"),
             phase_at(memory, index),
-            Part(place(spans[0] if spans else None, home), "place"),
+            Part(line_of(spans[0] if spans else None, home), "place"),
         )
 
     rows = LazyRows(
@@ -112,7 +111,7 @@ def spans_of(span: Span | None) -> tuple[Span, ...]:
 
 def alive_listing(target: Target) -> Listing:
     """The values that are alive at the peak."""
-    records, home = by_size(target.memory), home_file(target)
+    records, home = by_size(target.memory), target.file
     largest = max((live.bytes for live in records), default=0)
     text_at = texts()
 
@@ -124,7 +123,7 @@ def alive_listing(target: Target) -> Listing:
             Part(live.node, "dim"),
             live.kind,
             live.made_in,
-            Part(place(live.span, home), "place"),
+            Part(line_of(live.span, home), "place"),
         )
 
     rows = LazyRows(
@@ -136,13 +135,13 @@ def alive_listing(target: Target) -> Listing:
         ),
         lambda live: Link(spans_of(live.span), spans_of(live.last_span)),
     )
-    groups = grouped(records, lambda live: alive_label(live, text_at), alive_same)
-    totals = {group: sum(records[index].bytes for index in group.places) for group in groups}
+    groups = grouped(records, lambda live: alive_label(live, text_at), alive_key)
+    totals = {group: sum(records[index].bytes for index in group.positions) for group in groups}
     most = max(totals.values(), default=0)
 
     def group_cells(group: Group) -> Cells:
         drawn = Part(bar(totals[group], most, BAR_WIDTH), "saved")
-        first = cells_of(records[group.places[0]])
+        first = cells_of(records[group.positions[0]])
         return (human_bytes(totals[group]), drawn, Part(group.label, "name"), *first[3:])
 
     ordered = tuple(sorted(groups, key=lambda group: -totals[group]))
@@ -154,7 +153,7 @@ def memory_total(target: Target) -> Line:
     memory = target.memory
     if memory is None or not memory.curve:
         return Line((Part(NOTHING, "dim"),))
-    where = line_place(memory.peak_span, home_file(target))
+    where = line_text(memory.peak_span, target.file)
     parts = [
         Part(human_bytes(memory.peak_bytes), "title"),
         Part(f" at the peak: {memory.peak_phase}, {memory.peak_node}"),
@@ -203,23 +202,23 @@ def curve_details(target: Target, index: int, link: Link) -> Iterator[Line]:
     if not spans:
         yield Line((Part("a gradient that autograd copies for its leaf", "dim"),))
         return
-    where = line_place(spans[0], home_file(target))
+    where = line_text(spans[0], target.file)
     yield Line((Part(text_of(spans[0])), Part(f"  {where}", "place")), Link(spans))
     yield Line((Part("node  ", "dim"), Part(name, "name")), jump=Jump("graphs", f"{phase}/{name}"))
 
 
 def alive_details(live: LiveValue, target: Target) -> Iterator[Line]:
     """Where a value comes from, why it is alive and until when."""
-    home = home_file(target)
+    home = target.file
     layer = f"  in {live.layer}" if live.layer else ""
     yield Line((Part(live_name(live), "title"), Part(f"  {human_bytes(live.bytes)}{layer}", "dim")))
     yield Line((Part("alive  ", "dim"), Part(f"{live.kind}, {lifetime(live, home)}")), wrap=True)
     if live.span is not None:
         parts = (Part("made by  ", "dim"), Part(text_of(live.span)))
-        yield Line((*parts, Part(f"  {line_place(live.span, home)}", "place")), Link((live.span,)))
+        yield Line((*parts, Part(f"  {line_text(live.span, home)}", "place")), Link((live.span,)))
     if live.last_span is not None:
         parts = (Part("last read by  ", "dim"), Part(text_of(live.last_span)))
-        yield Line((*parts, Part(f"  {line_place(live.last_span, home)}", "place")), Link((live.last_span,)))
+        yield Line((*parts, Part(f"  {line_text(live.last_span, home)}", "place")), Link((live.last_span,)))
     node = (Part("node  ", "dim"), Part(live.node, "name"))
     yield Line(node, jump=Jump("graphs", f"{live.made_in}/{live.node}"))
     if live.kind == "saved":

@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 
 from aotlens.model.report import StageNode, Target
+from aotlens.model.spans import line_text
 from aotlens.view.quantities import human_bytes
 from aotlens.view.tabs.drawing import Drawing, Neighbour, draw
 from aotlens.view.tabs.graph import StageIndex, fates, node_link
 from aotlens.view.tabs.rows import Jump
-from aotlens.view.tabs.spans import home_file, line_place
 
 MOST = 8
 """Neighbours drawn on one side before the rest is counted."""
@@ -34,7 +34,11 @@ class Neighbourhood:
 
     def _here(self, name: str) -> Neighbour:
         node = self._index.node(name)
-        return self._words(node, Jump("graphs", f"{self._index.stage.name}/{name}")) if node else gone(name)
+        return (
+            self._words(node, Jump("graphs", f"{self._index.stage.name}/{name}"))
+            if node
+            else unknown_neighbour(name)
+        )
 
     def _across(self, node: StageNode) -> tuple[list[Neighbour], list[Neighbour]]:
         """Where a saved value comes from, and who reads it in the backward."""
@@ -61,7 +65,7 @@ class Neighbourhood:
 
     def _words(self, node: StageNode, jump: Jump | None = None, graph: str = "") -> Neighbour:
         tensor = node.tensor
-        where = line_place(node.spans[0] if node.spans else None, home_file(self._target))
+        where = line_text(node.spans[0] if node.spans else None, self._target.file)
         return Neighbour(
             name=node.name,
             what=KINDS.get(node.op) or node.target.removeprefix("aten.").removesuffix(".default"),
@@ -70,12 +74,12 @@ class Neighbourhood:
             size=human_bytes(tensor.bytes) if tensor else "",
             link=node_link(node),
             jump=jump,
-            given=node.op in KINDS,
+            is_input=node.op in KINDS,
             across=bool(graph),
         )
 
 
-def gone(name: str) -> Neighbour:
+def unknown_neighbour(name: str) -> Neighbour:
     return Neighbour(name, "")
 
 

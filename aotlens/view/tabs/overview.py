@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from aotlens.diagnostics.diagnose import FAILURE_FAMILY
 from aotlens.model.report import Memory, Partition, Report, SavedValue, Target, Verdict
-from aotlens.model.spans import texts
+from aotlens.model.spans import line_text, texts
 from aotlens.view.fold import Fold, alive_folds, fold, lifetime
 from aotlens.view.ledger import KINDS
 from aotlens.view.origins import unknown_text
@@ -20,7 +20,6 @@ from aotlens.view.tabs.ledger import sites_link
 from aotlens.view.tabs.ranks import RANKS, rank_lines
 from aotlens.view.tabs.rows import VERDICT_ROLES, Jump, Line, Link, Part
 from aotlens.view.tabs.saved import by_bytes, layer_value_name, same_layer, saved_link
-from aotlens.view.tabs.spans import home_file, line_place
 from aotlens.view.tabs.tradeoffs import tradeoff_lines
 from aotlens.view.tabs.wrapper import ordered_steps
 from aotlens.view.why import dynamo_counts
@@ -62,7 +61,7 @@ class Overview:
     """How many steps those are."""
     actions: tuple[Line, ...]
     """What to do first, over all targets."""
-    found: tuple[Line, ...]
+    diagnostics: tuple[Line, ...]
     """The diagnostics."""
     costly: tuple[Line, ...]
     """What takes most of the GPU."""
@@ -86,7 +85,7 @@ class Overview:
                 since,
                 titled(SAVED, self.saved),
                 titled(STEPS, self.steps),
-                titled(FOUND, self.found),
+                titled(FOUND, self.diagnostics),
             )
         )
         if room is not None and len(answered) > room:
@@ -99,12 +98,12 @@ class Overview:
         """The first screen of a small terminal: every answer, and as many findings as there is room for."""
         lines = [*labelled("do first", self.actions[:TIGHT_ACTIONS])]
         lines += [*self.tight_facts, *self.saved[:MOST_SAVED]]
-        most = max(TIGHT_STEPS, room - len(lines) - len(self.found))
+        most = max(TIGHT_STEPS, room - len(lines) - len(self.diagnostics))
         fits = len(self.steps) <= most
         steps = self.steps if fits else (*self.steps[: most - 1], more_steps(self.applied - most + 1))
         lines += labelled("each call", steps)
-        least = 1 if len(self.found) == 1 else 2
-        return (*lines, *labelled("found", self.found[: max(least, room - len(lines))]))
+        least = 1 if len(self.diagnostics) == 1 else 2
+        return (*lines, *labelled("found", self.diagnostics[: max(least, room - len(lines))]))
 
 
 def overview(report: Report, target: Target, changed: tuple[Line, ...] = ()) -> Overview:
@@ -124,7 +123,7 @@ def overview(report: Report, target: Target, changed: tuple[Line, ...] = ()) -> 
         steps=tuple(step_lines(target)),
         applied=sum(step.applied for step in ordered_steps(target.wrapper)),
         actions=tuple(action_lines(report, target)),
-        found=tuple(diagnostic_lines(report, target)),
+        diagnostics=tuple(diagnostic_lines(report, target)),
         costly=tuple(costly_lines(target)),
         blockers=tuple(blocker_lines(target.cuda_graph, target)),
         below=(
@@ -175,7 +174,7 @@ def fact(label: str, *parts: Part, link: Link | None = None, jump: Jump | None =
 
 def compiled_fact(target: Target, *more: Part) -> Line:
     link = Link((target.span,) if target.span else ())
-    where = f"  {line_place(target.span)}" if target.span else ""
+    where = f"  {line_text(target.span)}" if target.span else ""
     return fact("compiled", Part(target.qualname, "title"), Part(where, "place"), *more, link=link)
 
 
@@ -184,7 +183,7 @@ def lacking_facts(report: Report) -> Iterator[Line]:
     for record in report.not_compiled:
         if record.is_loss:
             link = Link((record.span,)) if record.span is not None else Link()
-            where = f"  {line_place(record.span)}" if record.span is not None else ""
+            where = f"  {line_text(record.span)}" if record.span is not None else ""
             parts = (Part(record.name, "warning"), Part(where, "place"), Part(f"  {record.cause}", "dim"))
             yield fact("in eager", *parts, link=link, jump=Jump("diagnostics"))
     if report.incomplete is not None:
@@ -281,7 +280,7 @@ def short_list(names: list[str]) -> str:
 
 def memory_fact(memory: Memory, target: Target) -> Line:
     """The peak with its place."""
-    where = f"  {line_place(memory.peak_span, home_file(target))}" if memory.peak_span else ""
+    where = f"  {line_text(memory.peak_span, target.file)}" if memory.peak_span else ""
     node = f" at {memory.peak_node}, {memory.peak_phase}" if memory.peak_node else ""
     size = Part(human_bytes(memory.peak_bytes), "saved")
     return fact("peak", size, Part(node, "name"), Part(where, "place"), link=peak_link(memory))
@@ -321,7 +320,7 @@ def alive_lines(target: Target) -> Iterator[Line]:
         parts = (
             Part(f"{human_bytes(size):>9}  ", "saved"),
             Part(f"{group.label} {group.times}".strip(), "name"),
-            Part(f"  {first.kind}, {lifetime(first, home_file(target))}", "dim"),
+            Part(f"  {first.kind}, {lifetime(first, target.file)}", "dim"),
         )
         yield Line(parts, Link((first.span,) if first.span is not None else ()))
 
@@ -339,7 +338,7 @@ def saved_lines(target: Target) -> Iterator[Line]:
     same = Counter(fold_label(group) for group in shown)
     labels = [fold_label(group, same[fold_label(group)] > 1) for group in shown]
     for group, label in zip(shown, labels, strict=True):
-        yield fold_line(group, label, home_file(target))
+        yield fold_line(group, label, target.file)
     if not dear:
         yield Line((Part("nothing that is not alive anyway", "dim"),))
     if rest := folds[MOST_SAVED:]:
@@ -362,7 +361,7 @@ def fold_line(group: Fold[SavedValue], label: str, home: str | None) -> Line:
     first = group.first
     parts = (
         Part(f"{human_bytes(total_bytes(group)):>9}  ", "saved"),
-        Part(f"{line_place(first.span, home):<8}  ", "place"),
+        Part(f"{line_text(first.span, home):<8}  ", "place"),
         Part(label, "name"),
         Part(f"  {reason_text(first)}", "dim"),
     )

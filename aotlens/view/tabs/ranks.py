@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 
 from aotlens.model.ranks import Collective, PhaseImbalance, RankCompilation, Ranks
 from aotlens.model.report import Span
+from aotlens.model.spans import line_text
 from aotlens.view.quantities import counted, human_bytes, human_ms
 from aotlens.view.ranks import difference_text, differing, mismatch_text, rank_names, ranks_summary
 from aotlens.view.tabs.rows import Line, Link, Part
-from aotlens.view.tabs.spans import line_place
 
 __all__ = ["RANKS", "rank_lines"]
 
@@ -79,7 +79,7 @@ def _collectives(collectives: Sequence[Collective]) -> Iterator[Line]:
 def _at(parts: tuple[Part, ...], span: Span | None) -> Line:
     if span is None:
         return Line(parts)
-    return Line((*parts, Part(f"  {line_place(span)}", "dim")), Link((span,)))
+    return Line((*parts, Part(f"  {line_text(span)}", "dim")), Link((span,)))
 
 
 def _rest(total: int) -> Iterator[Line]:

@@ -138,7 +138,7 @@ class Group:
 
     label: str
     """Their common name with the range of layers: `×12 blocks.0–11.attn.weight`."""
-    places: tuple[int, ...]
+    positions: tuple[int, ...]
     """Their positions in the listing; the first stands for all."""
 
 

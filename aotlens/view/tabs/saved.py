@@ -3,13 +3,12 @@
 from collections.abc import Callable, Iterator, Sequence
 
 from aotlens.model.report import Certificate, Partition, RecomputedValue, SavedValue, Span, Target
-from aotlens.model.spans import own_first, text_of, texts
+from aotlens.model.spans import line_of, line_text, own_first, text_of, texts
 from aotlens.view.fold import in_layer
 from aotlens.view.quantities import bar, human_bytes, human_flops
 from aotlens.view.reasons import FREEDOMS, forbidden_text, overruled_text, price_text, reason_text
 from aotlens.view.saved import alive_anyway_bytes, owning_recomputed, recomputed_total, saved_total
 from aotlens.view.tabs.rows import Cells, Column, Group, Jump, LazyRows, Line, Link, Listing, Part, grouped
-from aotlens.view.tabs.spans import home_file, line_place, place
 
 BAR_WIDTH = 8
 
@@ -77,11 +76,11 @@ def saved_link(saved: SavedValue) -> Link:
 
 def saved_listing(target: Target) -> Listing:
     """Saved values by bytes."""
-    partition, home = target.partition, home_file(target)
+    partition, home = target.partition, target.file
     records = by_bytes(partition.saved) if partition else ()
     text_at = texts()
     groups = grouped(records, lambda saved: layer_value_name(saved, text_at), same_layer)
-    group_bytes = {group: sum(records[index].bytes for index in group.places) for group in groups}
+    group_bytes = {group: sum(records[index].bytes for index in group.positions) for group in groups}
     longest_bar = max((*group_bytes.values(), *(saved.bytes for saved in records)), default=0)
 
     def cells_of(saved: SavedValue) -> Cells:
@@ -90,7 +89,7 @@ def saved_listing(target: Target) -> Listing:
             Part(bar(saved.bytes, longest_bar, BAR_WIDTH), "saved"),
             Part(value_name(saved, text_at), "name"),
             Part(saved.tensor.short(), "tensor"),
-            Part(place(saved.span, home), "place"),
+            Part(line_of(saved.span, home), "place"),
             str(len(saved.used_by)),
             Part(saved.code, "accent" if saved.freedom == "choice" else ""),
             Part(saved.reason, "" if saved.bytes else "dim"),
@@ -103,7 +102,7 @@ def saved_listing(target: Target) -> Listing:
         total_bytes = group_bytes[group]
         size = human_bytes(total_bytes) if total_bytes else Part("0", "dim")
         drawn = Part(bar(total_bytes, longest_bar, BAR_WIDTH), "saved")
-        return (size, drawn, Part(group.label, "name"), *cells_of(records[group.places[0]])[3:])
+        return (size, drawn, Part(group.label, "name"), *cells_of(records[group.positions[0]])[3:])
 
     return Listing(
         SAVED_COLUMNS,
@@ -130,7 +129,7 @@ def nothing(partition: Partition | None) -> str:
 
 def recomputed_listing(target: Target) -> Listing:
     """Values computed again, by what they would have cost."""
-    partition, home = target.partition, home_file(target)
+    partition, home = target.partition, target.file
     records = dearest_again(partition) if partition else ()
     text_at = texts()
 
@@ -139,7 +138,7 @@ def recomputed_listing(target: Target) -> Listing:
             human_bytes(value.bytes),
             Part(recomputed_name(value, text_at), "name"),
             human_flops(value.flops),
-            Part(place(value.span, home), "place"),
+            Part(line_of(value.span, home), "place"),
             value.code,
             value.reason,
         )
@@ -158,11 +157,11 @@ def recomputed_listing(target: Target) -> Listing:
     )
 
     def group_cells(group: Group) -> Cells:
-        values = [records[index] for index in group.places]
+        values = [records[index] for index in group.positions]
         size, work = sum(value.bytes for value in values), sum(value.flops for value in values)
         return (human_bytes(size), Part(group.label, "name"), human_flops(work), *cells_of(values[0])[3:])
 
-    ordered = sorted(groups, key=lambda group: -sum(records[index].bytes for index in group.places))
+    ordered = sorted(groups, key=lambda group: -sum(records[index].bytes for index in group.positions))
     empty = "nothing is computed again" if partition else NOTHING_SAVED
     return Listing(RECOMPUTED_COLUMNS, rows, empty, tuple(ordered), group_cells)
 
@@ -186,7 +185,7 @@ def totals(target: Target) -> Line:
 
 def saved_details(saved: SavedValue, target: Target) -> Iterator[Line]:
     """What stands below the table for the selected value."""
-    home = home_file(target)
+    home = target.file
     held = f" · {OWNERS[saved.owner]}" if OWNERS[saved.owner] else ""
     dropped = " · freed inside the backward" if saved.donated else ""
     yield Line(
@@ -206,7 +205,7 @@ def saved_details(saved: SavedValue, target: Target) -> Iterator[Line]:
             Part("read by  ", "dim"),
             Part(use.node, "name"),
             Part(" in the backward of ", "dim"),
-            Part(line_place(use.span, home) or "what the compiler added", "place"),
+            Part(line_text(use.span, home) or "what the compiler added", "place"),
         )
         yield Line(parts, Link((use.span,) if use.span else ()), Jump("graphs", f"backward/{use.node}"))
 
@@ -219,7 +218,7 @@ def recomputed_details(value: RecomputedValue, target: Target) -> Iterator[Line]
         )
     )
     yield from why_lines(value)
-    where = line_place(value.span, home_file(target))
+    where = line_text(value.span, target.file)
     jump = Jump("graphs", f"backward/{value.node}")
     yield Line((Part("node  ", "dim"), Part(value.node, "name"), Part(f"  {where}", "place")), jump=jump)
     if value.in_forward:
@@ -245,7 +244,7 @@ def certificate_lines(certificate: Certificate, home: str | None) -> Iterator[Li
         jump = Jump("graphs", f"forward/{certificate.above}")
         yield Line((Part("above  ", "dim"), Part(forbidden_text(certificate))), link, jump, wrap=True)
     if certificate.below is not None:
-        where = line_place(certificate.below_span, home)
+        where = line_text(certificate.below_span, home)
         link = Link((certificate.below_span,)) if certificate.below_span else Link()
         parts = (Part("below  ", "dim"), Part(certificate.below, "name"), Part(" needs it", "dim"))
         jump = Jump("graphs", f"backward/{certificate.below}")

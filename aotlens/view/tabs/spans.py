@@ -1,29 +1,15 @@
-"""Spans as people name them, and which rows stand on a line."""
+"""Which rows of a tab belong to a source line."""
 
 from collections import defaultdict
 from collections.abc import Iterable
 
-from aotlens.model.report import Span, Target
-from aotlens.model.spans import file_key, line_of, line_text
+from aotlens.model.report import Span
+from aotlens.model.spans import file_key
 from aotlens.view.tabs.rows import Link, Rows
 
 
-def place(span: Span | None, home: str | None = None) -> str:
-    """`41` in the target's own file, `blocks.py:41` elsewhere, empty when nowhere."""
-    return line_of(span, home)
-
-
-def line_place(span: Span | None, home: str | None = None) -> str:
-    """`line 41` or `blocks.py:41`, for use inside a sentence."""
-    return line_text(span, home)
-
-
-def home_file(target: Target) -> str | None:
-    """The file that the target's own definition stands in."""
-    return target.file
-
-
 def lines_of(span: Span) -> range:
+    """Return the 1-based lines of a span."""
     return range(span.line, span.end_line + 1)
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from aotlens.model.report import Stage, StageNode, Target
+from aotlens.model.spans import line_of, line_text
 from aotlens.view.lineage import PARTITION, Fate, Lineage, Step
 from aotlens.view.quantities import call_count, counted, human_bytes
 from aotlens.view.reasons import reason_text
@@ -12,12 +13,17 @@ from aotlens.view.stage_rows import AlignedRow, Alignment, summary
 from aotlens.view.tabs.graph import node_link, operation
 from aotlens.view.tabs.layers import kind_of, over_layers
 from aotlens.view.tabs.rows import Cells, Column, Group, Jump, LazyRows, Line, Link, Listing, Part
-from aotlens.view.tabs.spans import home_file, line_place, place
 
-MARKS = {"kept": " ", "replaced": "±", "added": "+", "removed": "-", "rewired": "~"}
-ROLES_OF = {"kept": "dim", "replaced": "warning", "added": "added", "removed": "removed", "rewired": "accent"}
+MARKS = {"unchanged": " ", "replaced": "±", "added": "+", "removed": "-", "rewired": "~"}
+ROLES_OF = {
+    "unchanged": "dim",
+    "replaced": "warning",
+    "added": "added",
+    "removed": "removed",
+    "rewired": "accent",
+}
 WORDS = {
-    "kept": "stays as it is",
+    "unchanged": "stays as it is",
     "replaced": "is replaced",
     "added": "is added",
     "removed": "is gone",
@@ -105,12 +111,12 @@ def split_text(lineage: Lineage) -> str:
 
 def diff_records(rows: Sequence[AlignedRow], shown: str, unfolded: bool) -> tuple[DiffRecord, ...]:
     """Rows with runs of unchanged ones folded, but for the node that is shown."""
-    if unfolded or all(row.kind == "kept" for row in rows):
+    if unfolded or all(row.kind == "unchanged" for row in rows):
         return tuple(rows)
     records: list[DiffRecord] = []
     run: list[AlignedRow] = []
     for row in rows:
-        if row.kind == "kept" and row.node.name != shown:
+        if row.kind == "unchanged" and row.node.name != shown:
             run.append(row)
             continue
         records += folded(run)
@@ -132,7 +138,7 @@ def record_key(record: DiffRecord) -> str:
 
 def diff_listing(records: Sequence[DiffRecord], names: tuple[str, str], target: Target) -> Listing:
     """The stage before on the left, this one on the right."""
-    home = home_file(target)
+    home = target.file
     columns = (
         Column("", widest=1, narrowest=1),
         Column(names[0], narrowest=14, grows=True),
@@ -146,7 +152,7 @@ def diff_listing(records: Sequence[DiffRecord], names: tuple[str, str], target: 
             return (Part("⋯", "dim"), Part(stay, "dim"), Part("⋯", "dim"), "")
         role = ROLES_OF[record.kind]
         before, after = record.before, record.after
-        quiet, same = record.kind in ("kept", "rewired"), frozenset[str]()
+        quiet, same = record.kind in ("unchanged", "rewired"), frozenset[str]()
         if record.kind == "rewired" and before and after:
             same = frozenset(before.inputs) & frozenset(after.inputs)
         old = Part(short(record.reason), "dim")
@@ -157,7 +163,7 @@ def diff_listing(records: Sequence[DiffRecord], names: tuple[str, str], target: 
             Part(MARKS[record.kind], role),
             old,
             new,
-            Part(place(next(iter(record.node.spans), None), home), "place"),
+            Part(line_of(next(iter(record.node.spans), None), home), "place"),
         )
 
     def text(record: DiffRecord) -> str:
@@ -205,7 +211,7 @@ def call_text(node: StageNode, unsaid: frozenset[str] = frozenset()) -> str:
 
 def fate_listing(lineage: Lineage) -> Listing:
     """The joint program with what becomes of each node."""
-    home, fates = home_file(lineage.target), lineage.fates
+    home, fates = lineage.target.file, lineage.fates
     joint = [name for name in lineage.stages if name.startswith("joint")][-1]
     nodes = tuple(node for node in lineage.stages[joint].nodes if node.name in fates)
 
@@ -218,7 +224,7 @@ def fate_listing(lineage: Lineage) -> Listing:
             operation(node),
             Part(SIDES[fate.side], "dim" if fate.side == "input" else ""),
             Part(size, "saved"),
-            Part(place(next(iter(node.spans), None), home), "place"),
+            Part(line_of(next(iter(node.spans), None), home), "place"),
             Part(fate_reason(fate), "dim"),
         )
 
@@ -227,8 +233,8 @@ def fate_listing(lineage: Lineage) -> Listing:
         return f"{node.name} {node.target} {SIDES[fate.side]} {'saved' if fate.saved else ''}"
 
     def group_cells(group: Group) -> Cells:
-        cells = cells_of(nodes[group.places[0]])
-        together = sum(value.bytes for index in group.places if (value := fates[nodes[index].name].saved))
+        cells = cells_of(nodes[group.positions[0]])
+        together = sum(value.bytes for index in group.positions if (value := fates[nodes[index].name].saved))
         return (*cells[:4], Part(human_bytes(together), "saved") if together else cells[4], *cells[5:])
 
     rows = LazyRows(nodes, lambda node: node.name, cells_of, text, node_link)
@@ -263,21 +269,21 @@ def follow_lines(stage: str, name: str, lineage: Lineage) -> Iterator[Line]:
     seen = False
     for step in lineage.steps(start, name):
         yield from step_lines(step, stage, seen, lineage)
-        seen = seen or bool(step.itself)
-        if [step.stage] == joint and step.itself and step.itself[0] in lineage.fates:
-            yield fate_line(step.itself[0], stage, lineage)
+        seen = seen or bool(step.nodes)
+        if [step.stage] == joint and step.nodes and step.nodes[0] in lineage.fates:
+            yield fate_line(step.nodes[0], stage, lineage)
 
 
 def step_lines(step: Step, here: str, seen: bool, lineage: Lineage) -> Iterator[Line]:
-    nodes, home = lineage.nodes(step.stage), home_file(lineage.target)
-    mark = Part(" ● " if step.stage == here else " ○ " if step.itself else " · ", "accent")
+    nodes, home = lineage.nodes(step.stage), lineage.target.file
+    mark = Part(" ● " if step.stage == here else " ○ " if step.nodes else " · ", "accent")
     wide = stage_width(lineage)
     label = Part(f"{step.stage:<{wide}}", "title" if step.stage == here else "dim")
     below = Part(" " * (MARK_WIDTH + wide + PLACE_WIDTH))
-    for name in step.itself[:2]:
+    for name in step.nodes[:2]:
         node = nodes[name]
-        where = line_place(next(iter(node.spans), None), home)
-        start = (mark, label) if name == step.itself[0] else (Part(" " * (MARK_WIDTH + wide)),)
+        where = line_text(next(iter(node.spans), None), home)
+        start = (mark, label) if name == step.nodes[0] else (Part(" " * (MARK_WIDTH + wide)),)
         parts = (
             Part(f"{where + ' ':<{PLACE_WIDTH}}", "place"),
             Part(call_text(node), "name"),
@@ -285,9 +291,9 @@ def step_lines(step: Step, here: str, seen: bool, lineage: Lineage) -> Iterator[
             Part(arrival(step.stage, node), "dim"),
         )
         yield Line((*start, *parts), node_link(node), Jump("stages", f"{step.stage}/{name}"))
-    if not step.itself:
+    if not step.nodes:
         yield Line((mark, label, Part(f"{'':<{PLACE_WIDTH}}{absence(step, seen)}", "dim")))
-    for title, names in (("gradient", step.gradient), ("gradient of", step.of)):
+    for title, names in (("gradient", step.gradient), ("gradient of", step.gradient_of)):
         if names:
             more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
             names_part = Part(f"{title}  ", "dim"), Part(", ".join(names[:MOST_NAMES]) + more, "name")
@@ -342,7 +348,7 @@ def change_line(record: DiffRecord) -> Line:
 
 def line_marks_of(rows: Sequence[AlignedRow], lines: Sequence[str]) -> dict[int, str]:
     """The mark of each 1-based line of the stage's text that defines a node which is not as before."""
-    kinds = {row.after.name: row.kind for row in rows if row.after is not None and row.kind != "kept"}
+    kinds = {row.after.name: row.kind for row in rows if row.after is not None and row.kind != "unchanged"}
     marks: dict[int, str] = {}
     for number, line in enumerate(lines, 1):
         name = line.strip().split(" ", 1)[0].rstrip(":,")

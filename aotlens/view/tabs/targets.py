@@ -4,10 +4,10 @@ from collections import Counter
 from dataclasses import dataclass
 
 from aotlens.model.report import Report, Target
+from aotlens.model.spans import line_of
 from aotlens.view.quantities import human_bytes, signature
 from aotlens.view.tabs.marks import SEVERITY_LETTERS, all_diagnostics
 from aotlens.view.tabs.rows import Cells, Column, LazyRows, Link, Listing, Part
-from aotlens.view.tabs.spans import place
 
 TARGET_COLUMNS = (
     Column("target", widest=40, narrowest=12, grows=True),
@@ -62,14 +62,14 @@ def target_listing(report: Report) -> Listing:
         target = report.targets[row.index]
         if row.signatures:
             title = f"{target.qualname}  ×{row.signatures}"
-            return (Part(title, "title"), "", "", "", Part(place(target.span, home), "place"))
+            return (Part(title, "title"), "", "", "", Part(line_of(target.span, home), "place"))
         name = f"{row.branch}{signature(target)}" if row.branch else target.qualname
         return (
             Part(name, "name"),
             Part(MODES[target.mode], "dim"),
             Part(human_bytes(target.partition.saved_bytes) if target.partition else "", "saved"),
             Part(diagnostic_tally(report, target), "warning"),
-            Part("" if row.branch else place(target.span, home), "place"),
+            Part("" if row.branch else line_of(target.span, home), "place"),
         )
 
     def link(row: TargetRow) -> Link:

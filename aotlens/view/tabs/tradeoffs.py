@@ -6,7 +6,7 @@ from itertools import pairwise
 from math import log
 
 from aotlens.model.report import Partition, WhatIf
-from aotlens.view.frontier import chosen_point, of_own
+from aotlens.view.frontier import chosen_point, own_choice_label
 from aotlens.view.quantities import counted, human_bytes, human_flops, plot
 from aotlens.view.reasons import budget_text, difference, listed, named
 from aotlens.view.tabs.rows import Line, Part
@@ -99,7 +99,7 @@ def work_scale(amounts: Sequence[int]) -> WorkScale:
 def what_if_lines(answer: WhatIf, partition: Partition) -> Iterator[Line]:
     """The totals after the change, and the differences to what was compiled; of a log, to our own choice."""
     before, after, own = answer.before, answer.after, partition.own
-    beside = "" if own is None else f"  beside {of_own(own)}"
+    beside = "" if own is None else f"  beside {own_choice_label(own)}"
     yield Line((Part("what if  ", "dim"), Part(answer.change, "name"), Part(beside, "dim")))
     for title, old, new, write in (
         ("saved", before.saved_bytes, after.saved_bytes, human_bytes),

@@ -6,7 +6,6 @@ from aotlens.model.report import Target, Wrapper, WrapperStep
 from aotlens.view.quantities import human_bytes
 from aotlens.view.tabs.ledger import places, site_lines, sites_link
 from aotlens.view.tabs.rows import Cells, Column, LazyRows, Line, Listing, Part
-from aotlens.view.tabs.spans import home_file
 
 STEP_COLUMNS = (
     Column("", widest=1, narrowest=1),
@@ -25,7 +24,7 @@ def ordered_steps(wrapper: Wrapper | None) -> tuple[WrapperStep, ...]:
 
 def step_listing(target: Target) -> Listing:
     """One row a step; `+` applied, `-` not needed."""
-    home = home_file(target)
+    home = target.file
 
     def cells_of(step: WrapperStep) -> Cells:
         return (
