@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from aotlens.model.report import Report
     from aotlens.options import CompileOptions
     from aotlens.partition.graph_modules import default_partition, min_cut_rematerialization_partition
-    from aotlens.session.example_decorator import example
+    from aotlens.session.script.example_decorator import example
     from aotlens.verify import verify
 
 _HOMES = {
@@ -77,7 +77,7 @@ _HOMES = {
     "default_partition": "aotlens.partition.graph_modules",
     "draw_graph": "aotlens.frontends.compilers",
     "draw_graph_compile": "aotlens.frontends.compilers",
-    "example": "aotlens.session.example_decorator",
+    "example": "aotlens.session.script.example_decorator",
     "export": "aotlens.frontends.compile",
     "get_aot_compilation_context": "aotlens.codegen.compilers",
     "get_aot_graph_name": "aotlens.codegen.compilers",

@@ -136,9 +136,9 @@ def measured(script: str, argv: Sequence[str], calls: int, length: int) -> int:
     from torch.profiler import ProfilerActivity, profile
 
     from aotlens.options import CompileOptions
-    from aotlens.session.collect import Collector, StopScript
-    from aotlens.session.intercept import Router, intercepted
-    from aotlens.session.script import load_script, new_module, run_script
+    from aotlens.session.collector import Collector, StopScript
+    from aotlens.session.compile_router import CompileRouter, intercepting_compile
+    from aotlens.session.script.source import load_script, new_module, run_script
 
     ends: list[int] = []
 
@@ -150,10 +150,10 @@ def measured(script: str, argv: Sequence[str], calls: int, length: int) -> int:
     register_optimizer_step_post_hook(after_step)
     loaded = load_script(script)
     module = new_module(loaded, "__main__")
-    router = Router(CompileOptions(backend="eager", strict=False), Collector(script), keep_going=True)
+    router = CompileRouter(CompileOptions(backend="eager", strict=False), Collector(script), keep_going=True)
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True, acc_events=True) as profiler:
         try:
-            with intercepted(router):
+            with intercepting_compile(router):
                 run_script(loaded, module, tuple(argv))
         except StopScript:
             pass

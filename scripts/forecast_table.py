@@ -14,9 +14,9 @@ from pathlib import Path
 
 from aotlens.forecast.fork import in_fork
 from aotlens.model.dynamo import Dynamo
-from aotlens.session.dynamo_log import DynamoLog
-from aotlens.session.forecasting import forecast_script
-from aotlens.session.script import load_script, new_module, run_script
+from aotlens.session.dynamo.log import DynamoLog
+from aotlens.session.script.source import load_script, new_module, run_script
+from aotlens.session.why.forecast import forecast_script
 
 ROOT = Path(__file__).resolve().parents[1]
 SCRIPTS = ROOT / "tests" / "dynamo" / "changing_shapes"

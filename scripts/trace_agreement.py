@@ -21,9 +21,9 @@ sys.path.append(str(Path(__file__).resolve().parents[1]))
 from aotlens.model.codec import loads
 from aotlens.model.report import Report, Site, Span, Target
 from aotlens.trace.build import build_report
-from aotlens.trace.reader import open_trace
-from aotlens.trace.source_lines import Sources
-from aotlens.trace.workspace import Workspace
+from aotlens.trace.logs.reader import open_trace
+from aotlens.trace.source.source_lines import Sources
+from aotlens.trace.source.workspace import Workspace
 from aotlens.view.quantities import human_bytes
 from tests.command import aotlens
 

@@ -27,10 +27,10 @@ from aotlens.forecast.fork import ForkError, in_fork
 from aotlens.forecast.probe import with_eager_backend
 from aotlens.model.dynamo import Dynamo
 from aotlens.model.spans import is_users_own
-from aotlens.session.dynamo_log import DynamoLog
-from aotlens.session.fix_trials import FixTrials, Ran, TrialJob, ran_of, read_texts
-from aotlens.session.script import load_script, new_module, run_script
-from aotlens.session.trial_child import run_job
+from aotlens.session.dynamo.log import DynamoLog
+from aotlens.session.script.source import load_script, new_module, run_script
+from aotlens.session.trials.child import run_job
+from aotlens.session.trials.fix_trials import FixTrials, TrialJob, TrialRun, load_trial_run, read_texts
 
 ROOT = Path(__file__).resolve().parents[1]
 PROGRAMS = ROOT / "corpus" / "programs"
@@ -128,7 +128,7 @@ def with_fixes(row: Row, path: Path, dynamo: Dynamo) -> Row:
     """The row with what edits do."""
     reference = f"/tmp/why_table_{os.getpid()}.pickle"
 
-    def runner(texts: Mapping[str, str], is_eager: bool) -> Ran | None:
+    def runner(texts: Mapping[str, str], is_eager: bool) -> TrialRun | None:
         try:
             return in_fork(lambda: trial(path, texts, is_eager, reference), SECONDS)
         except ForkError:
@@ -142,12 +142,12 @@ def with_fixes(row: Row, path: Path, dynamo: Dynamo) -> Row:
     return Row(*values, len(tried), len(passed))
 
 
-def trial(path: Path, texts: Mapping[str, str], is_eager: bool, reference: str) -> Ran:
+def trial(path: Path, texts: Mapping[str, str], is_eager: bool, reference: str) -> TrialRun:
     os.chdir(ROOT)
     printed = io.StringIO()
     with with_eager_backend(), contextlib.redirect_stdout(printed):
         outcome = run_job(TrialJob(str(path), (), dict(texts), is_eager, reference))
-    return ran_of(outcome, printed.getvalue())
+    return load_trial_run(outcome, printed.getvalue())
 
 
 def table(rows: Sequence[Row]) -> str:

@@ -130,7 +130,7 @@ def _load() -> tuple[Any, Any]:
 
     import aotlens.cli
     import lsp_server.server
-    from aotlens.worker.warm import load
+    from aotlens.worker.warm_up import load
 
     assert lsp_server.server
     importlib.import_module("torch._inductor.compile_fx")

@@ -22,7 +22,7 @@ from aotlens.compiled import Compiled
 from aotlens.options import CompileOptions, Interpreted
 from aotlens.pipeline import compile_direct
 from aotlens.verify.compare import Difference
-from aotlens.verify.gpu_code import computing_dtypes, verify_gpu_code
+from aotlens.verify.gpu.gpu_code import computing_dtypes, verify_gpu_code
 from tests.engine.checking import check, prepared
 from tests.engine.configurations import direct
 from tests.programs import PROGRAMS, Program

@@ -53,7 +53,7 @@ REPORT_LAYERS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 
 WORKER_DATA = tuple(
     f"aotlens.worker.{name}"
-    for name in ("client", "kept", "protocol", "codec", "grammar", "syntax", "targets")
+    for name in ("client", "answers", "protocol", "codec", "grammar", "syntax_failure", "targets")
 )
 """What of the worker loads without torch."""
 
@@ -254,7 +254,7 @@ def _engine_in(loaded: set[str]) -> set[str]:
         "import aotlens",
         "import aotlens.model, aotlens.render.text.report, aotlens.diagnostics.diagnose",
         f"import {', '.join(WORKER_DATA)}",
-        "import aotlens.cli.check, aotlens.render.findings_text, aotlens.render.sarif",
+        "import aotlens.cli.commands.check, aotlens.render.findings_text, aotlens.render.sarif",
         "import lsp_server.app",
         "import tui.app",
         "import aotlens.cli",

@@ -15,7 +15,7 @@ from aotlens.errors import ReportError
 from aotlens.model import Report, decode
 from aotlens.model.failure import Failure
 from aotlens.worker.protocol import Answer, Progress, TraceOptions, TraceRequest
-from aotlens.worker.syntax import unparsed
+from aotlens.worker.syntax_failure import syntax_failure
 from tui.messages import TraceEnded, TraceProgress
 
 Post = Callable[[Message], object]
@@ -88,7 +88,7 @@ class WorkerTracing:
             post(TraceProgress(trace, progress.stage, progress.detail))
 
         asked = self._asked
-        if (failure := unparsed(asked.path)) is not None:
+        if (failure := syntax_failure(asked.path)) is not None:
             post(TraceEnded(trace, None, failure))
             return
         options = questions.added_to(asked.options)

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from aotlens.check.settings import Settings, settings_for
 from aotlens.errors import TargetError
 from aotlens.model.failure import Failure
-from aotlens.session.failures import failure_of
-from aotlens.session.script import load_script
+from aotlens.session.errors.failures import failure_of
+from aotlens.session.script.source import load_script
 from aotlens.worker.targets import StaticTarget, find_targets
 
 __all__ = ["SourceFile", "find_files"]

@@ -12,8 +12,8 @@ from aotlens.check.files import SourceFile
 from aotlens.model.codec import decode
 from aotlens.model.failure import Failure
 from aotlens.model.report import Report
+from aotlens.worker.answers import AnswerStore, open_answer_store
 from aotlens.worker.client import Job, WorkerClient
-from aotlens.worker.kept import KeptAnswers, open_answers
 from aotlens.worker.protocol import Answer, TraceRequest
 
 __all__ = ["Traced", "trace_files"]
@@ -40,7 +40,7 @@ def trace_files(files: Sequence[SourceFile], jobs: int, fresh: bool, on_done: On
 
     Unless `fresh`, an answer from the disk serves as well, where nothing that it depends on has changed.
     """
-    kept = open_answers()
+    kept = open_answer_store()
     found: dict[str, list[Traced]] = {}
     waiting: list[tuple[SourceFile, TraceRequest]] = []
     for file in files:
@@ -76,7 +76,7 @@ class _Run:
     """The files that the worker traces; fills `found`."""
 
     def __init__(
-        self, client: WorkerClient, kept: KeptAnswers | None, found: dict[str, list[Traced]], on_done: OnDone
+        self, client: WorkerClient, kept: AnswerStore | None, found: dict[str, list[Traced]], on_done: OnDone
     ) -> None:
         self._client = client
         self._kept = kept

@@ -10,8 +10,8 @@ from types import ModuleType
 from rich_argparse import RichHelpFormatter
 
 from aotlens._version import __version__
+from aotlens.cli.command_line import CommandLine, add_script_arguments, passed_on, split
 from aotlens.cli.terminal import internal_error, say, user_error
-from aotlens.cli.words import CommandLine, add_script_arguments, passed_on, split
 from aotlens.errors import AotlensError
 from aotlens.process import show_logs
 from aotlens.torch_versions import note_once
@@ -34,7 +34,7 @@ class Command:
     """Whether it is told first that torch here is a release that nobody tried."""
 
     def load(self) -> ModuleType:
-        return importlib.import_module(f"aotlens.cli.{self.name}")
+        return importlib.import_module(f"aotlens.cli.commands.{self.name}")
 
     def line(self, parser: argparse.ArgumentParser) -> CommandLine:
         """How its words are divided."""

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from getpass import getuser
 from pathlib import Path
 
-from aotlens.cli.target import TargetName
-from aotlens.cli.tracing import trace_target
+from aotlens.cli.targets import TargetName
+from aotlens.cli.trace_target import trace_target
 from aotlens.errors import UserError
 from aotlens.model.codec import dumps
 from aotlens.model.failure import Failure
@@ -25,7 +25,7 @@ from aotlens.model.source import Span
 from aotlens.render.anonymous import Anonymiser
 from aotlens.view.quantities import human_bytes
 from aotlens.worker.protocol import TraceOptions
-from aotlens.worker.stacks import is_users
+from aotlens.worker.stacks import is_user_file
 
 __all__ = ["BugReport", "Program", "collect", "written"]
 
@@ -196,7 +196,7 @@ def _user_files(bug: BugReport) -> dict[str, None]:
     files = {} if bug.report is None else {span.file: None for span in _spans(bug.report)}
     if bug.failure is not None and bug.failure.file is not None:
         files[bug.failure.file] = None
-    return {file: None for file in files if is_users(str(Path(file).resolve()))}
+    return {file: None for file in files if is_user_file(str(Path(file).resolve()))}
 
 
 def _spans(value: object) -> Iterator[Span]:

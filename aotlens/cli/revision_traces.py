@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from aotlens.cli.progress import waiting
-from aotlens.cli.target import TargetName
+from aotlens.cli.targets import TargetName
 from aotlens.cli.terminal import say
 from aotlens.errors import TargetError, UserError
 from aotlens.git_revisions import Repository, parse_range

@@ -27,12 +27,12 @@ from aotlens.model.fit import Fit
 from aotlens.model.report import Report
 from aotlens.model.spans import location
 from aotlens.options import CompileOptions
-from aotlens.session.collect import Collector, StopScript
-from aotlens.session.intercept import Router, intercepted
-from aotlens.session.lacking import without_fake_option
-from aotlens.session.run import End, run_to_end
-from aotlens.session.script import load_script, new_module, run_script
-from aotlens.session.why import JOB, save_observed
+from aotlens.session.collector import Collector, StopScript
+from aotlens.session.compile_router import CompileRouter, intercepting_compile
+from aotlens.session.errors.unavailable import without_fake_option
+from aotlens.session.run import ScriptEnd, run_to_end
+from aotlens.session.script.source import load_script, new_module, run_script
+from aotlens.session.why.observation import JOB, save_observation
 from aotlens.view.quantities import counted, human_bytes
 
 __all__ = ["fit_script", "main"]
@@ -44,20 +44,20 @@ def main(folder: str) -> int:
     """Run the script, leave the report in the folder, and return the script's exit code."""
     job = decode_record(FitJob, json.loads(Path(folder, JOB).read_text(encoding="utf-8")))
     end, report = fit_script(job)
-    return save_observed(folder, end, report)
+    return save_observation(folder, end, report)
 
 
-def fit_script(job: FitJob) -> tuple[End, Report]:
+def fit_script(job: FitJob) -> tuple[ScriptEnd, Report]:
     """Run the script until its steps repeat, and report the memory of the last one."""
     collector, observers = Collector(job.path), list[Observer]()
 
     def script() -> None:
         loaded = load_script(job.path)
         module = new_module(loaded, "__main__")
-        router = Router(CompileOptions(backend="eager", strict=False), collector, keep_going=True)
+        router = CompileRouter(CompileOptions(backend="eager", strict=False), collector, keep_going=True)
         with ExitStack() as stack:
             stack.enter_context(collector.listening())
-            stack.enter_context(intercepted(router))
+            stack.enter_context(intercepting_compile(router))
             stack.enter_context(emulating(job.gpu, fake=not job.is_real))
             if not job.is_real:
                 stack.enter_context(reading_without_values())

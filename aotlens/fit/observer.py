@@ -120,9 +120,9 @@ class Observer(TorchDispatchMode):
             if str(func) != READS_A_VALUE:
                 raise
             self.values_read[place] = self.values_read.get(place, 0) + 1
-            if isinstance(unread_value(args[0].dtype), int) and args[0].dtype is not torch.bool:
+            if isinstance(placeholder_value(args[0].dtype), int) and args[0].dtype is not torch.bool:
                 self.integers_read.add(place)
-            return unread_value(args[0].dtype)
+            return placeholder_value(args[0].dtype)
         for leaf in pytree.tree_leaves(result):
             if _is_counted(leaf):
                 self._note(leaf, str(func), place, is_data)
@@ -246,7 +246,7 @@ def _compiled_caller() -> FrameType | None:
     return None
 
 
-def unread_value(dtype: torch.dtype) -> bool | int | float:
+def placeholder_value(dtype: torch.dtype) -> bool | int | float:
     """What the script reads where a fake tensor has no value: False, 1, or 0.0."""
     if dtype is torch.bool:
         return False

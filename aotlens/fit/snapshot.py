@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from aotlens.errors import UserError
-from aotlens.trace.safe_text import safe_text
+from aotlens.trace.logs.safe_text import safe_text
 
 __all__ = ["Failure", "Holder", "MemorySnapshot", "Phase", "is_snapshot", "read_snapshot"]
 

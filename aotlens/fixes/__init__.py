@@ -1,6 +1,6 @@
 """Edits of the user's source against graph breaks and recompilations, and the search for those that work.
 
-Standard library and the report's records only; the script runs in children of `aotlens.session.fix_trials`.
+Standard library and the report's records only; `aotlens.session.trials.fix_trials` runs scripts in children.
 
 | record | what it is |
 |---|---|

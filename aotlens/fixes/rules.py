@@ -4,12 +4,12 @@ from collections.abc import Mapping
 
 from aotlens.fixes.arguments import lists, neutral_tensors, sizes
 from aotlens.fixes.branches import branches
-from aotlens.fixes.calls import calls
 from aotlens.fixes.candidates import Alternatives, BreakRule, ValueRule, alternatives, files_of
-from aotlens.fixes.messages import messages
+from aotlens.fixes.numbers import numbers
+from aotlens.fixes.print_calls import messages
 from aotlens.fixes.scalars import scalars, selections
 from aotlens.fixes.source import Source
-from aotlens.fixes.values import numbers
+from aotlens.fixes.untraced_calls import calls
 from aotlens.model.dynamo import Dynamo
 
 __all__ = ["BREAK_RULES", "VALUE_RULES", "proposed"]

@@ -17,7 +17,7 @@ from aotlens.model.dynamo import Dynamo, FixOutcome, TriedFix
 from aotlens.model.edits import edited
 from aotlens.model.source import Edit, Fix, Span
 
-__all__ = ["Attempt", "Found", "Limits", "find_fixes"]
+__all__ = ["Attempt", "Limits", "SearchResult", "find_fixes"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class SearchResult:
     """The fixes, and the files as they are with all that passed."""
 
     fixes: tuple[TriedFix, ...]
@@ -186,7 +186,7 @@ class Search:
         return counts.get(target, 0) < before.get(target, 0)
 
 
-def find_fixes(run: Run, dynamo: Dynamo, texts: Texts, limits: Limits | None = None) -> Found:
+def find_fixes(run: Run, dynamo: Dynamo, texts: Texts, limits: Limits | None = None) -> SearchResult:
     """Try edits of these files until nothing is left to try, or a limit is reached."""
     search = Search(run, limits or Limits(), dict(texts), dynamo, dict(texts))
     for _ in range(search.limits.rounds):
@@ -250,7 +250,7 @@ def _overlap(edit: Edit, other: Edit) -> bool:
     return begins[0] < ends[1] and begins[1] < ends[0]
 
 
-def _found(search: Search, before: Dynamo) -> Found:
+def _found(search: Search, before: Dynamo) -> SearchResult:
     changed = search.changed(search.texts)
     fixes = []
     if search.passed:
@@ -269,7 +269,7 @@ def _found(search: Search, before: Dynamo) -> Found:
         )
     is_complete = not any("not tried" in reason for _, reason in search.rejected)
     originals = {file: search.originals[file] for file in changed}
-    return Found(tuple(fixes), changed, originals, search.runs, is_complete)
+    return SearchResult(tuple(fixes), changed, originals, search.runs, is_complete)
 
 
 def _outcome(search: Search, before: Dynamo) -> FixOutcome:

@@ -25,7 +25,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from aotlens.forecast.recorded import Edit, RecordedCall, Step, cast, resized, with_grad
+from aotlens.forecast.recorded_call import Edit, RecordedCall, Step, cast, resized, with_grad
 from aotlens.forecast.vary import VariedName, VaryError
 from aotlens.model.recompilations import AxisKind
 

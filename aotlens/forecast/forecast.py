@@ -12,7 +12,7 @@ import torch
 
 from aotlens.forecast.axes import Axis, Way, asked_axis, automatic_axes
 from aotlens.forecast.fork import ForkError
-from aotlens.forecast.recorded import Edit, RecordedCall, Step, marked
+from aotlens.forecast.recorded_call import Edit, RecordedCall, Step, marked
 from aotlens.forecast.trial import Series, Settings, compiled_series, works_in_eager
 from aotlens.forecast.vary import VariedName
 from aotlens.model.recompilations import Forecast, ForecastAxis, Remedy

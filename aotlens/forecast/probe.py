@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from aotlens.forecast.forecast import Budget, forecast_of
-from aotlens.forecast.recorded import RecordedCall
+from aotlens.forecast.recorded_call import RecordedCall
 from aotlens.forecast.vary import VariedName, VaryError
 from aotlens.model.recompilations import Forecast
 from aotlens.torch_api.dynamo import skip_frame_in_dynamo, wrap_compiled_functions

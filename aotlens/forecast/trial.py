@@ -13,11 +13,11 @@ from typing import Any
 import torch
 
 from aotlens.forecast.fork import in_fork
-from aotlens.forecast.recorded import RecordedCall, Step
-from aotlens.forecast.state import snapshot_of
+from aotlens.forecast.recorded_call import RecordedCall, Step
+from aotlens.forecast.state_snapshot import snapshot_of
 from aotlens.model.dynamo import Compilation, Dynamo, DynamoFunction
 from aotlens.model.recompilations import ForecastCall
-from aotlens.session.dynamo_log import DynamoLog
+from aotlens.session.dynamo.log import DynamoLog
 from aotlens.torch_api.dynamo import forecasting_settings
 
 __all__ = ["Series", "Settings", "compiled_series", "works_in_eager"]

@@ -20,7 +20,7 @@ from aotlens.frontends.recompilation import Recompilations, free_variables_uncha
 from aotlens.model.report import Report
 from aotlens.options import CompileOptions
 from aotlens.pipeline import compile_direct
-from aotlens.session.chooser import with_chooser
+from aotlens.session.policy_function import with_policy_function
 from aotlens.torch_api.modes import is_recording
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -52,7 +52,7 @@ def compile(fn: Any = None, *, options: CompileOptions | None = None) -> Any:
     """
     if fn is None:
         return functools.partial(compile, options=options)
-    chosen = with_chooser(options or CompileOptions())
+    chosen = with_policy_function(options or CompileOptions())
     cache: dict[Any, Compiled] = {}
     variants_of: dict[Any, list[Variant]] = {}
     recompilations = Recompilations(getattr(fn, "__qualname__", type(fn).__name__))
@@ -115,7 +115,7 @@ def export(fn: Callable[..., Any], *args: Any, options: CompileOptions | None = 
     Raises:
         UnsupportedError: the text would need something that it cannot make by itself.
     """
-    chosen = with_chooser(options or CompileOptions(backend="eager"))
+    chosen = with_policy_function(options or CompileOptions(backend="eager"))
     compiled = compile_direct(fn, args, kwargs, replace(chosen, standalone=True, lazy_backward=False))
     return compiled.source
 

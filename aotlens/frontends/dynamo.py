@@ -13,7 +13,7 @@ from aotlens.pipeline import compile_graph_module
 from aotlens.policy import Policy
 from aotlens.rng_state import same_random_state_on_failure
 from aotlens.runtime.derivatives import hide_derivatives_from_dynamo
-from aotlens.session.chooser import with_chooser
+from aotlens.session.policy_function import with_policy_function
 from aotlens.torch_api.dynamo import hide_from_dynamo, record_dynamo_spans, tracing
 from aotlens.torch_api.transforms import is_functionalized
 
@@ -115,7 +115,9 @@ def with_user_options(options: CompileOptions, user_options: dict[str, Any] | No
     rest = {key: value for key, value in (user_options or {}).items() if key not in OPTION_NAMES}
     if "memory_budget" in ours:
         ours["policy"] = _with_budget(ours.get("policy", ""), ours.pop("memory_budget"))
-    return with_chooser(replace(options, **ours, inductor_config=(*options.inductor_config, *rest.items())))
+    return with_policy_function(
+        replace(options, **ours, inductor_config=(*options.inductor_config, *rest.items()))
+    )
 
 
 def _with_budget(policy: Any, budget: Any) -> Policy:

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from aotlens.errors import UserError
 from aotlens.mcp.answers import ApplyFixAnswer
-from aotlens.mcp.held import HeldReport, HeldReports
 from aotlens.mcp.overview import numbered_fixes
+from aotlens.mcp.reports import ReportStore, StoredReport
 from aotlens.mcp.requests import ApplyFixRequest
 from aotlens.model.edits import edited, unified_diff
 from aotlens.model.report import Fix
@@ -31,7 +31,7 @@ class _Change:
     after: str
 
 
-def apply_fix(reports: HeldReports, request: ApplyFixRequest) -> ApplyFixAnswer:
+def apply_fix(reports: ReportStore, request: ApplyFixRequest) -> ApplyFixAnswer:
     """Raises UserError for an unknown fix, a file that changed since, and a write without a shown diff."""
     held = reports.get(request.report)
     fix = _fix(held, request.fix)
@@ -46,7 +46,7 @@ def apply_fix(reports: HeldReports, request: ApplyFixRequest) -> ApplyFixAnswer:
     return ApplyFixAnswer(fix.title, diff, tuple(files), request.write, token)
 
 
-def _fix(held: HeldReport, number: int) -> Fix:
+def _fix(held: StoredReport, number: int) -> Fix:
     fixes = {entry.fix: fix for entry, fix in numbered_fixes(held.report)}
     if number not in fixes:
         offered = f"1 to {len(fixes)}" if fixes else "none"
@@ -54,7 +54,7 @@ def _fix(held: HeldReport, number: int) -> Fix:
     return fixes[number]
 
 
-def _change(reports: HeldReports, held: HeldReport, fix: Fix, file: str) -> _Change:
+def _change(reports: ReportStore, held: StoredReport, fix: Fix, file: str) -> _Change:
     reports.root.inside(file)
     if not is_users_own(file):
         raise UserError(f"{file} belongs to an installed package, which is not edited")

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from aotlens.errors import UserError
 from aotlens.mcp.answers import FitAnswer, InspectAnswer, NumberedFix, TargetOverview, WhyAnswer
-from aotlens.mcp.held import HeldReport
+from aotlens.mcp.reports import StoredReport
 from aotlens.mcp.requests import InspectRequest
 from aotlens.model.dynamo import DynamoFunction
 from aotlens.model.report import Diagnostic, Fix, Memory, Partition, Report, Stage, Target, Wrapper
@@ -34,7 +34,7 @@ class Rows:
         return tuple(rows[: self.most])
 
 
-def inspect_answer(held: HeldReport, request: InspectRequest, output: str) -> InspectAnswer:
+def inspect_answer(held: StoredReport, request: InspectRequest, output: str) -> InspectAnswer:
     """Raises UserError for a stage that no target has."""
     from aotlens.render.text.report import report_text  # rich: 0.1 s, and only for the text
 
@@ -53,7 +53,7 @@ def inspect_answer(held: HeldReport, request: InspectRequest, output: str) -> In
     )
 
 
-def why_answer(held: HeldReport, most_rows: int, output: str) -> WhyAnswer:
+def why_answer(held: StoredReport, most_rows: int, output: str) -> WhyAnswer:
     from aotlens.render.text.why import why_text  # rich: 0.1 s, and only for the text
 
     report, rows = held.report, Rows(most_rows)
@@ -76,7 +76,7 @@ def why_answer(held: HeldReport, most_rows: int, output: str) -> WhyAnswer:
     )
 
 
-def fit_answer(held: HeldReport, most_rows: int, output: str) -> FitAnswer:
+def fit_answer(held: StoredReport, most_rows: int, output: str) -> FitAnswer:
     """Raises UserError for a report that has no step."""
     fit, rows = held.report.fit, Rows(most_rows)
     if fit is None:

@@ -12,9 +12,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from aotlens.cli.target import TargetName, check_script
+from aotlens.cli.targets import TargetName, check_script
 from aotlens.errors import UserError
-from aotlens.mcp.held import HeldReport, HeldReports
+from aotlens.mcp.reports import ReportStore, StoredReport
 from aotlens.mcp.requests import FitRequest, WhyRequest
 from aotlens.model.codec import decode
 from aotlens.model.failure import Failure
@@ -23,7 +23,7 @@ from aotlens.worker.client import WorkerClient
 from aotlens.worker.process import end_tree
 from aotlens.worker.protocol import Answer, Progress, TraceOptions
 
-__all__ = ["Call", "Ran", "Trace", "measure_step", "observe", "trace"]
+__all__ = ["Call", "ScriptRun", "Trace", "measure_step", "observe", "trace"]
 
 LONGEST_OUTPUT = 4_000
 """Characters of a script's output that an answer holds; its end tells more than its start."""
@@ -60,14 +60,14 @@ class Trace:
 
 
 @dataclass(frozen=True, slots=True)
-class Ran:
+class ScriptRun:
     """A new report, and what the script printed."""
 
-    held: HeldReport
+    held: StoredReport
     output: str
 
 
-def trace(worker: WorkerClient, reports: HeldReports, asked: Trace, call: Call) -> Ran:
+def trace(worker: WorkerClient, reports: ReportStore, asked: Trace, call: Call) -> ScriptRun:
     """Trace in the worker's child. Raises UserError with the command's message where there is no report."""
     check_script(asked.target.path)
     started = time.time()
@@ -89,7 +89,7 @@ def trace(worker: WorkerClient, reports: HeldReports, asked: Trace, call: Call) 
         assert answer.failure is not None
         raise UserError(_failure_text(answer.failure, answer.output), kind=answer.failure.kind)
     trace = answer.failure.traceback if answer.failure is not None else ""
-    return Ran(reports.hold(decode(answer.report), started), shortened(answer.output + trace))
+    return ScriptRun(reports.hold(decode(answer.report), started), shortened(answer.output + trace))
 
 
 def _failure_text(failure: Failure, output: str) -> str:
@@ -100,13 +100,13 @@ def _failure_text(failure: Failure, output: str) -> str:
     return "\n".join(part for part in parts if part)
 
 
-def observe(reports: HeldReports, request: WhyRequest, script: str, call: Call) -> Ran:
+def observe(reports: ReportStore, request: WhyRequest, script: str, call: Call) -> ScriptRun:
     """Run `aotlens why`. Raises UserError with its message where it makes no report."""
     asked = _Command("why", _why_options(request), script, request.argv, request.time_limit_s)
     return _reported(reports, asked, call)
 
 
-def measure_step(reports: HeldReports, request: FitRequest, script: str, call: Call) -> Ran:
+def measure_step(reports: ReportStore, request: FitRequest, script: str, call: Call) -> ScriptRun:
     """Run `aotlens fit`. Raises UserError with its message where it makes no report."""
     options = [*(["--gpu", request.gpu] if request.gpu else []), *(["--real"] if request.real else [])]
     return _reported(reports, _Command("fit", options, script, request.argv, request.time_limit_s), call)
@@ -123,7 +123,7 @@ class _Command:
     time_limit_s: float
 
 
-def _reported(reports: HeldReports, asked: _Command, call: Call) -> Ran:
+def _reported(reports: ReportStore, asked: _Command, call: Call) -> ScriptRun:
     check_script(asked.script)
     started = time.time()
     with tempfile.TemporaryDirectory(prefix="aotlens-mcp-") as folder:
@@ -137,7 +137,7 @@ def _reported(reports: HeldReports, asked: _Command, call: Call) -> Ran:
         if not file.exists():
             ended = f"`aotlens {asked.name} {asked.script}` ended without a report"
             raise UserError(_last_error(printed) or ended)
-        return Ran(reports.hold(load_report(file), started), shortened(printed))
+        return ScriptRun(reports.hold(load_report(file), started), shortened(printed))
 
 
 def _why_options(request: WhyRequest) -> list[str]:

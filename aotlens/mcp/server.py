@@ -21,7 +21,7 @@ from mcp.shared.exceptions import MCPError
 from aotlens._version import __version__
 from aotlens.cli.terminal import say
 from aotlens.errors import AotlensError, ReportError, UserError
-from aotlens.mcp.held import Root
+from aotlens.mcp.reports import Root
 from aotlens.mcp.runs import Call
 from aotlens.mcp.session import Session
 from aotlens.mcp.tools import INSTRUCTIONS, TOOLS, Tool

@@ -6,7 +6,7 @@ Invariant: a request that runs user code without saying so is rejected before an
 import argparse
 from dataclasses import replace
 
-from aotlens.cli.target import TargetName, check_gpu
+from aotlens.cli.targets import TargetName, check_gpu
 from aotlens.compare.difference import LineChange, TargetChange, report_change
 from aotlens.errors import UserError
 from aotlens.mcp.answers import (
@@ -21,8 +21,8 @@ from aotlens.mcp.answers import (
     WhyAnswer,
 )
 from aotlens.mcp.fixes import apply_fix
-from aotlens.mcp.held import HeldReports, Root
 from aotlens.mcp.overview import Rows, fit_answer, inspect_answer, why_answer
+from aotlens.mcp.reports import ReportStore, Root
 from aotlens.mcp.requests import (
     ApplyFixRequest,
     DiffRequest,
@@ -33,7 +33,7 @@ from aotlens.mcp.requests import (
     WhatIfRequest,
     WhyRequest,
 )
-from aotlens.mcp.runs import Call, Ran, Trace, measure_step, observe, trace
+from aotlens.mcp.runs import Call, ScriptRun, Trace, measure_step, observe, trace
 from aotlens.model.report import Report
 from aotlens.policy import Policy
 from aotlens.view.verdicts import WORST_FIRST, verdict_of
@@ -50,7 +50,7 @@ class Session:
         """The worker is started by the first call that traces; tests pass a stand-in."""
         self.root = root
         self._worker = worker or WorkerClient(cwd=str(root.folder))
-        self._reports = HeldReports(root)
+        self._reports = ReportStore(root)
 
     def close(self) -> None:
         """End the worker and everything that it runs."""
@@ -141,7 +141,7 @@ class Session:
     def apply_fix(self, request: ApplyFixRequest, call: Call) -> ApplyFixAnswer:
         return apply_fix(self._reports, request)
 
-    def _trace(self, request: TargetRequest, options: TraceOptions, call: Call) -> Ran:
+    def _trace(self, request: TargetRequest, options: TraceOptions, call: Call) -> ScriptRun:
         assert request.target is not None
         _check_consent(request.run_user_code, request.target)
         asked = Trace(self._target(request.target), request.argv, options, request.time_limit_s)

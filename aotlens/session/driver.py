@@ -20,22 +20,28 @@ from aotlens.model.failure import Failure
 from aotlens.model.report import Target
 from aotlens.options import CompileOptions, Interpreted
 from aotlens.pipeline import compile_direct
-from aotlens.session.chooser import within_script
-from aotlens.session.collect import Collector, StopScript
-from aotlens.session.dynamo_log import DynamoLog
-from aotlens.session.failures import exit_status, failure_of
-from aotlens.session.intercept import AroundBackend, BeforeDirect, Router, intercepted, is_routed
-from aotlens.session.lacking import PRETENDED
-from aotlens.session.not_compiled import left_out_failures, not_compiled
-from aotlens.session.script import Script, load_script, new_module, run_script
-from aotlens.session.targets import Call, Watch, example_calls, find_target, marking
+from aotlens.session.collector import Collector, StopScript
+from aotlens.session.compile_router import (
+    AroundBackend,
+    BeforeDirect,
+    CompileRouter,
+    intercepting_compile,
+    is_routed_callable,
+)
+from aotlens.session.dynamo.log import DynamoLog
+from aotlens.session.dynamo.not_compiled import not_compiled, uncaptured_failures
+from aotlens.session.errors.failures import exit_status, failure_of
+from aotlens.session.errors.unavailable import PRETENDED
+from aotlens.session.policy_function import options_for_targets
+from aotlens.session.script.source import Script, load_script, new_module, run_script
+from aotlens.session.script.targets import Call, Watch, example_calls, find_target, watch_definition
 from aotlens.worker.targets import StaticTarget, find_targets
 
-__all__ = ["Driver", "Hooks", "Order"]
+__all__ = ["CompileRequest", "Driver", "Hooks"]
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class CompileRequest:
     """What the user asked for."""
 
     path: str
@@ -92,7 +98,7 @@ class Plan:
 class Driver:
     """Compiles a script's targets into its collector; failures of single targets go there too."""
 
-    def __init__(self, order: Order, collector: Collector, hooks: Hooks) -> None:
+    def __init__(self, order: CompileRequest, collector: Collector, hooks: Hooks) -> None:
         self._order = order
         self._collector = collector
         self._hooks = hooks
@@ -112,18 +118,18 @@ class Driver:
         self._hooks.on_stage("import", self._order.path)
         script = load_script(self._order.path)
         plan = Plan.of(script, self._order.qualname, self._order.examples)
-        self._order = replace(self._order, options=within_script(self._order.options))
+        self._order = replace(self._order, options=options_for_targets(self._order.options))
         module = new_module(script, "__main__" if plan.runs else script.name)
         stages = self._collector.listening(self._on_stage, self._on_target)
         world = self._world()
-        with stages, intercepted(self._router(plan)), world, self._log.listening():
+        with stages, intercepting_compile(self._router(plan)), world, self._log.listening():
             if plan.runs:
                 self._hooks.on_stage("run", "")
             with _stopping_quietly():
                 self._run(script, module, plan)
             self._collector.run_on()
             self.not_compiled = not_compiled(self._collector, self._log)
-            for failure in left_out_failures(self._collector, self._order.path):
+            for failure in uncaptured_failures(self._collector, self._order.path):
                 self._collector.refuse(failure)
             for target in plan.examples:
                 self._compile_examples(module, target)
@@ -165,9 +171,9 @@ class Driver:
             )
         return Failure("no-target", message, file=path)
 
-    def _router(self, plan: Plan) -> Router:
+    def _router(self, plan: Plan) -> CompileRouter:
         order, hooks = self._order, self._hooks
-        router = Router(
+        router = CompileRouter(
             options=replace(order.options, strict=False),
             collector=self._collector,
             around=hooks.around,
@@ -185,7 +191,7 @@ class Driver:
             run_script(script, module, argv)
             return
         with self._watch.on(module):
-            run_script(script, module, argv, marking(plan.watched))
+            run_script(script, module, argv, watch_definition(plan.watched))
 
     def _compile_examples(self, module: ModuleType, target: StaticTarget) -> None:
         """A failure of one example is kept, and the next is tried."""
@@ -198,7 +204,7 @@ class Driver:
     def _compile(self, call: Call) -> None:
         options = replace(self._order.options, dynamic=call.dynamic or self._order.options.dynamic)
         try:
-            if is_routed(call.function):
+            if is_routed_callable(call.function):
                 call.function(*call.args, **call.kwargs)
             else:
                 self._hooks.compile(call, options)

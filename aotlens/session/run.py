@@ -16,22 +16,22 @@ from aotlens.model.failure import Failure
 from aotlens.model.report import Report, Target, Verdict
 from aotlens.observe import running_stage
 from aotlens.options import CompileOptions
-from aotlens.session.chooser import refuse_unknown, within_script
-from aotlens.session.collect import Collector
-from aotlens.session.dynamo_log import DynamoLog
-from aotlens.session.failures import exit_status, failure_of
-from aotlens.session.intercept import Router, intercepted
-from aotlens.session.not_compiled import not_compiled
-from aotlens.session.script import load_script, new_module, run_script
-from aotlens.session.spawning import Job, load_outcomes, spawning
+from aotlens.session.collector import Collector
+from aotlens.session.compile_router import CompileRouter, intercepting_compile
+from aotlens.session.dynamo.log import DynamoLog
+from aotlens.session.dynamo.not_compiled import not_compiled
+from aotlens.session.errors.failures import exit_status, failure_of
+from aotlens.session.policy_function import check_overrides, options_for_targets
+from aotlens.session.processes.spawning import Job, load_outcomes, spawning
+from aotlens.session.script.source import load_script, new_module, run_script
 from aotlens.session.verify import Verifier
 from aotlens.view.verdicts import exit_code_of, verdict_of
 
-__all__ = ["End", "Ran", "compile_within", "run_compiled", "run_to_end"]
+__all__ = ["ScriptEnd", "ScriptRun", "compile_within", "run_compiled", "run_to_end"]
 
 
 @dataclass(frozen=True, slots=True)
-class End:
+class ScriptEnd:
     """How a script ended."""
 
     exit_code: int = 0
@@ -41,11 +41,11 @@ class End:
 
 
 @dataclass(frozen=True, slots=True)
-class Ran:
+class ScriptRun:
     """A script's end, and what was compiled on the way."""
 
     path: str
-    end: End
+    end: ScriptEnd
     targets: tuple[Target, ...]
     verdicts: tuple[Verdict | None, ...]
     """In the order of the targets; None without `--verify`."""
@@ -86,7 +86,7 @@ class Ran:
         )
 
 
-def run_compiled(path: str, argv: Sequence[str], options: CompileOptions, verify: bool) -> Ran:
+def run_compiled(path: str, argv: Sequence[str], options: CompileOptions, verify: bool) -> ScriptRun:
     """Run the script to its end, whatever that is; raises only KeyboardInterrupt."""
 
     def script() -> None:
@@ -96,14 +96,14 @@ def run_compiled(path: str, argv: Sequence[str], options: CompileOptions, verify
     return compile_within(Job(path, options, verify), script)
 
 
-def compile_within(job: Job, script: Callable[[], None]) -> Ran:
+def compile_within(job: Job, script: Callable[[], None]) -> ScriptRun:
     """Run code of the script, with what it compiles here and in processes that it spawns."""
     with spawning(job) as folder:
         ran = _compile_here(job, script)
         return _with_spawned(ran, load_outcomes(folder))
 
 
-def _with_spawned(ran: Ran, outcomes: Sequence[Ran]) -> Ran:
+def _with_spawned(ran: ScriptRun, outcomes: Sequence[ScriptRun]) -> ScriptRun:
     """Add what other processes compiled; a graph that several compile counts once, unless verified."""
     if not outcomes:
         return ran
@@ -128,19 +128,19 @@ def _identity(target: Target) -> tuple[object, ...]:
     return target.qualname, target.span, target.mode, target.inputs
 
 
-def _compile_here(job: Job, script: Callable[[], None]) -> Ran:
+def _compile_here(job: Job, script: Callable[[], None]) -> ScriptRun:
     path, options, verify = job.path, job.options, job.verify
     collector, log = Collector(path), DynamoLog()
     verifier = Verifier(collector, options)
-    router = Router(options, collector)
+    router = CompileRouter(options, collector)
     if verify:
         router = replace(router, around=verifier.around, before_direct=verifier.before_direct)
 
     def work() -> None:
-        chosen = replace(router, options=within_script(options))
-        with collector.listening(), intercepted(chosen), log.listening():
+        chosen = replace(router, options=options_for_targets(options))
+        with collector.listening(), intercepting_compile(chosen), log.listening():
             script()
-        refuse_unknown(collector.compiled, options)
+        check_overrides(collector.compiled, options)
 
     end = run_to_end(work, path)
     sys.stdout.flush()
@@ -148,18 +148,18 @@ def _compile_here(job: Job, script: Callable[[], None]) -> Ran:
         targets = tuple(compiled.target() for compiled in collector.compiled)
     verdicts = verifier.verdicts() if verify else [None] * len(targets)
     eager = not_compiled(collector, log)
-    return Ran(path, end, targets, tuple(verdicts), eager, verify, log.dynamo(targets))
+    return ScriptRun(path, end, targets, tuple(verdicts), eager, verify, log.dynamo(targets))
 
 
-def run_to_end(work: Callable[[], None], path: str) -> End:
+def run_to_end(work: Callable[[], None], path: str) -> ScriptEnd:
     """How the script ended; one that failed has exit code 2, as other mistakes of the user's."""
     try:
         work()
     except SystemExit as error:
-        return End(exit_status(error), error.code if isinstance(error.code, str) else "")
+        return ScriptEnd(exit_status(error), error.code if isinstance(error.code, str) else "")
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # noqa: BLE001 (user code may raise anything; the table still follows)
         failure = failure_of(error, path)
-        return End(failure.exit_code, "", failure)
-    return End()
+        return ScriptEnd(failure.exit_code, "", failure)
+    return ScriptEnd()

@@ -25,17 +25,17 @@ from aotlens.model.failure import Failure
 from aotlens.model.report import Diagnostic, Report, Target
 from aotlens.observe import observing
 from aotlens.options import KERNEL_LIMIT_S, CompileOptions
-from aotlens.session.chooser import refuse_unknown
-from aotlens.session.collect import REPEATS, Collector
-from aotlens.session.driver import Driver, Hooks, Order
-from aotlens.session.failures import failure_of
-from aotlens.session.reads import Reads, recording_reads
+from aotlens.session.collector import REPEATS, Collector
+from aotlens.session.driver import CompileRequest, Driver, Hooks
+from aotlens.session.errors.failures import failure_of
+from aotlens.session.policy_function import check_overrides
+from aotlens.session.script.file_reads import FileReads, recording_file_reads
 from aotlens.session.verify import Verifier
 from aotlens.torch_api.triton import mute_triton_analysis_log
 from aotlens.worker.codec import Outcome
 from aotlens.worker.protocol import TraceOptions, TraceRequest
 from aotlens.worker.requests import ProgressFunction
-from aotlens.worker.stacks import is_users
+from aotlens.worker.stacks import is_user_file
 
 __all__ = ["trace"]
 
@@ -53,9 +53,9 @@ def trace(request: TraceRequest, progress: ProgressFunction) -> Outcome:
     order = _order(request)
     verifier = Verifier(collector, order.options) if request.options.verify else None
     driver = Driver(order, collector, _hooks(verifier, progress))
-    with recording_reads(request.list_reads) as reads, mute_triton_analysis_log():
+    with recording_file_reads(request.list_reads) as reads, mute_triton_analysis_log():
         failure = _failure(driver.everything, request.path)
-    unknown = partial(refuse_unknown, collector.compiled, order.options, request.options.what_if)
+    unknown = partial(check_overrides, collector.compiled, order.options, request.options.what_if)
     if failure is None and (failure := _failure(unknown, request.path)) is not None:
         failure = next((one for one in collector.refused if one.message.startswith(_OVERRIDES)), failure)
         return Outcome(None, failure, _files(request.path, reads))
@@ -111,7 +111,7 @@ def _repeats(asked: TraceOptions) -> int | None:
     return 1 if asked.fake else REPEATS
 
 
-def _order(request: TraceRequest) -> Order:
+def _order(request: TraceRequest) -> CompileRequest:
     asked = request.options
     options = CompileOptions(
         backend=asked.backend,
@@ -124,7 +124,7 @@ def _order(request: TraceRequest) -> Order:
         standalone=asked.standalone,
         kernel_limit_s=KERNEL_LIMIT_S if asked.kernel_limit_s is None else asked.kernel_limit_s,
     )
-    return Order(request.path, request.qualname, request.argv, options, asked.fake, asked.examples)
+    return CompileRequest(request.path, request.qualname, request.argv, options, asked.fake, asked.examples)
 
 
 def _build(
@@ -209,13 +209,13 @@ def _failure(work: Callable[[], None], path: str) -> Failure | None:
     return None
 
 
-def _files(path: str, reads: Reads) -> tuple[str, ...]:
+def _files(path: str, reads: FileReads) -> tuple[str, ...]:
     """The script, the modules of the user's own that were imported, and what the script read."""
     files = [os.path.abspath(path)]
     imported = list(takewhile(lambda name: name not in _OURS, reversed(sys.modules)))
     for name in reversed(imported):
         file = getattr(sys.modules.get(name), "__file__", None)
-        if isinstance(file, str) and is_users(file) and os.path.isfile(file):
+        if isinstance(file, str) and is_user_file(file) and os.path.isfile(file):
             files.append(os.path.abspath(file))
     return tuple(dict.fromkeys((*files, *reads.paths)))
 

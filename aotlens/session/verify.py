@@ -12,9 +12,9 @@ from aotlens.eager.checkpointed_graph import SecondWrites, eager_graph
 from aotlens.model.report import Verdict
 from aotlens.observe import announce_target, running_stage
 from aotlens.options import CompileOptions, Interpreted
-from aotlens.session.collect import Collector
+from aotlens.session.collector import Collector
 from aotlens.session.isolation import isolated
-from aotlens.session.targets import Call
+from aotlens.session.script.targets import Call
 
 if TYPE_CHECKING:
     from aotlens.compiled import Compiled
@@ -114,7 +114,7 @@ class Verifier:
                 from aotlens.verify.targets import check_function  # only to verify: 20 modules
 
                 return self._verdict(check_function(options, function, args, kwargs), options)
-            from aotlens.verify.gpu_code import verify_gpu_code  # only with a GPU: it loads Inductor
+            from aotlens.verify.gpu.gpu_code import verify_gpu_code  # only with a GPU: it loads Inductor
 
             return verify_gpu_code(options, function, args, kwargs).verdict()
 
@@ -129,7 +129,7 @@ class Verifier:
 
                 with self._collector.not_listening():
                     return self._verdict(check_graph(compiled, self._options, calls, inputs), self._options)
-            from aotlens.verify.gpu_code import verify_gpu_graph  # only with a GPU: it loads Inductor
+            from aotlens.verify.gpu.gpu_code import verify_gpu_graph  # only with a GPU: it loads Inductor
 
             return verify_gpu_graph(compiled, calls, inputs, _names(compiled)).verdict()
 

@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from aotlens.model.failure import Failure, FailureKind
 from aotlens.model.report import Verdict
 from aotlens.options import CompileOptions
-from aotlens.session.chooser import refuse_unknown
-from aotlens.session.collect import REPEATS, Collector
-from aotlens.session.driver import Driver, Hooks, Order
-from aotlens.session.failures import failure_of
+from aotlens.session.collector import REPEATS, Collector
+from aotlens.session.driver import CompileRequest, Driver, Hooks
+from aotlens.session.errors.failures import failure_of
+from aotlens.session.policy_function import check_overrides
 from aotlens.session.verify import OnMismatch, Verifier
 from aotlens.view.verdicts import exit_code_of, verdict_of
 
-__all__ = ["Verified", "verify_targets"]
+__all__ = ["TargetVerdicts", "verify_targets"]
 
 
 IN_EAGER: tuple[FailureKind, ...] = ("unsupported", "left-out")
@@ -21,7 +21,7 @@ IN_EAGER: tuple[FailureKind, ...] = ("unsupported", "left-out")
 
 
 @dataclass(frozen=True, slots=True)
-class Verified:
+class TargetVerdicts:
     """The verdict on each target, and what could not be compiled."""
 
     verdicts: tuple[tuple[str, Verdict], ...]
@@ -44,16 +44,16 @@ def verify_targets(
     argv: Sequence[str],
     options: CompileOptions,
     on_mismatch: OnMismatch | None = None,
-) -> Verified:
+) -> TargetVerdicts:
     """Compile each target and compare calls; raises only KeyboardInterrupt."""
     collector = Collector(path, REPEATS)
     verifier = Verifier(collector, options, on_mismatch)
     hooks = Hooks(verifier.compare, verifier.around, verifier.before_direct)
-    driver = Driver(Order(path, qualname, tuple(argv), options), collector, hooks)
+    driver = Driver(CompileRequest(path, qualname, tuple(argv), options), collector, hooks)
     failures: list[Failure] = []
     try:
         driver.everything()
-        refuse_unknown(collector.compiled, options)
+        check_overrides(collector.compiled, options)
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # noqa: BLE001 (user code may raise anything)
@@ -68,4 +68,4 @@ def verify_targets(
     verdicts = list(zip(names, verifier.verdicts(), strict=True))
     eager = ((record.name, verdict_of(record)) for record in driver.not_compiled)
     verdicts += [(name, verdict) for name, verdict in eager if verdict is not None]
-    return Verified(tuple(verdicts), tuple(failures))
+    return TargetVerdicts(tuple(verdicts), tuple(failures))

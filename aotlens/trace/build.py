@@ -18,19 +18,18 @@ from aotlens.trace.cuda_graphs import cuda_graph_of
 from aotlens.trace.dynamo_facts import CompiledFunction, compiled_function, dynamo_of, guards_of
 from aotlens.trace.facts import CompilationFacts, GraphSet
 from aotlens.trace.graph_memory import graph_memory
-from aotlens.trace.graph_records import Line
+from aotlens.trace.graphs.metadata import parse_metadata
+from aotlens.trace.graphs.records import Line
 from aotlens.trace.inputs import inputs_of, outputs_of
 from aotlens.trace.kernels import codes_of, kernels_of, memory_of
-from aotlens.trace.lines import Locate, whole_line
-from aotlens.trace.metadata import parse_metadata
+from aotlens.trace.logs.reader import Compilation, Process, Trace
 from aotlens.trace.origins import origins_of
+from aotlens.trace.partition import partition_of
 from aotlens.trace.phases import last_phase, seconds_by_phase
 from aotlens.trace.ranks import identity, ranks_of
-from aotlens.trace.reader import Compilation, Process, Trace
-from aotlens.trace.saved import partition_of
-from aotlens.trace.source_lines import SourceLines, Sources, line_origins
-from aotlens.trace.stages import stages_of
-from aotlens.trace.wrapper_text import wrapper_of
+from aotlens.trace.source.lines import Locate, whole_line
+from aotlens.trace.source.source_lines import SourceLines, Sources, line_origins
+from aotlens.trace.stages import stages_of, wrapper_of
 
 __all__ = ["Explain", "Summary", "build_report", "build_targets", "summaries"]
 

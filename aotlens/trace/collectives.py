@@ -11,11 +11,11 @@ from itertools import zip_longest
 
 from aotlens.model.ranks import Collective, CollectiveMismatch
 from aotlens.model.report import Span
-from aotlens.trace.columns import base_name
 from aotlens.trace.facts import CompilationFacts
-from aotlens.trace.graph_records import Graph, GraphNode
-from aotlens.trace.lines import Locate
-from aotlens.trace.tensor_text import Hints, tensor_of
+from aotlens.trace.graphs.records import Graph, GraphNode
+from aotlens.trace.graphs.tensor_text import Hints, tensor_of
+from aotlens.trace.source.columns import base_name
+from aotlens.trace.source.lines import Locate
 
 __all__ = ["GROUP", "collectives_of", "mismatches_of"]
 

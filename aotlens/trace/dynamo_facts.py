@@ -23,9 +23,9 @@ from aotlens.model.dynamo import (
 from aotlens.model.report import AFTER, BUILT_IN, Guard, Span
 from aotlens.model.spans import site_at
 from aotlens.trace.facts import CompilationFacts
-from aotlens.trace.graph_records import Line
-from aotlens.trace.lines import Locate, qualified_name
+from aotlens.trace.graphs.records import Line
 from aotlens.trace.phases import seconds_by_phase
+from aotlens.trace.source.lines import Locate, qualified_name
 
 __all__ = ["CompiledFunction", "compiled_function", "dynamo_of", "guards_of"]
 

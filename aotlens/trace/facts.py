@@ -7,10 +7,10 @@ ended at a graph break or a restart.
 import re
 from functools import cached_property
 
-from aotlens.trace.graph_records import Graph
-from aotlens.trace.graph_text import parse_graph
-from aotlens.trace.reader import Compilation, Frame, Record
-from aotlens.trace.tensor_text import Hints
+from aotlens.trace.graphs.records import Graph
+from aotlens.trace.graphs.tensor_text import Hints
+from aotlens.trace.graphs.text import parse_graph
+from aotlens.trace.logs.reader import Compilation, Frame, Record
 
 __all__ = ["CompilationFacts", "GraphSet"]
 

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from aotlens.model.partition import LiveKind, Phase
 from aotlens.model.report import LiveValue, Memory, Partition
 from aotlens.trace.facts import GraphSet
-from aotlens.trace.graph_records import Graph, GraphNode
-from aotlens.trace.lines import Locate, span_of
-from aotlens.trace.saved import base_of
-from aotlens.trace.tensor_text import Hints, tensor_of
+from aotlens.trace.graphs.records import Graph, GraphNode
+from aotlens.trace.graphs.tensor_text import Hints, tensor_of
+from aotlens.trace.partition import base_of
+from aotlens.trace.source.lines import Locate, span_of
 
 __all__ = ["graph_memory"]
 

@@ -9,10 +9,10 @@ from typing import get_args
 from aotlens.dynamo.user_names import user_name
 from aotlens.model.report import Base, Input, MutationTypeName, Output, OutputTypeName, Site, Tensor
 from aotlens.trace.facts import CompilationFacts, GraphSet
-from aotlens.trace.graph_records import Argument, Graph
-from aotlens.trace.lines import Locate, site_of
-from aotlens.trace.metadata import InputInfo, Metadata
-from aotlens.trace.tensor_text import tensor_of
+from aotlens.trace.graphs.metadata import InputInfo, Metadata
+from aotlens.trace.graphs.records import Argument, Graph
+from aotlens.trace.graphs.tensor_text import tensor_of
+from aotlens.trace.source.lines import Locate, site_of
 
 __all__ = ["inputs_of", "outputs_of"]
 

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from aotlens.model.partition import LiveKind, Phase
 from aotlens.model.report import Kernel, LiveValue, Memory, Partition, SavedValue, Span
 from aotlens.trace.facts import GraphSet
-from aotlens.trace.graph_records import Graph, Line
-from aotlens.trace.lines import Locate, first_spans, whole_line
+from aotlens.trace.graphs.records import Graph, Line
 from aotlens.trace.output_code import Call, OutputCode, code_id, parse_code
+from aotlens.trace.source.lines import Locate, first_spans, whole_line
 
 __all__ = ["codes_of", "kernels_of", "memory_of"]
 

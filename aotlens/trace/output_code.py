@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from aotlens.trace.tensor_text import Hints, size_value
+from aotlens.trace.graphs.tensor_text import Hints, size_value
 
 __all__ = ["Call", "OutputCode", "Step", "code_id", "parse_code"]
 

@@ -16,10 +16,10 @@ from aotlens.model.report import Span
 from aotlens.trace.collectives import GROUP, collectives_of, mismatches_of
 from aotlens.trace.dynamo_facts import compiled_function
 from aotlens.trace.facts import CompilationFacts
-from aotlens.trace.graph_records import Graph, GraphNode
-from aotlens.trace.lines import Locate
+from aotlens.trace.graphs.records import Graph, GraphNode
+from aotlens.trace.logs.reader import Compilation, Process, Trace
 from aotlens.trace.phases import seconds_by_phase
-from aotlens.trace.reader import Compilation, Process, Trace
+from aotlens.trace.source.lines import Locate
 
 __all__ = ["GRAPHS", "identity", "ranks_of"]
 

@@ -1,14 +1,15 @@
-"""The graphs of a log as stages of the report."""
+"""The graphs of a log as stages of the report, and torch's runtime wrapper as text."""
 
+import re
 from collections.abc import Iterable, Iterator
 
-from aotlens.model.report import Stage, StageNode
-from aotlens.trace.facts import GraphSet
-from aotlens.trace.graph_records import Graph, GraphNode
-from aotlens.trace.lines import Locate, span_of
-from aotlens.trace.tensor_text import Hints, tensor_of
+from aotlens.model.report import Stage, StageNode, Wrapper, WrapperStep
+from aotlens.trace.facts import CompilationFacts, GraphSet
+from aotlens.trace.graphs.records import Graph, GraphNode
+from aotlens.trace.graphs.tensor_text import Hints, tensor_of
+from aotlens.trace.source.lines import Locate, span_of
 
-__all__ = ["stages_of"]
+__all__ = ["stages_of", "wrapper_of"]
 
 _ADDED = "added by torch, which notes no line of yours for it"
 
@@ -69,3 +70,32 @@ def _node(node: GraphNode, hints: Hints, locate: Locate) -> StageNode:
         span_of(locate, node),
         reason="" if node.line is not None else _ADDED,
     )
+
+
+PARTS = (
+    ("runtime_wrapper_orchestration", "runs around the compiled graph on each call"),
+    ("output_alias_wrapper", "makes outputs views of the caller's tensors again"),
+    ("compiled_fn_wrapper", "marks outputs that carry no gradient, and hides views whose base stays inside"),
+    ("compiled_function_forward", "runs the compiled forward, and saves values for the backward"),
+    ("compiled_function_backward", "runs the compiled backward"),
+    ("backward_prologue", "prepares tangents for the compiled backward"),
+    ("backward_epilogue", "hands gradients out in the order of the inputs"),
+)
+_COPY = re.compile(r"\.copy_\(|_apply_mutations|_copy_back")
+
+
+def wrapper_of(facts: CompilationFacts, index: int) -> Wrapper | None:
+    """Return the logged parts, one behind the other; None in logs of torch that writes none."""
+    lines: list[str] = []
+    steps: list[WrapperStep] = []
+    for kind, reason in PARTS:
+        text = facts.text(kind, index).rstrip("\n")
+        if not text:
+            continue
+        lines.append(f"# {kind}")
+        start = len(lines) + 1
+        lines += [*text.split("\n"), ""]
+        steps.append(WrapperStep(kind, True, reason, (start, len(lines) - 1)))
+        if kind == "runtime_wrapper_orchestration" and _COPY.search(text):
+            steps.append(WrapperStep("copy back", True, "writes new values into the caller's tensors", None))
+    return Wrapper("\n".join(lines), tuple(steps)) if steps else None

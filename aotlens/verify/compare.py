@@ -9,8 +9,16 @@ import torch
 from torch import Tensor
 
 from aotlens.model.source import Outcome, Verdict
-from aotlens.verify.observe import Facts, Failure, Observation
-from aotlens.verify.values import class_name, close, error_between, metadata, shape_of, shown, wide
+from aotlens.verify.observe import Failure, Observation, TensorFacts
+from aotlens.verify.tensors.values import (
+    as_dense_double,
+    class_name,
+    close,
+    error_between,
+    metadata,
+    preview_values,
+    shape_of,
+)
 
 Kind = Literal[
     "error",
@@ -170,7 +178,7 @@ def _not_compared(eager: Observation) -> str:
         return f"eager raises {eager.failure}"
     if eager.backward_failure is not None:
         return f"the backward was not compared because it raises {eager.backward_failure}, in eager too"
-    outputs = (facts for facts in eager.outputs if isinstance(facts, Facts))
+    outputs = (facts for facts in eager.outputs if isinstance(facts, TensorFacts))
     if eager.gradients is None and any(facts.requires_grad for facts in outputs):
         return "the backward was not compared because autograd leads from no output to an input"
     return ""
@@ -207,7 +215,7 @@ def _told(failure: Failure | None) -> str:
 
 
 def _output(name: str, found: object, expected: object) -> Iterator[Difference]:
-    if isinstance(found, Facts) and isinstance(expected, Facts):
+    if isinstance(found, TensorFacts) and isinstance(expected, TensorFacts):
         yield from _tensor(found, expected, "value")
     elif type(found) is float and type(expected) is float:  # read from a tensor, perhaps: as precise as that
         if not close(torch.tensor(found), torch.tensor(expected)):
@@ -216,7 +224,7 @@ def _output(name: str, found: object, expected: object) -> Iterator[Difference]:
         yield Difference("value", name, repr(found), repr(expected))
 
 
-def _tensor(found: Facts, expected: Facts, kind: Kind) -> Iterator[Difference]:
+def _tensor(found: TensorFacts, expected: TensorFacts, kind: Kind) -> Iterator[Difference]:
     name = expected.name
     wrong = _values(kind, name, found.value, expected.value)
     if wrong:
@@ -237,7 +245,7 @@ def _tensor(found: Facts, expected: Facts, kind: Kind) -> Iterator[Difference]:
     yield from _relations(found, expected)
 
 
-def _relations(found: Facts, expected: Facts) -> Iterator[Difference]:
+def _relations(found: TensorFacts, expected: TensorFacts) -> Iterator[Difference]:
     name = expected.name
     if found.same_as != expected.same_as:
         yield Difference("identity", name, _same(found.same_as), _same(expected.same_as))
@@ -303,7 +311,7 @@ def _largest_gradient(eager: Observation) -> float:
     """A gradient that is zero but for rounding is as noisy as the large ones that it was summed from."""
     leaves = eager.gradients.leaves if eager.gradients else ()
     sizes = (
-        float(wide(gradient).abs().max())
+        float(as_dense_double(gradient).abs().max())
         for _, gradient in leaves
         if gradient is not None and gradient.numel()
     )
@@ -318,14 +326,16 @@ def _values(kind: Kind, name: str, found: Tensor, expected: Tensor, scale: float
     if close(found, expected, max(scale, 1.0)):
         return None
     error = error_between(found, expected)
-    largest = float(wide(expected).abs().max())
-    return Difference(kind, name, shown(found), shown(expected), error, error / (largest or 1.0))
+    largest = float(as_dense_double(expected).abs().max())
+    return Difference(
+        kind, name, preview_values(found), preview_values(expected), error, error / (largest or 1.0)
+    )
 
 
 def _value_pairs(compiled: Observation, eager: Observation) -> Iterator[tuple[Tensor, Tensor]]:
     outputs = zip(compiled.outputs, eager.outputs, strict=False)
     for found, expected in (*outputs, *zip(compiled.inputs, eager.inputs, strict=False)):
-        if isinstance(found, Facts) and isinstance(expected, Facts):
+        if isinstance(found, TensorFacts) and isinstance(expected, TensorFacts):
             yield found.value, expected.value
     sides = [
         observation.gradients.leaves if observation.gradients else () for observation in (compiled, eager)
@@ -335,7 +345,7 @@ def _value_pairs(compiled: Observation, eager: Observation) -> Iterator[tuple[Te
             yield gradient, wanted
 
 
-def _real_strides(facts: Facts) -> tuple[int, ...]:
+def _real_strides(facts: TensorFacts) -> tuple[int, ...]:
     """Strides that matter: those of dimensions with more than one element."""
     sizes = facts.value.shape
     if 0 in sizes:
@@ -348,7 +358,7 @@ def _count(number: int, noun: str) -> str:
 
 
 def _present(gradient: Tensor | None) -> str:
-    return "None" if gradient is None else "a gradient " + shown(gradient)
+    return "None" if gradient is None else "a gradient " + preview_values(gradient)
 
 
 def _of_kind(gradient: Tensor) -> str:

@@ -7,10 +7,10 @@ from typing import Any
 from torch import Tensor
 
 from aotlens.rng_state import same_random_state
-from aotlens.verify.captured import put_back
 from aotlens.verify.compare import Verification, compare
 from aotlens.verify.observe import EVERYTHING, Observation, Probe, observe
-from aotlens.verify.world import World, callable_tensors, copies, world
+from aotlens.verify.tensors.free_variables import restoring_tensors
+from aotlens.verify.tensors.prepared_call import PreparedCall, callable_tensors, copies, prepare_call
 
 
 def verify_first_call(
@@ -24,7 +24,7 @@ def verify_first_call(
     `names` are the user's names of the inputs.  State that the callables hold themselves (a graph module's
     own tensors) is put back after each run; gradients in `.grad` and the random state are not touched.
     """
-    called = world(eager, inputs, names=names)
+    called = prepare_call(eager, inputs, names=names)
     state = [item.tensor for fn in (eager, compiled) for item in callable_tensors(fn)]
     eager_world, compiled_world = copies(called, keep_fn=True)
     expected = observe_alone(eager_world, call=as_tuple(eager), state=state)
@@ -43,7 +43,7 @@ def as_tuple(flat: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def observe_alone(
-    given: World,
+    given: PreparedCall,
     probe: Probe = EVERYTHING,
     call: Callable[..., Any] | None = None,
     state: Sequence[Tensor] = (),
@@ -51,5 +51,5 @@ def observe_alone(
     """One observation that leaves the random state, and the given tensors, as they were."""
     with ExitStack() as stack:
         stack.enter_context(same_random_state())
-        stack.enter_context(put_back(state))
+        stack.enter_context(restoring_tensors(state))
         return observe(given, probe, call)

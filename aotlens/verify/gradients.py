@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from aotlens.verify.values import class_name, inner_tensors, is_users_wrapper
-from aotlens.verify.world import Named, World
+from aotlens.verify.tensors.prepared_call import Named, PreparedCall
+from aotlens.verify.tensors.values import class_name, inner_tensors, is_users_wrapper
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -20,7 +20,7 @@ class Gradients:
 
 
 def backward(
-    given: World, outputs: Sequence[Named], bumped: Sequence[bool], only: int | None = None
+    given: PreparedCall, outputs: Sequence[Named], bumped: Sequence[bool], only: int | None = None
 ) -> Gradients | None:
     """Differentiates every output and every mutated input that requires grad; None when there is none.
 
@@ -65,7 +65,7 @@ def _wrapper_tangent(output: Tensor, seed: int) -> Tensor:
     return made
 
 
-def _roots(given: World, outputs: Sequence[Named], bumped: Sequence[bool]) -> Iterator[Named]:
+def _roots(given: PreparedCall, outputs: Sequence[Named], bumped: Sequence[bool]) -> Iterator[Named]:
     yield from (item for item in outputs if _has_tape(item.tensor))
     returned = {id(item.tensor) for item in outputs}
     for item, moved in zip(given.inputs, bumped, strict=True):
@@ -81,7 +81,7 @@ def _has_tape(tensor: Tensor) -> bool:
     return tensor.grad_fn is not None or base is None or not base.requires_grad
 
 
-def _leaves_since(given: World) -> Iterator[Named]:
+def _leaves_since(given: PreparedCall) -> Iterator[Named]:
     """Inputs that the call itself made require grad; one that hung on a leaf has its name, so it says so."""
     known, names = {id(item.tensor) for item in given.leaves}, {item.name for item in given.leaves}
     for item in given.inputs:

@@ -14,12 +14,12 @@ from torch import Tensor
 from aotlens.capture.free_variables.containers import flatten_with_path
 from aotlens.torch_api.autograd import has_version_counter, shares_version_counter
 from aotlens.torch_api.operators import pytree
-from aotlens.verify.captured import gradients_of
 from aotlens.verify.gradients import Gradients, backward
-from aotlens.verify.left import held_tensors, new_tensors
-from aotlens.verify.sharing import Write, sharing, try_writes
-from aotlens.verify.values import class_name, copied, is_leaf, metadata, same_values
-from aotlens.verify.world import Named, World, distinct_names
+from aotlens.verify.tensors.free_variables import copy_gradients
+from aotlens.verify.tensors.prepared_call import Named, PreparedCall, distinct_names
+from aotlens.verify.tensors.retained import new_tensors, retained_tensors
+from aotlens.verify.tensors.storage_sharing import Write, storage_sharing, try_writes
+from aotlens.verify.tensors.values import class_name, copied, is_leaf, metadata, same_values
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -35,7 +35,7 @@ class Failure:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Facts:
+class TensorFacts:
     """One tensor after the call."""
 
     name: str
@@ -73,11 +73,11 @@ class Observation:
     failure: Failure | None
     structure: str = ""
     """How the result is nested."""
-    outputs: tuple[Facts | object, ...] = ()
+    outputs: tuple[TensorFacts | object, ...] = ()
     """In the order of the flattened result, then what the call leaves in attributes and closures; what is no
     tensor stands as it is."""
     output_names: tuple[str, ...] = ()
-    inputs: tuple[Facts, ...] = ()
+    inputs: tuple[TensorFacts, ...] = ()
     argument_structure: str = ""
     """How the arguments are nested after the call."""
     grad_enabled: bool = True
@@ -112,13 +112,15 @@ class Probe:
 EVERYTHING = Probe()
 
 
-def observe(given: World, probe: Probe = EVERYTHING, call: Callable[..., Any] | None = None) -> Observation:
+def observe(
+    given: PreparedCall, probe: Probe = EVERYTHING, call: Callable[..., Any] | None = None
+) -> Observation:
     """Calls `call` (or the world's own callable) and records what can be seen; uses the world up."""
     versions = [_version(item.tensor) for item in given.inputs]
     mode = torch.is_grad_enabled()
     random_state = torch.get_rng_state()
-    held = held_tensors(given)
-    gradients = gradients_of([item.tensor for item in given.inputs])
+    held = retained_tensors(given)
+    gradients = copy_gradients([item.tensor for item in given.inputs])
     try:
         result = (given.fn if call is None else call)(*given.args, **given.kwargs)
     except Exception as error:  # noqa: BLE001 - whatever the call raises is what eager must raise too
@@ -147,7 +149,7 @@ def _accumulated(inputs: Sequence[Named], before: Sequence[Tensor | None]) -> It
 
 
 def _look(
-    given: World, result: Any, left: tuple[Named, ...], bumped: list[bool], probe: Probe
+    given: PreparedCall, result: Any, left: tuple[Named, ...], bumped: list[bool], probe: Probe
 ) -> Observation:
     leaves, structure = flatten_with_path(result)
     texts = ["out" + pytree.keystr(path).replace("'", '"') for path, _ in leaves]
@@ -183,9 +185,9 @@ def _shape_of(structure: object) -> str:
     return " ".join(str(structure).replace("TreeSpec", "").split())
 
 
-def _facts(given: World, outputs: Sequence[Named], bumped: Sequence[bool]) -> tuple[Facts, ...]:
+def _facts(given: PreparedCall, outputs: Sequence[Named], bumped: Sequence[bool]) -> tuple[TensorFacts, ...]:
     everything = (*given.inputs, *outputs)
-    groups = sharing(everything)
+    groups = storage_sharing(everything)
     by_name = {item.name: item.tensor for item in everything}
     changed = _changed(given, bumped)
     first: dict[int, str] = {}
@@ -194,7 +196,7 @@ def _facts(given: World, outputs: Sequence[Named], bumped: Sequence[bool]) -> tu
         tensor = item.tensor
         beside = [by_name[name] for name in groups.get(item.name, ())]
         facts.append(
-            Facts(
+            TensorFacts(
                 name=item.name,
                 value=copied(tensor),
                 stride=tuple(tensor.stride()) if tensor.layout == torch.strided else (),
@@ -217,7 +219,7 @@ def _facts(given: World, outputs: Sequence[Named], bumped: Sequence[bool]) -> tu
     return tuple(facts)
 
 
-def _changed(given: World, bumped: Sequence[bool]) -> tuple[bool, ...]:
+def _changed(given: PreparedCall, bumped: Sequence[bool]) -> tuple[bool, ...]:
     """By looking: batch norm moves no version counter, and views that are left alone share their base's."""
     if given.before is None:
         return tuple(bumped)
@@ -239,7 +241,7 @@ def _known_base(tensor: Tensor, inputs: Sequence[Named]) -> str | None:
 
 
 def _differentiate(
-    given: World, outputs: Sequence[Named], bumped: Sequence[bool], probe: Probe
+    given: PreparedCall, outputs: Sequence[Named], bumped: Sequence[bool], probe: Probe
 ) -> tuple[Gradients | None, Failure | None]:
     try:
         if probe.write_first is not None:

@@ -11,11 +11,11 @@ from typing import Any
 from torch import Tensor
 
 from aotlens.verify.compare import Verification, compare
+from aotlens.verify.double_precision import in_double, without_rounding_differences
 from aotlens.verify.first_call import observe_alone
-from aotlens.verify.fresh import with_fresh_values
 from aotlens.verify.observe import EVERYTHING, Observation
-from aotlens.verify.reference import excused, in_double
-from aotlens.verify.world import World, callable_tensors, copies, world
+from aotlens.verify.tensors.prepared_call import PreparedCall, callable_tensors, copies, prepare_call
+from aotlens.verify.tensors.random_arguments import with_random_values
 
 FRESH = 1
 """Rounds on random arguments."""
@@ -31,16 +31,16 @@ class Side:
     """Whose tensors are seen: the user's callable, or a copy."""
     call: Callable[..., Any]
 
-    def world(self, given: World) -> World:
+    def world(self, given: PreparedCall) -> PreparedCall:
         """These arguments, with this side's own tensors."""
-        return world(self.owner, given.args, given.kwargs, given.labels)
+        return prepare_call(self.owner, given.args, given.kwargs, given.labels)
 
 
 @dataclass(frozen=True, slots=True)
 class Sides:
     """What is compared."""
 
-    original: World
+    original: PreparedCall
     """The call as it was made; stays as it is."""
     eager: Side
     compiled: Side
@@ -49,26 +49,26 @@ class Sides:
     positions: Collection[int] | None = None
     """The arguments that random ones may take the place of; None for all."""
 
-    def run(self, given: World, side: Side) -> Observation:
+    def run(self, given: PreparedCall, side: Side) -> Observation:
         (own,) = copies(side.world(given), 1, keep_fn=True)
         return observe_alone(own, EVERYTHING, side.call, self.state)
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class RoundsVerdict:
     """The verdict, and the arguments of the round that it is about."""
 
     verification: Verification
-    arguments: World
+    arguments: PreparedCall
     eager: Observation
 
 
-def judge(sides: Sides, fresh: int = FRESH) -> Judged:
+def judge(sides: Sides, fresh: int = FRESH) -> RoundsVerdict:
     """Compare round by round, up to the first that differs."""
     first = _round(sides, sides.original)
     total = first.verification
     for seed in range(1, fresh + 1) if not (total.differences or first.eager.failure) else ():
-        again = _round(sides, with_fresh_values(sides.original, seed, sides.positions))
+        again = _round(sides, with_random_values(sides.original, seed, sides.positions))
         if again.eager.failure is not None:
             note = f"compared on the given arguments alone: eager raises {again.eager.failure} on random ones"
             return replace(first, verification=replace(total, notes=(*total.notes, note)))
@@ -83,7 +83,7 @@ def judge(sides: Sides, fresh: int = FRESH) -> Judged:
     return replace(first, verification=total)
 
 
-def _round(sides: Sides, given: World) -> Judged:
+def _round(sides: Sides, given: PreparedCall) -> RoundsVerdict:
     expected, found = sides.run(given, sides.eager), sides.run(given, sides.compiled)
     verification = _forgiven(compare(found, expected))
     if verification.differences:
@@ -91,10 +91,10 @@ def _round(sides: Sides, given: World) -> Judged:
     in_values = any(one.max_abs is not None for one in verification.differences)
     if in_values and not expected.draws and not verification.nondeterministic:
         wide = in_double(sides.eager.world(given), sides.eager.call)
-        verification = excused(verification, (found, expected), wide)
+        verification = without_rounding_differences(verification, (found, expected), wide)
     if given is not sides.original:
         verification = replace(verification, on_random=True)
-    return Judged(verification, given, expected)
+    return RoundsVerdict(verification, given, expected)
 
 
 def _forgiven(verification: Verification) -> Verification:
@@ -107,7 +107,7 @@ def _forgiven(verification: Verification) -> Verification:
     return replace(verification, differences=kept, notes=(*verification.notes, note))
 
 
-def _unsteady(sides: Sides, given: World, expected: Observation) -> str:
+def _unsteady(sides: Sides, given: PreparedCall, expected: Observation) -> str:
     """How eager differs from eager on the same arguments; empty where it does not."""
     for _ in range(AGAIN):
         again = compare(sides.run(given, sides.eager), expected)

@@ -9,18 +9,19 @@ from typing import Any
 
 from torch import Tensor
 
+from aotlens.capture.inputs.module_tensors import module_tensors
 from aotlens.compiled import Compiled
 from aotlens.ir.slots import UserInput
 from aotlens.options import CompileOptions
 from aotlens.pipeline import compile_direct
 from aotlens.rng_state import same_random_state
-from aotlens.verify.captured import put_back
+from aotlens.torch_api.operators import pytree
 from aotlens.verify.compare import Verification
 from aotlens.verify.first_call import as_tuple
-from aotlens.verify.inputs import flat_inputs
-from aotlens.verify.locate import locate
-from aotlens.verify.rounds import FRESH, Judged, Side, Sides, judge, state_of
-from aotlens.verify.world import copies, world
+from aotlens.verify.locate.origin import locate
+from aotlens.verify.rounds import FRESH, RoundsVerdict, Side, Sides, judge, state_of
+from aotlens.verify.tensors.free_variables import restoring_tensors
+from aotlens.verify.tensors.prepared_call import PreparedCall, copies, prepare_call
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +30,7 @@ class Checked:
 
     verification: Verification
     compiled: Compiled
-    judged: Judged
+    judged: RoundsVerdict
     values: list[Any] | None
     """The flat inputs of the round that the verdict is about; None where they are not what was captured."""
 
@@ -73,12 +74,12 @@ def _compared(
     fn: Callable[..., Any],
     given: tuple[Sequence[Any], Mapping[str, Any]],
     fresh: int,
-) -> tuple[Compiled, Judged, list[Tensor]]:
+) -> tuple[Compiled, RoundsVerdict, list[Tensor]]:
     """The target compiled and compared; and the tensors that both sides' callables hold."""
-    original = world(fn, *given)
+    original = prepare_call(fn, *given)
     eager, made = copies(original)
     state = state_of(eager.fn, made.fn)
-    with same_random_state(), put_back(state):
+    with same_random_state(), restoring_tensors(state):
         compiled = compile_direct(made.fn, made.args, dict(made.kwargs), options)
     sides = Sides(original, Side(eager.fn, eager.fn), Side(made.fn, compiled.call), state)
     return compiled, judge(sides, fresh), state
@@ -98,7 +99,7 @@ def check_graph(
     free = frozenset(at for at, item in enumerate(given) if isinstance(item.slot, UserInput))
     state = state_of(graph, function)
     sides = Sides(
-        world(graph, inputs, names=names),
+        prepare_call(graph, inputs, names=names),
         Side(graph, as_tuple(graph)),
         Side(graph, as_tuple(function)),
         state,
@@ -108,7 +109,11 @@ def check_graph(
 
 
 def _located(
-    compiled: Compiled, options: CompileOptions, judged: Judged, state: list[Tensor], fn: Callable[..., Any]
+    compiled: Compiled,
+    options: CompileOptions,
+    judged: RoundsVerdict,
+    state: list[Tensor],
+    fn: Callable[..., Any],
 ) -> Checked:
     """With the place where the first difference begins."""
     verification, arguments = judged.verification, judged.arguments
@@ -116,11 +121,21 @@ def _located(
         return Checked(verification, compiled, judged, None)
 
     def eager() -> object:
-        (own,) = copies(world(fn, arguments.args, arguments.kwargs, arguments.labels), 1)
+        (own,) = copies(prepare_call(fn, arguments.args, arguments.kwargs, arguments.labels), 1)
         return own.fn(*own.args, **own.kwargs)
 
     values = flat_inputs(compiled, fn, arguments)
-    with put_back(state), same_random_state():
+    with restoring_tensors(state), same_random_state():
         found = locate(compiled, options, values, (verification.differences[0], judged.eager, eager))
     verification = replace(verification, where=found.lines() if found is not None else "")
     return Checked(verification, compiled, judged, values)
+
+
+def flat_inputs(compiled: Compiled, fn: Callable[..., Any], given: PreparedCall) -> list[Any] | None:
+    """Parameters and buffers, then the arguments; None where that is not what was captured."""
+    if compiled.frontend == "dynamo":
+        values = list(given.args)
+    else:
+        leaves = pytree.tree_leaves((given.args, dict(given.kwargs)))
+        values = [*module_tensors(fn).values(), *leaves]
+    return values if len(values) == len(compiled.captured.flat_inputs) else None

@@ -14,7 +14,7 @@ from typing import NoReturn
 
 from aotlens.process import show_logs
 from aotlens.worker.codec import encode
-from aotlens.worker.job import Writing
+from aotlens.worker.job import WriteEnds
 from aotlens.worker.outcome import outcome_of, prefer_to_be_killed, use_standard_streams, write_all
 from aotlens.worker.process import die_with_parent
 from aotlens.worker.protocol import TraceRequest
@@ -26,7 +26,7 @@ DUMP_SIGNAL = signal.SIGUSR1
 """Asks the child to write its stack before it is killed."""
 
 
-def run(request: TraceRequest, trace: Trace, pipes: Writing, parent_pid: int) -> NoReturn:
+def run(request: TraceRequest, trace: Trace, pipes: WriteEnds, parent_pid: int) -> NoReturn:
     """Trace, say how it ended, and leave."""
     status = 1
     try:
@@ -42,7 +42,7 @@ def run(request: TraceRequest, trace: Trace, pipes: Writing, parent_pid: int) ->
         os._exit(status)
 
 
-def _settle(pipes: Writing, parent_pid: int) -> None:
+def _settle(pipes: WriteEnds, parent_pid: int) -> None:
     """Become an ordinary script's process, in a group of its own."""
     os.setsid()
     die_with_parent(parent_pid)

@@ -19,8 +19,8 @@ from pathlib import Path
 
 from aotlens.disk_cache import open_store
 from aotlens.model.failure import Failure
+from aotlens.worker.answers import AnswerStore, open_answer_store
 from aotlens.worker.codec import Message, ProtocolError, decode, encode
-from aotlens.worker.kept import KeptAnswers, open_answers
 from aotlens.worker.protocol import Answer, Cancel, Hello, Progress, TraceOptions, TraceRequest
 
 __all__ = ["Job", "WorkerClient"]
@@ -145,9 +145,9 @@ class WorkerClient:
         if server is not None:
             server.close()
 
-    def answers_on_disk(self) -> KeptAnswers | None:
+    def answers_on_disk(self) -> AnswerStore | None:
         """What this app and `aotlens inspect` were answered before; None where nothing may be stored."""
-        return open_answers()
+        return open_answer_store()
 
     def forget(self) -> None:
         """End the server with the answers that it holds, and remove what is kept on disk."""

@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from aotlens.model.failure import Failure
+from aotlens.worker.captured_output import HeadAndTail
 from aotlens.worker.codec import Outcome
-from aotlens.worker.output import HeadAndTail
 from aotlens.worker.protocol import Answer, TraceRequest
 from aotlens.worker.stacks import Frame, traceback_text, user_frames
 
-__all__ = ["Job", "Pipe", "Stopped", "Writing", "cancelled", "open_pipes"]
+__all__ = ["Job", "Pipe", "Stopped", "WriteEnds", "cancelled", "open_pipes"]
 
 WINDOWS_FAULT = 0xC0000000
 """From here on an exit code is what Windows ended the process for."""
@@ -38,7 +38,7 @@ class Pipe:
 
 
 @dataclass(frozen=True, slots=True)
-class Writing:
+class WriteEnds:
     """The write ends of the child's pipes."""
 
     result: int
@@ -138,14 +138,14 @@ def cancelled(request: TraceRequest) -> Failure:
     return Failure("cancelled", f"the trace of {request.path} was cancelled", file=request.path)
 
 
-def open_pipes() -> tuple[tuple[Pipe, Pipe, Pipe], Writing]:
+def open_pipes() -> tuple[tuple[Pipe, Pipe, Pipe], WriteEnds]:
     """The three pipes of a child: read ends for the server, write ends for the child."""
     ends = [os.pipe() for _ in range(3)]
     for reading, _ in ends:
         os.set_blocking(reading, False)
     (result, result_in), (output, output_in), (dump, dump_in) = ends
     readers = Pipe(result, bytearray()), Pipe(output, HeadAndTail()), Pipe(dump, HeadAndTail())
-    return readers, Writing(result_in, output_in, dump_in)
+    return readers, WriteEnds(result_in, output_in, dump_in)
 
 
 def _text(pipe: Pipe) -> str:

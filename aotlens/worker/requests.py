@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable
 
-from aotlens.worker.cache import Cache
+from aotlens.worker.answers import AnswerCache
 from aotlens.worker.codec import Message, Outcome, ProtocolError, decode, encode
 from aotlens.worker.job import Job, Stopped, cancelled
 from aotlens.worker.protocol import Answer, Cancel, Progress, TraceRequest
@@ -31,7 +31,7 @@ class Requests(ABC):
         self._waiting: deque[TraceRequest] = deque()
         self._jobs: dict[int, Job] = {}
         """Running jobs by their child's pid."""
-        self._cache = Cache()
+        self._cache = AnswerCache()
 
     @abstractmethod
     def _start(self, request: TraceRequest) -> None:

@@ -17,9 +17,9 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 
 from aotlens.worker import child
+from aotlens.worker.captured_output import HeadAndTail
 from aotlens.worker.codec import decode
 from aotlens.worker.job import Job, Pipe, Stopped, open_pipes
-from aotlens.worker.output import HeadAndTail
 from aotlens.worker.process import (
     adopt_orphans,
     child_pids,
@@ -50,7 +50,7 @@ def main() -> int:
 
     The first argument, where there is one, says how many traces run at a time.
     """
-    from aotlens.worker.warm import load  # imports torch
+    from aotlens.worker.warm_up import load  # imports torch
 
     parallel = int(sys.argv[1]) if len(sys.argv) > 1 else PARALLEL
     reading, writing = take_over_stdio()

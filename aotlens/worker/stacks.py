@@ -32,7 +32,7 @@ class Frame:
         return f'  File "{self.file}", line {self.line}, in {self.function}\n{source}'
 
 
-def is_users(file: str) -> bool:
+def is_user_file(file: str) -> bool:
     """Whether a file is the user's own code: not a library's, not ours, not generated."""
     if file.startswith("<") or "/site-packages/" in file or "/dist-packages/" in file:
         return False
@@ -44,7 +44,7 @@ def user_frames(dump: str, script: str) -> tuple[Frame, ...]:
     linecache.checkcache()  # the user edits their files while this process lives
     frames = [Frame(m["file"], int(m["line"]), m["function"]) for m in _FRAME.finditer(dump)]
     entry = max((at for at, frame in enumerate(frames) if frame.file == script), default=len(frames))
-    return tuple(frame for frame in frames[: entry + 1] if frame.file == script or is_users(frame.file))
+    return tuple(frame for frame in frames[: entry + 1] if frame.file == script or is_user_file(frame.file))
 
 
 def traceback_text(frames: tuple[Frame, ...]) -> str:

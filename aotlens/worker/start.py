@@ -37,5 +37,5 @@ def main() -> int:
     if method == "fork":
         from aotlens.worker.server import main as serve
     else:
-        from aotlens.worker.portable import main as serve
+        from aotlens.worker.spawning_server import main as serve
     return serve()

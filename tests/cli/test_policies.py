@@ -7,7 +7,7 @@ import pytest
 from aotlens.errors import UserError
 from aotlens.options import CompileOptions
 from aotlens.policy import Budget, Override, Policy
-from aotlens.session.chooser import with_chooser
+from aotlens.session.policy_function import with_policy_function
 from tests.command import aotlens
 
 
@@ -89,7 +89,7 @@ def rules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def load(policy: str) -> Policy:
-    loaded = with_chooser(CompileOptions(policy=policy)).partition
+    loaded = with_policy_function(CompileOptions(policy=policy)).partition
     assert isinstance(loaded, Policy)
     return loaded
 
@@ -103,7 +103,7 @@ def test_a_function_is_loaded_with_what_lies_beside_its_file() -> None:
 
 def test_nothing_is_loaded_where_no_file_is_named() -> None:
     options = CompileOptions(policy="default")
-    assert with_chooser(options) is options
+    assert with_policy_function(options) is options
 
 
 @pytest.mark.parametrize(

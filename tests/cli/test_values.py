@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from aotlens.cli.app import run_command
-from aotlens.cli.values import count, output_file, seconds
+from aotlens.cli.options import count, output_file, seconds
 
 
 def test_what_is_taken(tmp_path: Path) -> None:

@@ -13,9 +13,9 @@ import pytest
 import torch
 
 from aotlens.dynamo import spans
-from aotlens.fixes.search import Found, Limits
-from aotlens.session.fix_trials import FixTrials, Ran, TrialJob, ran_of
-from aotlens.session.trial_child import run_job
+from aotlens.fixes.search import Limits, SearchResult
+from aotlens.session.trials.child import run_job
+from aotlens.session.trials.fix_trials import FixTrials, TrialJob, TrialRun, load_trial_run
 from tests.conftest import Golden
 from tests.dynamo.programs_fixes import PASSING, REJECTED
 
@@ -40,7 +40,7 @@ def _fresh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     torch._dynamo.reset()
 
 
-def run_here(texts: Mapping[str, str], is_eager: bool) -> Ran:
+def run_here(texts: Mapping[str, str], is_eager: bool) -> TrialRun:
     """A trial in this process, as its child runs it."""
     torch._dynamo.reset()
     for remembered in (spans._tree, spans._nodes, spans._decorated, spans.definition_at):
@@ -53,10 +53,10 @@ def run_here(texts: Mapping[str, str], is_eager: bool) -> Ran:
     ):
         warnings.simplefilter("ignore")
         outcome = run_job(TrialJob(PATH, (), dict(texts), is_eager, "eager.pickle"))
-    return ran_of(outcome, printed.getvalue())
+    return load_trial_run(outcome, printed.getvalue())
 
 
-def found(source: str, limits: Limits | None = None) -> Found:
+def found(source: str, limits: Limits | None = None) -> SearchResult:
     Path(PATH).write_text(source)
     run_here({}, is_eager=True)
     first = run_here({}, is_eager=False)
@@ -65,7 +65,7 @@ def found(source: str, limits: Limits | None = None) -> Found:
     return FixTrials(PATH, run_here).find(first.dynamo, limits or Limits())
 
 
-def described(source: str, result: Found) -> str:
+def described(source: str, result: SearchResult) -> str:
     """What passed with the diff, and what was rejected."""
     lines = [f"+ {entry.kind}: {entry.fix.title}" for entry in result.fixes if entry.passed]
     outcomes = {entry.outcome for entry in result.fixes if entry.outcome is not None}

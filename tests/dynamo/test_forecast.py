@@ -12,7 +12,7 @@ from aotlens.model.codec import dumps, loads
 from aotlens.model.dynamo import Dynamo
 from aotlens.model.recompilations import ForecastAxis
 from aotlens.render.text.why import why_text
-from aotlens.session.forecasting import forecast_script
+from aotlens.session.why.forecast import forecast_script
 from tests.conftest import Golden
 
 SHAPES = Path(__file__).parent / "changing_shapes"

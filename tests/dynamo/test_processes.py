@@ -13,7 +13,7 @@ from aotlens.dynamo.spans import statement_span
 from aotlens.model.dynamo import Dynamo, StartedProcesses
 from aotlens.model.report import Report
 from aotlens.render.text.why import why_text
-from aotlens.session.processes import ProcessLog
+from aotlens.session.processes.log import ProcessLog
 from aotlens.view.tabs.dynamo import why_lines
 
 

@@ -12,7 +12,7 @@ from torch._dynamo.utils import clear_compilation_metrics, get_compilation_metri
 from aotlens.model.dynamo import Dynamo, DynamoFunction
 from aotlens.model.source import Span
 from aotlens.model.spans import source_line
-from aotlens.session.dynamo_log import DynamoLog
+from aotlens.session.dynamo.log import DynamoLog
 from aotlens.torch_api.dynamo_listener import listen_to_dynamo
 from tests.dynamo import programs_breaks
 from tests.dynamo.program import Expected, Program, compiled

@@ -11,8 +11,8 @@ import torch
 from aotlens.errors import AotlensError
 from aotlens.verify.compare import Difference, compare
 from aotlens.verify.first_call import observe_alone
-from aotlens.verify.observe import EVERYTHING, Facts, Failure, Observation, Probe
-from aotlens.verify.world import World, callable_tensors, copies, world
+from aotlens.verify.observe import EVERYTHING, Failure, Observation, Probe, TensorFacts
+from aotlens.verify.tensors.prepared_call import PreparedCall, callable_tensors, copies, prepare_call
 from tests.programs import Program
 from tests.programs.program import grown
 
@@ -62,7 +62,7 @@ class EagerRun:
         self._writes_are_told = writes_are_told
 
     @cached_property
-    def _world(self) -> World:
+    def _world(self) -> PreparedCall:
         return _made(self.program)
 
     @cached_property
@@ -150,7 +150,7 @@ def _only_raised(one: Difference, phrase: str) -> bool:
     return one.kind == "backward error" and one.expected == "no error" and phrase in one.found
 
 
-def prepared(program: Program) -> tuple[World, World]:
+def prepared(program: Program) -> tuple[PreparedCall, PreparedCall]:
     """Two worlds of the program's first call, for eager and for the compiled callable."""
     eager, compiled = (_made(program) for _ in range(2))
     return eager, compiled
@@ -164,15 +164,15 @@ def seed(number: int) -> None:
         torch.default_generator.manual_seed(number)
 
 
-def _made(program: Program) -> World:
+def _made(program: Program) -> PreparedCall:
     seed(0)
     with torch.enable_grad():
-        first = world(program.make(), program.make_args())
+        first = prepare_call(program.make(), program.make_args())
     (copy,) = copies(first, 1)
     return copy
 
 
-def quietly_compiled(compiler: Compiler, given: World) -> Callable[..., Any]:
+def quietly_compiled(compiler: Compiler, given: PreparedCall) -> Callable[..., Any]:
     """Compiles for the very tensors of the first call, so that a change made while tracing shows there."""
     state = torch.get_rng_state()
     call = compiler(given.fn, given.args)
@@ -191,12 +191,12 @@ def repeats(seen: Observation, grow: bool, writes_are_told: bool = True) -> Iter
         yield Repeat(seed=3, sizes=grown)
 
 
-def _again(program: Program, before: World, repeat: Repeat) -> World:
+def _again(program: Program, before: PreparedCall, repeat: Repeat) -> PreparedCall:
     """The same callable, which keeps its state, with other arguments."""
     seed(repeat.seed)
     with torch.enable_grad(), repeat.sizes():
         args = program.make_args()
-    (copy,) = copies(world(before.fn, args), 1, keep_fn=True)
+    (copy,) = copies(prepare_call(before.fn, args), 1, keep_fn=True)
     return copy
 
 
@@ -205,7 +205,7 @@ def roots_worth_trying(seen: Observation) -> Sequence[int]:
 
     Not where wrappers stand beside plain tensors: which of them a gradient is then depends on what arrives.
     """
-    tensors = [one for one in (*seen.outputs, *seen.inputs) if isinstance(one, Facts)]
+    tensors = [one for one in (*seen.outputs, *seen.inputs) if isinstance(one, TensorFacts)]
     if seen.backward_failure is not None:  # of one of them, maybe
         return range(sum(one.requires_grad for one in tensors))
     roots = () if seen.gradients is None else seen.gradients.roots
@@ -215,7 +215,7 @@ def roots_worth_trying(seen: Observation) -> Sequence[int]:
 
 def writes_worth_trying(seen: Observation) -> Iterator[Repeat]:
     """One call for each output whose in-place change may show in another tensor that has a gradient."""
-    tensors = [output for output in seen.outputs if isinstance(output, Facts)]
+    tensors = [output for output in seen.outputs if isinstance(output, TensorFacts)]
     for index, output in enumerate(tensors):
         if output.value.is_floating_point() and output.shares and seen.gradients:
             yield Repeat(2, Probe(writes=False, write_first=index), untold=output.counts_alone)

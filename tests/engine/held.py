@@ -13,7 +13,7 @@ from torch import Tensor
 
 from aotlens.analysis.inputs import raises_on_grad_fn
 from aotlens.compiled import Compiled
-from aotlens.verify.world import named_leaves, named_tensors
+from aotlens.verify.tensors.prepared_call import named_leaves, named_tensors
 from tests.exports.facts import inside
 
 Storages = dict[int, int]

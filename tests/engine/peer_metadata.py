@@ -21,7 +21,7 @@ from aotlens.options import CompileOptions
 from aotlens.pipeline import compile_direct
 from aotlens.torch_api.fake import FakeTensorMode
 from aotlens.torch_api.operators import pytree
-from aotlens.verify.world import World
+from aotlens.verify.tensors.prepared_call import PreparedCall
 
 Facts = dict[str, Any]
 """By what is asked: `x mutates_data`, `out[0] output_type`, `intermediate bases`."""
@@ -35,7 +35,7 @@ class Flat:
     values: list[Any]
 
 
-def flat_call(given: World) -> Flat:
+def flat_call(given: PreparedCall) -> Flat:
     owned = module_tensors(given.fn)
     leaves, spec = pytree.tree_flatten((given.args, dict(given.kwargs)))
 
@@ -50,7 +50,7 @@ def flat_call(given: World) -> Flat:
     return Flat(call, [*owned.values(), *leaves])
 
 
-def peer_metadata(given: World) -> Any:
+def peer_metadata(given: PreparedCall) -> Any:
     """The peer's `ViewAndMutationMeta`; raises what the peer raises."""
     flat = flat_call(given)
     mode = FakeTensorMode(allow_non_fake_inputs=True)
@@ -68,7 +68,7 @@ def peer_metadata(given: World) -> Any:
         return collect(*arguments)
 
 
-def our_analysis(given: World) -> Compiled:
+def our_analysis(given: PreparedCall) -> Compiled:
     return compile_direct(given.fn, given.args, dict(given.kwargs), CompileOptions(backend="eager"))
 
 

@@ -17,8 +17,8 @@ from torch.utils.checkpoint import (
 
 import aotlens
 from aotlens.options import CompileOptions
-from aotlens.session.collect import Collector
-from aotlens.session.intercept import Router, intercepted
+from aotlens.session.collector import Collector
+from aotlens.session.compile_router import CompileRouter, intercepting_compile
 from aotlens.session.verify import Verifier
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -126,8 +126,8 @@ def under_session(form: Form, module: nn.Module, owner: Any, verify: bool) -> li
     collector = Collector(__file__)
     verifier = Verifier(collector, OPTIONS)
     hooks: dict[str, Any] = {"around": verifier.around, "before_direct": verifier.before_direct}
-    router = Router(OPTIONS, collector, **(hooks if verify else {}))
-    with collector.listening(), intercepted(router):
+    router = CompileRouter(OPTIONS, collector, **(hooks if verify else {}))
+    with collector.listening(), intercepting_compile(router):
         return trained(form, module, owner.compile(module))
 
 

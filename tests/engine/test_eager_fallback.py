@@ -13,7 +13,7 @@ from aotlens.errors import BackendError, InternalError, UnknownValueError, Unsup
 from aotlens.frontends.dynamo import aotlens_backend, dynamo_backend
 from aotlens.observe import observing
 from aotlens.options import CompileOptions
-from aotlens.session.run import Ran, run_compiled
+from aotlens.session.run import ScriptRun, run_compiled
 
 EAGER = CompileOptions(backend="eager", strict=False)
 STAGE_FUNCTIONS = (
@@ -148,7 +148,7 @@ def test_the_registered_backend_falls_back_by_default() -> None:
 # In a session
 
 
-def run(folder: Path, text: str) -> Ran:
+def run(folder: Path, text: str) -> ScriptRun:
     torch.compiler.reset()
     script = folder / "script.py"
     script.write_text(text)

@@ -15,7 +15,7 @@ from aotlens.pipeline import compile_direct
 from aotlens.verify.compare import compare
 from aotlens.verify.first_call import observe_alone
 from aotlens.verify.observe import Failure
-from aotlens.verify.world import copies, world
+from aotlens.verify.tensors.prepared_call import copies, prepare_call
 from tests.programs.program import leaf, plain
 
 EAGER = CompileOptions(backend="eager")
@@ -102,7 +102,7 @@ def test_call_that_does_not_fit(case: str, dynamic: bool) -> None:
         call = compile_direct(fn, first(), {}, CompileOptions(backend="eager", dynamic=dynamic)).call
     except AotlensError as error:
         pytest.skip(f"refused: {error}")
-    eager_world, compiled_world = copies(world(fn, second()))
+    eager_world, compiled_world = copies(prepare_call(fn, second()))
     expected = observe_alone(eager_world)
     found = observe_alone(compiled_world, call=call)
     if found.failure is not None and says_what_does_not_fit(found.failure):

@@ -19,7 +19,7 @@ from aotlens.model.codec import decode, encode
 from aotlens.options import CompileOptions
 from aotlens.pipeline import compile_direct
 from aotlens.render.text.report import Shown, report_text
-from aotlens.verify.stages import compare_stages, replay_stages
+from aotlens.verify.locate.stages import compare_stages, replay_stages
 
 EAGER = CompileOptions(backend="eager")
 

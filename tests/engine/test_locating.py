@@ -14,11 +14,11 @@ from torch.testing._internal.two_tensor import TwoTensor
 from aotlens.options import CompileOptions
 from aotlens.verify import Verification, verify_with
 from aotlens.verify.compare import Difference
-from aotlens.verify.fresh import with_fresh_values
+from aotlens.verify.double_precision import in_double, without_rounding_differences
 from aotlens.verify.gradients import Gradients
-from aotlens.verify.observe import Facts, Observation
-from aotlens.verify.reference import excused, in_double
-from aotlens.verify.world import world
+from aotlens.verify.observe import Observation, TensorFacts
+from aotlens.verify.tensors.prepared_call import prepare_call
+from aotlens.verify.tensors.random_arguments import with_random_values
 from tests.programs.program import ints, leaf, plain
 
 aten = torch.ops.aten
@@ -188,11 +188,11 @@ def test_the_reference_is_in_double_precision_behind_casts_too() -> None:
         return functional.linear(hidden.float(), weight) + torch.ones(1, dtype=torch.float32)
 
     weight = torch.randn(8, 8, requires_grad=True)
-    reference = in_double(world(island, (torch.randn(2, 8, dtype=torch.bfloat16), weight)), island)
+    reference = in_double(prepare_call(island, (torch.randn(2, 8, dtype=torch.bfloat16), weight)), island)
     assert reference is not None
     assert (reference.failure, reference.backward_failure) == (None, None)
     (output,) = reference.outputs
-    assert isinstance(output, Facts)
+    assert isinstance(output, TensorFacts)
     assert output.value.dtype == torch.float64
 
 
@@ -203,7 +203,7 @@ def test_several_roundings_are_one_note() -> None:
 
     differing = tuple(Difference("gradient", name, "1.002", "1.001", 1e-3) for name in ("first", "second"))
     verification = Verification(differing, values=0, gradients=2, mutated=0, max_error=1e-3)
-    judged = excused(verification, (side(2e-3), side(1e-3)), side(0.0))
+    judged = without_rounding_differences(verification, (side(2e-3), side(1e-3)), side(0.0))
     assert judged.ok
     assert len(judged.notes) == 1
     assert judged.notes[0].startswith("2 values that differ are as near to float64 as eager's: gradient of ")
@@ -226,7 +226,7 @@ def test_a_gradient_that_cancels_out_is_held_against_the_others(
 
     difference = Difference("gradient", "bias", f"{ours}", f"{eagers}", abs(ours - eagers))
     verification = Verification((difference,), values=0, gradients=2, mutated=0, max_error=abs(ours - eagers))
-    judged = excused(verification, (side(ours), side(eagers)), side(0.0))
+    judged = without_rounding_differences(verification, (side(ours), side(eagers)), side(0.0))
     assert bool(judged.differences) is not is_rounding
 
 
@@ -237,7 +237,7 @@ def test_a_value_that_only_the_compiled_call_has_not_finite_is_no_rounding(wrong
 
     difference = Difference("gradient", "weight", f"[1, {wrong}]", "[1, 2]", 0.0)
     verification = Verification((difference,), values=0, gradients=1, mutated=0, max_error=0.0)
-    judged = excused(verification, (side(1.0, wrong), side(1.0, 2.0)), side(1.0, 2.0))
+    judged = without_rounding_differences(verification, (side(1.0, wrong), side(1.0, 2.0)), side(1.0, 2.0))
     assert judged.differences == (difference,)
 
 
@@ -252,7 +252,7 @@ def test_a_gradient_that_eager_has_exactly_by_chance_is_held_against_eagers_usua
 
     difference = Difference("gradient", "bias", f"{1 + ours}", "1.0001", ours)
     verification = Verification((difference,), values=0, gradients=4, mutated=0, max_error=ours)
-    judged = excused(verification, (side(ours, 4e-3), side(1e-4, 5e-3)), side(0.0, 0.0))
+    judged = without_rounding_differences(verification, (side(ours, 4e-3), side(1e-4, 5e-3)), side(0.0, 0.0))
     assert bool(judged.differences) is not is_rounding
 
 
@@ -260,7 +260,7 @@ def test_fresh_arguments_keep_what_they_are() -> None:
     torch.manual_seed(0)
     base = leaf(4, 4)
     given = (base, base.t(), ints(5, below=7), torch.tensor([True, False, True]), torch.rand(3), 2)
-    (a, b, i, m, p, n) = with_fresh_values(world(lambda *args: args, given), seed=1).args
+    (a, b, i, m, p, n) = with_random_values(prepare_call(lambda *args: args, given), seed=1).args
     assert not torch.equal(a, base)
     assert torch.equal(a.t(), b)
     assert b._base is a

@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from aotlens.options import CompileOptions
-from aotlens.verify.minimise import minimise
+from aotlens.verify.locate.minimise import minimise
 from aotlens.verify.targets import check_function
 from tests.command import forked
 from tests.programs.program import leaf, plain

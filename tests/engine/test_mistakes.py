@@ -7,9 +7,9 @@ import torch
 
 from aotlens.model.failure import Failure
 from aotlens.options import CompileOptions
-from aotlens.session.collect import Collector
-from aotlens.session.driver import Driver, Hooks, Order
-from aotlens.session.failures import failure_of
+from aotlens.session.collector import Collector
+from aotlens.session.driver import CompileRequest, Driver, Hooks
+from aotlens.session.errors.failures import failure_of
 from aotlens.session.run import run_compiled
 
 LINE = 7
@@ -63,7 +63,9 @@ def failures(script: str) -> list[Failure]:
     """All that a trace of the script says went wrong."""
     collector = Collector(script)
     try:
-        Driver(Order(script, None, (), CompileOptions(backend="eager")), collector, Hooks()).everything()
+        Driver(
+            CompileRequest(script, None, (), CompileOptions(backend="eager")), collector, Hooks()
+        ).everything()
     except Exception as error:  # noqa: BLE001 (user code may raise anything)
         return [*collector.refused, failure_of(error, script)]
     return collector.refused

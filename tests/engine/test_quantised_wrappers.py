@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from aotlens.verify.values import copied, error_between, same_values, wide
+from aotlens.verify.tensors.values import as_dense_double, copied, error_between, same_values
 
 
 class Quantised(Tensor):
@@ -55,7 +55,7 @@ def test_values_are_compared_part_by_part(kind: str) -> None:
     assert same_values(one, other)
     assert not same_values(one, different)
     assert not same_values(one, torch.zeros(3))
-    assert wide(one).dtype == torch.float64
+    assert as_dense_double(one).dtype == torch.float64
     assert error_between(one, different) == 0.25
 
 

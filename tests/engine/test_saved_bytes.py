@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from aotlens.verify.world import world
+from aotlens.verify.tensors.prepared_call import prepare_call
 from benchmarks.models import CONV_NET, Model, gpt_model
 from examples.batchnorm_cnn import ShapeNet
 from examples.train_gpt import GPT, Config
@@ -37,7 +37,7 @@ class Mlp(nn.Module):
 )
 def test_linear_gelu_linear_by_hand(policy: str, by_hand: int) -> None:
     """Beyond this the node holds only what others own: `x`, both weights; a bias is not needed."""
-    given = world(Mlp(), (torch.randn(8, 16, requires_grad=True),))
+    given = prepare_call(Mlp(), (torch.randn(8, 16, requires_grad=True),))
     found = compiled(given, policy)
     assert (found.parts.saved_bytes, held_bytes(found, given)) == (by_hand, by_hand)
     owned = {value.owner.name for value in found.parts.saved if value.owner is not None}
@@ -61,7 +61,7 @@ MODELS = (gpt_model(3), CONV_NET, SHAPE_NET, small_gpt())
 @pytest.mark.parametrize("model", MODELS, ids=lambda model: model.name)
 @pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])
 def test_saved_bytes_of_models(model: Model, policy: str, dynamic: bool) -> None:
-    given = world(model.make(), model.inputs())
+    given = prepare_call(model.make(), model.inputs())
     found = compiled(given, policy, dynamic)
     assert found.parts.saved_bytes == held_bytes(found, given)
 
@@ -73,6 +73,6 @@ def kept_copies(x: Tensor) -> Any:
 
 @POLICY
 def test_a_view_keeps_its_whole_storage(policy: str) -> None:
-    given = world(kept_copies, (torch.randn(32, 32, requires_grad=True),))
+    given = prepare_call(kept_copies, (torch.randn(32, 32, requires_grad=True),))
     found = compiled(given, policy)
     assert found.parts.saved_bytes == held_bytes(found, given)

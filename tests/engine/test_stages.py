@@ -14,7 +14,7 @@ from aotlens.model.stage_changes import stage_difference
 from aotlens.observe import observing
 from aotlens.options import CompileOptions
 from aotlens.pipeline import compile_direct
-from aotlens.verify.stages import compare_stages, replay_stages
+from aotlens.verify.locate.stages import compare_stages, replay_stages
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # programs warn as eager warns
 

@@ -13,8 +13,8 @@ from aotlens.model.eager import NotCompiled, NotCompiledCause
 from aotlens.model.report import Target
 from aotlens.model.source import Outcome, Span, Verdict
 from aotlens.options import CompileOptions
-from aotlens.session.collect import Collector
-from aotlens.session.intercept import Router, intercepted
+from aotlens.session.collector import Collector
+from aotlens.session.compile_router import CompileRouter, intercepting_compile
 from aotlens.session.verify import CALLS, NOT_CALLED, Verifier
 from aotlens.verify import Verification, targets, verify_with
 from aotlens.view.verdicts import exit_code_of, verdict_of
@@ -32,8 +32,8 @@ def verdicts_of(run: Callable[[], None]) -> list[Verdict]:
     torch._dynamo.reset()
     collector = Collector(__file__)
     verifier = Verifier(collector, EAGER)
-    router = Router(EAGER, collector, around=verifier.around, before_direct=verifier.before_direct)
-    with collector.listening(), intercepted(router):
+    router = CompileRouter(EAGER, collector, around=verifier.around, before_direct=verifier.before_direct)
+    with collector.listening(), intercepting_compile(router):
         run()
     return verifier.verdicts()
 

@@ -10,12 +10,12 @@ from torch import Tensor
 from aotlens.verify import Verification, verify_first_call
 from aotlens.verify.compare import compare
 from aotlens.verify.first_call import observe_alone
-from aotlens.verify.world import copies, world
+from aotlens.verify.tensors.prepared_call import copies, prepare_call
 from tests.programs.program import leaf, plain, tape
 
 
 def judged(eager: Callable[..., Any], broken: Callable[..., Any], *args: Any) -> Verification:
-    eager_world, broken_world = copies(world(eager, args))
+    eager_world, broken_world = copies(prepare_call(eager, args))
     expected = observe_alone(eager_world)
     return compare(observe_alone(broken_world, call=broken), expected)
 

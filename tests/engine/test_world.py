@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from aotlens.verify.world import World, copies, world
+from aotlens.verify.tensors.prepared_call import PreparedCall, copies, prepare_call
 from tests.programs.program import leaf, plain, tape
 
 
@@ -14,8 +14,8 @@ def anything(*args: Any, **kwargs: Any) -> None:
     """Stands for a callable that is never called."""
 
 
-def copied(*args: Any, fn: Callable[..., Any] = anything) -> World:
-    (made,) = copies(world(fn, args), 1)
+def copied(*args: Any, fn: Callable[..., Any] = anything) -> PreparedCall:
+    (made,) = copies(prepare_call(fn, args), 1)
     return made
 
 
@@ -107,9 +107,9 @@ def test_modules_keep_ties_and_plain_tensors() -> None:
 def test_names_are_the_users() -> None:
     def step(batch: dict[str, Any], *rest: Tensor, scale: Tensor) -> None: ...
 
-    called = world(step, ({"ids": plain(1), "m": [plain(1)]}, plain(1)), {"scale": plain(1)})
+    called = prepare_call(step, ({"ids": plain(1), "m": [plain(1)]}, plain(1)), {"scale": plain(1)})
     assert [item.name for item in called.inputs] == ['batch["ids"]', 'batch["m"][0]', "rest[0]", "scale"]
-    assert [item.name for item in world(nn.Linear(2, 2), (plain(1, 2),)).inputs] == [
+    assert [item.name for item in prepare_call(nn.Linear(2, 2), (plain(1, 2),)).inputs] == [
         "weight",
         "bias",
         "input",

@@ -12,7 +12,7 @@ from torch.utils.checkpoint import checkpoint
 
 from aotlens.compiled import Compiled
 from aotlens.fit.graph_lines import GraphLines
-from aotlens.fit.observer import Observer, observing_memory, unread_value
+from aotlens.fit.observer import Observer, observing_memory, placeholder_value
 from aotlens.fit.step import fit_of, period_of
 from aotlens.model.fit import Fit
 from aotlens.options import CompileOptions
@@ -140,7 +140,7 @@ def test_values_that_fake_tensors_lack() -> None:
         assert not (torch.ones(3).sum() > 2)
     assert sum(observer.values_read.values()) == 3
     assert len(observer.integers_read) == 1
-    assert unread_value(torch.bfloat16) == 0.0
+    assert placeholder_value(torch.bfloat16) == 0.0
 
 
 def test_working_memory_of_a_kernel_is_freed_at_once() -> None:

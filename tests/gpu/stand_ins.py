@@ -21,7 +21,7 @@ from torch.utils.backend_registration import _setup_privateuseone_for_python_bac
 from aotlens.observe import observing
 from aotlens.options import CompileOptions, SideEffects
 from aotlens.pipeline import compile_direct
-from aotlens.worker import warm
+from aotlens.worker import warm_up as warm
 
 STARTS_A_DRIVER = (
     (torch._C, "_cuda_getDeviceCount", 1),  # with which torch counts as built for CUDA

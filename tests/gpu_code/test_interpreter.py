@@ -22,8 +22,8 @@ from aotlens.codegen.gpu.interpreter.records import RandomNumbersUsed
 from aotlens.codegen.gpu.lowering import lower_to_run
 from aotlens.options import CompileOptions, Interpreted
 from aotlens.session.verify_targets import verify_targets
-from aotlens.verify.gpu_code import GpuVerification, verify_gpu_code
-from aotlens.verify.redrawn import law_of
+from aotlens.verify.gpu.gpu_code import GpuVerification, verify_gpu_code
+from aotlens.verify.gpu.random_replay import law_of
 
 OPTIONS = CompileOptions(Interpreted(), gpu="sm_90")
 

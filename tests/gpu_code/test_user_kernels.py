@@ -20,7 +20,7 @@ from aotlens.model.report import Target
 from aotlens.options import CompileOptions, Interpreted
 from aotlens.pipeline import compile_direct
 from aotlens.torch_api.triton import mutated_by_triton_kernel, mute_triton_analysis_log
-from aotlens.verify.gpu_code import verify_gpu_code
+from aotlens.verify.gpu.gpu_code import verify_gpu_code
 from tests.gpu.kernels import doubling, norm, refused
 
 LENGTH = 1000

@@ -8,7 +8,7 @@ import pytest
 
 from aotlens.mcp.session import Session
 from aotlens.model import Diagnostic, Edit, Fix, Report, Span, Target
-from tests.mcp.stand_in import StandInWorker, answer, error, make_older, results, session_in
+from tests.mcp.fake_client import StandInWorker, answer, error, make_older, results, session_in
 
 SCRIPT = "x = 1\ny = x.t_()\n"
 DIFF = "--- a/model.py\n+++ b/model.py\n@@ -1,2 +1,2 @@\n x = 1\n-y = x.t_()\n+y = x.t()\n"

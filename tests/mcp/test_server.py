@@ -14,12 +14,12 @@ import pytest
 from mcp import Client, StdioServerParameters
 
 from aotlens._version import __version__
-from aotlens.cli import mcp as command
+from aotlens.cli.commands import mcp as command
 from aotlens.errors import UserError
 from aotlens.mcp.tools import TOOLS
 from tests.command import aotlens, environment
 from tests.forked import Forking, bound_command
-from tests.mcp.stand_in import StandInWorker, answer, error, session_in, text
+from tests.mcp.fake_client import StandInWorker, answer, error, session_in, text
 
 T = TypeVar("T")
 

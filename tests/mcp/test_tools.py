@@ -12,7 +12,7 @@ import pytest
 from mcp import Client
 from mcp.shared.exceptions import MCPError
 
-from aotlens.mcp.held import MOST_HELD
+from aotlens.mcp.reports import MOST_HELD
 from aotlens.mcp.server import make_server
 from aotlens.mcp.session import Session
 from aotlens.mcp.tools import TOOLS
@@ -20,7 +20,7 @@ from aotlens.model import Report, dumps
 from aotlens.model.failure import Failure
 from aotlens.model.report import Verdict
 from aotlens.worker.protocol import TraceOptions
-from tests.mcp.stand_in import (
+from tests.mcp.fake_client import (
     StandInWorker,
     answer,
     error,

@@ -13,7 +13,7 @@ from aotlens.pipeline import compile_direct
 from aotlens.verify.compare import compare
 from aotlens.verify.first_call import observe_alone
 from aotlens.verify.observe import Probe
-from aotlens.verify.world import World, copies, world
+from aotlens.verify.tensors.prepared_call import PreparedCall, copies, prepare_call
 from tests.operators.cases import NOT_COMPARABLE, Case, Sample
 
 Verdict = Literal["equal", "differs", "refused", "not comparable", "no sample"]
@@ -62,7 +62,7 @@ def judge_case(case: Case, first: int = 0, stop: int | None = None) -> Judged:
 def judge_sample(sample: Sample, dynamic: bool) -> list[str] | None:
     """What differs from eager; None when eager itself refuses the sample."""
     torch.manual_seed(0)
-    eager, compiled = copies(world(sample.fn, sample.args, sample.kwargs))
+    eager, compiled = copies(prepare_call(sample.fn, sample.args, sample.kwargs))
     expected = observe_alone(eager, LOOK)
     if expected.failure is not None:
         return None
@@ -75,9 +75,11 @@ def judge_sample(sample: Sample, dynamic: bool) -> list[str] | None:
     return _on_other_values((eager, compiled), call, sample.other)
 
 
-def _on_other_values(worlds: tuple[World, World], call: Any, other: tuple[Any, Any]) -> list[str]:
+def _on_other_values(
+    worlds: tuple[PreparedCall, PreparedCall], call: Any, other: tuple[Any, Any]
+) -> list[str]:
     """What differs when both are called again; each side keeps its own state."""
-    eager, compiled = (copies(world(given.fn, *other), 1, keep_fn=True)[0] for given in worlds)
+    eager, compiled = (copies(prepare_call(given.fn, *other), 1, keep_fn=True)[0] for given in worlds)
     expected = observe_alone(eager, LOOK)
     if expected.failure is not None:
         return []

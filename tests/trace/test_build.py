@@ -7,7 +7,7 @@ import pytest
 from aotlens.model.codec import dumps, loads
 from aotlens.model.report import Report, Target
 from aotlens.trace.build import build_report
-from aotlens.trace.reader import open_trace
+from aotlens.trace.logs.reader import open_trace
 
 LOGS = Path(__file__).parent / "logs"
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aotlens.trace.columns import base_name, columns_of
+from aotlens.trace.source.columns import base_name, columns_of
 
 RESIDUAL = "x = x + self.attention(self.norm1(x))"
 

@@ -117,7 +117,7 @@ def test_a_log_is_read_without_torch() -> None:
         "import sys; sys.modules['torch'] = None\n"
         "from pathlib import Path\n"
         "from aotlens.trace.build import build_report\n"
-        "from aotlens.trace.reader import open_trace\n"
+        "from aotlens.trace.logs.reader import open_trace\n"
         f"print(len(build_report(open_trace(Path({str(INDUCTOR)!r})), 'x').targets))"
     )
     assert python("-c", code).out.strip() == "6"

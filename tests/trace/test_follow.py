@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from aotlens.trace.build import build_report
-from aotlens.trace.follow import Follower, new_lines
-from aotlens.trace.log_file import LogFile
+from aotlens.trace.logs.follow import Follower, new_lines
+from aotlens.trace.logs.log_file import LogFile
 from tests.command import environment
 
 (LOG,) = (Path(__file__).parent / "logs" / "gpt-aot_eager").glob("*.gz")

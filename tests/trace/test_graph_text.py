@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from aotlens.trace.graph_text import parse_graph
-from aotlens.trace.tensor_text import size_value, tensor_of
+from aotlens.trace.graphs.tensor_text import size_value, tensor_of
+from aotlens.trace.graphs.text import parse_graph
 
 FORWARD = """class GraphModule(torch.nn.Module):
     def forward(

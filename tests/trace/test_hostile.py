@@ -13,11 +13,12 @@ from aotlens.model.codec import dumps
 from aotlens.model.report import Report
 from aotlens.render.html.build import html_page
 from aotlens.render.text.report import Shown, report_text
-from aotlens.trace import build, scan
+from aotlens.trace import build
 from aotlens.trace.build import build_report, summaries
-from aotlens.trace.log_file import BLOCK_BYTES
-from aotlens.trace.reader import open_trace
-from aotlens.trace.scan import RecordTable
+from aotlens.trace.logs import scan
+from aotlens.trace.logs.log_file import BLOCK_BYTES
+from aotlens.trace.logs.reader import open_trace
+from aotlens.trace.logs.scan import RecordTable
 from tests.trace.log_text import ARTIFACT, compiled, record
 
 GRAPH = """class GraphModule(torch.nn.Module):

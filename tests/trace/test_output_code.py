@@ -6,8 +6,8 @@ import pytest
 
 from aotlens.model.report import Report
 from aotlens.trace.build import build_report
+from aotlens.trace.logs.reader import open_trace
 from aotlens.trace.output_code import parse_code
-from aotlens.trace.reader import open_trace
 from tests.trace.log_text import compiled, record
 
 LOGS = Path(__file__).parent / "logs"

@@ -6,9 +6,9 @@ import shutil
 from pathlib import Path
 
 from aotlens.trace.build import build_report, summaries
-from aotlens.trace.lines import whole_line
+from aotlens.trace.logs.reader import Trace, open_trace
 from aotlens.trace.ranks import ranks_of
-from aotlens.trace.reader import Trace, open_trace
+from aotlens.trace.source.lines import whole_line
 
 LOG = Path(__file__).parent / "logs" / "tensor_parallel-aot_eager"
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from aotlens.errors import UserError
-from aotlens.trace import log_file, scan
-from aotlens.trace.reader import Trace, is_trace, open_trace
+from aotlens.trace.logs import log_file, scan
+from aotlens.trace.logs.reader import Trace, is_trace, open_trace
 from tests.trace.log_text import ARTIFACT, compiled, record
 
 GRAPH = "class GraphModule(torch.nn.Module):\n\n    def forward(self):\n        return ()\n"

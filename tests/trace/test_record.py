@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from aotlens.trace.recording import fresh_folder, record
+from aotlens.trace.logs.recording import fresh_folder, record
 from tests.command import ROOT, aotlens, environment
 
 PROGRAMS = Path(__file__).parent / "programs"
@@ -89,5 +89,5 @@ def test_standard_input_is_the_commands(tmp_path: Path) -> None:
 
 
 def test_starting_a_command_loads_no_torch() -> None:
-    code = "import sys, aotlens.cli.record; assert 'torch' not in sys.modules"
+    code = "import sys, aotlens.cli.commands.record; assert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from aotlens.errors import UserError
-from aotlens.trace.graph_records import Line
-from aotlens.trace.relocation import Located, current_lines, relocate
-from aotlens.trace.workspace import PathMapping, Workspace, common_suffix, parse_mapping
+from aotlens.trace.graphs.records import Line
+from aotlens.trace.source.relocation import Located, current_lines, relocate
+from aotlens.trace.source.workspace import PathMapping, Workspace, common_suffix, parse_mapping
 
 FILE = "/home/ada/train/models/gpt.py"
 TEXT = """\

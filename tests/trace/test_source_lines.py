@@ -8,10 +8,10 @@ import pytest
 from aotlens.model.report import Span
 from aotlens.trace.build import build_report
 from aotlens.trace.facts import CompilationFacts
-from aotlens.trace.graph_records import Graph, GraphNode, Line
-from aotlens.trace.reader import open_trace
-from aotlens.trace.source_lines import SourceLines, Sources, line_origins
-from aotlens.trace.workspace import Workspace, parse_mapping
+from aotlens.trace.graphs.records import Graph, GraphNode, Line
+from aotlens.trace.logs.reader import open_trace
+from aotlens.trace.source.source_lines import SourceLines, Sources, line_origins
+from aotlens.trace.source.workspace import Workspace, parse_mapping
 
 HERE = Path(__file__).parent
 LOG = HERE / "logs" / "gpt-aot_eager"

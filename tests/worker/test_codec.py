@@ -5,8 +5,8 @@ import json
 import pytest
 
 from aotlens.model.failure import Failure
+from aotlens.worker.captured_output import HeadAndTail
 from aotlens.worker.codec import Message, Outcome, ProtocolError, decode, encode
-from aotlens.worker.output import HeadAndTail
 from aotlens.worker.protocol import Answer, Cancel, Hello, Progress, TraceOptions, TraceRequest
 
 MESSAGES: tuple[Message, ...] = (

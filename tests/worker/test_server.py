@@ -15,13 +15,13 @@ from aotlens.worker.client import WorkerClient
 from aotlens.worker.protocol import Answer, Progress
 from tests.worker.limits import begun
 
-STAND_IN = Path(__file__).with_name("stand_in_server.py")
+FAKE_SERVER = Path(__file__).with_name("fake_server.py")
 ANSWER_S = 120.0
 
 
 @pytest.fixture(scope="module")
 def client() -> Iterator[WorkerClient]:
-    with WorkerClient(command=[sys.executable, str(STAND_IN)]) as started:
+    with WorkerClient(command=[sys.executable, str(FAKE_SERVER)]) as started:
         yield started
 
 
@@ -63,7 +63,7 @@ def test_a_progress_callback_that_raises_harms_nobody(script: Path) -> None:
 
     script.write_text("print('ok')\n")
     log: list[str] = []
-    with WorkerClient(command=[sys.executable, str(STAND_IN)], on_log=log.append) as client:
+    with WorkerClient(command=[sys.executable, str(FAKE_SERVER)], on_log=log.append) as client:
         got = client.submit(script, on_progress=broken).future.result(ANSWER_S)
     assert (got.output, log[:1]) == ("ok\n", ["a progress callback raised ValueError: import"])
 
@@ -240,7 +240,7 @@ def test_what_a_script_leaves_running_is_ended(client: WorkerClient, script: Pat
 def test_no_orphans_when_the_client_closes(script: Path, tmp_path: Path) -> None:
     pid_file = tmp_path / "pid"
     script.write_text(f"import os\nopen({str(pid_file)!r}, 'w').write(str(os.getpid()))\nwhile True: pass\n")
-    client = WorkerClient(command=[sys.executable, str(STAND_IN)])
+    client = WorkerClient(command=[sys.executable, str(FAKE_SERVER)])
     job = client.submit(script)
     pid = wait_for_pid(pid_file)
     client.close()
@@ -254,7 +254,7 @@ def test_no_orphans_when_a_process_is_killed(script: Path, tmp_path: Path, victi
     script.write_text(f"import os\nopen({str(pid_file)!r}, 'w').write(str(os.getpid()))\nwhile True: pass\n")
     program = f"""
 from aotlens.worker.client import WorkerClient
-client = WorkerClient(command=[{sys.executable!r}, {str(STAND_IN)!r}])
+client = WorkerClient(command=[{sys.executable!r}, {str(FAKE_SERVER)!r}])
 print(client.submit({str(script)!r}).future.result().failure.message, flush=True)
 """
     process = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
@@ -270,7 +270,7 @@ print(client.submit({str(script)!r}).future.result().failure.message, flush=True
 
 def test_a_dead_server_is_replaced(script: Path) -> None:
     script.write_text("print('ok')\n")
-    with WorkerClient(command=[sys.executable, str(STAND_IN)]) as client:
+    with WorkerClient(command=[sys.executable, str(FAKE_SERVER)]) as client:
         client.submit(script).future.result(ANSWER_S)
         assert client.hello is not None
         os.kill(client.hello.pid, signal.SIGKILL)

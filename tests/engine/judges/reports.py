@@ -10,8 +10,8 @@ from aotlens.model.codec import decode, encode
 from aotlens.model.report import Input, Output, Report, Target
 from aotlens.options import CompileOptions
 from aotlens.pipeline import compile_direct
-from aotlens.verify.left import POSITION
-from aotlens.verify.observe import Facts, Observation
+from aotlens.verify.observe import Observation, TensorFacts
+from aotlens.verify.tensors.retained import POSITION
 from tests.engine.checking import EagerRun, prepared
 
 ALIASES = ("alias_of_input", "custom_function_view", "is_input")
@@ -40,14 +40,14 @@ def judge_report(eager: EagerRun) -> None:
     assert decode(encode(report)) == report
 
 
-def paired_inputs(target: Target, seen: Observation) -> list[tuple[Input, Facts]]:
+def paired_inputs(target: Target, seen: Observation) -> list[tuple[Input, TensorFacts]]:
     rows = [row for row in target.inputs if row.tensor is not None]
     if len(rows) != len(seen.inputs):  # tensors that a closure holds are no inputs of the report
         return []
     return list(zip(rows, seen.inputs, strict=True))
 
 
-def wrong_input(row: Input, facts: Facts) -> list[str]:
+def wrong_input(row: Input, facts: TensorFacts) -> list[str]:
     found = []
     moved = row.mutates_metadata or row.mutates_storage_metadata
     mutated = row.mutates_data or moved or row.duplicate_of is not None
@@ -72,7 +72,7 @@ def own_results(target: Target, seen: Observation) -> tuple[Output, ...]:
 
 def wrong_output(row: Output, seen: Observation) -> list[str]:
     facts = seen.outputs[row.index]
-    if not isinstance(facts, Facts):
+    if not isinstance(facts, TensorFacts):
         return []
     found = []
     inputs = {item.name for item in seen.inputs}
@@ -92,7 +92,7 @@ def wrong_left(target: Target, seen: Observation) -> list[str]:
     found = []
     for name, facts in zip(seen.output_names, seen.outputs, strict=True):
         place, is_left, _ = name.partition(", left as ")
-        if not is_left or not isinstance(facts, Facts):
+        if not is_left or not isinstance(facts, TensorFacts):
             continue
         row = next((row for row in rows if place.endswith(own_name(row))), None)
         if row is None:

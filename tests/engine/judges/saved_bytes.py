@@ -13,24 +13,24 @@ from aotlens.options import CompileOptions
 from aotlens.partition.storages import depends_on_data
 from aotlens.pipeline import compile_direct
 from aotlens.torch_api.saved_tensor_hooks import has_saved_tensor_hooks
-from aotlens.verify.left import held_tensors, new_tensors
-from aotlens.verify.world import World, named_tensors
+from aotlens.verify.tensors.prepared_call import PreparedCall, named_tensors
+from aotlens.verify.tensors.retained import new_tensors, retained_tensors
 from tests.engine.checking import EagerRun, prepared
 from tests.engine.held import held_beyond, owned_by_the_caller, storages
 
 POLICIES = ("min-cut", "default")
 
 
-def compiled(given: World, policy: str, dynamic: bool = False) -> Compiled:
+def compiled(given: PreparedCall, policy: str, dynamic: bool = False) -> Compiled:
     return compile_direct(
         given.fn, given.args, {}, CompileOptions(backend="eager", policy=policy, dynamic=dynamic)
     )
 
 
-def held_bytes(found: Compiled, given: World) -> int:
+def held_bytes(found: Compiled, given: PreparedCall) -> int:
     """Bytes of the storages that the node holds beyond the caller's own, after one call."""
     owned = owned_by_the_caller(given.fn, given.args, {})
-    old = {id(item.tensor) for item in held_tensors(given)}
+    old = {id(item.tensor) for item in retained_tensors(given)}
     with torch.set_grad_enabled(torch.is_grad_enabled()):  # whatever mode the call leaves behind
         result = found.call(*given.args)
     result = [result, [item.tensor for item in new_tensors(given, old)]]

@@ -11,7 +11,7 @@ from aotlens.errors import AotlensError
 from aotlens.options import CompileOptions
 from aotlens.pipeline import compile_direct
 from aotlens.torch_api.operators import pytree
-from aotlens.verify.stages import compare_stages, replay_stages
+from aotlens.verify.locate.stages import compare_stages, replay_stages
 from tests.engine.checking import EagerRun, prepared, quietly_compiled
 
 

@@ -1,0 +1,161 @@
+"""`aotlens check PATH…`: diagnostics of every target that has an example, for CI."""
+
+import argparse
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from importlib import import_module
+
+from aotlens.check.files import SourceFile, find_files
+from aotlens.check.findings import judge
+from aotlens.check.settings import SEVERITIES, Settings, check_codes, settings_for
+from aotlens.check.tracing import OnDone, Traced, trace_files
+from aotlens.cli.options import add_limits, count, limits_of, output_file, seconds
+from aotlens.cli.progress import waiting
+from aotlens.cli.saved_reports import add_map, is_trace_path, report_of_trace
+from aotlens.cli.targets import add_gpu, add_policy, check_gpu, policy_of
+from aotlens.cli.terminal import say, write_data
+from aotlens.diagnostics.checked import Checked
+from aotlens.errors import UserError
+from aotlens.options import BACKENDS
+from aotlens.view.quantities import counted
+
+RENDERERS = {"text": "findings_text", "json": "findings_json", "sarif": "sarif", "github": "github"}
+"""The module of `aotlens.render` that writes each format."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "paths", metavar="PATH", nargs="+", help="a Python file, a folder with any, or a log of TORCH_TRACE"
+    )
+    parser.add_argument("--format", choices=tuple(RENDERERS), default="text", help="default: %(default)s")
+    parser.add_argument(
+        "-o", dest="output", metavar="FILE", type=output_file, help="write there instead of to stdout"
+    )
+    for name, does in (("select", "tell only"), ("ignore", "do not tell")):
+        parser.add_argument(
+            f"--{name}", metavar="CODES", help=f"{does} these, as AL1 or AL301,AL801; replaces the setting"
+        )
+    parser.add_argument(
+        "--fail-on",
+        choices=SEVERITIES,
+        help="the mildest severity that makes the exit code 1 (default: warning)",
+    )
+    add_limits(parser)
+    parser.add_argument(
+        "--jobs", metavar="N", type=count, default=_cores(), help="files at a time (default: one a core)"
+    )
+    parser.add_argument("--time-limit", metavar="SECONDS", type=seconds, help="for each file (default: 120)")
+    parser.add_argument(
+        "--fresh", action="store_true", help="trace even where nothing has changed since the last time"
+    )
+    parser.add_argument("--backend", choices=BACKENDS, help="code generation (default: eager)")
+    parser.add_argument("--dynamic", action="store_true", help="trace with symbolic sizes")
+    add_policy(parser)
+    add_gpu(parser)
+    add_map(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    if arguments.jobs < 1:
+        raise UserError(f"--jobs takes a number from 1 on, found {arguments.jobs}")
+    overrides = _Overrides(arguments)
+    _refuse_arguments_for_several(arguments)
+    argv = tuple(arguments.argv)
+    logs = [path for path in arguments.paths if is_trace_path(path)]
+    found = find_files([path for path in arguments.paths if path not in logs])
+    files = tuple(replace(file, settings=overrides.over(file.settings), argv=argv) for file in found)
+    for gpu in {file.settings.options.gpu for file in files}:
+        check_gpu(gpu)
+    with _progress(len(files)) as on_done:
+        traced = trace_files(files, arguments.jobs, arguments.fresh, on_done)
+    traced = (*traced, *(_read_log(path, overrides, arguments.mappings) for path in logs))
+    for one in traced:
+        if one.failure is not None and one.failure.traceback and arguments.format == "text":
+            say(one.failure.traceback.rstrip())
+    checked = judge(traced)
+    _show(checked, arguments)
+    return checked.exit_code
+
+
+def _read_log(path: str, overrides: "_Overrides", mappings: list[str]) -> Traced:
+    """What a log says, as if its targets had been traced here."""
+    file = SourceFile(path, "", overrides.over(settings_for(path)), ())
+    return Traced(file, report_of_trace(path, None, mappings), None)
+
+
+def _refuse_arguments_for_several(arguments: argparse.Namespace) -> None:
+    """Raises UserError for arguments that could be for any of several scripts."""
+    paths, words = arguments.paths, arguments.argv
+    if not words or (len(paths) == 1 and not os.path.isdir(paths[0])):
+        return
+    several = f"{paths[0]} is a folder" if len(paths) == 1 else f"there are {len(paths)} paths"
+    raise UserError(
+        f"`{words[0]}` is no option of `aotlens check`, and a script's arguments need one script: {several}"
+    )
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+class _Overrides:
+    """What the command line says; each option replaces the setting of its name."""
+
+    def __init__(self, arguments: argparse.Namespace) -> None:
+        self._options: dict[str, object] = {
+            name: value
+            for name, value in (("backend", arguments.backend), ("gpu", arguments.gpu))
+            if value is not None
+        }
+        if arguments.dynamic:
+            self._options["dynamic"] = True
+        if arguments.policy or arguments.memory_budget is not None:
+            self._options["policy"] = str(policy_of(arguments))
+        self._settings: dict[str, object] = {
+            name: check_codes(tuple(filter(None, text.replace(" ", "").split(","))), f"--{name}")
+            for name, text in (("select", arguments.select), ("ignore", arguments.ignore))
+            if text is not None
+        }
+        self._budget = limits_of(arguments)
+        given = {"fail_on": arguments.fail_on, "time_limit_s": arguments.time_limit}
+        self._settings |= {name: value for name, value in given.items() if value is not None}
+
+    def over(self, settings: Settings) -> Settings:
+        options = replace(settings.options, **self._options)  # type: ignore[arg-type]  # argparse checked them
+        budget = settings.budget.with_limits(self._budget)
+        return replace(settings, options=options, budget=budget, **self._settings)  # type: ignore[arg-type]  # same
+
+
+@contextmanager
+def _progress(count: int) -> Iterator[OnDone]:
+    """How many files are done and which was the last; nothing where nobody watches."""
+    done = 0
+    with waiting(f"tracing {counted(count, 'file')}") as show:
+
+        def finished(file: SourceFile) -> None:
+            nonlocal done
+            done += 1
+            show(f"{done} done", file.path)
+
+        yield finished
+
+
+def _show(checked: Checked, arguments: argparse.Namespace) -> None:
+    from aotlens.render.findings_text import print_findings, summary  # rich: 0.1 s
+
+    if arguments.format == "text" and arguments.output is None:
+        from rich.console import Console  # same
+
+        print_findings(checked, Console())
+    else:
+        renderer = import_module(f"aotlens.render.{RENDERERS[arguments.format]}")
+        write_data(renderer.render(checked), arguments.output)
+    if checked.files:
+        say(f"aotlens: {summary(checked)}")
+    else:
+        say(
+            "aotlens: nothing to check: no function there has an example; write"
+            " `# aotlens: example f32[8, 16]` above a def"
+        )

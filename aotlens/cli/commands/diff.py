@@ -1,0 +1,150 @@
+"""`aotlens diff A B` and `aotlens diff --git REV..REV TARGET`: what changed between two traces."""
+
+import argparse
+import json
+from collections.abc import Sequence
+
+from aotlens.check.settings import settings_for
+from aotlens.cli.options import add_limits, limits_of, output_file, seconds
+from aotlens.cli.saved_reports import add_map, is_trace_path, report_of_trace
+from aotlens.cli.targets import TargetName, add_compile_options, add_gpu, check_gpu, policy_of
+from aotlens.cli.terminal import say, write_data
+from aotlens.cli.trace_target import trace_target
+from aotlens.compare.difference import ReportChange, report_change
+from aotlens.diagnostics.budgets import Budget, over_budget
+from aotlens.errors import UserError
+from aotlens.model.codec import encode_record
+from aotlens.model.files import load_report
+from aotlens.model.report import Diagnostic, Report
+from aotlens.worker.protocol import TraceOptions
+
+SCHEMA = "aotlens.diff/1"
+FORMATS = ("text", "json", "markdown")
+TIME_LIMIT_S = 600.0
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "what",
+        metavar="A B | TARGET",
+        nargs="+",
+        help="two report files or logs of TORCH_TRACE, each of which may be a TARGET to trace instead; with"
+        " --git, one TARGET",
+    )
+    parser.add_argument(
+        "--git",
+        metavar="REVISIONS",
+        help="trace TARGET at both: main..HEAD, main...HEAD (from where they part), main (to the working"
+        " tree)",
+    )
+    parser.add_argument("--format", choices=FORMATS, default="text", help="default: %(default)s")
+    parser.add_argument(
+        "-o", dest="output", metavar="FILE", type=output_file, help="write there instead of to stdout"
+    )
+    add_limits(parser)
+    parser.add_argument(
+        "--time-limit", metavar="SECONDS", type=seconds, default=TIME_LIMIT_S, help="default: %(default)g"
+    )
+    add_compile_options(parser, backend="eager")
+    add_gpu(parser)
+    add_map(parser)
+
+
+def most_scripts(options: Sequence[str]) -> int:
+    """How many words name what is compared; arguments of a script follow."""
+    return 1 if any(option.partition("=")[0] == "--git" for option in options) else 2
+
+
+def run(arguments: argparse.Namespace) -> int:
+    old, new = _reports(arguments)
+    change = report_change(old, new)
+    over = tuple(one for found in _over(new, limits_of(arguments)) for one in found)
+    _show(change, over, arguments)
+    return 1 if over else 0
+
+
+def _reports(arguments: argparse.Namespace) -> tuple[Report, Report]:
+    if arguments.git is None:
+        if len(arguments.what) != 2:
+            raise UserError(
+                "give two report files, as `aotlens inspect --format json -o FILE` writes them, or --git"
+                " REVISIONS and a TARGET"
+            )
+        if arguments.argv and not any(TargetName.parse(one).path.endswith(".py") for one in arguments.what):
+            raise UserError(f"`{arguments.argv[0]}` follows two report files; only a script takes arguments")
+        old, new = (_report(one, arguments) for one in arguments.what)
+        return old, new
+    if len(arguments.what) != 1:
+        raise UserError("--git takes one TARGET, and traces it at both revisions")
+    from aotlens.cli.revision_traces import trace_revisions  # only with --git
+
+    target, options = TargetName.parse(arguments.what[0]), _options(arguments)
+    return trace_revisions(arguments.git, target, arguments.argv, options, arguments.time_limit)
+
+
+def _options(arguments: argparse.Namespace) -> TraceOptions:
+    check_gpu(arguments.gpu)
+    return TraceOptions(
+        backend=arguments.backend,
+        dynamic=arguments.dynamic,
+        policy=str(policy_of(arguments)),
+        gpu=arguments.gpu,
+        gpu_texts=(),
+    )
+
+
+def _report(what: str, arguments: argparse.Namespace) -> Report:
+    """A report from a file or a log; what looks like a script is traced."""
+    target = TargetName.parse(what)
+    if is_trace_path(target.path):
+        return report_of_trace(target.path, target.qualname, arguments.mappings)
+    if not target.path.endswith(".py"):
+        return load_report(what)
+    traced = trace_target(target, arguments.argv, _options(arguments), arguments.time_limit)
+    if traced.failure is not None:
+        if traced.failure.traceback:
+            say(traced.failure.traceback.rstrip())
+        raise UserError(traced.failure.message, kind=traced.failure.kind)
+    assert traced.report is not None
+    return traced.report
+
+
+def _over(report: Report, limits: Budget) -> list[list[Diagnostic]]:
+    """What the new report's targets take more than the settings and the options allow."""
+    found = []
+    for target in report.targets:
+        file = target.span.file if target.span is not None else "."
+        budget = settings_for(file).budget_of(file, target.qualname).with_limits(limits)
+        found.append(list(over_budget(target, budget)))
+    return found
+
+
+def _show(change: ReportChange, over: tuple[Diagnostic, ...], arguments: argparse.Namespace) -> None:
+    if arguments.format == "json":
+        data = {
+            "schema": SCHEMA,
+            **encode_record(change),
+            "over_budget": [encode_record(one) for one in over],
+        }
+        write_data(json.dumps(data, indent=2, ensure_ascii=False) + "\n", arguments.output)
+    elif arguments.format == "markdown":
+        from aotlens.render.markdown import difference_markdown
+
+        write_data(difference_markdown(change, over), arguments.output)
+    else:
+        _show_text(change, over, arguments.output)
+    for one in over:
+        say(f"aotlens: {one.code}: {one.message}")
+
+
+def _show_text(change: ReportChange, over: tuple[Diagnostic, ...], output: str | None) -> None:
+    from rich.console import Console  # 0.1 s, and only for text
+
+    from aotlens.render.text.difference import difference_lines
+    from aotlens.render.text.layout import WIDTH, page_width, print_lines, to_text
+
+    if output is not None:
+        write_data(to_text(difference_lines(change, WIDTH)), output)
+        return
+    console = Console()
+    print_lines(difference_lines(change, page_width(console)), console)

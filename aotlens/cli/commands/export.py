@@ -1,0 +1,73 @@
+"""`aotlens export TARGET`: the module text that runs, as a file that needs no aotlens."""
+
+import argparse
+
+from aotlens.cli.commands.inspect import TIME_LIMIT_S
+from aotlens.cli.options import count, output_file
+from aotlens.cli.targets import TargetName, add_policy, add_target, policy_of
+from aotlens.cli.terminal import say, show_failure, write_data
+from aotlens.cli.trace_target import trace_target
+from aotlens.errors import InternalError, TargetError, UserError
+from aotlens.model.files import described
+from aotlens.model.report import Target
+from aotlens.options import BACKENDS
+from aotlens.worker.protocol import TraceOptions
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_target(parser)
+    parser.add_argument(
+        "-o", dest="output", metavar="FILE", type=output_file, help="write there instead of to stdout"
+    )
+    parser.add_argument(
+        "--capture", metavar="N", type=count, help="which capture, from 1, where there are several"
+    )
+    parser.add_argument(
+        "--backend",
+        choices=BACKENDS,
+        default="eager",
+        help="eager (the default): the graphs call torch's operators, and the module needs torch only; "
+        "inductor: its kernels, compiled at the import by a C++ compiler or, for a GPU, Triton",
+    )
+    parser.add_argument("--dynamic", action="store_true", help="trace with symbolic sizes")
+    add_policy(parser)
+    parser.add_argument("--gpu", help=argparse.SUPPRESS)  # refused, with what to do
+
+
+def run(arguments: argparse.Namespace) -> int:
+    _refuse_gpu(arguments.target, arguments.gpu)
+    options = TraceOptions(arguments.backend, arguments.dynamic, str(policy_of(arguments)), standalone=True)
+    traced = trace_target(arguments.target, arguments.argv, options, TIME_LIMIT_S, fresh=True)
+    if traced.failure is not None:
+        return show_failure(traced.failure.message, traced.failure.traceback, traced.failure.exit_code)
+    targets = traced.report.targets if traced.report is not None else ()
+    target = _single(targets, arguments.target, arguments.capture)
+    if target.wrapper is None:
+        raise InternalError(f"the report of {arguments.target} holds no module text")
+    write_data(target.wrapper.source, arguments.output)
+    if arguments.output is not None:
+        say(f"wrote {arguments.output}: {target.name}, {target.mode}")
+    return 0
+
+
+def _refuse_gpu(target: TargetName, gpu: str | None) -> None:
+    """Raises UserError: Inductor chooses kernels by running them, and here no import could be tried."""
+    if gpu is not None:
+        raise UserError(
+            f"a module with kernels for {gpu} is written on a machine that has this GPU: run"
+            f" `aotlens export {target} --backend inductor` there; here"
+            f" `aotlens inspect {target} --gpu {gpu} --text triton` prints the kernels"
+        )
+
+
+def _single(targets: tuple[Target, ...], asked: TargetName, capture: int | None) -> Target:
+    """Raises TargetError where the name does not single out one capture."""
+    if capture is not None:
+        if not 1 <= capture <= len(targets):
+            raise TargetError(f"{asked} has {len(targets)} captures; --capture {capture} is none of them")
+        return targets[capture - 1]
+    if len(targets) == 1:
+        return targets[0]
+    rows = "".join(f"\n  {number}  {described(target)}" for number, target in enumerate(targets, start=1))
+    hint = "name one with SCRIPT::name, or choose by --capture N"
+    raise TargetError(f"{asked} has {len(targets)} captures and a module holds one; {hint}:{rows}")

@@ -1,0 +1,90 @@
+"""`aotlens fit SCRIPT ARGS…`: the memory of a whole step; of a memory snapshot, who held GPU memory."""
+
+import argparse
+
+from aotlens.cli.options import output_file
+from aotlens.cli.targets import check_script
+from aotlens.cli.terminal import say, show_failure, write_data
+from aotlens.errors import UserError
+from aotlens.model.report import Report
+
+SNAPSHOT_ENDINGS = (".pickle", ".pkl")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--gpu",
+        metavar="NAME",
+        help="also report whether the step fits this GPU, which need not be there: h100, a100, sm_90, …",
+    )
+    parser.add_argument(
+        "--real",
+        action="store_true",
+        help="run on real tensors: for a script whose sizes depend on values, which fake tensors lack",
+    )
+    parser.add_argument(
+        "--to-end", action="store_true", help="run the script to its end, not until its steps repeat"
+    )
+    parser.add_argument("--format", choices=("text", "json"), default="text", help="(default: %(default)s)")
+    parser.add_argument(
+        "-o", dest="output", metavar="FILE", type=output_file, help="write there instead of to stdout"
+    )
+    parser.add_argument("--full", action="store_true", help="show every line that holds memory")
+    parser.add_argument(
+        "script",
+        metavar="SCRIPT",
+        help="a Python script; or SNAPSHOT.pickle, a file of torch.cuda.memory._dump_snapshot, of which"
+        " nothing runs",
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    if arguments.script.endswith(SNAPSHOT_ENDINGS):
+        return _run_on_snapshot(arguments)
+    check_script(arguments.script)
+    from aotlens.fit.job import FIT_CHILD, FitJob  # torch and the worker load only for a script
+    from aotlens.session.why.observation import observe_script, signal_of_exit_code
+
+    if arguments.gpu is not None:
+        from aotlens.codegen.gpu.targets import find_target
+
+        find_target(arguments.gpu)  # an unknown name shows before the script runs
+    job = FitJob(arguments.script, tuple(arguments.argv), arguments.gpu, arguments.real, arguments.to_end)
+    observed = observe_script(job, FIT_CHILD)
+    if observed.said:
+        say(observed.said)
+    if observed.report is None:
+        signal = signal_of_exit_code(observed.exit_code)
+        how = f"was ended by {signal}" if signal else f"ended itself with exit code {observed.exit_code}"
+        raise UserError(f"{arguments.script} {how} before a report could be made")
+    if arguments.format == "json":
+        from aotlens.model.codec import dumps
+
+        write_data(dumps(observed.report) + "\n", arguments.output)
+    else:
+        write_data(_text(observed.report, arguments.full), arguments.output)
+    if observed.failure is not None:
+        show_failure(observed.failure.message, observed.failure.traceback, observed.failure.exit_code)
+    fit = observed.report.fit
+    is_too_large = fit is not None and fit.fits is not None and not fit.fits.ok
+    return observed.exit_code or int(is_too_large)
+
+
+def _text(report: Report, is_full: bool) -> str:
+    from aotlens.view.fit import fit_lines
+
+    first = [] if report.incomplete is None else [f"Incomplete: {report.incomplete}"]
+    rest = [] if report.fit is None else list(fit_lines(report.fit, is_full=is_full))
+    return "\n".join([*first, *rest]) + "\n"
+
+
+def _run_on_snapshot(arguments: argparse.Namespace) -> int:
+    from aotlens.fit.snapshot_child import read_in_child
+    from aotlens.fit.snapshot_text import snapshot_lines
+
+    devices = read_in_child(arguments.script)
+    if not devices:
+        raise UserError(f"{arguments.script}: no device holds memory in it, and no allocation failed")
+    parts = ("\n".join(snapshot_lines(device, is_full=arguments.full)) for device in devices)
+    write_data("\n\n".join(parts) + "\n", arguments.output)
+    return 0

@@ -1,0 +1,205 @@
+"""`aotlens inspect TARGET`: traces in a child process, or reads a saved report, and prints it."""
+
+import argparse
+
+from aotlens.cli.export_formats import TRACE_FORMATS, WHOLE_FORMATS, check_whole_format, whole_text
+from aotlens.cli.kernel_options import KernelSelection, add_kernel_options, kernel_selection
+from aotlens.cli.options import output_file, seconds
+from aotlens.cli.saved_reports import add_map, is_report, is_trace_path, print_watched, saved_report
+from aotlens.cli.targets import add_compile_options, add_gpu, add_target, check_gpu, policy_of
+from aotlens.cli.terminal import say, show_failure, write_data
+from aotlens.cli.trace_target import Traced, trace_target
+from aotlens.errors import UserError
+from aotlens.model.report import Report
+from aotlens.model.stage_changes import check_stage
+from aotlens.render.kernel_code import kernel_code
+from aotlens.worker.protocol import REPEAT_LIMIT_S, TraceOptions
+
+TIME_LIMIT_S = 600.0
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_target(
+        parser,
+        "SCRIPT or SCRIPT::name; or a report of --format json or a log of TORCH_TRACE, of which nothing runs",
+    )
+    parser.add_argument(
+        "--format",
+        choices=TRACE_FORMATS,
+        default="text",
+        help="html is one page with everything, for a browser; model-explorer has the graphs, and perfetto"
+        " compile time and memory, for the programs of these names (default: %(default)s)",
+    )
+    parser.add_argument(
+        "-o", dest="output", metavar="FILE", type=output_file, help="write there instead of to stdout"
+    )
+    parser.add_argument(
+        "--stage",
+        metavar="NAME",
+        help="only that stage's program: captured, joint, wrapper, …; the difference A..B of two; or kernels",
+    )
+    parser.add_argument(
+        "--full", action="store_true", help="print everything, rather than what matters on two screens"
+    )
+    parser.add_argument("--wrapper-source", action="store_true", help="print the whole module text too")
+    parser.add_argument(
+        "--to-end", action="store_true", help="run the script to its end, not until it repeats"
+    )
+    parser.add_argument(
+        "--repeat-limit",
+        metavar="SECONDS",
+        type=seconds,
+        default=REPEAT_LIMIT_S,
+        help="how long to go on while targets only repeat and others may follow (default: %(default)g)",
+    )
+    parser.add_argument(
+        "--time-limit", metavar="SECONDS", type=seconds, default=TIME_LIMIT_S, help="default: %(default)g"
+    )
+    parser.add_argument(
+        "--fresh", action="store_true", help="trace even where nothing has changed since the last time"
+    )
+    add_compile_options(parser, backend="eager")
+    add_gpu(parser)
+    add_kernel_options(parser)
+    parser.add_argument(
+        "--max-autotune",
+        action="store_true",
+        help="with --gpu: also write matrix products and convolutions as Triton kernels, as"
+        " torch.compile(mode='max-autotune') may, and list what it would choose among",
+    )
+    parser.add_argument(
+        "--fake",
+        action="store_true",
+        help="run the whole script on tensors that hold no memory: for a model larger than the machine's",
+    )
+    parser.add_argument(
+        "--measure",
+        action="store_true",
+        help="with --backend inductor: run the kernels on random numbers, and tell how long each takes; on a"
+        " GPU that the script uses this is always done",
+    )
+    parser.add_argument(
+        "--what-if",
+        metavar="CHANGE",
+        action="append",
+        default=[],
+        help="also print the totals of the policy with that change, as recompute:NAME; repeatable, each by"
+        " itself; with commas between for several at once",
+    )
+    parser.add_argument(
+        "--dead-values",
+        action="store_true",
+        help="also run the graphs on random numbers, to find saved values on which no gradient depends",
+    )
+    parser.add_argument(
+        "--watch", action="store_true", help="of a log: follow it while it grows, until Ctrl-C"
+    )
+    add_map(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    policy = policy_of(arguments)
+    for change in arguments.what_if:
+        policy.changed(change)  # a mistake in its form shows before anything is traced
+    _refuse_together(arguments)
+    _refuse_parts_of_a_page(arguments)
+    if arguments.stage is not None:
+        check_stage(arguments.stage)
+    check_gpu(arguments.gpu)
+    asked = kernel_selection(arguments)
+    options = TraceOptions(
+        backend=arguments.backend,
+        dynamic=arguments.dynamic,
+        policy=str(policy),
+        to_end=arguments.to_end,
+        repeat_limit_s=arguments.repeat_limit,
+        gpu=arguments.gpu,
+        max_autotune=arguments.max_autotune,
+        measure=arguments.measure,
+        fake=arguments.fake,
+        gpu_texts=asked.traced,
+        kernel_limit_s=arguments.kernel_time_limit,
+        what_if=tuple(arguments.what_if),
+        dead_values=arguments.dead_values,
+    )
+    if arguments.watch:
+        target = arguments.target
+        if not is_trace_path(target.path):
+            raise UserError(
+                f"{target.path} is no log, which --watch follows; `aotlens tui --watch` takes a script"
+            )
+        print_watched(target.path, target.qualname, arguments.mappings)
+        return 0
+    if is_report(arguments.target):
+        report = saved_report(arguments.target, arguments.argv, options, arguments.mappings)
+        traced = Traced(report, None, stopped=False)
+    else:
+        traced = trace_target(
+            arguments.target, arguments.argv, options, arguments.time_limit, arguments.fresh
+        )
+    if traced.report is not None and traced.report.incomplete is not None and arguments.format != "text":
+        say(f"aotlens: incomplete: {traced.report.incomplete}")
+    if traced.report is not None:
+        _show(traced.report, arguments, asked)
+    if traced.failure is not None:
+        failure = traced.failure
+        return show_failure(failure.message, failure.traceback, failure.exit_code)
+    return 1 if traced.report is not None and _has_errors(traced.report) else 0
+
+
+def _has_errors(report: Report) -> bool:
+    """Whether a target was refused, or has a finding that is an error."""
+    found = (*report.diagnostics, *(one for target in report.targets for one in target.diagnostics))
+    return any(one.severity == "error" for one in found)
+
+
+def _refuse_together(arguments: argparse.Namespace) -> None:
+    """Raises UserError for an option that needs values beside `--fake`."""
+    needs = {
+        "--dynamic": (arguments.dynamic, "the script's fake tensors have known sizes"),
+        "--dead-values": (arguments.dead_values, "the graphs would run on numbers of full size"),
+        "--backend inductor": (arguments.backend == "inductor", "compiled kernels run on memory"),
+    }
+    for option, (given, why) in needs.items():
+        if arguments.fake and given:
+            raise UserError(f"{option} and --fake cannot go together: {why}; leave one of them out")
+
+
+def _refuse_parts_of_a_page(arguments: argparse.Namespace) -> None:
+    """Raises UserError for what a format that holds everything does not take."""
+    if arguments.format not in WHOLE_FORMATS:
+        return
+    parts = {"--stage": arguments.stage, "--kernel": arguments.kernel, "--text": arguments.text}
+    given = next((name for name, value in parts.items() if value is not None), None)
+    if given is not None:
+        what = "the page" if arguments.format == "html" else "the file"
+        raise UserError(f"{given} shows a part as text; leave it out: {what} has every part")
+    check_whole_format(arguments.format, arguments.output)
+
+
+def _show(report: Report, arguments: argparse.Namespace, asked: KernelSelection) -> None:
+    if arguments.format in WHOLE_FORMATS:
+        write_data(whole_text(report, arguments.format, str(arguments.target)), arguments.output)
+        return
+    if arguments.format == "json":
+        write_data(_json(report, arguments.stage) + "\n", arguments.output)
+        return
+    if asked.only_code:
+        write_data(kernel_code(report, asked.kernel, asked.languages), arguments.output)
+        return
+    from rich.console import Console  # 0.1 s, and only for text
+
+    from aotlens.render.text.report import Shown, print_report, report_text
+
+    shown = Shown(arguments.wrapper_source, arguments.stage, arguments.full)
+    if arguments.output is None:
+        print_report(report, Console(), shown)
+    else:
+        write_data(report_text(report, shown), arguments.output)
+
+
+def _json(report: Report, stage: str | None) -> str:
+    """The whole report; with `--stage` that stage, or the difference of two, for each target."""
+    from aotlens.model.codec import dumps, stage_json  # both renderers are loaded when they are needed
+
+    return dumps(report) if stage is None else stage_json(report, stage)

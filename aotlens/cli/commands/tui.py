@@ -1,0 +1,104 @@
+"""`aotlens tui TARGET`: the terminal app, in this terminal or in a browser."""
+
+import argparse
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+from aotlens.cli.saved_reports import add_map, is_trace_path, report_of_trace, watched_trace
+from aotlens.cli.targets import TargetName, add_gpu, add_policy, check_gpu, policy_of
+from aotlens.cli.terminal import say
+from aotlens.errors import UserError
+from aotlens.worker.protocol import TraceOptions
+
+LOOPBACK = "127.0.0.1"
+PORT = 8000
+
+_START = "import sys; sys.path.append({root!r}); from aotlens.cli import main; sys.exit(main())"
+"""As the command `aotlens`, also where it is not installed."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "target",
+        metavar="TARGET",
+        type=TargetName.parse,
+        nargs="?",
+        help="SCRIPT, SCRIPT::name, or a log of TORCH_TRACE",
+    )
+    parser.add_argument(
+        "--report",
+        metavar="FILE",
+        help="open a saved JSON report; with a TARGET too, trace it only when asked",
+    )
+    parser.add_argument(
+        "--watch",
+        action="store_true",
+        help="trace again when the script changes, or read on when the log grows",
+    )
+    parser.add_argument("--serve", action="store_true", help="show it in a browser, on this machine only")
+    parser.add_argument("--host", metavar="NAME", default=LOOPBACK, help="with --serve: listen there instead")
+    parser.add_argument(
+        "--port", type=int, default=PORT, help="with --serve (default: %(default)s; 0 takes any that is free)"
+    )
+    add_policy(parser)
+    add_gpu(parser)
+    add_map(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    target: TargetName | None = arguments.target
+    if target is None and arguments.report is None:
+        raise UserError("give a TARGET to trace, or --report FILE to open")
+    check_gpu(arguments.gpu)
+    options = TraceOptions(policy=str(policy_of(arguments)), gpu=arguments.gpu)
+    if arguments.serve:
+        return _serve(arguments)
+    if target is not None and is_trace_path(target.path):
+        from tui.app import run_report  # Textual: 0.4 s
+
+        if arguments.watch:
+            report, follow = watched_trace(target.path, target.qualname, arguments.mappings)
+            return run_report(str(target), report, follow)
+        report = report_of_trace(target.path, target.qualname, arguments.mappings, policy=options.policy)
+        return run_report(str(target), report)
+    from tui.app import run as run_app  # Textual: 0.4 s
+    from tui.tracing import TraceTarget
+
+    asked = None
+    if target is not None:
+        asked = TraceTarget(target.path, target.qualname, tuple(arguments.argv), options)
+    return run_app(asked, arguments.report, arguments.watch)
+
+
+def _serve(arguments: argparse.Namespace) -> int:
+    """The same command without --serve, for each visitor of a page."""
+    if find_spec("textual_serve") is None:
+        raise UserError("--serve needs textual-serve: pip install 'aotlens[serve]'")
+    from tui.serving import listen, serve  # aiohttp: 0.4 s
+
+    if arguments.report is not None:
+        from tui.app import read_report  # Textual: 0.4 s
+
+        read_report(arguments.report)  # a bad file is said here, and not to each visitor
+    own = own_words(arguments)
+    root = str(Path(__file__).resolve().parents[3])
+    command = [sys.executable, "-P", "-c", _START.format(root=root), "tui", *own]
+    with listen(arguments.host, arguments.port) as listening:
+        return serve(command, f"aotlens {' '.join(own)}", listening, _announce)
+
+
+def _announce(address: str) -> None:
+    say(f"open {address}")
+    say("Ctrl-C ends it")
+
+
+def own_words(arguments: argparse.Namespace) -> list[str]:
+    """The command line again, for a process of its own that shows the app."""
+    words = [] if arguments.target is None else [str(arguments.target)]
+    for option in ("report", "memory_budget", "gpu"):
+        value = getattr(arguments, option)
+        words += [] if value is None else [f"--{option.replace('_', '-')}", value]
+    words += [word for policy in arguments.policy for word in ("--policy", policy)]
+    words += ["--watch"] if arguments.watch else []
+    return [*words, "--", *arguments.argv] if arguments.argv else words

@@ -1,0 +1,157 @@
+"""`aotlens why SCRIPT ARGS…`: runs the script unchanged, and says what Dynamo did to it and what it costs."""
+
+import argparse
+import time
+from collections.abc import Iterator
+
+from aotlens.cli.export_formats import WHOLE_FORMATS, check_whole_format, whole_text
+from aotlens.cli.fix_edits import try_fixes, write_fixes
+from aotlens.cli.options import output_file
+from aotlens.cli.saved_reports import add_map, is_trace_path, report_of_trace
+from aotlens.cli.targets import check_script
+from aotlens.cli.terminal import say, show_failure, write_data
+from aotlens.diagnostics.dynamo import over_dynamo_budget
+from aotlens.errors import UserError
+from aotlens.model.report import Diagnostic, Report
+
+FORECAST_SECONDS = 180.0
+"""After which what has not been tried is left out."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--format",
+        choices=("text", "json", "html", "perfetto"),
+        default="text",
+        help="html is one page for a browser; perfetto has the compile time, for the program of that name"
+        " (default: %(default)s)",
+    )
+    parser.add_argument(
+        "-o", dest="output", metavar="FILE", type=output_file, help="write there instead of to stdout"
+    )
+    parser.add_argument("--full", action="store_true", help="print everything, rather than one screen")
+    parser.add_argument(
+        "--guards",
+        action="store_true",
+        help="also time the guards of each compilation and count calls, which slows every call a little",
+    )
+    tries = parser.add_mutually_exclusive_group()
+    tries.add_argument(
+        "--try-fixes",
+        action="store_true",
+        help="also run edited copies of the script, and report the edits that keep its results",
+    )
+    tries.add_argument(
+        "--fix", action="store_true", help="the same, then print these edits and write them to the files"
+    )
+    tries.add_argument(
+        "--forecast",
+        action="store_true",
+        help="stop after the first calls, and report which guards fail for other sizes, dtypes, modes and"
+        " numbers",
+    )
+    tries.add_argument(
+        "--vary",
+        metavar="NAME=VALUES",
+        action="append",
+        type=varied,
+        help="the same for these values alone: `x.shape[0]=1,8,9`, `batch=1,8`, `x.dtype=float64`,"
+        " `k=2,None`, `eval`, `no_grad`; several options are combined",
+    )
+    parser.add_argument("script", metavar="SCRIPT", help="a Python script, or a log of TORCH_TRACE")
+    add_map(parser)
+
+
+def varied(text: str) -> str:
+    """An option that can be read."""
+    from aotlens.forecast.vary import VaryError, parse_vary
+
+    try:
+        parse_vary(text)
+    except VaryError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+    return text
+
+
+def run(arguments: argparse.Namespace) -> int:
+    is_trace = is_trace_path(arguments.script)
+    if not is_trace:
+        check_script(arguments.script)
+    check_whole_format(arguments.format, arguments.output)
+    if is_trace:
+        return _run_on_trace(arguments)
+    from aotlens.session.why.observation import WhyJob, observe_script, signal_of_exit_code
+
+    started = time.time()
+    seconds = FORECAST_SECONDS if arguments.forecast or arguments.vary else 0.0
+    vary = tuple(arguments.vary or ())
+    job = WhyJob(arguments.script, tuple(arguments.argv), arguments.guards, seconds, vary)
+    observed = observe_script(job)
+    if observed.said:
+        say(observed.said)
+    if observed.report is None:
+        signal = signal_of_exit_code(observed.exit_code)
+        how = f"was ended by {signal}" if signal else f"ended itself with exit code {observed.exit_code}"
+        raise UserError(f"{arguments.script} {how} before a report could be made")
+    report, found = try_fixes(observed.report, arguments, started)
+    _show(report, arguments)
+    if arguments.fix:
+        write_fixes(found, arguments, started)
+    exceeded = list(_over_budget(report, arguments.script))
+    for finding in exceeded:
+        say(f"aotlens: {finding.code}: {finding.message}")
+    if observed.failure is not None:
+        failure = observed.failure
+        show_failure(failure.message, failure.traceback, failure.exit_code)
+    return observed.exit_code or int(bool(exceeded))
+
+
+def _run_on_trace(arguments: argparse.Namespace) -> int:
+    """What a log says of graph breaks, recompilations and compile time; nothing is run."""
+    asked = {
+        "--guards": arguments.guards,
+        "--fix": arguments.fix,
+        "--try-fixes": arguments.try_fixes,
+        "--forecast": arguments.forecast,
+        "--vary": arguments.vary,
+    }
+    option = next((name for name, value in asked.items() if value), None)
+    if option is not None:
+        raise UserError(f"{option} runs a script; {arguments.script} is a log, so leave it out")
+    report = report_of_trace(arguments.script, None, arguments.mappings)
+    _show(report, arguments)
+    exceeded = list(_over_budget(report, arguments.script))
+    for finding in exceeded:
+        say(f"aotlens: {finding.code}: {finding.message}")
+    return int(bool(exceeded))
+
+
+def _over_budget(report: Report, script: str) -> Iterator[Diagnostic]:
+    """Functions that exceed the limits of the pyproject.toml next to the script."""
+    from aotlens.check.settings import settings_for
+
+    settings = settings_for(script)
+    for function in report.dynamo.functions if report.dynamo is not None else ():
+        file = function.span.file
+        for finding in over_dynamo_budget(function, settings.budget_of(file, function.qualname)):
+            if settings.tells(finding.code, file, function.qualname):
+                yield finding
+
+
+def _show(report: Report, arguments: argparse.Namespace) -> None:
+    if arguments.format == "json":
+        from aotlens.model.codec import dumps  # each renderer is loaded when it is needed
+
+        write_data(dumps(report) + "\n", arguments.output)
+        return
+    if arguments.format in WHOLE_FORMATS:
+        write_data(whole_text(report, arguments.format, arguments.script), arguments.output)
+        return
+    from rich.console import Console  # 0.1 s, and only for text
+
+    from aotlens.render.text.why import print_why, why_text
+
+    if arguments.output is None:
+        print_why(report, Console(), arguments.full)
+    else:
+        write_data(why_text(report, arguments.full), arguments.output)

@@ -1,0 +1,67 @@
+"""`aotlens why --try-fixes` and `--fix`: run edited copies of a script, and write the edits that passed.
+
+Invariant: a file is written only after its diff was printed, and only if it is as it was when the script ran.
+"""
+
+import argparse
+import os
+import time
+from dataclasses import replace
+from pathlib import Path
+
+from aotlens.cli.terminal import say, write_data
+from aotlens.diagnostics.attach_fixes import with_fixes
+from aotlens.errors import UserError
+from aotlens.fixes.search import SearchResult
+from aotlens.model.edits import unified_diff
+from aotlens.model.report import Report
+from aotlens.model.spans import shown_path
+from aotlens.view.quantities import counted
+
+__all__ = ["try_fixes", "write_fixes"]
+
+
+def try_fixes(
+    report: Report, arguments: argparse.Namespace, started: float
+) -> tuple[Report, SearchResult | None]:
+    """The report with what can be fixed; with the fixes that passed where they were asked for."""
+    from aotlens.session.trials import fix_trials
+
+    if report.dynamo is None or arguments.forecast or arguments.vary:
+        return report, None
+    if not (arguments.fix or arguments.try_fixes):
+        count = fix_trials.proposed_count(report.dynamo)
+        return replace(report, dynamo=replace(report.dynamo, fixable=count)), None
+    if report.incomplete is not None:
+        say("aotlens: no fixes are tried, as the script fails")
+        return report, None
+
+    def tell(line: str) -> None:
+        say(f"aotlens: trying fixes: {line}")
+
+    seconds = time.time() - started
+    found = fix_trials.try_fixes(arguments.script, arguments.argv, report.dynamo, seconds, tell)
+    if not found.is_complete:
+        say("aotlens: not all fixes were tried: the script takes too long")
+    return with_fixes(report, found.fixes), found
+
+
+def write_fixes(found: SearchResult | None, arguments: argparse.Namespace, started: float) -> None:
+    """Print the diff of what passed, then write it."""
+    if found is None or not found.texts:
+        say("aotlens: nothing is written: no edit passed")
+        return
+    diff = "".join(
+        unified_diff(shown_path(file), found.originals[file], text) for file, text in found.texts.items()
+    )
+    if arguments.format == "text" and arguments.output is None:
+        write_data(diff, None)
+    else:
+        say(diff.rstrip("\n"))
+    for file, original in found.originals.items():
+        if Path(file).read_bytes().decode("utf-8") != original or os.stat(file).st_mtime > started:
+            raise UserError(f"{file} was changed while the script ran, so nothing is written: run it again")
+    for file, text in found.texts.items():
+        Path(file).write_bytes(text.encode("utf-8"))
+    count = sum(entry.passed for entry in found.fixes)
+    say(f"aotlens: wrote {count} {'fix' if count == 1 else 'fixes'} to {counted(len(found.texts), 'file')}")

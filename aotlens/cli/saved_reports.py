@@ -1,0 +1,188 @@
+"""Reports from files: a saved report, or a log that torch wrote, in place of a TARGET; nothing runs."""
+
+import argparse
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import fields, replace
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from aotlens.cli.targets import TargetName
+from aotlens.cli.terminal import say, write_data
+from aotlens.errors import TargetError, UserError
+from aotlens.model.files import load_report
+from aotlens.model.report import Report
+from aotlens.worker.protocol import TraceOptions
+
+if TYPE_CHECKING:
+    from aotlens.trace.build import Explain
+    from aotlens.trace.logs.reader import Trace
+
+
+__all__ = [
+    "add_map",
+    "is_report",
+    "is_trace_path",
+    "print_watched",
+    "report_of_trace",
+    "saved_report",
+    "watched_trace",
+]
+
+Follow = Callable[[Callable[[Report], object], threading.Event], None]
+"""Calls back with each new report, until the event is set."""
+
+
+def is_trace_path(path: str) -> bool:
+    """Return True if the path is a log that torch wrote with TORCH_TRACE, or a folder with one."""
+    if path.endswith(".py"):
+        return False
+    from aotlens.trace.logs.reader import is_trace  # loaded only for what may be a log
+
+    return is_trace(Path(path))
+
+
+def add_map(parser: argparse.ArgumentParser) -> None:
+    """Add the option that says where the files of a log are here."""
+    parser.add_argument(
+        "--map",
+        dest="mappings",
+        metavar="OLD=NEW",
+        action="append",
+        default=[],
+        help="of a log: the folder OLD of its machine is NEW here; repeatable (default: by common path ends)",
+    )
+
+
+def report_of_trace(
+    path: str,
+    only: str | None = None,
+    mappings: Sequence[str] = (),
+    *,
+    policy: str | None = None,
+    what_if: Sequence[str] = (),
+) -> Report:
+    """Return what the log says, with its lines in the current folder or where `mappings` leads.
+
+    Our solver is asked under `policy`, and under that policy with each change of `what_if`.
+
+    Raises UserError where the log cannot be read or has no such target, for a mapping of another form, and
+    for a what-if that no target can answer.
+    """
+    from aotlens.trace.logs.reader import open_trace
+
+    trace = open_trace(Path(path))
+    if what_if:
+        return _weighed(lambda explain: _builder(path, only, mappings, explain)(trace), policy, what_if)
+    explain = None if policy is None else _explain(policy)
+    return _builder(path, only, mappings, explain)(trace)
+
+
+def watched_trace(path: str, only: str | None, mappings: Sequence[str]) -> tuple[Report, Follow]:
+    """Return what the log says now, and what calls back with a new report each time it has grown."""
+    from aotlens.trace.logs.follow import Follower, follow
+
+    follower = Follower(Path(path))
+    build = _builder(path, only, mappings, None)
+    return build(follower.trace), lambda show, stop: follow(follower, build, show, stop)
+
+
+def print_watched(path: str, only: str | None, mappings: Sequence[str]) -> None:
+    """Print a line for each target, graph break and recompilation, as the log grows, until Ctrl-C."""
+    from aotlens.trace.logs.follow import new_lines
+
+    report, follow = watched_trace(path, only, mappings)
+    last: list[Report] = []
+
+    def show(now: Report) -> None:
+        for line in new_lines(last[-1] if last else None, now):
+            write_data(f"{line}\n", None)
+        last[:] = [now]
+
+    show(report)
+    try:
+        follow(show, threading.Event())
+    except KeyboardInterrupt:
+        say("aotlens: stopped; `aotlens inspect` without --watch shows the whole report")
+
+
+def _builder(
+    path: str, only: str | None, mappings: Sequence[str], explain: "Explain | None"
+) -> "Callable[[Trace], Report]":
+    from aotlens.trace.build import build_report
+    from aotlens.trace.source.source_lines import Sources
+    from aotlens.trace.source.workspace import Workspace, parse_mapping
+
+    workspace = Workspace(Path(), tuple(parse_mapping(mapping) for mapping in mappings))
+    return lambda trace: build_report(trace, f"aotlens inspect {path}", only, Sources(workspace), explain)
+
+
+def _weighed(build: "Callable[[Explain], Report]", policy: str | None, what_if: Sequence[str]) -> Report:
+    """Return the report with the answers to what-ifs; raises UserError for one that has none."""
+    if find_spec("torch") is None:
+        raise UserError("--what-if asks our solver, which needs torch; install torch here, or leave it out")
+    from aotlens.trace.partition_reasons import with_reasons  # torch: 2 s
+    from aotlens.trace.what_ifs import SolverRequest
+
+    request = SolverRequest(policy or "min-cut", tuple(what_if))
+    report = build(partial(with_reasons, request=request))
+    request.check_answered(target.partition for target in report.targets)
+    return report
+
+
+def _explain(policy: str) -> "Explain | None":
+    """Our solver under that policy, where torch is installed: a log can be read without."""
+    if find_spec("torch") is None:
+        return None
+    from aotlens.trace.partition_reasons import with_reasons  # torch: 2 s
+    from aotlens.trace.what_ifs import SolverRequest
+
+    return partial(with_reasons, request=SolverRequest(policy))
+
+
+NOT_TRACED = frozenset({"gpu_texts", "repeat_limit_s", "kernel_limit_s"})
+"""Fields of `TraceOptions` that say how long or in which languages, whatever is shown."""
+OF_LOGS = frozenset({"policy", "what_if"})
+"""Fields that our solver reads on the joint graph of a log."""
+
+
+def is_report(target: TargetName) -> bool:
+    """Whether TARGET names a report, or a log from which one is built, rather than a script."""
+    return target.path.endswith(".json") or is_trace_path(target.path)
+
+
+def saved_report(
+    target: TargetName, argv: Sequence[str], options: TraceOptions, mappings: Sequence[str] = ()
+) -> Report:
+    """The report, or its targets of that name; raises UserError for options that need a trace.
+
+    For a log, our solver is asked under the policy and its what-ifs, beside torch's choice.
+    """
+    is_log = is_trace_path(target.path)
+    default = TraceOptions()
+    shown = NOT_TRACED | OF_LOGS if is_log else NOT_TRACED
+    changed = [
+        f"--{entry.name.replace('_', '-')}"
+        for entry in fields(options)
+        if entry.name not in shown and getattr(options, entry.name) != getattr(default, entry.name)
+    ]
+    if changed or argv:
+        kind = "log" if is_log else "report"
+        raise UserError(
+            f"{target.path} is a {kind}, which is only shown: {', '.join([*changed, *argv])} needs a script"
+            " to trace"
+        )
+    if is_log:
+        return report_of_trace(
+            target.path, target.qualname, mappings, policy=options.policy, what_if=options.what_if
+        )
+    report = load_report(target.path)
+    if target.qualname is None:
+        return report
+    targets = tuple(each for each in report.targets if target.qualname in (each.name, each.qualname))
+    if not targets:
+        names = ", ".join(dict.fromkeys(each.qualname for each in report.targets)) or "none"
+        raise TargetError(f"no target {target.qualname} in {target.path}; it has {names}")
+    return replace(report, targets=targets)

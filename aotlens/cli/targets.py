@@ -1,0 +1,108 @@
+"""`TARGET` on the command line, and the arguments that several commands share."""
+
+import argparse
+from dataclasses import dataclass
+
+from aotlens.errors import UserError
+from aotlens.options import BACKENDS
+from aotlens.policy import FORMS, Policy
+from aotlens.session.errors.failures import failure_of
+from aotlens.session.script.source import load_script
+
+__all__ = [
+    "TargetName",
+    "add_allow_unverified",
+    "add_compile_options",
+    "add_policy",
+    "add_target",
+    "check_gpu",
+    "check_script",
+    "policy_of",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class TargetName:
+    """`SCRIPT` or `SCRIPT::qualname`."""
+
+    path: str
+    qualname: str | None
+
+    @classmethod
+    def parse(cls, text: str) -> "TargetName":
+        path, separator, qualname = text.partition("::")
+        if not path or (separator and not qualname):
+            raise argparse.ArgumentTypeError(f"{text!r} is not SCRIPT or SCRIPT::name")
+        return cls(path, qualname or None)
+
+    def __str__(self) -> str:
+        return self.path if self.qualname is None else f"{self.path}::{self.qualname}"
+
+
+def check_script(path: str) -> None:
+    """Raises UserError for what needs no torch to see: no such file, or a script that does not parse."""
+    try:
+        load_script(path).code()
+    except SyntaxError as error:
+        failure = failure_of(error, path)
+        raise UserError(f"{failure.message}\n{failure.traceback.rstrip()}", kind="syntax") from error
+
+
+def add_target(parser: argparse.ArgumentParser, text: str = "SCRIPT or SCRIPT::name") -> None:
+    parser.add_argument("target", metavar="TARGET", type=TargetName.parse, help=text)
+
+
+def add_compile_options(parser: argparse.ArgumentParser, backend: str) -> None:
+    parser.add_argument(
+        "--backend", choices=BACKENDS, default=backend, help="code generation (default: %(default)s)"
+    )
+    parser.add_argument("--dynamic", action="store_true", help="trace with symbolic sizes")
+    add_policy(parser)
+
+
+def add_policy(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--policy",
+        metavar="POLICY",
+        action="append",
+        default=[],
+        help="how values are chosen to be saved for the backward (default: min-cut); repeatable, or with"
+        f" commas between: {', '.join(FORMS)}",
+    )
+    parser.add_argument(
+        "--memory-budget",
+        metavar="BYTES|FRACTION",
+        help="save at most so much: bytes (64MiB), or a fraction of what `--policy default` would save (0.5)",
+    )
+
+
+def add_allow_unverified(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--allow-unverified",
+        action="store_true",
+        help="exit with 0 although a target could not be compared; a difference still exits with 1",
+    )
+
+
+def policy_of(arguments: argparse.Namespace) -> Policy:
+    """Raises UserError for a policy or budget of no known form."""
+    return Policy.parse(arguments.policy, arguments.memory_budget)
+
+
+def add_gpu(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--gpu",
+        metavar="NAME",
+        help="also show the kernels for this GPU, which need not be there: h100, a100, sm_90, …",
+    )
+
+
+def check_gpu(name: str | None) -> None:
+    """Raises UserError for an unknown GPU, and where Triton is missing, before anything is traced."""
+    if name is None:
+        return
+    from aotlens.codegen.gpu.offline.requirements import require_triton  # only with --gpu
+    from aotlens.codegen.gpu.targets import find_target
+
+    find_target(name)
+    require_triton()

@@ -1,0 +1,67 @@
+"""One trace through the worker, for the commands that show or write what it found."""
+
+import time
+from dataclasses import dataclass
+
+from aotlens.cli.progress import waiting
+from aotlens.cli.targets import TargetName, check_script
+from aotlens.cli.terminal import say
+from aotlens.model.codec import decode
+from aotlens.model.failure import Failure
+from aotlens.model.report import Report
+from aotlens.view.progress import phase_of
+from aotlens.worker.answers import open_answer_store
+from aotlens.worker.client import WorkerClient
+from aotlens.worker.protocol import Answer, TraceOptions, TraceRequest
+
+__all__ = ["Traced", "trace_target"]
+
+
+@dataclass(frozen=True, slots=True)
+class Traced:
+    """What came back; both a report and a failure when only a part could be traced."""
+
+    report: Report | None
+    failure: Failure | None
+    stopped: bool
+    """Whether the script was ended early, because its targets only repeated."""
+
+
+def trace_target(
+    target: TargetName, argv: list[str], options: TraceOptions, time_limit_s: float, fresh: bool = False
+) -> Traced:
+    """Trace in a child process; what the user's code prints goes to stderr.
+
+    Unless `fresh`, an answer from the disk serves as well, where nothing that it depends on has changed.
+    """
+    check_script(target.path)
+    kept = open_answer_store()
+    request = TraceRequest(0, target.path, target.qualname, tuple(argv), options, list_reads=kept is not None)
+    answer = kept.find(request) if kept is not None and not fresh else None
+    if answer is not None:
+        say("aotlens: nothing that this trace read has changed; --fresh traces again")
+    else:
+        started = time.time()
+        answer = _traced(request, time_limit_s)
+        if kept is not None:
+            kept.keep(request, answer, started)
+    if answer.output:
+        say(answer.output.removesuffix("\n"))
+    report = decode(answer.report) if answer.report is not None else None
+    return Traced(report, answer.failure, answer.stopped)
+
+
+def _traced(request: TraceRequest, time_limit_s: float) -> Answer:
+    target = TargetName(request.path, request.qualname)
+    with WorkerClient() as client, waiting(f"tracing {target}") as show:
+        job = client.submit(
+            request.path,
+            request.qualname,
+            request.argv,
+            request.options,
+            on_progress=lambda progress: show(str(phase_of(progress.stage, progress.detail))),
+            time_limit_s=time_limit_s,
+            list_reads=request.list_reads,
+        )
+        answer: Answer = job.future.result()
+    return answer

@@ -1,0 +1,79 @@
+"""The reports that this session's answers came from, and those that are read from files.
+
+Invariant: every report has a time; a source file that changed after it no longer fits the report's edits.
+"""
+
+import os
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from aotlens.cli.saved_reports import is_trace_path, report_of_trace
+from aotlens.errors import UserError
+from aotlens.model.files import load_report
+from aotlens.model.report import Report
+
+__all__ = ["ReportStore", "Root", "StoredReport"]
+
+MOST_HELD = 16
+"""Reports of a session that stay in memory; the ones that were used last."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredReport:
+    """A report, the name that a client knows it by, and when its sources were read."""
+
+    name: str
+    report: Report
+    started: float
+    """On the clock of the files' times."""
+
+
+@dataclass(frozen=True, slots=True)
+class Root:
+    """The folder whose files a session may trace, read and edit."""
+
+    folder: Path
+
+    def inside(self, path: str) -> str:
+        """The path as it was given; raises UserError for one that leads out of the folder."""
+        resolved = (self.folder / path).resolve()
+        if not resolved.is_relative_to(self.folder):
+            raise UserError(
+                f"{path} is outside of {self.folder}, the folder that this server may use; start it with"
+                " `aotlens mcp --root FOLDER` for another one"
+            )
+        return path
+
+
+@dataclass(slots=True)
+class ReportStore:
+    """Reports by name."""
+
+    root: Root
+    _by_name: OrderedDict[str, StoredReport] = field(default_factory=OrderedDict)
+    _count: int = 0
+
+    def hold(self, report: Report, started: float) -> StoredReport:
+        """Give a new report its name: `trace-1`, `trace-2`, …"""
+        self._count += 1
+        held = StoredReport(f"trace-{self._count}", report, started)
+        self._by_name[held.name] = held
+        while len(self._by_name) > MOST_HELD:
+            self._by_name.popitem(last=False)
+        return held
+
+    def get(self, name: str) -> StoredReport:
+        """The report of an earlier answer, or of a file or log; raises UserError where there is neither."""
+        held = self._by_name.get(name)
+        if held is not None:
+            self._by_name.move_to_end(name)
+            return held
+        file = self.root.folder / self.root.inside(name)
+        if not file.exists():
+            raise UserError(
+                f"no report {name}: it is neither a file nor one of the last {MOST_HELD} that this session"
+                " made; trace again, or name a file that `aotlens inspect --format json -o FILE` wrote"
+            )
+        report = report_of_trace(name) if is_trace_path(str(file)) else load_report(file)
+        return StoredReport(name, report, os.stat(file).st_mtime)

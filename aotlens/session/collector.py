@@ -1,0 +1,224 @@
+"""What a session has seen so far: the compiled targets, their calls, and what could not be compiled.
+
+Invariant: a target is kept once per input signature, in the order of capture.
+"""
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import fx
+
+from aotlens.capture.provenance.frames import (
+    importing_library,
+    is_first_party_file,
+    is_torch_file,
+    is_user_file,
+)
+from aotlens.model.eager import CODES, NotCompiled
+from aotlens.model.failure import Failure
+from aotlens.observe import NotCompiled as NotCompiledGraph
+from aotlens.observe import observing
+from aotlens.session.dynamo.log import first_line
+from aotlens.session.errors.failures import failure_of
+
+if TYPE_CHECKING:
+    from aotlens.compiled import Compiled
+
+__all__ = ["REPEATS", "Collector", "StopScript"]
+
+REPEATS = 3
+"""Calls of one target without a new capture after which a trace has seen enough of a script."""
+
+
+class StopScript(BaseException):
+    """Ends a script whose targets only repeat; no `except Exception` of the user's catches it."""
+
+
+@dataclass(eq=False, slots=True)
+class CompiledCallable:
+    """One function or module that the script passed to `torch.compile`."""
+
+    function: Any
+    called: int = 0
+    """The order in which it was called first, from 1 on; noted of torch's own layers alone."""
+    is_of_import: bool = False
+    """Whether a library passed it while it was imported, for whoever may call it."""
+
+    @property
+    def entries(self) -> list[tuple[tuple[str, int], str]]:
+        """Where the function, or the module's `forward`, begins, and its name."""
+        function = _module_of(self.function) or self.function
+        called = getattr(type(function), "forward", function)
+        while hasattr(called, "__wrapped__"):
+            called = called.__wrapped__
+        code = getattr(getattr(called, "__func__", called), "__code__", None)
+        if code is None:
+            return []
+        named = called if called is function else type(function)
+        return [((code.co_filename, code.co_firstlineno), str(getattr(named, "__name__", named)))]
+
+    @property
+    def is_own(self) -> bool:
+        """Whether the code is the user's."""
+        return any(is_first_party_file(file) for (file, _), _ in self.entries)
+
+
+def _module_of(function: Any) -> torch.nn.Module | None:
+    """The module that a bound method of torch's own calls: `module.compile()` passes that of `Module`.
+
+    A method that the user or a library wrote is itself what is compiled, as in `torch.compile(vae.decode)`.
+    """
+    owner, code = getattr(function, "__self__", None), getattr(function, "__code__", None)
+    is_torchs = code is not None and is_torch_file(code.co_filename)
+    return owner if isinstance(owner, torch.nn.Module) and is_torchs else None
+
+
+class Collector:
+    """Mutable: filled while the script runs."""
+
+    def __init__(self, script: str = "", repeats: int | None = None, limit_s: float = 0.0) -> None:
+        """Stop the script after `repeats` calls of a target and `limit_s` seconds without a new one.
+
+        With `repeats` None the script runs to its end.
+        """
+        self.script = script
+        self.compiled: list[Compiled] = []
+        self.passed: list[CompiledCallable] = []
+        self._passed_by_id: dict[int, CompiledCallable] = {}
+        self.eager_calls: list[NotCompiled] = []
+        """Calls of what the script gave to `aotlens.compile` that run in eager."""
+        self.other_backends: list[NotCompiled] = []
+        self.stopped = False
+        """Whether the script was ended because its targets only repeated."""
+        self._repeats = repeats
+        self._limit_s = limit_s
+        self._last_news = time.monotonic()
+        self._calls: Counter[int] = Counter()
+        self._eager: list[NotCompiledGraph] = []
+        self._refused: list[Failure] = []
+        self._captured: set[tuple[str, int]] = set()
+
+    @contextmanager
+    def listening(
+        self,
+        on_stage: Callable[[str], None] = lambda name: None,
+        on_target: Callable[[str], None] = lambda name: None,
+    ) -> Iterator[None]:
+        """Collect what the engine compiles within the block."""
+        with observing(self._add, on_stage, self._add_eager, on_target):
+            yield
+
+    def _failed_graphs(self) -> Iterator["NotCompiledGraph"]:
+        """Those on which the engine failed, and eager did not."""
+        return (graph for graph in self._eager if not graph.fails_in_eager)
+
+    def _add_eager(self, graph: "NotCompiledGraph") -> None:
+        self._eager.append(graph)
+        self._news()
+
+    @property
+    def eager_graphs(self) -> tuple[NotCompiled, ...]:
+        """The graphs that run in eager; one on which eager fails too is a mistake of the user's."""
+        return tuple(graph.record() for graph in self._failed_graphs())
+
+    @property
+    def refused(self) -> list[Failure]:
+        """What could not be compiled, as failures of a trace."""
+        graphs = self._failed_graphs()
+        return [*self._refused, *(failure_of(graph.error, self.script) for graph in graphs)]
+
+    def note_graph(self, graph: Any) -> None:
+        """Dynamo captured a graph: what it was captured from is compiled, in part at least."""
+        modules = (module for module in graph.modules() if isinstance(module, fx.GraphModule))
+        codes = (node.meta.get("aotlens_codes", ()) for module in modules for node in module.graph.nodes)
+        self._captured |= {(file, line) for stack in codes for _, file, line in stack}
+
+    def has_graph(self, entry: CompiledCallable) -> bool:
+        """Whether Dynamo captured a graph of its code."""
+        return any(place in self._captured for place, _ in entry.entries)
+
+    def passing(self, function: Any) -> CompiledCallable:
+        """The entry of what is passed to `torch.compile`; one for a function that is passed at every call."""
+        known = self._passed_by_id.get(id(function))
+        if known is None:
+            known = CompiledCallable(
+                function, is_of_import=importing_library()
+            )  # which keeps the function, and its id
+            self._passed_by_id[id(function)] = known
+            self.passed.append(known)
+        return known
+
+    def note_other_backend(self, function: Any, backend: object) -> None:
+        """The script chose another compiler for something; torch does so for itself, which is no news."""
+        entries = CompiledCallable(function).entries
+        if not entries or not is_user_file(entries[0][0][0]):
+            return
+        (file, line), name = entries[0]
+        chosen = backend if isinstance(backend, str) else getattr(backend, "__name__", type(backend).__name__)
+        reason = f"the script chose the backend `{chosen}`"
+        code, span = CODES["other backend"], first_line(file, line)
+        record = NotCompiled(name, name, "other backend", reason, code, span)
+        if record not in self.other_backends:  # a function may be passed at every call
+            self.other_backends.append(record)
+
+    def _add(self, compiled: "Compiled") -> None:
+        self.compiled.append(compiled)
+        self._news()
+
+    @contextmanager
+    def not_listening(self) -> Iterator[None]:
+        """What the engine compiles within the block is forgotten."""
+        kept = len(self.compiled)
+        try:
+            yield
+        finally:
+            del self.compiled[kept:]
+
+    def noting(self, entry: CompiledCallable, function: Callable[..., Any]) -> Callable[..., Any]:
+        """The function, which notes that what was passed is called."""
+
+        def noted(*args: Any, **kwargs: Any) -> Any:
+            entry.called = entry.called or 1 + max(other.called for other in self.passed)
+            return function(*args, **kwargs)
+
+        return noted
+
+    def refuse(self, failure: Failure) -> None:
+        """Keep what the engine said of a target that it could not compile; the script goes on in eager."""
+        self._refused.append(failure)
+        self._news()
+
+    def counting(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """The function, with its calls counted where they matter; a call too many raises StopScript."""
+        if self._repeats is None:
+            return function
+
+        def counted(*args: Any, **kwargs: Any) -> Any:
+            self.called(id(counted))
+            return function(*args, **kwargs)
+
+        if getattr(function, "_boxed_call", False):  # Dynamo then passes one list, which the callee empties
+            counted._boxed_call = True  # type: ignore[attr-defined]
+        return counted
+
+    def run_on(self) -> None:
+        """Stop counting: the script has ended."""
+        self._repeats = None
+
+    def called(self, key: int) -> None:
+        """Count one call; the first one after a capture is the call that the capture was made for."""
+        self._calls[key] += 1
+        if self._repeats is None or self._calls[key] <= self._repeats:
+            return
+        if time.monotonic() - self._last_news >= self._limit_s:
+            self.stopped = True
+            raise StopScript
+
+    def _news(self) -> None:
+        self._calls.clear()
+        self._last_news = time.monotonic()

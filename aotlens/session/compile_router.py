@@ -1,0 +1,198 @@
+"""Routes what a script gives to `torch.compile` and `aotlens.compile` to this session's engine.
+
+Invariant: after the context both names are what they were; the user's own arguments (`fullgraph`,
+`dynamic`, `options`) keep their meaning, only backend, policy and observation are the session's.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import torch
+
+import aotlens
+from aotlens.eager.fallback import EagerGraph, eager_call, is_user_error
+from aotlens.errors import AotlensError
+from aotlens.frontends.call_signature import signature
+from aotlens.frontends.compiled_module import compiled_module
+from aotlens.frontends.dynamo import compile_for_dynamo, with_user_options
+from aotlens.options import CompileOptions
+from aotlens.session.collector import Collector
+from aotlens.session.errors.attribution import attribute_errors, raise_if_eager_fails
+from aotlens.session.errors.failures import failure_of
+from aotlens.session.isolation import raised_by_caller
+from aotlens.torch_api.dynamo import (
+    compile_mode_settings,
+    is_default_backend,
+    skip_frame_in_dynamo,
+    substitute_while_tracing,
+)
+from aotlens.torch_api.fake import mute_fake_tensor_log
+from aotlens.torch_api.modes import is_recording
+
+__all__ = ["AroundBackend", "BeforeDirect", "CompileRouter", "intercepting_compile", "is_routed_callable"]
+
+AroundBackend = Callable[[Callable[..., Any], Any], Callable[..., Any]]
+"""Takes what Dynamo had compiled and the graph that it was made from; gives what Dynamo shall call."""
+
+BeforeDirect = Callable[[Callable[..., Any], tuple[Any, ...], dict[str, Any], CompileOptions], None]
+"""Hears of a call that `aotlens.compile` is about to compile."""
+
+OURS = "aotlens"
+"""The name of our backend: a script that asks for it means this engine, and gets the session's options."""
+
+_ROUTED = "__aotlens_routed__"
+
+
+@dataclass(frozen=True, slots=True)
+class CompileRouter:
+    """How what the script compiles is compiled."""
+
+    options: CompileOptions
+    collector: Collector
+    choose: Callable[[object], Any] = lambda given: given
+    """What to compile for what the script gave; None leaves that as it is."""
+    around: AroundBackend = lambda compiled, graph: compiled
+    before_direct: BeforeDirect = lambda function, args, kwargs, options: None
+    keep_going: bool = False
+    """Run the script on in eager even after a mistake in what was asked for (a policy that names nothing)."""
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "CompileRouter":
+        """Itself: lightning copies what it passes to `torch.compile`, and a new backend recompiles."""
+        return self
+
+    def compile_graph(self, graph: Any, example_inputs: list[Any], **asked: Any) -> Callable[..., Any]:
+        """The Dynamo backend of this session; `asked` is the `mode` and `options` that the script chose.
+
+        One for all calls of `torch.compile`: Dynamo recompiles a function for each backend that is new to it.
+        """
+        self.collector.note_graph(graph)
+        chosen = {
+            **compile_mode_settings(asked.get("mode"), asked.get("dynamic")),
+            **(asked.get("options") or {}),
+        }
+        kept = {key: value for key, value in chosen.items() if key != "backend"}  # the session's is meant
+        compiled = self._compiled(graph, example_inputs, kept)
+        if isinstance(compiled, EagerGraph):
+            return self.collector.counting(compiled)
+        return self.collector.counting(attribute_errors(self.around(compiled, graph), graph))
+
+    def _compiled(self, graph: Any, inputs: list[Any], asked: dict[str, Any]) -> Callable[..., Any]:
+        try:
+            return compile_for_dynamo(graph, inputs, with_user_options(self.options, asked))
+        except Exception as error:
+            if not self.keep_going and isinstance(error, AotlensError):
+                raise
+            eager = EagerGraph(graph, error, is_error=not self.keep_going)
+        eager.announce()
+        return eager
+
+    def direct(self, function: Any, asked: CompileOptions | None) -> Callable[..., Any]:
+        """What stands for `aotlens.compile(function, options=asked)`."""
+        options = self._merged(asked)
+        compiled: Any = aotlens.frontends.compile.compile(function, options=options)
+
+        def routed(*args: Any, **kwargs: Any) -> Any:
+            if is_recording():
+                return function(*args, **kwargs)
+            key = signature(function, args, kwargs)
+            if key not in compiled.compiled:
+                self.before_direct(function, args, kwargs, options)
+            failed: Exception | None = None
+            try:
+                result = compiled(*args, **kwargs)
+            except Exception as error:
+                if raised_by_caller(error) or (key not in compiled.compiled and self._is_error(error)):
+                    raise
+                failed = error
+            if failed is not None:
+                # Outside of the handler: the function's own mistake is then told once.
+                if key in compiled.compiled:  # it compiled, so the call itself failed
+                    raise_if_eager_fails(failed, function, args, kwargs)
+                result = function(*args, **kwargs)
+                if self._is_error(failed):
+                    raise failed
+                self.collector.refuse(failure_of(failed, self.collector.script))
+                self.collector.eager_calls.append(eager_call(function, failed))
+            self.collector.called(id(compiled))
+            return result
+
+        setattr(routed, _ROUTED, True)
+        if isinstance(function, torch.nn.Module):
+            return compiled_module(function, routed, partial(self.direct, asked=asked))
+        return routed
+
+    def _merged(self, asked: CompileOptions | None) -> CompileOptions:
+        ours = self.options
+        return replace(
+            asked or ours,
+            backend=ours.backend,
+            policy=ours.policy,
+            gpu=ours.gpu if asked is None or ours.gpu is not None else asked.gpu,
+            dynamic=ours.dynamic or (asked is not None and asked.dynamic),
+            observe_variables=ours.observe_variables,
+        )
+
+    def _is_error(self, error: Exception) -> bool:
+        """Whether the script ends with it, rather than go on in eager."""
+        return not self.keep_going and (self.options.strict or is_user_error(error))
+
+
+def is_routed_callable(function: object) -> bool:
+    """Whether calling it compiles it: it was given to `torch.compile` or `aotlens.compile`."""
+    return any(hasattr(function, name) for name in (_ROUTED, "_torchdynamo_orig_callable", "_orig_mod"))
+
+
+@contextmanager
+def intercepting_compile(router: CompileRouter) -> Iterator[None]:
+    """Within the block, both ways to compile, as functions, decorators or methods, are routed."""
+    saved = torch.compile, aotlens.compile
+    torch.compile, aotlens.compile = _torch_compile(torch.compile, router), _aotlens_compile(router)
+    try:
+        with mute_fake_tensor_log():  # what they say of the user's mistakes, our message says
+            yield
+    finally:
+        torch.compile, aotlens.compile = saved
+
+
+def _torch_compile(original: Callable[..., Any], router: CompileRouter) -> Any:
+    def compile(model: Any = None, /, **asked: Any) -> Any:
+        """Stands for `torch.compile`, with the backend of this session."""
+        if "model" in asked:
+            model = asked.pop("model")
+        if model is None:
+            return lambda decorated: compile(decorated, **asked)
+        if asked.get("disable"):
+            return original(model, **asked)
+        if asked.get("backend") != OURS and not is_default_backend(asked.get("backend")):
+            router.collector.note_other_backend(model, asked["backend"])
+            return original(model, **asked)
+        chosen = router.choose(model)
+        if chosen is None:
+            return model
+        entry = router.collector.passing(chosen)
+        compiled = original(chosen, **{**asked, "backend": router.compile_graph})
+        substitute_while_tracing(compile, _traced_compile)  # Dynamo is loaded now
+        if isinstance(chosen, torch.nn.Module) and not entry.is_own:
+            compiled.forward = router.collector.noting(entry, compiled.forward)
+        return compiled
+
+    return skip_frame_in_dynamo(compile)
+
+
+def _traced_compile(model: Any = None, /, **asked: Any) -> Any:
+    """`torch.compile` within what is compiled already."""
+    return (lambda decorated: decorated) if model is None else model
+
+
+def _aotlens_compile(router: CompileRouter) -> Any:
+    def compile(fn: Any = None, *, options: CompileOptions | None = None) -> Any:
+        """Stands for `aotlens.compile`, with the options of this session."""
+        if fn is None:
+            return lambda decorated: compile(decorated, options=options)
+        chosen = router.choose(fn)
+        return fn if chosen is None else router.direct(chosen, options)
+
+    return skip_frame_in_dynamo(compile)

@@ -1,0 +1,1 @@
+"""What Dynamo reports while a script runs: graph breaks, skipped functions and errors."""

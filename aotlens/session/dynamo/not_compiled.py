@@ -1,0 +1,120 @@
+"""Everything that the script passed to `torch.compile` and that did not run compiled.
+
+Invariant: each piece of code is listed once, by the most telling source: the engine's own error, then
+Dynamo's reason, then the bare fact that no graph of it was captured.
+"""
+
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+from aotlens.capture.provenance.frames import is_first_party_file
+from aotlens.dynamo.break_messages import break_sentence
+from aotlens.model.eager import CODES, NotCompiled, NotCompiledCause
+from aotlens.model.failure import Failure
+from aotlens.model.source import Span
+from aotlens.session.collector import Collector
+from aotlens.session.dynamo.log import DynamoLog, first_line
+from aotlens.torch_api.dynamo import unsupported_frames
+
+__all__ = ["not_compiled", "uncaptured_failures"]
+
+BETWEEN = "external_utils.py"
+"""Dynamo's own function around a module of torch's that is compiled by itself.
+
+It is one for all of them: once Dynamo has left one out, it skips it for the others too.
+"""
+
+ORDER: tuple[NotCompiledCause, ...] = (
+    "internal",
+    "unsupported",
+    "backend",
+    "whole function",
+    "rest of function",
+    "recompile limit",
+    "not called",
+    "no graph",
+    "other backend",
+    "graph break",
+)
+"""What matters most first."""
+
+
+def not_compiled(collector: Collector, log: DynamoLog) -> tuple[NotCompiled, ...]:
+    """Every record once, what matters most first."""
+    records = [*collector.eager_graphs, *collector.eager_calls, *log.records]
+    named = {record.name for record in log.records if record.cause == "whole function"}
+    records += [record for record in _left_out(collector) if record.name not in named]
+    named |= {record.name for record in records}
+    records += [record for record in _without_graph(collector, log) if record.name not in named]
+    records += collector.other_backends
+    return tuple(sorted(records, key=lambda record: ORDER.index(record.cause)))
+
+
+def uncaptured_failures(collector: Collector, script: str) -> Iterator[Failure]:
+    """The functions of which Dynamo captured nothing, as failures of a trace."""
+    for record in _left_out(collector):
+        file, line = (script, None) if record.span is None else (record.span.file, record.span.line)
+        place = file if line is None else f"{file}:{line}"
+        message = f"{place}: Dynamo leaves `{record.name}` out of torch.compile, and there is no graph of it"
+        yield Failure("left-out", f"{message}: {record.reason}", file=file, line=line)
+
+
+def _left_out(collector: Collector) -> Iterator[NotCompiled]:
+    """What of all that was passed to `torch.compile` Dynamo gave up as a whole, each once."""
+    if "torch._dynamo.utils" not in sys.modules:
+        return
+    entries = {place: name for entry in collector.passed for place, name in entry.entries}
+    layers, others = _torchs_own(collector)
+    seen: set[tuple[str, int]] = set()
+    for file, first, reason, at_file, at_line in unsupported_frames():
+        between = file.endswith(BETWEEN)
+        name = next(iter((*layers, *others)), None) if between else entries.get((file, first))
+        if name is None or (file, first) in seen:
+            continue
+        seen.add((file, first))
+        span = None
+        if at_file is not None and is_first_party_file(at_file):
+            span = first_line(at_file, at_line or 1)
+        elif is_first_party_file(file):
+            span = first_line(file, first)
+        yield _record(name, "whole function", break_sentence(reason), span)
+        for other in layers[1:] if between else ():
+            why = (
+                f"after `{name}` it skips all layers of torch's that are compiled by themselves; "
+                "compile a module of your own that holds it, or call `torch.compiler.reset()` before"
+            )
+            yield _record(other, "whole function", why, None)
+
+
+def _without_graph(collector: Collector, log: DynamoLog) -> Iterator[NotCompiled]:
+    """What was passed to `torch.compile` and has no graph, for no reason that anybody gave."""
+    for entry in collector.passed:
+        if collector.has_graph(entry) or not entry.entries:
+            continue
+        (file, line), name = entry.entries[0]
+        span = first_line(file, line) if is_first_party_file(file) else None
+        if any(place in log.seen for place, _ in entry.entries) or entry.called:
+            reason = "it ran, and Dynamo found no tensor operation in it to capture"
+            yield _record(name, "no graph", reason, span)
+        elif not entry.is_of_import:
+            yield _record(name, "not called", "it was passed to torch.compile and never called", span)
+
+
+def _record(name: str, cause: NotCompiledCause, reason: str, span: Span | None) -> NotCompiled:
+    return NotCompiled(name, name, cause, reason, CODES[cause], span)
+
+
+def _torchs_own(collector: Collector) -> tuple[list[str], list[str]]:
+    """Of torch's own without a graph: the layers in the order of their calls, and the functions."""
+    missing = [entry for entry in collector.passed if not (collector.has_graph(entry) or entry.is_own)]
+    layers = sorted((entry for entry in missing if entry.called), key=lambda entry: entry.called)
+    others = [entry for entry in missing if not isinstance(entry.function, torch.nn.Module)]
+    return [_name(entry.function) for entry in layers], [_name(entry.function) for entry in others]
+
+
+def _name(function: Any) -> str:
+    function = getattr(function, "__self__", function)  # `layer.compile()` passes the layer's bound method
+    return str(getattr(function, "__name__", type(function).__name__))

@@ -1,0 +1,238 @@
+"""Whatever ends a script or a capture, as one failure that names the user's line.
+
+Invariant: a traceback shown to the user holds no frame of aotlens, torch or Triton, unless the fault is
+ours, and then it holds them all.
+"""
+
+import os
+import sys
+import traceback
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+
+from aotlens.errors import AotlensError
+from aotlens.model.failure import Failure, FailureKind
+from aotlens.session.dynamo.errors import ALONE, dynamo_frames, is_dynamo_error, original_error
+from aotlens.session.errors.unavailable import missing_gpu_reason, missing_value_reason
+from aotlens.worker.stacks import is_user_file
+from aotlens.worker.syntax_failure import failure_of_syntax
+
+__all__ = ["exit_status", "failure_of", "user_traceback"]
+
+_PACKAGE = str(Path(__file__).resolve().parents[2])
+TEXT = "<aotlens "
+GENERATED = ("<frozen", TEXT, "<eval_with_key>")
+"""How the names begin of what is no file: Python's own modules, our module texts, Dynamo's graphs."""
+PASSES_ON = ("read_in_brackets", "write_in_brackets")
+"""Functions of ours between the user's line and torch's own function: what that raises is the user's."""
+_BETWEEN = tuple(str(Path(_PACKAGE, name)) for name in ("capture", "gpu_emulation", "torch_api"))
+"""Where the user's own calls of torch pass through on their way."""
+
+
+def failure_of(error: BaseException, script: str) -> Failure:
+    """The failure for an exception that left the user's script or the engine."""
+    if isinstance(error, SyntaxError) and error.filename is not None and _is_script(error.filename, script):
+        return failure_of_syntax(error)
+    if isinstance(error, SystemExit):
+        return _exit(error, script)
+    ours = _aotlens_error(error)
+    if ours is not None:
+        return _known(ours, error, script)
+    lacking = _lacking(error, script)
+    if lacking is not None:
+        return lacking
+    if _is_our_fault(error, script):
+        message = f"aotlens failed while it compiled code of {script}: {_one_line(error)}"
+        return Failure("internal", message, "".join(traceback.format_exception(error)), script, None, 3)
+    return _raised(error, script)
+
+
+def exit_status(error: SystemExit) -> int:
+    """The exit code that Python would leave with."""
+    if error.code is None:
+        return 0
+    return error.code if isinstance(error.code, int) else 1
+
+
+def user_traceback(error: BaseException, script: str) -> str:
+    """As Python prints it, without frames of aotlens and torch, in the causes too."""
+    shown = traceback.TracebackException.from_exception(original_error(error))
+    if read := dynamo_frames(error):
+        # Dynamo met the error before the line ran: what it was reading, below what was running.
+        running = traceback.TracebackException.from_exception(error).stack
+        first = (read[0].filename, read[0].name)
+        before = [frame for frame in running if (frame.filename, frame.name) != first]
+        shown.stack = traceback.StackSummary.from_list([*before, *read])
+        shown.__cause__ = shown.__context__ = None
+    _strip(shown, script, set())
+    return _plain("".join(shown.format()))
+
+
+def _strip(shown: traceback.TracebackException, script: str, seen: set[int]) -> None:
+    if id(shown) in seen:
+        return
+    seen.add(id(shown))
+    entry = next((at for at, frame in enumerate(shown.stack) if _is_script(frame.filename, script)), 0)
+    kept = [frame for frame in shown.stack[entry:] if not _is_internal(frame.filename, script)]
+    once = [
+        frame
+        for at, frame in enumerate(kept)
+        if (frame.filename, frame.lineno) != (kept[at - 1].filename, kept[at - 1].lineno) or not at
+    ]
+    shown.stack = traceback.StackSummary.from_list(once)
+    for other in (shown.__cause__, shown.__context__, *(shown.exceptions or ())):
+        if other is not None:
+            _strip(other, script, seen)
+
+
+def _exit(error: SystemExit, script: str) -> Failure:
+    line = _line(error, script)
+    said = f" ({error.code})" if isinstance(error.code, str) else ""
+    code = f"{exit_status(error)}{said}"
+    message = f"{_place(script, line)} called sys.exit with code {code} before the trace was done"
+    return Failure("exit", message, user_traceback(error, script), script, line)
+
+
+def _known(ours: AotlensError, error: BaseException, script: str) -> Failure:
+    """An error that already speaks the user's language."""
+    cause = ours.__cause__ or error
+    if ours.exit_code == 3:
+        trace = "".join(traceback.format_exception(error))
+    elif ours.kind == "user" and ours.__cause__ is not None:
+        trace = user_traceback(cause, script)
+    else:  # what torch raised below says nothing that the message does not say better
+        trace = _user_frames(cause, script)
+    if ours.span is not None:
+        return Failure(ours.kind, str(ours), trace, ours.span.file, ours.span.line, ours.exit_code)
+    ran = _line(cause, script) is not None
+    file, line = _last_user_place(cause, script) if ran else (script, None)
+    message = str(ours) if line is None else f"{_place(file, line)}: {ours}"
+    return Failure(ours.kind, message, trace, file, line, ours.exit_code)
+
+
+def _user_frames(error: BaseException, script: str) -> str:
+    """How the user's code came to the line, without the exception itself; empty where none of it ran."""
+    shown = traceback.TracebackException.from_exception(error)
+    shown.__cause__ = shown.__context__ = None
+    _strip(shown, script, set())
+    ran = any(_is_script(frame.filename, script) for frame in shown.stack)
+    frames = "".join(shown.stack.format()) if ran else ""
+    return f"Traceback (most recent call last):\n{frames}" if frames else ""
+
+
+def _raised(error: BaseException, script: str) -> Failure:
+    file, line = _last_user_place(error, script)
+    users = original_error(error)
+    kind = "memory" if isinstance(users, MemoryError) else "user"
+    # Dynamo refuses with an exception of its own when `fullgraph=True` forbids a graph break.
+    if is_dynamo_error(users):
+        kind = "unsupported"
+    message = f"{_place(file, line)} raised {_one_line(users)}"
+    return Failure(kind, message, user_traceback(error, script), file, line)  # type: ignore[arg-type]
+
+
+def _lacking(error: BaseException, script: str) -> Failure | None:
+    """What the script asked for and cannot have, where that is why it failed."""
+    kind: FailureKind = "no-gpu"
+    missing = missing_gpu_reason(error, script)
+    if not missing:
+        kind, missing = "no-value", missing_value_reason(error)
+    if not missing:
+        return None
+    file, line = _last_user_place(error, script)
+    return Failure(kind, f"{_place(file, line)} {missing}", _user_frames(error, script), file, line)
+
+
+def _aotlens_error(error: BaseException) -> AotlensError | None:
+    """The error of ours that Dynamo, or the user's code, may have wrapped in its own."""
+    for cause in _causes(error):
+        if isinstance(cause, AotlensError):
+            return cause
+    return None
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """The error, then what it wraps: an explicit cause, or Dynamo's inner exception."""
+    current: BaseException | None = error
+    seen: set[int] = set()
+    while current is not None and id(current) not in seen:
+        seen.add(id(current))
+        yield current
+        inner = getattr(current, "inner_exception", None)
+        current = inner if isinstance(inner, BaseException) else current.__cause__
+
+
+def _is_our_fault(error: BaseException, script: str) -> bool:
+    """Whether the engine was at work, on no call of the user's code, when it was raised.
+
+    An operator that the user called reaches torch through our dispatch modes in `capture`, and through what
+    stands for a GPU that is not there in `pretend`; an error of torch below them (sizes that do not match, a
+    checkpoint that is not there) is the user's.
+    """
+    if dynamo_frames(error):
+        return False
+    files = [file for file, _ in _frames(error.__traceback__)]
+    users = [at for at, file in enumerate(files) if _is_script(file, script) or is_user_file(file)]
+    if isinstance(error, RecursionError) and len(users) > len(files) // 2:
+        return False
+    below = files[users[-1] + 1 :] if users else files
+    if any(file.startswith(TEXT) for file in below) and not hasattr(error, ALONE):
+        return below[-1].startswith((_PACKAGE, TEXT))  # else an operator failed when the compiled code ran
+    engine = [file for file in below if file.startswith(_PACKAGE) and not file.startswith(_session_folder())]
+    if not engine:
+        return False
+    return below[-1].startswith(_PACKAGE) or not all(file.startswith(_BETWEEN) for file in engine)
+
+
+def _session_folder() -> str:
+    return str(Path(_PACKAGE, "session"))
+
+
+def _last_user_place(error: BaseException, script: str) -> tuple[str, int | None]:
+    """The innermost frame in the user's own files; the script without a line when there is none."""
+    read = ((frame.filename, frame.lineno or 1) for frame in dynamo_frames(error))
+    places = [
+        (file, line)
+        for file, line in (*_frames(error.__traceback__), *read)
+        if _is_script(file, script) or is_user_file(file)
+    ]
+    return places[-1] if places else (script, None)
+
+
+def _line(error: BaseException, script: str) -> int | None:
+    lines = [line for file, line in _frames(error.__traceback__) if _is_script(file, script)]
+    return lines[-1] if lines else None
+
+
+def _frames(tb: TracebackType | None) -> Iterator[tuple[str, int]]:
+    for frame, line in traceback.walk_tb(tb):
+        if frame.f_code.co_name not in PASSES_ON:
+            yield frame.f_code.co_filename, line
+
+
+def _is_script(file: str, script: str) -> bool:
+    return file == script or (not file.startswith("<") and Path(file).resolve() == Path(script).resolve())
+
+
+def _is_internal(file: str, script: str) -> bool:
+    if _is_script(file, script):
+        return False
+    found = (getattr(sys.modules.get(name), "__file__", None) for name in ("torch", "triton"))
+    folders = [str(Path(place).parent) + os.sep for place in found if place]
+    return file.startswith((*GENERATED, _PACKAGE, *folders))
+
+
+def _place(file: str, line: int | None) -> str:
+    return file if line is None else f"{file}:{line}"
+
+
+def _one_line(error: BaseException) -> str:
+    """`ValueError: what it says`, the first line only: the traceback below it has the rest."""
+    text = _plain(str(error)).strip().splitlines()
+    return f"{type(error).__name__}: {text[0]}" if text else type(error).__name__
+
+
+def _plain(text: str) -> str:
+    """A message in the words that it has where tensors hold memory and Dynamo adds nothing."""
+    return text.partition("\n\nfrom user code:")[0].replace("'FakeTensor' object", "'Tensor' object")

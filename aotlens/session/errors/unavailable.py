@@ -1,0 +1,95 @@
+"""What a script asks for and cannot have here: a GPU, or the value of a tensor that holds no memory.
+
+Told from torch's own errors, so that the user reads one sentence with the way out.
+"""
+
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+__all__ = ["missing_gpu_reason", "missing_value_reason"]
+
+NO_GPU = (
+    "Torch not compiled with CUDA enabled",
+    "Found no NVIDIA driver",
+    "No CUDA GPUs are available",
+    "Cannot re-initialize CUDA in forked subprocess",  # a build for CUDA, whose GPUs a parent has counted
+    "with arguments from the 'CUDA' backend",
+    "PyTorch is not linked with support for cuda devices",
+    "Cannot initialize CUDA without ATen_cuda library",
+    "type torch.cuda.FloatTensor not available",
+    "object on a CUDA device but torch.cuda.is_available() is False",
+)
+"""What torch says where a device is asked for that is not there."""
+
+PRETENDED = "aotlens_gpu"
+"""The attribute of an error that left a script for which a GPU was pretended: its name."""
+
+VALUES = {
+    "aten._local_scalar_dense.default": "a number from a tensor (`.item()`, `float()`, `if`, a format)",
+    "aten.equal.default": "whether two tensors are equal",
+    "aten.allclose.default": "whether two tensors are close",
+    "aten.is_nonzero.default": "whether a tensor is true",
+}
+NO_VALUE = {
+    ".numpy() is not supported": "an array of a tensor's values (`.numpy()`)",
+    "format string passed to FakeTensor": VALUES["aten._local_scalar_dense.default"],
+    "Can't pickle local object 'WeakValueDictionary": "a tensor's memory, to save it",
+    "data is not allocated yet": "a tensor's memory",
+    "Cannot access data pointer of Tensor": "a tensor's memory",
+}
+"""What torch says where a fake tensor is asked for its memory, and what that was for."""
+
+
+def missing_gpu_reason(error: BaseException, script: str) -> str:
+    """The rest of a sentence that begins with the place; empty for another error."""
+    torch: Any = sys.modules.get("torch")
+    if torch is None or torch.cuda.is_available():
+        return ""
+    if not any(words in str(one) for one in _chain(error) for words in NO_GPU):
+        return ""
+    pretended = next((gpu for one in _chain(error) if (gpu := getattr(one, PRETENDED, None))), None)
+    if pretended is not None:
+        said = str(error).strip().partition("\n")[0].partition(". This could be")[0]
+        return f"needs more of a GPU than `--gpu {pretended}` can pretend: {type(error).__name__}: {said}"
+    return (
+        "asks for a GPU, and there is none here; `--gpu NAME` (h100, a100, …) goes on as if that one were"
+        f" there: aotlens inspect {script} --gpu h100"
+    )
+
+
+def missing_value_reason(error: BaseException) -> str:
+    """The rest of a sentence that begins with the place; empty for another error."""
+    for one in _chain(error):
+        name = type(one).__name__
+        if name in ("DataDependentOutputException", "DynamicOutputShapeException"):
+            op = str(one.args[0]) if one.args else "an operator"
+            sizes = f"the sizes that `{op}` gives, which depend on data"
+            default = sizes if name.startswith("Dynamic") else f"what `{op}` tells of the values"
+            return _without_memory(VALUES.get(op, default))
+        for words, what in NO_VALUE.items():
+            if words in str(one):
+                return _without_memory(what)
+    return ""
+
+
+def without_fake_option(message: str) -> str:
+    """The same message for a command whose tensors are fake unless `--real` asks for real ones."""
+    message = message.replace("aotlens inspect", "aotlens fit")
+    return message.replace("under --fake tensors", "fake tensors").replace("leave --fake out", "add --real")
+
+
+def _without_memory(what: str) -> str:
+    return (
+        f"needs {what}, and under --fake tensors have no values; leave --fake out, or guard the line (print"
+        " `loss.shape`, not the loss)"
+    )
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    current: BaseException | None = error
+    seen: set[int] = set()
+    while current is not None and id(current) not in seen:
+        seen.add(id(current))
+        yield current
+        current = current.__cause__ or current.__context__

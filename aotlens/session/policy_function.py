@@ -1,0 +1,105 @@
+"""A policy's function, from the user's file.
+
+Invariant: the file runs in the process that runs the user's code anyway, once for each compilation order, as
+a module of its own, so it may import what lies beside it.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from types import ModuleType
+from typing import Any
+
+from aotlens.compiled import Compiled
+from aotlens.errors import AotlensError, UserError
+from aotlens.options import CompileOptions
+from aotlens.policy import Policy
+from aotlens.session.script.source import load_script, new_module, run_script
+
+__all__ = ["check_overrides", "options_for_targets", "with_policy_function"]
+
+SIGNATURE = (
+    'a policy is a function over one value: `def keep(value)`, which answers "save", "recompute" or None'
+)
+
+
+def with_policy_function(options: CompileOptions) -> CompileOptions:
+    """The options with the function that their policy names; the same options where it names none.
+
+    Raises:
+        UserError: no such file, a file that fails, no function of that name.
+    """
+    policy = options.partition
+    if not isinstance(policy, Policy) or policy.chooser is None or policy.function is not None:
+        return options
+    return replace(options, policy=replace(policy, function=_function(policy.chooser)))
+
+
+def options_for_targets(options: CompileOptions) -> CompileOptions:
+    """The options for a script's targets: an override need name a value in one of them only.
+
+    Raises:
+        UserError: as `with_policy_function`.
+    """
+    loaded = with_policy_function(options)
+    if not isinstance(loaded.partition, Policy):
+        return loaded
+    return replace(loaded, policy=replace(loaded.partition, skips_unknown=True))
+
+
+def check_overrides(
+    compiled: Sequence[Compiled], options: CompileOptions, what_if: tuple[str, ...] = ()
+) -> None:
+    """Raises UnknownValueError for an override that names a value in none of a script's targets, and
+    UserError for a what-if where none of them is trained."""
+    policies = [options.partition, *map(Policy.parse, what_if)]
+    overrides = [one for policy in policies if isinstance(policy, Policy) for one in policy.overrides]
+    if not what_if and not overrides:
+        return
+    trained = [one for one in compiled if one.parts.split is not None]
+    if what_if and compiled and not trained:
+        raise UserError(
+            "--what-if: no target is trained, so nothing is saved and there is nothing to weigh; an input"
+            " that wants a gradient has requires_grad, or `grad` in an example"
+        )
+    if not trained or not overrides:
+        return
+    lacking = [one.unknown_overrides(overrides) for one in trained]
+    for override in overrides:
+        if all(override in lacks for lacks in lacking):
+            raise lacking[0][override]
+
+
+def _function(chooser: str) -> Callable[[Any], Any]:
+    path, _, name = chooser.rpartition("::")
+    module = _module(path, chooser)
+    found: Any = module
+    for step in name.split("."):
+        found = getattr(found, step, None)
+    if callable(found):
+        return found
+    if found is not None:
+        raise UserError(
+            f"the policy {chooser}: `{name}` is no function but {type(found).__name__}; {SIGNATURE}"
+        )
+    known = [key for key, value in vars(module).items() if _is_own(value, module)]
+    has = f"it defines {', '.join(known)}" if known else "it defines no function"
+    raise UserError(f"the policy {chooser}: {path} has no function `{name}`; {has}")
+
+
+def _is_own(value: object, module: ModuleType) -> bool:
+    return callable(value) and getattr(value, "__module__", None) == module.__name__
+
+
+def _module(path: str, chooser: str) -> ModuleType:
+    try:
+        script = load_script(path)
+        module = new_module(script, script.name)
+        run_script(script, module)
+    except AotlensError as error:
+        raise UserError(f"the policy {chooser}: {error}") from None
+    except SyntaxError as error:
+        where = f"{error.filename}:{error.lineno}"
+        raise UserError(f"the policy {chooser}: {where}: syntax error: {error.msg}") from None
+    except Exception as error:
+        raise UserError(f"the policy {chooser}: {path} raised {type(error).__name__}: {error}") from error
+    return module

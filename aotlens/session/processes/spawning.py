@@ -1,0 +1,86 @@
+"""The parent's side of `multiprocessing`'s spawn method: what the script starts runs under the engine too.
+
+Invariant: a started process runs exactly what `multiprocessing` starts in it; how it ended stays its own, and
+one that is killed costs its part of the report alone.
+"""
+
+import pickle
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from multiprocessing import spawn
+from pathlib import Path
+from typing import Any
+
+import aotlens
+from aotlens.options import CompileOptions
+
+__all__ = ["Job", "load_job", "load_outcomes", "save_outcome", "spawning"]
+
+_THEIRS = "from multiprocessing.spawn import spawn_main; spawn_main("
+_JOB = "job"
+_OUTCOME = ".outcome"
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What a started process needs to know of its session."""
+
+    path: str
+    """The script, as the user gave it."""
+    options: CompileOptions
+    verify: bool
+
+
+@contextmanager
+def spawning(job: Job) -> Iterator[Path]:
+    """Within the block, processes that are spawned compile with the engine; their outcomes go to the folder.
+
+    The folder is private and lasts as long as the block, so what is pickled there is our own.
+    """
+    original = spawn.get_command_line
+    with tempfile.TemporaryDirectory(prefix="aotlens-spawned-") as name:
+        folder = Path(name)
+        ours = _entry(folder)
+
+        def command_line(**handles: Any) -> list[Any]:
+            # The interpreter's path is bytes.
+            return [
+                word.replace(_THEIRS, ours, 1) if isinstance(word, str) else word
+                for word in original(**handles)
+            ]
+
+        (folder / _JOB).write_bytes(pickle.dumps(job))
+        spawn.get_command_line = command_line
+        try:
+            yield folder
+        finally:
+            spawn.get_command_line = original
+
+
+def _entry(folder: Path) -> str:
+    """The start of the program that replaces `multiprocessing`'s own; it is completed by the handles."""
+    installed = str(Path(aotlens.__file__).parent.parent)  # as the parent imports it, perhaps from a checkout
+    load = f"import sys; sys.path.append({installed!r})"
+    return f"{load}; from aotlens.session.processes.spawned import run_spawned; run_spawned({str(folder)!r}, "
+
+
+def load_job(folder: str) -> Job:
+    """In the started process: what `spawning` wrote."""
+    job: Job = pickle.loads((Path(folder) / _JOB).read_bytes())
+    return job
+
+
+def save_outcome(folder: str, name: str, outcome: object) -> None:
+    """In the started process: leave the outcome where the parent finds it, at once or not at all."""
+    path = Path(folder) / f"{name}{_OUTCOME}"
+    writing = path.with_suffix(".writing")
+    writing.write_bytes(pickle.dumps(outcome))
+    writing.replace(path)
+
+
+def load_outcomes(folder: Path) -> list[Any]:
+    """In the parent: the outcomes of the processes that have ended, in the order in which they ended."""
+    paths = sorted(folder.glob(f"*{_OUTCOME}"), key=lambda path: path.stat().st_mtime_ns)
+    return [pickle.loads(path.read_bytes()) for path in paths]

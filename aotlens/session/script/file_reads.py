@@ -1,0 +1,136 @@
+"""What a script reads while it runs, so that its trace can be found again while all of it is the same.
+
+Invariant: a file or folder that Python opened for reading is listed, also one that was not there; what cannot
+be listed (a network, another process, a library that opens files by itself) is named instead.
+"""
+
+import functools
+import importlib.abc
+import importlib.util
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from types import ModuleType
+from typing import Any
+
+from aotlens.worker.stacks import is_user_file
+
+__all__ = ["FileReads", "recording_file_reads"]
+
+_NOT_FILES = ("/proc/", "/sys/", "/dev/")
+_OUTSIDE = {
+    "socket.connect": "it asks the network",
+    "socket.getaddrinfo": "it asks the network",
+    "subprocess.Popen": "it starts other programs",
+    "os.system": "it starts other programs",
+    "os.posix_spawn": "it starts other programs",
+    "os.exec": "it starts other programs",
+    "os.fork": "it starts other processes",
+    "os.forkpty": "it starts other processes",
+}
+"""Events of Python's audit after which the same script may give something else."""
+_NATIVE = ("h5py", "pyarrow", "lmdb", "cv2", "decord", "netCDF4")
+"""Libraries whose native code opens files, of which Python's audit hears nothing."""
+_OPENERS = {"safetensors": "safe_open"}
+"""Of such libraries with one function that opens files: its name.  Its first argument is the path."""
+_FOLDERS = frozenset({"os.listdir", "os.scandir"})
+_HEARD = frozenset({"open", *_FOLDERS, *_OUTSIDE})
+
+
+@dataclass(slots=True)
+class FileReads:
+    """Mutable: filled while the script runs."""
+
+    paths: dict[str, None] = field(default_factory=dict)
+    """Absolute, in the order of the first reading."""
+    outside: str = ""
+    """Why the same run may read something else next time; empty where nothing says so."""
+
+    def note(self, event: str, arguments: tuple[Any, ...]) -> None:
+        if event == "open":
+            self._note_path(arguments[0], arguments[2])
+        elif event in _FOLDERS:
+            self._note_path(arguments[0], 0)
+        elif event in _OUTSIDE:
+            self.outside = self.outside or _OUTSIDE[event]
+
+    def _note_path(self, path: Any, flags: Any) -> None:
+        if not isinstance(path, str | bytes | os.PathLike):  # a descriptor, opened by name before
+            return
+        if isinstance(flags, int) and flags & os.O_ACCMODE == os.O_WRONLY:
+            return
+        name = os.path.abspath(os.fsdecode(path))
+        if not name.startswith(_NOT_FILES) and "/__pycache__" not in name and is_user_file(name):
+            self.paths[name] = None
+
+
+_current: FileReads | None = None
+_installed = False
+
+
+def _hear(event: str, arguments: tuple[Any, ...]) -> None:
+    """Python calls it at every event of its audit, of which a trace has a hundred thousand."""
+    if event in _HEARD and _current is not None:
+        _current.note(event, arguments)
+
+
+class _NotingOpeners(importlib.abc.MetaPathFinder):
+    """Finds no module by itself: it puts the openers of a library in our hands as soon as it is loaded."""
+
+    def find_spec(
+        self, fullname: str, path: Any, target: Any = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        if fullname not in _OPENERS:
+            return None
+        sys.meta_path.remove(self)  # so that the others are asked
+        try:
+            spec = importlib.util.find_spec(fullname)
+        finally:
+            sys.meta_path.insert(0, self)
+        if spec is not None and spec.loader is not None:
+            loader, execute = spec.loader, spec.loader.exec_module
+
+            def exec_module(module: ModuleType) -> None:
+                execute(module)
+                _note_opener(module)
+
+            loader.exec_module = exec_module  # type: ignore[method-assign]
+        return spec
+
+
+def _note_opener(module: ModuleType) -> None:
+    name = _OPENERS[module.__name__]
+    opened = getattr(module, name)
+
+    @functools.wraps(opened, updated=())
+    def noted(*args: Any, **kwargs: Any) -> Any:
+        path = next(iter((*args, kwargs.get("filename"))))
+        if _current is not None and path is not None:
+            _current.note("open", (path, None, os.O_RDONLY))
+        return opened(*args, **kwargs)
+
+    setattr(module, name, noted)
+
+
+@contextmanager
+def recording_file_reads(wanted: bool) -> Iterator[FileReads]:
+    """Within the block, what this process reads is noted, where that is wanted."""
+    global _current, _installed  # noqa: PLW0603 (an audit hook is the process's, and cannot be taken away)
+    if not wanted:
+        yield FileReads()
+        return
+    if not _installed:
+        sys.addaudithook(_hear)
+        sys.meta_path.insert(0, _NotingOpeners())
+        _installed = True
+    reads = FileReads()
+    before, _current = _current, reads
+    try:
+        yield reads
+    finally:
+        _current = before
+        native = next((name for name in _NATIVE if name in sys.modules), None)
+        if native is not None:
+            reads.outside = reads.outside or f"{native} opens files by itself"

@@ -1,0 +1,322 @@
+"""From a target's name to something that can be called with arguments.
+
+Invariant: what has an example is called with it and nothing of the script's main part runs; what has none
+is watched while the script runs, and captured with the arguments of its real calls.
+"""
+
+import ast
+import difflib
+import functools
+import inspect
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import MethodType, ModuleType
+from typing import Any
+
+import torch
+
+from aotlens.errors import ExampleError, TargetError
+from aotlens.session.script.example_decorator import examples_of
+from aotlens.session.script.examples import Arguments, decorated_arguments, text_arguments
+from aotlens.session.script.source import Rewrite, Script
+from aotlens.torch_api.operators import pytree
+from aotlens.worker.targets import StaticTarget, find_targets
+
+__all__ = ["Call", "Watch", "example_calls", "find_target", "resolve", "watch_definition"]
+
+_MARK = "__aotlens_watch__"
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A target with the arguments to trace it with."""
+
+    qualname: str
+    function: Callable[..., Any]
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    dynamic: bool = False
+
+
+def find_target(script: Script, qualname: str) -> StaticTarget:
+    """The definition of that name; raises TargetError with the names that there are."""
+    found = [target for target in find_targets(script.source, script.path) if target.kind != "call"]
+    for target in found:
+        if target.qualname == qualname:
+            return target
+    assigned = _assigned(script, qualname)
+    if assigned is not None:
+        raise TargetError(f"{script.path}:{assigned.lineno}: {_not_a_definition(qualname, assigned.value)}")
+    names = [target.qualname for target in found]
+    near = difflib.get_close_matches(qualname, names, n=3) or names[:10]
+    known = (
+        f"it defines {', '.join(f'`{name}`' for name in near)}" if near else "it defines no function or class"
+    )
+    raise TargetError(f"{script.path} has no function or class `{qualname}`; {known}")
+
+
+def _assigned(script: Script, qualname: str) -> ast.Assign | None:
+    """Where the script assigns something to the name, instead of defining it."""
+    owner, _, name = qualname.rpartition(".")
+    body = ast.parse(script.source, script.path).body
+    for part in owner.split(".") if owner else ():
+        classes = (node for node in body if isinstance(node, ast.ClassDef) and node.name == part)
+        body = getattr(next(classes, None), "body", [])
+    for node in body:
+        if isinstance(node, ast.Assign) and any(
+            isinstance(target, ast.Name) and target.id == name for target in node.targets
+        ):
+            return node
+    return None
+
+
+def _not_a_definition(qualname: str, value: ast.expr) -> str:
+    name = qualname.rpartition(".")[2]
+    if isinstance(value, ast.Lambda):
+        arguments, result = ast.unparse(value.args), ast.unparse(value.body)
+        return (
+            f"`{qualname}` is a lambda, which has no name to trace it by; write it as"
+            f" `def {name}({arguments}): return {result}`"
+        )
+    text = ast.unparse(value)
+    short = text if len(text) <= 40 else text[:39] + "…"
+    return (
+        f"`{qualname}` is the value of `{short}`, not a function or class that the script defines; wrap it as"
+        f" `def {name}(…): …`, or name what it is made from"
+    )
+
+
+# Examples
+
+
+def example_calls(module: ModuleType, target: StaticTarget) -> Iterator[Call]:
+    """One call per example of a target, made when asked for.
+
+    Raises ExampleError, or what the user's code raises.
+    """
+    definition = resolve(module, target)
+    for source in target.examples:
+        yield _call(module, target, text_arguments(source))
+    for given in examples_of(definition):
+        yield _call(module, target, decorated_arguments(given))
+
+
+def resolve(module: ModuleType, target: StaticTarget) -> Any:
+    """The object of that name in a module that has run; raises TargetError."""
+    found: Any = module
+    for name in target.qualname.split("."):
+        if name == "<locals>" or not hasattr(found, name):
+            message = (
+                f"`{target.qualname}` of {target.span.file}:{target.span.line} is not there after the"
+                " script's definitions have run; an example works for what the module itself defines"
+            )
+            raise TargetError(message, span=target.span)
+        found = getattr(found, name)
+    return found
+
+
+def _call(module: ModuleType, target: StaticTarget, arguments: Arguments) -> Call:
+    function = _callable(module, target, arguments)
+    called = function.forward if isinstance(function, torch.nn.Module) else function
+    try:
+        inspect.signature(called).bind(*arguments.args, **arguments.kwargs)
+    except TypeError as error:
+        span = arguments.span
+        message = f"{span.file}:{span.line}: the example does not fit `{target.qualname}`: {error}"
+        raise ExampleError(message, span=span) from error
+    except ValueError:  # a callable without a signature is called as it is
+        pass
+    return Call(target.qualname, function, arguments.args, arguments.kwargs, arguments.dynamic)
+
+
+def _callable(module: ModuleType, target: StaticTarget, arguments: Arguments) -> Callable[..., Any]:
+    """The function, the bound method, or the module that the class makes."""
+    found = resolve(module, target)
+    owner_name, _, name = target.qualname.rpartition(".")
+    if isinstance(found, type):
+        return _instance(module, found, arguments)
+    if not owner_name or target.kind == "function":
+        return found
+    owner = functools.reduce(getattr, owner_name.split("."), module)
+    static = inspect.getattr_static(owner, name)
+    if isinstance(static, staticmethod | classmethod):
+        return found
+    instance = _instance(module, owner, arguments)
+    if isinstance(static, property | functools.cached_property):
+        getter: Any = static.fget if isinstance(static, property) else static.func
+        return _with_parameters(MethodType(getter, instance))
+    return _with_parameters(getattr(instance, name))
+
+
+def _instance(module: ModuleType, owner: Any, arguments: Arguments) -> Any:
+    if arguments.construction is not None:
+        return eval(arguments.construction, module.__dict__)  # noqa: S307 (the user's own example, in their script)
+    try:
+        inspect.signature(owner).bind()
+    except TypeError as error:
+        name, span = owner.__qualname__, arguments.span
+        message = (
+            f"{span.file}:{span.line}: `{name}` cannot be made without arguments ({error}); write them"
+            f" before the example: `# aotlens: example {name}(...): f32[8, 16]`"
+        )
+        raise ExampleError(message, span=span) from error
+    return owner()
+
+
+def _with_parameters(method: Any) -> Any:
+    """A module's method as a module, so that the parameters it uses are inputs with names of their own.
+
+    `forward` stands for the module itself; another method's module holds the user's under the name `self`.
+    """
+    owner = getattr(method, "__self__", None)
+    if not isinstance(method, MethodType) or not isinstance(owner, torch.nn.Module):
+        return method
+    function = method.__func__
+    if function.__name__ == "forward":
+        return owner
+
+    @functools.wraps(function)
+    def forward(module: Any, *args: Any, **kwargs: Any) -> Any:
+        return function(module.self, *args, **kwargs)
+
+    names = {"forward": forward, "__qualname__": function.__qualname__, "__module__": function.__module__}
+    made: torch.nn.Module = type(function.__name__, (torch.nn.Module,), names)()
+    made.add_module("self", owner)
+    made.training = owner.training  # not `train()`, which would change every submodule of the user's
+    return made
+
+
+# Real calls
+
+
+def watch_definition(target: StaticTarget) -> Rewrite:
+    """A rewrite that puts the watch on the definition, innermost of its decorators."""
+
+    marked = (target.qualname.split(".")[-1], target.span.line)
+
+    def rewrite(tree: ast.Module) -> ast.Module:
+        for node in ast.walk(tree):
+            if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+                continue
+            if (node.name, node.lineno) == marked:
+                mark = ast.copy_location(ast.Name(_MARK, ast.Load()), node)
+                node.decorator_list.append(mark)
+        return tree
+
+    return rewrite
+
+
+class Watch:
+    """Captures the calls of one definition, once per input signature."""
+
+    def __init__(
+        self, target: StaticTarget, capture: Callable[[Call], None], called: Callable[[int], None]
+    ) -> None:
+        """`capture` gets each call with news, `called` the key of every call."""
+        self._target = target
+        self._capture = capture
+        self._called = called
+        self._seen: set[int] = set()
+        self._busy = False
+        self._definition: Any = None
+        self._class_call: Any = None
+
+    @contextmanager
+    def on(self, module: ModuleType) -> Iterator[None]:
+        """Let the mark in the rewritten script find this watch."""
+        setattr(module, _MARK, self._mark)
+        try:
+            yield
+        finally:
+            module.__dict__.pop(_MARK, None)
+
+    def choose(self, given: object) -> object | None:
+        """What `torch.compile` shall compile when it was given the watched definition; None for others."""
+        owner = getattr(given, "__self__", None)  # `module.compile()` gives the module's bound method
+        for candidate in (given, owner):
+            if isinstance(self._definition, type) and isinstance(candidate, self._definition):
+                self._unmark_class()
+                return given
+        if getattr(given, "__aotlens_original__", given) is self._definition:
+            self._seen.add(0)
+            return self._definition
+        return None
+
+    def _mark(self, definition: Any) -> Any:
+        self._definition = definition
+        return (
+            self._mark_class(definition) if isinstance(definition, type) else self._mark_function(definition)
+        )
+
+    def _mark_function(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(function)
+        def watched(*args: Any, **kwargs: Any) -> Any:
+            self._see(function, args, kwargs)
+            return function(*args, **kwargs)
+
+        watched.__aotlens_original__ = function  # type: ignore[attr-defined]
+        return watched
+
+    def _mark_class(self, definition: type) -> type:
+        original = definition.__call__
+        self._class_call = definition.__dict__.get("__call__")
+
+        def watched(instance: Any, *args: Any, **kwargs: Any) -> Any:
+            if type(instance) is definition:
+                self._see(instance, args, kwargs)
+            return original(instance, *args, **kwargs)
+
+        definition.__call__ = watched  # type: ignore[method-assign]
+        return definition
+
+    def _unmark_class(self) -> None:
+        """Dynamo compiles a module's call, and should not meet the watch there."""
+        self._seen.add(0)
+        if "__call__" in self._definition.__dict__:
+            if self._class_call is None:
+                del self._definition.__call__
+            else:
+                self._definition.__call__ = self._class_call
+
+    def _see(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        if self._busy:  # the capture itself calls the function
+            return
+        key = _signature(args, kwargs)
+        if key not in self._seen:
+            self._seen.add(key)
+            self._busy = True
+            try:
+                self._capture(self._bound(function, args, kwargs))
+            finally:
+                self._busy = False
+        self._called(key)
+
+    def _bound(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
+        """The call with a method bound to its object, as the script wrote it."""
+        if self._target.kind == "method" and args and _defines(args[0], self._target):
+            method = _with_parameters(MethodType(function, args[0]))
+            return Call(self._target.qualname, method, args[1:], kwargs)
+        return Call(self._target.qualname, function, args, kwargs)
+
+
+def _defines(instance: Any, target: StaticTarget) -> bool:
+    """Whether a method's first argument is its object, and not the argument of a static method."""
+    owner = target.qualname.rpartition(".")[0]
+    classes = instance.__mro__ if isinstance(instance, type) else type(instance).__mro__
+    return any(base.__qualname__ == owner for base in classes)
+
+
+def _signature(args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
+    """Equal for calls that are compiled alike: same structure, like tensors, equal other values."""
+    leaves, structure = pytree.tree_flatten((args, kwargs))
+    return hash((str(structure), torch.is_grad_enabled(), *(_leaf(leaf) for leaf in leaves)))
+
+
+def _leaf(leaf: Any) -> object:
+    if isinstance(leaf, torch.Tensor):
+        strides = leaf.stride() if leaf.layout is torch.strided else ()
+        return (tuple(leaf.shape), strides, leaf.dtype, leaf.device, leaf.requires_grad)
+    if isinstance(leaf, torch.nn.Module):
+        return (id(type(leaf)), leaf.training)
+    return leaf if isinstance(leaf, int | float | str | bool | None) else id(type(leaf))

@@ -1,0 +1,1 @@
+"""Runs of edited copies of a script, compared with the script in eager."""

@@ -1,0 +1,1 @@
+"""The child process of `aotlens why`: it runs the script unchanged and observes Dynamo."""

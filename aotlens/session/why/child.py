@@ -1,0 +1,64 @@
+"""The child of `aotlens why`: the script as `python SCRIPT ARGS…` runs it, with a listener around it."""
+
+import json
+import platform
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+
+from aotlens.diagnostics.diagnose import from_not_compiled
+from aotlens.diagnostics.dynamo import dynamo_findings, is_graph_break
+from aotlens.model.codec import decode_record
+from aotlens.model.dynamo import Dynamo
+from aotlens.model.report import Report
+from aotlens.session.dynamo.log import DynamoLog
+from aotlens.session.processes.log import ProcessLog
+from aotlens.session.run import ScriptEnd, run_to_end
+from aotlens.session.script.source import load_script, new_module, run_script
+from aotlens.session.why.cache_keys import load_keys, save_keys
+from aotlens.session.why.observation import JOB, WhyJob, save_observation
+
+__all__ = ["main"]
+
+
+def main(folder: str) -> int:
+    """Run the script, leave the report in the folder, and return the script's exit code."""
+    job = decode_record(WhyJob, json.loads(Path(folder, JOB).read_text(encoding="utf-8")))
+    if job.forecast_seconds:
+        from aotlens.session.why.forecast import forecast_script  # only for who asks for a forecast
+
+        end, report = forecast_script(job.path, job.argv, job.vary, job.forecast_seconds)
+    else:
+        end, report = _observed(job)
+    return save_observation(folder, end, report)
+
+
+def _observed(job: WhyJob) -> tuple[ScriptEnd, Report]:
+    """The whole script, as it is."""
+    log, started = DynamoLog(job.time_guards), ProcessLog()
+    log.listener.caches.known += load_keys(job.path)
+
+    def script() -> None:
+        loaded = load_script(job.path)
+        module = new_module(loaded, "__main__")
+        with log.listening(), started.listening():
+            run_script(loaded, module, job.argv)
+
+    end = run_to_end(script, job.path)
+    stopped = None if end.failure is None else f"the script failed: {end.failure.message}"
+    save_keys(job.path, log.listener.caches.known)
+    dynamo, records = log.dynamo(), log.records
+    if started.records:
+        dynamo = replace(dynamo or Dynamo(), processes=started.records)
+    findings = (
+        *(from_not_compiled(record) for record in records if not is_graph_break(record)),
+        *dynamo_findings(dynamo),
+    )
+    versions = (torch.__version__, platform.python_version())
+    return end, Report(*versions, f"why {job.path}", (), findings, records, dynamo=dynamo, incomplete=stopped)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))

@@ -1,0 +1,1 @@
+"""Graphs and tensors rebuilt from the text that torch logs of them."""

@@ -1,0 +1,1 @@
+"""Log files as torch writes them: found, read, followed while they grow, and recorded."""

@@ -1,0 +1,1 @@
+"""Logged source lines, found again in the workspace that is open now."""

@@ -1,0 +1,79 @@
+"""Spans of the report for the lines that a log names.
+
+Invariant: a log names lines without columns, so a span is the whole line unless somebody can tell more; a
+file that is no Python source is never opened for a log, whatever the log calls it.
+"""
+
+import ast
+import re
+from collections.abc import Callable, Iterable
+from functools import lru_cache
+from pathlib import Path
+
+from aotlens.model.report import Site, Span
+from aotlens.model.spans import source_line
+from aotlens.trace.graphs.records import GraphNode, Line
+
+__all__ = ["Locate", "qualified_name", "site_of", "span_of", "whole_line"]
+
+Locate = Callable[[Line, GraphNode | None], Span]
+"""Where a logged line stands on this machine; the node tells which expression is meant."""
+
+_SOURCE = re.compile(r".+\.(py|pyi|pyx|ipynb)$|<ipython-input-[\w-]+>$")
+MAX_SOURCE_BYTES = 4 << 20
+
+
+def whole_line(line: Line, node: GraphNode | None = None) -> Span:
+    """The line as it is logged: its text without the indentation where the file is here, else empty."""
+    file = line.file if _SOURCE.match(line.file) else f"not a source file: {line.file}"
+    text = source_line(file, line.line)
+    start = len(text.encode()) - len(text.lstrip().encode())
+    return Span(file, line.line, start, line.line, max(start, len(text.rstrip().encode())))
+
+
+def span_of(locate: Locate, node: GraphNode) -> tuple[Span, ...]:
+    """The node's place in the user's source; none where torch has none."""
+    return (locate(node.line, node),) if node.line is not None else ()
+
+
+def site_of(locate: Locate, node: GraphNode) -> tuple[Site, ...]:
+    """The same with the line's text when it was compiled."""
+    if node.line is None:
+        return ()
+    return (Site(locate(node.line, node), node.line.code, node.target),)
+
+
+def first_spans(locate: Locate, nodes: Iterable[GraphNode]) -> tuple[Span, ...]:
+    """The lines of several nodes, each once."""
+    return tuple(dict.fromkeys(span for node in nodes for span in span_of(locate, node)))
+
+
+def qualified_name(file: str, line: int, name: str) -> str:
+    """`Net.forward` where the file is here and defines that function at the line; else the name alone."""
+    return _definitions(file).get((line, name), name)
+
+
+@lru_cache(maxsize=256)
+def _definitions(file: str) -> dict[tuple[int, str], str]:
+    path = Path(file)
+    try:
+        if path.suffix != ".py" or path.stat().st_size > MAX_SOURCE_BYTES:
+            return {}
+        tree = ast.parse(path.read_bytes())
+    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
+        return {}
+    names: dict[tuple[int, str], str] = {}
+    _add_definitions(tree, "", names)
+    return names
+
+
+def _add_definitions(tree: ast.AST, prefix: str, names: dict[tuple[int, str], str]) -> None:
+    for child in ast.iter_child_nodes(tree):
+        if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
+            first = min((decorator.lineno for decorator in child.decorator_list), default=child.lineno)
+            names[first, child.name] = names[child.lineno, child.name] = f"{prefix}{child.name}"
+            _add_definitions(child, f"{prefix}{child.name}.", names)
+        elif isinstance(child, ast.ClassDef):
+            _add_definitions(child, f"{prefix}{child.name}.", names)
+        else:
+            _add_definitions(child, prefix, names)

@@ -1,0 +1,330 @@
+"""Code for a GPU compared with eager, without a GPU: kernels run in the Triton interpreter.
+
+Invariant: the comparison is the same as for every backend; where kernels generate random numbers, the
+operators of eager use the same numbers, so that values are compared there too.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from aotlens.capture.operators import aten
+from aotlens.codegen.gpu.interpreter.process import interpreter
+from aotlens.codegen.gpu.interpreter.records import (
+    KernelFaultError,
+    Launch,
+    NotInterpretedError,
+    RandomNumbersUsed,
+)
+from aotlens.codegen.gpu.interpreter_backend import InterpretedGraphs, InterpretedRun
+from aotlens.codegen.gpu.node_values import expected_values, node_values
+from aotlens.compiled import Compiled, call_with_other_code
+from aotlens.gpu_emulation.autocast import assumed_casts
+from aotlens.gpu_emulation.tensor_devices import ignoring_devices
+from aotlens.model.source import Outcome, Verdict
+from aotlens.options import CompileOptions
+from aotlens.pipeline import compile_direct
+from aotlens.rng_state import same_random_state
+from aotlens.torch_api.hop import allow_flex_gradients_on_cpu
+from aotlens.verify.compare import Verification, compare
+from aotlens.verify.double_precision import Widening, copy_in_double, without_rounding_differences
+from aotlens.verify.first_call import observe_alone
+from aotlens.verify.gpu.random_replay import Law, RandomReplay, law_of
+from aotlens.verify.observe import Observation, Probe
+from aotlens.verify.tensors.prepared_call import PreparedCall, callable_tensors, copies, prepare_call
+from aotlens.verify.tensors.values import TOLERANCES, close, computed_in, error_between, preview_values
+
+
+def recording_in_double(
+    given: PreparedCall, call: Callable[..., Any] | None, drawn: Sequence[RandomNumbersUsed | None]
+) -> Observation | None:
+    """What the recording gives without roundings, with the kernels' random numbers; None where it takes too
+    much memory, or its arguments cannot be made."""
+    wide = copy_in_double(given)
+    if wide is None:
+        return None
+    with Widening(), RandomReplay(drawn):
+        return observe_alone(wide, Probe(writes=False), call)
+
+
+AFTER_OTHER_DRAWS = ("value", "mutation", "gradient", "backward mutation")
+"""Kinds of difference that other random numbers make."""
+BY_TWIN = "attention's dropout is drawn by its twin on the CPU, the same forward and backward"
+DROPOUT_AT: dict[Any, int] = {
+    aten._scaled_dot_product_flash_attention.default: 3,
+    aten._scaled_dot_product_efficient_attention.default: 5,
+}
+"""Attentions of a GPU, and the position of their dropout's probability."""
+
+
+@dataclass(frozen=True, slots=True)
+class GpuVerification:
+    """The verdict on one call of code for a GPU."""
+
+    comparison: Verification
+    target: str
+    kernels: tuple[tuple[str, int], ...]
+    """Launches that were interpreted, by phase."""
+    skipped: tuple[str, ...] = ()
+    """What could not be interpreted, each told in a sentence."""
+    laws: tuple[Law, ...] = ()
+    """Of the random numbers that kernels drew."""
+    unmatched: str = ""
+    """Why values that hang on random numbers were not compared; empty where all were."""
+    culprit: str = ""
+    """The first kernel that writes something else than torch computes; empty where none is found."""
+    fault: str = ""
+    """What a kernel does that no kernel may do; empty where none does."""
+    drops_in_attention: bool = False
+    """Whether a fused attention drops weights."""
+    stopped: str = ""
+    """Why a graph did not run to its end, where that says nothing about its code."""
+
+    @property
+    def outcome(self) -> Outcome:
+        if self.stopped or self.comparison.outcome == "not verified":
+            return "not verified"
+        if self.fault or not self.comparison.ok or any(law.deviates for law in self.laws):
+            return "differs"
+        return "not verified" if self.unmatched else "equal"
+
+    @property
+    def ok(self) -> bool:
+        return self.outcome == "equal"
+
+    def verdict(self) -> Verdict:
+        """One line for the user, one of what ran, and one for each kernel that could not be interpreted."""
+        skipped = (f"not interpreted: {text}" for text in self.skipped)
+        return Verdict(self.outcome, "\n".join([*self._finding(), *skipped]))
+
+    def summary(self) -> str:
+        """The verdict as text."""
+        verdict = self.verdict()
+        return "\n".join([verdict.headline, *verdict.details])
+
+    def _finding(self) -> list[str]:
+        if self.stopped or self.fault:
+            return [self.stopped or self.fault]
+        text = self.comparison.verdict().text
+        if not self.comparison.ok:
+            return list(filter(None, [text.replace("compiled", self.target), self.culprit]))
+        deviating = next((law for law in self.laws if law.deviates), None)
+        if deviating is not None:
+            return [f"{deviating.count} random numbers are not {deviating.text}: {deviating.deviates}"]
+        if self.unmatched:
+            return [self.unmatched, self._interpreted()]
+        return [text, "; ".join([self._interpreted(), *self._random()])]
+
+    def _interpreted(self) -> str:
+        counts = " and ".join(f"{count} {phase}" for phase, count in self.kernels)
+        whole = sum(count for _, count in self.kernels)
+        if not whole:
+            return f"no kernel for {self.target}" + (": library calls alone" if counts else "")
+        return f"{counts} {'kernel' if whole == 1 else 'kernels'} for {self.target}"
+
+    def _random(self) -> list[str]:
+        names = dict.fromkeys(law.text for law in self.laws)
+        count = sum(law.count for law in self.laws)
+        law = f"{count:,} random numbers, {' and '.join(names)}, the same forward and backward"
+        return [*([law] if self.laws else []), *([BY_TWIN] if self.drops_in_attention else [])]
+
+
+def verify_gpu_code(
+    options: CompileOptions, fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> GpuVerification:
+    """Compile `fn` for the GPU of the options with backend `Interpreted`; compare one call with eager."""
+    worlds = copies(prepare_call(fn, args, kwargs), 4)
+    state = [item.tensor for item in callable_tensors(worlds[0].fn)] if worlds[0].fn is fn else []
+    with allow_flex_gradients_on_cpu(), same_random_state():
+        compiled = compile_direct(worlds[1].fn, worlds[1].args, dict(worlds[1].kwargs), options)
+    return _Comparison(compiled, worlds, state).verdict()
+
+
+def verify_gpu_graph(
+    compiled: Compiled,
+    calls: tuple[Callable[..., Any], Callable[..., Any]],
+    inputs: Sequence[object],
+    names: Sequence[str],
+) -> GpuVerification:
+    """The same for a graph that Dynamo captured: `calls` are the compiled graph and eager's, flat."""
+    worlds = copies(prepare_call(calls[1], inputs, names=names), 4, keep_fn=True)
+    state = [item.tensor for fn in calls for item in callable_tensors(fn)]
+    call, eager = map(_as_tuple, calls)
+    return _Comparison(compiled, worlds, state, call, eager).verdict()
+
+
+def _as_tuple(flat: Callable[..., Any]) -> Callable[..., Any]:
+    """A flat callable may give its results as a list or as a tuple."""
+
+    def call(*inputs: Any, **options: Any) -> Any:
+        result = flat(*inputs, **options)
+        return tuple(result) if isinstance(result, list) else result
+
+    return call
+
+
+@dataclass(frozen=True, slots=True)
+class _Comparison:
+    """One call made in eager, by the kernels, and, where those draw, by torch with their numbers."""
+
+    compiled: Compiled
+    worlds: tuple[PreparedCall, ...]
+    state: list[Tensor]
+    call: Callable[..., Any] | None = None
+    eager: Callable[..., Any] | None = None
+
+    def verdict(self) -> GpuVerification:
+        with computed_in(computing_dtypes(self.compiled)):
+            return self._verdict()
+
+    def _verdict(self) -> GpuVerification:
+        graphs: InterpretedGraphs = self.compiled.code.interpreted
+        with allow_flex_gradients_on_cpu():
+            expected = observe_alone(self.worlds[0], call=self.eager, state=self.state)
+        graphs.runs.clear()
+        found = observe_alone(self.worlds[1], call=self.call or self.compiled.call, state=self.state)
+        drawn, unmatched = _drawn(graphs.runs), ""
+        laws: tuple[Law, ...] = ()
+        # eager's other numbers, its attention in steps, or the CPU's rules for autocast, make others
+        drops = _drops_in_attention(self.compiled)
+        if drawn or assumed_casts() or drops:
+            redrawing = RandomReplay(drawn)
+            by_torch = call_with_other_code(self.compiled, CompileOptions("eager"), self.worlds[2].fn)
+            with redrawing:
+                expected = observe_alone(self.worlds[2], call=_as_tuple(by_torch), state=self.state)
+            unmatched = _unmatched(redrawing, drawn)
+            laws = tuple(map(law_of, redrawing.given))
+        with ignoring_devices():
+            comparison = self._without_roundings(compare(found, expected), (found, expected), drawn)
+        comparison = _without(comparison, "random state")  # a GPU has a generator of its own
+        if _takes_attention(graphs.runs):  # lays its results out as no CPU operator does
+            comparison = _without(comparison, "stride")
+        if unmatched:
+            comparison = _without(comparison, *AFTER_OTHER_DRAWS)
+        stopped = _raised(found, NotInterpretedError)
+        return GpuVerification(
+            comparison=comparison,
+            target=graphs.target.sm,
+            kernels=_counts(graphs.runs),
+            skipped=tuple(text for run in graphs.runs for text in run.skipped),
+            laws=laws,
+            unmatched=unmatched,
+            culprit=self._culprit(graphs, comparison) if not stopped and not unmatched else "",
+            fault=_raised(found, KernelFaultError),
+            drops_in_attention=drops,
+            stopped=stopped,
+        )
+
+    def _without_roundings(
+        self,
+        comparison: Verification,
+        sides: tuple[Observation, Observation],
+        drawn: Sequence[RandomNumbersUsed | None],
+    ) -> Verification:
+        """Where values differ, those that are as near to double precision as eager's are equal."""
+        if not any(one.max_abs is not None for one in comparison.differences):
+            return comparison
+        given, call = self.worlds[3], None
+        # a recording of the direct frontend refuses other types, so the user's function runs there
+        if self.compiled.frontend == "dynamo":
+            call = _as_tuple(call_with_other_code(self.compiled, CompileOptions("eager"), given.fn))
+        wide = recording_in_double(given, call, drawn)
+        return without_rounding_differences(comparison, sides, wide)
+
+    def _culprit(self, graphs: InterpretedGraphs, comparison: Verification) -> str:
+        if not _is_in_values(comparison):
+            return ""
+        with ignoring_devices():
+            return culprit(graphs)
+
+
+def _without(comparison: Verification, *kinds: str) -> Verification:
+    """Of what differs only the other kinds."""
+    kept = tuple(one for one in comparison.differences if one.kind not in kinds)
+    return replace(comparison, differences=kept, draws=False)
+
+
+def _is_in_values(comparison: Verification) -> bool:
+    """Whether both ran and gave other numbers; a fault names its kernel by itself."""
+    return any(one.kind in AFTER_OTHER_DRAWS for one in comparison.differences)
+
+
+def computing_dtypes(compiled: Compiled) -> frozenset[torch.dtype]:
+    """In which the kernels compute: fused ones round where eager does not, and the other way round."""
+    parts = compiled.parts
+    programs = [parts.forward, *([parts.backward] if parts.backward is not None else [])]
+    values = (value for program in programs for node in program.nodes for value in node.results)
+    found = frozenset(value.dtype for value in values if isinstance(value, Tensor))
+    return found & frozenset(TOLERANCES)
+
+
+def _takes_attention(runs: Sequence[InterpretedRun]) -> bool:
+    return any("_scaled_dot_product_" in call.name for run in runs for call in run.graph.lowered.calls)
+
+
+def _drops_in_attention(compiled: Compiled) -> bool:
+    """Whether a fused attention draws a mask: its twin draws the same beside the kernels and here."""
+    nodes = ((node, DROPOUT_AT.get(node.op)) for node in compiled.parts.forward.nodes)
+    return any(at is not None and len(node.args) > at and node.args[at] for node, at in nodes)
+
+
+def _drawn(runs: Sequence[InterpretedRun]) -> list[RandomNumbersUsed | None]:
+    return [run.answer.draws.get(at) for run in runs for at in range(run.answer.seeds)]
+
+
+def _unmatched(redrawing: RandomReplay, drawn: Sequence[RandomNumbersUsed | None]) -> str:
+    """Why the kernels' numbers could not be put in the places of eager's."""
+    if redrawing.used == len(drawn):
+        return ""
+    return (
+        f"values were not compared: the program draws {redrawing.used} times and its kernels"
+        f" {len(drawn) - drawn.count(None)} times"
+    )
+
+
+def _raised(found: Observation, kind: type[Exception]) -> str:
+    """What the call or its backward raised of this kind."""
+    failures = (found.failure, found.backward_failure)
+    return next((one.message for one in failures if one is not None and issubclass(one.kind, kind)), "")
+
+
+def _counts(runs: Sequence[InterpretedRun]) -> tuple[tuple[str, int], ...]:
+    counts: dict[str, int] = {}
+    for run in runs:
+        phase = run.graph.lowered.phase
+        counts[phase] = counts.get(phase, 0) + len(run.answer.launches)
+    return tuple(counts.items())
+
+
+def culprit(graphs: InterpretedGraphs) -> str:
+    """The first launch that writes something else than torch computes for the same node."""
+    for run in graphs.runs:
+        phase = run.graph.lowered.phase
+        drawn = _drawn([run])
+        drawing = RandomReplay(drawn) if drawn else None
+        values = node_values(graphs.program(phase), phase, list(run.job.inputs), drawing)
+        answer = interpreter().run(replace(run.job, keep_buffers=True))
+        for launch in answer.launches:
+            wrong = _first_wrong(launch, expected_values(run.graph, launch.place, values))
+            if wrong:
+                places = ", ".join(graphs.places(run.graph, launch.place))
+                name = f"the {phase} kernel `{launch.place.kernel}` ({places})"
+                return f"the first kernel that differs is {name}: {wrong}"
+    return ""
+
+
+def _first_wrong(launch: Launch, expected: Mapping[int, tuple[str, Tensor]]) -> str:
+    """What a launch wrote for a node of the graph, and torch did not compute; empty where nothing is."""
+    for at, buffer in launch.buffers:
+        node, value = expected.get(at, ("", None))
+        if value is None or buffer.numel() != value.numel():
+            continue
+        written = buffer.reshape(value.shape)
+        if not close(written, value):
+            most = f"max error {error_between(written, value):.2g}"
+            actual_text, expected_text = preview_values(written), preview_values(value)
+            return f"for `{node}` it writes {actual_text}, torch computes {expected_text} ({most})"
+    return ""

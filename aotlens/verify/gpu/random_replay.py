@@ -1,0 +1,119 @@
+"""Random numbers that kernels drew, drawn again by torch's operators, and whether they follow their law.
+
+The kernels' numbers come from another generator than eager's, so values cannot be compared with eager's own.
+Invariant: with the same numbers in the same places everything else must agree, forward and backward.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from aotlens.codegen.gpu.interpreter.records import RandomNumbersUsed
+from aotlens.gpu_emulation.tensor_devices import is_on_gpu, mark_device
+from aotlens.torch_api.modes import TorchDispatchMode
+
+aten = torch.ops.aten
+
+FALSE_ALARM = 1e-9
+"""How likely numbers that do follow their law are called deviating."""
+
+
+def _mask(number: Tensor, like: Tensor, probability: float) -> Tensor:
+    return (number < probability).to(like.dtype)
+
+
+FORMS: dict[Any, Callable[[Any, Any], tuple[Sequence[int], torch.dtype]]] = {
+    aten.rand.default: lambda args, kwargs: (args[0], kwargs.get("dtype") or torch.get_default_dtype()),
+    aten.randn.default: lambda args, kwargs: (args[0], kwargs.get("dtype") or torch.get_default_dtype()),
+    aten.randint.low: lambda args, kwargs: (args[2], kwargs.get("dtype") or torch.int64),
+    aten.bernoulli.p: lambda args, kwargs: (args[0].shape, torch.float32),
+}
+"""The draws that kernels make, with the shape and the type of their numbers."""
+
+
+NOTHING = RandomNumbersUsed("rand", torch.zeros(0, dtype=torch.int64), torch.zeros(0), again=0, agrees=True)
+"""A draw that nobody reads, so that no kernel made it."""
+
+
+class RandomReplay(TorchDispatchMode):
+    """Within it, each draw gives what a kernel drew in its place."""
+
+    supports_higher_order_operators = True
+
+    def __init__(self, drawn: Sequence[RandomNumbersUsed | None]) -> None:
+        super().__init__()
+        self._drawn = list(drawn)
+        self.used = 0
+        self.given: list[RandomNumbersUsed] = []
+        """What was drawn for elements that the program has: kernels draw for whole blocks."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        options = kwargs or {}
+        form = FORMS.get(func)
+        if form is None or options.get("generator") is not None:
+            return func(*args, **options)
+        at, self.used = self.used, self.used + 1
+        if at >= len(self._drawn):
+            return func(*args, **options)
+        shape, dtype = form(args, options)
+        drawn = self._drawn[at] or NOTHING
+        drawn = _cut(drawn, math.prod(shape))
+        self.given.append(drawn)
+        number = replayed_numbers(drawn, shape, dtype)
+        made = _mask(number, args[0], args[1]) if func is aten.bernoulli.p else number
+        return mark_device(made, on_gpu=True) if _is_drawn_on_gpu(args, options) else made
+
+
+def _is_drawn_on_gpu(args: Any, kwargs: Any) -> bool:
+    """Whether the draw's result is on the GPU that is pretended: asked for there, or like a tensor there."""
+    asked = kwargs.get("device")
+    if asked is not None:
+        return torch.device(asked).type == "cuda"
+    return any(isinstance(arg, Tensor) and is_on_gpu(arg) for arg in args)
+
+
+def _cut(drawn: RandomNumbersUsed, count: int) -> RandomNumbersUsed:
+    inside = drawn.offsets < count
+    return replace(drawn, offsets=drawn.offsets[inside], values=drawn.values[inside])
+
+
+def replayed_numbers(drawn: RandomNumbersUsed, shape: Sequence[int], dtype: torch.dtype) -> Tensor:
+    """As the tensor that the program draws; NaN, or the largest integer, where nothing was drawn."""
+    blank = float("nan") if dtype.is_floating_point else torch.iinfo(dtype).max
+    flat = torch.full((math.prod(shape),), blank, dtype=dtype)
+    flat[drawn.offsets] = drawn.values.to(dtype)
+    return flat.view(tuple(shape))
+
+
+@dataclass(frozen=True, slots=True)
+class Law:
+    """What one draw was found to follow."""
+
+    count: int
+    text: str
+    """`uniform on [0, 1)`, `standard normal`, `integers`."""
+    deviates: str = ""
+    """How; empty where it does not."""
+
+
+def law_of(drawn: RandomNumbersUsed) -> Law:
+    """By the largest distance between the numbers' distribution and the law's (Kolmogorov and Smirnov)."""
+    values = drawn.values.double().sort().values
+    count = len(values)
+    if drawn.kind == "randint" or not count:
+        return Law(count, "integers")
+    if drawn.kind == "rand":
+        name, below = "uniform on [0, 1)", values.clamp(0.0, 1.0)
+    else:
+        name, below = "standard normal", torch.special.ndtr(values)
+    if drawn.kind == "rand" and (values[0] < 0 or values[-1] >= 1):
+        return Law(count, name, f"numbers from {values[0]:.3g} to {values[-1]:.3g}")
+    steps = torch.arange(count + 1, dtype=torch.float64) / count
+    distance = float(torch.maximum(below - steps[:-1], steps[1:] - below).max())
+    most = math.sqrt(-math.log(FALSE_ALARM / 2) / (2 * count))
+    deviates = f"its distribution is {distance:.2g} off, where chance allows {most:.2g}"
+    return Law(count, name, deviates if distance > most else "")

@@ -1,0 +1,72 @@
+"""The first node of a graph that a backend computes otherwise than torch.
+
+The graph is compiled again with every value as a result; where that hides the fault, which a fusion may be,
+parts of the graph that end at one node are compiled, and the smallest that differs is looked for.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from aotlens.compiled import Compiled, compile_part
+from aotlens.ir.program import Node, Program, ProgramOutput, ancestors, has_effect
+from aotlens.ir.slots import UserOutput
+from aotlens.options import CompileOptions
+from aotlens.rng_state import same_random_state
+from aotlens.torch_api.modes import below_views
+from aotlens.verify.locate.nodes import WrongNode, differs
+
+
+def first_wrong_backend_node(
+    compiled: Compiled, options: CompileOptions, program: Program, given: tuple[list[Any], Mapping[str, Any]]
+) -> WrongNode | None:
+    """`given` are the program's arguments and the values that torch computes for its nodes."""
+    arguments, expected = given
+    nodes = [node for node in program.nodes if _has_value(node, expected)]
+    run = lambda wanted: _run(compiled, options, _giving(program, wanted), arguments)
+    wrong = _first(nodes, run(nodes), expected)
+    if wrong is not None:
+        return wrong
+    low, high = 0, len(nodes) - 1
+    found: WrongNode | None = None
+    while low <= high:
+        middle = (low + high) // 2
+        wrong = _first([nodes[middle]], run([nodes[middle]]), expected)
+        if wrong is None:
+            low = middle + 1
+        else:
+            found, high = wrong, middle - 1
+    return found
+
+
+def _first(nodes: list[Node], values: list[Any], expected: Mapping[str, Any]) -> WrongNode | None:
+    for node, value in zip(nodes, values, strict=True):
+        if differs(value, expected[node.name]):
+            return WrongNode(node, value, expected[node.name])
+    return None
+
+
+def _has_value(node: Node, expected: Mapping[str, Any]) -> bool:
+    """Whether the node computes a tensor: a write to an input repeats what another node computed."""
+    return isinstance(expected.get(node.name), Tensor) and not has_effect(node)
+
+
+def _giving(program: Program, wanted: list[Node]) -> Program:
+    """The part of a program that computes these values, as its results."""
+    needed = ancestors(wanted, program.nodes)
+    nodes = tuple(node for node in program.nodes if id(node) in needed)
+    outputs = tuple(ProgramOutput(node, UserOutput(node.name, at)) for at, node in enumerate(wanted))
+    return replace(program, nodes=nodes, outputs=outputs)
+
+
+def _run(compiled: Compiled, options: CompileOptions, program: Program, arguments: list[Any]) -> list[Any]:
+    """The results of the program as the backend compiles it, as if it were a whole graph."""
+    function = compile_part(compiled, options, program)
+    if function is None:
+        return [None] * len(program.outputs)
+    copied = [value.detach().clone() if isinstance(value, Tensor) else value for value in arguments]
+    with same_random_state(), torch.no_grad(), below_views():
+        return list(function(copied))

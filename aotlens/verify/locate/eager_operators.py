@@ -1,0 +1,50 @@
+"""The operators that eager runs, beside those that were captured."""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from aotlens.ir.program import Program, op_name
+from aotlens.torch_api.modes import TorchDispatchMode
+from aotlens.verify.locate.nodes import WrongNode, first_difference
+
+Ran = tuple[str, Any]
+"""An operator's name, and a copy of what it gave."""
+
+
+class _Listing(TorchDispatchMode):
+    def __init__(self) -> None:
+        super().__init__()
+        self.ran: list[Ran] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        with torch.no_grad():
+            kept = result.detach().clone() if isinstance(result, Tensor) else result
+        self.ran.append((op_name(func), kept))
+        return result
+
+
+def operators_of(call: Callable[[], object]) -> list[Ran]:
+    """Every operator that a call runs, below autograd, in order."""
+    listing = _Listing()
+    with listing:
+        call()
+    return listing.ran
+
+
+def first_differing_operator(program: Program, values: Mapping[str, Any], ran: list[Ran]) -> WrongNode | None:
+    """The first captured operator that eager does not run next, or runs with another result."""
+    rest: Iterator[Ran] = iter(ran)
+    for node in program.nodes:
+        if node.op is None or node.constant is not None or not node.target.startswith("aten"):
+            continue
+        wanted = next((value for name, value in rest if name == node.target), None)
+        if wanted is None:
+            return None  # they are not the same operators any more, and nothing can be said by their values
+        wrong = first_difference(values.get(node.name), wanted)
+        if wrong is not None:
+            return WrongNode(node, *wrong)
+    return None

@@ -1,0 +1,109 @@
+"""The first node of the backward whose gradient is not the one that autograd computes.
+
+The functional program runs once more under autograd, which gives the gradient of each of its values; a value
+whose gradient no node of the backward computes was lost by the operator that reads it.  Values are matched by
+their numbers, so the backward may keep them transposed.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from aotlens.ir.program import Node, Program, nodes_in
+from aotlens.ir.slots import MutatedInput
+from aotlens.rng_state import same_random_state
+from aotlens.verify.locate.nodes import Player, WrongNode
+from aotlens.verify.tensors.values import close
+
+
+def first_wrong_gradient(
+    functional: Program, arguments: list[Any], tangents: Mapping[str, Any], joint: Program, values: Any
+) -> WrongNode | None:
+    """`values` are those of the joint program's nodes, for the same arguments and tangents."""
+    truth = _gradients(functional, arguments, tangents)
+    if truth is None:
+        return None
+    backward = [node for node in joint.nodes if node.origin.backward]
+    known = [values[node.name] for node in backward if isinstance(values.get(node.name), Tensor)]
+    known += [tangent for tangent in tangents.values() if isinstance(tangent, Tensor)]
+    for node in reversed(functional.nodes):
+        if node.name in truth and not _among(truth[node.name], known):
+            continue
+        for source in nodes_in(node.args):
+            wanted = truth.get(source.name)
+            if node.name in truth and wanted is not None and not _among(wanted, known):
+                return _named(node, backward, values, wanted)
+    return None
+
+
+def _named(operator: Node, backward: list[Node], values: Mapping[str, Any], wanted: Tensor) -> WrongNode:
+    """The node of this operator's backward whose value has the gradient's sizes, else the last one."""
+    own = [node for node in backward if _is_gradient_of(node, operator)]
+    tensors = [node for node in own if isinstance(values.get(node.name), Tensor)]
+    fitting = [node for node in tensors if values[node.name].shape == wanted.shape]
+    node = next(iter(reversed(fitting or tensors)), operator)
+    return WrongNode(node, values.get(node.name), wanted, f"the gradient of `{operator.name}`")
+
+
+def _is_gradient_of(node: Node, operator: Node) -> bool:
+    differentiated = node.origin.differentiates
+    return differentiated is operator.origin or (
+        differentiated is not None and differentiated.place == operator.origin.place
+    )
+
+
+def _gradients(
+    functional: Program, arguments: list[Any], tangents: Mapping[str, Any]
+) -> dict[str, Tensor] | None:
+    """The gradient of each value of the functional program; None where autograd cannot run it."""
+    player = Player(functional, keep_graph=True)
+    given = [_leaf(value) for value in arguments]
+    try:
+        with same_random_state(), torch.enable_grad():
+            outputs = player.run(*given)
+        pairs = [
+            (value, tangents[out.slot.name])
+            for out, value in zip(functional.outputs, outputs, strict=True)
+            if out.slot.name in tangents and isinstance(value, Tensor) and value.requires_grad
+            if not isinstance(out.slot, MutatedInput) or out.slot.name not in _results(functional)
+        ]
+        wanted = {
+            name: value
+            for name, value in player.values.items()
+            if isinstance(value, Tensor) and value.requires_grad
+        }
+        found = torch.autograd.grad(
+            [value for value, _ in pairs], list(wanted.values()), [of for _, of in pairs], allow_unused=True
+        )
+    except (RuntimeError, ValueError, NotImplementedError):
+        return None
+    return {name: value for name, value in zip(wanted, found, strict=True) if value is not None}
+
+
+def _results(program: Program) -> frozenset[str]:
+    return frozenset(out.slot.name for out in program.outputs if not isinstance(out.slot, MutatedInput))
+
+
+def _leaf(value: Any) -> Any:
+    if not isinstance(value, Tensor):
+        return value
+    is_float = value.is_floating_point() or value.is_complex()
+    return value.detach().clone().requires_grad_(is_float)
+
+
+def _among(wanted: Tensor, known: list[Tensor]) -> bool:
+    return any(_same_numbers(wanted, value) for value in known)
+
+
+def _same_numbers(one: Tensor, other: Tensor) -> bool:
+    if one.numel() != other.numel() or one.dtype != other.dtype:
+        return False
+    return any(close(*pair) for pair in _orders(one, other))
+
+
+def _orders(one: Tensor, other: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+    yield one.detach().flatten(), other.detach().flatten()
+    if not one.is_complex():
+        yield one.detach().flatten().sort().values, other.detach().flatten().sort().values

@@ -1,0 +1,105 @@
+"""Programs of neighbouring stages run node by node, and the first node whose value is not its ancestor's.
+
+Invariant: a node is compared only with the one that it stands for: the same operator of the same call, or the
+last node of what a call was taken apart into with that call.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, fx
+
+from aotlens.build.programs import StageProgram
+from aotlens.capture.subclasses import inner_tensors
+from aotlens.ir.graph_module import to_graph_module
+from aotlens.ir.program import Node, Program
+from aotlens.rng_state import same_random_state
+from aotlens.torch_api.modes import below_views
+from aotlens.verify.tensors.values import close
+
+Values = dict[str, Any]
+"""By the name of the node, as they were when it had run."""
+
+
+@dataclass(frozen=True, slots=True)
+class WrongNode:
+    """A node, what it computes, and what it should."""
+
+    node: Node
+    found: Any
+    expected: Any
+    ancestor: str = ""
+    """The node of the stage before, where it has another name."""
+
+
+class Player(fx.Interpreter):
+    """Runs a program node by node and keeps a copy of every value."""
+
+    def __init__(self, program: Program, keep_graph: bool = False) -> None:
+        super().__init__(to_graph_module(program, training=True))
+        self._keep_graph = keep_graph
+        self.values: Values = {}
+        placeholders = self.module.graph.find_nodes(op="placeholder")  # type: ignore[union-attr, operator]
+        self._names = {
+            place: given.node.name for place, given in zip(placeholders, program.inputs, strict=True)
+        }
+
+    def run_node(self, n: fx.Node) -> Any:
+        value = super().run_node(n)
+        name = self._names.get(n) or n.meta.get("aotlens_node") or n.name
+        keep = isinstance(value, Tensor) and not self._keep_graph
+        self.values[name] = value.detach().clone() if keep else value
+        return value
+
+
+def play(program: Program, arguments: list[Any]) -> Values:
+    """The value of each node, below autograd."""
+    player = Player(program)
+    with same_random_state(), torch.no_grad(), below_views():
+        player.run(*arguments)
+    return player.values
+
+
+def first_wrong_node(
+    stage: StageProgram, values: Mapping[str, Any], parent: StageProgram, expected: Mapping[str, Any]
+) -> WrongNode | None:
+    """The first node whose value is not that of the node which it stands for."""
+    for node, ancestor in _pairs(stage, parent):
+        wrong = first_difference(values.get(node.name), expected.get(ancestor))
+        if wrong is not None:
+            return WrongNode(node, *wrong, ancestor if ancestor != node.name else "")
+    return None
+
+
+def differs(found: Any, wanted: Any) -> bool:
+    """Whether two values that can be compared are not close."""
+    return first_difference(found, wanted) is not None
+
+
+def first_difference(found: Any, wanted: Any) -> tuple[Tensor, Tensor] | None:
+    """Two tensors that can be compared and are not close; of wrappers the first such two inside."""
+    if not isinstance(found, Tensor) or not isinstance(wanted, Tensor):
+        return None
+    inner: dict[tuple[str, ...], Tensor] = dict(inner_tensors(wanted))
+    for path, one in inner_tensors(found):
+        other = inner.get(path, one)
+        if one.shape == other.shape and one.dtype == other.dtype and not close(one, other):
+            return one, other
+    return None
+
+
+def _pairs(stage: StageProgram, parent: StageProgram) -> Iterator[tuple[Node, str]]:
+    """Each node with the one of the parent stage that has the same value."""
+    targets = {node.name: node.target for node in parent.program.nodes}
+    last: dict[tuple[str, ...], Node] = {}
+    for node in stage.program.nodes:
+        last[stage.ancestors(node)] = node
+    for node in stage.program.nodes:
+        ancestors = stage.ancestors(node)
+        if len(ancestors) != 1 or (node.origin.differentiates is not None and ancestors[0] != node.name):
+            continue
+        same = targets.get(ancestors[0]) == node.target
+        if same or last[ancestors] is node:
+            yield node, ancestors[0]

@@ -1,0 +1,197 @@
+"""Where a difference from eager begins: the first stage, and the first node in it, with the user's line.
+
+Every stage is replayed on the arguments that showed the difference.  Where all agree with each other, what
+differs was wrong from the stage that computes it first: the recording for values, the joint program for
+gradients, the wrapper for what no graph knows (aliasing, strides, version counters).
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
+
+from aotlens.build.programs import StageProgram
+from aotlens.compiled import Compiled
+from aotlens.model.report import Span
+from aotlens.model.spans import location, text_of
+from aotlens.options import CompileOptions, Compilers
+from aotlens.verify.compare import Difference
+from aotlens.verify.locate.backend_nodes import first_wrong_backend_node
+from aotlens.verify.locate.eager_operators import first_differing_operator, operators_of
+from aotlens.verify.locate.gradient_nodes import first_wrong_gradient
+from aotlens.verify.locate.nodes import WrongNode, differs, first_wrong_node, play
+from aotlens.verify.locate.stage_call import WRAPPER
+from aotlens.verify.locate.stage_inputs import AFTER, GENERATED, InputCopies, StageResult, copies_by_name
+from aotlens.verify.locate.stages import compare_stages, replay_stages, stage_tangents
+from aotlens.verify.observe import Observation
+from aotlens.verify.tensors.values import error_between, preview_values
+
+IN_THE_RECORDING = frozenset({"value", "mutation", "dtype", "shape", "structure", "random state"})
+EAGER = "eager"
+
+
+@dataclass(frozen=True, slots=True)
+class Located:
+    """The first stage that differs from the one before."""
+
+    stage: str
+    before: str
+    what: str
+    """The result, changed input or gradient that shows it."""
+    wrong: WrongNode | None = None
+    """The first node; None where the stage as a whole is meant."""
+    span: Span | None = None
+    """The user's expression, where it is known without a node."""
+
+    def lines(self) -> str:
+        """For the user: the stage, the node with its values, and the expression that it comes from."""
+        other = f"{self.what} is not what {self.before} gives"
+        told = [f"the first stage that differs is {_stage(self.stage)}: {other}"]
+        span = self.span
+        if self.wrong is not None:
+            node, span = self.wrong.node, self.wrong.node.origin.place.innermost or span
+            told.append(
+                f"its first node that differs is `{node.name}` ({node.target}): {_values(self.wrong)}"
+            )
+        if span is not None:
+            told.append(f"{location(span)}: {text_of(span)}")
+        return "\n".join(told)
+
+
+def _stage(name: str) -> str:
+    return name if name in (GENERATED, WRAPPER) else f"`{name}`"
+
+
+def _values(wrong: WrongNode) -> str:
+    of = f"{wrong.ancestor} is" if wrong.ancestor.startswith("the ") else "it should be"
+    if wrong.ancestor and not wrong.ancestor.startswith("the "):
+        of = f"`{wrong.ancestor}`, from which it is made, is"
+    if not isinstance(wrong.found, Tensor):
+        return f"{of} {preview_values(wrong.expected)}"
+    error = f"max error {error_between(wrong.found, wrong.expected):.2g}"
+    return f"it is {preview_values(wrong.found)}, {of} {preview_values(wrong.expected)} ({error})"
+
+
+def locate(
+    compiled: Compiled,
+    options: CompileOptions,
+    values: list[Any] | None,
+    found: tuple[Difference, Observation, Callable[[], object]],
+) -> Located | None:
+    """`found` is the first difference, what eager gave, and a call of eager on the same arguments.
+
+    None where the stages cannot be replayed: tensors from outside that change.
+    """
+    if values is None or compiled.code.interpreted is not None:
+        return None
+    results = replay_stages(compiled, values)
+    if not results:
+        return None
+    return _Search(compiled, options, values, results).first(*found)
+
+
+@dataclass(frozen=True, slots=True)
+class _Search:
+    """The stages of one target, replayed."""
+
+    compiled: Compiled
+    options: CompileOptions
+    values: list[Any]
+    results: tuple[StageResult, ...]
+
+    def first(self, difference: Difference, eager: Observation, call: Callable[[], object]) -> Located:
+        wrong = self._not_as_eager(eager)
+        if wrong and difference.kind in IN_THE_RECORDING:
+            stage = self._stages()[self.results[0].stage]
+            node = first_differing_operator(stage.program, self._played(stage), operators_of(call))
+            return Located(stage.name, EAGER, wrong, node, self._span(difference))
+        mismatches = compare_stages(self.results)
+        if mismatches:
+            first = mismatches[0]
+            return Located(first.stage, f"`{first.parent}`", first.what, self._node(first.stage))
+        what = f"the {difference.kind} of {difference.name or 'the call'}"
+        if difference.kind in ("gradient", "backward error", "backward mutation"):
+            return Located("joint", EAGER, what, self._gradient(), self._span(difference))
+        return Located(WRAPPER, EAGER, what, None, self._span(difference))
+
+    def _not_as_eager(self, eager: Observation) -> str:
+        """A result or changed input that the first stage gives otherwise than eager; empty where none is."""
+        given = self.results[0].values
+        facts: dict[str, Any] = {}
+        for name, item in zip(eager.output_names, eager.outputs, strict=True):
+            facts |= copies_by_name(name, getattr(item, "value", None))
+        for item in eager.inputs:
+            facts |= copies_by_name(item.name, getattr(item, "value", None), AFTER)
+        for name, value in given.items():
+            wanted = facts.get(name)
+            if isinstance(value, Tensor) and isinstance(wanted, Tensor):
+                other = value.shape != wanted.shape or value.dtype != wanted.dtype
+                if other or differs(value, wanted):
+                    return f"`{name}`"
+        return ""
+
+    def _stages(self) -> dict[str, StageProgram]:
+        return {stage.name: stage for stage in self.compiled.stages()}
+
+    def _given(self) -> InputCopies:
+        return InputCopies(self.compiled, self.values, stage_tangents(self.compiled, self.values))
+
+    def _played(self, stage: StageProgram) -> dict[str, Any]:
+        given = self._given()
+        if stage.name != "backward":
+            return play(stage.program, given.arguments(stage.program, {}))
+        forward = self.compiled.parts.forward
+        _, environment = given.call(forward, {})
+        return play(stage.program, given.arguments(stage.program, environment))
+
+    def _node(self, name: str) -> WrongNode | None:
+        """The first node of a stage that is not as in the stage before."""
+        if name == WRAPPER:
+            return None
+        if name == GENERATED:
+            return self._generated()
+        stages = self._stages()
+        sides = [stages[name], *([stages["backward"]] if name == "forward" else [])]
+        for stage in sides:
+            parent = self._parent(stage, stages)
+            wrong = first_wrong_node(stage, self._played(stage), parent, self._played(parent))
+            if wrong is not None:
+                return wrong
+        return self._gradient() if name == "joint" else None
+
+    def _parent(self, stage: StageProgram, stages: dict[str, StageProgram]) -> StageProgram:
+        return stages[stage.parent] if stage.parent is not None else stage
+
+    def _generated(self) -> WrongNode | None:
+        if isinstance(self.options.backend, Compilers):
+            return None
+        parts, given = self.compiled.parts, self._given()
+        _, environment = given.call(parts.forward, {})
+        for program in filter(None, (parts.forward, parts.backward)):
+            arguments = given.arguments(program, environment)
+            expected = play(program, [_copy(value) for value in arguments])
+            wrong = first_wrong_backend_node(self.compiled, self.options, program, (arguments, expected))
+            if wrong is not None:
+                return wrong
+        return None
+
+    def _gradient(self) -> WrongNode | None:
+        stages = self._stages()
+        if "joint" not in stages:
+            return None
+        functional, joint = stages["functional"].program, stages["joint"]
+        tangents = stage_tangents(self.compiled, self.values)
+        arguments = self._given().arguments(functional, {})
+        return first_wrong_gradient(functional, arguments, tangents, joint.program, self._played(joint))
+
+    def _span(self, difference: Difference) -> Span | None:
+        """The expression that the report names for a result or an input."""
+        target = self.compiled.target()
+        rows: list[Any] = [*target.outputs, *target.inputs]
+        row = next((row for row in rows if row.name == difference.name and row.sites), None)
+        return row.sites[0].span if row is not None else None
+
+
+def _copy(value: Any) -> Any:
+    return value.detach().clone() if isinstance(value, Tensor) else value

@@ -1,0 +1,144 @@
+"""Delta debugging over a program: the least of its operators and results that still differ from eager.
+
+Invariant: every candidate is a whole program with values for its inputs; an operator that is left out becomes
+an input with the value that it had, so that what stands behind it can go too.
+"""
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from torch import Tensor
+
+from aotlens.ir.program import Node, Program, ProgramInput, ProgramOutput, map_nodes, nodes_in
+from aotlens.ir.slots import UserInput, UserOutput
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Candidate:
+    """A program, and what it is called with."""
+
+    program: Program
+    values: tuple[Any, ...]
+    """One for each input; those of tensors that need a gradient require it."""
+
+
+Wrong = Callable[[Candidate], bool]
+"""Whether a candidate still differs from eager as the whole does."""
+
+
+def candidate_of(
+    program: Program, values: Mapping[str, Any], arguments: list[Any], needs_gradient: Collection[str]
+) -> Candidate:
+    """The whole program; its constants become inputs.  `values` are those of its nodes, by name."""
+    given = {item.node.name: value for item, value in zip(program.inputs, arguments, strict=True)}
+    given |= {node.name: node.constant for node in program.constants()}
+    constants = [ProgramInput(node, UserInput(node.name, 0)) for node in program.constants()]
+    inputs = _numbered([*program.inputs, *constants])
+    nodes = tuple(node for node in program.nodes if node.constant is None)
+    outputs = tuple(ProgramOutput(out.value, UserOutput("out", at)) for at, out in enumerate(program.outputs))
+    whole = replace(program, inputs=inputs, nodes=nodes, outputs=outputs)
+    return Candidate(whole, tuple(_leaf(given[i.node.name], i.node.name in needs_gradient) for i in inputs))
+
+
+def shrink_program(whole: Candidate, recorded: Mapping[str, Any], is_wrong: Wrong) -> Candidate:
+    """The smallest candidate that is found; `recorded` holds the value of each node of the whole."""
+    found = _with_earliest_result(_with_one_result(whole, is_wrong), recorded, is_wrong)
+    before = -1
+    while len(found.program.nodes) != before:
+        before = len(found.program.nodes)
+        found = _with_fewer_nodes(found, recorded, is_wrong)
+    return found
+
+
+def _with_one_result(whole: Candidate, is_wrong: Wrong) -> Candidate:
+    outputs = whole.program.outputs
+    for out in outputs if len(outputs) > 1 else ():
+        smaller = _pruned(whole, replace(whole.program, outputs=(out,)), {})
+        if is_wrong(smaller):
+            return smaller
+    return whole
+
+
+def _with_earliest_result(start: Candidate, recorded: Mapping[str, Any], is_wrong: Wrong) -> Candidate:
+    """The first operator whose value, as the only result, differs already; by halves."""
+    nodes = [node for node in start.program.nodes if isinstance(recorded.get(node.name), Tensor)]
+    found, low, high = start, 0, len(nodes) - 1
+    while low <= high:
+        middle = (low + high) // 2
+        end = start.program.nodes.index(nodes[middle]) + 1
+        output = ProgramOutput(nodes[middle], UserOutput("out", 0))
+        program = replace(start.program, nodes=start.program.nodes[:end], outputs=(output,))
+        smaller = _pruned(start, program, {})
+        if is_wrong(smaller):
+            found, high = smaller, middle - 1
+        else:
+            low = middle + 1
+    return found
+
+
+def _with_fewer_nodes(start: Candidate, recorded: Mapping[str, Any], is_wrong: Wrong) -> Candidate:
+    """Leave out runs of operators, from half of them down to one."""
+    found, size = start, max(len(start.program.nodes) // 2, 1)
+    while True:
+        at = 0
+        while at < len(found.program.nodes) and len(found.program.nodes) > 1:
+            gone = found.program.nodes[at : at + size]
+            smaller = _without(found, gone, recorded)
+            if smaller is not None and is_wrong(smaller):
+                found = smaller
+            else:
+                at += size
+        if size == 1:
+            return found
+        size = max(size // 2, 1)
+
+
+def _without(start: Candidate, gone: tuple[Node, ...], recorded: Mapping[str, Any]) -> Candidate | None:
+    """The program without these operators; None where one of their values cannot be an input."""
+    left_out = {id(node) for node in gone}
+    kept = [node for node in start.program.nodes if id(node) not in left_out]
+    read = {id(node) for other in kept for node in other.inputs()}
+    read |= {id(node) for node in nodes_in(out.value for out in start.program.outputs)}
+    needed = [node for node in gone if id(node) in read]
+    if not kept or not all(isinstance(recorded.get(node.name), Tensor) for node in needed):
+        return None
+    made = {id(node): Node(node.name, None, (), {}, node.val, node.origin) for node in needed}
+    nodes = []
+    for node in kept:
+        change = lambda source: made.get(id(source), source)
+        args, kwargs = map_nodes(node.args, change), map_nodes(node.kwargs, change)
+        made[id(node)] = replace(node, args=args, kwargs=kwargs)
+        nodes.append(made[id(node)])
+    outputs = tuple(
+        replace(out, value=map_nodes(out.value, lambda source: made.get(id(source), source)))
+        for out in start.program.outputs
+    )
+    new = tuple(ProgramInput(made[id(node)], UserInput(node.name, 0)) for node in needed)
+    program = replace(
+        start.program, inputs=(*start.program.inputs, *new), nodes=tuple(nodes), outputs=outputs
+    )
+    trained = any(isinstance(value, Tensor) and value.requires_grad for value in start.values)
+    return _pruned(start, program, {node.name: _leaf(recorded[node.name], trained) for node in needed})
+
+
+def _pruned(start: Candidate, program: Program, new: Mapping[str, Any]) -> Candidate:
+    """Without the inputs that nothing reads."""
+    known = {given.node.name: value for given, value in zip(start.program.inputs, start.values, strict=True)}
+    known |= new
+    read = {id(node) for other in program.nodes for node in other.inputs()}
+    read |= {id(node) for node in nodes_in(out.value for out in program.outputs)}
+    inputs = _numbered([given for given in program.inputs if id(given.node) in read])
+    values = tuple(known[given.node.name] for given in inputs)
+    return Candidate(replace(program, inputs=inputs), values)
+
+
+def _numbered(inputs: list[ProgramInput]) -> tuple[ProgramInput, ...]:
+    return tuple(ProgramInput(given.node, UserInput(given.node.name, at)) for at, given in enumerate(inputs))
+
+
+def _leaf(value: Any, needs_gradient: bool) -> Any:
+    if not isinstance(value, Tensor):
+        return value
+    is_float = value.is_floating_point() or value.is_complex()
+    return value.detach().clone().requires_grad_(needs_gradient and is_float)

@@ -1,0 +1,160 @@
+"""The module text called with real arguments as the user's function is, and the gradients of its results."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from aotlens.analysis.records import IntermediateBaseOf
+from aotlens.capture.free_variables.changes import initial_state
+from aotlens.capture.free_variables.namespaces import namespace
+from aotlens.capture.records import Captured
+from aotlens.capture.subclasses import Path, is_wrapper, rebuild
+from aotlens.compiled import Compiled
+from aotlens.ir.origin import NO_ORIGIN, Origin
+from aotlens.ir.program import Node
+from aotlens.ir.slots import (
+    IntermediateBase,
+    MutatedInput,
+    OuterObject,
+    UserOutput,
+    outer_slot,
+)
+from aotlens.torch_api.operators import pytree
+from aotlens.verify.locate.stage_inputs import (
+    AFTER,
+    InputCloner,
+    StageResult,
+    copied,
+    copies_by_name,
+    is_number,
+    written_inputs,
+)
+from aotlens.verify.tensors.clone import Cloner
+
+WRAPPER = "wrapper"
+
+
+def run_module(compiled: Compiled, values: list[Any], tangents: Mapping[str, Any]) -> StageResult:
+    """The module text called as the user's function is, and its gradients for the same tangents."""
+    cloner, captured = InputCloner(), compiled.captured
+    flat = [copied(cloner, value) for value in values]
+    before = [value.detach() if isinstance(value, Tensor) else value for value in flat]
+    mode = torch.is_grad_enabled()
+    args, kwargs = _arguments(compiled, flat[: len(captured.flat_inputs)])
+    with initial_state(captured.surroundings):
+        with torch.set_grad_enabled(captured.grad_enabled):
+            result = compiled.module.call(*args, **kwargs)
+        torch.set_grad_enabled(mode)
+        result, rebound = result if captured.structure.rebound else (result, {})
+        leaves = [*_result_leaves(captured, result), *_left(compiled, args, kwargs), *rebound.values()]
+    places = zip(captured.output_names, captured.outputs, leaves, strict=False)
+    found: dict[str, Any] = {}
+    for name, known, value in places:
+        if not isinstance(known, OuterObject):
+            found |= copies_by_name(name, value)
+    for info in written_inputs(compiled):
+        now = flat if info.grown else before
+        found |= copies_by_name(captured.inputs[info.index].slot.name, now[info.index], AFTER)
+    if tangents:
+        found |= _wrapper_gradients(compiled, flat, leaves, (cloner, tangents))
+    return StageResult(WRAPPER, found)
+
+
+def _result_leaves(captured: Captured, result: Any) -> list[Any]:
+    spec = captured.structure.result
+    return pytree.tree_leaves(result) if spec is None else spec.flatten_up_to(result)
+
+
+def _left(compiled: Compiled, args: list[Any], kwargs: dict[str, Any]) -> list[Any]:
+    """What the call has left in containers, attributes and closures, flat."""
+    structure, found = compiled.captured.structure, list[Any]()
+    owned = len(compiled.captured.flat_inputs) - structure.arguments.num_leaves if structure.refills else 0
+    given = {"args": args[owned:], "kwargs": kwargs}
+    for refill in structure.refills:
+        box = refill.box if refill.box is not None else eval(refill.place, given)  # noqa: S307 (our own text)
+        content = namespace(box) if refill.keyed else list(box)
+        for at, item in enumerate(refill.items):
+            if item.before is None:
+                found += item.spec.flatten_up_to(content[item.key if refill.keyed else at])
+    return found
+
+
+def _arguments(compiled: Compiled, flat: list[Any]) -> tuple[list[Any], dict[str, Any]]:
+    """The flat inputs as the module text takes them."""
+    structure = compiled.captured.structure
+    if structure.arguments is None or structure.parameters:
+        return flat, {}
+    owned = len(flat) - structure.arguments.num_leaves
+    args, kwargs = pytree.tree_unflatten(flat[owned:], structure.arguments)
+    return [*flat[:owned], *args], kwargs
+
+
+def _wrapper_gradients(
+    compiled: Compiled, flat: list[Any], leaves: list[Any], given: tuple[Cloner, Mapping[str, Any]]
+) -> dict[str, Any]:
+    captured, (cloner, tangents) = compiled.captured, given
+    leaf_of = {id(made): leaf for made, leaf in cloner.leaves}
+    wanted: dict[str, Tensor] = {}
+    for out in compiled.joint.gradients:
+        slot: Any = out.slot
+        if slot.index >= len(flat):  # a synthetic base, which the caller does not have
+            continue
+        tensor = flat[slot.index]
+        if compiled.meta.inputs[slot.index].mutates_data:
+            tensor = leaf_of.get(id(tensor))
+        if captured.inputs[slot.index].shares_storage_with:  # autograd may know it as a view of the other
+            continue
+        if out.value is not None and tensor is not None and tensor.requires_grad:
+            wanted[captured.inputs[slot.index].slot.name] = tensor
+    pairs = zip(compiled.joint.forward_outputs, compiled.joint.differentiable, strict=True)
+    slots = (outer_slot(out.slot) for out, differentiable in pairs if differentiable)
+    started = {(type(slot), slot.index): slot for slot in slots}.values()
+    arriving = [slot for at, slot in enumerate(started) if at not in compiled.joint.failing_tangents]
+    outputs = [(_output(compiled, slot, flat, leaves), slot.name) for slot in arriving]
+    if not wanted or any(tensor is None for tensor, _ in outputs):
+        return {}
+    gradients = torch.autograd.grad(
+        [tensor for tensor, _ in outputs],
+        list(wanted.values()),
+        [_tangent(tensor, name, tangents) for tensor, name in outputs],
+        allow_unused=True,
+    )
+    found: dict[str, Any] = {}
+    for name, gradient in zip(wanted, gradients, strict=True):
+        if gradient is not None:
+            found |= copies_by_name(f"gradient of {name}", gradient)
+    return found
+
+
+def _tangent(tensor: Tensor, name: str, tangents: Mapping[str, Any]) -> Any:
+    """The gradient of one result; of a wrapper, one around the gradients of the tensors inside."""
+    if not is_wrapper(tensor):
+        return tangents[name]
+    unused = Node(name, None, (), {}, None, Origin(NO_ORIGIN, ""))
+
+    def inner_tangent(path: Path, inner: Any) -> tuple[Node, Any]:
+        return unused, tangents[".".join((name, *path))] if is_number(inner) else inner
+
+    with torch.no_grad():
+        return rebuild(tensor.detach(), inner_tangent)[1]
+
+
+def _output(compiled: Compiled, slot: Any, flat: list[Any], leaves: list[Any]) -> Any:
+    """The tensor that the caller has for one output of the graph; None where the caller has none."""
+    match slot:
+        case UserOutput(index=index):
+            return leaves[index] if index < len(leaves) else None
+        case MutatedInput(index=index):
+            gone = index >= len(flat) or compiled.meta.inputs[index].mutates_metadata
+            return None if gone else flat[index]
+        case IntermediateBase(index=index):
+            views = (
+                leaves[info.index]
+                for info in compiled.meta.outputs
+                if info.base == IntermediateBaseOf(index) and info.requires_grad
+            )
+            return next((view._base for view in views if view._base is not None), None)
+        case _:
+            return None

@@ -1,0 +1,244 @@
+"""One stage's program on copies of real inputs, or of what the tensors inside these are.
+
+Invariant: every stage gets copies of the same tensors, shared memory included; what a program gives is told
+by the user's names, of a wrapper each tensor inside (`out.a`).
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from aotlens.analysis.records import InputAliasInfo
+from aotlens.build.programs import StageProgram
+from aotlens.capture.operators import aten
+from aotlens.capture.storage import index_without_repeats
+from aotlens.capture.subclasses import inner_tensor_at, inner_tensors, is_wrapper
+from aotlens.compiled import Compiled
+from aotlens.ir.program import Program
+from aotlens.ir.slots import (
+    CurrentInput,
+    Gradient,
+    MutatedInput,
+    OuterObject,
+    SavedInput,
+    Tangent,
+    UserOutput,
+)
+from aotlens.runtime.graph_text import load_program
+from aotlens.torch_api.modes import below_views
+from aotlens.verify.tensors.clone import Cloner
+
+AFTER = " after the call"
+"""How an input is told that the call has changed."""
+GENERATED = "generated code"
+"""What a backend made of the forward and the backward, called as the wrapper calls it."""
+
+
+@dataclass(frozen=True, slots=True)
+class StageResult:
+    """What one stage computed on real inputs."""
+
+    stage: str
+    values: Mapping[str, Any]
+    """By what it is: `out[0]`, `x after the call`, `gradient of x`."""
+
+
+class InputCopies:
+    """Copies of the flat inputs, with an alias of each that keeps its first sizes."""
+
+    def __init__(self, compiled: Compiled, values: list[Any], tangents: Mapping[str, Any]) -> None:
+        cloner = InputCloner()
+        self._compiled, self._values = compiled, values
+        self._slots = [given.slot for given in compiled.captured.inputs]
+        bases = compiled.captured.bases
+        own = [copied(cloner, value) for value in values]
+        with torch.no_grad(), below_views():
+            self._flat = [value.detach() if isinstance(value, Tensor) else value for value in own]
+            self._before = [value.detach() if isinstance(value, Tensor) else value for value in own]
+        self._tangents = tangents
+        self._changed = [info.index for info in written_inputs(compiled)]
+        infos = compiled.meta.inputs
+        self._elsewhere = {info.index for info in infos if info.exchange and info.seen_by_autograd}
+        self._grown = {info.index for info in infos if info.grown}
+        for at, given in enumerate(compiled.captured.flat_inputs):
+            if given.duplicate_of is not None:
+                self._flat[at] = self._flat[given.duplicate_of]
+        for base in (base for base in bases if base.kind != "input"):
+            like = compiled.captured.inputs[base.index].fake
+            place = (like.shape, like.stride(), like.storage_offset())
+            self._flat.append(_as_stored(self._flat[base.members[0]]).view(like.dtype).as_strided(*place))
+            self._before.append(self._flat[-1])
+
+    def run(self, stage: StageProgram, backward: StageProgram | None) -> StageResult:
+        program = stage.program
+        outputs, environment = self.call(program, {})
+        found = self._named(program, outputs)
+        if backward is not None:
+            gradients, _ = self.call(backward.program, environment)
+            found |= self._named(backward.program, gradients)
+        return StageResult(stage.name, found | self._written(program, outputs))
+
+    def run_generated(self, compiled: Compiled) -> StageResult:
+        """The forward, then the backward, as the backend made them."""
+        code, found = compiled.code, dict[str, Any]()
+        environment: dict[int, Any] = {}
+        for graph in filter(None, (code.forward, code.backward)):
+            assert graph.compile is not None  # as of every graph of a backend
+            outputs, environment = self.call(graph.program, environment, _unpacked(graph.compile()))
+            found |= self._named(graph.program, outputs)
+            found |= self._written(graph.program, outputs)
+        return StageResult(GENERATED, found)
+
+    def _written(self, program: Program, outputs: Any) -> dict[str, Any]:
+        """Puts the inputs' new values into the inputs, and tells those of all that changed."""
+        with below_views():
+            for out, value in zip(program.outputs, outputs, strict=True):
+                if isinstance(out.slot, MutatedInput) and out.slot.index not in self._elsewhere:
+                    place = inner_tensor_at(self._place(out.slot.index), out.slot.inner)
+                    if out.slot.index in self._grown:
+                        place.resize_(value.shape)
+                    place[index_without_repeats(place)].copy_(value[index_without_repeats(place)])
+        found: dict[str, Any] = {}
+        for index in self._changed:
+            found |= copies_by_name(self._slots[index].name, self._place(index), AFTER)
+        return found
+
+    def _place(self, index: int) -> Any:
+        """Where an input's new data is put: in its first sizes, unless it is given more memory."""
+        return (self._flat if index in self._grown else self._before)[index]
+
+    def tangents(self, forward: Program) -> dict[str, Any]:
+        """Random gradients of the forward's outputs, by name."""
+        outputs, _ = self.call(forward, {})
+        return {
+            out.slot.name: _tangent_like(value) if is_number(value) else value
+            for out, value in zip(forward.outputs, outputs, strict=True)
+            if is_number(value) or _path(out.slot)
+        }
+
+    def call(
+        self, program: Program, environment: dict[int, Any], function: Callable[..., Any] | None = None
+    ) -> tuple[Any, dict[int, Any]]:
+        """The program's results, and every value at hand afterwards by its node; `function` computes them."""
+        arguments = self.arguments(program, environment)
+        with below_views():
+            outputs = (function or _loaded(program))(*arguments)
+        known = {id(given.node): value for given, value in zip(program.inputs, arguments, strict=True)}
+        known |= {id(out.value): value for out, value in zip(program.outputs, outputs, strict=True)}
+        return outputs, known
+
+    def arguments(self, program: Program, environment: dict[int, Any]) -> list[Any]:
+        """The program's inputs, in order; what the forward saved is in the environment."""
+        return [self._argument(given, environment) for given in program.inputs]
+
+    def _argument(self, given: Any, environment: dict[int, Any]) -> Any:
+        match given.slot:
+            case Tangent(name=name):
+                return _laid_out(self._tangents[name], given.node.val)
+            case CurrentInput(index=index):
+                return self._after_forward(index)
+            case SavedInput():
+                return environment.get(id(given.node), given.node.constant)
+            case slot:
+                return inner_tensor_at(self._flat[slot.index], _path(slot))
+
+    def _after_forward(self, index: int) -> Any:
+        """A flat input as the forward leaves it, for a backward that reads and writes to what it finds."""
+        forward = self._compiled.parts.forward
+        given = InputCopies(self._compiled, self._values, self._tangents)
+        outputs, _ = given.call(forward, {})
+        given._written(forward, outputs)
+        return given._before[index]
+
+    def _hooked(self, index: int, gradient: Any) -> Any:
+        """An input's gradient as its hooks leave it, which the wrapper registers on the caller's tensor."""
+        for at, method, hook in self._compiled.captured.structure.registered:
+            if at == index and method == "register_hook":
+                changed = hook(gradient)
+                gradient = gradient if changed is None else changed
+        return gradient
+
+    def _named(self, program: Program, outputs: Any) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for out, value in zip(program.outputs, outputs, strict=True):
+            match out.slot:
+                case UserOutput(name=name) if not isinstance(out.value, OuterObject):
+                    found |= copies_by_name(name, value)
+                case Gradient(name=name, index=index) if value is not None:
+                    found |= copies_by_name(f"gradient of {name}", self._hooked(index, value))
+                case _:
+                    pass
+        return found
+
+
+def written_inputs(compiled: Compiled) -> list[InputAliasInfo]:
+    """The flat inputs whose memory holds new data after the call, and which keep that memory."""
+    count = len(compiled.captured.flat_inputs)
+    return [info for info in compiled.meta.inputs[:count] if info.mutates_data and info.exchange is None]
+
+
+def _as_stored(value: Tensor) -> Tensor:
+    """The tensor as it lies in memory, without the lazy conjugation or sign that it is read with."""
+    value = value.conj() if value.is_conj() else value
+    return aten._neg_view.default(value) if value.is_neg() else value
+
+
+def _laid_out(value: Tensor, like: Any) -> Tensor:
+    """The gradient in the layout that the backward was traced for, as the wrapper sees to."""
+    if any(isinstance(size, torch.SymInt) for size in (*like.shape, *like.stride())):
+        return value
+    return torch.empty_strided(like.shape, like.stride(), dtype=value.dtype, device=value.device).copy_(value)
+
+
+def _loaded(program: Program) -> Callable[..., Any]:
+    """The program's function, which draws from copies of its generators."""
+
+    def bound(value: Any) -> Any:
+        return copied(Cloner(), value) if isinstance(value, torch.Generator) else value
+
+    return load_program(program, bound)
+
+
+def _unpacked(boxed: Callable[[list[Any]], Any]) -> Callable[..., Any]:
+    """Generated code takes one list, which it may empty and whose memory it may write over."""
+    return lambda *inputs: boxed([_kept(value) for value in inputs])
+
+
+def copied(cloner: Cloner, value: Any) -> Any:
+    if isinstance(value, torch.Generator):
+        return value.clone_state()
+    return cloner.tensor(value) if isinstance(value, Tensor) else value
+
+
+def copies_by_name(name: str, value: Any, when: str = "") -> dict[str, Any]:
+    """A copy of a value by its name; of each tensor inside a wrapper by its own."""
+    if not isinstance(value, Tensor):
+        return {f"{name}{when}": value}
+    return {f"{'.'.join((name, *path))}{when}": _kept(inner) for path, inner in inner_tensors(value)}
+
+
+def _path(slot: Any) -> tuple[str, ...]:
+    return getattr(slot, "inner", ()) or ()
+
+
+class InputCloner(Cloner):
+    """Leaves a copied wrapper what its subclass gave it: a jagged tensor's sizes, by its own offsets."""
+
+    def _copy_attributes(self, original: Tensor, made: Tensor) -> None:
+        if not is_wrapper(original):
+            super()._copy_attributes(original, made)
+
+
+def is_number(value: Any) -> bool:
+    return isinstance(value, Tensor) and (value.is_floating_point() or value.is_complex())
+
+
+def _tangent_like(value: Tensor) -> Tensor:
+    return torch.randn_like(value, memory_format=torch.contiguous_format)
+
+
+def _kept(value: Any) -> Any:
+    return value.detach().clone() if isinstance(value, Tensor) else value

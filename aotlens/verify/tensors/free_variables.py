@@ -1,0 +1,64 @@
+"""Tensors that a plain function reaches through its closure or its module's globals.
+
+They cannot be copied (the function would not see the copy), so they are put back after each run.
+"""
+
+import inspect
+import types
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from aotlens.verify.tensors.values import is_leaf, same_values
+
+
+def free_variables(fn: Callable[..., Any], depth: int = 2) -> dict[str, Any]:
+    """Tensors and modules by the name under which the function (or one that it calls) sees them."""
+    fn = inspect.unwrap(fn)
+    if not isinstance(fn, types.FunctionType):
+        return {}
+    seen = inspect.getclosurevars(fn)
+    found: dict[str, Any] = {}
+    for name, value in {**seen.globals, **seen.nonlocals}.items():
+        if isinstance(value, Tensor | nn.Module):
+            found[name] = value
+        elif isinstance(value, types.FunctionType) and depth and not value.__module__.startswith("torch"):
+            found = free_variables(value, depth - 1) | found
+    return found
+
+
+@contextmanager
+def restoring_tensors(tensors: Sequence[Tensor]) -> Iterator[None]:
+    """Restores the values, `requires_grad` and `.grad` of these tensors where the body changes them."""
+    saved = [(tensor, tensor.detach().clone(), tensor.requires_grad) for tensor in tensors]
+    leaves = [tensor for tensor in tensors if is_leaf(tensor)]
+    gradients = [(leaf, leaf.grad, value) for leaf, value in zip(leaves, copy_gradients(leaves), strict=True)]
+    try:
+        yield
+    finally:
+        for tensor, value, requires_grad in saved:
+            _restore(tensor, value)
+            if tensor.is_leaf:
+                tensor.requires_grad_(requires_grad)
+        for leaf, gradient, gradient_value in gradients:
+            if gradient is not None and gradient_value is not None:
+                _restore(gradient, gradient_value)
+            if leaf.grad is not gradient:
+                leaf.grad = gradient
+
+
+def copy_gradients(tensors: Sequence[Tensor]) -> list[Tensor | None]:
+    """A copy of what each tensor has in `.grad`; None where that is empty, and for a non-leaf."""
+    found = (tensor.grad if is_leaf(tensor) else None for tensor in tensors)
+    return [None if gradient is None else gradient.detach().clone() for gradient in found]
+
+
+def _restore(tensor: Tensor, value: Tensor) -> None:
+    with torch.no_grad():
+        if tensor.shape != value.shape:
+            tensor.data = value
+        elif not same_values(tensor, value):
+            tensor.copy_(value)

@@ -1,0 +1,90 @@
+"""Other values in the places of a call's arguments.
+
+Promise: sizes, strides, dtypes, aliasing and what requires grad stay; a float is drawn from the range or the
+distribution of what was there, an integer from the range seen, and a mask keeps its share.
+"""
+
+from collections.abc import Collection
+
+import torch
+from torch import Tensor
+
+from aotlens.torch_api.operators import pytree
+from aotlens.verify.tensors.prepared_call import PreparedCall, copies, prepare_call
+
+FEW = 2
+"""So few different floats are flags, and are dealt out anew rather than drawn."""
+
+
+def with_random_values(
+    original: PreparedCall, seed: int, positions: Collection[int] | None = None
+) -> PreparedCall:
+    """A copy whose arguments hold other values; `positions` are the arguments to change, None for all."""
+    (copied,) = copies(original, 1, keep_fn=True)
+    generator = torch.Generator().manual_seed(seed)
+    filled: set[int] = set()
+    given = [value for at, value in enumerate(copied.args) if positions is None or at in positions]
+    kept = [value for at, value in enumerate(copied.args) if positions is not None and at not in positions]
+    filled |= {tensor.untyped_storage()._cdata for tensor in _plain(kept)}
+    for tensor in _plain((given, dict(copied.kwargs))):
+        storage = tensor.untyped_storage()
+        if storage._cdata not in filled and storage.nbytes():
+            filled.add(storage._cdata)
+            _fill(tensor, generator)
+    return prepare_call(original.fn, copied.args, copied.kwargs, original.labels)
+
+
+def _plain(values: object) -> list[Tensor]:
+    """The tensors whose memory can be filled: no wrapper, no other layout."""
+    leaves = pytree.tree_leaves(values)
+    return [
+        leaf
+        for leaf in leaves
+        if isinstance(leaf, Tensor) and leaf.layout == torch.strided and not leaf.is_meta and _is_plain(leaf)
+    ]
+
+
+def _is_plain(tensor: Tensor) -> bool:
+    return type(tensor) in (Tensor, torch.nn.Parameter)
+
+
+def _fill(tensor: Tensor, generator: torch.Generator) -> None:
+    """Fill the whole storage, so that tensors that share it still agree."""
+    storage = tensor.untyped_storage()
+    count = storage.nbytes() // tensor.element_size()
+    whole = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
+    with torch.no_grad():
+        whole.set_(storage, 0, (count,), (1,))
+        whole.copy_(_like(whole, generator))
+
+
+def _like(seen: Tensor, generator: torch.Generator) -> Tensor:
+    """As many values of the kind that was seen."""
+    if seen.dtype.is_complex:
+        parts = torch.view_as_real(seen)
+        return torch.view_as_complex(_like(parts.flatten(), generator).view(parts.shape).contiguous())
+    wide = seen.detach().cpu()
+    if not seen.dtype.is_floating_point:
+        return _integers(wide, generator)
+    values = wide.double()
+    if not bool(torch.isfinite(values).all()) or values.unique().numel() <= FEW:
+        return _dealt(wide, generator)
+    low, high = float(values.min()), float(values.max())
+    if low >= 0:  # what a square root or a logarithm takes
+        return low + (high - low) * torch.rand(values.shape, generator=generator, dtype=torch.float64)
+    drawn = torch.randn(values.shape, generator=generator, dtype=torch.float64)
+    return values.mean() + drawn * values.std(correction=0)
+
+
+def _integers(seen: Tensor, generator: torch.Generator) -> Tensor:
+    if seen.dtype == torch.bool:
+        return _dealt(seen, generator)
+    low, high = int(seen.min()), int(seen.max())
+    if low == high:
+        return seen
+    return torch.randint(low, high + 1, seen.shape, generator=generator)
+
+
+def _dealt(seen: Tensor, generator: torch.Generator) -> Tensor:
+    """The values that were there, in other places."""
+    return seen[torch.randperm(seen.numel(), generator=generator)]

@@ -1,0 +1,100 @@
+"""Tensors that a call leaves behind: in attributes, closures, and the containers that these hold.
+
+Invariant: what was there before the call is not listed.
+"""
+
+import re
+import types
+from collections import deque
+from collections.abc import Iterator
+from functools import partial
+from itertools import zip_longest
+from typing import Any
+
+from torch import Tensor, nn
+
+from aotlens.capture.free_variables.reachable import defaults_of, is_user_class
+from aotlens.torch_api.operators import pytree
+from aotlens.verify.tensors.prepared_call import Named, PreparedCall
+
+OF_TORCH = frozenset(vars(nn.Module()))
+"""Attributes that every module has."""
+POSITION = re.compile(r"\[\d+\]")
+CONTAINERS = (list, tuple, dict, deque)
+DEPTH = 3
+"""How many functions and objects within one another are looked into."""
+
+
+def retained_tensors(given: PreparedCall) -> list[Named]:
+    """Every tensor that the callable and its arguments hold beside their inputs."""
+    known: set[int] = set()
+    found = list(_held("self", given.fn, DEPTH, known))
+    leaves = pytree.tree_leaves((given.args, dict(given.kwargs)))
+    objects = (leaf for leaf in leaves if not isinstance(leaf, Tensor))
+    return found + [named for leaf in objects for named in _held("argument", leaf, 1, known)]
+
+
+def new_tensors(given: PreparedCall, old: set[int]) -> tuple[Named, ...]:
+    """Those that were not there before, under names that do not tell their place in a list, which grows."""
+    new = (item for item in retained_tensors(given) if id(item.tensor) not in old)
+    named = ((POSITION.sub("[]", item.name), item.tensor) for item in new)
+    return tuple(Named(f"{name}, left as {at}", tensor) for at, (name, tensor) in enumerate(named, 1))
+
+
+def _held(path: str, value: Any, depth: int, known: set[int]) -> Iterator[Named]:
+    if isinstance(value, Tensor):
+        yield Named(path, value)
+        return
+    if id(value) in known or not depth:
+        return
+    known.add(id(value))
+    if isinstance(value, CONTAINERS):
+        fields = [f".{name}" for name in getattr(value, "_fields", ())]  # of a named tuple
+        items = value.items() if isinstance(value, dict) else enumerate(value)
+        for (key, item), name in zip_longest(items, fields):
+            yield from _held(path + (name or f"[{key!r}]"), item, depth, known)
+    else:
+        yield from _inside(path, value, depth, known)
+
+
+def _inside(path: str, value: Any, depth: int, known: set[int]) -> Iterator[Named]:
+    if isinstance(value, nn.Module):
+        for name, layer in value.named_modules():
+            inner = f"{path}.{name}" if name else path
+            yield from _attributes(inner, layer, OF_TORCH, depth, known)
+            for hook in (*layer._forward_hooks.values(), *layer._forward_pre_hooks.values()):
+                yield from _held(f"hook of {inner}", hook, depth, known)
+    elif isinstance(value, types.FunctionType):
+        for name, cell in zip(value.__code__.co_freevars, value.__closure__ or (), strict=True):
+            yield from _held(name, _content(cell), depth - 1, known)
+        for name, default in defaults_of(value).items():
+            yield from _held(name, default, depth - 1, known)
+    elif isinstance(value, types.MethodType):
+        yield from _held(path, value.__self__, depth, known)
+    elif isinstance(value, partial):
+        yield from _held(path, (value.func, value.args, value.keywords), depth, known)
+    elif hasattr(value, "__dict__") and is_user_class(type(value)):
+        yield from _attributes(path, value, frozenset(), depth, known)
+        yield from _class_attributes(path, type(value), depth, known)
+
+
+def _attributes(
+    path: str, owner: Any, without: frozenset[str], depth: int, known: set[int]
+) -> Iterator[Named]:
+    for name, value in vars(owner).items():
+        if name not in without:
+            yield from _held(f"{path}.{name}", value, depth - 1, known)
+
+
+def _class_attributes(path: str, kind: type, depth: int, known: set[int]) -> Iterator[Named]:
+    for base in filter(is_user_class, kind.__mro__):
+        for name, value in vars(base).items():
+            if isinstance(value, (Tensor, *CONTAINERS)):
+                yield from _held(f"type({path}).{name}", value, depth - 1, known)
+
+
+def _content(cell: Any) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:  # a variable that is bound later
+        return None

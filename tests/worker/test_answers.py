@@ -1,0 +1,139 @@
+"""Whole answers on disk: given again while nothing that they depend on has changed, and never otherwise."""
+
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from aotlens.model.failure import Failure
+from aotlens.worker.answers import AnswerStore, open_answer_store
+from aotlens.worker.client import WorkerClient
+from aotlens.worker.protocol import Answer, TraceOptions, TraceRequest
+from tests.command import forked
+
+
+@pytest.fixture
+def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AnswerStore:
+    monkeypatch.setenv("AOTLENS_CACHE_DIR", str(tmp_path / "cache"))
+    opened = open_answer_store()
+    assert opened is not None
+    return opened
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    made = tmp_path / "project"
+    made.mkdir()
+    (made / "script.py").write_text("import torch\n")
+    (made / "data.txt").write_text("1 2 3\n")
+    return made
+
+
+REQUEST = TraceRequest(1, "script.py", argv=("x",), options=TraceOptions(gpu="h100"))
+
+
+def _answer(folder: Path, **changes: object) -> Answer:
+    read = (str(folder / "script.py"), str(folder / "data.txt"), str(folder / "absent"), str(folder))
+    answer = Answer(1, {"schema": "aotlens.report/1"}, None, "printed\n", 12.0, files=read)
+    return replace(answer, **changes)  # type: ignore[arg-type]
+
+
+def _later() -> float:
+    """A moment after every change so far, on the clock of the files."""
+    return time.time() + 1
+
+
+def test_the_same_request_gets_the_same_answer(kept: AnswerStore, folder: Path) -> None:
+    answer = _answer(folder)
+    kept.keep(REQUEST, answer, _later())
+    assert kept.find(replace(REQUEST, id=7, time_limit_s=3.0)) == replace(answer, id=7, cached=True)
+
+
+def test_another_request_gets_none(
+    kept: AnswerStore, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept.keep(REQUEST, _answer(folder), _later())
+    others = [
+        replace(REQUEST, path="other.py"),
+        replace(REQUEST, argv=("y",)),
+        replace(REQUEST, qualname="f"),
+        replace(REQUEST, options=TraceOptions(gpu="a100")),
+    ]
+    assert [kept.find(request) for request in others] == [None] * len(others)
+    monkeypatch.setenv("TORCH_LOGS", "all")
+    assert kept.find(REQUEST) is None
+    monkeypatch.delenv("TORCH_LOGS")
+    assert kept.find(REQUEST) is not None
+    monkeypatch.chdir(tmp_path)
+    assert kept.find(REQUEST) is None
+
+
+@pytest.mark.parametrize("change", ["script.py", "data.txt", "absent", "a new file"])
+def test_what_was_read_has_changed(kept: AnswerStore, folder: Path, change: str) -> None:
+    kept.keep(REQUEST, _answer(folder), _later())
+    (folder / change).write_text("other\n")
+    assert kept.find(REQUEST) is None
+
+
+def test_what_may_not_come_twice_is_not_kept(kept: AnswerStore, folder: Path) -> None:
+    failure = Failure("user", "a mistake")
+    for answer in (
+        _answer(folder, outside="it asks the network"),
+        _answer(folder, failure=failure),
+        _answer(folder, report=None),
+        _answer(folder, report={"targets": [{"kernels": [{"error": "took longer than its time limit"}]}]}),
+    ):
+        kept.keep(REQUEST, answer, _later())
+    kept.keep(REQUEST, _answer(folder), started=0.0)  # the files have changed since
+    assert kept.find(REQUEST) is None
+
+
+def test_what_a_script_reads_is_listed(tmp_path: Path) -> None:
+    """In a process of its own, since Python's audit cannot be left again."""
+    (tmp_path / "data.txt").write_text("1")
+    program = f"""
+import os, subprocess, sys
+from pathlib import Path
+from aotlens.session.script.file_reads import recording_file_reads
+os.chdir({str(tmp_path)!r})
+with recording_file_reads(True) as reads:
+    Path("data.txt").read_text()
+    open("written.txt", "w").close()
+    os.listdir(".")
+    try:
+        open("absent")
+    except FileNotFoundError:
+        before = reads.outside
+    subprocess.run([sys.executable, "-c", ""])
+open("data.txt")
+print([os.path.relpath(path) for path in reads.paths], [before, reads.outside])
+"""
+    assert forked("-c", program).out == ("['data.txt', '.', 'absent'] ['', 'it starts other programs']\n")
+
+
+def test_files_that_safetensors_opens_are_listed(tmp_path: Path) -> None:
+    library = tmp_path / "safetensors"
+    library.mkdir()
+    (library / "__init__.py").write_text(
+        "class safe_open:\n    def __init__(self, filename, framework): ...\n"
+    )
+    program = f"""
+import os, sys
+from aotlens.session.script.file_reads import recording_file_reads
+os.chdir({str(tmp_path)!r})
+sys.path.insert(0, os.getcwd())
+with recording_file_reads(True) as reads:
+    from safetensors import safe_open
+    safe_open("model.safetensors", framework="pt")
+    safe_open(filename="other.safetensors", framework="pt")
+names = [os.path.relpath(path) for path in reads.paths]
+print([name for name in names if name.endswith(".safetensors")], repr(reads.outside))
+"""
+    assert forked("-c", program).out == "['model.safetensors', 'other.safetensors'] ''\n"
+
+
+def test_a_client_that_forgets_leaves_nothing_on_disk(kept: AnswerStore) -> None:
+    kept.store.put("answers", "ab" * 32, {})
+    WorkerClient().forget()
+    assert kept.store.by_kind() == {}
