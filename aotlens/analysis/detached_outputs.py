@@ -34,12 +34,16 @@ def detached_start(captured: Captured, value: Any) -> Any:
     start, recorder = view_base(value), captured.recorder
     if not value.requires_grad or is_wrapper(value) or grad_fn_of(start) is None:
         return None
-    if any(start is view_base(given.argument) for given in captured.inputs if given.is_tensor):
+    if any(
+        start is view_base(captured_input.argument)
+        for captured_input in captured.inputs
+        if captured_input.is_tensor
+    ):
         return None
     storage = recorder.tracked(value).storage
     if recorder.tracked(start).storage is not storage or is_graph_start(captured, start, storage):
         return None
-    has_company = any(one is not value for one in captured.results_in(storage))
+    has_company = any(output is not value for output in captured.results_in(storage))
     return start if storage.inputs or has_company else None
 
 
@@ -53,10 +57,13 @@ def is_graph_start(captured: Captured, start: Any, storage: Storage) -> bool:
         return True
     if storage.inputs or storage.base_tensor.requires_grad:
         return False
-    given = captured.results_in(storage)
-    if any(view_base(one) is view_base(storage.base_tensor) for one in given):
+    outputs = captured.results_in(storage)
+    if any(view_base(output) is view_base(storage.base_tensor) for output in outputs):
         return False
-    return next((one for one in given if one.requires_grad and view_base(one) is one), None) is start
+    return (
+        next((output for output in outputs if output.requires_grad and view_base(output) is output), None)
+        is start
+    )
 
 
 class DetachedOutputs:
@@ -132,23 +139,25 @@ class DetachedOutputs:
             chain=chain,
             like=start,
             own_version=not shares_version_counter(start, under),
-            is_given=any(one is start for one in self._captured.recorder.exchanged),
+            is_given=any(tensor is start for tensor in self._captured.recorder.exchanged),
         )
 
     def _under(self, storage: Storage) -> tuple[AliasBase, Any]:
         """What the wrapper has of the shared memory, and the fake tensor that it is."""
         if storage.inputs:
             inputs = self._captured.inputs
-            at = next(at for at, given in enumerate(inputs) if given.storage is storage)
-            argument = inputs[at].argument
+            index = next(
+                index for index, captured_input in enumerate(inputs) if captured_input.storage is storage
+            )
+            argument = inputs[index].argument
             if self._captured.recorder.tracked(argument).storage is not storage:
                 raise UnsupportedError(
                     "a result with a gradient of its own in the memory that "
-                    f"`{inputs[at].slot.name}` came with, beside an exchange of its storage",
+                    f"`{inputs[index].slot.name}` came with, beside an exchange of its storage",
                     span_of_storage_swap(self._captured, argument),
                     "return a clone",
                 )
-            return InputBase(at), argument
+            return InputBase(index), argument
         tensor = storage.base_tensor
         if id(storage) not in self._known:
             value = value_of(self._captured.recorder, tensor)

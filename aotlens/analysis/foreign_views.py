@@ -29,7 +29,7 @@ def check_view_storage(captured: Captured, value: Any) -> None:
             "use `detach`, or take the view after that",
         )
     start = view_base(value)
-    if not value.requires_grad or not any(start is one for one in recorder.exchanged):
+    if not value.requires_grad or not any(start is tensor for tensor in recorder.exchanged):
         return _refuse_other_memory(captured, value)
     if start.requires_grad and grad_fn_of(start) is not None and gradient_sizes(start) != tuple(start.shape):
         raise UnsupportedError(
@@ -38,7 +38,7 @@ def check_view_storage(captured: Captured, value: Any) -> None:
             span_of_storage_swap(captured, start),
             "give it memory of the same sizes, or return a clone",
         )
-    is_input = any(given.argument is start for given in captured.inputs)
+    is_input = any(captured_input.argument is start for captured_input in captured.inputs)
     if not is_input and recorder.tracked(start).storage is not recorder.tracked(value).storage:
         raise UnsupportedError(
             "a result that is a view with a gradient, of a tensor that was given other memory after it was "
@@ -54,7 +54,7 @@ def _refuse_other_memory(captured: Captured, value: Any) -> None:
     if base is None or not value.requires_grad or not getattr(base, TRACKED_ATTRIBUTE, None):
         return
     if recorder.tracked(base).storage is not recorder.tracked(value).storage:
-        kind = next((type(one).__name__ for one in (base, value) if is_wrapper(one)), "")
+        kind = next((type(tensor).__name__ for tensor in (base, value) if is_wrapper(tensor)), "")
         if kind:
             raise UnsupportedError(
                 f"a result with a gradient that is a view between a `{kind}` and tensors inside it "
@@ -72,7 +72,7 @@ def _refuse_other_memory(captured: Captured, value: Any) -> None:
 def _span_of_call(captured: Captured, value: Any) -> Span | None:
     """The user's expression that gave a result."""
     for _, _, _, result, origin in captured.calls:
-        if any(one is value for one in pytree.tree_leaves(result)):
+        if any(tensor is value for tensor in pytree.tree_leaves(result)):
             return origin.place.innermost
     return None
 
@@ -82,23 +82,26 @@ def _is_as_it_was(captured: Captured, value: Any) -> bool:
     base, storage = value._base, captured.recorder.tracked(value).storage
     if captured.recorder.tracked(base).storage is not storage or storage.moves:
         return False
-    is_input = any(given.argument is base for given in captured.inputs) and not base.requires_grad
+    is_input = (
+        any(captured_input.argument is base for captured_input in captured.inputs) and not base.requires_grad
+    )
     return is_input and not any(write.grad_enabled for write in storage.writes)
 
 
-def check_output_grad_fn(captured: Captured, given: CapturedInput, value: Any) -> None:
+def check_output_grad_fn(captured: Captured, captured_input: CapturedInput, value: Any) -> None:
     """A result in an input's memory whose history is not the input's, as that leaves the function."""
     has_history = value.requires_grad and (grad_fn_of(value) is not None or raises_on_grad_fn(value))
-    is_detached = given.requires_grad and not given.argument.requires_grad
+    is_detached = captured_input.requires_grad and not captured_input.argument.requires_grad
     if has_history and is_detached and not is_view_of_detached(captured.recorder, value):
         raise UnsupportedError(
-            f"a view of `{given.slot.name}` that was taken before `{given.slot.name}` is detached in place",
-            span_of_detaching(captured.recorder, given.argument) or captured.subject.span,
+            f"a view of `{captured_input.slot.name}` that was taken before `{captured_input.slot.name}` is "
+            "detached in place",
+            span_of_detaching(captured.recorder, captured_input.argument) or captured.subject.span,
             "use `detach`, or take the view after that",
         )
     if value.requires_grad and any(view_base(value) is tensor for tensor in captured.recorder.exchanged):
         raise UnsupportedError(
-            f"a result with a gradient of its own that was given the memory of `{given.slot.name}` "
+            f"a result with a gradient of its own that was given the memory of `{captured_input.slot.name}` "
             "(`set_`, `.data`)",
             span_of_storage_swap(captured, view_base(value)),
             "return a clone",

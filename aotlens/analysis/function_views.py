@@ -18,23 +18,26 @@ from aotlens.ir.program import Node
 from aotlens.torch_api.autograd import is_view_of_custom_function
 
 
-def is_custom_function_view(captured: Captured, given: CapturedInput, value: Any) -> bool:
+def is_custom_function_view(captured: Captured, captured_input: CapturedInput, value: Any) -> bool:
     """Whether a custom function made the view, whose backward a replayed view would skip."""
-    starts = [grad_fn_of(given.argument), *(one.grad_fn for one in captured.inputs)]
+    starts = [grad_fn_of(captured_input.argument), *(other.grad_fn for other in captured.inputs)]
     return passes_custom_function(grad_fn_of(value), starts)
 
 
-def custom_function_view(captured: Captured, index: int, value: Any, at: int) -> OutputAliasInfo:
-    given = captured.inputs[at]
-    chain = relative_chain(captured.recorder, given.argument, value)
-    written = given.storage is not None and given.storage.version > 0
-    exchanged = captured.recorder.tracked(value).storage is not given.storage
-    on_base = given.base is not None or any(one.index == at and one.kind != "input" for one in captured.bases)
+def custom_function_view(captured: Captured, index: int, value: Any, input_index: int) -> OutputAliasInfo:
+    captured_input = captured.inputs[input_index]
+    chain = relative_chain(captured.recorder, captured_input.argument, value)
+    written = captured_input.storage is not None and captured_input.storage.version > 0
+    exchanged = captured.recorder.tracked(value).storage is not captured_input.storage
+    on_base = captured_input.base is not None or any(
+        synthetic_base.index == input_index and synthetic_base.kind != "input"
+        for synthetic_base in captured.bases
+    )
     if chain is None or written or exchanged or on_base:
         change = "written to" if written else "on the memory of one that is moved or given other memory"
         change = "given other memory" if exchanged else change
         raise UnsupportedError(
-            f"a view of the input `{given.slot.name}`, which is {change}, made in a custom "
+            f"a view of the input `{captured_input.slot.name}`, which is {change}, made in a custom "
             "`autograd.Function` (custom function view)",
             captured.subject.span,
             "return a clone from the function",
@@ -42,9 +45,11 @@ def custom_function_view(captured: Captured, index: int, value: Any, at: int) ->
     return OutputAliasInfo(
         index=index,
         output_type=OutputType.CUSTOM_FUNCTION_VIEW,
-        reason=f"a view of `{given.slot.name}` made in a custom function: autograd refuses writes to it",
+        reason=(
+            f"a view of `{captured_input.slot.name}` made in a custom function: autograd refuses writes to it"
+        ),
         value=captured.recorder.node_of(value),
-        function_view_of=at,
+        function_view_of=input_index,
         chain=chain,
         requires_grad=value.requires_grad,
         tensor=value,
@@ -89,8 +94,10 @@ def view_of_intermediate(
 
 def _beside(captured: Captured, index: int, group: list[int]) -> int:
     """The result whose memory the view is told to share: all of that memory, where one is."""
-    others = [at for at in group if at != index]
-    return min(others, key=lambda at: bool(captured.recorder.tracked(captured.outputs[at]).chain))
+    others = [output_index for output_index in group if output_index != index]
+    return min(
+        others, key=lambda output_index: bool(captured.recorder.tracked(captured.outputs[output_index]).chain)
+    )
 
 
 def check_view_not_written(value: Any, storage: Storage) -> None:

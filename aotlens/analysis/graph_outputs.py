@@ -75,16 +75,18 @@ def internal_base(captured: Captured, group: list[int]) -> Any:
     values = [outputs[i] for i in group]
     if len(group) == 1 or any(is_wrapper(value) for value in values):
         return None
-    value = next((one for one in values if _shown_by(captured, one, group) is None), None)
+    value = next((tensor for tensor in values if _shown_by(captured, tensor, group) is None), None)
     if value is None:
         return None
     starts = [
-        *(view_base(one) for one in values if view_base(one) is not one),
+        *(view_base(tensor) for tensor in values if view_base(tensor) is not tensor),
         recorder.tracked(value).storage.base_tensor,
     ]
-    on_it = (one for one in starts if recorder.tracked(one).storage is recorder.tracked(value).storage)
-    fit = (one for one in on_it if shares_version_counter(one, value))
-    return next((one for one in fit if _shows(recorder, one, outputs, group)), None)
+    on_it = (
+        tensor for tensor in starts if recorder.tracked(tensor).storage is recorder.tracked(value).storage
+    )
+    fit = (tensor for tensor in on_it if shares_version_counter(tensor, value))
+    return next((tensor for tensor in fit if _shows(recorder, tensor, outputs, group)), None)
 
 
 def view_of_internal_base(

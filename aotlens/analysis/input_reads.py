@@ -16,46 +16,48 @@ from aotlens.errors import UnsupportedError
 from aotlens.model.report import Span
 
 
-def is_input_read(captured: Captured, given: CapturedInput) -> bool:
+def is_input_read(captured: Captured, captured_input: CapturedInput) -> bool:
     """Whether an operator took the input itself, but for changes of its sizes or strides."""
-    return any(True for _ in _reads(captured, given.argument))
+    return any(True for _ in _reads(captured, captured_input.argument))
 
 
 def is_used_before_detach(captured: Captured, tensor: Any) -> bool:
     """Whether autograd saw a use of a tensor before the function took it off its history."""
-    at = calls_before_detaching(captured.recorder, tensor)
-    return any(position < at for position in _reads(captured, tensor, seen=True))
+    detach_index = calls_before_detaching(captured.recorder, tensor)
+    return any(position < detach_index for position in _reads(captured, tensor, seen=True))
 
 
-def check_views_with_grad_fn(captured: Captured, given: CapturedInput, moves: list[Write]) -> None:
+def check_views_with_grad_fn(captured: Captured, captured_input: CapturedInput, moves: list[Write]) -> None:
     """Call it for an input whose own sizes or strides are changed with grad mode off only.
 
     Raises:
         UnsupportedError: a view of it is read before, or it is a view itself and read after; or it is a leaf
             that gets other sizes, and is read before.
     """
-    storage: Any = given.storage
-    if not given.argument.requires_grad:
+    storage: Any = captured_input.storage
+    if not captured_input.argument.requires_grad:
         return
     origins = {id(move.origin) for move in moves}
     moved = next(
-        (at for at, call in enumerate(captured.calls) if id(call[4]) in origins), len(captured.calls)
+        (index for index, call in enumerate(captured.calls) if id(call[4]) in origins), len(captured.calls)
     )
-    where, own = moves[-1].origin.place.innermost, given.argument
-    other_sizes = given.is_leaf and own.shape != given.fake.shape
-    if other_sizes and any(at < moved for at in _reads(captured, own, seen=True)):
-        _refuse(given, "it is a leaf and is read before that: its gradient has its former sizes", where)
-    if given.is_view and any(at > moved for at in _reads(captured, own, seen=True)):
-        _refuse(given, "it is a view, and is read after that", where)
+    where, own = moves[-1].origin.place.innermost, captured_input.argument
+    other_sizes = captured_input.is_leaf and own.shape != captured_input.fake.shape
+    if other_sizes and any(index < moved for index in _reads(captured, own, seen=True)):
+        _refuse(
+            captured_input, "it is a leaf and is read before that: its gradient has its former sizes", where
+        )
+    if captured_input.is_view and any(index > moved for index in _reads(captured, own, seen=True)):
+        _refuse(captured_input, "it is a view, and is read after that", where)
     if not storage.joined:
         return
     for other in captured.inputs:
         is_view = other.storage is storage and other.argument._base is own
-        if is_view and any(at < moved for at in _reads(captured, other.argument, seen=True)):
-            _refuse(given, f"its view `{other.slot.name}` is read before that", where)
+        if is_view and any(index < moved for index in _reads(captured, other.argument, seen=True)):
+            _refuse(captured_input, f"its view `{other.slot.name}` is read before that", where)
 
 
-def check_reads_before_resize(captured: Captured, given: CapturedInput) -> None:
+def check_reads_before_resize(captured: Captured, captured_input: CapturedInput) -> None:
     """Of a leaf that is given memory of other sizes (`.data`).
 
     Raises:
@@ -63,10 +65,12 @@ def check_reads_before_resize(captured: Captured, given: CapturedInput) -> None:
             there for as long as something holds what came of that use.
     """
     for leaf, before, where in captured.recorder.reshaped:
-        if leaf is given.argument and any(at < before for at in _reads(captured, leaf, seen=True)):
+        if leaf is captured_input.argument and any(
+            index < before for index in _reads(captured, leaf, seen=True)
+        ):
             raise UnsupportedError(
-                f"an assignment of other sizes to `.data` of `{given.slot.name}`, a leaf that is read "
-                "before: its gradient has its former sizes",
+                f"an assignment of other sizes to `.data` of `{captured_input.slot.name}`, a leaf that is "
+                "read before: its gradient has its former sizes",
                 where,
                 "assign first, or to a new tensor",
             )
@@ -74,12 +78,12 @@ def check_reads_before_resize(captured: Captured, given: CapturedInput) -> None:
 
 def _reads(captured: Captured, tensor: Any, seen: bool = False) -> Iterator[int]:
     """Positions among the calls; with `seen`, only of those that autograd sees."""
-    for at, (func, args, _, result, _) in enumerate(captured.calls):
+    for index, (func, args, _, result, _) in enumerate(captured.calls):
         if is_operator(func) and describe(func).kind is Kind.METADATA_MUTATION:
             continue
-        takes_it = any(one is tensor for one in _listed(args))
-        if takes_it and (not seen or any(_is_seen(one) for one in _listed((result,)))):
-            yield at
+        takes_it = any(value is tensor for value in _listed(args))
+        if takes_it and (not seen or any(_is_seen(value) for value in _listed((result,)))):
+            yield index
 
 
 def _listed(values: tuple[Any, ...]) -> Iterator[Any]:
@@ -98,9 +102,9 @@ def _is_seen(result: Any) -> bool:
         return False
 
 
-def _refuse(given: CapturedInput, what: str, where: Span | None) -> None:
+def _refuse(captured_input: CapturedInput, what: str, where: Span | None) -> None:
     raise UnsupportedError(
-        f"a change of the sizes or strides of `{given.slot.name}` under `no_grad`, where {what}",
+        f"a change of the sizes or strides of `{captured_input.slot.name}` under `no_grad`, where {what}",
         where,
         "take another view instead, or make the change with grad mode on",
     )

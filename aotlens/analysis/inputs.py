@@ -48,32 +48,38 @@ def analyse_inputs(
     Raises:
         UnsupportedError: the input got another storage, and both are written to.
     """
-    found = []
-    for index, given in enumerate(captured.inputs):
-        if not given.is_tensor or given.duplicate_of is not None or given.storage is None:
-            found.append(InputAliasInfo(index, MutationType.NOT_MUTATED, "not written to"))
-        elif given.wrapped is not None:
-            found.append(analyse_wrapper(captured, index, given, given.wrapped, keep_mutations))
+    alias_infos = []
+    for index, captured_input in enumerate(captured.inputs):
+        if (
+            not captured_input.is_tensor
+            or captured_input.duplicate_of is not None
+            or captured_input.storage is None
+        ):
+            alias_infos.append(InputAliasInfo(index, MutationType.NOT_MUTATED, "not written to"))
+        elif captured_input.wrapped is not None:
+            alias_infos.append(
+                analyse_wrapper(captured, index, captured_input, captured_input.wrapped, keep_mutations)
+            )
         elif index in exchanges.by_input:
-            found.append(_exchanged(captured, index, exchanges.by_input[index], keep_mutations))
+            alias_infos.append(_exchanged(captured, index, exchanges.by_input[index], keep_mutations))
         else:
-            found.append(_analyse(captured, index, keep_mutations))
-    return tuple(found)
+            alias_infos.append(_analyse(captured, index, keep_mutations))
+    return tuple(alias_infos)
 
 
 def _analyse(captured: Captured, index: int, keep_mutations: bool) -> InputAliasInfo:
-    given = captured.inputs[index]
-    storage: Any = given.storage
-    mutates_data = _writes_data(given)
-    moved = _moved(given)
-    if moved is None and storage.moves and given.argument.requires_grad:
-        _moved_without_grad(captured, given)  # refuses changes that cancel out, but not for autograd
-    autograd = _autograd_change(captured, given)
+    captured_input = captured.inputs[index]
+    storage: Any = captured_input.storage
+    mutates_data = _writes_data(captured_input)
+    moved = _moved(captured_input)
+    if moved is None and storage.moves and captured_input.argument.requires_grad:
+        _moved_without_grad(captured, captured_input)  # refuses changes that cancel out, but not for autograd
+    autograd = _autograd_change(captured, captured_input)
     if autograd is AutogradChange.DETACHED and (storage.version or storage.moves):
-        _refuse_views_of_detached(captured, given)
+        _refuse_views_of_detached(captured, captured_input)
     bumps = _bumps(captured, index)
     if storage.new_bytes is not None:
-        _refuse_resized(captured, given, moved)
+        _refuse_resized(captured, captured_input, moved)
         if not mutates_data:
             return _resized(index, storage, bumps)
     if not mutates_data and moved is None:
@@ -81,13 +87,13 @@ def _analyse(captured: Captured, index: int, keep_mutations: bool) -> InputAlias
         if autograd is not AutogradChange.NONE:
             kind, reason = MutationType.MUTATED_OUT_GRAPH, f"{autograd.value}, which only the wrapper can do"
         return InputAliasInfo(index, kind, reason, version_bumps=bumps, autograd=autograd)
-    written = given if given.base is None else captured.inputs[given.base]
+    written = captured_input if captured_input.base is None else captured.inputs[captured_input.base]
     seen = _is_seen(written)
-    if given.base is not None:
-        _refuse_lost_history(captured, given, written)
-    if seen and mutates_data and given.base is None and repeated_dims(given.fake):
+    if captured_input.base is not None:
+        _refuse_lost_history(captured, captured_input, written)
+    if seen and mutates_data and captured_input.base is None and repeated_dims(captured_input.fake):
         raise UnsupportedError(
-            f"a write that autograd sees to `{given.slot.name}`, which is expanded",
+            f"a write that autograd sees to `{captured_input.slot.name}`, which is expanded",
             span_of_writes(storage.writes),
             "clone it before writing, or write under `torch.no_grad()`",
         )
@@ -96,56 +102,61 @@ def _analyse(captured: Captured, index: int, keep_mutations: bool) -> InputAlias
         index=index,
         mutation_type=mutation_type,
         reason=_with_change(_base_reason(captured, index) or reason, autograd),
-        base=given.base,
+        base=captured_input.base,
         mutates_data=mutates_data,
-        hidden_from_autograd=mutates_data and given.base is None and bumps == 0,
+        hidden_from_autograd=mutates_data and captured_input.base is None and bumps == 0,
         under_no_grad=mutates_data and all(not write.grad_enabled for write in storage.writes),
         version_bumps=bumps,
         new_geometry=moved,
-        is_view=_is_view_with_history(captured, given, moved),
-        moved_without_grad=moved is not None and _moved_without_grad(captured, given),
+        is_view=_is_view_with_history(captured, captured_input, moved),
+        moved_without_grad=moved is not None and _moved_without_grad(captured, captured_input),
         seen_by_autograd=seen and mutates_data,
         value=storage.base if mutates_data else None,
         writes=(*storage.writes, *(storage.moves if moved is not None else ())),
         autograd=autograd,
         grown=storage.grown,
-        storage_bytes=storage.new_bytes if given.base is None else None,
+        storage_bytes=storage.new_bytes if captured_input.base is None else None,
     )
 
 
-def _refuse_views_of_detached(captured: Captured, given: CapturedInput) -> None:
+def _refuse_views_of_detached(captured: Captured, captured_input: CapturedInput) -> None:
     """Eager's histories of views go on without the tensor under them, which no call repeats."""
-    views = (one for one in captured.inputs if one.is_tensor and one.argument._base is given.argument)
-    for one in views:
-        if one.requires_grad:
+    views = (
+        view for view in captured.inputs if view.is_tensor and view.argument._base is captured_input.argument
+    )
+    for view in views:
+        if view.requires_grad:
             raise UnsupportedError(
-                f"`{given.slot.name}` detached in place, and written to or moved, while `{one.slot.name}` is "
-                "a view of it",
-                span_of_detaching(captured.recorder, given.argument) or captured.subject.span,
+                f"`{captured_input.slot.name}` detached in place, and written to or moved, while "
+                f"`{view.slot.name}` is a view of it",
+                span_of_detaching(captured.recorder, captured_input.argument) or captured.subject.span,
                 "use `detach`",
             )
 
 
-def _is_view_with_history(captured: Captured, given: CapturedInput, moved: Geometry | None) -> bool:
+def _is_view_with_history(captured: Captured, captured_input: CapturedInput, moved: Geometry | None) -> bool:
     """Whether it matters when autograd looks for the input's place in the tape."""
-    if given.argument._base is None or not given.argument.requires_grad:
+    if captured_input.argument._base is None or not captured_input.argument.requires_grad:
         return False
-    return moved is None or is_input_read(captured, given)
+    return moved is None or is_input_read(captured, captured_input)
 
 
-def _refuse_resized(captured: Captured, given: CapturedInput, moved: Any) -> None:
-    storage: Any = given.storage
+def _refuse_resized(captured: Captured, captured_input: CapturedInput, moved: Any) -> None:
+    storage: Any = captured_input.storage
     if moved is not None and storage.new_bytes == 0:
         raise UnsupportedError(
-            f"a storage without memory under `{given.slot.name}`, whose sizes or strides change",
+            f"a storage without memory under `{captured_input.slot.name}`, whose sizes or strides change",
             span_of_writes(storage.moves),
             "give the memory back after the call",
         )
-    flat = any(one.kind == "flat" and captured.inputs[one.index].storage is storage for one in captured.bases)
+    flat = any(
+        synthetic_base.kind == "flat" and captured.inputs[synthetic_base.index].storage is storage
+        for synthetic_base in captured.bases
+    )
     if flat and storage.bytes_before == 0:
         raise UnsupportedError(
-            f"memory made for `{given.slot.name}`, which overlaps another input and is no view of one tensor "
-            "with it",
+            f"memory made for `{captured_input.slot.name}`, which overlaps another input and is no view of "
+            "one tensor with it",
             span_of_writes(storage.moves),
             "resize the storage before the call",
         )
@@ -167,39 +178,41 @@ def _with_change(reason: str, autograd: AutogradChange) -> str:
     return reason if autograd is AutogradChange.NONE else f"{reason}; {autograd.value}"
 
 
-def _moved(given: CapturedInput) -> Geometry | None:
+def _moved(captured_input: CapturedInput) -> Geometry | None:
     """The metadata that the function leaves; None when it is as it was."""
-    geometry = geometry_of(given.argument)
-    return geometry if geometry != geometry_of(given.fake) else None
+    geometry = geometry_of(captured_input.argument)
+    return geometry if geometry != geometry_of(captured_input.fake) else None
 
 
-def _moved_without_grad(captured: Captured, given: CapturedInput) -> bool:
+def _moved_without_grad(captured: Captured, captured_input: CapturedInput) -> bool:
     """Whether autograd sees none of the changes of the tensor's own metadata.
 
     Raises:
         UnsupportedError: it sees some of them, which one change at the end cannot repeat.
     """
-    storage: Any = given.storage
-    chain = captured.recorder.tracked(given.argument).chain
+    storage: Any = captured_input.storage
+    chain = captured.recorder.tracked(captured_input.argument).chain
     moves = [move for move in storage.moves if move.chain == chain[: len(move.chain)]]
     seen = [move for move in moves if move.grad_enabled]
-    if seen and len(seen) < len(moves) and given.argument.requires_grad:
+    if seen and len(seen) < len(moves) and captured_input.argument.requires_grad:
         raise UnsupportedError(
-            f"changes of the sizes or strides of `{given.slot.name}`, some of them under `no_grad`",
+            f"changes of the sizes or strides of `{captured_input.slot.name}`, some of them under `no_grad`",
             span_of_writes(moves),
             "make all of them in one grad mode",
         )
     after = storage.writes[moves[0].version :] if moves else []
-    told = any(write.grad_enabled for write in after) or (after and _is_seen(given))  # `mark_dirty`
-    if not seen and given.argument.requires_grad and told:
+    autograd_sees_write = any(write.grad_enabled for write in after) or (
+        after and _is_seen(captured_input)
+    )  # `mark_dirty`
+    if not seen and captured_input.argument.requires_grad and autograd_sees_write:
         raise UnsupportedError(
-            f"a change of the sizes or strides of `{given.slot.name}` under `no_grad` before a write to it "
-            "with grad mode on",
+            f"a change of the sizes or strides of `{captured_input.slot.name}` under `no_grad` before a "
+            "write to it with grad mode on",
             span_of_writes(moves),
             "write first, or make both in one grad mode",
         )
-    if moves and not seen and _moved(given) is not None:
-        check_views_with_grad_fn(captured, given, moves)
+    if moves and not seen and _moved(captured_input) is not None:
+        check_views_with_grad_fn(captured, captured_input, moves)
     return not seen
 
 
@@ -228,15 +241,18 @@ def raises_on_grad_fn(tensor: Any) -> bool:
     return False
 
 
-def _refuse_lost_history(captured: Captured, given: CapturedInput, base: CapturedInput) -> None:
+def _refuse_lost_history(captured: Captured, captured_input: CapturedInput, base: CapturedInput) -> None:
     """A write with a gradient to a tensor that only shares memory with those that autograd knows."""
-    flat = any(one.kind == "flat" and captured.inputs[one.index] is base for one in captured.bases)
-    starts = given.argument.requires_grad and not given.requires_grad
+    flat = any(
+        synthetic_base.kind == "flat" and captured.inputs[synthetic_base.index] is base
+        for synthetic_base in captured.bases
+    )
+    starts = captured_input.argument.requires_grad and not captured_input.requires_grad
     lost = starts and (flat or base.requires_grad or not _is_seen(base))
-    if lost or (given.is_apart and has_other_grad_fn(given.argument)):
+    if lost or (captured_input.is_apart and has_other_grad_fn(captured_input.argument)):
         raise UnsupportedError(
-            f"a write with a gradient to `{given.slot.name}`, which overlaps another input and is no view of "
-            "one tensor with it",
+            f"a write with a gradient to `{captured_input.slot.name}`, which overlaps another input and is "
+            "no view of one tensor with it",
             captured.subject.span,
             "clone one of them before the call",
         )
@@ -244,8 +260,11 @@ def _refuse_lost_history(captured: Captured, given: CapturedInput, base: Capture
 
 def _bumps(captured: Captured, index: int) -> int:
     """By how much the wrapper raises the input's version counter; those that overlap share one."""
-    given = captured.inputs[index]
-    bumps, joined = _version_bumps(given), given.storage is not None and given.storage.joined
+    captured_input = captured.inputs[index]
+    bumps, joined = (
+        _version_bumps(captured_input),
+        captured_input.storage is not None and captured_input.storage.joined,
+    )
     return _writes_through(captured, index) if bumps and joined else bumps
 
 
@@ -256,12 +275,20 @@ def _writes_through(captured: Captured, index: int) -> int:
     """
     storage = captured.inputs[index].storage
     assert storage is not None  # it was written
-    on_it = [at for at, given in enumerate(captured.inputs) if given.storage is storage]
-    chains = {at: captured.inputs[at].came_as for at in on_it}
+    on_it = [
+        input_index
+        for input_index, captured_input in enumerate(captured.inputs)
+        if captured_input.storage is storage
+    ]
+    chains = {input_index: captured.inputs[input_index].came_as for input_index in on_it}
     nearest = list[int]()
     for write in (*storage.writes, *(move for move in storage.moves if move.is_counted)):
-        through = [at for at in on_it if write.chain[: len(chains[at])] == chains[at]]
-        nearest += [max(through, key=lambda at: len(chains[at]))] if through else []
+        through = [
+            input_index
+            for input_index in on_it
+            if write.chain[: len(chains[input_index])] == chains[input_index]
+        ]
+        nearest += [max(through, key=lambda input_index: len(chains[input_index]))] if through else []
     elsewhere = _version_bumps(captured.inputs[index]) - len(nearest)
     return nearest.count(index) + (elsewhere if index == on_it[0] and elsewhere > 0 else 0)
 
@@ -270,37 +297,42 @@ def _base_reason(captured: Captured, index: int) -> str:
     """Why an input changes with others; empty when it has no synthetic base."""
     for base in captured.bases:
         if index in base.members:
-            others = ", ".join(f"`{captured.inputs[at].slot.name}`" for at in base.members if at != index)
+            others = ", ".join(
+                f"`{captured.inputs[member].slot.name}`" for member in base.members if member != index
+            )
             return f"overlaps {others}: the graph writes to the synthetic base of them"
     return ""
 
 
 def _exchanged(captured: Captured, index: int, exchange: StorageSwap, keep_mutations: bool) -> InputAliasInfo:
     """An input on another storage: its own may have been written to before, or it itself since."""
-    given = captured.inputs[index]
-    storage: Any = given.storage
-    check_reads_before_resize(captured, given)
-    old, seen = given.base is None and _writes_data(given), _is_seen(given)  # else the base is written to
-    if given.is_view and given.argument.requires_grad and _version_bumps(given):
+    captured_input = captured.inputs[index]
+    storage: Any = captured_input.storage
+    check_reads_before_resize(captured, captured_input)
+    old, seen = (
+        captured_input.base is None and _writes_data(captured_input),
+        _is_seen(captured_input),
+    )  # else the base is written to
+    if captured_input.is_view and captured_input.argument.requires_grad and _version_bumps(captured_input):
         raise UnsupportedError(
-            f"a storage mutation (`set_`, `.data`) of `{given.slot.name}`, a view with a gradient that is "
-            "changed in place too",
+            f"a storage mutation (`set_`, `.data`) of `{captured_input.slot.name}`, a view with a gradient "
+            "that is changed in place too",
             span_of_writes(storage.moves) or captured.subject.span,
             "return the new tensor instead",
         )
     if old and seen:
         raise RejectedAssertionError(
-            f"a storage mutation (`set_`) of `{given.slot.name}`, but the input has other mutations that we "
-            "cannot do in the graph: autograd sees a write to it",
+            f"a storage mutation (`set_`) of `{captured_input.slot.name}`, but the input has other mutations "
+            "that we cannot do in the graph: autograd sees a write to it",
             span_of_writes(storage.moves) or captured.subject.span,
             "write under `torch.no_grad()`, or give the new tensor back",
         )
     value = storage.base if old else None
     if seen:  # a value of its own: the new storage is handed out beside it, without history
-        value = captured.recorder.emit(aten.clone.default, captured.recorder.node_of(given.argument))
-    in_graph, autograd = old and keep_mutations, _autograd_change(captured, given)
+        value = captured.recorder.emit(aten.clone.default, captured.recorder.node_of(captured_input.argument))
+    in_graph, autograd = old and keep_mutations, _autograd_change(captured, captured_input)
     if autograd is AutogradChange.DETACHED:
-        _refuse_views_of_detached(captured, given)
+        _refuse_views_of_detached(captured, captured_input)
     return InputAliasInfo(
         index=index,
         mutation_type=MutationType.MUTATED_IN_GRAPH if in_graph else MutationType.MUTATED_OUT_GRAPH,
@@ -322,50 +354,64 @@ def span_of_writes(writes: list[Write]) -> Span | None:
     return writes[-1].origin.place.innermost if writes else None
 
 
-def _writes_data(given: CapturedInput) -> bool:
+def _writes_data(captured_input: CapturedInput) -> bool:
     """Whether the storage that the input came with has another value."""
-    storage: Any = given.storage
-    return storage.version > 0 and storage.base is not given.node and storage.bytes_after != 0
+    storage: Any = captured_input.storage
+    return storage.version > 0 and storage.base is not captured_input.node and storage.bytes_after != 0
 
 
-def _is_seen(given: CapturedInput) -> bool:
-    changed = given.argument.requires_grad and grad_fn_of(given.argument) is not given.grad_fn
-    return changed and not given.is_made_leaf
+def _is_seen(captured_input: CapturedInput) -> bool:
+    changed = (
+        captured_input.argument.requires_grad
+        and grad_fn_of(captured_input.argument) is not captured_input.grad_fn
+    )
+    return changed and not captured_input.is_made_leaf
 
 
-def _version_bumps(given: CapturedInput) -> int:
-    return 0 if given.argument.is_inference() else given.argument._version - given.version
+def _version_bumps(captured_input: CapturedInput) -> int:
+    return (
+        0
+        if captured_input.argument.is_inference()
+        else captured_input.argument._version - captured_input.version
+    )
 
 
-def _autograd_change(captured: Captured, given: CapturedInput) -> AutogradChange:
-    base = given.argument._base
+def _autograd_change(captured: Captured, captured_input: CapturedInput) -> AutogradChange:
+    base = captured_input.argument._base
     as_its_base = base is not None and base.requires_grad  # every view of it does, without a call of its own
-    if given.argument.requires_grad and not given.requires_grad and given.argument.is_leaf:
+    if (
+        captured_input.argument.requires_grad
+        and not captured_input.requires_grad
+        and captured_input.argument.is_leaf
+    ):
         return AutogradChange.NONE if as_its_base else AutogradChange.REQUIRES_GRAD
-    if given.requires_grad and not given.argument.requires_grad:
+    if captured_input.requires_grad and not captured_input.argument.requires_grad:
         return AutogradChange.DETACHED
-    detached = given.requires_grad and was_detached(captured.recorder, given.argument)
-    if detached and grad_fn_of(given.argument) is not None:  # by a write after that
-        if not given.is_leaf:
+    detached = captured_input.requires_grad and was_detached(captured.recorder, captured_input.argument)
+    if detached and grad_fn_of(captured_input.argument) is not None:  # by a write after that
+        if not captured_input.is_leaf:
             return AutogradChange.DETACHED
         raise UnsupportedError(
-            f"the leaf `{given.slot.name}`, made to require no grad and then written to with a gradient",
-            span_of_writes(captured.recorder.tracked(given.argument).storage.writes),
+            f"the leaf `{captured_input.slot.name}`, made to require no grad and then written to with a "
+            "gradient",
+            span_of_writes(captured.recorder.tracked(captured_input.argument).storage.writes),
             "give back a new tensor",
         )
-    if given.is_made_leaf:
-        _refuse_uses_before(captured, given)
+    if captured_input.is_made_leaf:
+        _refuse_uses_before(captured, captured_input)
         return AutogradChange.NEW_LEAF
     return AutogradChange.NONE
 
 
-def _refuse_uses_before(captured: Captured, given: CapturedInput) -> None:
+def _refuse_uses_before(captured: Captured, captured_input: CapturedInput) -> None:
     """Of an input that is made a leaf in place: autograd is given either the former tensor or the leaf."""
-    views = (one for one in captured.inputs if one.is_tensor and one.argument._base is given.argument)
-    if is_used_before_detach(captured, given.argument) or any(one.requires_grad for one in views):
+    views = (
+        view for view in captured.inputs if view.is_tensor and view.argument._base is captured_input.argument
+    )
+    if is_used_before_detach(captured, captured_input.argument) or any(view.requires_grad for view in views):
         raise UnsupportedError(
-            f"`requires_grad_` on `{given.slot.name}`, which the function took off its history before, and "
-            "used before that, or of which another input is a view",
-            span_of_detaching(captured.recorder, given.argument),
+            f"`requires_grad_` on `{captured_input.slot.name}`, which the function took off its history "
+            "before, and used before that, or of which another input is a view",
+            span_of_detaching(captured.recorder, captured_input.argument),
             "give back a new leaf (`x.detach().requires_grad_()`)",
         )

@@ -32,14 +32,18 @@ def created_leaf_base(captured: Captured, value: Any) -> Any:
     known = getattr(leaf, TRACKED_ATTRIBUTE, None)
     if leaf is value or known is None or known.storage is not tracked.storage:
         return None
-    if any(leaf is one for given in captured.inputs for one in (given.argument, given.leaf, _under(given))):
+    if any(
+        leaf is tensor
+        for captured_input in captured.inputs
+        for tensor in (captured_input.argument, captured_input.leaf, _under(captured_input))
+    ):
         return None
     return leaf if is_created_leaf(leaf) else None
 
 
-def _under(given: CapturedInput) -> Any:
+def _under(captured_input: CapturedInput) -> Any:
     """What an argument is a view of; that may be a leaf which is no argument."""
-    return given.argument._base if given.is_tensor else None
+    return captured_input.argument._base if captured_input.is_tensor else None
 
 
 def _start(value: Any, most: int) -> Any:
@@ -68,8 +72,10 @@ def view_of_created_leaf(captured: Captured, index: int, leaf: Any) -> OutputAli
             function made the view, whose backward no repeated view would call.
     """
     value = captured.outputs[index]
-    at = next((at for at, other in enumerate(captured.outputs) if other is leaf), None)
-    if at is None:
+    leaf_index = next(
+        (leaf_index for leaf_index, other in enumerate(captured.outputs) if other is leaf), None
+    )
+    if leaf_index is None:
         if _is_alone(captured, value):
             return None
         raise UnsupportedError(
@@ -91,9 +97,9 @@ def view_of_created_leaf(captured: Captured, index: int, leaf: Any) -> OutputAli
         output_type=OutputType.ALIAS_OF_INPUT
         if captured.recorder.tracked(value).storage.inputs
         else OutputType.ALIAS_OF_INTERMEDIATE_BASE_IS_USER_OUTPUT,
-        reason=f"a view of result {at}, a leaf that the function makes",
+        reason=f"a view of result {leaf_index}, a leaf that the function makes",
         value=None,
-        base=OutputBase(at),
+        base=OutputBase(leaf_index),
         chain=chain or (),
         geometry=geometry_on_base(captured, chain, value, leaf),
         requires_grad=True,
@@ -105,7 +111,9 @@ def view_of_created_leaf(captured: Captured, index: int, leaf: Any) -> OutputAli
 def _is_alone(captured: Captured, value: Any) -> bool:
     storage = captured.recorder.tracked(value).storage
     others = (other for other in captured.outputs if isinstance(other, torch.Tensor) and other is not value)
-    return not storage.inputs and all(captured.recorder.tracked(one).storage is not storage for one in others)
+    return not storage.inputs and all(
+        captured.recorder.tracked(output).storage is not storage for output in others
+    )
 
 
 def passes_custom_function(step: Any, starts: list[Any]) -> bool:
@@ -127,7 +135,7 @@ def views_before_detach(recorder: Recorder, value: Any, chain: tuple[ViewStep, .
         return steps
     pairs = enumerate(zip(tracked.chain, under.chain, strict=False))
     shorter = min(len(tracked.chain), len(under.chain))
-    common = next((at for at, (one, other) in pairs if one is not other), shorter)
+    common = next((index for index, (own_step, start_step) in pairs if own_step is not start_step), shorter)
     return max(steps - (len(tracked.chain) - common), 0)
 
 
@@ -143,7 +151,14 @@ def geometry_on_base(
         return None
     otherwise = reinterpretation(value, base)
     if otherwise is not None:
-        name = next((f"`{given.slot.name}`" for given in captured.inputs if given.argument is base), "")
+        name = next(
+            (
+                f"`{captured_input.slot.name}`"
+                for captured_input in captured.inputs
+                if captured_input.argument is base
+            ),
+            "",
+        )
         raise UnsupportedError(
             f"a view of {name or 'a tensor'} as {otherwise}, beside a change of its sizes or storage",
             captured.subject.span,

@@ -22,18 +22,22 @@ from aotlens.torch_api.fake import FakeTensor
 
 
 def check_hooks_on_views(
-    captured: Captured, found: Sequence[OutputAliasInfo], bases: Sequence[BaseInfo]
+    captured: Captured, alias_infos: Sequence[OutputAliasInfo], bases: Sequence[BaseInfo]
 ) -> None:
     """Looks at the operators' first arguments, where any result is made again with a gradient.
 
     Raises:
         UnsupportedError: a hook on such a result, or on a view that it was taken of.
     """
-    made = [info for info in found if _is_made(info) and info.tensor.requires_grad]
+    made = [info for info in alias_infos if _is_made(info) and info.tensor.requires_grad]
     if not made:
         return
     firsts = (args[0] for _, args, _, _, _ in captured.calls if args)
-    hooked = {grad_fn_of(one) for one in firsts if type(one) is FakeTensor and one._backward_hooks} - {None}
+    hooked = {
+        grad_fn_of(argument)
+        for argument in firsts
+        if type(argument) is FakeTensor and argument._backward_hooks
+    } - {None}
     for info in made:
         if info.tensor._backward_hooks or (hooked and _leads_through(captured, info, bases, hooked)):
             raise UnsupportedError(

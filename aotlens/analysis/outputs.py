@@ -66,14 +66,17 @@ def analyse_outputs(
     groups = _by_storage(captured)
     bases, known = exchanges.bases, exchanges.known
     own = DetachedOutputs(captured, bases, known)
-    owners = {id(given.argument): at for at, given in reversed(list(enumerate(captured.inputs)))}
-    found: list[OutputAliasInfo] = []
+    owners = {
+        id(captured_input.argument): input_index
+        for input_index, captured_input in reversed(list(enumerate(captured.inputs)))
+    }
+    alias_infos: list[OutputAliasInfo] = []
     for index, value in enumerate(captured.outputs):
         if not isinstance(value, torch.Tensor):
-            found.append(_plain(captured, index, value))
+            alias_infos.append(_plain(captured, index, value))
             continue
         if type(value) is not FakeTensor and not is_wrapper(value):
-            found.append(_constant(captured, index, value))
+            alias_infos.append(_constant(captured, index, value))
             continue
         check_view_storage(captured, value)
         same = next((i for i in range(index) if captured.outputs[i] is value), None)
@@ -81,24 +84,24 @@ def analyse_outputs(
         inside = _storage_inside(captured, value, storage)
         of_leaf = _view_of_leaf(captured, index, value) if same is None and id(value) not in owners else None
         if of_leaf is not None:
-            found.append(of_leaf)
+            alias_infos.append(of_leaf)
         elif id(value) in owners:
-            found.append(_is_input(captured, index, value, owners[id(value)]))
+            alias_infos.append(_is_input(captured, index, value, owners[id(value)]))
         elif inside is not None:
-            found.append(_inside_a_wrapper(captured, index, value, inside))
+            alias_infos.append(_inside_a_wrapper(captured, index, value, inside))
         elif (base := own.base_of(value)) is not None:
-            found.append(own.result(index, base, same))
+            alias_infos.append(own.result(index, base, same))
         elif (owner := _exchanged_owner(captured, exchanges, value)) is not None:
-            found.append(_alias_of_exchanged(captured, index, value, owner, same))
+            alias_infos.append(_alias_of_exchanged(captured, index, value, owner, same))
         elif storage.inputs:
-            found.append(_alias_of_input(captured, index, exchanges, value, same))
+            alias_infos.append(_alias_of_input(captured, index, exchanges, value, same))
         elif same is not None:
-            found.append(_repeated(index, value, same))
+            alias_infos.append(_repeated(index, value, same))
         else:
             group = groups[id(storage)]
-            found.append(_intermediate(captured, index, group, known, bases))
-    check_hooks_on_views(captured, found, bases)
-    return tuple(found), tuple(bases)
+            alias_infos.append(_intermediate(captured, index, group, known, bases))
+    check_hooks_on_views(captured, alias_infos, bases)
+    return tuple(alias_infos), tuple(bases)
 
 
 def _view_of_leaf(captured: Captured, index: int, value: Any) -> OutputAliasInfo | None:
@@ -147,9 +150,14 @@ def _constant(captured: Captured, index: int, value: Any) -> OutputAliasInfo:
 def _storage_inside(captured: Captured, value: Any, storage: Storage) -> Storage | None:
     """The input's storage that a result shares otherwise than as a view: inside a wrapper, or around it."""
     if storage.inputs:
-        return None if any(given.storage is storage for given in captured.inputs) else storage
+        return (
+            None if any(captured_input.storage is storage for captured_input in captured.inputs) else storage
+        )
     inner = inner_storages(value) if is_wrapper(value) else ()
-    return next((found for found in inner if found.inputs and _can_be_written(found)), None)
+    return next(
+        (inner_storage for inner_storage in inner if inner_storage.inputs and _can_be_written(inner_storage)),
+        None,
+    )
 
 
 def _can_be_written(storage: Storage) -> bool:
@@ -159,8 +167,8 @@ def _can_be_written(storage: Storage) -> bool:
 
 def _inside_a_wrapper(captured: Captured, index: int, value: Any, storage: Storage) -> OutputAliasInfo:
     """A look at a tensor inside a wrapper: for autograd no view, so the graph itself may hand it out."""
-    at = storage.inputs[0]
-    name = captured.inputs[at].slot.name
+    input_index = storage.inputs[0]
+    name = captured.inputs[input_index].slot.name
     if storage.version:
         raise UnsupportedError(
             f"a result that shares memory with `{name}` inside a wrapper, and is written to",
@@ -169,7 +177,9 @@ def _inside_a_wrapper(captured: Captured, index: int, value: Any, storage: Stora
         )
     own = graph_output(captured.recorder, index, value)
     reason = f"shares memory with `{name}` inside a wrapper, which autograd does not see"
-    return replace(own, output_type=OutputType.CUSTOM_FUNCTION_VIEW, reason=reason, base=InputBase(at))
+    return replace(
+        own, output_type=OutputType.CUSTOM_FUNCTION_VIEW, reason=reason, base=InputBase(input_index)
+    )
 
 
 def _repeated(index: int, value: Any, same: int) -> OutputAliasInfo:
@@ -185,13 +195,13 @@ def _repeated(index: int, value: Any, same: int) -> OutputAliasInfo:
     )
 
 
-def _is_input(captured: Captured, index: int, value: Any, at: int) -> OutputAliasInfo:
+def _is_input(captured: Captured, index: int, value: Any, input_index: int) -> OutputAliasInfo:
     return OutputAliasInfo(
         index=index,
         output_type=OutputType.IS_INPUT,
-        reason=f"`{captured.inputs[at].slot.name}` itself is returned",
+        reason=f"`{captured.inputs[input_index].slot.name}` itself is returned",
         value=None,
-        base=InputBase(at),
+        base=InputBase(input_index),
         requires_grad=value.requires_grad,
         tensor=value,
     )
@@ -201,37 +211,37 @@ def _alias_of_input(
     captured: Captured, index: int, exchanges: StorageSwaps, value: Any, same: int | None
 ) -> OutputAliasInfo:
     storage = captured.recorder.tracked(value).storage
-    at = _nearest_input(captured, value, storage)
-    given = captured.inputs[at]
-    check_output_grad_fn(captured, given, value)
+    input_index = _nearest_input(captured, value, storage)
+    captured_input = captured.inputs[input_index]
+    check_output_grad_fn(captured, captured_input, value)
     if value.requires_grad and grad_fn_of(value) is None:
         check_view_not_written(value, storage)
-    exchanged = at in exchanges.by_input
-    before = is_view_of_detached(captured.recorder, value) and view_base(value) is given.argument
+    exchanged = input_index in exchanges.by_input
+    before = is_view_of_detached(captured.recorder, value) and view_base(value) is captured_input.argument
     chain: tuple[ViewStep, ...] | None
     if exchanged:  # taken before the input leaves its storage, so from what it was
-        start, end = given.came_as, captured.recorder.tracked(value).chain
+        start, end = captured_input.came_as, captured.recorder.tracked(value).chain
         chain = end[len(start) :] if end[: len(start)] == start else None
     else:
-        chain = relative_chain(captured.recorder, given.argument, value)
-    if same is None and is_custom_function_view(captured, given, value):
-        return custom_function_view(captured, index, value, at)
-    linked = view_base(value) is view_base(given.argument) and (
+        chain = relative_chain(captured.recorder, captured_input.argument, value)
+    if same is None and is_custom_function_view(captured, captured_input, value):
+        return custom_function_view(captured, index, value, input_index)
+    linked = view_base(value) is view_base(captured_input.argument) and (
         value.requires_grad or not view_base(value).requires_grad
     )
     leaf = is_created_leaf(value)
     detached = not linked and (leaf or not value.requires_grad)
-    if linked and chain == () and not given.argument.requires_grad:
+    if linked and chain == () and not captured_input.argument.requires_grad:
         chain = None  # another tensor on all of it, which autograd knows as a view: `set_` made it so
-    view = _view_of_input(captured, index, at, chain)
+    view = _view_of_input(captured, index, input_index, chain)
     recorder = captured.recorder
-    would_gain_grad = before or (linked and given.argument.requires_grad)
+    would_gain_grad = before or (linked and captured_input.argument.requires_grad)
     without_grad = view.viewed_without_grad and not leaf if view.requires_grad else would_gain_grad
     return replace(
         view,
         same_object_as=same,
         detached_after=views_before_detach(recorder, value, chain) if detached or chain == () else None,
-        own_version=not shares_version_counter(value, given.argument),
+        own_version=not shares_version_counter(value, captured_input.argument),
         made_leaf=leaf and same is None,
         viewed_without_grad=without_grad,
         taken_before=exchanged or before,
@@ -239,22 +249,22 @@ def _alias_of_input(
 
 
 def _view_of_input(
-    captured: Captured, index: int, at: int, chain: tuple[ViewStep, ...] | None
+    captured: Captured, index: int, input_index: int, chain: tuple[ViewStep, ...] | None
 ) -> OutputAliasInfo:
     """The result as the views of a chain say, or by its strides where there is none."""
-    given, value = captured.inputs[at], captured.outputs[index]
+    captured_input, value = captured.inputs[input_index], captured.outputs[index]
     return OutputAliasInfo(
         index=index,
         output_type=OutputType.ALIAS_OF_INPUT,
-        reason=f"a view of `{given.slot.name}`: made again from the caller's tensor on each call",
+        reason=f"a view of `{captured_input.slot.name}`: made again from the caller's tensor on each call",
         value=None,
-        base=InputBase(at),
+        base=InputBase(input_index),
         chain=chain or (),
-        geometry=geometry_on_base(captured, chain, value, given.argument),
+        geometry=geometry_on_base(captured, chain, value, captured_input.argument),
         requires_grad=requires_grad(captured.recorder, value),
         viewed_without_grad=value.requires_grad
         and grad_fn_of(value) is None
-        and given.argument.requires_grad,
+        and captured_input.argument.requires_grad,
         refuses_use=raises_on_grad_fn(value),
         tensor=value,
     )
@@ -263,37 +273,41 @@ def _view_of_input(
 def _exchanged_owner(captured: Captured, exchanges: StorageSwaps, value: Any) -> int | None:
     """The input with this storage as its other one, with which the result shares its base for autograd."""
     storage = captured.recorder.tracked(value).storage
-    for at in exchanges.by_input if value._base is not None else ():
-        argument = captured.inputs[at].argument
+    for input_index in exchanges.by_input if value._base is not None else ():
+        argument = captured.inputs[input_index].argument
         if view_base(value) is view_base(argument) and captured.recorder.tracked(argument).storage is storage:
-            return at
+            return input_index
     return None
 
 
 def _alias_of_exchanged(
-    captured: Captured, index: int, value: Any, at: int, same: int | None
+    captured: Captured, index: int, value: Any, input_index: int, same: int | None
 ) -> OutputAliasInfo:
     """A view that was taken after the exchange."""
-    if same is None and is_custom_function_view(captured, captured.inputs[at], value):
-        return custom_function_view(captured, index, value, at)
-    chain = relative_chain(captured.recorder, captured.inputs[at].argument, value)
+    if same is None and is_custom_function_view(captured, captured.inputs[input_index], value):
+        return custom_function_view(captured, index, value, input_index)
+    chain = relative_chain(captured.recorder, captured.inputs[input_index].argument, value)
     leaf = is_created_leaf(value) and same is None
-    return replace(_view_of_input(captured, index, at, chain), same_object_as=same, made_leaf=leaf)
+    return replace(_view_of_input(captured, index, input_index, chain), same_object_as=same, made_leaf=leaf)
 
 
 def _nearest_input(captured: Captured, value: Any, storage: Storage) -> int:
     """Of the inputs on a storage, the one from which the fewest views lead to the result."""
-    on_it = [at for at, given in enumerate(captured.inputs) if given.storage is storage]
+    on_it = [
+        input_index
+        for input_index, captured_input in enumerate(captured.inputs)
+        if captured_input.storage is storage
+    ]
     if len(on_it) == 1:
         return on_it[0]
 
     end = captured.recorder.tracked(value).chain
 
-    def distance(at: int) -> tuple[bool, bool, bool, int]:
-        given = captured.inputs[at]
-        start = given.came_as
-        is_related = view_base(given.argument) is view_base(value)
-        gains_grad = given.argument.requires_grad and not value.requires_grad
+    def distance(input_index: int) -> tuple[bool, bool, bool, int]:
+        captured_input = captured.inputs[input_index]
+        start = captured_input.came_as
+        is_related = view_base(captured_input.argument) is view_base(value)
+        gains_grad = captured_input.argument.requires_grad and not value.requires_grad
         return not is_related, end[: len(start)] != start, gains_grad, len(end) - len(start)
 
     return min(on_it, key=distance)

@@ -17,19 +17,25 @@ from aotlens.model.report import Span
 from aotlens.torch_api.autograd import has_version_counter
 
 
-def is_storage_swapped(captured: Captured, given: CapturedInput) -> bool:
+def is_storage_swapped(captured: Captured, captured_input: CapturedInput) -> bool:
     """Whether the function gave the input another storage."""
-    if given.storage is None or given.duplicate_of is not None or given.wrapped is not None:
+    if (
+        captured_input.storage is None
+        or captured_input.duplicate_of is not None
+        or captured_input.wrapped is not None
+    ):
         return False
-    tracked = captured.recorder.tracked(given.argument)
-    if tracked.storage is not given.storage:
+    tracked = captured.recorder.tracked(captured_input.argument)
+    if tracked.storage is not captured_input.storage:
         return True
-    if given.base is not None and any(given.argument is one for one in captured.recorder.exchanged):
+    if captured_input.base is not None and any(
+        captured_input.argument is tensor for tensor in captured.recorder.exchanged
+    ):
         return True
-    if given.argument.untyped_storage()._cdata != given.fake.untyped_storage()._cdata:
+    if captured_input.argument.untyped_storage()._cdata != captured_input.fake.untyped_storage()._cdata:
         raise UnsupportedError(
-            f"storage mutation of `{given.slot.name}`",
-            span_of_storage_swap(captured, given.argument),
+            f"storage mutation of `{captured_input.slot.name}`",
+            span_of_storage_swap(captured, captured_input.argument),
             "return the new tensor instead",
         )
     return False
@@ -47,7 +53,10 @@ def check_version_counters(captured: Captured) -> None:
     """Of tensors that leave the function without a version counter, and are no inference tensors."""
     if not captured.recorder.uncounted:
         return
-    leaving = (*captured.outputs, *(given.argument for given in captured.inputs if given.is_tensor))
+    leaving = (
+        *captured.outputs,
+        *(captured_input.argument for captured_input in captured.inputs if captured_input.is_tensor),
+    )
     tensors = (value for value in leaving if isinstance(value, torch.Tensor) and not value.is_inference())
     if not all(has_version_counter(value) for value in tensors):
         raise UnsupportedError(
@@ -68,41 +77,42 @@ class StorageSwaps:
         self.known: dict[int, AliasBase] = {}
         """By storage: what tensors on it are made from."""
         self.by_input: dict[int, StorageSwap] = {}
-        for index, given in enumerate(captured.inputs):
-            if is_storage_swapped(captured, given):
-                self.by_input[index] = self._exchange(given)
+        for index, captured_input in enumerate(captured.inputs):
+            if is_storage_swapped(captured, captured_input):
+                self.by_input[index] = self._exchange(captured_input)
 
-    def _exchange(self, given: CapturedInput) -> StorageSwap:
-        tracked = self._captured.recorder.tracked(given.argument)
+    def _exchange(self, captured_input: CapturedInput) -> StorageSwap:
+        tracked = self._captured.recorder.tracked(captured_input.argument)
         storage = tracked.storage
         if any(other.storage is storage for _, other in self._inputs()):
-            return self._from_input(given, tracked)
+            return self._from_input(captured_input, tracked)
         if id(storage) not in self.known:
             self.bases.append(BaseInfo(storage.base, self._differentiable(storage)))
             self.known[id(storage)] = IntermediateBaseOf(len(self.bases) - 1)
         return StorageSwap(self.known[id(storage)], tracked.chain)
 
-    def _from_input(self, given: CapturedInput, tracked: Tracked) -> StorageSwap:
+    def _from_input(self, captured_input: CapturedInput, tracked: Tracked) -> StorageSwap:
         """The new storage from the input there from which the fewest views lead to the exchanged one."""
-        found: tuple[int, int] | None = None
-        for at, other in self._inputs():
+        nearest: tuple[int, int] | None = None
+        for index, other in self._inputs():
             if other.storage is tracked.storage:
                 chain = other.came_as
                 leads = tracked.chain[: len(chain)] == chain
-                if leads and (found is None or len(chain) > found[0]):
-                    found = len(chain), at
-        if found is None:
+                if leads and (nearest is None or len(chain) > nearest[0]):
+                    nearest = len(chain), index
+        if nearest is None:
             raise UnsupportedError(
-                f"storage mutation of `{given.slot.name}`, which ends in the memory of several inputs",
-                span_of_storage_swap(self._captured, given.argument),
+                f"storage mutation of `{captured_input.slot.name}`, which ends in the memory of several "
+                "inputs",
+                span_of_storage_swap(self._captured, captured_input.argument),
                 "return the new tensor instead",
             )
-        return StorageSwap(InputBase(found[1]), tracked.chain[found[0] :])
+        return StorageSwap(InputBase(nearest[1]), tracked.chain[nearest[0] :])
 
     def _inputs(self) -> Iterator[tuple[int, CapturedInput]]:
-        for index, given in enumerate(self._captured.inputs):
-            if given.storage is not None and given.duplicate_of is None:
-                yield index, given
+        for index, captured_input in enumerate(self._captured.inputs):
+            if captured_input.storage is not None and captured_input.duplicate_of is None:
+                yield index, captured_input
 
     def _differentiable(self, storage: Storage) -> Any:
         """The storage's tensor, where a result with history lies there too; otherwise none is needed."""

@@ -11,20 +11,24 @@ from aotlens.ir.subclasses import Wrapped
 
 
 def analyse_wrapper(
-    captured: Captured, index: int, given: CapturedInput, before: Wrapped, keep_mutations: bool
+    captured: Captured, index: int, captured_input: CapturedInput, before: Wrapped, keep_mutations: bool
 ) -> InputAliasInfo:
     """One wrapper.
 
     Raises:
         UnsupportedError: its sizes or strides were changed, or whether it requires grad.
     """
-    _refuse_metadata(captured, given)
-    value = value_like(captured.recorder, given.argument, before)
+    _refuse_metadata(captured, captured_input)
+    value = value_like(captured.recorder, captured_input.argument, before)
     if value.nodes() == before.nodes():
         return InputAliasInfo(index, MutationType.NOT_MUTATED, "not written to")
-    writes = tuple(write for storage in inner_storages(given.argument) for write in storage.writes)
-    seen = given.argument.grad_fn is not given.grad_fn
-    bumps = 0 if given.argument.is_inference() else given.argument._version - given.version
+    writes = tuple(write for storage in inner_storages(captured_input.argument) for write in storage.writes)
+    seen = captured_input.argument.grad_fn is not captured_input.grad_fn
+    bumps = (
+        0
+        if captured_input.argument.is_inference()
+        else captured_input.argument._version - captured_input.version
+    )
     mutation_type, reason = mutation_placement(True, None, seen, keep_mutations)
     return InputAliasInfo(
         index=index,
@@ -40,16 +44,18 @@ def analyse_wrapper(
     )
 
 
-def _refuse_metadata(captured: Captured, given: CapturedInput) -> None:
-    argument, name = given.argument, given.slot.name
+def _refuse_metadata(captured: Captured, captured_input: CapturedInput) -> None:
+    argument, name = captured_input.argument, captured_input.slot.name
     storage = captured.recorder.tracked(argument).storage
-    place = storage.moves[-1].origin.place.innermost if storage.moves else captured.subject.span
-    if argument.shape != given.fake.shape or argument.stride() != given.fake.stride():
+    span = storage.moves[-1].origin.place.innermost if storage.moves else captured.subject.span
+    if argument.shape != captured_input.fake.shape or argument.stride() != captured_input.fake.stride():
         raise RejectedRuntimeError(
             f"metadata mutation of `{name}`, a `{type(argument).__name__}`. Metadata mutations are currently "
             "not allowed on tensor subclasses",
-            place,
+            span,
             "return the new tensor instead",
         )
-    if argument.requires_grad != given.requires_grad and (argument.is_leaf or given.requires_grad):
-        raise UnsupportedError(f"a change of `requires_grad` on `{name}`", place, "set it before the call")
+    if argument.requires_grad != captured_input.requires_grad and (
+        argument.is_leaf or captured_input.requires_grad
+    ):
+        raise UnsupportedError(f"a change of `requires_grad` on `{name}`", span, "set it before the call")
