@@ -19,9 +19,9 @@ Made = dict[fx.Node, Any]
 """By node of a graph: our node, or the program of a graph that a higher-order operator takes."""
 
 
-def import_graph(module: fx.GraphModule, given: Mapping[fx.Node, Node]) -> Made:
+def import_graph(module: fx.GraphModule, placeholders: Mapping[fx.Node, Node]) -> Made:
     """A value for each node of the graph but its output; `given` says which ones stand for placeholders."""
-    made: Made = dict(given)
+    made: Made = dict(placeholders)
     for node in module.graph.nodes:
         if node.op != "output" and node not in made:
             made[node] = imported(module, node, made)
@@ -37,9 +37,13 @@ def _body(module: fx.GraphModule, name: str) -> Program:
     """A graph that belongs to a higher-order operator."""
     made = import_graph(module, {})
     placeholders = module.graph.find_nodes(op="placeholder")
-    inputs = [ProgramInput(made[node], UserInput(node.name, at)) for at, node in enumerate(placeholders)]
+    inputs = [
+        ProgramInput(made[node], UserInput(node.name, index)) for index, node in enumerate(placeholders)
+    ]
     results = outputs_of(module, made)
-    outputs = [ProgramOutput(value, UserOutput(f"out[{at}]", at)) for at, value in enumerate(results)]
+    outputs = [
+        ProgramOutput(value, UserOutput(f"out[{index}]", index)) for index, value in enumerate(results)
+    ]
     return Program(name, tuple(inputs), nodes_of(made), tuple(outputs))
 
 

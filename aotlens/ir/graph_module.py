@@ -34,12 +34,12 @@ def to_graph_module(program: Program, training: bool, names: Sequence[str] | Non
     made: dict[int, Any] = {}
     """A graph node for each of ours, or the number that its size turned out to be."""
     owned: dict[str, Any] = {}
-    for name, given in zip(names or _input_names(program, training), program.inputs, strict=True):
+    for name, graph_input in zip(names or _input_names(program, training), program.inputs, strict=True):
         placeholder = graph.placeholder(name)
         placeholder.target = placeholder.name  # fx renames what hides a builtin: `sum`
-        placeholder.meta["val"] = given.node.val
-        placeholder.meta["aotlens_slot"] = given.slot
-        made[id(given.node)] = placeholder
+        placeholder.meta["val"] = graph_input.node.val
+        placeholder.meta["aotlens_slot"] = graph_input.slot
+        made[id(graph_input.node)] = placeholder
     for node in program.nodes:
         made[id(node)] = _add(graph, node, made, owned, names is not None)
     results = tuple(map_nodes(output.value, lambda node: made[id(node)]) for output in program.outputs)
@@ -58,12 +58,12 @@ def to_graph_module(program: Program, training: bool, names: Sequence[str] | Non
 
 def _input_names(program: Program, training: bool) -> list[str]:
     names, primals, tangents = [], 0, 0
-    for given in program.inputs:
-        if isinstance(given.slot, Tangent):
+    for graph_input in program.inputs:
+        if isinstance(graph_input.slot, Tangent):
             tangents += 1
             names.append(f"tangents_{tangents}")
-        elif program.name == "backward" or isinstance(given.slot, (RngState, BackwardRngState)):
-            names.append(given.node.name)
+        elif program.name == "backward" or isinstance(graph_input.slot, (RngState, BackwardRngState)):
+            names.append(graph_input.node.name)
         else:
             primals += 1
             names.append(f"primals_{primals}" if training else f"arg{primals - 1}_1")

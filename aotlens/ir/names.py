@@ -55,19 +55,25 @@ _FIXED = frozenset(
 
 def free_name(name: str) -> str:
     """The name itself, or one like it that the text does not use."""
-    taken = name in _FIXED or _NUMBERED.fullmatch(name) is not None
-    if taken or name.startswith(("aten_", "before_", "prims_", "compile_")) or name.endswith("_graph"):
+    reserved = name in _FIXED or _NUMBERED.fullmatch(name) is not None
+    if reserved or name.startswith(("aten_", "before_", "prims_", "compile_")) or name.endswith("_graph"):
         return f"x_{name}"
     return name
 
 
 def node_name(name: str) -> str:
     """A Python identifier out of a user's name: `batch["ids"]` gives `batch_ids`."""
-    kept = "".join(char if char.isalnum() or char == "_" else "_" for char in name)
-    while "__" in kept:
-        kept = kept.replace("__", "_")
-    kept = kept.strip("_")
-    return kept if kept and not kept[0].isdigit() else f"arg_{kept}" if kept else "arg"
+    identifier = "".join(char if char.isalnum() or char == "_" else "_" for char in name)
+    while "__" in identifier:
+        identifier = identifier.replace("__", "_")
+    identifier = identifier.strip("_")
+    return (
+        identifier
+        if identifier and not identifier[0].isdigit()
+        else f"arg_{identifier}"
+        if identifier
+        else "arg"
+    )
 
 
 aten = torch.ops.aten

@@ -88,8 +88,8 @@ class Program:
 
     def bodies(self) -> tuple["Program", ...]:
         """The programs that its higher-order operators run, each once, innermost not included."""
-        found = {id(body): body for node in self.nodes for body in node.bodies()}
-        return tuple(found.values())
+        unique = {id(body): body for node in self.nodes for body in node.bodies()}
+        return tuple(unique.values())
 
 
 def getitem(values: Any, index: int | str) -> Any:
@@ -226,10 +226,10 @@ def is_random_node(node: Node) -> bool:
 def is_dropout_disabled(node: Node) -> bool:
     """Whether a fused operator is told to drop nothing."""
     schema: Any = getattr(node.op, "_schema", None)
-    for at, argument in enumerate(schema.arguments if schema is not None else ()):
+    for position, argument in enumerate(schema.arguments if schema is not None else ()):
         if argument.name in DROPOUT_ARGUMENTS:
             left_out = node.kwargs.get(argument.name, argument.default_value)
-            return bool((node.args[at] if at < len(node.args) else left_out) == 0)
+            return bool((node.args[position] if position < len(node.args) else left_out) == 0)
     return False
 
 
@@ -243,18 +243,18 @@ def last_uses(program: Program, held: Iterable[Node] = ()) -> dict[int, tuple[No
 
     Outputs stay, and what the caller has `held`; a value that nobody reads goes at once.
     """
-    kept = {id(output.value) for output in program.outputs} | {id(node) for node in held}
+    kept_alive = {id(output.value) for output in program.outputs} | {id(node) for node in held}
     last: dict[int, int] = {}
-    by_id: dict[int, Node] = {id(given.node): given.node for given in program.inputs}
-    for at, node in enumerate(program.nodes):
+    by_id: dict[int, Node] = {id(graph_input.node): graph_input.node for graph_input in program.inputs}
+    for position, node in enumerate(program.nodes):
         by_id[id(node)] = node
         for source in node.inputs():
-            last[id(source)] = at
-    for at, node in enumerate(program.nodes):
-        last.setdefault(id(node), at)
+            last[id(source)] = position
+    for position, node in enumerate(program.nodes):
+        last.setdefault(id(node), position)
     dead: dict[int, list[Node]] = {}
-    for identity, at in last.items():
+    for identity, position in last.items():
         gone = by_id.get(identity)
-        if gone is not None and identity not in kept and gone.constant is None:
-            dead.setdefault(at, []).append(gone)
-    return {at: tuple(found) for at, found in dead.items()}
+        if gone is not None and identity not in kept_alive and gone.constant is None:
+            dead.setdefault(position, []).append(gone)
+    return {position: tuple(nodes) for position, nodes in dead.items()}

@@ -72,9 +72,9 @@ class Region:
     def tangents(self) -> tuple[tuple[int, Node], ...]:
         """Which results have a gradient, and the tangent that stands for it in the backward."""
         return tuple(
-            (int(given.slot.name), given.node)
-            for given in self.backward.inputs
-            if isinstance(given.slot, Tangent)
+            (int(graph_input.slot.name), graph_input.node)
+            for graph_input in self.backward.inputs
+            if isinstance(graph_input.slot, Tangent)
         )
 
     @property

@@ -151,11 +151,11 @@ def _made_text(made: WrapOperator, node: Node, names: Names) -> str:
 
 
 def unflatten_text(
-    kind: type[Any], context: Any, parts: Mapping[str, str], place: tuple[str, str], names: Names
+    kind: type[Any], context: Any, parts: Mapping[str, str], layout: tuple[str, str], names: Names
 ) -> str:
     """The expression that makes a wrapper; `place` is the text of its sizes and of its strides."""
     inner = ", ".join(f"{name!r}: {text}" for name, text in parts.items())
-    size, stride = place
+    size, stride = layout
     size = size if "None" in size else f"torch.Size({size})"
     made = f"{names.object(kind, kind.__name__)}.__tensor_unflatten__"
     return f"{made}({{{inner}}}, {context_text(context, names)}, {size}, {stride})"
@@ -205,13 +205,13 @@ def function_lines(
     A boxed one takes one list, empties it, and lets go of each input after its last use.  `notes` holds
     comments by node name.
     """
-    parameters = ", ".join(names.node(given.node) for given in program.inputs)
+    parameters = ", ".join(names.node(graph_input.node) for graph_input in program.inputs)
     lines = [f"def {name}({'inputs' if boxed else parameters}):"]
     if boxed:
         lines += [f"    {parameters}{',' if len(program.inputs) == 1 else ''} = inputs", "    inputs.clear()"]
-    last_use = last_uses(program, () if boxed else [given.node for given in program.inputs])
+    last_use = last_uses(program, () if boxed else [graph_input.node for graph_input in program.inputs])
     group = None
-    for at, node in enumerate(program.nodes):
+    for position, node in enumerate(program.nodes):
         if node.constant is not None:
             continue
         heading = _heading(node)
@@ -219,7 +219,7 @@ def function_lines(
             lines.append(f"    # {heading}")
             group = heading
         note = notes.get(node.name, "") if notes else ""
-        lines.append("    " + _assignment(node, names, last_use.get(at, ()), note))
+        lines.append("    " + _assignment(node, names, last_use.get(position, ()), note))
     results = ", ".join(literal(output.value, names) for output in program.outputs)
     comma = "," if len(program.outputs) == 1 else ""
     several = f"[{results}]" if program.returns_list else f"({results}{comma})"
@@ -240,8 +240,8 @@ def body_lines(program: Program, names: Names) -> list[str]:
 def _heading(node: Node) -> str | None:
     span = node.origin.place.innermost
     if span is None:
-        of = "" if node.origin.stage == "captured" else f"added by {node.origin.stage}: "
-        return f"{of}{node.origin.reason}" if node.origin.reason else None
+        prefix = "" if node.origin.stage == "captured" else f"added by {node.origin.stage}: "
+        return f"{prefix}{node.origin.reason}" if node.origin.reason else None
     return f"{'backward of ' if node.origin.backward else ''}{source_text(span)}"
 
 

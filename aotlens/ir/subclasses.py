@@ -64,14 +64,14 @@ class Wrapped:
     def nodes(self) -> tuple[Node, ...]:
         return tuple(node for _, node in self.leaves())
 
-    def map(self, change: Callable[[tuple[str, ...], Node], Node], at: tuple[str, ...] = ()) -> "Wrapped":
+    def map(self, change: Callable[[tuple[str, ...], Node], Node], path: tuple[str, ...] = ()) -> "Wrapped":
         """The same wrapper around other nodes."""
         parts: list[tuple[str, Any]] = []
         for name, part in self.parts:
             if isinstance(part, Wrapped):
-                parts.append((name, part.map(change, (*at, name))))
+                parts.append((name, part.map(change, (*path, name))))
             else:
-                parts.append((name, change((*at, name), part) if isinstance(part, Node) else part))
+                parts.append((name, change((*path, name), part) if isinstance(part, Node) else part))
         return Wrapped(self.meta, tuple(parts))
 
 

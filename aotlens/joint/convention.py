@@ -64,13 +64,15 @@ class Convention:
 
     @property
     def examples(self) -> list[Any]:
-        return [given.node.val for given in self.program.inputs]
+        return [graph_input.node.val for graph_input in self.program.inputs]
 
     def module(self) -> fx.GraphModule:
         """The graph module that a compiler gets, with `tensor_meta` on every node that is a tensor."""
         made = to_graph_module(self.program, training=True, names=self.names)
-        for given, node in zip(self.program.inputs, made.graph.find_nodes(op="placeholder"), strict=True):
-            node.meta["desc"] = given.slot
+        for graph_input, node in zip(
+            self.program.inputs, made.graph.find_nodes(op="placeholder"), strict=True
+        ):
+            node.meta["desc"] = graph_input.slot
         made.graph.output_node().meta["desc"] = [out.slot for out in self.program.outputs]
         return with_node_metadata(made)
 
@@ -80,14 +82,14 @@ class Convention:
         same_outputs = self.gives == tuple(range(len(self.program.outputs)))
         if same_inputs and same_outputs:
             return run
-        plain = [given.node.val for given in self.program.inputs]
+        plain = [graph_input.node.val for graph_input in self.program.inputs]
         takes, gives = self.takes, self.gives
 
         def call(args: list[Any]) -> tuple[Any, ...]:
-            given = [plain[i] if at < 0 else args[at] for i, at in enumerate(takes)]
+            inputs = [plain[i] if position < 0 else args[position] for i, position in enumerate(takes)]
             args.clear()
-            results = run(given)
-            return tuple([results[at] for at in gives])
+            results = run(inputs)
+            return tuple([results[position] for position in gives])
 
         return call
 
@@ -105,19 +107,19 @@ def with_node_metadata(module: fx.GraphModule) -> fx.GraphModule:
 def primals(joint: JointProgram) -> tuple[ProgramInput, ...]:
     """Synthetic bases, then every other flat input but repeated tensors; nobody reads the plain values."""
     others = (*BACKWARD_INPUTS, SyntheticBase, RngState)
-    given = [item for item in joint.program.inputs if not isinstance(item.slot, others)]
-    found = [item for item in joint.program.inputs if isinstance(item.slot, SyntheticBase)]
+    graph_inputs = [item for item in joint.program.inputs if not isinstance(item.slot, others)]
+    ordered = [item for item in joint.program.inputs if isinstance(item.slot, SyntheticBase)]
     waiting = [
-        ProgramInput(Node(f"plain_{at}", None, (), {}, flat.argument, Origin(NO_ORIGIN, "")), flat.slot)
-        for at, flat in enumerate(joint.captured.inputs)
+        ProgramInput(Node(f"plain_{index}", None, (), {}, flat.argument, Origin(NO_ORIGIN, "")), flat.slot)
+        for index, flat in enumerate(joint.captured.inputs)
         if flat.node is None and flat.duplicate_of is None and not flat.is_tensor
     ]
-    for item in given:
+    for item in graph_inputs:
         if isinstance(item.slot, FlatInput):
             while waiting and getattr(waiting[0].slot, "index", 0) < item.slot.index:
-                found.append(waiting.pop(0))
-        found.append(item)
-    return (*found, *waiting)
+                ordered.append(waiting.pop(0))
+        ordered.append(item)
+    return (*ordered, *waiting)
 
 
 def forward_inputs(joint: JointProgram) -> tuple[ProgramInput, ...]:
@@ -136,7 +138,7 @@ def _tangents(joint: JointProgram) -> tuple[ProgramInput, ...]:
 
 
 def _of_kind(joint: JointProgram, kind: type) -> tuple[ProgramInput, ...]:
-    return tuple(given for given in joint.program.inputs if isinstance(given.slot, kind))
+    return tuple(graph_input for graph_input in joint.program.inputs if isinstance(graph_input.slot, kind))
 
 
 def forward_graph_outputs(joint: JointProgram) -> tuple[ProgramOutput, ...]:
@@ -155,16 +157,16 @@ def gradients(joint: JointProgram, inputs: tuple[ProgramInput, ...]) -> tuple[Pr
     known: dict[int, list[ProgramOutput]] = {}
     for out in own:
         known.setdefault(out.slot.index, []).append(out)  # type: ignore[union-attr]
-    told = {_which(out.slot) for out in own}
-    found: list[ProgramOutput] = []
-    for given in inputs:
-        index, inner = _which(given.slot)
+    own_slots = {_which(out.slot) for out in own}
+    outputs: list[ProgramOutput] = []
+    for graph_input in inputs:
+        index, inner = _which(graph_input.slot)
         if index in known:
-            found += known.pop(index)
-        elif (index, inner) not in told:
-            found.append(ProgramOutput(None, Gradient(given.slot.name, index, inner)))
+            outputs += known.pop(index)
+        elif (index, inner) not in own_slots:
+            outputs.append(ProgramOutput(None, Gradient(graph_input.slot.name, index, inner)))
     apart = (out for each in known.values() for out in each)  # the graph takes their base
-    return (*found, *apart, *(out for out in joint.gradients if not isinstance(out.slot, Gradient)))
+    return (*outputs, *apart, *(out for out in joint.gradients if not isinstance(out.slot, Gradient)))
 
 
 def _which(slot: Any) -> tuple[int, tuple[str, ...]]:
@@ -190,8 +192,8 @@ def joint_module(joint: JointProgram) -> fx.GraphModule:
     module = convention.module()
     tag_sides(module, convention, joint)
     placeholders = module.graph.find_nodes(op="placeholder")
-    for given, node in zip(convention.program.inputs, placeholders, strict=True):
-        node.meta[CHANGED] = id(given.node) in joint.changed_inputs
+    for graph_input, node in zip(convention.program.inputs, placeholders, strict=True):
+        node.meta[CHANGED] = id(graph_input.node) in joint.changed_inputs
     if joint.training:
         first = primals(joint)
         states = [name for name in convention.names if not name.startswith(("primals", "tangents"))]
@@ -231,8 +233,8 @@ def forward_convention(joint: JointProgram, forward: Program, saved: tuple[Node,
     nodes = reachable([out.value for out in outputs], before_backward(every))
     program = Program(forward.name, inputs, nodes, outputs)
     positions: dict[GraphOutput, int] = {}
-    for at, out in enumerate(outputs):
-        positions.setdefault(out.slot, at)
+    for index, out in enumerate(outputs):
+        positions.setdefault(out.slot, index)
     gives = tuple(positions[out.slot] for out in forward.outputs)
     return Convention(program, tuple(_names(joint, inputs)), _positions(inputs, forward.inputs), gives)
 
@@ -241,16 +243,20 @@ def backward_convention(joint: JointProgram, backward: Program) -> Convention:
     """The backward program: saved sizes, saved tensors, tangents; one gradient per primal."""
     first = primals(joint)
     known = forward_inputs(joint)
-    names = {id(given.node): name for given, name in zip(known, _names(joint, known), strict=True)}
-    saved = [given for given in backward.inputs if isinstance(given.slot, SavedInput)]
+    names = {
+        id(graph_input.node): name for graph_input, name in zip(known, _names(joint, known), strict=True)
+    }
+    saved = [graph_input for graph_input in backward.inputs if isinstance(graph_input.slot, SavedInput)]
     arriving = backward_tangents(joint)
-    sizes = [given for given in saved if not isinstance(given.node.val, torch.Tensor)]
-    inputs = (*sizes, *(given for given in saved if given not in sizes), *arriving)
+    sizes = [graph_input for graph_input in saved if not isinstance(graph_input.node.val, torch.Tensor)]
+    inputs = (*sizes, *(graph_input for graph_input in saved if graph_input not in sizes), *arriving)
     own = {out.slot: out.value for out in backward.outputs}
     outputs = tuple(replace(out, value=own.get(out.slot, out.value)) for out in gradients(joint, first))
-    input_names = [names.get(id(given.node), torch_name(given.node)) for given in inputs[: len(saved)]]
+    input_names = [
+        names.get(id(graph_input.node), torch_name(graph_input.node)) for graph_input in inputs[: len(saved)]
+    ]
     input_names += _names(joint, arriving)
-    positions = {out.slot: at for at, out in enumerate(outputs)}
+    positions = {out.slot: index for index, out in enumerate(outputs)}
     gives = tuple(positions[out.slot] for out in backward.outputs)
     program = Program("backward", inputs, backward.nodes, outputs)
     return Convention(program, tuple(input_names), _positions(inputs, backward.inputs), gives)
@@ -259,21 +265,21 @@ def backward_convention(joint: JointProgram, backward: Program) -> Convention:
 def _names(joint: JointProgram, inputs: tuple[ProgramInput, ...]) -> list[str]:
     """The names that programs look up: `primals_1`, `tangents_1`, `fwd_seed_1`; in inference `arg0_1`."""
     if not joint.training:
-        return [f"arg{at}_1" for at in range(len(inputs))]
-    found, primal_count, tangent_count = [], 0, 0
-    for given in inputs:
-        match given.slot:
+        return [f"arg{index}_1" for index in range(len(inputs))]
+    names, primal_count, tangent_count = [], 0, 0
+    for graph_input in inputs:
+        match graph_input.slot:
             case RngState(name=name) | BackwardRngState(name=name):
-                found.append(f"{name}_1")
+                names.append(f"{name}_1")
             case Tangent() | CurrentInput():
                 tangent_count += 1
-                found.append(f"tangents_{tangent_count}")
+                names.append(f"tangents_{tangent_count}")
             case _:
                 primal_count += 1
-                found.append(f"primals_{primal_count}")
-    return found
+                names.append(f"primals_{primal_count}")
+    return names
 
 
 def _positions(inputs: tuple[ProgramInput, ...], ours: tuple[ProgramInput, ...]) -> tuple[int, ...]:
-    known = {id(given.node): at for at, given in enumerate(ours)}
-    return tuple(known.get(id(given.node), -1) for given in inputs)
+    known = {id(graph_input.node): index for index, graph_input in enumerate(ours)}
+    return tuple(known.get(id(graph_input.node), -1) for graph_input in inputs)

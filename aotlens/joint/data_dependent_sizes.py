@@ -25,8 +25,8 @@ def sizes_for_wrapper(captured: Captured, meta: ViewAndMutationMeta) -> list[Any
     for info in meta.outputs:
         values += [argument for step in info.chain for argument in step.args]
         values += _numbers(info.geometry)
-    for given in meta.inputs:
-        values += _numbers(given.new_geometry)
+    for input_info in meta.inputs:
+        values += _numbers(input_info.new_geometry)
     return symbols.data_symbols(values)
 
 
@@ -79,7 +79,9 @@ def missing_sizes(
 ) -> tuple[Node, ...]:
     """Numbers that the forward knows and the backward's values need, of its own ones `among` these or all."""
     symbols = joint.captured.recorder.symbols
-    tangents = [given.node for given in joint.program.inputs if isinstance(given.slot, Tangent)]
+    tangents = [
+        graph_input.node for graph_input in joint.program.inputs if isinstance(graph_input.slot, Tangent)
+    ]
     inputs = (*saved, *tangents)
     read = {symbol for node in inputs for symbol in symbols_of(node.val)}
     if among is None or among:
@@ -89,9 +91,9 @@ def missing_sizes(
     missing = read - {number for number in numbers if number.is_symbol}
     reason = "a size that the backward's inputs carry in sums and products only"
     with joint.captured.recorder.adding("partition", reason, forward=True):
-        found = [symbols.of_symbol(symbol) for symbol in sorted(missing, key=str)]
+        sizes = [symbols.of_symbol(symbol) for symbol in sorted(missing, key=str)]
     known = {id(node) for node in saved}
-    return tuple(node for node in found if id(node) not in known and not _bringer(node).origin.backward)
+    return tuple(node for node in sizes if id(node) not in known and not _bringer(node).origin.backward)
 
 
 def _bringer(number: Node) -> Node:

@@ -78,13 +78,13 @@ class Derivatives:
                 tangents = [None if tensor is None else self._tangent(tensor) for tensor in outputs]
         earlier = [tangent for order in self._orders for tangent in order.tangents]
         sources = [*known.leaves, *earlier]
-        found = _differentiate(self._joint, outputs, sources, tangents)
+        gradients = _differentiate(self._joint, outputs, sources, tangents)
         if guard_count(recorder) != guards:
             raise UnsupportedError("a derivative that fixes a size", self._joint.captured.subject.span)
         with recorder.fake_mode, recorder.adding("joint", "a derivative, brought up to date after a write"):
-            values = tuple(None if tensor is None else recorder.node_of(tensor) for tensor in found)
-        masks = _dependencies(found, [*sources, *tangents])
-        return Order(tuple(tangents), tuple(found), values, masks)
+            values = tuple(None if tensor is None else recorder.node_of(tensor) for tensor in gradients)
+        masks = _dependencies(gradients, [*sources, *tangents])
+        return Order(tuple(tangents), tuple(gradients), values, masks)
 
     def _tangent(self, like: Any) -> Any:
         """A gradient that arrives for a gradient, contiguous where that one has gaps."""
@@ -106,19 +106,19 @@ def _differentiate(
 ) -> list[Any]:
     """One gradient per source, each with a place in the tape."""
     recorder = joint.captured.recorder
-    places = [source for source in sources if source is not None]
+    defined_sources = [source for source in sources if source is not None]
     dynamic = recorder.fake_mode.shape_env is not None
     with recording(recorder, dynamic), translated_errors(recorder), torch.enable_grad(), without_autocast():
         gradients = call_boundary(
             lambda: gradients_of(
                 [output for output in outputs if output is not None],
-                places,
+                defined_sources,
                 [tangent for tangent in tangents if tangent is not None],
                 recorder,
             )
         )
-    found = iter(gradients)
-    return [None if source is None else next(found) for source in sources]
+    remaining = iter(gradients)
+    return [None if source is None else next(remaining) for source in sources]
 
 
 def _has_history(tensor: Any) -> bool:
@@ -128,10 +128,10 @@ def _has_history(tensor: Any) -> bool:
 def _dependencies(tensors: list[Any], sources: list[Any]) -> tuple[int, ...]:
     """For each tensor, as bits, the sources that its history leads to."""
     reached: dict[Any, int] = {}
-    for at, source in enumerate(sources):
+    for index, source in enumerate(sources):
         if source is not None:
             edge = source if isinstance(source, GradientEdge) else get_gradient_edge(source)
-            reached[edge.node] = reached.get(edge.node, 0) | 1 << at
+            reached[edge.node] = reached.get(edge.node, 0) | 1 << index
     own = dict(reached)
     done: set[Any] = set()
     for tensor in tensors:

@@ -69,12 +69,12 @@ def run_backward(
         return Attempt(gradients)
     alone = dict[int, FailingBackward]()
     try:
-        for at in every:
-            _, fails = _run(recorder, outputs, run, [at])
+        for index in every:
+            _, fails = _run(recorder, outputs, run, [index])
             if fails is not None:
-                alone[at] = fails
+                alone[index] = fails
             _forget(recorder)
-        rest = [at for at in every if at not in alone]
+        rest = [index for index in every if index not in alone]
         if not rest or not is_unchanged():
             return Attempt(None, failing)
         gradients, again = _run(recorder, outputs, run, rest)
@@ -91,7 +91,7 @@ def _run(
     try:
         return run(among), None
     except (RuntimeError, AttributeError) as error:
-        failing = failing_backward(recorder, [outputs[at] for at in among], error)
+        failing = failing_backward(recorder, [outputs[index] for index in among], error)
         if failing is None:
             _refuse_other_memory(recorder, error)
             raise
@@ -126,8 +126,8 @@ def failing_backward(recorder: Recorder, outputs: list[Any], error: Exception) -
     _forget(recorder)
     span = origin.place.innermost if origin is not None else None
     lacks = isinstance(error, NotImplementedError)
-    told = with_location(first.split(" Hint:")[0].rstrip(" ."), span)
-    return FailingBackward(told, origin, "NotImplementedError" if lacks else "RuntimeError")
+    message = with_location(first.split(" Hint:")[0].rstrip(" ."), span)
+    return FailingBackward(message, origin, "NotImplementedError" if lacks else "RuntimeError")
 
 
 def _origin_of_failure(recorder: Recorder, outputs: list[Any]) -> Origin | None:

@@ -59,11 +59,11 @@ def _can_follow(joint: JointProgram) -> bool:
     captured = joint.captured
     nodes = joint.program.nodes
     return (
-        not any(symbolic_numbers_of(given.node.val) for given in joint.program.inputs)
+        not any(symbolic_numbers_of(graph_input.node.val) for graph_input in joint.program.inputs)
         and not any(symbolic_numbers_of(node.val) for node in nodes)
         and joint.failing is None
         and captured.hooks is None
-        and not any(given.wrapped is not None for given in captured.inputs)
+        and not any(captured_input.wrapped is not None for captured_input in captured.inputs)
         and not any(node.bodies() or (has_effect(node) and not writes_input(node)) for node in nodes)
     )
 
@@ -84,13 +84,13 @@ def _merges_results(after: Program, before: Program) -> bool:
 
 def _seen_inputs(program: Program) -> set[str]:
     """The results that are an input or a view of one: in place of a copy, whose owner may write to it."""
-    inputs = {id(given.node) for given in program.inputs}
-    found = set()
+    inputs = {id(graph_input.node) for graph_input in program.inputs}
+    names = set()
     for out in program.outputs:
         value = out.value if not isinstance(out.slot, GRADIENTS) else None
         if isinstance(value, Node) and id(_under_views(value)) in inputs:
-            found.add(out.slot.name)
-    return found
+            names.add(out.slot.name)
+    return names
 
 
 def _under_views(node: Node) -> Node:
@@ -126,7 +126,9 @@ class _Reading:
         self.before = before
         ours = {node.name: node for node in before.nodes}
         placeholders = module.graph.find_nodes(op="placeholder")
-        self.known = {node: given.node for node, given in zip(placeholders, before.inputs, strict=True)}
+        self.known = {
+            node: graph_input.node for node, graph_input in zip(placeholders, before.inputs, strict=True)
+        }
         for node in module.graph.nodes:
             name = node.meta.get("aotlens_node") or (str(node.target) if node.op == "get_attr" else "")
             if name in ours:
@@ -175,25 +177,25 @@ class _Reading:
     def _origins(self, module: fx.GraphModule) -> dict[fx.Node, Origin]:
         """Of each new node: that of the node whose place it takes, of its readers, or of what it reads."""
         named = {node.name: node.origin for node in self.before.nodes}
-        found: dict[fx.Node, Origin | None] = {}
+        origins: dict[fx.Node, Origin | None] = {}
         new = [node for node in module.graph.nodes if node.op == "call_function" and node not in self.known]
         backward = self._backward(module)
         for node in reversed(new):
             own = node.meta.get("aotlens_origin") or named.get(node.meta.get("custom", {}).get(MARK, ""))
             readers = (
-                found[user] for user in node.users if user in found and backward[user] is backward[node]
+                origins[user] for user in node.users if user in origins and backward[user] is backward[node]
             )
-            found[node] = own or next(filter(None, readers), None)
+            origins[node] = own or next(filter(None, readers), None)
         for node in new:
             crossed = [source for source in node.all_input_nodes if backward[source] is not backward[node]]
-            gradient_of = next((found[source] for source in crossed if source in found), None)
-            if node.target is operator.getitem and node.args[0] in found:
-                found[node] = found[node.args[0]]
+            gradient_of = next((origins[source] for source in crossed if source in origins), None)
+            if node.target is operator.getitem and node.args[0] in origins:
+                origins[node] = origins[node.args[0]]
             elif gradient_of is not None:  # of a new operator of the forward
-                found[node] = gradient_of
-            sources = (found.get(source) or self._known_origin(source) for source in node.all_input_nodes)
-            found[node] = found[node] or next(filter(None, sources), None)
-        return {node: _taken_over(found[node], backward[node], node) for node in new}
+                origins[node] = gradient_of
+            sources = (origins.get(source) or self._known_origin(source) for source in node.all_input_nodes)
+            origins[node] = origins[node] or next(filter(None, sources), None)
+        return {node: _taken_over(origins[node], backward[node], node) for node in new}
 
     def _known_origin(self, node: fx.Node) -> Origin | None:
         old = self.known.get(node)
@@ -201,24 +203,26 @@ class _Reading:
 
     def _backward(self, module: fx.GraphModule) -> dict[fx.Node, bool]:
         """Whether a node depends on a gradient that arrives, or was recorded with the backward."""
-        found: dict[fx.Node, bool] = {}
-        slots = {id(given.node): given.slot for given in self.before.inputs}
+        is_backward: dict[fx.Node, bool] = {}
+        slots = {id(graph_input.node): graph_input.slot for graph_input in self.before.inputs}
         for node in module.graph.nodes:
             old = self.known.get(node)
             arrives = old is not None and isinstance(slots.get(id(old)), BACKWARD_INPUTS)
             recorded = old is not None and old.origin.backward
-            found[node] = arrives or recorded or any(found[source] for source in node.all_input_nodes)
-        return found
+            is_backward[node] = (
+                arrives or recorded or any(is_backward[source] for source in node.all_input_nodes)
+            )
+        return is_backward
 
 
 def _taken_over(origin: Origin | None, backward: bool, node: fx.Node) -> Origin:
     """The origin for a new node on its side of the graph."""
-    found = origin or Origin(NO_ORIGIN, op_name(node.target))  # type: ignore[arg-type]
-    gradient_of = found.differentiates or (None if found.backward else found)
-    if not backward and found.backward and found.differentiates is not None:
-        found = found.differentiates  # a forward value that was recorded with the backward
+    base_origin = origin or Origin(NO_ORIGIN, op_name(node.target))  # type: ignore[arg-type]
+    gradient_of = base_origin.differentiates or (None if base_origin.backward else base_origin)
+    if not backward and base_origin.backward and base_origin.differentiates is not None:
+        base_origin = base_origin.differentiates  # a forward value that was recorded with the backward
     return replace(
-        found,
+        base_origin,
         backward=backward,
         stage=STAGE,
         reason=REASON,
@@ -234,6 +238,6 @@ def _call(node: fx.Node) -> tuple[Any, Any, Any]:
 def _free(name: str, names: set[str]) -> str:
     """The name, numbered where another node has it."""
     numbered = (f"{name}_{number}" for number in range(1, len(names) + 2))
-    found = name if name not in names else next(one for one in numbered if one not in names)
-    names.add(found)
-    return found
+    free = name if name not in names else next(candidate for candidate in numbered if candidate not in names)
+    names.add(free)
+    return free

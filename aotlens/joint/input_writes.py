@@ -25,22 +25,24 @@ def write_in_graph(captured: Captured, meta: ViewAndMutationMeta) -> None:
     recorder = captured.recorder
     _resize_storages(captured, meta)
     for info in meta.in_graph:
-        given = captured.inputs[info.index]
+        captured_input = captured.inputs[info.index]
         if (
-            given.node is None
+            captured_input.node is None
             or not info.mutates_data
             or info.mutation_type is not MutationType.MUTATED_IN_GRAPH
         ):
             continue
-        place = info.writes[-1].origin.place if info.writes else NO_ORIGIN
-        reason = f"writes the new value of `{given.slot.name}` back"
-        origin = Origin(place, "aten.copy_.default", stage="joint", reason=reason, effect=True)
-        targets = given.wrapped.nodes() if given.wrapped is not None else (given.node,)
+        location = info.writes[-1].origin.place if info.writes else NO_ORIGIN
+        reason = f"writes the new value of `{captured_input.slot.name}` back"
+        origin = Origin(location, "aten.copy_.default", stage="joint", reason=reason, effect=True)
+        targets = (
+            captured_input.wrapped.nodes() if captured_input.wrapped is not None else (captured_input.node,)
+        )
         for target, (_, value) in zip(targets, leaves_of(info.value), strict=True):
             if value is target:
                 continue
             written, new = target, value
-            with recorder.adding("joint", reason, place):
+            with recorder.adding("joint", reason, location):
                 for dim in repeated_dims(target.val):  # every memory location once
                     written = recorder.emit(aten.slice.Tensor, written, dim, 0, 1)
                     new = recorder.emit(aten.slice.Tensor, new, dim, 0, 1)
@@ -51,15 +53,15 @@ def _resize_storages(captured: Captured, meta: ViewAndMutationMeta) -> None:
     """Before the copies, which may need the memory; a larger one before all that looks at it."""
     recorder = captured.recorder
     for info in meta.inputs:
-        given = captured.inputs[info.index]
-        if info.storage_bytes is None or given.node is None:
+        captured_input = captured.inputs[info.index]
+        if info.storage_bytes is None or captured_input.node is None:
             continue
-        place = info.writes[-1].origin.place if info.writes else NO_ORIGIN
-        reason = f"gives the storage of `{given.slot.name}` its new size"
-        origin = Origin(place, str(RESIZE_STORAGE.default), stage="joint", reason=reason, effect=True)
+        location = info.writes[-1].origin.place if info.writes else NO_ORIGIN
+        reason = f"gives the storage of `{captured_input.slot.name}` its new size"
+        origin = Origin(location, str(RESIZE_STORAGE.default), stage="joint", reason=reason, effect=True)
         size = recorder.argument(info.storage_bytes)
-        recorder.add_node(RESIZE_STORAGE.default, (given.node, size), {}, None, origin)
-        if given.storage is not None and given.storage.grows:
+        recorder.add_node(RESIZE_STORAGE.default, (captured_input.node, size), {}, None, origin)
+        if captured_input.storage is not None and captured_input.storage.grows:
             recorder.nodes.insert(0, recorder.nodes.pop())
 
 
@@ -77,15 +79,15 @@ class InputState:
 
 def input_states(captured: Captured) -> list[InputState | None]:
     """One per input; None for what is no tensor."""
-    return [_state(given) for given in captured.inputs]
+    return [_state(captured_input) for captured_input in captured.inputs]
 
 
-def _state(given: CapturedInput) -> InputState | None:
-    if given.storage is None or given.duplicate_of is not None:
+def _state(captured_input: CapturedInput) -> InputState | None:
+    if captured_input.storage is None or captured_input.duplicate_of is not None:
         return None
-    own = given.argument
+    own = captured_input.argument
     counter = 0 if own.is_inference() else own._version
-    return InputState(given.storage.version, tuple(own.shape), tuple(own.stride()), counter)
+    return InputState(captured_input.storage.version, tuple(own.shape), tuple(own.stride()), counter)
 
 
 def write_in_backward(
@@ -101,34 +103,39 @@ def write_in_backward(
             it does not find by itself.
     """
     recorder, bumps = captured.recorder, dict[int, int]()
-    for index, (given, state) in enumerate(zip(captured.inputs, before, strict=True)):
-        now = _state(given)
-        if state is None or given.storage is None or now is None or state == now:
+    for index, (captured_input, state) in enumerate(zip(captured.inputs, before, strict=True)):
+        now = _state(captured_input)
+        if state is None or captured_input.storage is None or now is None or state == now:
             continue
         if (state.shape, state.stride) != (now.shape, now.stride):
             raise RejectedAssertionError(
-                f"`{given.slot.name}` is an input that had its metadata mutated in the backward",
+                f"`{captured_input.slot.name}` is an input that had its metadata mutated in the backward",
                 recorder.span,
                 "take a view of it instead",
             )
-        if not recorder.current.is_written(given.storage, state.version):
+        if not recorder.current.is_written(captured_input.storage, state.version):
             continue
-        target = recorder.current.target(given.storage)
-        if given.base is not None and given.base != index and target is not None:
+        target = recorder.current.target(captured_input.storage)
+        if captured_input.base is not None and captured_input.base != index and target is not None:
             continue  # written through its base
         changed = index < len(meta.inputs) and meta.inputs[index]
         is_changed = changed and (changed.mutates_data or changed.is_moved)
-        if target is None and (given.node is None or given.base is not None or is_changed):
+        if target is None and (captured_input.node is None or captured_input.base is not None or is_changed):
             raise UnsupportedError(
-                f"the backward writes to the input `{given.slot.name}`, which the forward writes to as well",
+                f"the backward writes to the input `{captured_input.slot.name}`, which the forward writes to "
+                "as well",
                 recorder.span,
                 "write to a clone in one of them",
             )
-        place = given.storage.writes[-1].origin.place
-        reason = f"the backward changes `{given.slot.name}`"
-        origin = Origin(place, "aten.copy_.default", backward=True, stage="joint", reason=reason, effect=True)
-        target = target or given.node
+        location = captured_input.storage.writes[-1].origin.place
+        reason = f"the backward changes `{captured_input.slot.name}`"
+        origin = Origin(
+            location, "aten.copy_.default", backward=True, stage="joint", reason=reason, effect=True
+        )
+        target = target or captured_input.node
         assert target is not None  # refused above
-        recorder.add_node(aten.copy_.default, (target, given.storage.base), {}, given.fake, origin)
+        recorder.add_node(
+            aten.copy_.default, (target, captured_input.storage.base), {}, captured_input.fake, origin
+        )
         bumps[id(target)] = now.counter - state.counter
     return bumps

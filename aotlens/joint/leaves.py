@@ -26,27 +26,27 @@ def gradients_of(outputs: list[Any], leaves: list[Any], tangents: list[Any], rec
         return []
     reset = recorder.reset_leaves
     former = _former_places(outputs, leaves, reset) if reset else []
-    places = [*leaves, *(GradientEdge(node, 0) for _, node in former)]
+    sources = [*leaves, *(GradientEdge(node, 0) for _, node in former)]
     again = any(tangent.requires_grad for tangent in tangents)
-    found = list(
+    results = list(
         torch.autograd.grad(
-            outputs, places, tangents, retain_graph=True, create_graph=again, allow_unused=True
+            outputs, sources, tangents, retain_graph=True, create_graph=again, allow_unused=True
         )
     )
-    gradients, rest = found[: len(leaves)], found[len(leaves) :]
+    gradients, rest = results[: len(leaves)], results[len(leaves) :]
     led = {id(leaf): leaf for leaf, gradient in zip(leaves, gradients, strict=True) if gradient is not None}
     recorder.led_to_new_place = tuple(leaf for leaf in reset if id(leaf) in led)
     beyond = _beyond_edges(leaves, gradients) if former else frozenset()
-    for (at, node), gradient in zip(former, rest, strict=True):
-        met_by_zeros = node in beyond and node._input_metadata[0].shape != leaves[at].shape
-        if id(leaves[at]) in led and (gradient is not None or met_by_zeros):
+    for (index, node), gradient in zip(former, rest, strict=True):
+        met_by_zeros = node in beyond and node._input_metadata[0].shape != leaves[index].shape
+        if id(leaves[index]) in led and (gradient is not None or met_by_zeros):
             raise UnsupportedError(
                 "`set_` of a leaf with gradients by what was computed of it both before and after",
                 recorder.span,
                 "compute with it on one side of `set_`, or give back a new tensor",
             )
         if gradient is not None:
-            gradients[at] = gradient if gradients[at] is None else gradients[at] + gradient
+            gradients[index] = gradient if gradients[index] is None else gradients[index] + gradient
     return gradients
 
 
@@ -62,14 +62,18 @@ def _beyond_edges(leaves: list[Any], gradients: list[Any]) -> frozenset[Any]:
 
 def _former_places(outputs: list[Any], leaves: list[Any], reset: list[Any]) -> list[tuple[int, Any]]:
     """Nodes in the tape that collect the gradient of a reset leaf, each with the leaf's position."""
-    position = {id(leaf): at for at, leaf in enumerate(leaves) if any(leaf is tensor for tensor in reset)}
-    found: dict[int, list[Any]] = {}
+    position = {
+        id(leaf): index for index, leaf in enumerate(leaves) if any(leaf is tensor for tensor in reset)
+    }
+    former_nodes: dict[int, list[Any]] = {}
     for node in autograd_nodes(output.grad_fn for output in outputs):
-        at = position.get(id(getattr(node, "variable", None)))
-        if at is not None:
-            found.setdefault(at, []).append(node)
-    current = {at: _current_place(leaves[at]) for at in found}
-    return [(at, node) for at, nodes in found.items() for node in nodes if node is not current[at]]
+        index = position.get(id(getattr(node, "variable", None)))
+        if index is not None:
+            former_nodes.setdefault(index, []).append(node)
+    current = {index: _current_place(leaves[index]) for index in former_nodes}
+    return [
+        (index, node) for index, nodes in former_nodes.items() for node in nodes if node is not current[index]
+    ]
 
 
 def _current_place(leaf: Any) -> Any:

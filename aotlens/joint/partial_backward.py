@@ -33,18 +33,23 @@ def partial_gradients(joint: JointProgram, arrived: DefinedTangents) -> list[Nod
     guards = guard_count(recorder)
     with recorder.fake_mode:
         tangents = [alias_of(recorder, node) for node in known.tangents]
-    there = [at for at, is_there in enumerate(arrived) if is_there]
+    defined = [index for index, is_there in enumerate(arrived) if is_there]
     dynamic = recorder.fake_mode.shape_env is not None
     with recording(recorder, dynamic), translated_errors(recorder), torch.enable_grad(), without_autocast():
-        outputs, given = [known.outputs[at] for at in there], [tangents[at] for at in there]
-        if not there:
+        outputs, defined_tangents = (
+            [known.outputs[index] for index in defined],
+            [tangents[index] for index in defined],
+        )
+        if not defined:
             outputs = [_Nothing.apply(*known.outputs)]
-            given = [outputs[0].detach()]
-        found = call_boundary(lambda: gradients_of(outputs, list(known.leaves), given, recorder))
+            defined_tangents = [outputs[0].detach()]
+        gradients = call_boundary(
+            lambda: gradients_of(outputs, list(known.leaves), defined_tangents, recorder)
+        )
     if guard_count(recorder) != guards:
         raise UnsupportedError("a backward that fixes a size", joint.captured.subject.span)
     with recorder.fake_mode, recorder.adding("joint", "a gradient, brought up to date after a write"):
-        return [None if tensor is None else recorder.node_of(tensor) for tensor in found]
+        return [None if tensor is None else recorder.node_of(tensor) for tensor in gradients]
 
 
 def guard_count(recorder: Recorder) -> int:

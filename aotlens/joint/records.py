@@ -120,10 +120,10 @@ class JointProgram(Joint):
 
     @property
     def changed_inputs(self) -> frozenset[int]:
-        found: set[int] = set()
+        changed: set[int] = set()
         for info in self.meta.inputs:
             if info.mutates_data:
                 before = self.captured.inputs[info.index].nodes
                 after = info.value.nodes() if isinstance(info.value, Wrapped) else (None,) * len(before)
-                found.update(id(old) for old, new in zip(before, after, strict=True) if old is not new)
-        return frozenset(found)
+                changed.update(id(old) for old, new in zip(before, after, strict=True) if old is not new)
+        return frozenset(changed)

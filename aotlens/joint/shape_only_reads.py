@@ -85,19 +85,23 @@ def replace_shape_only_reads(recorder: Recorder, handed_out: list[Any]) -> None:
     if not asking:
         return
     handed = {_storage(value) for value in handed_out if type(value) is Node}
-    kept = {id(source) for node in backward for source in _read_for_numbers(node)}
+    read_for_numbers = {id(source) for node in backward for source in _read_for_numbers(node)}
     for node in asking:
-        for at in shape_only_arguments(node.op):
-            source = node.args[at]
-            if id(source) not in kept and _is_replaceable(source) and _storage(source) not in handed:
+        for position in shape_only_arguments(node.op):
+            source = node.args[position]
+            if (
+                id(source) not in read_for_numbers
+                and _is_replaceable(source)
+                and _storage(source) not in handed
+            ):
                 stand_in = _stand_in(recorder, source, node)
                 recorder.nodes.insert(recorder.nodes.index(node), stand_in)
-                args = (*node.args[:at], stand_in, *node.args[at + 1 :])
+                args = (*node.args[:position], stand_in, *node.args[position + 1 :])
                 object.__setattr__(node, "args", args)
 
 
 def _read_for_numbers(node: Node) -> list[Node]:
-    sizes = [node.args[at] for at in shape_only_arguments(node.op)]
+    sizes = [node.args[position] for position in shape_only_arguments(node.op)]
     return [source for source in node.inputs() if not any(source is each for each in sizes)]
 
 
@@ -119,10 +123,10 @@ def _is_replaceable(source: Node) -> bool:
 def _stand_in(recorder: Recorder, source: Node, reader: Node) -> Node:
     val = source.val
     reason = f"has the sizes of `{source.name}`, whose numbers nobody reads"
-    place = reader.origin.place
-    origin = Origin(place, "aten.empty_strided.default", backward=True, stage="joint", reason=reason)
+    location = reader.origin.place
+    origin = Origin(location, "aten.empty_strided.default", backward=True, stage="joint", reason=reason)
     kwargs = {"dtype": val.dtype, "device": val.device}
     with recorder.fake_mode:
         fake = torch.empty_strided(val.shape, val.stride(), **kwargs)
-    given = (list(val.shape), list(val.stride()))
-    return Node(recorder.name("sizes"), aten.empty_strided.default, given, kwargs, fake, origin)
+    args = (list(val.shape), list(val.stride()))
+    return Node(recorder.name("sizes"), aten.empty_strided.default, args, kwargs, fake, origin)

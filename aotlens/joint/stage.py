@@ -122,10 +122,10 @@ def build_joint(
     check_sizes(captured)
     write_in_graph(captured, meta)
     captured.recorder.originals.clear()  # the recording outlives the call, whose arguments it must not hold
-    tangents = (one for tangent in backward.tangents for one in tangent.inputs)
+    tangents = (graph_input for tangent in backward.tangents for graph_input in tangent.inputs)
     random = random_state(captured)
-    given = (*graph_inputs(captured), *random.inputs(False))
-    inputs = (*given, *tangents, *backward.currents, *random.inputs(True))
+    forward_inputs = (*graph_inputs(captured), *random.inputs(False))
+    inputs = (*forward_inputs, *tangents, *backward.currents, *random.inputs(True))
     results = (
         *_expanded((output.slot, output.value) for output in outputs),
         *random.outputs(False),
@@ -167,10 +167,10 @@ def _differentiated(
 ) -> Differentiated:
     plain = all(tangent.wrapped is None for tangent in backward.tangents)
     inputs = [item for item in wanted if isinstance(item.slot, Gradient)]
-    taken = [pair for pair in zip(outputs, backward.tangents, strict=False) if pair[1].inputs]
+    pairs = [pair for pair in zip(outputs, backward.tangents, strict=False) if pair[1].inputs]
     return Differentiated(
-        tuple(output.tensor for output, _ in taken),
-        tuple(tangent.inputs[0].node for _, tangent in taken) if plain else (),
+        tuple(output.tensor for output, _ in pairs),
+        tuple(tangent.inputs[0].node for _, tangent in pairs) if plain else (),
         tuple(item.leaf for item in inputs),
     )
 
@@ -179,8 +179,8 @@ def _with_results(
     captured: Captured, meta: ViewAndMutationMeta, outputs: list[ForwardOutput], backward: Backward
 ) -> dict[int, FailingBackward]:
     return {
-        at: replace(failing, results=_results_of(captured, meta, outputs[at].slot))
-        for at, failing in backward.failing_tangents.items()
+        index: replace(failing, results=_results_of(captured, meta, outputs[index].slot))
+        for index, failing in backward.failing_tangents.items()
     }
 
 
@@ -215,7 +215,7 @@ def _expanded(outputs: Iterable[tuple[Any, Any]]) -> tuple[ProgramOutput, ...]:
 
 def alias_values(captured: Captured, meta: ViewAndMutationMeta) -> tuple[ProgramOutput, ...]:
     """The graph's own value of every result that the wrapper makes, or that is no tensor."""
-    recorder, found = captured.recorder, list[tuple[Any, Any]]()
+    recorder, values = captured.recorder, list[tuple[Any, Any]]()
     added = recorder.adding("joint", "a result that the wrapper makes again")
     with recorder.fake_mode, torch.no_grad(), added:  # as values: their histories are the wrapper's
         for output in meta.outputs:
@@ -225,8 +225,8 @@ def alias_values(captured: Captured, meta: ViewAndMutationMeta) -> tuple[Program
             if isinstance(known, OuterObject):  # an object of the caller's
                 known = None
             value = value_of(recorder, tensor) if isinstance(tensor, torch.Tensor) else known
-            found.append((UserOutput(captured.output_names[output.index], output.index), value))
-    return _expanded(found)
+            values.append((UserOutput(captured.output_names[output.index], output.index), value))
+    return _expanded(values)
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,9 +240,9 @@ class Wanted:
 def wanted_gradients(captured: Captured, meta: ViewAndMutationMeta) -> list[Wanted]:
     """Inputs that require grad, then results that the function made leaves of."""
     inputs = [
-        Wanted(Gradient(given.slot.name, given.slot.index), given.gradient_leaf)
-        for given in captured.inputs
-        if given.gradient_leaf is not None and given.has_own_gradient
+        Wanted(Gradient(captured_input.slot.name, captured_input.slot.index), captured_input.gradient_leaf)
+        for captured_input in captured.inputs
+        if captured_input.gradient_leaf is not None and captured_input.has_own_gradient
     ]
     results = [
         Wanted(LeafGradient(captured.output_names[info.index], info.index), info.tensor)
@@ -254,53 +254,53 @@ def wanted_gradients(captured: Captured, meta: ViewAndMutationMeta) -> list[Want
 
 def graph_inputs(captured: Captured) -> tuple[ProgramInput, ...]:
     """The flat inputs that the graph takes: no plain values, no duplicates."""
-    found: list[ProgramInput] = []
-    for given in captured.inputs:
-        slot: Any = given.slot
-        for path, node in leaves_of(given.wrapped or given.node):
-            if node is not None and given.is_graph_input:
-                found.append(ProgramInput(node, inner_slot(slot, path)))
-    return tuple(found)
+    inputs: list[ProgramInput] = []
+    for captured_input in captured.inputs:
+        slot: Any = captured_input.slot
+        for path, node in leaves_of(captured_input.wrapped or captured_input.node):
+            if node is not None and captured_input.is_graph_input:
+                inputs.append(ProgramInput(node, inner_slot(slot, path)))
+    return tuple(inputs)
 
 
 def forward_outputs(captured: Captured, meta: ViewAndMutationMeta) -> tuple[ForwardOutput, ...]:
     """Updated inputs, then results, then intermediate bases, then sizes that the wrapper needs."""
-    found: list[ForwardOutput] = []
+    outputs: list[ForwardOutput] = []
     for info in meta.out_of_graph:
-        given = captured.inputs[info.index]
-        tensor = _in_first_geometry(captured, given, info) if info.seen_by_autograd else None
-        found.append(ForwardOutput(MutatedInput(given.slot.name, info.index), info.value, tensor))
+        captured_input = captured.inputs[info.index]
+        tensor = _in_first_geometry(captured, captured_input, info) if info.seen_by_autograd else None
+        outputs.append(ForwardOutput(MutatedInput(captured_input.slot.name, info.index), info.value, tensor))
     for output in meta.outputs:
         if isinstance(output.value, (Node, Wrapped)):
             slot = UserOutput(captured.output_names[output.index], output.index)
-            found.append(ForwardOutput(slot, output.value, None if output.new_leaf else output.tensor))
+            outputs.append(ForwardOutput(slot, output.value, None if output.new_leaf else output.tensor))
     for index, base in enumerate(meta.bases):
         tensor = None if base.cut_off or base.without_gradient else base.tensor
-        found.append(ForwardOutput(IntermediateBase(f"base_{index}", index), base.value, tensor))
+        outputs.append(ForwardOutput(IntermediateBase(f"base_{index}", index), base.value, tensor))
     for symbol in sizes_for_wrapper(captured, meta):
         node = captured.recorder.symbols.of_symbol(symbol)
-        found.append(ForwardOutput(DataSize(str(symbol)), node, None))
-    return tuple(found)
+        outputs.append(ForwardOutput(DataSize(str(symbol)), node, None))
+    return tuple(outputs)
 
 
-def _in_first_geometry(captured: Captured, given: CapturedInput, info: InputAliasInfo) -> Any:
+def _in_first_geometry(captured: Captured, captured_input: CapturedInput, info: InputAliasInfo) -> Any:
     """The mutated argument with the sizes and strides that it came with, as autograd sees it."""
     if info.new_geometry is None or info.grown:
-        return given.argument
+        return captured_input.argument
     if info.moved_without_grad:
-        return _moved_back(captured, given)
+        return _moved_back(captured, captured_input)
     recorder = captured.recorder
     reason = "the updated input with the sizes and strides that it came with"
     with recording(recorder, dynamic=False), torch.enable_grad(), recorder.origins.of_stage("joint", reason):
-        first = given.fake
-        return given.argument.as_strided(first.shape, first.stride(), first.storage_offset())
+        first = captured_input.fake
+        return captured_input.argument.as_strided(first.shape, first.stride(), first.storage_offset())
 
 
-def _moved_back(captured: Captured, given: CapturedInput) -> Any:
+def _moved_back(captured: Captured, captured_input: CapturedInput) -> Any:
     """The argument itself as it was before changes that autograd does not see; nothing reads it again."""
-    first = given.fake
+    first = captured_input.fake
     with captured.recorder.fake_mode, torch.no_grad():
-        return given.argument.as_strided_(first.shape, first.stride(), first.storage_offset())
+        return captured_input.argument.as_strided_(first.shape, first.stride(), first.storage_offset())
 
 
 def record_backward(
@@ -316,24 +316,24 @@ def record_backward(
     with recorder.fake_mode:
         tangents = [_tangent(recorder, output) for output in differentiable]
     numbers = allow_unbacked_symbols(recorder.fake_mode)  # the gradient of a loop counts its steps
-    met = BackwardEvents(recorder.hooked, recorder.wanting_none)
-    run, told = recording(recorder, dynamic), notify_custom_backward(met.given)
-    with run, translated_errors(recorder), torch.enable_grad(), without_autocast(), numbers, told:
+    events = BackwardEvents(recorder.hooked, recorder.wanting_none)
+    run, notified = recording(recorder, dynamic), notify_custom_backward(events.given)
+    with run, translated_errors(recorder), torch.enable_grad(), without_autocast(), numbers, notified:
         outputs = [output.tensor for output in differentiable]
         leaves, arriving = [item.leaf for item in wanted], [tangent.tensor for tangent in tangents]
 
         def differentiate(among: Sequence[int]) -> list[Any]:
             recorder.current = CurrentInputs(recorder, captured.inputs)
-            starts, given = [outputs[at] for at in among], [arriving[at] for at in among]
-            return call_boundary(lambda: gradients_of(starts, leaves, given, recorder))
+            starts, start_tangents = [outputs[index] for index in among], [arriving[index] for index in among]
+            return call_boundary(lambda: gradients_of(starts, leaves, start_tangents, recorder))
 
         attempt = run_backward(recorder, outputs, differentiate, lambda: input_states(captured) == before)
         if attempt.gradients is None:
             none = tuple((item.slot, None) for item in wanted if isinstance(item.slot, Gradient))
-            reached = TangentDependence(tangent_dependence(outputs, leaves, met).of)
+            reached = TangentDependence(tangent_dependence(outputs, leaves, events).of)
             return Backward(tuple(tangents), none, attempt.failing, arrivals=reached)
-    for at in attempt.failing_tangents:
-        tangents[at] = replace(tangents[at], inputs=(), wrapped=None)
+    for index in attempt.failing_tangents:
+        tangents[index] = replace(tangents[index], inputs=(), wrapped=None)
     recorder.current.settle()
     with recorder.fake_mode, recorder.adding("joint", "a gradient, brought up to date after a write"):
         results = tuple(
@@ -341,7 +341,7 @@ def record_backward(
             for item, gradient in zip(wanted, attempt.gradients, strict=True)
             if gradient is not None or isinstance(item.slot, Gradient)
         )
-    arriving_at = tangent_dependence(outputs, leaves, met)
+    arriving_at = tangent_dependence(outputs, leaves, events)
     return Backward(tuple(tangents), results, attempt.failing, attempt.failing_tangents, arriving_at)
 
 
@@ -359,8 +359,8 @@ def with_writes(
 
 def _tangent(recorder: Recorder, output: ForwardOutput) -> TangentInput:
     if not is_wrapper(output.tensor):
-        given, tensor = _plain_tangent(recorder, output)
-        return TangentInput((given,), tensor)
+        graph_input, tensor = _plain_tangent(recorder, output)
+        return TangentInput((graph_input,), tensor)
     slot: Any = output.slot
     inputs, wrapped, tensor = wrapper_tangent(
         output.tensor,

@@ -17,15 +17,15 @@ MakePlain = Callable[[Path, Any], tuple[ProgramInput, Any]]
 
 def wrapper_tangent(like: Any, make_plain: MakePlain) -> tuple[tuple[ProgramInput, ...], Wrapped, Any]:
     """The graph inputs of one tangent, its value, and the wrapper to differentiate with."""
-    given: list[ProgramInput] = []
+    graph_inputs: list[ProgramInput] = []
 
     def make_inner(path: Path, inner: Any) -> tuple[Node, Any]:
         made, alias = make_plain(path, inner)
-        given.append(made)
+        graph_inputs.append(made)
         return made.node, alias
 
     like = like.detach()
     if hasattr(like, "__coerce_tangent_metadata__"):
         like = like.__coerce_tangent_metadata__()
     wrapped, tensor = rebuild(like, make_inner)
-    return tuple(given), wrapped, tensor
+    return tuple(graph_inputs), wrapped, tensor

@@ -59,23 +59,23 @@ class BackwardEvents:
 
     def given(self, node: Any, gradients: Any) -> None:
         """What a custom function's backward gives, one for each of its inputs."""
-        found = gradients if isinstance(gradients, tuple) else (gradients,)
-        wanted = [gradient for gradient, needs in zip(found, node.needs_input_grad, strict=False) if needs]
-        edges = [at for at, (following, _) in enumerate(node.next_functions) if following is not None]
+        results = gradients if isinstance(gradients, tuple) else (gradients,)
+        wanted = [gradient for gradient, needs in zip(results, node.needs_input_grad, strict=False) if needs]
+        edges = [index for index, (following, _) in enumerate(node.next_functions) if following is not None]
         pairs = zip(edges, wanted, strict=False)
         self.nones.pop(node, None)
-        if none := frozenset(at for at, gradient in pairs if gradient is None):
+        if none := frozenset(index for index, gradient in pairs if gradient is None):
             self.nones[node] = none
 
 
 def tangent_dependence(
-    outputs: Sequence[Any], leaves: Sequence[Any], met: BackwardEvents
+    outputs: Sequence[Any], leaves: Sequence[Any], events: BackwardEvents
 ) -> TangentDependence:
     """Walks the tape of the outputs; leaves are tensors or edges."""
     reached = walk = _Walk({}, {})
     reached.run(outputs)
-    if met.nones:
-        walk = _Walk(met.nones, reached.at_nodes)
+    if events.nones:
+        walk = _Walk(events.nones, reached.at_nodes)
         walk.run(outputs)
     edges = (_edge(leaf) for leaf in leaves)
     masks = [
@@ -83,8 +83,8 @@ def tangent_dependence(
         for leaf, edge in zip(leaves, edges, strict=True)
     ]
     custom = walk.custom
-    tellers = _tellers(walk, reached, met) if custom or met.hooked else ()
-    return TangentDependence(tuple(map(_bits, masks)), bool(custom or met.hooked), tellers)
+    tellers = _tellers(walk, reached, events) if custom or events.hooked else ()
+    return TangentDependence(tuple(map(_bits, masks)), bool(custom or events.hooked), tellers)
 
 
 @dataclass(slots=True)
@@ -104,21 +104,21 @@ class _Walk:
 
     def run(self, outputs: Sequence[Any]) -> None:
         starts = [_edge(output) for output in outputs]
-        for at, (output, start) in enumerate(zip(outputs, starts, strict=True)):
+        for index, (output, start) in enumerate(zip(outputs, starts, strict=True)):
             if start is None:
-                self.variables[id(output)] = self.variables.get(id(output), 0) | 1 << at
+                self.variables[id(output)] = self.variables.get(id(output), 0) | 1 << index
             else:
-                self._arrive(start, 1 << at)
+                self._arrive(start, 1 << index)
         for node in nodes_in_order(start[0] for start in starts if start is not None):
             mask, following = self.at_nodes.get(node, 0), node.next_functions
             of_each = _of_each(node, len(following), self.at_edges)
             if _function_of(node) not in (None, *PASSES_ON):
                 self.custom.append(node)
                 mask, none = self.run_by.get(node, mask), self.nones.get(node, ())
-                of_each = [0 if at in none else mask for at in range(len(following))] if none else []
-            for at, edge in enumerate(following):
+                of_each = [0 if index in none else mask for index in range(len(following))] if none else []
+            for index, edge in enumerate(following):
                 if edge[0] is not None:
-                    self._arrive(edge, of_each[at] if at < len(of_each) else mask)
+                    self._arrive(edge, of_each[index] if index < len(of_each) else mask)
             if not following and hasattr(node, "variable"):  # a leaf has several places after `set_`
                 key = id(node.variable)
                 self.variables[key] = self.variables.get(key, 0) | mask
@@ -129,27 +129,27 @@ class _Walk:
 
 
 def _bits(mask: int) -> frozenset[int]:
-    return frozenset(at for at in range(mask.bit_length()) if mask >> at & 1)
+    return frozenset(bit for bit in range(mask.bit_length()) if mask >> bit & 1)
 
 
-def _tellers(walk: _Walk, reached: _Walk, met: BackwardEvents) -> tuple[UserGradSource, ...]:
+def _tellers(walk: _Walk, reached: _Walk, events: BackwardEvents) -> tuple[UserGradSource, ...]:
     """One for each gradient that a hook takes, or a function that asks for None; one for any other function.
 
     That one takes zeros if any of its gradients is there, and does not run if none is.
     """
-    found: list[UserGradSource] = []
-    wanting = set(met.wanting_none)
+    sources: list[UserGradSource] = []
+    wanting = set(events.wanting_none)
     for node in walk.custom:
         function = _function_of(node)
         if _is_users(function):
             edges = [edge for edge in walk.at_edges if edge[0] is node] if node in wanting else []
             masks = [walk.at_edges[edge] or reached.at_nodes[node] for edge in edges]
             masks = masks or [reached.at_nodes[node]]
-            found += [
+            sources += [
                 UserGradSource(f"the custom function `{function.__name__}`", _bits(mask)) for mask in masks
             ]
-    at_hooks = (walk.at_edges.get(edge, 0) or reached.at_edges.get(edge, 0) for edge in met.hooked)
-    return (*found, *(UserGradSource("a hook", _bits(mask)) for mask in at_hooks if mask))
+    at_hooks = (walk.at_edges.get(edge, 0) or reached.at_edges.get(edge, 0) for edge in events.hooked)
+    return (*sources, *(UserGradSource("a hook", _bits(mask)) for mask in at_hooks if mask))
 
 
 def _is_users(function: Any) -> bool:
@@ -162,7 +162,7 @@ def _of_each(node: Any, count: int, at_edges: dict[Edge, int]) -> list[int]:
     if not node.name().startswith("Foreach"):
         return []
     results = len(node._input_metadata)
-    return [at_edges.get((node, at % results), 0) for at in range(count - count % results)]
+    return [at_edges.get((node, index % results), 0) for index in range(count - count % results)]
 
 
 def _function_of(node: Any) -> Any:

@@ -87,14 +87,14 @@ def function_outputs(parts: Partitioned) -> list[ProgramOutput]:
 
 def _forward(builder: TextBuilder, parts: Partitioned, code: GraphCode, names: Names, counted: bool) -> None:
     captured = parts.joint.captured
-    inputs = [names.node(given.node) for given in parts.forward.inputs]
+    inputs = [names.node(graph_input.node) for graph_input in parts.forward.inputs]
     parameters = _forward_parameters(parts, names)
     returned = function_outputs(parts)
     outer = outer_outputs(parts, returned)
     saved_slots = [out for out in parts.forward.outputs if isinstance(out.slot, SavedForBackward)]
     results = [output_name(out) for out in returned]
     results += [output_name(out) for out in parts.forward.outputs if isinstance(out.slot, RngOffset)]
-    results += [f"saved_{at}" for at in range(len(saved_slots))]
+    results += [f"saved_{index}" for index in range(len(saved_slots))]
     with builder.block(f"def forward(ctx, {', '.join(parameters)}):"):
         write_unwrapping(builder, captured, names)
         write_reading(builder, parts, parts.forward, names)
@@ -103,7 +103,7 @@ def _forward(builder: TextBuilder, parts: Partitioned, code: GraphCode, names: N
         write_advance(builder, parts, parts.forward, RngOffset().name)
         backward_wrappers = BackwardWrappers(parts, names)
         backward_wrappers.write_forward(builder, outer)
-        write_wrapping(builder, outer, {id(given.node) for given in parts.forward.inputs}, names)
+        write_wrapping(builder, outer, {id(graph_input.node) for graph_input in parts.forward.inputs}, names)
         with builder.step("save for backward", _save_reason(parts)):
             _save(builder, parts, names)
             write_saved_for_double(builder, parts, names)
@@ -131,12 +131,17 @@ def _forward_parameters(parts: Partitioned, names: Names) -> list[str]:
     """One per graph input, then the former looks of the leaves whose sizes have changed already."""
     leaves = [parts.joint.captured.inputs[info.index].node for info in reshaped_leaves(parts)]
     changed = {id(node) for node in leaves}
-    given = [(one.name, one.node) for one in outer_inputs(parts.joint.captured, parts.forward.inputs, names)]
-    given += [
-        (names.node(one.node), one.node) for one in inputs_without_graph_use(parts) if one.node is not None
+    named_nodes = [
+        (outer_input.name, outer_input.node)
+        for outer_input in outer_inputs(parts.joint.captured, parts.forward.inputs, names)
     ]
-    found = (f"now_{name}" if id(node) in changed else name for name, node in given)
-    return [*found, *(names.node(node) for node in leaves if node is not None), *created_leaves(parts)]
+    named_nodes += [
+        (names.node(captured_input.node), captured_input.node)
+        for captured_input in inputs_without_graph_use(parts)
+        if captured_input.node is not None
+    ]
+    parameters = (f"now_{name}" if id(node) in changed else name for name, node in named_nodes)
+    return [*parameters, *(names.node(node) for node in leaves if node is not None), *created_leaves(parts)]
 
 
 def _targets(names: list[str]) -> str:
@@ -153,15 +158,17 @@ def _save(builder: TextBuilder, parts: Partitioned, names: Names) -> None:
     assert parts.backward is not None  # written for training only
     outputs = [out for out in parts.forward.outputs if isinstance(out.slot, SavedForBackward)]
     computed = {id(out.value): output_name(out) for out in reversed(function_outputs(parts))}
-    computed |= {id(out.value): f"saved_{at}" for at, out in enumerate(outputs)}
-    saved = [given.node for given in parts.backward.inputs if isinstance(given.slot, SavedInput)]
-    kept = _kept_aliases(parts)
-    for at, root in _views_of_inputs(parts, outputs).items():
-        builder.add(f"counted_{at} = {names.node(root)}.detach()")
-        builder.add(f"counted_{at}.data = saved_{at}")
-        computed[id(outputs[at].value)] = f"counted_{at}"
+    computed |= {id(out.value): f"saved_{index}" for index, out in enumerate(outputs)}
+    saved = [
+        graph_input.node for graph_input in parts.backward.inputs if isinstance(graph_input.slot, SavedInput)
+    ]
+    aliases = _kept_aliases(parts)
+    for index, root in _views_of_inputs(parts, outputs).items():
+        builder.add(f"counted_{index} = {names.node(root)}.detach()")
+        builder.add(f"counted_{index}.data = saved_{index}")
+        computed[id(outputs[index].value)] = f"counted_{index}"
     tensors = [
-        computed.get(id(node)) or names.node(node) + kept.get(id(node), "")
+        computed.get(id(node)) or names.node(node) + aliases.get(id(node), "")
         for node in saved
         if not is_number(node)
     ]
@@ -180,11 +187,13 @@ def _views_of_inputs(parts: Partitioned, saved: list[ProgramOutput]) -> dict[int
     """
     inputs, infos = parts.joint.captured.inputs, parts.joint.meta.inputs
     changed = {id(inputs[info.index].storage) for info in infos if info.is_changed}
-    found = {
-        id(given.node) for given in inputs if given.node is not None and id(given.storage) not in changed
+    unchanged = {
+        id(captured_input.node)
+        for captured_input in inputs
+        if captured_input.node is not None and id(captured_input.storage) not in changed
     }
-    roots = {at: storage_root(out.value) for at, out in enumerate(saved) if _is_tensor(out.value)}
-    return {at: root for at, root in roots.items() if id(root) in found}
+    roots = {index: storage_root(out.value) for index, out in enumerate(saved) if _is_tensor(out.value)}
+    return {index: root for index, root in roots.items() if id(root) in unchanged}
 
 
 def _kept_aliases(parts: Partitioned) -> dict[int, str]:
@@ -200,15 +209,15 @@ def _kept_aliases(parts: Partitioned) -> dict[int, str]:
 
 
 def _differentiable(parts: Partitioned, out: ProgramOutput) -> bool:
-    at = parts.joint.forward_outputs.index(out)
-    return parts.joint.differentiable[at]
+    index = parts.joint.forward_outputs.index(out)
+    return parts.joint.differentiable[index]
 
 
 def _backward(builder: TextBuilder, parts: Partitioned, code: GraphCode, names: Names, counted: bool) -> None:
     program = code.program
     wrappers = BackwardWrappers(parts, names, code.compile is not None)
     tangents = wrappers.tangents(function_outputs(parts), parts.joint.differentiable)
-    saved = [given for given in program.inputs if isinstance(given.slot, SavedInput)]
+    saved = [graph_input for graph_input in program.inputs if isinstance(graph_input.slot, SavedInput)]
     if (failing := parts.joint.failing) and parts.joint.always_fails:
         with builder.block("def backward(ctx, *tangents):"):
             builder.add(f"raise {failing.error}({failing_message(parts.joint, failing)!r})")
@@ -232,18 +241,20 @@ def _backward(builder: TextBuilder, parts: Partitioned, code: GraphCode, names: 
         write_reading(builder, parts, program, names)
         bind_current_inputs(builder, parts, names)
         with builder.block("if torch.is_grad_enabled():"):
-            _unpack(builder, [given.node for given in saved], wrappers.saved_arguments(), names)
+            _unpack(builder, [graph_input.node for graph_input in saved], wrappers.saved_arguments(), names)
             reject_second_write(builder, parts)
             builder.add(
                 f"gradients = {double_backward_call(parts, code, names, wrappers.also_seen(received), graph)}"
             )
         with builder.block("else:"):
             arrived = [
-                names.node(given.node) for given in program.inputs if not isinstance(given.slot, SavedInput)
+                names.node(graph_input.node)
+                for graph_input in program.inputs
+                if not isinstance(graph_input.slot, SavedInput)
             ]
             only_some = bool(wrappers.saved_arguments())
             hold_written_inputs(builder, program, names)
-            _hand_over(builder, [given.node for given in saved], arrived, code, only_some)
+            _hand_over(builder, [graph_input.node for graph_input in saved], arrived, code, only_some)
             with builder.block(graph_context(parts)):
                 builder.add(f"gradients = {wrappers.wrapped_call(f'{graph}(inputs)')}")
         bump_written_versions(builder, parts, program, names)
@@ -275,10 +286,10 @@ def _write_failing(builder: TextBuilder, parts: Partitioned, tangents: list[Tang
     """The results whose own backward raises."""
     if not parts.joint.failing_tangents:
         return
-    taken = [tangent for tangent in tangents if tangent.differentiable]
+    differentiable = [tangent for tangent in tangents if tangent.differentiable]
     with builder.step("fail as eager", "autograd refuses the backward of some of the results"):
-        for at, failing in sorted(parts.joint.failing_tangents.items()):
-            with builder.block(f"if {taken[at].parameter} is not None:"):
+        for index, failing in sorted(parts.joint.failing_tangents.items()):
+            with builder.block(f"if {differentiable[index].parameter} is not None:"):
                 builder.add(f"raise {failing.error}({failing_message(parts.joint, failing)!r})")
 
 
@@ -316,18 +327,18 @@ def _return_gradients(
     builder: TextBuilder, gradients: list[Position | None], conditions: Conditions, gives_offset: bool
 ) -> None:
     """One gradient per input of the forward; inputs that need none get None."""
-    is_all = [one.at for one in gradients if one is not None] == list(range(len(gradients)))
+    is_all = [position.at for position in gradients if position is not None] == list(range(len(gradients)))
     if is_all and not conditions and not gives_offset:
         builder.add("return gradients if len(gradients) > 1 else gradients[0]")
         return
-    builder.add(f"return {', '.join(_gradient_text(one, conditions) for one in gradients)}")
+    builder.add(f"return {', '.join(_gradient_text(position, conditions) for position in gradients)}")
 
 
-def _gradient_text(one: Position | None, conditions: Conditions) -> str:
-    if one is None:
+def _gradient_text(position: Position | None, conditions: Conditions) -> str:
+    if position is None:
         return "None"
-    arrives = conditions.get(one.key)
-    return f"gradients[{one.at}] if {arrives} else None" if arrives else f"gradients[{one.at}]"
+    arrives = conditions.get(position.key)
+    return f"gradients[{position.at}] if {arrives} else None" if arrives else f"gradients[{position.at}]"
 
 
 def _unpack(builder: TextBuilder, saved: list[Node], arguments: list[str], names: Names) -> None:
@@ -376,10 +387,10 @@ def _dense_order(val: Any) -> tuple[int, ...] | None:
     """The order of dimensions in which a tensor of symbolic sizes is contiguous; None when there is none."""
     if val.is_contiguous():
         return tuple(range(val.dim()))
-    place = storage_range_of(val)
-    if place is None:
+    storage_range = storage_range_of(val)
+    if storage_range is None:
         return None
-    order = tuple(sorted(range(val.dim()), key=lambda dim: -place.strides[dim]))
+    order = tuple(sorted(range(val.dim()), key=lambda dim: -storage_range.strides[dim]))
     with val.fake_mode, torch.no_grad():
         return order if val.permute(order).is_contiguous() else None
 
@@ -389,10 +400,14 @@ def _gradients(parts: Partitioned, names: Names) -> list[Position | None]:
     assert parts.backward is not None  # written for training only
     slots = (out.slot for out in parts.backward.outputs if isinstance(out.slot, GRADIENTS))
     keys = dict.fromkeys((type(slot), slot.index) for slot in slots)
-    order = {key: Position(key, at) for at, key in enumerate(keys)}
+    order = {key: Position(key, index) for index, key in enumerate(keys)}
     inputs = outer_inputs(parts.joint.captured, parts.forward.inputs, names)
-    found = [order.get((Gradient, given.index)) for given in inputs]
-    found += [order.get((Gradient, given.slot.index)) for given in inputs_without_graph_use(parts)]
-    found += [None] * len(reshaped_leaves(parts))
-    leaves: list[Position | None] = [one for one in order.values() if one.key[0] is LeafGradient]
-    return found + (leaves or [None] * len(created_leaves(parts)))
+    positions = [order.get((Gradient, outer_input.index)) for outer_input in inputs]
+    positions += [
+        order.get((Gradient, captured_input.slot.index)) for captured_input in inputs_without_graph_use(parts)
+    ]
+    positions += [None] * len(reshaped_leaves(parts))
+    leaves: list[Position | None] = [
+        position for position in order.values() if position.key[0] is LeafGradient
+    ]
+    return positions + (leaves or [None] * len(created_leaves(parts)))

@@ -62,11 +62,11 @@ class DifferentiableBackward:
         self._derivatives = Derivatives(parts.joint, arrived)
         self._programs: dict[tuple[int, tuple[bool, ...]], tuple[Any, list[int]]] = {}
         self._kept = available_nodes(parts)
-        given = parts.backward.inputs if parts.backward is not None else ()
+        inputs = parts.backward.inputs if parts.backward is not None else ()
         recorded = recorded_nodes(parts)
         self._saved = [
             recorded.get(item.node.name, item.node) if isinstance(item.slot, SavedInput) else None
-            for item in given
+            for item in inputs
         ]
         """Of the backward's inputs, the nodes of the recording that were saved."""
 
@@ -77,33 +77,35 @@ class DifferentiableBackward:
             if arrived not in self._of_some:
                 self._of_some[arrived] = DifferentiableBackward(self._parts, (), arrived)
             return self._of_some[arrived](inside, inputs, unsaved, versions, former)
-        given = list(zip(self._saved, inputs, strict=True))
-        found = {id(node): value for node, value in given if node is not None}
-        saved, places = list(found.values()), dict(found)
-        tangents = [value for node, value in given if node is None]
-        self._add_unsaved(found, places, unsaved, versions)
-        places |= {
+        pairs = list(zip(self._saved, inputs, strict=True))
+        available = {id(node): value for node, value in pairs if node is not None}
+        saved, sources = list(available.values()), dict(available)
+        tangents = [value for node, value in pairs if node is None]
+        self._add_unsaved(available, sources, unsaved, versions)
+        sources |= {
             id(changed.node): value
             for changed, value in zip(mutated_inputs(self._parts), former, strict=True)
         }
 
         def run(arrived: list[Any]) -> Sequence[Any]:
             listed = [*saved, *arrived]
-            for at in self._donated:
-                listed[at] = listed[at].clone()
+            for index in self._donated:
+                listed[index] = listed[index].clone()
             return graph(listed)
 
-        values = tuple(found.get(id(node)) for node in self._kept)
-        return self._apply(1, values, self._wanted(places), tangents, run)
+        values = tuple(available.get(id(node)) for node in self._kept)
+        return self._apply(1, values, self._wanted(sources), tangents, run)
 
     def next_order(self, request: Request, tensors: list[Any], needed: tuple[bool, ...]) -> Any:
         """The derivatives of an order's gradients: by the wanted inputs, then by the tangents."""
         number = request.number + 1
-        places, tangents = tensors[: request.places], tensors[request.places :]
+        sources, tangents = tensors[: request.places], tensors[request.places :]
         if torch.is_grad_enabled():
             needed = tuple(True for _ in needed)
         program, reads = self._refusing(lambda: self._program(number, needed))
-        lost = [self._kept[at] for at in reads if at < len(self._kept) and request.values[at] is None]
+        lost = [
+            self._kept[index] for index in reads if index < len(self._kept) and request.values[index] is None
+        ]
         if lost:
             raise RuntimeError(no_double_backward_error(self._name, self._lost(lost[0])))
         like = [
@@ -111,24 +113,24 @@ class DifferentiableBackward:
         ]
 
         def run(arrived: list[Any]) -> Sequence[Any]:
-            arrived = [_in_layout(value, of) for value, of in zip(arrived, like, strict=True)]
+            arrived = [_in_layout(value, expected) for value, expected in zip(arrived, like, strict=True)]
             known = [*request.values, *arrived]
-            results: Sequence[Any] = program(*[known[at] for at in reads])
+            results: Sequence[Any] = program(*[known[index] for index in reads])
             return results
 
         if torch.is_grad_enabled():
-            return self._apply(number, request.values, places, tangents, run)
+            return self._apply(number, request.values, sources, tangents, run)
         with torch.no_grad(), below_views(), without_autocast():
             return run(tangents)
 
     def _apply(
-        self, number: int, values: tuple[Any, ...], places: list[Any], tangents: list[Any], run: Run
+        self, number: int, values: tuple[Any, ...], sources: list[Any], tangents: list[Any], run: Run
     ) -> Any:
         if any(map(is_batched, tangents)):
-            return map_over_batch(lambda each: self._apply(number, values, places, each, run), tangents)
+            return map_over_batch(lambda each: self._apply(number, values, sources, each, run), tangents)
         order = self._refusing(lambda: self._derivatives.order(number))
-        request = Request(number, values, len(places), run, order.depends_on)
-        return _Derivative.apply(self, request, *places, *tangents)
+        request = Request(number, values, len(sources), run, order.depends_on)
+        return _Derivative.apply(self, request, *sources, *tangents)
 
     def _program(self, number: int, needed: tuple[bool, ...]) -> tuple[Any, list[int]]:
         """The function of one order, and where its arguments stand among the kept values and the tangents."""
@@ -138,8 +140,8 @@ class DifferentiableBackward:
             wanted = [node if wish else None for node, wish in zip(order.values, needed, strict=True)]
             tangents = self._derivatives.tangent_nodes(number)
             program = derivative_program(self._parts, f"derivative_{number}", tangents, wanted)
-            position = {id(node): at for at, node in enumerate([*self._kept, *tangents])}
-            reads = [position[id(given.node)] for given in program.inputs]
+            position = {id(node): index for index, node in enumerate([*self._kept, *tangents])}
+            reads = [position[id(graph_input.node)] for graph_input in program.inputs]
             known = self._programs[number, needed] = (load_program(program), reads)
         return known
 
@@ -150,32 +152,36 @@ class DifferentiableBackward:
             raise RuntimeError(no_double_backward_error(self._name, str(error))) from error
 
     def _add_unsaved(
-        self, found: dict[int, Any], places: dict[int, Any], unsaved: Any, versions: Any
+        self, available: dict[int, Any], sources: dict[int, Any], unsaved: Any, versions: Any
     ) -> None:
         """Inputs that the backward was not given, by node."""
-        for given, kept, version in zip(unsaved_inputs(self._parts), unsaved, versions, strict=True):
-            value = kept() if isinstance(kept, weakref.ref) else kept
+        for captured_input, reference, version in zip(
+            unsaved_inputs(self._parts), unsaved, versions, strict=True
+        ):
+            value = reference() if isinstance(reference, weakref.ref) else reference
             if value is None:
                 continue
             unchanged = version is None or value._version == version
             if unchanged or value.is_leaf:  # a leaf keeps its place
-                places[id(given.node)] = value
+                sources[id(captured_input.node)] = value
             if unchanged:
-                found[id(given.node)] = value
+                available[id(captured_input.node)] = value
 
-    def _wanted(self, places: dict[int, Any]) -> list[Any]:
+    def _wanted(self, sources: dict[int, Any]) -> list[Any]:
         """For each wanted input, a tensor at its place in the tape."""
         order = self._refusing(lambda: self._derivatives.order(1))
         inputs = self._parts.joint.captured.inputs
         nodes: list[Any] = [inputs[slot.index].node for slot in wanted_slots(self._parts)]
         for node, gradient in zip(nodes, order.values, strict=True):
-            if gradient is not None and id(node) not in places:
+            if gradient is not None and id(node) not in sources:
                 raise RuntimeError(no_double_backward_error(self._name, self._lost(node)))
-        return [places.get(id(node)) for node in nodes]
+        return [sources.get(id(node)) for node in nodes]
 
     def _lost(self, node: Node) -> str:
         inputs = self._parts.joint.captured.inputs
-        name = next((given.slot.name for given in inputs if given.node is node), node.name)
+        name = next(
+            (captured_input.slot.name for captured_input in inputs if captured_input.node is node), node.name
+        )
         return f"the input `{name}` is gone, or was written to since the call; keep it until then"
 
 
@@ -196,20 +202,22 @@ class _Derivative(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, owner: DifferentiableBackward, request: Request, *tensors: Any) -> Any:
-        kept = [value for value in request.values if isinstance(value, torch.Tensor)]
+        saved = [value for value in request.values if isinstance(value, torch.Tensor)]
         marked = tuple(torch.Tensor if isinstance(v, torch.Tensor) else v for v in request.values)
-        ctx.save_for_backward(*kept, *tensors)
+        ctx.save_for_backward(*saved, *tensors)
         ctx.owner, ctx.request = owner, replace(request, values=marked, run=_spent)
         with below_views(), without_autocast():
             results = list(request.run(list(tensors[request.places :])))
-        for at, result in enumerate(results):
-            if result is not None and any(result is other for other in (*results[:at], *tensors)):
-                results[at] = result.detach()
-        graded = [at for at, tensor in enumerate(tensors) if tensor is not None and tensor.requires_grad]
+        for index, result in enumerate(results):
+            if result is not None and any(result is other for other in (*results[:index], *tensors)):
+                results[index] = result.detach()
+        graded = [
+            index for index, tensor in enumerate(tensors) if tensor is not None and tensor.requires_grad
+        ]
         fixed = [
             result
             for result, bits in zip(results, request.depends_on, strict=True)
-            if result is not None and not any(bits >> at & 1 for at in graded)
+            if result is not None and not any(bits >> index & 1 for index in graded)
         ]
         ctx.mark_non_differentiable(*fixed)
         return tuple(results)
@@ -219,8 +227,8 @@ class _Derivative(torch.autograd.Function):
         request, saved = ctx.request, iter(ctx.saved_tensors)
         values = tuple(next(saved) if value is torch.Tensor else value for value in request.values)
         tensors = [*saved, *gradients]
-        found = ctx.owner.next_order(replace(request, values=values), tensors, ctx.needs_input_grad[2:])
-        return None, None, *found
+        derivatives = ctx.owner.next_order(replace(request, values=values), tensors, ctx.needs_input_grad[2:])
+        return None, None, *derivatives
 
 
 def hide_derivatives_from_dynamo() -> None:

@@ -44,7 +44,7 @@ def rerecord_obstacle(parts: Partitioned) -> str | None:
         return "it changes an input's place in autograd"
     if parts.backward is not None and uses_functional_rng(parts.backward):
         return "its backward draws random numbers"
-    wrapped = any(given.wrapped is not None for given in joint.captured.inputs)
+    wrapped = any(captured_input.wrapped is not None for captured_input in joint.captured.inputs)
     if wrapped or joint.wrapped_gradients or any(joint.wrapped_tangents):
         return "it takes or gives a tensor subclass"
     return None
@@ -52,15 +52,17 @@ def rerecord_obstacle(parts: Partitioned) -> str | None:
 
 def unsaved_inputs(parts: Partitioned) -> list[CapturedInput]:
     """Graph inputs that keep their values, and that the backward does not get from the forward."""
-    saved = {id(given.node) for given in parts.saved_inputs} | parts.joint.changed_inputs
-    return [given for given in _graph_inputs(parts) if id(given.node) not in saved]
+    saved = {id(graph_input.node) for graph_input in parts.saved_inputs} | parts.joint.changed_inputs
+    return [captured_input for captured_input in _graph_inputs(parts) if id(captured_input.node) not in saved]
 
 
 def mutated_inputs(parts: Partitioned) -> list[CapturedInput]:
     """Graph inputs with a gradient that the function writes to: their place in the tape is another then."""
     changed, wanted = parts.joint.changed_inputs, {slot.index for slot in wanted_slots(parts)}
     return [
-        given for given in _graph_inputs(parts) if id(given.node) in changed and given.slot.index in wanted
+        captured_input
+        for captured_input in _graph_inputs(parts)
+        if id(captured_input.node) in changed and captured_input.slot.index in wanted
     ]
 
 
@@ -72,7 +74,11 @@ def wanted_slots(parts: Partitioned) -> list[Gradient]:
 
 def _graph_inputs(parts: Partitioned) -> list[CapturedInput]:
     inputs = parts.joint.captured.inputs
-    return [given for given in inputs if given.is_graph_input and given.duplicate_of is None]
+    return [
+        captured_input
+        for captured_input in inputs
+        if captured_input.is_graph_input and captured_input.duplicate_of is None
+    ]
 
 
 def write_saved_for_double(builder: TextBuilder, parts: Partitioned, names: Names) -> None:
@@ -81,51 +87,60 @@ def write_saved_for_double(builder: TextBuilder, parts: Partitioned, names: Name
         return
     unsaved, changed = unsaved_inputs(parts), mutated_inputs(parts)
     if unsaved:
-        kept = ", ".join(_reference(given, names) for given in unsaved)
-        builder.add(f"ctx.unsaved = ({kept},)")
-        versions = ", ".join(_version(given, names) for given in unsaved)
+        references = ", ".join(_reference(captured_input, names) for captured_input in unsaved)
+        builder.add(f"ctx.unsaved = ({references},)")
+        versions = ", ".join(_version(captured_input, names) for captured_input in unsaved)
         builder.add(f"ctx.versions = ({versions},)")
     if changed:
-        _write_former(builder, [names.node(given.node) for given in changed if given.node is not None])
+        _write_former(
+            builder,
+            [
+                names.node(captured_input.node)
+                for captured_input in changed
+                if captured_input.node is not None
+            ],
+        )
 
 
 def _write_former(builder: TextBuilder, inputs: list[str]) -> None:
     """Tensors without memory that stand where the inputs stood in the tape before they are written to."""
     former = [f"former_{name}" for name in inputs]
     with builder.block("with torch.enable_grad():"):
-        for name, at in zip(inputs, former, strict=True):
-            builder.add(f"{at} = torch.ops.aten._unsafe_view({name}, {name}.size())")
-    for at in former:
-        builder.add(f"{at}.data = {at}.new_empty(0)")
+        for name, former_name in zip(inputs, former, strict=True):
+            builder.add(f"{former_name} = torch.ops.aten._unsafe_view({name}, {name}.size())")
+    for former_name in former:
+        builder.add(f"{former_name}.data = {former_name}.new_empty(0)")
     builder.add(f"ctx.former = ({', '.join(former)},)")
 
 
-def _reference(given: CapturedInput, names: Names) -> str:
-    name = names.node(given.node) if given.node is not None else ""
-    return name if _is_held(given) else f"weakref.ref({name})"
+def _reference(captured_input: CapturedInput, names: Names) -> str:
+    name = names.node(captured_input.node) if captured_input.node is not None else ""
+    return name if _is_held(captured_input) else f"weakref.ref({name})"
 
 
-def _version(given: CapturedInput, names: Names) -> str:
+def _version(captured_input: CapturedInput, names: Names) -> str:
     """An inference tensor has none; a function may have bound a buffer to one."""
-    if given.node is None or not given.is_tensor or given.argument.is_inference():
+    if captured_input.node is None or not captured_input.is_tensor or captured_input.argument.is_inference():
         return "None"
-    if given.storage is not None and given.storage.of_inference:
+    if captured_input.storage is not None and captured_input.storage.of_inference:
         return "None"
-    name = names.node(given.node)
-    asks = f"None if {name}.is_inference() else " if isinstance(given.slot, Buffer) else ""
+    name = names.node(captured_input.node)
+    asks = f"None if {name}.is_inference() else " if isinstance(captured_input.slot, Buffer) else ""
     return f"{asks}{name}._version"
 
 
-def _is_held(given: CapturedInput) -> bool:
+def _is_held(captured_input: CapturedInput) -> bool:
     """Whether a reference keeps nothing alive that would go otherwise."""
-    stays = isinstance(given.slot, (Parameter, Buffer, FreeTensor)) and given.found_at is None
-    return stays or not given.is_tensor
+    stays = (
+        isinstance(captured_input.slot, (Parameter, Buffer, FreeTensor)) and captured_input.found_at is None
+    )
+    return stays or not captured_input.is_tensor
 
 
 def needs_weakref(parts: Partitioned) -> bool:
     if parts.backward is None or double_backward_obstacle(parts) is not None:
         return False
-    return any(not _is_held(given) for given in unsaved_inputs(parts))
+    return any(not _is_held(captured_input) for captured_input in unsaved_inputs(parts))
 
 
 def double_backward_call(
@@ -135,7 +150,7 @@ def double_backward_call(
 
     What is `also_seen` by autograd are the wrappers, of which the graph gets the tensors inside.
     """
-    arguments = [names.node(given.node) for given in code.program.inputs]
+    arguments = [names.node(graph_input.node) for graph_input in code.program.inputs]
     if double_backward_obstacle(parts) is not None:
         differentiable = "torch.empty(0, requires_grad=True)"  # what is saved may carry no history itself
         return f"DoubleBackward.apply({', '.join([graph, *arguments, differentiable, *also_seen])})"

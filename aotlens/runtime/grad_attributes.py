@@ -35,8 +35,8 @@ def write_grad_attributes(
         return
     remaining = iter(results)
     origins = (left.origin for left in captured.structure.gradients)
-    found = (site_of(origin) for origin in origins if origin is not None)
-    sites = tuple(dict.fromkeys(site for site in found if site is not None))
+    origin_sites = (site_of(origin) for origin in origins if origin is not None)
+    sites = tuple(dict.fromkeys(site for site in origin_sites if site is not None))
     reason = "a backward inside the function, or an assignment"
     with builder.step("leave gradients in inputs", reason, 0, sites):
         for left in captured.structure.gradients:
@@ -61,11 +61,17 @@ def reject_retain_grad(
     """`retain_grad` asks for the gradient of a value that lies inside of autograd's one node."""
     flat = len(captured.flat_inputs)  # after these come bases, which are nobody's
     for info in meta.inputs:
-        given = captured.inputs[info.index]
-        if info.index < flat and info.seen_by_autograd and given.requires_grad and not given.is_leaf:
+        captured_input = captured.inputs[info.index]
+        if (
+            info.index < flat
+            and info.seen_by_autograd
+            and captured_input.requires_grad
+            and not captured_input.is_leaf
+        ):
             with builder.block(f"if {arguments[info.index]}.retains_grad:"):
                 message = (
-                    f"compiled `{captured.subject.name}` writes to `{given.slot.name}`, whose gradient is to "
+                    f"compiled `{captured.subject.name}` writes to `{captured_input.slot.name}`, whose "
+                    "gradient is to "
                     "be kept (`retain_grad`): that of the new value would be lost; pass a clone"
                 )
                 builder.add(f"raise RuntimeError({message!r})")
@@ -74,11 +80,11 @@ def reject_retain_grad(
 def reject_dual_tensors(builder: TextBuilder, captured: Captured, arguments: list[str]) -> None:
     """Forward-mode AD would lose its tangents: neither graphs nor `CompiledFunction` take any."""
     tensors = [
-        f"({given.slot.name!r}, {name})"
-        for name, given in zip(arguments, captured.inputs, strict=True)
-        if given.is_tensor
-        and given.duplicate_of is None
-        and (given.fake.is_floating_point() or given.fake.is_complex())
+        f"({captured_input.slot.name!r}, {name})"
+        for name, captured_input in zip(arguments, captured.inputs, strict=True)
+        if captured_input.is_tensor
+        and captured_input.duplicate_of is None
+        and (captured_input.fake.is_floating_point() or captured_input.fake.is_complex())
     ]
     if not tensors:
         return

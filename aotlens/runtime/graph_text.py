@@ -123,7 +123,7 @@ def write_header(builder: TextBuilder, names: Names, parts: Partitioned, binding
     programs = [parts.forward] if parts.backward is None else [parts.forward, parts.backward]
     captured = parts.joint.captured
     returned = [out.base.node for out in parts.joint.meta.outputs if isinstance(out.base, ConstantBase)]
-    held = {id(place.value) for place in captured.surroundings.places}
+    held = {id(reached.value) for reached in captured.surroundings.places}
     write_operators(builder, names, bindings)
     write_objects(builder, names, bindings)
     constants = {node.name: node for program in programs for node in program.constants()}
@@ -137,27 +137,37 @@ def write_header(builder: TextBuilder, names: Names, parts: Partitioned, binding
     if bindings.maker is not None:
         write_captured_tensors(builder, bindings, outside)
         return
-    for name, given in outside:
-        text = _value_text(given)
+    for name, captured_input in outside:
+        text = _value_text(captured_input)
         if text is None:
-            place = f"`{given.slot.name}`, which the function reaches by itself"
-            bindings.give(builder, name, given.outside, place)
+            note = f"`{captured_input.slot.name}`, which the function reaches by itself"
+            bindings.give(builder, name, captured_input.outside, note)
         else:
-            builder.add(f"# {name}: `{given.slot.name}` as it was, bound to the tensor itself by aotlens")
+            builder.add(
+                f"# {name}: `{captured_input.slot.name}` as it was, bound to the tensor itself by aotlens"
+            )
             builder.add(f"{name} = {text}")
 
 
 def captured_tensor_names(captured: Captured, names: Names) -> Iterator[tuple[str, CapturedInput]]:
     """The tensors that the function reaches by itself, by their names in the text."""
-    for given in captured.inputs:
-        if isinstance(given.slot, FreeTensor) and given.node is not None and given.found_at is None:
-            yield names.node(given.node), given
+    for captured_input in captured.inputs:
+        if (
+            isinstance(captured_input.slot, FreeTensor)
+            and captured_input.node is not None
+            and captured_input.found_at is None
+        ):
+            yield names.node(captured_input.node), captured_input
 
 
-def _value_text(given: CapturedInput) -> str | None:
+def _value_text(captured_input: CapturedInput) -> str | None:
     """The tensor's value; None where it takes more to make it again: a history, other tensors' memory."""
-    tied = given.requires_grad or given.shares_storage_with or given.base is not None
-    return None if tied or type(given.outside) is FakeTensor else constant_text(given.outside)
+    tied = (
+        captured_input.requires_grad or captured_input.shares_storage_with or captured_input.base is not None
+    )
+    return (
+        None if tied or type(captured_input.outside) is FakeTensor else constant_text(captured_input.outside)
+    )
 
 
 def write_operators(builder: TextBuilder, names: Names, bindings: Bindings) -> None:
@@ -192,10 +202,10 @@ def write_objects(builder: TextBuilder, names: Names, bindings: Bindings) -> Non
         if line is not None:
             builder.add(line)
             continue
-        of = "this process" if isinstance(value, TableIndex) else "a tensor subclass"
-        of = "the caller's hooks on saved tensors" if isinstance(value, fx.GraphModule) else of
-        of = "the user's, which the function reaches" if isinstance(value, REACHED) else of
-        bindings.give(builder, name, value, f"{type(value).__name__} of {of}")
+        owner = "this process" if isinstance(value, TableIndex) else "a tensor subclass"
+        owner = "the caller's hooks on saved tensors" if isinstance(value, fx.GraphModule) else owner
+        owner = "the user's, which the function reaches" if isinstance(value, REACHED) else owner
+        bindings.give(builder, name, value, f"{type(value).__name__} of {owner}")
 
 
 def write_constants(
@@ -249,8 +259,8 @@ def load_program(
     The objects that the text does not make are bound to its names, each as `bound` gives it.
     """
     text = write_program(program, boxed=boxed)
-    given = text.bound if bound is None else {name: bound(value) for name, value in text.bound.items()}
-    namespace: dict[str, Any] = {"__name__": "aotlens_program", **given}
+    bindings = text.bound if bound is None else {name: bound(value) for name, value in text.bound.items()}
+    namespace: dict[str, Any] = {"__name__": "aotlens_program", **bindings}
     exec(compile(text.source, PROGRAM_FILE, "exec"), namespace)  # noqa: S102 (our own text)
     return namespace[graph_name(program)]
 

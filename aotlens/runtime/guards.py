@@ -122,40 +122,43 @@ class Guards:
             self._duplicates()
             self._aliases()
 
-    def _refuse(self, condition: str, error: str, message: str, found: str | None = None) -> None:
+    def _refuse(self, condition: str, error: str, message: str, actual: str | None = None) -> None:
         with self._builder.block(f"if {condition}:"):
             text = repr(f"compiled `{self._target}`: {message}")
-            self._builder.add(f"raise {error}({text}{f' + repr({found})' if found else ''})")
+            self._builder.add(f"raise {error}({text}{f' + repr({actual})' if actual else ''})")
 
     def _inputs(self) -> list[tuple[str, CapturedInput]]:
         return list(zip(self._names, self._captured.flat_inputs, strict=False))
 
     def _plain_values(self) -> None:
-        for name, given in self._inputs():
-            if isinstance(given.argument, IntSymbol):
-                message = f"`{given.slot.name}` must be an integer, got "
+        for name, captured_input in self._inputs():
+            if isinstance(captured_input.argument, IntSymbol):
+                message = f"`{captured_input.slot.name}` must be an integer, got "
                 self._refuse(f"type({name}) is not int", "ValueError", message, name)
-            if given.is_tensor or given.node is not None:
+            if captured_input.is_tensor or captured_input.node is not None:
                 continue
-            value, wanted = given.argument, f"`{given.slot.name}` is built in as {given.argument!r}, got "
-            if other := self._other_value(name, value, node_name(given.slot.name)):
+            value, wanted = (
+                captured_input.argument,
+                f"`{captured_input.slot.name}` is built in as {captured_input.argument!r}, got ",
+            )
+            if other := self._other_value(name, value, node_name(captured_input.slot.name)):
                 self._refuse(other, "ValueError", wanted, name)
             elif isinstance(value, torch.nn.Module):
-                known = self._text_names.object(value, node_name(given.slot.name))
-                message = f"`{given.slot.name}` must be the module that it was compiled for, got "
+                known = self._text_names.object(value, node_name(captured_input.slot.name))
+                message = f"`{captured_input.slot.name}` must be the module that it was compiled for, got "
                 self._refuse(f"{name} is not {known}", "ValueError", message, f"type({name}).__name__")
             elif self._is_written_through(value):
-                known = self._text_names.object(value, node_name(given.slot.name))
-                message = f"`{given.slot.name}` must be the object that it was compiled for, got "
+                known = self._text_names.object(value, node_name(captured_input.slot.name))
+                message = f"`{captured_input.slot.name}` must be the object that it was compiled for, got "
                 self._refuse(f"{name} is not {known}", "ValueError", message, f"type({name}).__name__")
             elif held := plain_attributes(value):
-                found = f"{{key: getattr({name}, key, None) for key in {tuple(held)!r}}}"
-                message = f"attributes of `{given.slot.name}` are built in as {held!r}, got "
-                differs = f"{found} != {held!r}"
+                actual = f"{{key: getattr({name}, key, None) for key in {tuple(held)!r}}}"
+                message = f"attributes of `{captured_input.slot.name}` are built in as {held!r}, got "
+                differs = f"{actual} != {held!r}"
                 if any(map(is_compared_by_repr, held.values())):
-                    differs = f"repr({found}) != {repr(held)!r}"
+                    differs = f"repr({actual}) != {repr(held)!r}"
                 other = f"type({name}).__qualname__ != {type(value).__qualname__!r} or {differs}"
-                self._refuse(other, "ValueError", message, found)
+                self._refuse(other, "ValueError", message, actual)
 
     def _other_value(self, name: str, value: Any, base: str) -> str:
         """The condition that an argument is not the value that is built in; empty where it is no value."""
@@ -184,19 +187,19 @@ class Guards:
     def _checked_tensors(self) -> list[tuple[str, CapturedInput]]:
         """The arguments, and what is the module's own where a call leaves it in other memory."""
         return [
-            (name, given)
-            for at, (name, given) in enumerate(self._inputs())
-            if given.is_tensor
-            and (isinstance(given.slot, UserInput) or self._is_laid_anew(at, given))
-            and given.duplicate_of is None  # else it is the same tensor as one that is checked
+            (name, captured_input)
+            for index, (name, captured_input) in enumerate(self._inputs())
+            if captured_input.is_tensor
+            and (isinstance(captured_input.slot, UserInput) or self._is_laid_anew(index, captured_input))
+            and captured_input.duplicate_of is None  # else it is the same tensor as one that is checked
         ]
 
     def _tensors(self) -> None:
         if self._seen:
             self._builder.add("global seen", f"is_new = not seen({', '.join(self._seen)})")
-        for name, given in self._checked_tensors():
-            if given.wrapped is not None:
-                self._wrapper(name, given, given.wrapped)
+        for name, captured_input in self._checked_tensors():
+            if captured_input.wrapped is not None:
+                self._wrapper(name, captured_input, captured_input.wrapped)
         with self._where_new():
             self._plain_tensors()
 
@@ -205,13 +208,13 @@ class Guards:
         return self._builder.block("if is_new:") if self._seen else nullcontext()
 
     def _plain_tensors(self) -> None:
-        for name, given in self._checked_tensors():
-            fake = given.fake
-            if given.wrapped is not None:
+        for name, captured_input in self._checked_tensors():
+            fake = captured_input.fake
+            if captured_input.wrapped is not None:
                 continue
             order = "contiguous" if fake.is_contiguous() else f"with strides {tuple(fake.stride())}"
             wanted = f"{fake.dtype} {list(fake.shape)} {order} on {fake.device}{lazy_bits_text(fake)}"
-            message = f"`{given.slot.name}` must be a tensor like {wanted}, got another"
+            message = f"`{captured_input.slot.name}` must be a tensor like {wanted}, got another"
             conditions = [
                 f"type({name}) is not torch.Tensor and {not_plain(name)}",
                 shape_differs(name, fake),
@@ -228,73 +231,79 @@ class Guards:
         A write that autograd sees is autograd's own, and refused there.
         """
         error = "AssertionError" if self.behind_dynamo else "TypeError"
-        for info, (_, given) in zip(self._meta.inputs, self._inputs(), strict=False):
-            asked = info.is_changed and not info.seen_by_autograd and given.duplicate_of is None
-            if not asked or (given.storage is not None and given.storage.of_inference):
+        for info, (_, captured_input) in zip(self._meta.inputs, self._inputs(), strict=False):
+            asked = info.is_changed and not info.seen_by_autograd and captured_input.duplicate_of is None
+            if not asked or (captured_input.storage is not None and captured_input.storage.of_inference):
                 continue
-            other = "not " if given.argument.is_inference() else ""
-            message = f"`{given.slot.name}`, which is written to, is {other}an inference tensor"
+            other = "not " if captured_input.argument.is_inference() else ""
+            message = f"`{captured_input.slot.name}`, which is written to, is {other}an inference tensor"
             self._refuse(f"{other}{self._names[info.index]}.is_inference()", error, message)
 
-    def _is_laid_anew(self, at: int, given: CapturedInput) -> bool:
+    def _is_laid_anew(self, index: int, captured_input: CapturedInput) -> bool:
         """Whether it is the module's own and a call leaves it in other memory, sizes or strides."""
-        rebound = given.slot.name in self._captured.structure.rebound
-        return rebound or (at < len(self._meta.inputs) and self._meta.inputs[at].is_moved)
+        rebound = captured_input.slot.name in self._captured.structure.rebound
+        return rebound or (index < len(self._meta.inputs) and self._meta.inputs[index].is_moved)
 
-    def _wrapper(self, name: str, given: CapturedInput, wrapped: Wrapped) -> None:
+    def _wrapper(self, name: str, captured_input: CapturedInput, wrapped: Wrapped) -> None:
         """A subclass of the same kind, with the same metadata, around tensors of the same sizes."""
         kind = self._text_names.object(wrapped.meta.kind, wrapped.meta.name)
-        message = f"`{given.slot.name}` must be a `{wrapped.meta.name}`, got a "
+        message = f"`{captured_input.slot.name}` must be a `{wrapped.meta.name}`, got a "
         self._refuse(f"type({name}) is not {kind}", "TypeError", message, f"type({name}).__name__")
         held = [part for part, _ in wrapped.parts]
-        message = f"`{given.slot.name}` must hold {held}, got "
-        found = f"list({name}.__tensor_flatten__()[0])"
-        self._refuse(f"{found} != {held}", "TypeError", message, found)
+        message = f"`{captured_input.slot.name}` must hold {held}, got "
+        actual = f"list({name}.__tensor_flatten__()[0])"
+        self._refuse(f"{actual} != {held}", "TypeError", message, actual)
         known = all(isinstance(size, int) for size in wrapped.meta.size)
         if wrapped.meta.context is not None and (known or is_plain(wrapped.meta.context)):
             condition = (
                 f"{name}.__tensor_flatten__()[1] != {context_text(wrapped.meta.context, self._text_names)}"
             )
-            message = f"`{given.slot.name}` must have the metadata that it was compiled for, got "
+            message = f"`{captured_input.slot.name}` must have the metadata that it was compiled for, got "
             self._refuse(condition, "TypeError", message, f"{name}.__tensor_flatten__()[1]")
         for path, node in wrapped.leaves():
             inner, wanted = ".".join((name, *path)), node.val
             shape = tuple(wanted.shape)
             same = all(isinstance(size, int) for size in shape)
             different = f"{inner}.shape != {shape}" if same else f"{inner}.dim() != {len(shape)}"
-            inside = ".".join((given.slot.name, *path))
+            inside = ".".join((captured_input.slot.name, *path))
             message = f"`{inside}` must be a tensor like {wanted.dtype} {list(shape)}, got another"
             self._refuse(f"{different} or {inner}.dtype is not {wanted.dtype}", "TypeError", message)
 
     def _bind_sizes(self, checked: bool) -> None:
         """Names for the symbols that the text reads; a size that must equal another is checked."""
-        for name, given in self._inputs():
-            if isinstance(given.argument, torch.SymInt):
-                self._bind(given.argument, name, given, checked, what="number")
-            if not given.is_tensor or given.duplicate_of is not None:
+        for name, captured_input in self._inputs():
+            if isinstance(captured_input.argument, torch.SymInt):
+                self._bind(captured_input.argument, name, captured_input, checked, what="number")
+            if not captured_input.is_tensor or captured_input.duplicate_of is not None:
                 continue
-            for dim, size in enumerate(given.fake.shape):
+            for dim, size in enumerate(captured_input.fake.shape):
                 if isinstance(size, torch.SymInt):
-                    self._bind(size, f"{name}.size({dim})", given, checked)
-            for path, node in given.wrapped.leaves() if given.wrapped is not None else ():
+                    self._bind(size, f"{name}.size({dim})", captured_input, checked)
+            for path, node in captured_input.wrapped.leaves() if captured_input.wrapped is not None else ():
                 for dim, size in enumerate(node.val.shape):
                     if isinstance(size, torch.SymInt):
-                        self._bind(size, f"{'.'.join((name, *path))}.size({dim})", given, checked)
+                        self._bind(size, f"{'.'.join((name, *path))}.size({dim})", captured_input, checked)
 
     def _bind_strides(self) -> None:
         """Names for the symbols of strides, and checks of those that follow from sizes and other strides."""
-        for name, given in self._inputs():
-            if not given.is_tensor or given.duplicate_of is not None or given.wrapped is not None:
+        for name, captured_input in self._inputs():
+            if (
+                not captured_input.is_tensor
+                or captured_input.duplicate_of is not None
+                or captured_input.wrapped is not None
+            ):
                 continue
-            for dim, step in symbolic_strides(given.fake):
+            for dim, step in symbolic_strides(captured_input.fake):
                 source = f"{name}.stride({dim})"
                 if isinstance(step, torch.SymInt):
-                    self._bind(step, source, given, checked=True, what="stride")
+                    self._bind(step, source, captured_input, checked=True, what="stride")
                 else:
-                    message = f"a stride of `{given.slot.name}` must be {step}, got "
+                    message = f"a stride of `{captured_input.slot.name}` must be {step}, got "
                     self._refuse(f"{source} != {step}", "ValueError", message, source)
 
-    def _bind(self, size: Any, source: str, given: CapturedInput, checked: bool, what: str = "size") -> None:
+    def _bind(
+        self, size: Any, source: str, captured_input: CapturedInput, checked: bool, what: str = "size"
+    ) -> None:
         if is_ragged(size):
             self._text_names.ragged.setdefault(str(size), source)
             return
@@ -305,7 +314,11 @@ class Guards:
         elif checked and {str(symbol) for symbol in expression.free_symbols} <= self._sizes.keys():
             known = sorted(str(symbol) for symbol in expression.free_symbols)
             where = "".join(f" ({name} is `{self._sizes[name]}`)" for name in known)
-            what = f"`{given.slot.name}`" if what == "number" else f"a {what} of `{given.slot.name}`"
+            what = (
+                f"`{captured_input.slot.name}`"
+                if what == "number"
+                else f"a {what} of `{captured_input.slot.name}`"
+            )
             message = f"{what} must be {expression}{where}, got "
             self._refuse(f"{source} != {_text(expression)}", "ValueError", message, source)
 
@@ -338,21 +351,25 @@ class Guards:
     def _gradients(self) -> None:
         grad_enabled, fixed = self._captured.grad_enabled, self._captured.fixed_modes
         if fixed is not None:
-            found = "(torch.is_grad_enabled(), torch.is_inference_mode_enabled())"
+            actual = "(torch.is_grad_enabled(), torch.is_inference_mode_enabled())"
             message = (
                 f"it turns grad mode on itself, for a call in grad mode and inference mode {fixed}, got "
             )
-            self._refuse(f"{found} != {fixed}", "ValueError", message, found)
+            self._refuse(f"{actual} != {fixed}", "ValueError", message, actual)
         fresh = [
-            (at, name, given)
-            for at, (name, given) in enumerate(self._inputs())
-            if given.is_tensor
-            and given.fake.dtype.is_floating_point | given.fake.dtype.is_complex
-            and given.duplicate_of is None
-            and not (given.requires_grad and (grad_enabled or fixed is not None))
+            (index, name, captured_input)
+            for index, (name, captured_input) in enumerate(self._inputs())
+            if captured_input.is_tensor
+            and captured_input.fake.dtype.is_floating_point | captured_input.fake.dtype.is_complex
+            and captured_input.duplicate_of is None
+            and not (captured_input.requires_grad and (grad_enabled or fixed is not None))
         ]
         if fresh:
-            spared = [name for _, name, given in fresh if name in self._seen and not given.requires_grad]
+            spared = [
+                name
+                for _, name, captured_input in fresh
+                if name in self._seen and not captured_input.requires_grad
+            ]
             asked = [f"{name}.requires_grad" for _, name, _ in fresh if name not in spared]
             if spared:
                 self._gradients_of_seen = " or ".join(f"{name}.requires_grad" for name in spared)
@@ -362,7 +379,10 @@ class Guards:
             if len(asked) == 1 and spared:
                 condition = f"is_new and {modes}({self._gradients_of_seen})"
             with self._builder.block(f"if {condition}:"):
-                named = ", ".join(f"({at}, {given.slot.name!r}, {name})" for at, name, given in fresh)
+                named = ", ".join(
+                    f"({index}, {captured_input.slot.name!r}, {name})"
+                    for index, name, captured_input in fresh
+                )
                 self._builder.add(
                     f"at, name = next((at, name) for at, name, tensor in ({named},) if tensor.requires_grad)",
                     'raise AssertionError(f"'
@@ -378,21 +398,27 @@ class Guards:
                 self._builder.add(write_remember(self._seen))
 
     def _duplicates(self) -> None:
-        for at, (name, given) in enumerate(self._inputs()):
-            if given.duplicate_of is not None:
-                other = self._captured.inputs[given.duplicate_of]
-                message = f"`{given.slot.name}` was the same tensor as `{other.slot.name}`"
-                if self._meta.inputs[given.duplicate_of].is_changed:  # else torch takes it
-                    message = _assumption(f"{at} would be a duplicate of input {given.duplicate_of}", message)
-                self._refuse(f"{name} is not {self._names[given.duplicate_of]}", "AssertionError", message)
+        for index, (name, captured_input) in enumerate(self._inputs()):
+            if captured_input.duplicate_of is not None:
+                other = self._captured.inputs[captured_input.duplicate_of]
+                message = f"`{captured_input.slot.name}` was the same tensor as `{other.slot.name}`"
+                if self._meta.inputs[captured_input.duplicate_of].is_changed:  # else torch takes it
+                    message = _assumption(
+                        f"{index} would be a duplicate of input {captured_input.duplicate_of}", message
+                    )
+                self._refuse(
+                    f"{name} is not {self._names[captured_input.duplicate_of]}", "AssertionError", message
+                )
 
     def _aliases(self) -> None:
         """An argument that is written to must not overlap with one that it lay apart from before."""
         arguments = [
-            (".".join((name, *path)), inner_slot(given.slot, path), tensor)
-            for name, given in self._inputs()
-            if isinstance(given.slot, UserInput) and given.is_tensor and given.duplicate_of is None
-            for path, tensor in inner_tensors(given.fake)
+            (".".join((name, *path)), inner_slot(captured_input.slot, path), tensor)
+            for name, captured_input in self._inputs()
+            if isinstance(captured_input.slot, UserInput)
+            and captured_input.is_tensor
+            and captured_input.duplicate_of is None
+            for path, tensor in inner_tensors(captured_input.fake)
         ]
         changed = {
             info.index
@@ -427,12 +453,14 @@ class Guards:
             for near in (info.index, *inputs[info.index].shares_storage_with)
         }
         for index in sorted(written):
-            given = inputs[index]
-            for other in given.shares_storage_with:
+            captured_input = inputs[index]
+            for other in captured_input.shares_storage_with:
                 near = inputs[other]
-                if other < index or (given.base is not None and given.base == near.base):
+                if other < index or (captured_input.base is not None and captured_input.base == near.base):
                     continue
-                message = f"`{given.slot.name}` and `{near.slot.name}` lie otherwise on their storage"
+                message = (
+                    f"`{captured_input.slot.name}` and `{near.slot.name}` lie otherwise on their storage"
+                )
                 for left, right in product(self._inside(index), self._inside(other)):
                     if left[1].untyped_storage()._cdata == right[1].untyped_storage()._cdata:
                         same = f"{left[0]}.untyped_storage() is {right[0]}.untyped_storage()"
@@ -444,27 +472,31 @@ class Guards:
         return [(".".join((name, *path)), tensor) for path, tensor in inner_tensors(fake)]
 
 
-def _moved_apart(one: tuple[str, Any], other: tuple[str, Any]) -> str:
+def _moved_apart(first: tuple[str, Any], second: tuple[str, Any]) -> str:
     """The condition that two tensors lie otherwise to each other; symbolic sizes are fixed by it."""
-    (left, before), (right, beside) = one, other
-    places = storage_range_of(before), storage_range_of(beside)
-    if places[0] is None or places[1] is None:
+    (left, before), (right, beside) = first, second
+    ranges = storage_range_of(before), storage_range_of(beside)
+    if ranges[0] is None or ranges[1] is None:
         raise UnsupportedError(
             f"a write to one of `{left}` and `{right}`, on one storage, of sizes that the data tells"
         )
-    moved = f"{right}.storage_offset() - {left}.storage_offset() != {places[1].offset - places[0].offset}"
+    moved = f"{right}.storage_offset() - {left}.storage_offset() != {ranges[1].offset - ranges[0].offset}"
     if not has_symbols(before) and not has_symbols(beside):
         return moved
     shapes = f"({left}.shape, {left}.stride(), {right}.shape, {right}.stride())"
-    wanted = ", ".join(f"{place.sizes}, {place.strides}" for place in places if place is not None)
+    wanted = ", ".join(
+        f"{storage_range.sizes}, {storage_range.strides}"
+        for storage_range in ranges
+        if storage_range is not None
+    )
     return f"({moved} or {shapes} != ({wanted}))"
 
 
-def _assumption(assumed: str, found: str) -> str:
+def _assumption(assumed: str, actual: str) -> str:
     """The words that programs written for `functorch.compile` look for, and the argument by its name."""
     return (
         f"At compilation time, graph 0 was compiled under the assumption that input {assumed}, "
-        f"but at runtime this was not the case: {found}"
+        f"but at runtime this was not the case: {actual}"
     )
 
 

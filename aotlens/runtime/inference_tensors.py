@@ -60,7 +60,11 @@ def reject_other_mode(builder: TextBuilder, captured: Captured, arguments: list[
     One that `detach` gave outside of the mode takes writes anywhere.
     """
     inputs = zip(arguments, captured.flat_inputs, strict=False)
-    needing = [name for name, given in inputs if given.storage and given.storage.needs_inference_mode]
+    needing = [
+        name
+        for name, captured_input in inputs
+        if captured_input.storage and captured_input.storage.needs_inference_mode
+    ]
     if not needing:
         return
     reason = "an inference tensor is written to, which it takes in its mode alone"
@@ -91,8 +95,8 @@ def modes_of_views(captured: Captured, info: OutputAliasInfo) -> tuple[Modes, li
     steps = []
     for step in info.chain:
         inference = caller.inference if step.inference is None else step.inference
-        taken = Modes(step.grad_enabled and not starts_after, inference)
-        steps.append(taken if as_taken or inference != caller.inference else caller)
+        step_modes = Modes(step.grad_enabled and not starts_after, inference)
+        steps.append(step_modes if as_taken or inference != caller.inference else caller)
     first = caller.grad and not (info.geometry is not None and info.viewed_without_grad)
     return Modes(first, caller.inference), steps
 
@@ -103,7 +107,7 @@ def write_inference_tensors(builder: TextBuilder, captured: Captured, meta: View
         (f"out_{info.index}", info.tensor) for info in meta.outputs if isinstance(info.value, (Node, Wrapped))
     ]
     under = {info.base.index for info in meta.outputs if isinstance(info.base, IntermediateBaseOf)}
-    own += [(f"base_{at}", meta.bases[at].tensor) for at in sorted(under)]
+    own += [(f"base_{index}", meta.bases[index].tensor) for index in sorted(under)]
     turned = [(name, tensor) for name, tensor in own if _is_turned(captured, tensor)]
     if not turned:
         return

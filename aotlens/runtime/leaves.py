@@ -38,27 +38,31 @@ def reshaped_leaves(parts: Partitioned) -> tuple[InputAliasInfo, ...]:
 def inputs_without_graph_use(parts: Partitioned) -> list[CapturedInput]:
     """Inputs in whose place the graph takes a base, and to which autograd leads gradients all the same."""
     inputs = parts.joint.captured.inputs
-    return [given for given in inputs if given.base is not None and given.has_own_gradient]
+    return [
+        captured_input
+        for captured_input in inputs
+        if captured_input.base is not None and captured_input.has_own_gradient
+    ]
 
 
 def leaf_outputs(parts: Partitioned) -> tuple[OutputAliasInfo, ...]:
     """Results that the function made leaves of, and to which the backward gives a gradient."""
     if parts.backward is None:
         return ()
-    found = {out.slot.index for out in parts.backward.outputs if isinstance(out.slot, LeafGradient)}
-    return tuple(info for info in parts.joint.meta.outputs if info.index in found)
+    indices = {out.slot.index for out in parts.backward.outputs if isinstance(out.slot, LeafGradient)}
+    return tuple(info for info in parts.joint.meta.outputs if info.index in indices)
 
 
 def created_leaves(parts: Partitioned) -> list[str]:
     """Names of the leaves that the wrapper makes for the call of the autograd function."""
-    found = [f"leaf_{info.index}" for info in leaf_outputs(parts)]
-    if found or parts.backward is None:
-        return found
+    names = [f"leaf_{info.index}" for info in leaf_outputs(parts)]
+    if names or parts.backward is None:
+        return names
     led = any(out.value is not None for out in parts.backward.outputs)
     if parts.joint.always_fails:  # only those inputs that the tape leads to are given with their history
-        led = any(of for (kind, _), of in parts.joint.arrivals.items() if kind is Gradient)
+        led = any(tangents for (kind, _), tangents in parts.joint.arrivals.items() if kind is Gradient)
     elif parts.joint.failing is not None:  # autograd calls it from any input that requires grad
-        led = led or any(given.requires_grad for given in parts.joint.captured.inputs)
+        led = led or any(captured_input.requires_grad for captured_input in parts.joint.captured.inputs)
     return [] if led else [ANCHOR]
 
 
@@ -69,13 +73,13 @@ def is_leaf(info: OutputAliasInfo) -> bool:
 
 def views_of_leaf(outputs: Sequence[OutputAliasInfo], info: OutputAliasInfo) -> int:
     """How many results lead from such a leaf to this alias of it; 0 for all others."""
-    at = info.same_object_as
-    if at is None and info.value is None:
-        at = info.base.index if isinstance(info.base, OutputBase) else None
-    if at is None:
+    base_index = info.same_object_as
+    if base_index is None and info.value is None:
+        base_index = info.base.index if isinstance(info.base, OutputBase) else None
+    if base_index is None:
         return 0
-    steps = views_of_leaf(outputs, outputs[at])
-    return steps + 1 if steps or is_leaf(outputs[at]) else 0
+    steps = views_of_leaf(outputs, outputs[base_index])
+    return steps + 1 if steps or is_leaf(outputs[base_index]) else 0
 
 
 def write_leaf_output(builder: TextBuilder, parts: Partitioned, info: OutputAliasInfo) -> None:
@@ -121,7 +125,7 @@ def _leaf(parts: Partitioned, info: OutputAliasInfo, names: Names, arguments: li
     text = arguments[info.base.index]
     apart = ".data" if info.own_version else ".detach()"
     text += apart if info.detached_after == 0 else ""
-    for at, step in enumerate(info.chain, 1):
+    for position, step in enumerate(info.chain, 1):
         text = view_text(step, text, names)
-        text += apart if info.detached_after == at else ""
+        text += apart if info.detached_after == position else ""
     return f"{text}.requires_grad_()"

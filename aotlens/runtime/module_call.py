@@ -18,17 +18,17 @@ def bind_module(
 
     With `rebound` names of tensors of the module, `call` gives what they are bound to beside the result.
     """
-    places, ties = _distinct_places(module)
+    slots, ties = _distinct_places(module)
 
     def call_module(*args: Any, **kwargs: Any) -> Any:
         before = ModuleSwapCounter.ended
-        tensors = [store[key] for store, key in places]
+        tensors = [store[key] for store, key in slots]
         if ModuleSwapCounter.begun != before:
             with COMPILING:  # another thread's recording, if any, is over
-                tensors = [store[key] for store, key in places]
+                tensors = [store[key] for store, key in slots]
         for (store, key), first in ties:
             if store.get(key) is not tensors[first]:
-                raise AssertionError(_untied(module, (store, key), places[first]))
+                raise AssertionError(_untied(module, (store, key), slots[first]))
         return call(*tensors, *args, **kwargs)
 
     def call_and_bind(*args: Any, **kwargs: Any) -> Any:
@@ -50,8 +50,8 @@ def tensor_slots(module: torch.nn.Module) -> list[ModuleSlot]:
 
 def absent_slots(function: Any) -> tuple[ModuleSlot, ...]:
     """Where a module has a parameter or buffer that is None."""
-    places = _places(function) if isinstance(function, torch.nn.Module) else ()
-    return tuple((store, key) for store, key in places if store[key] is None)
+    slots = _places(function) if isinstance(function, torch.nn.Module) else ()
+    return tuple((store, key) for store, key in slots if store[key] is None)
 
 
 def _places(module: torch.nn.Module) -> list[ModuleSlot]:
@@ -65,11 +65,11 @@ def _places(module: torch.nn.Module) -> list[ModuleSlot]:
 
 def _distinct_places(module: torch.nn.Module) -> tuple[list[ModuleSlot], list[tuple[ModuleSlot, int]]]:
     """The first place of each tensor, in the order of `named_parameters`; the others, each with its first."""
-    found: dict[int, int] = {}
+    first_index: dict[int, int] = {}
     distinct: list[ModuleSlot] = []
     ties: list[tuple[ModuleSlot, int]] = []
     for store, key in tensor_slots(module):
-        first = found.setdefault(id(store[key]), len(distinct))
+        first = first_index.setdefault(id(store[key]), len(distinct))
         if first == len(distinct):
             distinct.append((store, key))
         else:
@@ -77,15 +77,15 @@ def _distinct_places(module: torch.nn.Module) -> tuple[list[ModuleSlot], list[tu
     return distinct, ties
 
 
-def _untied(module: torch.nn.Module, place: ModuleSlot, first: ModuleSlot) -> str:
+def _untied(module: torch.nn.Module, slot: ModuleSlot, first: ModuleSlot) -> str:
     names = {
         (id(store), key): ".".join(filter(None, (owner, key)))
         for owner, layer in module.named_modules()
         for store in (layer._parameters, layer._buffers)
         for key in store
     }
-    one, other = (names.get((id(store), key), key) for store, key in (place, first))
+    name, first_name = (names.get((id(store), key), key) for store, key in (slot, first))
     return (
-        f"compiled `{type(module).__name__}`: `{one}` was the same tensor as `{other}` when it was compiled, "
-        "and is another now; compile it again"
+        f"compiled `{type(module).__name__}`: `{name}` was the same tensor as `{first_name}` when it was "
+        "compiled, and is another now; compile it again"
     )

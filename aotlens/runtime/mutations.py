@@ -76,16 +76,19 @@ def check_saved_aliases(parts: Partitioned, moved: list[InputAliasInfo]) -> None
             another input on its memory, or their base, whose version it then finds changed.
     """
     inputs = parts.joint.captured.inputs
-    saved = {id(given.node) for given in parts.saved_inputs}
+    saved = {id(captured_input.node) for captured_input in parts.saved_inputs}
     for info in moved:
         if not info.is_view or info.mutates_data:
             continue
-        given, flat = inputs[info.index], len(parts.joint.captured.flat_inputs)
-        for at in (*given.shares_storage_with, *(() if given.base is None else (given.base,))):
-            if id(inputs[at].node) in saved:
-                other = f"`{inputs[at].slot.name}`" if at < flat else "what it is a view of"
+        captured_input, flat = inputs[info.index], len(parts.joint.captured.flat_inputs)
+        for index in (
+            *captured_input.shares_storage_with,
+            *(() if captured_input.base is None else (captured_input.base,)),
+        ):
+            if id(inputs[index].node) in saved:
+                other = f"`{inputs[index].slot.name}`" if index < flat else "what it is a view of"
                 raise UnsupportedError(
-                    f"a change of the sizes or strides of `{given.slot.name}`, which is read "
+                    f"a change of the sizes or strides of `{captured_input.slot.name}`, which is read "
                     f"and shares memory with {other}, of which the backward needs the values",
                     span_of_writes(list(info.writes)),
                     "take another view instead",
@@ -115,23 +118,23 @@ def written_in_backward(program: Program | None) -> list[Node]:
 
 def current_input_slots(program: Program | None) -> list[tuple[Node, CurrentInput]]:
     """The inputs that the backward takes as they are when it runs."""
-    given = program.inputs if program is not None else ()
-    return [(item.node, item.slot) for item in given if isinstance(item.slot, CurrentInput)]
+    inputs = program.inputs if program is not None else ()
+    return [(item.node, item.slot) for item in inputs if isinstance(item.slot, CurrentInput)]
 
 
 def hold_current_inputs(builder: TextBuilder, parts: Partitioned, names: Names) -> None:
     """In `forward`: hold those tensors, and the versions that the call leaves of what autograd saves."""
-    found = [slot for _, slot in current_input_slots(parts.backward)]
-    if not found:
+    slots = [slot for _, slot in current_input_slots(parts.backward)]
+    if not slots:
         return
     inputs, infos = parts.joint.captured.inputs, parts.joint.meta.inputs
-    held = [names.node(node) for slot in found if (node := inputs[slot.index].node) is not None]
+    held = [names.node(node) for slot in slots if (node := inputs[slot.index].node) is not None]
     builder.add(f"ctx.now = ({', '.join(held)},)")
     left = [
         f"{name}._version + {_bumps_left(infos[slot.index])}" if slot.is_saved else "None"
-        for name, slot in zip(held, found, strict=True)
+        for name, slot in zip(held, slots, strict=True)
     ]
-    if any(slot.is_saved for slot in found):
+    if any(slot.is_saved for slot in slots):
         builder.add(f"ctx.versions_left = ({', '.join(left)},)")
 
 
@@ -143,14 +146,14 @@ def _bumps_left(info: InputAliasInfo) -> int:
 
 def bind_current_inputs(builder: TextBuilder, parts: Partitioned, names: Names) -> None:
     """In `backward`: bind them, and refuse what has changed where eager does."""
-    found = current_input_slots(parts.backward)
-    if not found:
+    slots = current_input_slots(parts.backward)
+    if not slots:
         return
-    builder.add(f"{', '.join(names.node(node) for node, _ in found)}, = ctx.now")
-    for at, (node, slot) in enumerate(found):
+    builder.add(f"{', '.join(names.node(node) for node, _ in slots)}, = ctx.now")
+    for index, (node, slot) in enumerate(slots):
         if not slot.is_saved:
             continue
-        with builder.block(f"if {names.node(node)}._version != ctx.versions_left[{at}]:"):
+        with builder.block(f"if {names.node(node)}._version != ctx.versions_left[{index}]:"):
             message = (
                 "one of the variables needed for gradient computation has been modified by an inplace "
                 f"operation: `{slot.name}`, an input of `{parts.joint.captured.subject.name}`"
@@ -160,11 +163,11 @@ def bind_current_inputs(builder: TextBuilder, parts: Partitioned, names: Names) 
 
 def hold_written_inputs(builder: TextBuilder, program: Program, names: Names) -> None:
     """Keep hold of the inputs that are written: the graph lets go of all that it is given."""
-    saved = [given.node for given in program.inputs if isinstance(given.slot, SavedInput)]
+    saved = [graph_input.node for graph_input in program.inputs if isinstance(graph_input.slot, SavedInput)]
     tensors = [id(node) for node in saved if not is_number(node)]
     current = {id(node) for node, _ in current_input_slots(program)}
     targets: list[Node] = [node.args[0] for node in written_in_backward(program)]
-    for target in (one for one in targets if id(one) not in current):
+    for target in (candidate for candidate in targets if id(candidate) not in current):
         builder.add(f"{names.node(target)} = ctx.saved_tensors[{tensors.index(id(target))}]")
 
 
@@ -173,7 +176,7 @@ def bump_written_versions(builder: TextBuilder, parts: Partitioned, program: Pro
     written = written_in_backward(program)
     if not written:
         return
-    current = {id(node): f"ctx.now[{at}]" for at, (node, _) in enumerate(current_input_slots(program))}
+    current = {id(node): f"ctx.now[{index}]" for index, (node, _) in enumerate(current_input_slots(program))}
     sites = tuple(site for node in written if (site := site_of(node.origin)) is not None)
     with builder.step("write to inputs in the backward", "the backward changes a saved input", 0, sites):
         for target in (node.args[0] for node in written):
@@ -185,18 +188,22 @@ def bump_written_versions(builder: TextBuilder, parts: Partitioned, program: Pro
 def reject_second_write(builder: TextBuilder, parts: Partitioned) -> None:
     """Where the backward is differentiated itself: a write to what requires grad would have to be, too."""
     captured = parts.joint.captured
-    inputs = {id(given.node): given for given in captured.inputs if given.requires_grad}
+    inputs = {
+        id(captured_input.node): captured_input
+        for captured_input in captured.inputs
+        if captured_input.requires_grad
+    }
     inputs |= {
         id(node): captured.inputs[slot.index]
         for node, slot in current_input_slots(parts.backward)
         if captured.inputs[slot.index].requires_grad
     }
     for node in written_in_backward(parts.backward):
-        given = inputs.get(id(node.args[0]))
-        if given is None:
+        captured_input = inputs.get(id(node.args[0]))
+        if captured_input is None:
             continue
         message = (
-            f"the backward of `{parts.joint.captured.subject.name}` writes to `{given.slot.name}`: "
+            f"the backward of `{parts.joint.captured.subject.name}` writes to `{captured_input.slot.name}`: "
             "aot_autograd does not support input mutations with requires_grad in backward for "
             "create_graph=True"
         )

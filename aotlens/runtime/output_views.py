@@ -51,12 +51,12 @@ def _views_of_results(builder: TextBuilder, parts: Partitioned, outputs: list[Pr
             by_storage.setdefault(id(recorder.tracked(info.tensor).storage), []).append(info.index)
     for views in by_storage.values():
         storage = recorder.tracked(meta.outputs[views[0]].tensor).storage
-        given = [out for out in outputs if _lies_on(parts, out, storage)]
-        base = output_name(given[0]) if given else "shared"
-        if not given:
+        base_outputs = [out for out in outputs if _lies_on(parts, out, storage)]
+        base = output_name(base_outputs[0]) if base_outputs else "shared"
+        if not base_outputs:
             builder.add(f"shared = out_{views[0]}")
-        for at in views:
-            out = f"out_{at}"
+        for index in views:
+            out = f"out_{index}"
             builder.add(f"{out} = {base}.as_strided({out}.size(), {out}.stride(), {out}.storage_offset())")
 
 
@@ -102,15 +102,15 @@ def write_output_bases(
     builder: TextBuilder, bases: tuple[BaseInfo, ...], look: Callable[[DetachedStorage], str]
 ) -> None:
     """The lines; `look` is the text of a look at some memory, without history."""
-    for at, base in enumerate(bases):
+    for index, base in enumerate(bases):
         if base.cut_off:
-            builder.add(f"base_{at} = base_{at}.detach().requires_grad_()")
+            builder.add(f"base_{index} = base_{index}.detach().requires_grad_()")
         if base.memory is None:
             continue
         if base.memory.is_given:
-            builder.add(f"base_{at}.data = {look(base.memory)}")
+            builder.add(f"base_{index}.data = {look(base.memory)}")
             continue
         builder.add(f"memory = {look(base.memory)}")
         preserving = "torch.autograd._unsafe_preserve_version_counter(memory)"
         with builder.block(f"with torch.enable_grad(), {preserving}:"):
-            builder.add(f"base_{at} = memory.copy_(base_{at})")
+            builder.add(f"base_{index} = memory.copy_(base_{index})")

@@ -54,8 +54,8 @@ def _parts(
     if not needs_spec(spec):
         yield str(written_out(spec, leaves, standing, path))
         return
-    for at, child in enumerate(spec.children()):
-        yield from _parts(child, leaves, standing, (*path, at))
+    for index, child in enumerate(spec.children()):
+        yield from _parts(child, leaves, standing, (*path, index))
 
 
 def written_out(
@@ -64,7 +64,9 @@ def written_out(
     """The structure as an expression; None where a container is of a class of its own."""
     if spec.is_leaf():
         return next(leaves)
-    parts = [written_out(child, leaves, standing, (*path, at)) for at, child in enumerate(spec.children())]
+    parts = [
+        written_out(child, leaves, standing, (*path, index)) for index, child in enumerate(spec.children())
+    ]
     if path in standing:
         return standing[path]
     if any(part is None for part in parts):
@@ -92,13 +94,13 @@ def spec_text(spec: Any) -> str | None:
 
 def argument_names(captured: Captured, names: Names) -> list[str]:
     """The text's name of every flat input: the graph's for what the graph takes."""
-    found: list[str] = []
-    for index, given in enumerate(captured.inputs):
-        if given.node is not None:
-            found.append(names.node(given.node))
+    texts: list[str] = []
+    for index, captured_input in enumerate(captured.inputs):
+        if captured_input.node is not None:
+            texts.append(names.node(captured_input.node))
         else:
-            found.append(f"plain_{index}" if not given.is_tensor else f"same_{index}")
-    return found
+            texts.append(f"plain_{index}" if not captured_input.is_tensor else f"same_{index}")
+    return texts
 
 
 def is_plain(spec: Any) -> bool:
@@ -145,10 +147,10 @@ class Unpacking:
         if self._leaves:
             builder.add(f"{', '.join(self._leaves)}{',' if len(self._leaves) == 1 else ''} = leaves")
 
-    def _check(self, condition: str, found: str, wanted: str) -> None:
+    def _check(self, condition: str, actual: str, wanted: str) -> None:
         with self._builder.block(f"if {condition}:"):
             self._builder.add(
-                f"raise TypeError({f'compiled `{self._target}` takes {wanted}, got '!r} + repr({found}))"
+                f"raise TypeError({f'compiled `{self._target}` takes {wanted}, got '!r} + repr({actual}))"
             )
 
     def _children(self, spec: Any, source: str, leaves: list[str], checked: str | None = None) -> None:
@@ -161,10 +163,10 @@ class Unpacking:
             size = f"list({source}) != {keys}" if keyed else f"len({source}) != {len(children)}"
             checked = f"type({source}) is not {kind} or {size}"
         self._check(checked, source, words)
-        names, below, at = [], [], 0
+        names, below, start = [], [], 0
         for child in children:
-            inner = leaves[at : at + child.num_leaves]
-            at += child.num_leaves
+            inner = leaves[start : start + child.num_leaves]
+            start += child.num_leaves
             names.append(inner[0] if child.is_leaf() else self._part())
             if not child.is_leaf():
                 below.append((child, names[-1], inner))

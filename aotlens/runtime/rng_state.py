@@ -25,7 +25,11 @@ def uses_functional_rng(program: Program) -> bool:
 
 def write_reading(builder: TextBuilder, parts: Partitioned, program: Program, names: Names) -> None:
     """Bind the graph's seed and base offset."""
-    states = [given.node for given in program.inputs if isinstance(given.slot, (RngState, BackwardRngState))]
+    states = [
+        graph_input.node
+        for graph_input in program.inputs
+        if isinstance(graph_input.slot, (RngState, BackwardRngState))
+    ]
     if not states:
         return
     device, source = _source(parts)
@@ -58,5 +62,5 @@ def _source(parts: Partitioned) -> tuple[torch.device, RandomSource]:
 def _sites(program: Program) -> tuple[Site, ...]:
     """The user's expressions that draw."""
     operators = {source.draw for source in RANDOM_SOURCES.values()}
-    found = (site_of(node.origin) for node in program.nodes if node.op in operators)
-    return tuple(dict.fromkeys(site for site in found if site is not None))
+    sites = (site_of(node.origin) for node in program.nodes if node.op in operators)
+    return tuple(dict.fromkeys(site for site in sites if site is not None))

@@ -68,7 +68,9 @@ def counts_backward_runs(parts: Partitioned) -> bool:
     """Whether the backward must remember that it has run: autograd tells by what is saved, if anything is."""
     if parts.backward is None or parts.joint.always_fails:
         return False
-    saved = [given.node for given in parts.backward.inputs if isinstance(given.slot, SavedInput)]
+    saved = [
+        graph_input.node for graph_input in parts.backward.inputs if isinstance(graph_input.slot, SavedInput)
+    ]
     if not all(map(is_number, saved)):
         return False
     starts = [output.grad_fn for output in parts.joint.differentiated.outputs]
@@ -83,7 +85,7 @@ def _keeps(node: Any) -> bool:
         values = [getattr(node, name) for name in names]
     except RuntimeError:  # freed, or changed since
         return True
-    return any(isinstance(one, Tensor) for value in values for one in _items(value))
+    return any(isinstance(item, Tensor) for value in values for item in _items(value))
 
 
 def _items(value: Any) -> Any:

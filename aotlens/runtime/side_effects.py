@@ -42,7 +42,11 @@ def check_free_variables(builder: TextBuilder, captured: Captured, names: Names)
     checked = [refill for refill in captured.structure.refills if refill.assumes is not None]
     if not checked:
         return
-    inputs = {id(given.outside): given for given in captured.inputs if given.found_at is not None}
+    inputs = {
+        id(captured_input.outside): captured_input
+        for captured_input in captured.inputs
+        if captured_input.found_at is not None
+    }
     with builder.step("check what the function leaves", "the function may read what it changes"):
         for refill in checked:
             message = f"compiled `{captured.subject.name}` is for {refill.said} as it was, which has changed"
@@ -50,8 +54,8 @@ def check_free_variables(builder: TextBuilder, captured: Captured, names: Names)
                 with builder.block(f"if {_differs(refill, names)}:"):
                     builder.add(f"raise ValueError({message!r})")
             for key, tensor in refill.carried:
-                given = inputs.get(id(tensor))
-                name = "found" if given is None else names.node(given.node)  # type: ignore[arg-type]
+                captured_input = inputs.get(id(tensor))
+                name = "found" if captured_input is None else names.node(captured_input.node)  # type: ignore[arg-type]
                 read = reading if refill.assumes else reading_if_bound
                 builder.add(f"{name} = {read(names.object(refill.box, refill.place), refill.box, repr(key))}")
                 with builder.block(f"if {_is_other(name, tensor)}:"):
@@ -83,17 +87,17 @@ def _is_other(name: str, tensor: torch.Tensor) -> str:
 def write_side_effects(builder: TextBuilder, captured: Captured, names: Names, leaves: list[str]) -> None:
     """Statements that put new items into the caller's containers, and bind names anew."""
     refills, remaining = captured.structure.refills, iter(leaves)
-    given = [refill for refill in refills if refill.box is None]
-    boxes = {id(refill): f"box_{at}" for at, refill in enumerate(given)}
+    of_arguments = [refill for refill in refills if refill.box is None]
+    boxes = {id(refill): f"box_{index}" for index, refill in enumerate(of_arguments)}
     boxes |= {
         id(refill): names.object(refill.box, refill.place) for refill in refills if refill.box is not None
     }
-    if given:
+    if of_arguments:
         with builder.step("fill containers of the caller", "the function changes what they hold"):
-            builder.add(*(f"{boxes[id(refill)]} = {refill.place}" for refill in given))
-            for refill in given:
+            builder.add(*(f"{boxes[id(refill)]} = {refill.place}" for refill in of_arguments))
+            for refill in of_arguments:
                 builder.add(*_lines(boxes[id(refill)], refill, remaining, names))
-    outside = refills[len(given) :]
+    outside = refills[len(of_arguments) :]
     if outside:
         reason = f"the function changes {', '.join(dict.fromkeys(refill.said for refill in outside))}"
         with builder.step("leave values outside", reason, 0, _sites(outside)):
@@ -130,7 +134,7 @@ def _lines(box: str, refill: ContainerUpdate, leaves: Iterator[str], names: Name
 
 def _key(key: Any, names: Names) -> str:
     if type(key) is tuple:
-        return f"({', '.join(_key(one, names) for one in key)}{',' if len(key) == 1 else ''})"
+        return f"({', '.join(_key(item, names) for item in key)}{',' if len(key) == 1 else ''})"
     return repr(key) if type(key) in KEYS else names.object(key, "key")
 
 
@@ -138,6 +142,6 @@ def _item(box: str, item: Item, leaves: Iterator[str], names: Names) -> str:
     if item.before is not None:
         return f"{box}[{item.before}]"
     count = item.spec.num_leaves
-    given = [next(leaves) for _ in range(count)]
+    texts = [next(leaves) for _ in range(count)]
     spec = names.object(custom_spec(item.spec), "item_spec") if needs_spec(item.spec) else ""
-    return structure_text(item.spec, iter(given), spec)
+    return structure_text(item.spec, iter(texts), spec)

@@ -159,7 +159,9 @@ def order_lines(captured: Captured) -> list[str]:
     if _owned_first(captured):
         listed = ", ".join(map(repr, module_tensor_names(captured)))
         return ["# `call` takes these first, in this order, and then the arguments", f"OWNED = ({listed},)"]
-    listed = ", ".join(repr(getattr(given.slot, "fqn", None)) for given in captured.flat_inputs)
+    listed = ", ".join(
+        repr(getattr(captured_input.slot, "fqn", None)) for captured_input in captured.flat_inputs
+    )
     return [
         "# `call` takes these tensors of a module, and the arguments where None stands",
         f"INPUTS = ({listed},)",
@@ -167,13 +169,15 @@ def order_lines(captured: Captured) -> list[str]:
 
 
 def _owned_first(captured: Captured) -> bool:
-    owned = [hasattr(given.slot, "fqn") for given in captured.flat_inputs]
+    owned = [hasattr(captured_input.slot, "fqn") for captured_input in captured.flat_inputs]
     return captured.subject.frontend != "dynamo" or owned == sorted(owned, reverse=True)
 
 
 def module_tensor_names(captured: Captured) -> list[str]:
     """The parameters and buffers that `call` takes before the arguments."""
-    return [given.slot.fqn for given in captured.inputs if hasattr(given.slot, "fqn")]
+    return [
+        captured_input.slot.fqn for captured_input in captured.inputs if hasattr(captured_input.slot, "fqn")
+    ]
 
 
 def check_all_values_in_text(bound: Mapping[str, Any], subject: Subject) -> None:

@@ -81,25 +81,27 @@ class BackwardWrappers:
         """The parameters of the backward, one per result that autograd sees."""
         assert self._parts.backward is not None  # written for training only
         program = self._parts.backward
-        nodes = iter([given.node for given in program.inputs if isinstance(given.slot, Tangent)])
+        nodes = iter(
+            [graph_input.node for graph_input in program.inputs if isinstance(graph_input.slot, Tangent)]
+        )
         wrapped = enumerate(self._wrapped)
-        at = {id(out): index for index, out in enumerate(self._parts.joint.forward_outputs)}
-        found = []
+        index_of = {id(out): index for index, out in enumerate(self._parts.joint.forward_outputs)}
+        texts = []
         for out in outer_outputs(self._parts, outputs):
             slot: Any = out.inner[0].slot
             inside = getattr(slot, "inner", ())
             name = slot.name.removesuffix("." + ".".join(inside)) if inside else slot.name
-            if not differentiable[at[id(out.inner[0])]]:
-                found.append(TangentText(f"_{out.name}", name, out, (), differentiable=False))
+            if not differentiable[index_of[id(out.inner[0])]]:
+                texts.append(TangentText(f"_{out.name}", name, out, (), differentiable=False))
                 continue
             at_tangent, like = next(wrapped)
             if at_tangent in self._parts.joint.failing_tangents:
-                found.append(TangentText(f"tangent_{out.name}", name, out, ()))
+                texts.append(TangentText(f"tangent_{out.name}", name, out, ()))
                 continue
-            taken = tuple(next(nodes) for _ in (like.nodes() if like is not None else (None,)))
-            parameter = self._names.node(taken[0]) if like is None else f"tangent_{out.name}"
-            found.append(TangentText(parameter, name, out, taken, like))
-        return found
+            inner_nodes = tuple(next(nodes) for _ in (like.nodes() if like is not None else (None,)))
+            parameter = self._names.node(inner_nodes[0]) if like is None else f"tangent_{out.name}"
+            texts.append(TangentText(parameter, name, out, inner_nodes, like))
+        return texts
 
     def write_functions(self, builder: TextBuilder) -> None:
         """Functions of the module that the backward calls."""
@@ -113,17 +115,17 @@ class BackwardWrappers:
 
     def _gradient_texts(self) -> list[str]:
         assert self._parts.backward is not None  # written for training only
-        at: dict[tuple[type, int], dict[Path, int]] = {}
+        by_slot: dict[tuple[type, int], dict[Path, int]] = {}
         for position, out in enumerate(self._parts.backward.outputs):
             if isinstance(out.slot, GRADIENTS):
-                at.setdefault((type(out.slot), out.slot.index), {})[out.slot.inner] = position
+                by_slot.setdefault((type(out.slot), out.slot.index), {})[out.slot.inner] = position
         texts = []
-        for which, positions in at.items():
+        for which, positions in by_slot.items():
             like = self._gradients.get(which)
             if like is None:
                 texts.append(f"gradients[{positions[()]}]")
                 continue
-            inner = lambda path, node, found=positions: f"gradients[{found[path]}]"
+            inner = lambda path, node, indices=positions: f"gradients[{indices[path]}]"
             texts.append(wrap_text(like, inner, self._names))
         if uses_functional_rng(self._parts.backward):
             texts.append("gradients[-1]")
@@ -131,26 +133,26 @@ class BackwardWrappers:
 
     def _symbols(self) -> list[str]:
         """The sizes that the backward's text names."""
-        found: set[str] = set()
+        symbols: set[str] = set()
         for wrapped in (*self._gradients.values(), *(like for like in self._wrapped if like is not None)):
-            found |= symbols_of(wrapped)
+            symbols |= symbols_of(wrapped)
             for node in wrapped.nodes():
-                found |= symbols_in((*node.val.shape, *node.val.stride()))
+                symbols |= symbols_in((*node.val.shape, *node.val.stride()))
         if self.needed:
-            for given in self._parts.joint.program.inputs:
-                if isinstance(given.slot, Tangent):
-                    found |= symbols_in((*given.node.val.shape, *given.node.val.stride()))
-        return sorted(found)
+            for graph_input in self._parts.joint.program.inputs:
+                if isinstance(graph_input.slot, Tangent):
+                    symbols |= symbols_in((*graph_input.node.val.shape, *graph_input.node.val.stride()))
+        return sorted(symbols)
 
     def write_forward(self, builder: TextBuilder, outputs: list[OuterOutput]) -> None:
         """Read the sizes that wrapping needs, and keep what the backward needs of the results."""
         wanted = {symbol for out in outputs if out.wrapped is not None for symbol in symbols_of(out.wrapped)}
-        kept = self._symbols()
+        needed = self._symbols()
         for symbol, source in size_sources(self._parts.joint.captured, self._names):
-            if symbol in wanted or symbol in kept:
+            if symbol in wanted or symbol in needed:
                 builder.add(f"{symbol} = {source}")
                 wanted -= {symbol}
-                kept = [other for other in kept if other != symbol]
+                needed = [other for other in needed if other != symbol]
         if self._symbols():
             builder.add(f"ctx.symbols = ({', '.join(self._symbols())},)")
         if len(self._wrapped) > 1:
@@ -181,12 +183,14 @@ class BackwardWrappers:
     def saved_arguments(self) -> list[str]:
         """Wrappers that a second derivative would reach: saved beside the tensors inside them."""
         assert self._parts.backward is not None  # written for training only
-        read = {id(given.node) for given in self._parts.backward.inputs}
+        read = {id(graph_input.node) for graph_input in self._parts.backward.inputs}
         return [
-            self._names.node(given.node)
-            for given in self._parts.joint.captured.inputs
-            if given.wrapped is not None and given.requires_grad and given.node is not None
-            if any(id(node) in read for node in given.wrapped.nodes())
+            self._names.node(captured_input.node)
+            for captured_input in self._parts.joint.captured.inputs
+            if captured_input.wrapped is not None
+            and captured_input.requires_grad
+            and captured_input.node is not None
+            if any(id(node) in read for node in captured_input.wrapped.nodes())
         ]
 
     def read_symbols(self, builder: TextBuilder, source: str = "ctx.symbols") -> None:
@@ -205,13 +209,15 @@ class BackwardWrappers:
             return call
         return f"wrap_gradients({', '.join((call, *self._symbols()))})"
 
-    def write_zeros(self, builder: TextBuilder, tangent: TangentText, at: int) -> None:
+    def write_zeros(self, builder: TextBuilder, tangent: TangentText, index: int) -> None:
         """A gradient that did not arrive, of the result `at`, is zero."""
         with builder.block(f"if {tangent.parameter} is None:"):
             if tangent.wrapped is None:
                 val = tangent.nodes[0].val
                 known = self.needed or not symbols_in((*val.shape, *val.stride()))
-                builder.add(f"{tangent.parameter} = {self._zeros(val) if known else _zeros_like_result(at)}")
+                builder.add(
+                    f"{tangent.parameter} = {self._zeros(val) if known else _zeros_like_result(index)}"
+                )
                 return
             made = lambda path, node: (
                 self._zeros(node.val) if _is_number(node) else f"ctx.{inner_name(tangent.output.name, path)}"
@@ -236,9 +242,9 @@ class BackwardWrappers:
                 builder.add(f"{tangent.parameter} = {fitted}")
 
 
-def _zeros_like_result(at: int) -> str:
+def _zeros_like_result(index: int) -> str:
     """Of the sizes that autograd knows of a result."""
-    result = f"ctx._input_metadata[{at}]"
+    result = f"ctx._input_metadata[{index}]"
     return f"torch.zeros({result}.shape, dtype={result}.dtype, device={result}.device)"
 
 

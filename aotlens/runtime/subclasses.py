@@ -63,13 +63,13 @@ def output_name(out: ProgramOutput) -> str:
 def outer_outputs(parts: Partitioned, outputs: Iterable[ProgramOutput]) -> list[OuterOutput]:
     """The graph's outputs, those inside one wrapper taken together."""
     meta = parts.joint.meta
-    found: dict[str, OuterOutput] = {}
+    outer: dict[str, OuterOutput] = {}
     for out in outputs:
         slot: Any = out.slot
         name = output_name(out)
         if getattr(slot, "inner", ()):
             name = name.removesuffix(inner_name("", slot.inner))
-        known = found.get(name)
+        known = outer.get(name)
         value: Any = None
         match slot:
             case MutatedInput(index=index):
@@ -79,8 +79,8 @@ def outer_outputs(parts: Partitioned, outputs: Iterable[ProgramOutput]) -> list[
             case UserOutput(index=index):
                 value = meta.outputs[index].value
         inner = (*(known.inner if known is not None else ()), out)
-        found[name] = OuterOutput(name, inner, value if isinstance(value, Wrapped) else None)
-    return list(found.values())
+        outer[name] = OuterOutput(name, inner, value if isinstance(value, Wrapped) else None)
+    return list(outer.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,25 +95,25 @@ class OuterInput:
 
 def outer_inputs(captured: Captured, inputs: Iterable[ProgramInput], names: Names) -> list[OuterInput]:
     """What the graph's inputs are taken from, each once."""
-    found: dict[str, OuterInput] = {}
-    for given in inputs:
-        slot: Any = given.slot
-        node: Any = given.node
+    outer: dict[str, OuterInput] = {}
+    for graph_input in inputs:
+        slot: Any = graph_input.slot
+        node: Any = graph_input.node
         if isinstance(slot, RngState):
             continue  # the wrapper reads it itself
         if getattr(slot, "inner", ()):
             node = captured.inputs[slot.index].node
         index = slot.index if isinstance(slot, FlatInput) else -1
-        found.setdefault(names.node(node), OuterInput(names.node(node), node, index))
-    return list(found.values())
+        outer.setdefault(names.node(node), OuterInput(names.node(node), node, index))
+    return list(outer.values())
 
 
 def write_unwrapping(builder: TextBuilder, captured: Captured, names: Names) -> None:
     """Bind the names of the tensors inside every wrapper that is an argument."""
     with builder.step("unwrap subclasses", "graphs compute on the tensors inside a wrapper"):
-        for given in captured.inputs:
-            if given.wrapped is not None and given.node is not None:
-                unwrap(builder, names.node(given.node), given.wrapped, names)
+        for captured_input in captured.inputs:
+            if captured_input.wrapped is not None and captured_input.node is not None:
+                unwrap(builder, names.node(captured_input.node), captured_input.wrapped, names)
 
 
 def unwrap(builder: TextBuilder, outer: str, wrapped: Wrapped, names: Names) -> None:
@@ -122,7 +122,9 @@ def unwrap(builder: TextBuilder, outer: str, wrapped: Wrapped, names: Names) -> 
     builder.add(f"{', '.join(targets)} = {', '.join(sources)}")
 
 
-def write_wrapping(builder: TextBuilder, outputs: list[OuterOutput], kept: set[int], names: Names) -> None:
+def write_wrapping(
+    builder: TextBuilder, outputs: list[OuterOutput], passed_through: set[int], names: Names
+) -> None:
     """Make the wrappers again; a graph input that is handed on stays the object that it is."""
     with builder.step("wrap subclasses", "results that are wrappers, made of what the graph computed"):
         for out in outputs:
@@ -130,24 +132,24 @@ def write_wrapping(builder: TextBuilder, outputs: list[OuterOutput], kept: set[i
                 continue
 
             def text(path: Path, node: Node, outer: str = out.name) -> str:
-                return names.node(node) if id(node) in kept else inner_name(outer, path)
+                return names.node(node) if id(node) in passed_through else inner_name(outer, path)
 
             builder.add(f"{out.name} = {wrap_text(out.wrapped, text, names)}")
 
 
-def wrap_text(wrapped: Wrapped, text: Callable[[Path, Node], str], names: Names, at: Path = ()) -> str:
+def wrap_text(wrapped: Wrapped, text: Callable[[Path, Node], str], names: Names, path: Path = ()) -> str:
     """The expression that makes a wrapper around values whose text is given by path."""
     parts = {}
     for name, part in wrapped.parts:
         if isinstance(part, Wrapped):
-            parts[name] = wrap_text(part, text, names, (*at, name))
+            parts[name] = wrap_text(part, text, names, (*path, name))
         elif isinstance(part, Opaque):
             parts[name] = opaque_text(name, part.value, names)
         else:
-            parts[name] = text((*at, name), part)
+            parts[name] = text((*path, name), part)
     meta = wrapped.meta
-    place = (_sizes_text(meta.size, names), _sizes_text(meta.stride, names))
-    return unflatten_text(meta.kind, meta.context, parts, place, names)
+    layout = (_sizes_text(meta.size, names), _sizes_text(meta.stride, names))
+    return unflatten_text(meta.kind, meta.context, parts, layout, names)
 
 
 def _sizes_text(sizes: tuple[Any, ...], names: Names) -> str:
@@ -160,34 +162,34 @@ def _sizes_text(sizes: tuple[Any, ...], names: Names) -> str:
 
 def symbols_in(values: Iterable[Any]) -> set[str]:
     """Names of the symbols among sizes and strides."""
-    found: set[str] = set()
+    symbols: set[str] = set()
     for value in values:
         if isinstance(value, torch.SymInt) and not value.node.is_nested_int():
-            found |= {str(symbol) for symbol in value.node.expr.free_symbols}
-    return found
+            symbols |= {str(symbol) for symbol in value.node.expr.free_symbols}
+    return symbols
 
 
 def symbols_of(wrapped: Wrapped) -> set[str]:
     """The symbols that `wrap_text` writes."""
-    found = symbols_in((*wrapped.meta.size, *wrapped.meta.stride))
+    symbols = symbols_in((*wrapped.meta.size, *wrapped.meta.stride))
     for _, part in wrapped.parts:
         if isinstance(part, Wrapped):
-            found |= symbols_of(part)
-    return found
+            symbols |= symbols_of(part)
+    return symbols
 
 
 def size_sources(captured: Captured, names: Names) -> Iterator[tuple[str, str]]:
     """Symbols by the text that reads them off the graph's arguments."""
-    for given in captured.inputs:
-        if given.node is None:
+    for captured_input in captured.inputs:
+        if captured_input.node is None:
             continue
-        name = names.node(given.node)
-        if isinstance(given.node.val, torch.SymInt):
-            yield from _source(given.node.val, name)
-        elif given.is_tensor:
-            for dim, size in enumerate(given.fake.shape):
+        name = names.node(captured_input.node)
+        if isinstance(captured_input.node.val, torch.SymInt):
+            yield from _source(captured_input.node.val, name)
+        elif captured_input.is_tensor:
+            for dim, size in enumerate(captured_input.fake.shape):
                 yield from _source(size, f"{name}.size({dim})")
-            for node in given.nodes if given.wrapped is not None else ():
+            for node in captured_input.nodes if captured_input.wrapped is not None else ():
                 for dim, size in enumerate(node.val.shape):
                     yield from _source(size, f"{names.node(node)}.size({dim})")
 

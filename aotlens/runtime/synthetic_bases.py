@@ -26,7 +26,9 @@ def write_bases(builder: TextBuilder, captured: Captured, names: list[str]) -> N
 def _find(builder: TextBuilder, captured: Captured, base: SyntheticBaseOf, names: list[str]) -> None:
     if base.kind == "view_base":
         # A member that was detached before the call has another base, or none.
-        known = next((at for at in base.members if captured.inputs[at].requires_grad), base.members[0])
+        known = next(
+            (index for index in base.members if captured.inputs[index].requires_grad), base.members[0]
+        )
         builder.add(f"{names[base.index]} = {names[known]}._base")
     elif base.kind == "flat":
         count = literal(captured.inputs[base.index].fake.shape[0], Names())
@@ -37,8 +39,8 @@ def _find(builder: TextBuilder, captured: Captured, base: SyntheticBaseOf, names
 def _like(captured: Captured, base: SyntheticBaseOf) -> int:
     """The member whose elements those of a flat base are."""
     like, inputs = captured.inputs[base.index].fake, captured.inputs
-    same = [at for at in base.members if inputs[at].fake.dtype is like.dtype]
-    plain = (at for at in same if not inputs[at].fake.is_neg() and not inputs[at].fake.is_conj())
+    same = [index for index in base.members if inputs[index].fake.dtype is like.dtype]
+    plain = (index for index in same if not inputs[index].fake.is_neg() and not inputs[index].fake.is_conj())
     return next(plain, same[0])
 
 
@@ -48,15 +50,15 @@ def _check(builder: TextBuilder, captured: Captured, base: SyntheticBaseOf, name
     if base.kind == "view_base":
         conditions.append(f"{name} is None or {_layout(name)} != {_found(captured.inputs[base.index].fake)}")
     for index in base.members:
-        given = captured.inputs[index]
+        captured_input = captured.inputs[index]
         if index == base.index:
-            conditions.append(f"{_layout(name)} != {_found(given.fake)}")
+            conditions.append(f"{_layout(name)} != {_found(captured_input.fake)}")
             continue
-        if given.requires_grad and base.kind != "flat":
+        if captured_input.requires_grad and base.kind != "flat":
             conditions.append(f"{names[index]}._base is not {name}")
         else:
             conditions.append(f"{names[index]}.untyped_storage()._cdata != {name}.untyped_storage()._cdata")
-        conditions.append(f"{_layout(names[index])} != {_found(given.fake)}")
+        conditions.append(f"{_layout(names[index])} != {_found(captured_input.fake)}")
     listed = ", ".join(f"`{captured.inputs[index].slot.name}`" for index in base.members)
     message = (
         f"compiled `{captured.subject.name}`: {listed} overlap in memory and one of them is written; they do "

@@ -51,8 +51,8 @@ def lazy_bits_text(fake: Any) -> str:
 
 
 def _bits_asked(fake: Any) -> list[tuple[str, bool]]:
-    found = {bit: getattr(fake, f"is_{bit}")() for bit in BITS}
-    return [(bit, is_set) for bit, is_set in found.items() if is_set or bit in lazy_bits(fake)]
+    bits = {bit: getattr(fake, f"is_{bit}")() for bit in BITS}
+    return [(bit, is_set) for bit, is_set in bits.items() if is_set or bit in lazy_bits(fake)]
 
 
 def lazy_bits(fake: Any) -> list[str]:
@@ -77,8 +77,8 @@ def symbolic_strides(fake: Any) -> list[tuple[int, Any]]:
     strides = fake.stride()
     if fake.is_contiguous() or not any(isinstance(step, torch.SymInt) for step in strides):
         return []
-    found = [(dim, step) for dim, step in enumerate(strides) if not _is_one(fake.shape[dim])]
-    return sorted(found, key=lambda given: not _is_symbol(given[1]))
+    by_dim = [(dim, step) for dim, step in enumerate(strides) if not _is_one(fake.shape[dim])]
+    return sorted(by_dim, key=lambda dim_and_stride: not _is_symbol(dim_and_stride[1]))
 
 
 def _is_one(size: Any) -> bool:
@@ -105,9 +105,12 @@ def comparable_tensors(captured: Captured, checked: list[tuple[str, CapturedInpu
     A tensor that is given twice is never taken: which arguments are one tensor is checked apart.
     """
     inputs = captured.flat_inputs
-    if any(given.is_tensor and given.wrapped is None and has_symbols(given.fake) for given in inputs):
+    if any(
+        captured_input.is_tensor and captured_input.wrapped is None and has_symbols(captured_input.fake)
+        for captured_input in inputs
+    ):
         return []
-    return [name for name, given in checked if given.wrapped is None]
+    return [name for name, captured_input in checked if captured_input.wrapped is None]
 
 
 def write_remember(names: list[str]) -> str:

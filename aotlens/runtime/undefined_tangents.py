@@ -38,14 +38,16 @@ def write_undefined_checks(
     if len(received) == 1 and not fills:
         _write_none(builder, received, count)
     arriving = _arriving(parts, [tangent for tangent in tangents if tangent.differentiable], len(received))
-    named = {condition: f"arrives_{at}" for at, condition in enumerate(dict.fromkeys(arriving.values()))}
+    named = {
+        condition: f"arrives_{index}" for index, condition in enumerate(dict.fromkeys(arriving.values()))
+    }
     with builder.step("fill in missing gradients", _reason(parts, several, fills, arriving)):
         if several and not fills:
             _write_none(builder, received, count)
         builder.add(*(f"{name} = {condition}" for condition, name in named.items()))
-        for at, tangent in enumerate(tangents):
+        for index, tangent in enumerate(tangents):
             if tangent.nodes and (several or fills):
-                wrappers.write_zeros(builder, tangent, at)
+                wrappers.write_zeros(builder, tangent, index)
     return {key: named[condition] for key, condition in arriving.items()}
 
 
@@ -62,12 +64,12 @@ def _write_none(builder: TextBuilder, received: list[TangentText], count: int) -
 
 def _arriving(parts: Partitioned, tangents: list[TangentText], received: int) -> Conditions:
     """The condition for each gradient that comes from some of those that are received."""
-    found: Conditions = {}
-    for key, of in parts.joint.arrivals.items():
-        named = [tangents[at].parameter for at in sorted(of) if tangents[at].nodes]
+    conditions: Conditions = {}
+    for key, indices in parts.joint.arrivals.items():
+        named = [tangents[index].parameter for index in sorted(indices) if tangents[index].nodes]
         if 0 < len(named) < received:
-            found[key] = " or ".join(f"{name} is not None" for name in named)
-    return found
+            conditions[key] = " or ".join(f"{name} is not None" for name in named)
+    return conditions
 
 
 def _reason(parts: Partitioned, several: bool, fills: bool, arriving: Conditions) -> str:
@@ -93,20 +95,20 @@ def _cannot(parts: Partitioned) -> str | None:
 
 def write_choice(builder: TextBuilder, parts: Partitioned, tangents: list[TangentText], graph: str) -> str:
     """The name of the graph that runs; `graph` is that of the backward of all."""
-    taken = [tangent for tangent in tangents if tangent.differentiable]
-    received = [tangent for tangent in taken if tangent.nodes]
+    differentiable = [tangent for tangent in tangents if tangent.differentiable]
+    received = [tangent for tangent in differentiable if tangent.nodes]
     conditions = dict[str, str]()
     for teller in parts.joint.tellers:
-        of = [taken[at] for at in sorted(teller.tangents) if taken[at].nodes]
-        if of:
+        sources = [differentiable[index] for index in sorted(teller.tangents) if differentiable[index].nodes]
+        if sources:
             conditions.setdefault(
-                _none_of(of), f"{teller.name} may tell a gradient that is missing from zeros"
+                _none_of(sources), f"{teller.name} may tell a gradient that is missing from zeros"
             )
     zeros, sites = _where_zeros_will_not_do(parts, received)
     reasons = [*dict.fromkeys(conditions.values()), *zeros.values()]
     if zeros:
-        there = " or ".join(f"{tangent.parameter} is not None" for tangent in received)
-        conditions[f"({' or '.join(zeros)}) and ({there})"] = ""
+        any_defined = " or ".join(f"{tangent.parameter} is not None" for tangent in received)
+        conditions[f"({' or '.join(zeros)}) and ({any_defined})"] = ""
     if not conditions:
         return graph
     with builder.step("choose the backward", "; ".join(reasons), sites=sites):
@@ -127,19 +129,19 @@ def _where_zeros_will_not_do(
     """By their conditions, the reasons; and the user's lines."""
     if parts.backward is None or len(received) < 2 or (parts.joint.tellers and _cannot(parts) is not None):
         return {}, ()
-    found, sites = dict[str, str](), list[Site | None]()
+    reasons, sites = dict[str, str](), list[Site | None]()
     for slope in infinite_factors(parts.backward):
-        of = [tangent for tangent in received if slope.tangents & set(map(id, tangent.nodes))]
-        if len(of) == len(received):  # the tensors inside of one wrapper arrive together
+        affected = [tangent for tangent in received if slope.tangents & set(map(id, tangent.nodes))]
+        if len(affected) == len(received):  # the tensors inside of one wrapper arrive together
             continue
-        results = ", ".join(f"`{tangent.name}`" for tangent in of)
+        results = ", ".join(f"`{tangent.name}`" for tangent in affected)
         of_what = slope.node.origin.differentiates or slope.node.origin
-        found[_none_of(of)] = (
+        reasons[_none_of(affected)] = (
             f"zeros for a missing gradient of {results} would meet what may be infinite, "
             f"in the derivative of `{of_what.op or slope.node.target}`"
         )
         sites.append(site_of(slope.node.origin))
-    return found, tuple(site for site in sites if site is not None)
+    return reasons, tuple(site for site in sites if site is not None)
 
 
 def is_asked(builder: TextBuilder) -> bool:
@@ -243,15 +245,20 @@ class PartialBackward:
         """What is left of the backward, by the backend's code."""
         backward, like = self._parts.backward, iter(self._parts.joint.wrapped_tangents)
         assert backward is not None  # written for training only
-        nodes = iter([given.node for given in backward.inputs if isinstance(given.slot, Tangent)])
+        nodes = iter(
+            [graph_input.node for graph_input in backward.inputs if isinstance(graph_input.slot, Tangent)]
+        )
         missing = set[int]()
         for is_there in arrived:
             wrapped = next(like)
-            taken = [next(nodes) for _ in (wrapped.nodes() if wrapped is not None else (None,))]
-            missing |= set() if is_there else set(map(id, taken))
-        at, of = {place for place, is_there in enumerate(arrived) if is_there}, self._parts.joint.arrivals
+            inner_nodes = [next(nodes) for _ in (wrapped.nodes() if wrapped is not None else (None,))]
+            missing |= set() if is_there else set(map(id, inner_nodes))
+        defined, arrivals = (
+            {index for index, is_there in enumerate(arrived) if is_there},
+            self._parts.joint.arrivals,
+        )
         program = without_tangents(
-            backward, missing, lambda slot: bool(at & of.get((type(slot), slot.index), set()))
+            backward, missing, lambda slot: bool(defined & arrivals.get((type(slot), slot.index), set()))
         )
         return PartialBackwardGraph(
             arrived,
@@ -264,19 +271,19 @@ class PartialBackward:
         values = partial_gradients(joint, arrived)
         slots = [out.slot for out in backward.outputs if isinstance(out.slot, GRADIENTS)]
         recorded = recorded_nodes(self._parts)
-        nodes = [recorded.get(given.node.name, given.node) for given in backward.inputs]
+        nodes = [recorded.get(graph_input.node.name, graph_input.node) for graph_input in backward.inputs]
         pairs = list(zip(nodes, backward.inputs, strict=True))
-        saved = [node for node, given in pairs if isinstance(given.slot, SavedInput)]
-        tangents = [node for node, given in pairs if isinstance(given.slot, Tangent)]
+        saved = [node for node, graph_input in pairs if isinstance(graph_input.slot, SavedInput)]
+        tangents = [node for node, graph_input in pairs if isinstance(graph_input.slot, Tangent)]
         assert len(slots) == len(values)  # one per wanted input: `rerecord_obstacle` excludes all else
         program = derivative_program(self._parts, BOUND_NAME, tangents, values, saved)
-        position = {id(node): at for at, node in enumerate(nodes)}
-        reads = [position[id(given.node)] for given in program.inputs]
+        position = {id(node): index for index, node in enumerate(nodes)}
+        reads = [position[id(graph_input.node)] for graph_input in program.inputs]
         run = load_program(program)
 
         def graph(inputs: list[Any]) -> Any:
-            taken = [inputs[at] for at in reads]
+            arguments = [inputs[index] for index in reads]
             inputs.clear()
-            return run(*taken)
+            return run(*arguments)
 
         return PartialBackwardGraph(arrived, graph)

@@ -227,7 +227,7 @@ def _wrapped(text: str) -> str:
     width = 100
     if len(text) <= width:
         return repr(text)
-    parts = (repr(text[at : at + width]) for at in range(0, len(text), width))
+    parts = (repr(text[start : start + width]) for start in range(0, len(text), width))
     return "(\n    " + "\n    ".join(parts) + "\n)"
 
 
@@ -287,11 +287,17 @@ Outside = list[tuple[str, CapturedInput]]
 def write_captured_tensors(builder: TextBuilder, bindings: Bindings, outside: Outside) -> None:
     """Each tensor as it was at export, under a comment with the user's name for it."""
     makes = _Outside(builder, bindings, outside)
-    for name, given in outside:
-        value: Any = given.outside
-        note = f"# {name}: `{given.slot.name}` as it was at export; assign another tensor to it before a call"
+    for name, captured_input in outside:
+        value: Any = captured_input.outside
+        note = (
+            f"# {name}: `{captured_input.slot.name}` as it was at export; assign another tensor to it before "
+            "a call"
+        )
         if value.grad_fn is not None and value._base is None:
-            note = f"# {name}: `{given.slot.name}` as it was at export, without what it was computed from"
+            note = (
+                f"# {name}: `{captured_input.slot.name}` as it was at export, without what it was computed "
+                "from"
+            )
         builder.add(note)
         makes.write(name, value)
 
@@ -305,7 +311,9 @@ class _Outside:
         self._memory: dict[int, str] = {}
         """Names of memories that several tensors lie in, by storage."""
         storages = [
-            given.outside.untyped_storage()._cdata for _, given in outside if _is_plain(given.outside)
+            captured_input.outside.untyped_storage()._cdata
+            for _, captured_input in outside
+            if _is_plain(captured_input.outside)
         ]
         self._shared = {storage for storage in storages if storages.count(storage) > 1}
 

@@ -151,11 +151,13 @@ class WrapperText:
             return
         with self._builder.step("register hooks on inputs", "the function registers a hook on an input"):
             for index, method, hook in registered:
-                given = "" if hook is None else self._names.object(hook, f"hook_on_{self.arguments[index]}")
+                hook_text = (
+                    "" if hook is None else self._names.object(hook, f"hook_on_{self.arguments[index]}")
+                )
                 if method == "register_hook" and sum(self._parts.joint.differentiable) > 1:
                     # eager runs no hook where no gradient arrives: autograd runs it for None of this backward
-                    given = f"lambda gradient: None if gradient is None else {given}(gradient)"
-                self._builder.add(f"{self.arguments[index]}.{method}({given})")
+                    hook_text = f"lambda gradient: None if gradient is None else {hook_text}(gradient)"
+                self._builder.add(f"{self.arguments[index]}.{method}({hook_text})")
 
     def _reshape(self) -> None:
         """Before autograd sees a leaf: it checks each gradient against the sizes that it has seen."""
@@ -163,8 +165,8 @@ class WrapperText:
             return
         with self._builder.step("give leaves their new sizes", "their gradients have these sizes"):
             for info in self._reshaped:
-                name, given = self.arguments[info.index], self._captured.inputs[info.index]
-                size = literal(tuple(given.argument.shape), self._names)
+                name, captured_input = self.arguments[info.index], self._captured.inputs[info.index]
+                size = literal(tuple(captured_input.argument.shape), self._names)
                 self._builder.add(f"before_{name} = {name}.detach()")
                 if info.grown:
                     self._resize(info)
@@ -208,8 +210,8 @@ class WrapperText:
     def _exchange(self) -> None:
         """All new storages are taken first: two inputs may have been given each other's."""
         exchanged = [info for info in self._meta.inputs if info.exchange is not None]
-        kept = [info for info in self._meta.inputs if info.exchange is None and self._takes_new_place(info)]
-        if not exchanged and not kept:
+        reset = [info for info in self._meta.inputs if info.exchange is None and self._takes_new_place(info)]
+        if not exchanged and not reset:
             return
         with self._builder.step(
             "exchange storages of inputs", "an input leaves on another storage", 0, self._sites(exchanged)
@@ -225,18 +227,20 @@ class WrapperText:
                 self._put(info, f"new_{info.index}")
                 if info.seen_by_autograd:
                     self._copy(info)
-            for info in kept:
+            for info in reset:
                 self._put(info, self.arguments[info.index])
 
     def _takes_new_place(self, info: InputAliasInfo) -> bool:
         """Whether `set_` gave a leaf a new place for gradients, and those of the call go to its former."""
         argument, recorder = self._captured.inputs[info.index].argument, self._captured.recorder
-        return self._is_reset(info) and all(one is not argument for one in recorder.led_to_new_place)
+        return self._is_reset(info) and all(leaf is not argument for leaf in recorder.led_to_new_place)
 
     def _is_reset(self, info: InputAliasInfo) -> bool:
         """Whether `set_` gave a leaf a new place for gradients."""
-        given = self._captured.inputs[info.index]
-        return given.is_leaf and any(one is given.argument for one in self._captured.recorder.reset_leaves)
+        captured_input = self._captured.inputs[info.index]
+        return captured_input.is_leaf and any(
+            leaf is captured_input.argument for leaf in self._captured.recorder.reset_leaves
+        )
 
     def _put(self, info: InputAliasInfo, new: str) -> None:
         name = self.arguments[info.index]
@@ -258,21 +262,21 @@ class WrapperText:
         if self._code.backward is not None:
             graph_inputs = [
                 name
-                for name, given in zip(self.arguments, self._captured.inputs, strict=True)
-                if given.is_graph_input
+                for name, captured_input in zip(self.arguments, self._captured.inputs, strict=True)
+                if captured_input.is_graph_input
             ]
             graph_inputs += [
-                self.arguments[given.slot.index] for given in inputs_without_graph_use(self._parts)
+                self.arguments[unused.slot.index] for unused in inputs_without_graph_use(self._parts)
             ]
             graph_inputs += [f"before_{self.arguments[info.index]}" for info in self._reshaped]
             graph_inputs += created_leaves(self._parts)
             results = [out.name for out in outer]
             without = self._without_gradient()
             viewed = self._viewed_without_gradient(without)
-            given = ", ".join(
+            inputs = ", ".join(
                 viewed.get(name) or (f"{name}.detach()" if name in without else name) for name in graph_inputs
             )
-            line = f"{', '.join(results)} = {self._apply()}({given})"
+            line = f"{', '.join(results)} = {self._apply()}({inputs})"
             with without_hooks(self._builder, self._parts):
                 if self._captured.grad_enabled:
                     self._builder.add(line)
@@ -282,14 +286,16 @@ class WrapperText:
             return
         results = [output_name(out) for out in self._parts.forward.outputs]
         program = self._code.forward.program
-        graph_inputs = [self._names.node(given.node) for given in program.inputs]
+        graph_inputs = [self._names.node(graph_input.node) for graph_input in program.inputs]
         write_unwrapping(self._builder, self._captured, self._names)
         write_reading(self._builder, self._parts, program, self._names)
         targets = f"{', '.join(results)}{',' if len(results) == 1 else ''} = " if results else ""
         with self._builder.block(graph_context(self._parts)):
             self._builder.add(f"{targets}{call_graph(self._code.forward, graph_inputs)}")
         write_advance(self._builder, self._parts, program, RngOffset().name)
-        write_wrapping(self._builder, outer, {id(given.node) for given in program.inputs}, self._names)
+        write_wrapping(
+            self._builder, outer, {id(graph_input.node) for graph_input in program.inputs}, self._names
+        )
 
     def _apply(self) -> str:
         """What calls `CompiledFunction`: `apply`, unless no argument can belong to a transform of torch.func.
@@ -318,8 +324,8 @@ class WrapperText:
 
     def _viewed_without_gradient(self, without: frozenset[str]) -> dict[str, str]:
         """Those of which a custom function made a view, which lines here view with grad mode off."""
-        places = (info.function_view_of for info in self._meta.outputs)
-        viewed = (self.arguments[at] for at in places if at is not None)
+        input_indices = (info.function_view_of for info in self._meta.outputs)
+        viewed = (self.arguments[index] for index in input_indices if index is not None)
         names = {name: f"before_{name}" for name in viewed if name in without}
         if names:
             with self._builder.block("with torch.no_grad():"):
@@ -340,16 +346,16 @@ class WrapperText:
                     self._copy(info)
 
     def _copy(self, info: InputAliasInfo) -> None:
-        name, given = self.arguments[info.index], self._captured.inputs[info.index]
+        name, captured_input = self.arguments[info.index], self._captured.inputs[info.index]
         if info.grown and info not in self._reshaped:
             self._resize(info)
         elif info in self._reshaped and not info.grown:
             name = f"before_{name}"
-        once = _once(given.fake)
+        once = _once(captured_input.fake)
         line = f"{name}{once}.copy_(updated_{info.index}{once})"
         if info.seen_by_autograd:
             self._under(Modes(True, self._captured.inference_mode), line)
-        elif given.argument.is_inference():  # what is recorded, eager takes
+        elif captured_input.argument.is_inference():  # what is recorded, eager takes
             with self._builder.block("with torch.inference_mode():"):
                 self._builder.add(line)
         elif info.hidden_from_autograd:
@@ -357,7 +363,7 @@ class WrapperText:
                 f"with torch.no_grad(), torch.autograd._unsafe_preserve_version_counter({name}):"
             ):
                 self._builder.add(line)
-        elif info.exchange is None and not info.mutates_metadata and given.wrapped is None:
+        elif info.exchange is None and not info.mutates_metadata and captured_input.wrapped is None:
             # what `no_grad` does to a write, at half its cost: autograd sees the version alone
             with self._builder.block("with below_views():"):
                 self._builder.add(line)
@@ -440,10 +446,10 @@ class WrapperText:
         if not later:
             return
         with self._builder.step("make aliases of new leaves", "they look at a result that is a leaf"):
-            for at in sorted(later, key=lambda at: later[at]):
-                self._make_alias(outputs[at])
-                if is_leaf(outputs[at]):
-                    write_leaf_output(self._builder, self._parts, outputs[at])
+            for index in sorted(later, key=lambda index: later[index]):
+                self._make_alias(outputs[index])
+                if is_leaf(outputs[index]):
+                    write_leaf_output(self._builder, self._parts, outputs[index])
 
     def _look(self, memory: DetachedStorage) -> str:
         """The memory without a history."""
@@ -471,13 +477,13 @@ class WrapperText:
         if info.geometry is not None:
             text = f"{text}.as_strided({self._geometry(info.geometry)})"
             text += apart if info.detached_after == 1 else ""
-        for at, (step, wanted) in enumerate(zip(info.chain, steps, strict=True), 1):
-            if wanted != modes and at > 1:
+        for position, (step, wanted) in enumerate(zip(info.chain, steps, strict=True), 1):
+            if wanted != modes and position > 1:
                 self._under(modes, f"{name} = {text}")
                 text = name
             modes, text = wanted, view_text(step, text, self._names)
             text = self._several.one(info, step, text, modes)
-            text += apart if info.detached_after == at else ""
+            text += apart if info.detached_after == position else ""
         self._under(modes, f"{name} = {text}")
 
     def _under(self, modes: Modes, line: str) -> None:
@@ -530,7 +536,9 @@ class WrapperText:
         if spec is None:
             text = f"({', '.join(leaves)}{',' if len(leaves) == 1 else ''})"
         else:
-            standing = {path: literal(one, self._names) for path, one in self._captured.structure.standing}
+            standing = {
+                path: literal(container, self._names) for path, container in self._captured.structure.standing
+            }
             text = output_text(spec, leaves, standing)
         if rebound:
             named = zip(rebound, filled[-len(rebound) :], strict=True)
@@ -538,8 +546,8 @@ class WrapperText:
         self._builder.add(f"return {text}")
 
     def _sites(self, infos: tuple[InputAliasInfo, ...] | list[InputAliasInfo]) -> tuple[Site, ...]:
-        found = (site_of(write.origin) for info in infos for write in info.writes)
-        return tuple(dict.fromkeys(site for site in found if site is not None))
+        sites = (site_of(write.origin) for info in infos for write in info.writes)
+        return tuple(dict.fromkeys(site for site in sites if site is not None))
 
 
 def _once(tensor: Any) -> str:
