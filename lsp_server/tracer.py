@@ -15,7 +15,7 @@ from typing import Protocol
 from lsprotocol import types
 from pygls.lsp.server import LanguageServer
 
-from aotlens.diagnostics.diagnose import from_failure
+from aotlens.diagnostics.failures import from_failure
 from aotlens.errors import AotlensError
 from aotlens.model.codec import decode
 from aotlens.model.failure import Failure

@@ -9,10 +9,9 @@ from dataclasses import dataclass, field
 
 from aotlens.check.settings import SEVERITIES, Settings
 from aotlens.check.tracing import Traced
-from aotlens.diagnostics.budgets import over_budget
+from aotlens.diagnostics.budgets import over_budget, over_dynamo_budget
 from aotlens.diagnostics.checked import Checked, CheckedTarget, Finding
-from aotlens.diagnostics.diagnose import FAILURE_FAMILY, from_failure
-from aotlens.diagnostics.dynamo import over_dynamo_budget
+from aotlens.diagnostics.failures import FAILURE_FAMILY, from_failure
 from aotlens.diagnostics.ignores import Ignore, covers, parse_ignores, unknown_codes, unused
 from aotlens.model.report import Diagnostic
 from aotlens.model.spans import own_first

@@ -3,17 +3,20 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from aotlens.diagnostics.findings import Check
 from aotlens.diagnostics.rule import Rule
+from aotlens.model.dynamo import DynamoFunction
 from aotlens.model.report import Diagnostic, Related, Span, Target
 from aotlens.model.spans import location
 from aotlens.view.quantities import applied_steps, counted, human_bytes, signature
+from aotlens.view.why import recompiled_values, value_words
 
 _WHERE = (
     " The limits stand in `pyproject.toml`, for all targets, for files or for single targets: see"
     " docs/check.md."
 )
 
-BUDGETS = (
+RULES: tuple[Rule, ...] = (
     Rule(
         "AL801",
         "More is saved for the backward than the budget allows",
@@ -83,7 +86,10 @@ BUDGETS = (
 )
 
 
-__all__ = ["NO_LIMITS", "Budget", "over_budget"]
+__all__ = ["CHECKS", "NO_LIMITS", "RULES", "Budget", "over_budget", "over_dynamo_budget"]
+
+CHECKS: tuple[Check, ...] = ()
+"""None: the findings need a budget, which `over_budget` and `over_dynamo_budget` take."""
 
 _MOST_RELATED = 3
 """The largest parts of what is too much."""
@@ -177,3 +183,23 @@ def _largest(rows: Iterable[tuple[int, Span | None, str]]) -> tuple[Related, ...
             totals[span, why] = totals.get((span, why), 0) + size
     largest = sorted(totals.items(), key=lambda row: -row[1])[:_MOST_RELATED]
     return tuple(Related(span, f"{human_bytes(size)} {why}") for (span, why), size in largest)
+
+
+def over_dynamo_budget(function: DynamoFunction, budget: Budget) -> Iterator[Diagnostic]:
+    """AL805 and AL806: one finding for each limit that the function exceeds."""
+    breaks, recompilations = function.breaks, function.recompilations
+    if budget.max_graph_breaks is not None and len(breaks) > budget.max_graph_breaks:
+        message = (
+            f"`{function.qualname}` has {counted(len(breaks), 'graph break')}, over its budget of"
+            f" {budget.max_graph_breaks} (max-graph-breaks)"
+        )
+        related = tuple(Related(entry.span, f"graph break at `{entry.text}`") for entry in breaks)
+        yield Diagnostic("AL805", "error", message, function.span, related)
+    if budget.max_recompilations is not None and len(recompilations) > budget.max_recompilations:
+        values = recompiled_values(function)
+        message = (
+            f"`{function.qualname}` has {counted(len(recompilations), 'recompilation')}, over its budget of"
+            f" {budget.max_recompilations} (max-recompilations): {', '.join(map(value_words, values))}"
+        )
+        related = tuple(Related(value.span, value_words(value)) for value in values if value.span is not None)
+        yield Diagnostic("AL806", "error", message, function.span, related)

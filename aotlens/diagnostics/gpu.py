@@ -20,7 +20,7 @@ from aotlens.model.spans import quoted, text_of
 from aotlens.view.kernels import gpu_kernels
 from aotlens.view.quantities import human_bytes
 
-GPU = (
+RULES: tuple[Rule, ...] = (
     Rule(
         "AL601",
         "A kernel spills registers",
@@ -229,9 +229,6 @@ def _scattered(span: Span, access: KernelAccess, kernel: Kernel) -> Diagnostic:
     return Diagnostic("AL605", severity, message, span)
 
 
-TRAFFIC_CHECKS: tuple[Check, ...] = (split_work, scattered_reads)
-
-
 HALF_RATE_F64 = frozenset({"sm_70", "sm_80", "sm_90", "sm_100"})
 """Where f64 has half of f32's lanes; 1/32 to 1/64 everywhere else."""
 DOUBLE = frozenset({"f64", "c128"})
@@ -360,10 +357,11 @@ def _at(kernel: Kernel, target: Target, code: str, severity: Severity, message: 
     return Diagnostic(code, severity, message, first, related, (), kernel_cost(target, kernel))
 
 
-GPU_CHECKS: tuple[Check, ...] = (
+CHECKS: tuple[Check, ...] = (
     register_spills,
     low_occupancy,
     double_precision,
     failed_kernels,
-    *TRAFFIC_CHECKS,
+    split_work,
+    scattered_reads,
 )

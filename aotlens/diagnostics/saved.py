@@ -19,7 +19,7 @@ from aotlens.model.report import (
 from aotlens.model.spans import text_of
 from aotlens.view.quantities import human_bytes
 
-SAVED = (
+RULES: tuple[Rule, ...] = (
     Rule(
         "AL301",
         "A large activation is kept for the backward",
@@ -264,7 +264,7 @@ def harmful_budget(target: Target, limits: Limits) -> Iterator[Diagnostic]:
     yield Diagnostic("AL306", "warning", message, target.span)
 
 
-SAVED_CHECKS: tuple[Check, ...] = (
+CHECKS: tuple[Check, ...] = (
     large_saved_values,
     spared_bytes,
     overruled_checkpoints,

@@ -64,11 +64,8 @@ class ScriptRun:
         return self.end.exit_code or exit_code_of(verdicts, allow_unverified)
 
     def report(self) -> Report:
-        from aotlens.diagnostics.diagnose import (  # only for who asks for a report
-            from_not_compiled,
-            with_verdict,
-        )
-        from aotlens.diagnostics.dynamo import dynamo_findings, is_graph_break
+        from aotlens.diagnostics.correctness import with_verdict
+        from aotlens.diagnostics.tracing import dynamo_findings, from_not_compiled, is_graph_break
 
         targets = tuple(map(with_verdict, self.targets, self.verdicts))
         eager = (record for record in self.not_compiled if not is_graph_break(record))

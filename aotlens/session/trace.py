@@ -16,8 +16,9 @@ from itertools import takewhile
 import torch
 
 from aotlens.compiled import Compiled
-from aotlens.diagnostics.diagnose import from_failure, from_not_compiled, with_verdict
-from aotlens.diagnostics.dynamo import dynamo_findings
+from aotlens.diagnostics.correctness import with_verdict
+from aotlens.diagnostics.failures import from_failure
+from aotlens.diagnostics.tracing import dynamo_findings, from_not_compiled
 from aotlens.gpu_emulation.autocast import assumed_casts
 from aotlens.model.codec import encode
 from aotlens.model.eager import NotCompiled, NotCompiledCause

@@ -9,8 +9,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 
 from aotlens.diagnostics.diagnose import diagnose
-from aotlens.diagnostics.dynamo import dynamo_findings
-from aotlens.diagnostics.ranks import rank_findings
+from aotlens.diagnostics.tracing import dynamo_findings, rank_findings
 from aotlens.errors import TargetError
 from aotlens.model.eager import NotCompiled
 from aotlens.model.report import GraphId, Input, Mode, Partition, Report, Target

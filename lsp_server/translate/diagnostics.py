@@ -4,7 +4,7 @@ from pathlib import Path
 
 from lsprotocol import types
 
-from aotlens.diagnostics.diagnose import FAILURE_CODES, from_failure
+from aotlens.diagnostics.failures import FAILURE_CODES, from_failure
 from aotlens.model.report import Diagnostic
 from lsp_server.document import Document
 from lsp_server.positions import convert, width

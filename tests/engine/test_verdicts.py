@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 import aotlens
-from aotlens.diagnostics.diagnose import with_verdict
+from aotlens.diagnostics.correctness import with_verdict
 from aotlens.model.eager import NotCompiled, NotCompiledCause
 from aotlens.model.report import Target
 from aotlens.model.source import Outcome, Span, Verdict

@@ -15,7 +15,7 @@ from dataclasses import replace
 from functools import cache
 from typing import Any, cast, get_args
 
-from aotlens.diagnostics.diagnose import with_verdict
+from aotlens.diagnostics.correctness import with_verdict
 from aotlens.model.codec import encode
 from aotlens.model.failure import Failure, FailureKind
 from aotlens.model.report import Diagnostic, Edit, Fix, Related, Report, Span, Verdict

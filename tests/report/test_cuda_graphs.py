@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from aotlens.build.cuda_graphs import cuda_graph_of
-from aotlens.diagnostics.cuda_graphs import CODES
 from aotlens.diagnostics.diagnose import diagnose
+from aotlens.diagnostics.wrapper import CODES
 from aotlens.model import Target, loads
 from aotlens.model.codec import dumps
 from aotlens.model.cuda_graphs import CudaGraph

@@ -5,8 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from aotlens.diagnostics.diagnose import diagnose, from_failure, mismatch, mutation_fixes
+from aotlens.diagnostics.correctness import mismatch
+from aotlens.diagnostics.diagnose import diagnose
+from aotlens.diagnostics.failures import from_failure
 from aotlens.diagnostics.findings import MIB, Limits
+from aotlens.diagnostics.mutation import mutation_fixes
 from aotlens.model import Base, Diagnostic, Edit, Input, Mode, Output, Related, Site, Span, Target, Tensor
 from aotlens.model.failure import Failure
 from aotlens.model.source import Cost

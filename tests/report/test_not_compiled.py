@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from aotlens.diagnostics.diagnose import from_not_compiled
+from aotlens.diagnostics.tracing import from_not_compiled
 from aotlens.model.codec import dumps, loads
 from aotlens.model.eager import NotCompiled
 from aotlens.model.report import Diagnostic

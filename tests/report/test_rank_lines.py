@@ -1,6 +1,6 @@
 """The section on ranks, and its findings, on records made by hand."""
 
-from aotlens.diagnostics.ranks import rank_findings
+from aotlens.diagnostics.tracing import rank_findings
 from aotlens.model.ranks import (
     Collective,
     CollectiveMismatch,

@@ -7,7 +7,7 @@ from typing import get_args
 
 import pytest
 
-from aotlens.diagnostics import diagnose
+from aotlens.diagnostics import catalogue, failures
 from aotlens.diagnostics.rules import FAMILIES, RULES, Rule, page, pages, rule
 from aotlens.errors import UserError
 from aotlens.model import eager
@@ -28,14 +28,19 @@ def test_codes_are_unique_sorted_and_in_a_family() -> None:
     assert {code[2] for code in codes} == set(FAMILIES)
 
 
+def test_each_family_has_a_module_with_its_rules() -> None:
+    digits = [{rule.code[2] for rule in family.RULES} for family in catalogue.MODULES]
+    assert digits == [{digit} for digit in FAMILIES]
+
+
 def test_every_reported_code_has_a_rule() -> None:
-    modules = (*Path(diagnose.__file__).parent.glob("*.py"), Path(eager.__file__))
+    modules = (*Path(catalogue.__file__).parent.glob("*.py"), Path(eager.__file__))
     source = "".join(path.read_text(encoding="utf-8") for path in modules)
     assert set(re.findall(r"AL\d{3}", source)) == {entry.code for entry in RULES}
 
 
 def test_every_kind_of_failure_has_a_code() -> None:
-    assert set(diagnose.FAILURE_CODES) == set(get_args(FailureKind))
+    assert set(failures.FAILURE_CODES) == set(get_args(FailureKind))
 
 
 def test_a_page() -> None:

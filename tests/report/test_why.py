@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from aotlens.diagnostics.budgets import Budget
-from aotlens.diagnostics.dynamo import dynamo_findings, over_dynamo_budget
+from aotlens.diagnostics.budgets import Budget, over_dynamo_budget
+from aotlens.diagnostics.tracing import dynamo_findings
 from aotlens.dynamo.hints import hint_of
 from aotlens.model.codec import dumps, loads
 from aotlens.model.report import GraphId, Report

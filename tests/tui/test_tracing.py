@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 from textual.pilot import Pilot
 
-from aotlens.diagnostics.diagnose import from_failure
+from aotlens.diagnostics.failures import from_failure
 from aotlens.model import SavedValue, encode
 from aotlens.model.failure import Failure
 from aotlens.model.report import Verdict

@@ -10,7 +10,7 @@ from aotlens.cli.options import output_file
 from aotlens.cli.saved_reports import add_map, is_trace_path, report_of_trace
 from aotlens.cli.targets import check_script
 from aotlens.cli.terminal import say, show_failure, write_data
-from aotlens.diagnostics.dynamo import over_dynamo_budget
+from aotlens.diagnostics.budgets import over_dynamo_budget
 from aotlens.errors import UserError
 from aotlens.model.report import Diagnostic, Report
 

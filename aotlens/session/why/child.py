@@ -8,8 +8,7 @@ from pathlib import Path
 
 import torch
 
-from aotlens.diagnostics.diagnose import from_not_compiled
-from aotlens.diagnostics.dynamo import dynamo_findings, is_graph_break
+from aotlens.diagnostics.tracing import dynamo_findings, from_not_compiled, is_graph_break
 from aotlens.model.codec import decode_record
 from aotlens.model.dynamo import Dynamo
 from aotlens.model.report import Report

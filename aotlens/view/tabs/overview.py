@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from aotlens.diagnostics.diagnose import FAILURE_FAMILY
+from aotlens.diagnostics.failures import FAILURE_FAMILY
 from aotlens.model.report import Memory, Partition, Report, SavedValue, Target, Verdict
 from aotlens.model.spans import line_text, texts
 from aotlens.view.fold import Fold, alive_folds, fold, lifetime

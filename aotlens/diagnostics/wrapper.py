@@ -1,19 +1,34 @@
-"""CUDA graphs, a part of family AL5: why one cannot record a target."""
+"""Family AL5: what the wrapper costs on each call, and what keeps CUDA graphs from recording a target."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
-from aotlens.diagnostics.findings import Check, Limits, finding_at
+from aotlens.diagnostics.findings import Check, Limits, copy_cost, finding_at
+from aotlens.diagnostics.mutation import is_copied_for_autograd
 from aotlens.diagnostics.rule import Rule
 from aotlens.model.cuda_graphs import BlockerKind, CudaGraphBlocker
 from aotlens.model.report import Diagnostic, Span, Target
 from aotlens.view.cuda_graphs import OF_INPUTS
+from aotlens.view.quantities import human_bytes
 
 ABOUT = (
     " Told with `--gpu`, or where tensors are on a GPU; of interest to who replays CUDA graphs"
     ' (`mode="reduce-overhead"`, `torch.cuda.graph`).'
 )
 
-CUDA_GRAPHS = (
+
+RULES: tuple[Rule, ...] = (
+    Rule(
+        "AL501",
+        "The wrapper copies much on each call",
+        "warning",
+        "Work outside of the graphs moves at least 16 MiB on every call, for example to write changed"
+        " buffers or a cache back.",
+        "The copied bytes, twice through memory, on every call; nothing can be fused with it.",
+        "Change a slice in place (`cache[:, pos] = new`) under `torch.no_grad()`, so that the write"
+        " stays in the graph, or return the new value.",
+        "def step(cache, x):\n    cache.copy_(torch.roll(cache, 1, 0))\n    return cache @ x",
+    ),
     Rule(
         "AL502",
         "The CPU waits for the GPU inside a graph",
@@ -97,6 +112,21 @@ CODES: dict[BlockerKind, str] = {
 """By kind of blocker; a kind without a code is no finding."""
 
 
+def large_wrapper_copies(target: Target, limits: Limits) -> Iterator[Diagnostic]:
+    """AL501: a large write-back that AL101 and AL105 do not tell of."""
+    for entry in target.inputs:
+        size = (entry.tensor.bytes or 0) if entry.tensor else 0
+        copied = entry.mutation_type == "mutated_out_graph" and entry.mutates_data
+        is_reported = target.mode == "training" and is_copied_for_autograd(entry)
+        if copied and size >= limits.write_back_bytes and not is_reported:
+            message = (
+                f"the wrapper writes `{entry.name}` back after the graph: {human_bytes(size)} are copied on"
+                " every call; change only the slice that is new, or return the new value"
+            )
+            finding = finding_at(entry.sites, target, "AL501", "warning", message)
+            yield replace(finding, cost=copy_cost(target, size))
+
+
 def cuda_graph_blockers(target: Target, limits: Limits) -> Iterator[Diagnostic]:
     """AL502 to AL505: what keeps a CUDA graph from recording the target, or from recording it whole."""
     blockers = target.cuda_graph.blockers if target.cuda_graph is not None else ()
@@ -119,4 +149,4 @@ def _message(blockers: list[CudaGraphBlocker]) -> str:
     return f"`{what}` {follows} the {phases}: {first.reason}; {first.advice}"
 
 
-CUDA_GRAPH_CHECKS: tuple[Check, ...] = (cuda_graph_blockers,)
+CHECKS: tuple[Check, ...] = (large_wrapper_copies, cuda_graph_blockers)

@@ -1,0 +1,258 @@
+"""Family AL4: what Dynamo cannot capture, splits, recompiles, specialises or skips, and ranks that differ."""
+
+from collections.abc import Iterator
+
+from aotlens.diagnostics.failures import DATA_DEPENDENT
+from aotlens.diagnostics.findings import Check
+from aotlens.diagnostics.rule import Rule
+from aotlens.model.dynamo import Break, Dynamo, DynamoFunction
+from aotlens.model.eager import NotCompiled, NotCompiledCause
+from aotlens.model.ranks import Ranks
+from aotlens.model.report import Diagnostic, Related, Severity
+from aotlens.model.source import Span
+from aotlens.view.quantities import counted, human_bytes, human_ms
+from aotlens.view.ranks import difference_text, mismatch_text, rank_names
+from aotlens.view.why import RecompiledValue, recompiled_values, value_hint, value_words
+
+RULES: tuple[Rule, ...] = (
+    Rule(
+        "AL401",
+        "The program depends on a tensor's values",
+        "error",
+        "An `if`, a loop, `.item()` or a size depends on values that are known only when the program"
+        " runs. A graph that is made ahead of time holds one path.",
+        "The function cannot be captured whole.",
+        "Compute both sides and choose with `torch.where`, or keep that line outside of the compiled"
+        " function.",
+        "def relu(x):\n    return x if x.sum() > 0 else x * 0",
+        "def relu(x):\n    return torch.where(x.sum() > 0, x, x * 0)",
+    ),
+    Rule(
+        "AL402",
+        "A case that is not supported",
+        "error",
+        "The engine knows this case and refuses it, because a wrong result would be worse than none.",
+        "The target is not compiled.",
+        "The message names the case, your line and the way around it. `torch.compile` with another"
+        " backend is not affected.",
+        "mix(nested_tensor)",
+    ),
+    Rule(
+        "AL403",
+        "The script asks for a GPU that is not there",
+        "error",
+        "The script puts something on a CUDA device, and this machine has none.",
+        "Nothing after that line is traced.",
+        "Name a GPU with `--gpu`: the script is traced as if it were there. Or let the script choose:"
+        " `device = 'cuda' if torch.cuda.is_available() else 'cpu'`.",
+        "model.cuda()",
+    ),
+    Rule(
+        "AL404",
+        "The script needs a value that a fake tensor does not have",
+        "error",
+        "Under `--fake` tensors have sizes and types and no values; this line reads one. Where targets were"
+        " captured before it, the finding is information only.",
+        "What the script does after that line is not traced.",
+        "Leave `--fake` out, or guard the line; print sizes instead of values.",
+        "print(loss.item())",
+    ),
+    Rule(
+        "AL405",
+        "Code passed to torch.compile runs in eager",
+        "warning",
+        "Dynamo captures nothing of the function, or nothing from this line on: it meets something that it"
+        " cannot trace and cannot resume after, such as `nn.LSTM`. The same code is used for a function that"
+        " was never called, that holds no tensor operation, that was recompiled too often, or for which the"
+        " script chose another backend.",
+        "That code runs in eager, and no graph of it is shown.",
+        "The message has Dynamo's own hint. Compile the parts around what it cannot trace; or leave"
+        " `torch.compile` off and name the function (`aotlens inspect SCRIPT::name`): it is then recorded"
+        " without Dynamo.",
+        "lstm = nn.LSTM(32, 64)\n\n@torch.compile\ndef run(xs):\n    return lstm(xs)[0].sum()",
+        "torch._dynamo.config.allow_rnn = True",
+    ),
+    Rule(
+        "AL406",
+        "A graph break",
+        "warning",
+        "Dynamo cannot trace this expression: it splits the function, and the expression runs in eager"
+        " between two graphs. It is a warning where 1 MiB or more crosses the break on each call.",
+        "Nothing is fused across the break, each part is guarded and called by itself, and tensors that both"
+        " parts need are written to memory and read again.",
+        "The message has a hint, torch's number for the break, and the library's line where one stops Dynamo."
+        " Move the expression out of the compiled function where you can.",
+        "y = layer(x)\nprint(y.mean())\nreturn head(y)",
+        "y = layer(x)\nreturn head(y)",
+    ),
+    Rule(
+        "AL407",
+        "A value that recompiles the function",
+        "warning",
+        "Dynamo compiled the function for one value, a guard checks that value on each call, and calls with"
+        " another value compile the function again. The second size of a dimension and the second value of a"
+        " number are no finding: Dynamo then makes them symbols.",
+        "The time of each recompilation. After eight of them (`torch._dynamo.config.recompile_limit`) calls"
+        " that need another graph run in eager.",
+        "The message names the value as you write it, with the old and the new value, and what to do:"
+        " a counter belongs into a buffer, a number that changes into a 0-d tensor, a size is announced with"
+        " `torch._dynamo.mark_dynamic`.",
+        "class Net(nn.Module):\n    step = 0\n\n    def forward(self, x):\n        self.step += 1\n"
+        "        return x / self.step",
+        "class Net(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+        '        self.register_buffer("step", torch.zeros(()))\n\n    def forward(self, x):\n'
+        "        self.step.add_(1)\n        return x / self.step",
+    ),
+    Rule(
+        "AL408",
+        "A symbolic size that became a constant",
+        "information",
+        "The size was a symbol, so that one compilation serves many sizes, until this expression asked"
+        " whether it has a certain value. From here on it is that constant.",
+        "Calls with another size compile the function again.",
+        "Ask for a range (`x.shape[0] >= 2`), or move the test out of the compiled function. Other sizes may"
+        " still vary.",
+        "@torch.compile(dynamic=True)\ndef pad(x):\n    if x.shape[0] == 5:\n        return x\n"
+        "    return torch.cat([x, x])",
+    ),
+    Rule(
+        "AL409",
+        "A function that Dynamo skips",
+        "warning",
+        "Dynamo looked at the function and left it to Python, without a graph break to say so: tracing is"
+        " switched off for it, a dispatch mode is active, or its file is on Dynamo's list of code to skip.",
+        "Everything in it runs in eager.",
+        "The message has the reason. Functions without any tensor are skipped too, and are no finding.",
+        "with MyDispatchMode():\n    compiled(x)",
+        "compiled(x)",
+    ),
+    Rule(
+        "AL410",
+        "Ranks that compile different graphs",
+        "warning",
+        "Under one compile id, some ranks of the run compiled another graph than the others, or none. The"
+        " reason is a branch on the rank, or data of other sizes. Graphs count as equal when only a GPU's"
+        " number or a process group's name differs.",
+        "Each rank compiles for itself, so the slowest compilation holds up all of them, and a collective in"
+        " one graph that another graph lacks hangs the job.",
+        "The message names the first node in which they differ, and its line on both sides. Have all ranks"
+        " take the same branch inside of compiled functions, and pad batches to the same size.",
+        "@torch.compile\ndef step(x):\n    if dist.get_rank() == 0:\n        x = x * 2\n    return x.relu()",
+        "@torch.compile\ndef step(x, scale):\n    return (x * scale).relu()",
+    ),
+    Rule(
+        "AL411",
+        "Ranks that run different collectives",
+        "error",
+        "Collectives meet in the order in which ranks start them. In the compiled graphs of two ranks, the"
+        " collectives at the same position differ in operation, sizes or data type, or one rank has no more.",
+        "The ranks wait for each other until the watchdog ends the job, or read memory of the wrong size.",
+        "The message names both collectives; make the code before them the same on all ranks.",
+        "@torch.compile\ndef step(x):\n    if dist.get_rank() == 0:\n        dist.all_reduce(x)\n"
+        "    return x",
+        "@torch.compile\ndef step(x):\n    dist.all_reduce(x)\n    return x",
+    ),
+)
+
+CHECKS: tuple[Check, ...] = ()
+"""None: the findings come from what Dynamo did, from what ran in eager, and from the ranks of a run."""
+
+
+NOT_COMPILED_SEVERITIES: dict[NotCompiledCause, Severity] = {
+    "unsupported": "error",
+    "internal": "error",
+    "backend": "error",
+    "whole function": "warning",
+    "rest of function": "warning",
+    "recompile limit": "warning",
+}
+"""Of code that ran in eager; other causes are information."""
+
+
+def from_not_compiled(record: NotCompiled) -> Diagnostic:
+    """Code that was passed to `torch.compile` and ran in eager, as a finding at its expression."""
+    severity = NOT_COMPILED_SEVERITIES.get(record.cause, "information")
+    code = record.code
+    if code == "AL402" and any(words in record.reason for words in DATA_DEPENDENT):
+        code = "AL401"
+    message = f"`{record.name}` is not compiled ({record.cause}): {record.reason}"
+    return Diagnostic(code, severity, message, record.span)
+
+
+LARGE_CROSSING_BYTES = 1 << 20
+"""From which on a graph break is a warning: these bytes are written and read again on each call."""
+
+
+def is_graph_break(record: NotCompiled) -> bool:
+    """Whether the record is of a single expression, which `dynamo_findings` reports with more facts."""
+    return record.cause == "graph break"
+
+
+def dynamo_findings(dynamo: Dynamo | None) -> tuple[Diagnostic, ...]:
+    """AL406 to AL409, by function."""
+    functions = dynamo.functions if dynamo is not None else ()
+    return tuple(finding for function in functions for finding in _of_function(function))
+
+
+def _of_function(function: DynamoFunction) -> Iterator[Diagnostic]:
+    yield from (_of_break(entry) for entry in function.breaks if entry.effect == "graph split")
+    values = recompiled_values(function)
+    for index, value in enumerate(values):
+        is_limit = function.limit_hit and index == 0
+        if is_limit or not value.is_normal:
+            yield _of_value(function, value, is_limit)
+    for constant in function.specialisations:
+        if constant.kind == "compared":
+            message = f"`{constant.name}` is the constant {constant.value}: {constant.reason}"
+            yield Diagnostic("AL408", "information", message, constant.span)
+    for skipped in function.skipped:
+        if skipped.is_loss:
+            hint = f"; {skipped.hint}" if skipped.hint else ""
+            message = f"Dynamo skips `{skipped.name}`, which runs in eager: {skipped.reason}{hint}"
+            yield Diagnostic("AL409", "warning", message, skipped.span)
+
+
+def _of_break(entry: Break) -> Diagnostic:
+    severity: Severity = "warning" if entry.bytes >= LARGE_CROSSING_BYTES else "information"
+    code = f" ({entry.code})" if entry.code else ""
+    cost = f"; {human_bytes(entry.bytes)} cross it on each call" if entry.bytes else ""
+    hint = f"; {entry.hint}" if entry.hint else ""
+    message = f"graph break{code} at `{entry.text}`: {entry.reason}{cost}{hint}"
+    return Diagnostic("AL406", severity, message, entry.span, entry.related)
+
+
+def _of_value(function: DynamoFunction, value: RecompiledValue, is_limit: bool) -> Diagnostic:
+    count = counted(len(value.compilations), "recompilation")
+    first = value.causes[0]
+    limit = ", and new calls now run in eager" if is_limit else ""
+    change = f" ({first.old} → {first.new})" if first.old and first.new else ""
+    hint = value_hint(value)
+    message = (
+        f"`{function.name}`: {value_words(value)}{change}: {count} in {human_ms(1000 * value.seconds)}{limit}"
+    )
+    severity: Severity = "warning" if is_limit or len(value.compilations) > 1 else "information"
+    span = value.span or first.call or function.span
+    return Diagnostic("AL407", severity, message + (f"; {hint}" if hint else ""), span)
+
+
+def rank_findings(ranks: Ranks | None) -> tuple[Diagnostic, ...]:
+    """Return one finding for each difference; none where all ranks agree."""
+    return () if ranks is None else (*_of_collectives(ranks), *_of_graphs(ranks))
+
+
+def _of_graphs(ranks: Ranks) -> Iterator[Diagnostic]:
+    for row in ranks.differences:
+        message = f"ranks compile different graphs: {difference_text(row)}"
+        related = _related(row.other_span, f"{rank_names(row.others)}: {row.other_text}")
+        yield Diagnostic("AL410", "warning", message, row.span or row.other_span, related)
+
+
+def _of_collectives(ranks: Ranks) -> Iterator[Diagnostic]:
+    for row in ranks.mismatches:
+        message = f"ranks run different collectives: {mismatch_text(row)}"
+        related = _related(row.other_span, f"rank {row.other}: {row.other_text}")
+        yield Diagnostic("AL411", "error", message, row.span or row.other_span, related)
+
+
+def _related(span: Span | None, message: str) -> tuple[Related, ...]:
+    return () if span is None else (Related(span, message),)
