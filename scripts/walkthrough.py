@@ -48,7 +48,7 @@ def short(value: Any) -> str | None:
         case Span():
             return f"{Path(value.file).name}:{value.line}:{value.col + 1}"
         case Origin():
-            span = value.place.innermost
+            span = value.location.innermost
             return short(span) if span is not None else value.reason
         case Reason():
             return f"{value.value}: {value.text}"

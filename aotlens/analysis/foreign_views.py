@@ -73,7 +73,7 @@ def _span_of_call(captured: Captured, value: Any) -> Span | None:
     """The user's expression that gave a result."""
     for _, _, _, result, origin in captured.calls:
         if any(tensor is value for tensor in pytree.tree_leaves(result)):
-            return origin.place.innermost
+            return origin.location.innermost
     return None
 
 

@@ -108,6 +108,6 @@ def check_view_not_written(value: Any, storage: Storage) -> None:
         raise UnsupportedError(
             "a view made in a custom `autograd.Function` of a tensor that is written to after (custom "
             "function view); its backward fails in eager",
-            storage.writes[-1].origin.place.innermost,
+            storage.writes[-1].origin.location.innermost,
             "return a clone from the function",
         )

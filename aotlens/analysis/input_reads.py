@@ -41,7 +41,7 @@ def check_views_with_grad_fn(captured: Captured, captured_input: CapturedInput, 
     moved = next(
         (index for index, call in enumerate(captured.calls) if id(call[4]) in origins), len(captured.calls)
     )
-    where, own = moves[-1].origin.place.innermost, captured_input.argument
+    where, own = moves[-1].origin.location.innermost, captured_input.argument
     other_sizes = captured_input.is_leaf and own.shape != captured_input.fake.shape
     if other_sizes and any(index < moved for index in _reads(captured, own, seen=True)):
         _refuse(

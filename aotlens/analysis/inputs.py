@@ -351,7 +351,7 @@ def _exchanged(captured: Captured, index: int, exchange: StorageSwap, keep_mutat
 
 def span_of_writes(writes: list[Write]) -> Span | None:
     """The user's expression that wrote last."""
-    return writes[-1].origin.place.innermost if writes else None
+    return writes[-1].origin.location.innermost if writes else None
 
 
 def _writes_data(captured_input: CapturedInput) -> bool:

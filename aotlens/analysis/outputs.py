@@ -172,7 +172,7 @@ def _inside_a_wrapper(captured: Captured, index: int, value: Any, storage: Stora
     if storage.version:
         raise UnsupportedError(
             f"a result that shares memory with `{name}` inside a wrapper, and is written to",
-            storage.writes[-1].origin.place.innermost,
+            storage.writes[-1].origin.location.innermost,
             "clone the result",
         )
     own = graph_output(captured.recorder, index, value)

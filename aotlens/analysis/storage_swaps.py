@@ -45,7 +45,7 @@ def span_of_storage_swap(captured: Captured, tensor: Any) -> Span | None:
     """The user's expression that gave the tensor another storage last."""
     for func, args, _, _, origin in reversed(captured.calls):
         if args and args[0] is tensor and is_operator(func) and describe(func).kind is Kind.EXCHANGE:
-            return origin.place.innermost
+            return origin.location.innermost
     return captured.subject.span
 
 

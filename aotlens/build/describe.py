@@ -61,5 +61,5 @@ def size_bytes(tensor: Any) -> int | None:
 
 def site_of(origin: Origin) -> Site | None:
     """Where an operator ran; None when the user has no line for it."""
-    span = origin.place.innermost
+    span = origin.location.innermost
     return None if span is None else Site(span, text_of(span), origin.op or None)

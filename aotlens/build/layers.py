@@ -37,8 +37,8 @@ class _Stretch:
     def encloses(self, node: Node, layer: str) -> bool:
         """Whether the node's expression holds one that reads a parameter of the layer."""
         read = zip(self.nodes, self.layers, strict=True)
-        calls = (other.origin.place.innermost for other, own in read if own == layer)
-        span = node.origin.place.innermost
+        calls = (other.origin.location.innermost for other, own in read if own == layer)
+        span = node.origin.location.innermost
         return span is not None and any(call is not None and span.holds(call) for call in calls)
 
 
@@ -139,7 +139,7 @@ def _fqn(slot: Any) -> str:
 
 def _stack(node: Node) -> tuple[Position, ...]:
     """The user's frames, outermost first."""
-    location = node.origin.place
+    location = node.origin.location
     if location.frames:
         return tuple(reversed(location.frames))
     return tuple((span.file, span.line) for span in reversed(location.known_spans))

@@ -56,7 +56,7 @@ class _Moment:
 
     @property
     def span(self) -> Span | None:
-        return self.node.origin.place.innermost if self.node is not None else None
+        return self.node.origin.location.innermost if self.node is not None else None
 
 
 @dataclass(slots=True)
@@ -272,7 +272,7 @@ def _alive(parts: Partitioned, timeline: _Timeline, top: int) -> Iterator[LiveVa
             yield LiveValue(
                 node=node.name,
                 bytes=storage.size_bytes,
-                span=node.origin.place.innermost,
+                span=node.origin.location.innermost,
                 kind=storage.kind,
                 name=storage.name or _variable(names, node),
                 made_in=timeline.moments[storage.first].phase,
@@ -303,7 +303,7 @@ def _variable_names(parts: Partitioned) -> dict[tuple[str, int], str]:
 
 
 def _variable(names: dict[tuple[str, int], str], node: Node) -> str | None:
-    span = node.origin.place.innermost
+    span = node.origin.location.innermost
     if span is None or node.origin.backward:
         return None
     return names.get((span.file, span.line))

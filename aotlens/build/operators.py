@@ -54,12 +54,12 @@ def build_region(region: Region, parts: Partitioned) -> rows.Region:
         sites=tuple(site for origin in calls if (site := site_of(origin)) is not None),
         saved=tuple(
             _saved(saved_value, region)
-            for saved_value in region.kept
+            for saved_value in region.saved
             if isinstance(saved_value.node.val, torch.Tensor)
         ),
         recomputed=tuple(
             rows.RecomputedValue(
-                item.node.name, item.size_bytes, item.flops, item.reason, item.node.origin.place.innermost
+                item.node.name, item.size_bytes, item.flops, item.reason, item.node.origin.location.innermost
             )
             for item in region.recomputed
         ),
@@ -85,5 +85,5 @@ def _saved(saved_value: SavedValue, region: Region) -> rows.SavedValue:
         bytes=node_bytes(saved_value.node) if new else 0,
         owner=owner,
         reason=saved_value.reason,
-        span=saved_value.node.origin.place.innermost,
+        span=saved_value.node.origin.location.innermost,
     )

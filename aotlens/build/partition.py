@@ -117,7 +117,7 @@ def _recomputed(item: Recomputed, in_forward: set[int], layers: Layers) -> rows.
         bytes=item.size_bytes,
         flops=item.flops,
         reason=item.reason.text,
-        span=item.node.origin.place.innermost,
+        span=item.node.origin.location.innermost,
         code=item.reason.value,
         freedom=freedom_of(item.reason),
         op=item.node.target,
@@ -146,7 +146,9 @@ class _Saved:
         self._readers: dict[int, list[rows.Use]] = {}
         for node in parts.backward.nodes:
             for source in dict.fromkeys(id(item) for item in node.inputs()):
-                self._readers.setdefault(source, []).append(rows.Use(node.name, node.origin.place.innermost))
+                self._readers.setdefault(source, []).append(
+                    rows.Use(node.name, node.origin.location.innermost)
+                )
 
     def row(self, value: Saved) -> rows.SavedValue:
         slot: Any = value.owner
@@ -160,7 +162,7 @@ class _Saved:
             bytes=value.size_bytes,
             owner=owner,
             reason=self._reason(value),
-            span=value.node.origin.place.innermost,
+            span=value.node.origin.location.innermost,
             used_by=tuple(self._readers.get(id(value.node), ())),
             name=slot.name if slot is not None else self._names.get(id(value.node)),
             donated=value.donated,
@@ -197,4 +199,4 @@ def certificate_row(certificate: Certificate) -> rows.Certificate:
 
 
 def _span(node: Node | None) -> rows.Span | None:
-    return node.origin.place.innermost if node is not None else None
+    return node.origin.location.innermost if node is not None else None

@@ -89,7 +89,7 @@ class _Finder:
         for cast in self._casts.get(id(node), ()):
             if self._saved.get(id(cast)) and cast.val.is_floating_point() and _is_narrower(cast, node):
                 reason = f"its {short_dtype(cast.val.dtype)} copy is kept as well"
-                return Spare("copy", self._saved[id(cast)], reason, cast.origin.place.innermost)
+                return Spare("copy", self._saved[id(cast)], reason, cast.origin.location.innermost)
         return None
 
     def _as_widened(self, row: SavedValue, node: Node) -> Spare | None:
@@ -103,7 +103,7 @@ class _Finder:
         by = f" together with a value of type {after}" if others and cause.op not in CASTS else ""
         reason = f"it is computed from {before} and made {after}{by}"
         spared = row.bytes - row.bytes * narrow.val.element_size() // node.val.element_size()
-        return Spare("precision", spared, reason, cause.origin.place.innermost)
+        return Spare("precision", spared, reason, cause.origin.location.innermost)
 
     def widened(self, node: Node) -> Node | None:
         """The node that made a value of this size wider than all that it was computed from."""

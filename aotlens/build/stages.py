@@ -63,7 +63,7 @@ def _row(node: Node, stage: StageProgram, note: str, layer: str | None) -> Stage
     reason = note or node.origin.reason
     if not reason and node.origin.differentiates is not None:
         reason = f"{OF_GRADIENT} `{node.origin.differentiates.op}`"
-    if not reason and not node.origin.place.spans:
+    if not reason and not node.origin.location.spans:
         what = f"runs while `{node.target}` is captured" if stage.parent is None else None
         reason = what or f"added by the stage {node.origin.stage}"
     if not reason and not from_ and stage.parent is not None:
@@ -74,7 +74,7 @@ def _row(node: Node, stage: StageProgram, note: str, layer: str | None) -> Stage
         target=_target(node),
         inputs=tuple(dict.fromkeys(source.name for source in node.inputs())),
         tensor=_tensor(node.val),
-        spans=node.origin.place.spans,
+        spans=node.origin.location.spans,
         from_=from_,
         reason=reason,
         layer=layer,

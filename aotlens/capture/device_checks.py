@@ -78,7 +78,7 @@ def reject_mixed_devices(nodes: Iterable[Node], inputs: Iterable[CapturedInput])
         )
         gpu = next((operand for operand in operands if _is_on_gpu(operand.val)), None)
         if cpu is not None and gpu is not None:
-            span = node.origin.place.innermost
+            span = node.origin.location.innermost
             message = with_location(mixed_device_message(node.origin.op), span)
             advice = what_to_do(_named(cpu, names, derived_from), _named(gpu, names, {}))
             raise UserError(f"{message}: {advice}", span=span)

@@ -126,7 +126,7 @@ class Recording:
     @property
     def span(self) -> Any:
         """The user's expression that runs now, or ran last."""
-        return self.origin.place.innermost
+        return self.origin.location.innermost
 
     def name(self, base: str) -> str:
         """A name that no other node has, and that the module text does not use itself."""
@@ -203,7 +203,7 @@ class Recording:
 
     def kept_item(self, node: Node, index: int, inside: Node) -> Node:
         """What a region keeps for its backward: named and placed as the value inside of it."""
-        origin = replace(self.origin, place=inside.origin.place, op=inside.origin.op, effect=False)
+        origin = replace(self.origin, location=inside.origin.location, op=inside.origin.op, effect=False)
         item = Node(self.name(inside.name), getitem, (node, index), {}, node.val[index], origin)
         self.nodes.append(item)
         return item
@@ -379,7 +379,7 @@ class Recording:
 
     def place_here(self) -> Frames:
         """The user's expression that runs; a recorder looks for it on the stack."""
-        return self.origin.place
+        return self.origin.location
 
     def keywords(self, kwargs: dict[str, Any]) -> dict[str, Any]:
         return {key: self.argument(value) for key, value in kwargs.items()} if kwargs else {}

@@ -27,7 +27,7 @@ def check_view_is_valid(tensor: Any, span: Span | None, *, written: bool = False
     """
     if is_invalid_view(tensor) or (written and _moved_itself(tensor)):
         moves = getattr(tensor, TRACK).storage.moves
-        raise invalid_view_error(span, moves[-1].origin.place.innermost)
+        raise invalid_view_error(span, moves[-1].origin.location.innermost)
 
 
 def is_invalid_view(tensor: Any) -> bool:

@@ -221,7 +221,7 @@ def _refuse_second_way(recorder: Recorder, inputs: tuple[CapturedInput, ...], va
         raise RejectedAssertionError(
             f"a write to `{name}`, which the function also reads past its arguments "
             f"(as an attribute that is no buffer, a closure, a global): {list(tensor.shape)}",
-            write.origin.place.innermost,
+            write.origin.location.innermost,
             "read it by the one name, or use `aotlens.compile`",
         )
 

@@ -29,7 +29,7 @@ def kernels_of(
         name = key.rsplit(":", 1)[0]
         members = tuple(dict.fromkeys(node for node in provenance[key]["post_grad_nodes"] if node in nodes))
         spans = dict.fromkeys(
-            span for node in members if (span := nodes[node].origin.place.innermost) is not None
+            span for node in members if (span := nodes[node].origin.location.innermost) is not None
         )
         rows.append(
             Kernel(

@@ -35,7 +35,7 @@ def reject_objects(program: Program, phase: Phase, subject: Subject) -> None:
     refusal = next(_refused(program), None)
     if refusal is None:
         return
-    span = refusal.node.origin.place.innermost if refusal.node is not None else None
+    span = refusal.node.origin.location.innermost if refusal.node is not None else None
     where = with_location(
         f"Inductor cannot compile {refusal.what} in the {phase} graph of `{subject.name}`", span
     )

@@ -41,7 +41,7 @@ class GraphLines:
 def _lines(compiled: Compiled) -> Iterator[tuple[int, Frames]]:
     programs = {"forward_graph": compiled.parts.forward, "backward_graph": compiled.parts.backward}
     places = {
-        (function, node.name): node.origin.place
+        (function, node.name): node.origin.location
         for function, program in programs.items()
         if program is not None
         for node in program.nodes

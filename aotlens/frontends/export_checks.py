@@ -141,7 +141,7 @@ def reject_loss(result: Any, loss_index: int | None) -> None:
 
 def _span(joint: JointProgram, info: InputAliasInfo) -> Span | None:
     if info.writes:
-        return info.writes[-1].origin.place.innermost
+        return info.writes[-1].origin.location.innermost
     return joint.captured.subject.span
 
 

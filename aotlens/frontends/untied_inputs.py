@@ -89,7 +89,7 @@ class UntiedInputs:
         if group := self.written(joint):
             names = " and ".join(f"`{joint.captured.inputs[index].slot.name}`" for index in group)
             writes = [write for index in group for write in joint.meta.inputs[index].writes]
-            span = writes[-1].origin.place.innermost if writes else joint.captured.subject.span
+            span = writes[-1].origin.location.innermost if writes else joint.captured.subject.span
             case = f"Encountered duplicated inputs that are mutated in the graph: {names}"
             raise RejectedRuntimeError(case, span, "pass a clone as one of them")
 

@@ -44,7 +44,7 @@ def to_graph_module(program: Program, training: bool, names: Sequence[str] | Non
         made[id(node)] = _add(graph, node, made, owned, names is not None)
     results = tuple(map_nodes(output.value, lambda node: made[id(node)]) for output in program.outputs)
     several = list(results) if program.returns_list else results
-    output = graph.output(results[0] if program.returns_one else several)
+    output = graph.output(results[0] if program.returns_single else several)
     output.meta["aotlens_slots"] = tuple(out.slot for out in program.outputs)
     bind_unbacked_symbols(graph)
     root = torch.nn.Module()
@@ -116,7 +116,7 @@ def _describe(result: fx.Node, node: Node) -> None:
         meta["val"] = dict(zip(node.kwargs["tensors_to_clone"], node.val, strict=True))
     meta["aotlens_node"] = node.name
     meta["aotlens_origin"] = node.origin
-    spans = node.origin.place.spans
+    spans = node.origin.location.spans
     if spans:
         meta["stack_trace"] = "".join(_frame_text(span) for span in reversed(spans))
     if result.op == "call_function":

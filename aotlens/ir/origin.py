@@ -58,7 +58,7 @@ class Checkpoint:
 class Origin:
     """Why a node exists."""
 
-    place: Frames
+    location: Frames
     op: str
     """The operator as the user's code ran it, before decomposition: `aten.layer_norm`; empty for inputs."""
     backward: bool = False

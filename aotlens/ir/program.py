@@ -76,7 +76,7 @@ class Program:
     inputs: tuple[ProgramInput, ...]
     nodes: tuple[Node, ...]
     outputs: tuple[ProgramOutput, ...]
-    returns_one: bool = False
+    returns_single: bool = False
     """Whether a call gives the one output itself and not a tuple: some bodies of higher-order operators."""
     returns_list: bool = False
     """Whether a call gives a list and not a tuple, for an operator that tells the two apart."""

@@ -61,7 +61,7 @@ class Region:
     """Gives the region's results, then what is kept for the backward."""
     backward: Program
     """Takes `kept` in order, then tangents; gives gradients."""
-    kept: tuple[SavedValue, ...]
+    saved: tuple[SavedValue, ...]
     recomputed: tuple[RecomputedValue, ...]
 
     @property

@@ -223,7 +223,7 @@ def function_lines(
     results = ", ".join(literal(output.value, names) for output in program.outputs)
     comma = "," if len(program.outputs) == 1 else ""
     several = f"[{results}]" if program.returns_list else f"({results}{comma})"
-    lines.append(f"    return {results if program.returns_one else several}")
+    lines.append(f"    return {results if program.returns_single else several}")
     return lines
 
 
@@ -238,7 +238,7 @@ def body_lines(program: Program, names: Names) -> list[str]:
 
 
 def _heading(node: Node) -> str | None:
-    span = node.origin.place.innermost
+    span = node.origin.location.innermost
     if span is None:
         prefix = "" if node.origin.stage == "captured" else f"added by {node.origin.stage}: "
         return f"{prefix}{node.origin.reason}" if node.origin.reason else None

@@ -124,7 +124,7 @@ def failing_backward(recorder: Recorder, outputs: list[Any], error: Exception) -
         return None
     origin = _origin_of_failure(recorder, outputs)
     _forget(recorder)
-    span = origin.place.innermost if origin is not None else None
+    span = origin.location.innermost if origin is not None else None
     lacks = isinstance(error, NotImplementedError)
     message = with_location(first.split(" Hint:")[0].rstrip(" ."), span)
     return FailingBackward(message, origin, "NotImplementedError" if lacks else "RuntimeError")

@@ -32,7 +32,7 @@ def write_in_graph(captured: Captured, meta: ViewAndMutationMeta) -> None:
             or info.mutation_type is not MutationType.MUTATED_IN_GRAPH
         ):
             continue
-        location = info.writes[-1].origin.place if info.writes else NO_ORIGIN
+        location = info.writes[-1].origin.location if info.writes else NO_ORIGIN
         reason = f"writes the new value of `{captured_input.slot.name}` back"
         origin = Origin(location, "aten.copy_.default", stage="joint", reason=reason, effect=True)
         targets = (
@@ -56,7 +56,7 @@ def _resize_storages(captured: Captured, meta: ViewAndMutationMeta) -> None:
         captured_input = captured.inputs[info.index]
         if info.storage_bytes is None or captured_input.node is None:
             continue
-        location = info.writes[-1].origin.place if info.writes else NO_ORIGIN
+        location = info.writes[-1].origin.location if info.writes else NO_ORIGIN
         reason = f"gives the storage of `{captured_input.slot.name}` its new size"
         origin = Origin(location, str(RESIZE_STORAGE.default), stage="joint", reason=reason, effect=True)
         size = recorder.argument(info.storage_bytes)
@@ -127,7 +127,7 @@ def write_in_backward(
                 recorder.span,
                 "write to a clone in one of them",
             )
-        location = captured_input.storage.writes[-1].origin.place
+        location = captured_input.storage.writes[-1].origin.location
         reason = f"the backward changes `{captured_input.slot.name}`"
         origin = Origin(
             location, "aten.copy_.default", backward=True, stage="joint", reason=reason, effect=True

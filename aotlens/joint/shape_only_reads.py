@@ -123,7 +123,7 @@ def _is_replaceable(source: Node) -> bool:
 def _stand_in(recorder: Recorder, source: Node, reader: Node) -> Node:
     val = source.val
     reason = f"has the sizes of `{source.name}`, whose numbers nobody reads"
-    location = reader.origin.place
+    location = reader.origin.location
     origin = Origin(location, "aten.empty_strided.default", backward=True, stage="joint", reason=reason)
     kwargs = {"dtype": val.dtype, "device": val.device}
     with recorder.fake_mode:

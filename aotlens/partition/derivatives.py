@@ -171,4 +171,4 @@ def _refuse_lost(parts: Partitioned, node: Node) -> None:
     else:
         return
     hint = "the policy `default` keeps what autograd keeps" if parts.policy != "default" else ""
-    raise UnsupportedError(case, node.origin.place.innermost, hint)
+    raise UnsupportedError(case, node.origin.location.innermost, hint)

@@ -58,7 +58,7 @@ def certificates(split: Split) -> dict[int, Certificate]:
     representatives: dict[object, Node] = {}
     by_identity: dict[int, Certificate] = {}
     for node in chosen:
-        key = (node.target, node.origin.place.spans[:1], values[id(node)].size_bytes)
+        key = (node.target, node.origin.location.spans[:1], values[id(node)].size_bytes)
         first = node if len(chosen) <= OWN_PRICES else representatives.setdefault(key, node)
         if first is not node:
             known = by_identity[id(first)]

@@ -79,7 +79,7 @@ def overridden_values(
             raise UserError(
                 f"`{override}` cannot be: `{node.name}` is never {_past(keep)}: {reason.text}"
                 f" [{reason.value}]",
-                span=node.origin.place.innermost,
+                span=node.origin.location.innermost,
             )
         decisions |= {value_id: keep for value_id in decided if value_id not in refused}
     return decisions
@@ -138,7 +138,7 @@ def _asked(
                 f"the policy function `{getattr(function, '__qualname__', function)}` answered {answer!r} for"
                 f" `{candidate.name}`; it answers 'save',"
                 " 'recompute', or None to leave the choice to the policy",
-                span=value.node.origin.place.innermost,
+                span=value.node.origin.location.innermost,
             )
         if answer is not None:
             decisions[id(value.node)] = ANSWERS[answer]
@@ -168,7 +168,7 @@ def _candidate(value: Value, variables: Mapping[int, str]) -> Candidate:
         tensor=describe_tensor(node.val),
         size_bytes=value.size_bytes,
         flops=node_flops(node),
-        spans=node.origin.place.spans,
+        spans=node.origin.location.spans,
     )
 
 
@@ -210,15 +210,22 @@ class _Named:
         """The values that a line makes itself; where there are none, those that what it calls makes."""
         computed = [node for node in self._nodes if node.op is not None]
         itself = [
-            node for node in computed if any(_is_at(span, file, line) for span in node.origin.place.spans[:1])
+            node
+            for node in computed
+            if any(_is_at(span, file, line) for span in node.origin.location.spans[:1])
         ]
         nodes = itself or [
-            node for node in computed if any(_is_at(span, file, line) for span in node.origin.place.spans)
+            node for node in computed if any(_is_at(span, file, line) for span in node.origin.location.spans)
         ]
         if nodes:
             return nodes
         lines = sorted(
-            {span.line for node in computed for span in node.origin.place.spans if _is_file(span.file, file)}
+            {
+                span.line
+                for node in computed
+                for span in node.origin.location.spans
+                if _is_file(span.file, file)
+            }
         )
         near = ", ".join(map(str, sorted(lines, key=lambda other: abs(other - line))[:5]))
         where = (

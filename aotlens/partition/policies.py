@@ -58,7 +58,7 @@ def choose_saved(joint: Joint, sides: Sides, policy: Policy) -> Choice:
     try:
         saved = Network(problem).solve()
     except InfeasibleError as error:
-        raise UserError(_infeasible(error, policy), span=error.value.node.origin.place.innermost) from None
+        raise UserError(_infeasible(error, policy), span=error.value.node.origin.location.innermost) from None
     return _chosen(joint, problem, saved, Reason.CHOICE, forced)
 
 

@@ -92,7 +92,7 @@ class _Recording:
         Raises:
             UnsupportedError: a hook that cannot be recorded, or does not give back what was saved.
         """
-        origin = Origin(value.origin.place, value.origin.op, False, "partition", PACKING)
+        origin = Origin(value.origin.location, value.origin.op, False, "partition", PACKING)
         hook_input = self._stand_in(value)
         pack_output, added = self._run(self._pack, hook_input, origin)
         self._refuse_effects(added, [hook_input], value)
@@ -103,7 +103,7 @@ class _Recording:
             for leaf, node in zip(leaves, nodes, strict=True)
         ]
         packed = pytree.tree_unflatten(unpack_inputs, spec)
-        origin = Origin(value.origin.place, value.origin.op, True, "partition", UNPACKING)
+        origin = Origin(value.origin.location, value.origin.op, True, "partition", UNPACKING)
         unpacked, added = self._run(self._unpack, packed, origin, like=value.val)
         self._refuse_effects(added, unpack_inputs, value)
         packed_nodes = tuple(dict.fromkeys(node for node in nodes if node is not None))
@@ -181,7 +181,7 @@ class _Recording:
             raise self._refusal("one does more than to compute", value)
 
     def _refusal(self, case: str, value: Node) -> UnsupportedError:
-        return UnsupportedError(f"hooks on saved tensors of which {case}", value.origin.place.innermost)
+        return UnsupportedError(f"hooks on saved tensors of which {case}", value.origin.location.innermost)
 
 
 def _like(unpacked: Any, like: Any) -> Any:

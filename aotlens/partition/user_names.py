@@ -31,7 +31,7 @@ def user_names(joint: Joint) -> dict[int, str]:
 
 def _unpacked(node: Node) -> str | None:
     """The name of one of several results that a statement takes apart."""
-    span = node.origin.place.innermost
+    span = node.origin.location.innermost
     if node.op is not getitem or span is None:
         return None
     names = unpacked_expressions(span.file).get(span, ())
@@ -56,7 +56,7 @@ def _runs(nodes: Iterable[Node]) -> Iterator[tuple[str, list[tuple[Node, int]]]]
 
 
 def _bound(node: Node) -> Iterator[Bound]:
-    for depth, span in enumerate(node.origin.place.spans):
+    for depth, span in enumerate(node.origin.location.spans):
         name = bound_expressions(span.file).get(span)
         if name is not None:
             yield span, name, depth

@@ -95,7 +95,7 @@ def test_what_is_put_in_stands_at_the_users_expression_on_its_side() -> None:
     nodes = changed(Block(), torch.randn(2, 8, 32, requires_grad=True)).program.nodes
     put = [node for node in nodes if node.origin.stage == "joint passes"]
     fused = {node.target: node for node in put if node.target in (FUSED, FUSED_BACKWARD)}
-    lines = {node.origin.place.innermost.line for node in fused.values() if node.origin.place.innermost}
+    lines = {node.origin.location.innermost.line for node in fused.values() if node.origin.location.innermost}
     assert lines == {attend.__code__.co_firstlineno + 2}
     forward = fused[FUSED]
     backward = fused[FUSED_BACKWARD]

@@ -65,8 +65,8 @@ def test_a_hook_with_places_of_its_own_is_the_site() -> None:
         node.meta["stack_trace"] = f'  File "{__file__}", line 7, in pack\n    return tensor.double()'
     found = compiled_under(saved_tensors_hooks(pack, fx.symbolic_trace(lambda packed: packed.float())))
     (packed,) = (value.node for value in found.parts.saved if value.packs is not None)
-    assert packed.origin.place.innermost is not None
-    assert (packed.origin.place.innermost.file, packed.origin.place.innermost.line) == (__file__, 7)
+    assert packed.origin.location.innermost is not None
+    assert (packed.origin.location.innermost.file, packed.origin.location.innermost.line) == (__file__, 7)
 
 
 def test_a_call_under_other_hooks_is_refused() -> None:

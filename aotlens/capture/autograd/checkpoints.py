@@ -75,7 +75,7 @@ class CheckpointFrame:
             if tensor._version != version:
                 raise UnsupportedError(
                     "a write to an argument of a checkpointed function within another one",
-                    origin.place.innermost,
+                    origin.location.innermost,
                     "pass a clone to the function",
                 )
         if self._changed[0] != self._tape.calls_so_far:
@@ -90,7 +90,7 @@ class CheckpointFrame:
             raise UnsupportedError(
                 "a write to a tensor that a checkpointed function reads, after the function has run: eager "
                 "computes it again with the new values",
-                written.place.innermost,
+                written.location.innermost,
                 "pass a clone to the function",
             )
 

@@ -75,7 +75,7 @@ def reject_retain_grad(recorder: Recorder, inputs: Sequence[CapturedInput], outp
         if not any(captured_input.argument is tensor for captured_input in inputs):
             raise UnsupportedError(
                 "`retain_grad` on a result, whose gradient the compiled backward would not leave in `.grad`",
-                recorder.node_of(tensor).origin.place.innermost,
+                recorder.node_of(tensor).origin.location.innermost,
                 "take the gradient by `torch.autograd.grad`, or return what is computed from it apart",
             )
 

@@ -174,7 +174,7 @@ def without_new_cache_entries(recorded: list[Node], own: "Iterable[ReachCache[An
         for cache, misses in before:
             if cache.cache_info().misses > misses:
                 cache.cache_clear()
-        frames = (frame for node in recorded[first:] for frame in node.origin.place.frames)
+        frames = (frame for node in recorded[first:] for frame in node.origin.location.frames)
         for code in {id(code): code for code, _ in frames}.values():  # to hash code costs more
             for cache in _caches_of(code) if is_installed_file(code.co_filename) else ():
                 cache.cache_clear()

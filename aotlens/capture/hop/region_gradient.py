@@ -109,7 +109,7 @@ class _Call(torch.autograd.Function):
         results = values[: region.result_count]
         ctx.region, ctx.subgraph, ctx.operands = region, subgraph, operands
         ctx.versions = [operand._version if isinstance(operand, torch.Tensor) else 0 for operand in operands]
-        ctx.kept = [_value(saved_value, operands, values) for saved_value in region.kept]
+        ctx.kept = [_value(saved_value, operands, values) for saved_value in region.saved]
         ctx.save_for_backward(
             *(value for value in ctx.kept if any(value is known for known in (*operands, *results)))
         )
@@ -166,7 +166,7 @@ def _differentiable(ctx: Any, tangents: tuple[Any, ...]) -> list[Any]:
         if isinstance(operand, torch.Tensor) and operand._version != version:
             raise UnsupportedError(
                 "a second derivative through a marked region whose operand was written to afterwards",
-                ctx.region.forward.nodes[0].origin.place.innermost,
+                ctx.region.forward.nodes[0].origin.location.innermost,
                 "clone the operand before the call",
             )
     # Aliases, so that a gradient is by this call's operand alone and not through what led to another one.

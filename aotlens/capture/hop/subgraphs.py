@@ -263,7 +263,7 @@ def record_subgraph(
     returns_list = operator == FLEX_BACKWARD and isinstance(result, list)
     name = tape.name(f"{label}_body")
     program = Program(
-        name, program_inputs, nodes, outputs, returns_one=returns_one, returns_list=returns_list
+        name, program_inputs, nodes, outputs, returns_single=returns_one, returns_list=returns_list
     )
     if numbers is not None:
         numbers.note(inner, program)
@@ -329,7 +329,7 @@ def check_no_operand_writes(
         change = (storage.writes or storage.moves)[0]
         error = WritesToOperandError(
             f"mutation by `{change.origin.op}` of operand {index} inside a function of `{operator}`",
-            change.origin.place.innermost,
+            change.origin.location.innermost,
             "write to a clone and return it, or keep what writes to it outside",
         )
         error.operands = tuple(index for index, storage in written if not storage.moves)
@@ -346,7 +346,7 @@ def check_no_foreign_tensor(
             if id(source) not in own:
                 raise UnsupportedError(
                     f"a function of `{operator}` that reads `{source.name}` from outside",
-                    node.origin.place.innermost,
+                    node.origin.location.innermost,
                     "pass it as an operand",
                 )
     for source in nodes_in(output.value for output in outputs):

@@ -83,7 +83,7 @@ class Origins:
         node = current_autograd_node()
         forward = self.forward_of(node) if node is not None else None
         if forward is not None and not frames.frames:
-            frames = forward.place
+            frames = forward.location
         return Origin(frames, op_name(func), backward=True, differentiates=forward)
 
     def forward_of(self, node: Any) -> Origin | None:
@@ -94,5 +94,5 @@ class Origins:
 
 def _in_body(func: Any, frames: Frames, caller: Origin) -> Origin:
     if not frames.frames and not frames.known_spans:
-        frames = caller.place
+        frames = caller.location
     return Origin(frames, op_name(func), caller.backward, differentiates=caller.differentiates)

@@ -196,7 +196,7 @@ def check_other_random_ops(nodes: list[Node]) -> None:
         raise UnsupportedError(
             f"`{op_name(node.op)}` with functional random numbers (`functionalize_rng_ops`): it is not known "
             "as a function of a seed and an offset",
-            node.origin.place.innermost,
+            node.origin.location.innermost,
             "set `functionalize_rng_ops` to False, or give it a generator of its own",
         )
 

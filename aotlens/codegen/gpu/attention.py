@@ -214,7 +214,7 @@ def attentions_recorded(calls: Iterable[Call]) -> Iterator[str]:
         if func in KERNEL_KINDS:
             notes[KERNEL_KEY.format(kind=KERNEL_KINDS[func])] = None
         elif func is aten._safe_softmax.default:
-            span = origin.place.innermost
+            span = origin.location.innermost
             why = chosen_steps.get(span)
             notes[
                 f"{with_location(NAME, span)}, {IN_STEPS if why is None else CHOSEN_STEPS.format(why=why)}"

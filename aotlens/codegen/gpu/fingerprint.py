@@ -53,7 +53,7 @@ def torch_settings() -> list[Any]:
 
 
 def _program(program: Program) -> Iterator[str]:
-    yield f"program {program.name} {program.returns_one}"
+    yield f"program {program.name} {program.returns_single}"
     for program_input in program.inputs:
         node, slot = program_input.node, program_input.slot
         yield f"input {node.name} {type(slot).__name__} {_value(node.val)}"

@@ -227,5 +227,5 @@ class InterpretedGraphs:
             return ()
         nodes = {node.name: node for node in self.program(graph.lowered.phase).nodes}
         wanted = (name for name in calls[location.occurrence].nodes if name in nodes)
-        spans = (nodes[name].origin.place.innermost for name in wanted)
+        spans = (nodes[name].origin.location.innermost for name in wanted)
         return tuple(dict.fromkeys(f"{span.file}:{span.line}" for span in spans if span is not None))

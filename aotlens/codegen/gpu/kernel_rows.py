@@ -32,7 +32,7 @@ class NodeLocations:
     def span(self, name: str) -> Span | None:
         """The innermost expression of a node; for a backward node, of what it differentiates."""
         node = self.nodes.get(name)
-        return node.origin.place.innermost if node is not None else None
+        return node.origin.location.innermost if node is not None else None
 
     def layer(self, names: tuple[str, ...]) -> str:
         """The layer that most of the nodes belong to."""

@@ -50,7 +50,7 @@ def _named(operator: Node, backward: list[Node], values: Mapping[str, Any], want
 def _is_gradient_of(node: Node, operator: Node) -> bool:
     differentiated = node.origin.differentiates
     return differentiated is operator.origin or (
-        differentiated is not None and differentiated.place == operator.origin.place
+        differentiated is not None and differentiated.location == operator.origin.location
     )
 
 

@@ -50,7 +50,7 @@ class Located:
         told = [f"the first stage that differs is {_stage(self.stage)}: {other}"]
         span = self.span
         if self.wrong is not None:
-            node, span = self.wrong.node, self.wrong.node.origin.place.innermost or span
+            node, span = self.wrong.node, self.wrong.node.origin.location.innermost or span
             told.append(
                 f"its first node that differs is `{node.name}` ({node.target}): {_values(self.wrong)}"
             )
