@@ -73,18 +73,18 @@ class DetachedOutputs:
         self._captured = captured
         self._bases = bases
         self._known = known
-        self._found: dict[int, IntermediateBaseOf] = {}
+        self._base_by_start: dict[int, IntermediateBaseOf] = {}
         """By start."""
         for value in captured.outputs:
             if not isinstance(value, torch.Tensor):
                 continue
             start = detached_start(captured, value)
-            if start is not None and id(start) not in self._found:
-                self._found[id(start)] = self._base(start)
+            if start is not None and id(start) not in self._base_by_start:
+                self._base_by_start[id(start)] = self._base(start)
 
     def base_of(self, value: Any) -> IntermediateBaseOf | None:
         """The base of a result with a history of its own; None for all others."""
-        return self._found.get(id(view_base(value)))
+        return self._base_by_start.get(id(view_base(value)))
 
     def result(self, index: int, base: IntermediateBaseOf, same: int | None) -> OutputAliasInfo:
         """Such a result, made again from its base; `same` is an earlier one that is the same tensor.
@@ -113,19 +113,19 @@ class DetachedOutputs:
             same_object_as=same,
             requires_grad=True,
             viewed_without_grad=grad_fn_of(value) is None,
-            refuses_use=raises_on_grad_fn(value),
+            raises_on_use=raises_on_grad_fn(value),
             tensor=value,
         )
 
     def _base(self, start: Any) -> IntermediateBaseOf:
         recorder = self._captured.recorder
-        memory = self._memory(start, recorder.tracked(start).storage)
+        memory = self._detached_storage(start, recorder.tracked(start).storage)
         value = recorder.emit(aten.clone.default, value_of(recorder, start))
-        self._bases.append(BaseInfo(value, start, memory=memory))
+        self._bases.append(BaseInfo(value, start, detached_storage=memory))
         return IntermediateBaseOf(len(self._bases) - 1)
 
-    def _memory(self, start: Any, storage: Storage) -> DetachedStorage:
-        base, under = self._under(storage)
+    def _detached_storage(self, start: Any, storage: Storage) -> DetachedStorage:
+        base, under = self._storage_base(storage)
         chain = relative_chain(self._captured.recorder, under, start)
         otherwise = reinterpretation(start, under) if chain is None else None
         if otherwise is not None:
@@ -137,12 +137,12 @@ class DetachedOutputs:
         return DetachedStorage(
             base=base,
             chain=chain,
-            like=start,
-            own_version=not shares_version_counter(start, under),
-            is_given=any(tensor is start for tensor in self._captured.recorder.exchanged),
+            tensor=start,
+            has_own_version=not shares_version_counter(start, under),
+            was_assigned=any(tensor is start for tensor in self._captured.recorder.exchanged),
         )
 
-    def _under(self, storage: Storage) -> tuple[AliasBase, Any]:
+    def _storage_base(self, storage: Storage) -> tuple[AliasBase, Any]:
         """What the wrapper has of the shared memory, and the fake tensor that it is."""
         if storage.inputs:
             inputs = self._captured.inputs

@@ -49,7 +49,7 @@ def custom_function_view(captured: Captured, index: int, value: Any, input_index
             f"a view of `{captured_input.slot.name}` made in a custom function: autograd refuses writes to it"
         ),
         value=captured.recorder.node_of(value),
-        function_view_of=input_index,
+        custom_function_input=input_index,
         chain=chain,
         requires_grad=value.requires_grad,
         tensor=value,
@@ -87,7 +87,7 @@ def view_of_intermediate(
         own,
         output_type=OutputType.ALIAS_OF_INTERMEDIATE_BASE_IS_USER_OUTPUT,
         reason=reason,
-        function_view=True,
+        is_custom_function_view=True,
         base=given_to_input if len(group) == 1 else OutputBase(_beside(captured, index, group)),
     )
 

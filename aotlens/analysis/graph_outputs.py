@@ -106,8 +106,8 @@ def view_of_internal_base(
         detached_after=None
         if view_base(value) is view_base(start)
         else views_before_detach(captured.recorder, value, chain),
-        own_version=not shares_version_counter(value, start),
-        made_leaf=is_created_leaf(value),
+        has_own_version=not shares_version_counter(value, start),
+        is_alias_leaf=is_created_leaf(value),
         tensor=value,
     )
 
@@ -127,8 +127,8 @@ def graph_output_or_duplicate(captured: Captured, index: int, group: list[int]) 
                 base=OutputBase(other),
                 requires_grad=value.requires_grad,
                 detached_after=0,
-                own_version=not shares_version_counter(value, captured.outputs[other]),
-                made_leaf=is_created_leaf(value),
+                has_own_version=not shares_version_counter(value, captured.outputs[other]),
+                is_alias_leaf=is_created_leaf(value),
                 tensor=value,
             )
     if len(group) > 1 or _is_expanded(value):
@@ -167,7 +167,7 @@ def graph_output(recorder: Recorder, index: int, value: Any) -> OutputAliasInfo:
         reason=reason,
         value=node,
         requires_grad=value.requires_grad,
-        new_leaf=value.requires_grad and grad_fn_of(value) is None,
+        is_new_leaf=value.requires_grad and grad_fn_of(value) is None,
         tensor=value,
     )
 

@@ -109,12 +109,12 @@ def _analyse(captured: Captured, index: int, keep_mutations: bool) -> InputAlias
         version_bumps=bumps,
         new_geometry=moved,
         is_view=_is_view_with_history(captured, captured_input, moved),
-        moved_without_grad=moved is not None and _moved_without_grad(captured, captured_input),
+        metadata_mutated_without_grad=moved is not None and _moved_without_grad(captured, captured_input),
         seen_by_autograd=seen and mutates_data,
         value=storage.base if mutates_data else None,
         writes=(*storage.writes, *(storage.moves if moved is not None else ())),
         autograd=autograd,
-        grown=storage.grown,
+        is_resized=storage.grown,
         storage_bytes=storage.new_bytes if captured_input.base is None else None,
     )
 
@@ -343,7 +343,7 @@ def _exchanged(captured: Captured, index: int, exchange: StorageSwap, keep_mutat
         seen_by_autograd=seen,
         value=value,
         writes=(*storage.writes, *storage.moves),
-        exchange=exchange,
+        storage_swap=exchange,
         storage_bytes=storage.new_bytes,
         autograd=autograd,
     )

@@ -50,7 +50,7 @@ def check_hooks_on_views(
 
 def _is_made(info: OutputAliasInfo) -> bool:
     is_view = info.value is None and info.output_type is not OutputType.IS_INPUT
-    return info.tensor is not None and (info.new_leaf or is_view)
+    return info.tensor is not None and (info.is_new_leaf or is_view)
 
 
 def _leads_through(

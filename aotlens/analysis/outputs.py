@@ -241,10 +241,10 @@ def _alias_of_input(
         view,
         same_object_as=same,
         detached_after=views_before_detach(recorder, value, chain) if detached or chain == () else None,
-        own_version=not shares_version_counter(value, captured_input.argument),
-        made_leaf=leaf and same is None,
+        has_own_version=not shares_version_counter(value, captured_input.argument),
+        is_alias_leaf=leaf and same is None,
         viewed_without_grad=without_grad,
-        taken_before=exchanged or before,
+        viewed_before_change=exchanged or before,
     )
 
 
@@ -265,7 +265,7 @@ def _view_of_input(
         viewed_without_grad=value.requires_grad
         and grad_fn_of(value) is None
         and captured_input.argument.requires_grad,
-        refuses_use=raises_on_grad_fn(value),
+        raises_on_use=raises_on_grad_fn(value),
         tensor=value,
     )
 
@@ -288,7 +288,9 @@ def _alias_of_exchanged(
         return custom_function_view(captured, index, value, input_index)
     chain = relative_chain(captured.recorder, captured.inputs[input_index].argument, value)
     leaf = is_created_leaf(value) and same is None
-    return replace(_view_of_input(captured, index, input_index, chain), same_object_as=same, made_leaf=leaf)
+    return replace(
+        _view_of_input(captured, index, input_index, chain), same_object_as=same, is_alias_leaf=leaf
+    )
 
 
 def _nearest_input(captured: Captured, value: Any, storage: Storage) -> int:
@@ -358,10 +360,10 @@ def _intermediate(
         geometry=geometry_on_base(captured, chain, value, base_tensor),
         requires_grad=value.requires_grad,
         detached_after=views_before_detach(recorder, value, chain) if apart_from_base else None,
-        made_leaf=is_created_leaf(value),
-        own_version=not shares_version_counter(value, base_tensor),
+        is_alias_leaf=is_created_leaf(value),
+        has_own_version=not shares_version_counter(value, base_tensor),
         viewed_without_grad=_viewed_without_grad(value),
-        refuses_use=raises_on_grad_fn(value),
+        raises_on_use=raises_on_grad_fn(value),
         tensor=value,
     )
 

@@ -107,7 +107,7 @@ class InputAliasInfo:
     """The metadata after the call; None when it is not changed."""
     is_view: bool = False
     """Autograd knows the input as a view of a tensor under it, and the graph reads it by that history."""
-    moved_without_grad: bool = False
+    metadata_mutated_without_grad: bool = False
     """Every change of the metadata ran with grad mode off."""
     seen_by_autograd: bool = False
     """Whether the new value has a history of its own, so that its gradient arrives as a tangent."""
@@ -117,10 +117,10 @@ class InputAliasInfo:
     writes: tuple[Write, ...] = ()
     base: int | None = None
     """The input or synthetic base through which the new data reaches it; None when it is written itself."""
-    exchange: StorageSwap | None = None
+    storage_swap: StorageSwap | None = None
     """The storage that the input leaves the function on; None when it keeps its own."""
     autograd: AutogradChange = AutogradChange.NONE
-    grown: bool = False
+    is_resized: bool = False
     """Whether the caller's tensor must be resized before it can hold the new value."""
     storage_bytes: Any = None
     """The size of the storage after the call; None when it is as it was."""
@@ -128,29 +128,29 @@ class InputAliasInfo:
     @property
     def mutates_storage(self) -> bool:
         """Whether the input's storage is exchanged or resized."""
-        return self.exchange is not None or self.storage_bytes is not None
+        return self.storage_swap is not None or self.storage_bytes is not None
 
     @property
     def mutates_metadata(self) -> bool:
         return self.new_geometry is not None
 
     @property
-    def bumps_to_tell(self) -> int:
+    def wrapper_version_bumps(self) -> int:
         """By how much the wrapper raises the version counter, beyond what its own writes raise it."""
         if self.hidden_from_autograd or self.seen_by_autograd:
             return 0
-        if self.mutation_type is MutationType.MUTATED_OUT_GRAPH and self.exchange is None:
+        if self.mutation_type is MutationType.MUTATED_OUT_GRAPH and self.storage_swap is None:
             return 0
         return self.version_bumps
 
     @property
-    def is_changed(self) -> bool:
-        return self.mutates_data or self.mutates_metadata or self.exchange is not None
+    def is_mutated(self) -> bool:
+        return self.mutates_data or self.mutates_metadata or self.storage_swap is not None
 
     @property
-    def is_moved(self) -> bool:
+    def mutates_metadata_or_storage(self) -> bool:
         """Whether the caller's tensor looks at something else afterwards."""
-        return self.new_geometry is not None or self.exchange is not None
+        return self.new_geometry is not None or self.storage_swap is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,22 +174,22 @@ class OutputAliasInfo:
     detached_after: int | None = None
     """After how many of the views it is taken off the history of its base (`detach`); what follows are views
     of that.  None where its base is autograd's own.  Views by strides count as one."""
-    own_version: bool = False
+    has_own_version: bool = False
     """It counts its writes apart from its base (`.data`), and autograd is not told of them there."""
     viewed_without_grad: bool = False
     """The view was taken with grad mode off, or before its base was made to require grad, so autograd does
     not start from it."""
-    refuses_use: bool = False
+    raises_on_use: bool = False
     """The same, or one of several views, and its base was written to since: autograd refuses its use."""
-    new_leaf: bool = False
+    is_new_leaf: bool = False
     """The function made it require grad itself: a leaf without history."""
-    made_leaf: bool = False
+    is_alias_leaf: bool = False
     """The same of an alias: it lies in the memory of an input or of another result, and is a leaf."""
-    taken_before: bool = False
+    viewed_before_change: bool = False
     """A view of what an input was, taken before the input gets another storage or loses its history."""
-    function_view_of: int | None = None
+    custom_function_input: int | None = None
     """The input that a custom function made the view of; None for all other results."""
-    function_view: bool = False
+    is_custom_function_view: bool = False
     """A custom function made the view, of an intermediate that other results look at too."""
     tensor: Any = None
     """The fake result; None for a plain value."""
@@ -202,11 +202,11 @@ class DetachedStorage:
     base: AliasBase
     chain: tuple[ViewStep, ...] | None
     """The views that lead from there to the tensor; None when only its strides tell."""
-    like: Any
+    tensor: Any
     """The fake tensor."""
-    own_version: bool
+    has_own_version: bool
     """As `OutputAliasInfo` has it."""
-    is_given: bool = False
+    was_assigned: bool = False
     """Whether the function put the tensor there (`.data`, `set_`)."""
 
 
@@ -216,12 +216,12 @@ class BaseInfo:
 
     value: Value
     tensor: Any
-    cut_off: bool = False
+    is_cut_off: bool = False
     """Every result that is a view of it was taken with grad mode off, or is a view of one that was: it
     requires grad, and no gradient ever arrives."""
     without_gradient: bool = False
     """No result that is a view of it carries a gradient."""
-    memory: DetachedStorage | None = None
+    detached_storage: DetachedStorage | None = None
     """Where the caller finds it; None where the graph's own output is handed out."""
 
 

@@ -79,9 +79,9 @@ class StorageSwaps:
         self.by_input: dict[int, StorageSwap] = {}
         for index, captured_input in enumerate(captured.inputs):
             if is_storage_swapped(captured, captured_input):
-                self.by_input[index] = self._exchange(captured_input)
+                self.by_input[index] = self._swap(captured_input)
 
-    def _exchange(self, captured_input: CapturedInput) -> StorageSwap:
+    def _swap(self, captured_input: CapturedInput) -> StorageSwap:
         tracked = self._captured.recorder.tracked(captured_input.argument)
         storage = tracked.storage
         if any(other.storage is storage for _, other in self._inputs()):

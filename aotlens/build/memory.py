@@ -185,7 +185,7 @@ def _end_forward(parts: ForwardBackward, timeline: _Timeline, storage_of: dict[i
     for saved_input in parts.saved_inputs:
         for storage in _storages(storage_of.get(id(saved_input.node))):
             storage.last, storage.kind = None, "saved"
-    for out in reversed(parts.joint.handed_out):
+    for out in reversed(parts.joint.returned_outputs):
         for storage in _storages(storage_of.get(id(out.value))):
             storage.last, storage.kind, storage.name = None, "result", out.slot.name
 

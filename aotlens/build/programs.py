@@ -50,9 +50,9 @@ def stage_programs(parts: Partitioned) -> tuple[StageProgram, ...]:
     if parts.backward is None:
         last = StageProgram("inference", "decomposed", parts.forward, related(parts.forward, decomposed))
         return (*stages, last)
-    joint = parts.joint.recorded or parts.joint.program
+    joint = parts.joint.before_passes or parts.joint.program
     stages.append(StageProgram("joint", "decomposed", joint, related(joint, decomposed)))
-    if parts.joint.recorded is not None:
+    if parts.joint.before_passes is not None:
         changed = parts.joint.program
         stages.append(StageProgram("joint_passes", "joint", changed, related(changed, joint)))
         joint = changed

@@ -203,10 +203,12 @@ def _is_without_grad(info: OutputAliasInfo, parts: Partitioned) -> bool:
 
 def _base(info: OutputAliasInfo, parts: Partitioned) -> rows.Base | None:
     """Whose memory the result shares; one with a history of its own is the base of nobody else."""
-    if info.function_view_of is not None:
-        return rows.Base("input", info.function_view_of)
+    if info.custom_function_input is not None:
+        return rows.Base("input", info.custom_function_input)
     base = info.base
-    memory = parts.joint.meta.bases[base.index].memory if isinstance(base, IntermediateBaseOf) else None
+    memory = (
+        parts.joint.meta.bases[base.index].detached_storage if isinstance(base, IntermediateBaseOf) else None
+    )
     match memory.base if memory is not None else base:
         case InputBase(index=index):
             return rows.Base("input", index)

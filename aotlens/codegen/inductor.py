@@ -267,7 +267,7 @@ class _Unit:
     ) -> Callable[[list[Any]], Any]:
         reject_objects(program, phase, self._parts.joint.captured.subject)
         with self._fake_mode:
-            around = prepare_graph(module, program, self._parts.joint.recorded)
+            around = prepare_graph(module, program, self._parts.joint.before_passes)
         with_current_objects(module, self._fake_mode)
         # Code is found again by what the module holds: not what `torch.compile` made of an equal graph.
         module.__dict__["own_lowerings"] = OWN_LOWERINGS

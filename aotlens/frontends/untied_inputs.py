@@ -77,7 +77,7 @@ class UntiedInputs:
             if isinstance(value, torch.Tensor):
                 groups.setdefault(id(self.first.get(id(value), value)), []).append(index)
         several = (tuple(group) for group in groups.values() if len(group) > 1)
-        changed = (group for group in several if any(joint.meta.inputs[index].is_changed for index in group))
+        changed = (group for group in several if any(joint.meta.inputs[index].is_mutated for index in group))
         return next(changed, ())
 
     def refuse_written(self, joint: JointProgram) -> None:

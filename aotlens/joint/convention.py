@@ -57,9 +57,9 @@ class Convention:
     program: Program
     names: tuple[str, ...]
     """Of the inputs: `primals_1`, `tangents_1`, `arg0_1`."""
-    takes: tuple[int, ...]
+    input_positions: tuple[int, ...]
     """For each of its inputs, the position among our program's inputs; -1 for a plain value."""
-    gives: tuple[int, ...]
+    output_positions: tuple[int, ...]
     """For each of our program's outputs, the position among its outputs."""
 
     @property
@@ -78,12 +78,12 @@ class Convention:
 
     def adapt(self, run: Callable[[list[Any]], Any]) -> Callable[[list[Any]], Any]:
         """`run`, which follows torch's convention, as a callable in ours."""
-        same_inputs = self.takes == tuple(range(len(self.takes)))
-        same_outputs = self.gives == tuple(range(len(self.program.outputs)))
+        same_inputs = self.input_positions == tuple(range(len(self.input_positions)))
+        same_outputs = self.output_positions == tuple(range(len(self.program.outputs)))
         if same_inputs and same_outputs:
             return run
         plain = [graph_input.node.val for graph_input in self.program.inputs]
-        takes, gives = self.takes, self.gives
+        takes, gives = self.input_positions, self.output_positions
 
         def call(args: list[Any]) -> tuple[Any, ...]:
             inputs = [plain[i] if position < 0 else args[position] for i, position in enumerate(takes)]

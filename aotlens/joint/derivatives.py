@@ -41,7 +41,7 @@ class Derivatives:
 
     def __init__(self, joint: JointProgram, arrived: DefinedTangents | None = None) -> None:
         self._joint = joint
-        self._arrived = arrived
+        self._defined = arrived
         """Of which gradients; None for all."""
         self._orders: list[Order] = []
 
@@ -52,7 +52,7 @@ class Derivatives:
             UnsupportedError: an operator that cannot be recorded; a size would have to be fixed.
         """
         while len(self._orders) < number:
-            self._orders.append(self._next())
+            self._orders.append(self._next_order())
         return self._orders[number - 1]
 
     def tangent_nodes(self, number: int) -> list[Node | None]:
@@ -64,14 +64,14 @@ class Derivatives:
             for tangent in order.tangents
         ]
 
-    def _next(self) -> Order:
+    def _next_order(self) -> Order:
         known, recorder = self._joint.differentiated, self._joint.captured.recorder
         guards = guard_count(recorder)
         with recorder.fake_mode:
             if not self._orders:
-                outputs: list[Any] = defined_values(known.outputs, self._arrived)
+                outputs: list[Any] = defined_values(known.outputs, self._defined)
                 tangents = defined_values(
-                    [alias_of(recorder, node).requires_grad_() for node in known.tangents], self._arrived
+                    [alias_of(recorder, node).requires_grad_() for node in known.tangents], self._defined
                 )
             else:
                 outputs = [tensor if _has_history(tensor) else None for tensor in self._orders[-1].gradients]

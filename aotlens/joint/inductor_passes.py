@@ -51,7 +51,7 @@ def with_joint_passes(joint: JointProgram, config: dict[str, Any]) -> JointProgr
         return joint
     if not _seen_inputs(program) <= _seen_inputs(joint.program):
         return joint
-    return replace(joint, program=program, recorded=joint.program)
+    return replace(joint, program=program, before_passes=joint.program)
 
 
 def _can_follow(joint: JointProgram) -> bool:
@@ -118,7 +118,7 @@ class _Reading:
     """Follows the nodes of one graph module through the passes."""
 
     before: Program
-    known: dict[fx.Node, Node] = field(init=False)
+    node_of: dict[fx.Node, Node] = field(init=False)
     calls: dict[fx.Node, tuple[Any, Any, Any]] = field(init=False)
     """What each node called, and with which arguments."""
 
@@ -126,15 +126,15 @@ class _Reading:
         self.before = before
         ours = {node.name: node for node in before.nodes}
         placeholders = module.graph.find_nodes(op="placeholder")
-        self.known = {
+        self.node_of = {
             node: graph_input.node for node, graph_input in zip(placeholders, before.inputs, strict=True)
         }
         for node in module.graph.nodes:
             name = node.meta.get("aotlens_node") or (str(node.target) if node.op == "get_attr" else "")
             if name in ours:
-                self.known[node] = ours[name]
+                self.node_of[node] = ours[name]
                 node.meta["custom"] = {**node.meta.get("custom", {}), MARK: name}
-        self.calls = {node: _call(node) for node in self.known}
+        self.calls = {node: _call(node) for node in self.node_of}
 
     def changed(self, module: fx.GraphModule) -> Program | None:
         """The program that the graph module is by then; None where it is as it was."""
@@ -162,7 +162,7 @@ class _Reading:
         names: set[str],
         origins: dict[fx.Node, Origin],
     ) -> Node:
-        old = self.known.get(node)
+        old = self.node_of.get(node)
         if old is not None and (node.op == "placeholder" or self._is_as_it_was(node, made)):
             return old
         new: Any = imported(module, node, made)
@@ -172,13 +172,13 @@ class _Reading:
 
     def _is_as_it_was(self, node: fx.Node, made: dict[fx.Node, Any]) -> bool:
         same = self.calls[node] == _call(node)
-        return same and all(made[source] is self.known.get(source) for source in node.all_input_nodes)
+        return same and all(made[source] is self.node_of.get(source) for source in node.all_input_nodes)
 
     def _origins(self, module: fx.GraphModule) -> dict[fx.Node, Origin]:
         """Of each new node: that of the node whose place it takes, of its readers, or of what it reads."""
         named = {node.name: node.origin for node in self.before.nodes}
         origins: dict[fx.Node, Origin | None] = {}
-        new = [node for node in module.graph.nodes if node.op == "call_function" and node not in self.known]
+        new = [node for node in module.graph.nodes if node.op == "call_function" and node not in self.node_of]
         backward = self._backward(module)
         for node in reversed(new):
             own = node.meta.get("aotlens_origin") or named.get(node.meta.get("custom", {}).get(MARK, ""))
@@ -198,7 +198,7 @@ class _Reading:
         return {node: _taken_over(origins[node], backward[node], node) for node in new}
 
     def _known_origin(self, node: fx.Node) -> Origin | None:
-        old = self.known.get(node)
+        old = self.node_of.get(node)
         return old.origin if old is not None and old.op is not None else None
 
     def _backward(self, module: fx.GraphModule) -> dict[fx.Node, bool]:
@@ -206,7 +206,7 @@ class _Reading:
         is_backward: dict[fx.Node, bool] = {}
         slots = {id(graph_input.node): graph_input.slot for graph_input in self.before.inputs}
         for node in module.graph.nodes:
-            old = self.known.get(node)
+            old = self.node_of.get(node)
             arrives = old is not None and isinstance(slots.get(id(old)), BACKWARD_INPUTS)
             recorded = old is not None and old.origin.backward
             is_backward[node] = (

@@ -119,7 +119,7 @@ def write_in_backward(
         if captured_input.base is not None and captured_input.base != index and target is not None:
             continue  # written through its base
         changed = index < len(meta.inputs) and meta.inputs[index]
-        is_changed = changed and (changed.mutates_data or changed.is_moved)
+        is_changed = changed and (changed.mutates_data or changed.mutates_metadata_or_storage)
         if target is None and (captured_input.node is None or captured_input.base is not None or is_changed):
             raise UnsupportedError(
                 f"the backward writes to the input `{captured_input.slot.name}`, which the forward writes to "

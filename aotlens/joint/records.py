@@ -23,7 +23,7 @@ class Joint:
         return tuple(out for out in self.program.outputs if not isinstance(out.slot, BACKWARD_OUTPUTS))
 
     @property
-    def handed_out(self) -> tuple[ProgramOutput, ...]:
+    def returned_outputs(self) -> tuple[ProgramOutput, ...]:
         """The outputs that live on with the caller: results and the bases that results are views of."""
         return tuple(
             out for out in self.program.outputs if isinstance(out.slot, (UserOutput, IntermediateBase))
@@ -44,7 +44,7 @@ class Joint:
         return None
 
     @property
-    def keeps_views(self) -> bool:
+    def may_save_views(self) -> bool:
         """Whether a policy that saves what the backward reads may save a view."""
         return True
 
@@ -91,11 +91,11 @@ class JointProgram(Joint):
     """For each tangent that autograd gives, in order: the wrapper that it is expected to be."""
     wrapped_gradients: dict[tuple[type, int], Wrapped] = field(default_factory=dict)
     """Gradients that are handed out as wrappers, by the class of their slot and its index."""
-    arrivals: dict[tuple[type, int], frozenset[int]] = field(default_factory=dict)
+    tangents_by_gradient: dict[tuple[type, int], frozenset[int]] = field(default_factory=dict)
     """By the class of a gradient's slot and its index: which of the tangents it comes from."""
-    fills_missing: bool = False
+    materialises_zeros: bool = False
     """Whether eager fills in zeros where no gradient arrives at all: a custom function does."""
-    tellers: tuple[UserGradSource, ...] = ()
+    user_grad_sources: tuple[UserGradSource, ...] = ()
     """What is on the way that may tell a missing gradient from zeros."""
     differentiated: Differentiated = Differentiated()
     failing: FailingBackward | None = None
@@ -105,7 +105,7 @@ class JointProgram(Joint):
     bumps_in_backward: dict[int, int] = field(default_factory=dict)
     """By how much the backward raises the version counters of inputs that it writes to, by the identity of
     the graph input."""
-    recorded: Program | None = None
+    before_passes: Program | None = None
     """The program before Inductor's passes over it; None where these changed nothing, or did not run."""
 
     @property

@@ -74,10 +74,10 @@ class Backward:
     gradients: tuple[tuple[Gradient | LeafGradient, Value | None], ...] = ()
     failing: FailingBackward | None = None
     failing_tangents: dict[int, FailingBackward] = field(default_factory=dict)
-    arrivals: TangentDependence = NO_DEPENDENCE
-    currents: tuple[ProgramInput, ...] = ()
+    tangent_dependence: TangentDependence = NO_DEPENDENCE
+    current_inputs: tuple[ProgramInput, ...] = ()
     """Inputs as it finds them."""
-    bumps: dict[int, int] = field(default_factory=dict)
+    version_bumps: dict[int, int] = field(default_factory=dict)
     """As the joint program has them (`bumps_in_backward`)."""
 
     def outputs(self) -> tuple[ProgramOutput, ...]:
@@ -125,7 +125,7 @@ def build_joint(
     tangents = (graph_input for tangent in backward.tangents for graph_input in tangent.inputs)
     random = random_state(captured)
     forward_inputs = (*graph_inputs(captured), *random.inputs(False))
-    inputs = (*forward_inputs, *tangents, *backward.currents, *random.inputs(True))
+    inputs = (*forward_inputs, *tangents, *backward.current_inputs, *random.inputs(True))
     results = (
         *_expanded((output.slot, output.value) for output in outputs),
         *random.outputs(False),
@@ -149,16 +149,16 @@ def build_joint(
         aliases=aliases,
         wrapped_tangents=tuple(tangent.wrapped for tangent in backward.tangents),
         wrapped_gradients=backward.wrapped(),
-        arrivals={
+        tangents_by_gradient={
             (type(item.slot), item.slot.index): tangents
-            for item, tangents in zip(wanted, backward.arrivals.of, strict=False)
+            for item, tangents in zip(wanted, backward.tangent_dependence.tangents, strict=False)
         },
-        fills_missing=backward.arrivals.fills,
-        tellers=backward.arrivals.tellers,
+        materialises_zeros=backward.tangent_dependence.materialises_zeros,
+        user_grad_sources=backward.tangent_dependence.user_grad_sources,
         differentiated=_differentiated(differentiable, wanted, backward),
         failing=backward.failing,
         failing_tangents=_with_results(captured, meta, differentiable, backward),
-        bumps_in_backward=backward.bumps,
+        bumps_in_backward=backward.version_bumps,
     )
 
 
@@ -247,7 +247,7 @@ def wanted_gradients(captured: Captured, meta: ViewAndMutationMeta) -> list[Want
     results = [
         Wanted(LeafGradient(captured.output_names[info.index], info.index), info.tensor)
         for info in meta.outputs
-        if info.new_leaf or info.made_leaf
+        if info.is_new_leaf or info.is_alias_leaf
     ]
     return inputs + results
 
@@ -273,9 +273,9 @@ def forward_outputs(captured: Captured, meta: ViewAndMutationMeta) -> tuple[Forw
     for output in meta.outputs:
         if isinstance(output.value, (Node, Wrapped)):
             slot = UserOutput(captured.output_names[output.index], output.index)
-            outputs.append(ForwardOutput(slot, output.value, None if output.new_leaf else output.tensor))
+            outputs.append(ForwardOutput(slot, output.value, None if output.is_new_leaf else output.tensor))
     for index, base in enumerate(meta.bases):
-        tensor = None if base.cut_off or base.without_gradient else base.tensor
+        tensor = None if base.is_cut_off or base.without_gradient else base.tensor
         outputs.append(ForwardOutput(IntermediateBase(f"base_{index}", index), base.value, tensor))
     for symbol in sizes_for_wrapper(captured, meta):
         node = captured.recorder.symbols.of_symbol(symbol)
@@ -285,9 +285,9 @@ def forward_outputs(captured: Captured, meta: ViewAndMutationMeta) -> tuple[Forw
 
 def _in_first_geometry(captured: Captured, captured_input: CapturedInput, info: InputAliasInfo) -> Any:
     """The mutated argument with the sizes and strides that it came with, as autograd sees it."""
-    if info.new_geometry is None or info.grown:
+    if info.new_geometry is None or info.is_resized:
         return captured_input.argument
-    if info.moved_without_grad:
+    if info.metadata_mutated_without_grad:
         return _moved_back(captured, captured_input)
     recorder = captured.recorder
     reason = "the updated input with the sizes and strides that it came with"
@@ -317,7 +317,7 @@ def record_backward(
         tangents = [_tangent(recorder, output) for output in differentiable]
     numbers = allow_unbacked_symbols(recorder.fake_mode)  # the gradient of a loop counts its steps
     events = BackwardEvents(recorder.hooked, recorder.wanting_none)
-    run, notified = recording(recorder, dynamic), notify_custom_backward(events.given)
+    run, notified = recording(recorder, dynamic), notify_custom_backward(events.record_gradients)
     with run, translated_errors(recorder), torch.enable_grad(), without_autocast(), numbers, notified:
         outputs = [output.tensor for output in differentiable]
         leaves, arriving = [item.leaf for item in wanted], [tangent.tensor for tangent in tangents]
@@ -330,8 +330,8 @@ def record_backward(
         attempt = run_backward(recorder, outputs, differentiate, lambda: input_states(captured) == before)
         if attempt.gradients is None:
             none = tuple((item.slot, None) for item in wanted if isinstance(item.slot, Gradient))
-            reached = TangentDependence(tangent_dependence(outputs, leaves, events).of)
-            return Backward(tuple(tangents), none, attempt.failing, arrivals=reached)
+            reached = TangentDependence(tangent_dependence(outputs, leaves, events).tangents)
+            return Backward(tuple(tangents), none, attempt.failing, tangent_dependence=reached)
     for index in attempt.failing_tangents:
         tangents[index] = replace(tangents[index], inputs=(), wrapped=None)
     recorder.current.settle()
@@ -352,7 +352,7 @@ def with_writes(
     check_backward_side_effects(captured)
     if backward.failing is None or backward.failing_tangents:
         bumps = write_in_backward(captured, meta, before)
-        backward = replace(backward, bumps=bumps, currents=captured.recorder.current.inputs())
+        backward = replace(backward, version_bumps=bumps, current_inputs=captured.recorder.current.inputs())
     captured.recorder.current = None
     return backward
 

@@ -36,11 +36,11 @@ class UserGradSource:
 class TangentDependence:
     """What the tape tells beside the gradients."""
 
-    of: tuple[frozenset[int], ...] = ()
+    tangents: tuple[frozenset[int], ...] = ()
     """For each gradient that autograd was asked for, the tangents that it comes from, by their order."""
-    fills: bool = False
+    materialises_zeros: bool = False
     """Whether a custom function is on the way: it takes zeros for what is missing, and gives no None."""
-    tellers: tuple[UserGradSource, ...] = ()
+    user_grad_sources: tuple[UserGradSource, ...] = ()
 
 
 NO_DEPENDENCE = TangentDependence()
@@ -52,20 +52,20 @@ class BackwardEvents:
 
     hooked: Sequence[Edge] = ()
     """Where in the tape the user's hooks are."""
-    wanting_none: Sequence[Any] = ()
+    without_zeros: Sequence[Any] = ()
     """Custom functions that ask for None, and not zeros, in place of gradients that are missing."""
-    nones: dict[Any, frozenset[int]] = field(default_factory=dict)
+    none_gradients: dict[Any, frozenset[int]] = field(default_factory=dict)
     """Custom functions that gave None for inputs that require grad: which of their edges."""
 
-    def given(self, node: Any, gradients: Any) -> None:
+    def record_gradients(self, node: Any, gradients: Any) -> None:
         """What a custom function's backward gives, one for each of its inputs."""
         results = gradients if isinstance(gradients, tuple) else (gradients,)
         wanted = [gradient for gradient, needs in zip(results, node.needs_input_grad, strict=False) if needs]
         edges = [index for index, (following, _) in enumerate(node.next_functions) if following is not None]
         pairs = zip(edges, wanted, strict=False)
-        self.nones.pop(node, None)
+        self.none_gradients.pop(node, None)
         if none := frozenset(index for index, gradient in pairs if gradient is None):
-            self.nones[node] = none
+            self.none_gradients[node] = none
 
 
 def tangent_dependence(
@@ -74,15 +74,15 @@ def tangent_dependence(
     """Walks the tape of the outputs; leaves are tensors or edges."""
     reached = walk = _Walk({}, {})
     reached.run(outputs)
-    if events.nones:
-        walk = _Walk(events.nones, reached.at_nodes)
+    if events.none_gradients:
+        walk = _Walk(events.none_gradients, reached.mask_by_node)
         walk.run(outputs)
     edges = (_edge(leaf) for leaf in leaves)
     masks = [
-        walk.variables.get(id(leaf), 0) if edge is None else walk.at_edges.get(edge, 0)
+        walk.mask_by_leaf.get(id(leaf), 0) if edge is None else walk.mask_by_edge.get(edge, 0)
         for leaf, edge in zip(leaves, edges, strict=True)
     ]
-    custom = walk.custom
+    custom = walk.custom_nodes
     tellers = _tellers(walk, reached, events) if custom or events.hooked else ()
     return TangentDependence(tuple(map(_bits, masks)), bool(custom or events.hooked), tellers)
 
@@ -91,41 +91,41 @@ def tangent_dependence(
 class _Walk:
     """One walk over the tape: the tangents that arrive, as bits."""
 
-    nones: dict[Any, frozenset[int]]
+    none_gradients: dict[Any, frozenset[int]]
     """As `Met` has them."""
-    run_by: dict[Any, int]
+    tangents_at_nodes: dict[Any, int]
     """The tangents that have a node run, be it with None: what a custom function gives comes from these."""
-    at_edges: dict[Edge, int] = field(default_factory=dict)
-    at_nodes: dict[Any, int] = field(default_factory=dict)
-    variables: dict[int, int] = field(default_factory=dict)
+    mask_by_edge: dict[Edge, int] = field(default_factory=dict)
+    mask_by_node: dict[Any, int] = field(default_factory=dict)
+    mask_by_leaf: dict[int, int] = field(default_factory=dict)
     """At leaves, by identity."""
-    custom: list[Any] = field(default_factory=list)
+    custom_nodes: list[Any] = field(default_factory=list)
     """The nodes of custom functions."""
 
     def run(self, outputs: Sequence[Any]) -> None:
         starts = [_edge(output) for output in outputs]
         for index, (output, start) in enumerate(zip(outputs, starts, strict=True)):
             if start is None:
-                self.variables[id(output)] = self.variables.get(id(output), 0) | 1 << index
+                self.mask_by_leaf[id(output)] = self.mask_by_leaf.get(id(output), 0) | 1 << index
             else:
-                self._arrive(start, 1 << index)
+                self._add(start, 1 << index)
         for node in nodes_in_order(start[0] for start in starts if start is not None):
-            mask, following = self.at_nodes.get(node, 0), node.next_functions
-            of_each = _of_each(node, len(following), self.at_edges)
+            mask, following = self.mask_by_node.get(node, 0), node.next_functions
+            of_each = _of_each(node, len(following), self.mask_by_edge)
             if _function_of(node) not in (None, *PASSES_ON):
-                self.custom.append(node)
-                mask, none = self.run_by.get(node, mask), self.nones.get(node, ())
+                self.custom_nodes.append(node)
+                mask, none = self.tangents_at_nodes.get(node, mask), self.none_gradients.get(node, ())
                 of_each = [0 if index in none else mask for index in range(len(following))] if none else []
             for index, edge in enumerate(following):
                 if edge[0] is not None:
-                    self._arrive(edge, of_each[index] if index < len(of_each) else mask)
+                    self._add(edge, of_each[index] if index < len(of_each) else mask)
             if not following and hasattr(node, "variable"):  # a leaf has several places after `set_`
                 key = id(node.variable)
-                self.variables[key] = self.variables.get(key, 0) | mask
+                self.mask_by_leaf[key] = self.mask_by_leaf.get(key, 0) | mask
 
-    def _arrive(self, edge: Edge, mask: int) -> None:
-        self.at_edges[edge] = self.at_edges.get(edge, 0) | mask
-        self.at_nodes[edge[0]] = self.at_nodes.get(edge[0], 0) | mask
+    def _add(self, edge: Edge, mask: int) -> None:
+        self.mask_by_edge[edge] = self.mask_by_edge.get(edge, 0) | mask
+        self.mask_by_node[edge[0]] = self.mask_by_node.get(edge[0], 0) | mask
 
 
 def _bits(mask: int) -> frozenset[int]:
@@ -138,17 +138,17 @@ def _tellers(walk: _Walk, reached: _Walk, events: BackwardEvents) -> tuple[UserG
     That one takes zeros if any of its gradients is there, and does not run if none is.
     """
     sources: list[UserGradSource] = []
-    wanting = set(events.wanting_none)
-    for node in walk.custom:
+    wanting = set(events.without_zeros)
+    for node in walk.custom_nodes:
         function = _function_of(node)
         if _is_users(function):
-            edges = [edge for edge in walk.at_edges if edge[0] is node] if node in wanting else []
-            masks = [walk.at_edges[edge] or reached.at_nodes[node] for edge in edges]
-            masks = masks or [reached.at_nodes[node]]
+            edges = [edge for edge in walk.mask_by_edge if edge[0] is node] if node in wanting else []
+            masks = [walk.mask_by_edge[edge] or reached.mask_by_node[node] for edge in edges]
+            masks = masks or [reached.mask_by_node[node]]
             sources += [
                 UserGradSource(f"the custom function `{function.__name__}`", _bits(mask)) for mask in masks
             ]
-    at_hooks = (walk.at_edges.get(edge, 0) or reached.at_edges.get(edge, 0) for edge in events.hooked)
+    at_hooks = (walk.mask_by_edge.get(edge, 0) or reached.mask_by_edge.get(edge, 0) for edge in events.hooked)
     return (*sources, *(UserGradSource("a hook", _bits(mask)) for mask in at_hooks if mask))
 
 

@@ -50,7 +50,7 @@ def recorded_nodes(parts: Partitioned) -> dict[str, Node]:
         known = {id(node.val): node for node in nodes if isinstance(node.val, Tensor)}
         saved = (program_input.node for program_input in parts.saved_inputs)
         return {node.name: known[id(node.val)] for node in saved if id(node.val) in known}
-    before = parts.joint.recorded
+    before = parts.joint.before_passes
     return {} if before is None else {node.name: node for node in before.nodes}
 
 

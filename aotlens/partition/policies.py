@@ -79,7 +79,7 @@ def save_all_reads(joint: Joint, sides: Sides, forced: Mapping[int, Decision] | 
     recomputed: set[int] = set()
     for node in reversed(joint.program.nodes):
         is_saved = id(node) in sides.leaving or sides.only_now(node) or not is_checkpointed(node)
-        is_saved = (is_saved and (joint.keeps_views or not is_view(node))) or has_effect(node)
+        is_saved = (is_saved and (joint.may_save_views or not is_view(node))) or has_effect(node)
         is_saved = is_saved and forced.get(id(node)) is not Decision.RECOMPUTE
         if id(node) in read and not (is_saved or forced.get(id(node)) is Decision.SAVE):
             recomputed.add(id(node))
@@ -157,7 +157,7 @@ def added_bytes(joint: Joint, saved: tuple[Node, ...]) -> int:
 
 def added_storages(joint: Joint, saved: tuple[Node, ...]) -> Iterator[Node]:
     """The values whose storage is kept for the backward alone."""
-    counted = {id(storage_root(out.value)) for out in joint.handed_out if isinstance(out.value, Node)}
+    counted = {id(storage_root(out.value)) for out in joint.returned_outputs if isinstance(out.value, Node)}
     counted.update(id(program_input.node) for program_input in joint.program.inputs)
     for node in saved:
         root = storage_root(node)

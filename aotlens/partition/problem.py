@@ -184,7 +184,9 @@ class _Facts:
         self._sides, self._scope = sides, scope
         self._slots = {id(program_input.node): program_input.slot for program_input in joint.program.inputs}
         kept_by_eager = _storages_that_eager_keeps(joint, sides)
-        results = {id(storage_root(out.value)) for out in joint.handed_out if isinstance(out.value, Node)}
+        results = {
+            id(storage_root(out.value)) for out in joint.returned_outputs if isinstance(out.value, Node)
+        }
         parameters = {identity for identity, slot in self._slots.items() if isinstance(slot, Parameter)}
         fixed = {id(node) for node in joint.program.nodes if node.constant is not None} | parameters
         others_keep = results | sides.inputs

@@ -24,7 +24,7 @@ def describe_saved(
     joint: JointProgram, saved: tuple[Node, ...], why: Callable[[Node], Reason]
 ) -> tuple[Saved, ...]:
     """Nothing is added to memory where an input, a result or an earlier value keeps the storage."""
-    outputs = {id(storage_root(out.value)) for out in joint.handed_out if isinstance(out.value, Node)}
+    outputs = {id(storage_root(out.value)) for out in joint.returned_outputs if isinstance(out.value, Node)}
     owners: dict[int, Any] = {
         id(program_input.node): program_input.slot
         for program_input in joint.program.inputs

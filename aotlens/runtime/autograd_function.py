@@ -58,7 +58,7 @@ class Position(NamedTuple):
 
     key: tuple[type, int]
     """The class of its slot, and its index."""
-    at: int
+    output_index: int
 
 
 def write_function(builder: TextBuilder, parts: Partitioned, code: Generated, names: Names) -> None:
@@ -186,7 +186,7 @@ def _views_of_inputs(parts: Partitioned, saved: list[ProgramOutput]) -> dict[int
     Not where the call itself writes to that memory: autograd has looked at what it saves by then.
     """
     inputs, infos = parts.joint.captured.inputs, parts.joint.meta.inputs
-    changed = {id(inputs[info.index].storage) for info in infos if info.is_changed}
+    changed = {id(inputs[info.index].storage) for info in infos if info.is_mutated}
     unchanged = {
         id(captured_input.node)
         for captured_input in inputs
@@ -202,7 +202,7 @@ def _kept_aliases(parts: Partitioned) -> dict[int, str]:
     The alias shares the version counter where that is raised before the forward.
     """
     inputs, infos = parts.joint.captured.inputs, parts.joint.meta.inputs
-    moved = [info for info in infos if info.is_moved]
+    moved = [info for info in infos if info.mutates_metadata_or_storage]
     return {
         id(inputs[info.index].node): ".detach()" if changes_metadata_only(info) else ".data" for info in moved
     }
@@ -327,7 +327,9 @@ def _return_gradients(
     builder: TextBuilder, gradients: list[Position | None], conditions: Conditions, gives_offset: bool
 ) -> None:
     """One gradient per input of the forward; inputs that need none get None."""
-    is_all = [position.at for position in gradients if position is not None] == list(range(len(gradients)))
+    is_all = [position.output_index for position in gradients if position is not None] == list(
+        range(len(gradients))
+    )
     if is_all and not conditions and not gives_offset:
         builder.add("return gradients if len(gradients) > 1 else gradients[0]")
         return
@@ -338,7 +340,11 @@ def _gradient_text(position: Position | None, conditions: Conditions) -> str:
     if position is None:
         return "None"
     arrives = conditions.get(position.key)
-    return f"gradients[{position.at}] if {arrives} else None" if arrives else f"gradients[{position.at}]"
+    return (
+        f"gradients[{position.output_index}] if {arrives} else None"
+        if arrives
+        else f"gradients[{position.output_index}]"
+    )
 
 
 def _unpack(builder: TextBuilder, saved: list[Node], arguments: list[str], names: Names) -> None:

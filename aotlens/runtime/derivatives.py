@@ -40,7 +40,7 @@ class Request:
     number: int
     values: tuple[Any, ...]
     """Of `available_nodes`; None for an input that is gone or has changed."""
-    places: int
+    source_count: int
     """How many of the tensors that follow are the wanted inputs; the rest are tangents."""
     run: Run
     """Takes the tangents and gives the gradients."""
@@ -55,13 +55,13 @@ class DifferentiableBackward:
         self, parts: Partitioned, donated: tuple[int, ...], arrived: DefinedTangents | None = None
     ) -> None:
         self._parts = parts
-        self._of_some: dict[DefinedTangents, DifferentiableBackward] = {}
+        self._partial: dict[DefinedTangents, DifferentiableBackward] = {}
         """Of gradients of which some are not there."""
         self._name = parts.joint.captured.subject.name
         self._donated = donated
         self._derivatives = Derivatives(parts.joint, arrived)
         self._programs: dict[tuple[int, tuple[bool, ...]], tuple[Any, list[int]]] = {}
-        self._kept = available_nodes(parts)
+        self._available = available_nodes(parts)
         inputs = parts.backward.inputs if parts.backward is not None else ()
         recorded = recorded_nodes(parts)
         self._saved = [
@@ -73,10 +73,10 @@ class DifferentiableBackward:
     def __call__(self, graph: Run, inputs: list[Any], unsaved: Any, versions: Any, former: Any) -> Any:
         """The gradients, in the backward's order."""
         if isinstance(graph, PartialBackwardGraph):
-            arrived, inside = graph.arrived, graph.run
-            if arrived not in self._of_some:
-                self._of_some[arrived] = DifferentiableBackward(self._parts, (), arrived)
-            return self._of_some[arrived](inside, inputs, unsaved, versions, former)
+            arrived, inside = graph.defined, graph.run
+            if arrived not in self._partial:
+                self._partial[arrived] = DifferentiableBackward(self._parts, (), arrived)
+            return self._partial[arrived](inside, inputs, unsaved, versions, former)
         pairs = list(zip(self._saved, inputs, strict=True))
         available = {id(node): value for node, value in pairs if node is not None}
         saved, sources = list(available.values()), dict(available)
@@ -93,21 +93,23 @@ class DifferentiableBackward:
                 listed[index] = listed[index].clone()
             return graph(listed)
 
-        values = tuple(available.get(id(node)) for node in self._kept)
+        values = tuple(available.get(id(node)) for node in self._available)
         return self._apply(1, values, self._wanted(sources), tangents, run)
 
     def next_order(self, request: Request, tensors: list[Any], needed: tuple[bool, ...]) -> Any:
         """The derivatives of an order's gradients: by the wanted inputs, then by the tangents."""
         number = request.number + 1
-        sources, tangents = tensors[: request.places], tensors[request.places :]
+        sources, tangents = tensors[: request.source_count], tensors[request.source_count :]
         if torch.is_grad_enabled():
             needed = tuple(True for _ in needed)
-        program, reads = self._refusing(lambda: self._program(number, needed))
+        program, reads = self._double_backward(lambda: self._program(number, needed))
         lost = [
-            self._kept[index] for index in reads if index < len(self._kept) and request.values[index] is None
+            self._available[index]
+            for index in reads
+            if index < len(self._available) and request.values[index] is None
         ]
         if lost:
-            raise RuntimeError(no_double_backward_error(self._name, self._lost(lost[0])))
+            raise RuntimeError(no_double_backward_error(self._name, self._missing_input_error(lost[0])))
         like = [
             tensor for order in range(1, number + 1) for tensor in self._derivatives.order(order).tangents
         ]
@@ -128,7 +130,7 @@ class DifferentiableBackward:
     ) -> Any:
         if any(map(is_batched, tangents)):
             return map_over_batch(lambda each: self._apply(number, values, sources, each, run), tangents)
-        order = self._refusing(lambda: self._derivatives.order(number))
+        order = self._double_backward(lambda: self._derivatives.order(number))
         request = Request(number, values, len(sources), run, order.depends_on)
         return _Derivative.apply(self, request, *sources, *tangents)
 
@@ -140,12 +142,12 @@ class DifferentiableBackward:
             wanted = [node if wish else None for node, wish in zip(order.values, needed, strict=True)]
             tangents = self._derivatives.tangent_nodes(number)
             program = derivative_program(self._parts, f"derivative_{number}", tangents, wanted)
-            position = {id(node): index for index, node in enumerate([*self._kept, *tangents])}
+            position = {id(node): index for index, node in enumerate([*self._available, *tangents])}
             reads = [position[id(graph_input.node)] for graph_input in program.inputs]
             known = self._programs[number, needed] = (load_program(program), reads)
         return known
 
-    def _refusing(self, make: Callable[[], Any]) -> Any:
+    def _double_backward(self, make: Callable[[], Any]) -> Any:
         try:
             return make()
         except AotlensError as error:
@@ -169,15 +171,15 @@ class DifferentiableBackward:
 
     def _wanted(self, sources: dict[int, Any]) -> list[Any]:
         """For each wanted input, a tensor at its place in the tape."""
-        order = self._refusing(lambda: self._derivatives.order(1))
+        order = self._double_backward(lambda: self._derivatives.order(1))
         inputs = self._parts.joint.captured.inputs
         nodes: list[Any] = [inputs[slot.index].node for slot in wanted_slots(self._parts)]
         for node, gradient in zip(nodes, order.values, strict=True):
             if gradient is not None and id(node) not in sources:
-                raise RuntimeError(no_double_backward_error(self._name, self._lost(node)))
+                raise RuntimeError(no_double_backward_error(self._name, self._missing_input_error(node)))
         return [sources.get(id(node)) for node in nodes]
 
-    def _lost(self, node: Node) -> str:
+    def _missing_input_error(self, node: Node) -> str:
         inputs = self._parts.joint.captured.inputs
         name = next(
             (captured_input.slot.name for captured_input in inputs if captured_input.node is node), node.name
@@ -207,7 +209,7 @@ class _Derivative(torch.autograd.Function):
         ctx.save_for_backward(*saved, *tensors)
         ctx.owner, ctx.request = owner, replace(request, values=marked, run=_spent)
         with below_views(), without_autocast():
-            results = list(request.run(list(tensors[request.places :])))
+            results = list(request.run(list(tensors[request.source_count :])))
         for index, result in enumerate(results):
             if result is not None and any(result is other for other in (*results[:index], *tensors)):
                 results[index] = result.detach()

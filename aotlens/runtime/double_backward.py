@@ -22,7 +22,7 @@ BOUND_NAME = "differentiable_backward"
 
 def double_backward_obstacle(parts: Partitioned) -> str | None:
     """What keeps the function from being differentiated twice; None when nothing does."""
-    if any(info.is_moved for info in parts.joint.meta.inputs):
+    if any(info.mutates_metadata_or_storage for info in parts.joint.meta.inputs):
         return "it changes an input's sizes, strides or storage"
     return rerecord_obstacle(parts)
 

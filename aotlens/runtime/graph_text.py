@@ -134,14 +134,14 @@ def write_header(builder: TextBuilder, names: Names, parts: Partitioned, binding
     ]
     write_constants(builder, list(constants.values()), names, bindings, stay)
     outside = list(captured_tensor_names(captured, names))
-    if bindings.maker is not None:
+    if bindings.value_writer is not None:
         write_captured_tensors(builder, bindings, outside)
         return
     for name, captured_input in outside:
         text = _value_text(captured_input)
         if text is None:
             note = f"`{captured_input.slot.name}`, which the function reaches by itself"
-            bindings.give(builder, name, captured_input.outside, note)
+            bindings.bind(builder, name, captured_input.outside, note)
         else:
             builder.add(
                 f"# {name}: `{captured_input.slot.name}` as it was, bound to the tensor itself by aotlens"
@@ -205,7 +205,7 @@ def write_objects(builder: TextBuilder, names: Names, bindings: Bindings) -> Non
         owner = "this process" if isinstance(value, TableIndex) else "a tensor subclass"
         owner = "the caller's hooks on saved tensors" if isinstance(value, fx.GraphModule) else owner
         owner = "the user's, which the function reaches" if isinstance(value, REACHED) else owner
-        bindings.give(builder, name, value, f"{type(value).__name__} of {owner}")
+        bindings.bind(builder, name, value, f"{type(value).__name__} of {owner}")
 
 
 def write_constants(
@@ -219,7 +219,7 @@ def write_constants(
         stays = node in stay or not isinstance(node.constant, torch.Tensor)
         text = None if stays else constant_text(node.constant)
         if text is None:
-            bindings.give(builder, names.node(node), node.constant, "a constant of the user's")
+            bindings.bind(builder, names.node(node), node.constant, "a constant of the user's")
         else:
             builder.add(f"{names.node(node)} = {text}")
 

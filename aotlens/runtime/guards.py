@@ -86,7 +86,7 @@ class Guards:
         """What each bound symbol was read from."""
         self.behind_dynamo = captured.subject.frontend == "dynamo"
         """Whether Dynamo's own guards see to it that a call fits."""
-        self._gradients_of_seen = ""
+        self._seen_requires_grad = ""
         """Whether one of these requires grad that did not when it was compiled."""
         self._seen = [] if self.behind_dynamo else comparable_tensors(captured, self._checked_tensors())
         """Tensors whose lines are left out where `seen` takes them."""
@@ -122,7 +122,7 @@ class Guards:
             self._duplicates()
             self._aliases()
 
-    def _refuse(self, condition: str, error: str, message: str, actual: str | None = None) -> None:
+    def _check(self, condition: str, error: str, message: str, actual: str | None = None) -> None:
         with self._builder.block(f"if {condition}:"):
             text = repr(f"compiled `{self._target}`: {message}")
             self._builder.add(f"raise {error}({text}{f' + repr({actual})' if actual else ''})")
@@ -134,7 +134,7 @@ class Guards:
         for name, captured_input in self._inputs():
             if isinstance(captured_input.argument, IntSymbol):
                 message = f"`{captured_input.slot.name}` must be an integer, got "
-                self._refuse(f"type({name}) is not int", "ValueError", message, name)
+                self._check(f"type({name}) is not int", "ValueError", message, name)
             if captured_input.is_tensor or captured_input.node is not None:
                 continue
             value, wanted = (
@@ -142,15 +142,15 @@ class Guards:
                 f"`{captured_input.slot.name}` is built in as {captured_input.argument!r}, got ",
             )
             if other := self._other_value(name, value, node_name(captured_input.slot.name)):
-                self._refuse(other, "ValueError", wanted, name)
+                self._check(other, "ValueError", wanted, name)
             elif isinstance(value, torch.nn.Module):
                 known = self._text_names.object(value, node_name(captured_input.slot.name))
                 message = f"`{captured_input.slot.name}` must be the module that it was compiled for, got "
-                self._refuse(f"{name} is not {known}", "ValueError", message, f"type({name}).__name__")
+                self._check(f"{name} is not {known}", "ValueError", message, f"type({name}).__name__")
             elif self._is_written_through(value):
                 known = self._text_names.object(value, node_name(captured_input.slot.name))
                 message = f"`{captured_input.slot.name}` must be the object that it was compiled for, got "
-                self._refuse(f"{name} is not {known}", "ValueError", message, f"type({name}).__name__")
+                self._check(f"{name} is not {known}", "ValueError", message, f"type({name}).__name__")
             elif held := plain_attributes(value):
                 actual = f"{{key: getattr({name}, key, None) for key in {tuple(held)!r}}}"
                 message = f"attributes of `{captured_input.slot.name}` are built in as {held!r}, got "
@@ -158,7 +158,7 @@ class Guards:
                 if any(map(is_compared_by_repr, held.values())):
                     differs = f"repr({actual}) != {repr(held)!r}"
                 other = f"type({name}).__qualname__ != {type(value).__qualname__!r} or {differs}"
-                self._refuse(other, "ValueError", message, actual)
+                self._check(other, "ValueError", message, actual)
 
     def _other_value(self, name: str, value: Any, base: str) -> str:
         """The condition that an argument is not the value that is built in; empty where it is no value."""
@@ -190,7 +190,7 @@ class Guards:
             (name, captured_input)
             for index, (name, captured_input) in enumerate(self._inputs())
             if captured_input.is_tensor
-            and (isinstance(captured_input.slot, UserInput) or self._is_laid_anew(index, captured_input))
+            and (isinstance(captured_input.slot, UserInput) or self._may_change_layout(index, captured_input))
             and captured_input.duplicate_of is None  # else it is the same tensor as one that is checked
         ]
 
@@ -200,10 +200,10 @@ class Guards:
         for name, captured_input in self._checked_tensors():
             if captured_input.wrapped is not None:
                 self._wrapper(name, captured_input, captured_input.wrapped)
-        with self._where_new():
+        with self._if_new():
             self._plain_tensors()
 
-    def _where_new(self) -> AbstractContextManager[None]:
+    def _if_new(self) -> AbstractContextManager[None]:
         """Lines within are left out for tensors like those of an earlier call."""
         return self._builder.block("if is_new:") if self._seen else nullcontext()
 
@@ -223,7 +223,7 @@ class Guards:
                 device_differs(name, fake),
                 *lazy_bits_differ(name, fake),
             ]
-            self._refuse(" or ".join(conditions), "TypeError", message)
+            self._check(" or ".join(conditions), "TypeError", message)
 
     def _inference_tensors(self) -> None:
         """Eager takes or refuses a write, and counts it, by whether its target is an inference tensor.
@@ -232,34 +232,36 @@ class Guards:
         """
         error = "AssertionError" if self.behind_dynamo else "TypeError"
         for info, (_, captured_input) in zip(self._meta.inputs, self._inputs(), strict=False):
-            asked = info.is_changed and not info.seen_by_autograd and captured_input.duplicate_of is None
+            asked = info.is_mutated and not info.seen_by_autograd and captured_input.duplicate_of is None
             if not asked or (captured_input.storage is not None and captured_input.storage.of_inference):
                 continue
             other = "not " if captured_input.argument.is_inference() else ""
             message = f"`{captured_input.slot.name}`, which is written to, is {other}an inference tensor"
-            self._refuse(f"{other}{self._names[info.index]}.is_inference()", error, message)
+            self._check(f"{other}{self._names[info.index]}.is_inference()", error, message)
 
-    def _is_laid_anew(self, index: int, captured_input: CapturedInput) -> bool:
+    def _may_change_layout(self, index: int, captured_input: CapturedInput) -> bool:
         """Whether it is the module's own and a call leaves it in other memory, sizes or strides."""
         rebound = captured_input.slot.name in self._captured.structure.rebound
-        return rebound or (index < len(self._meta.inputs) and self._meta.inputs[index].is_moved)
+        return rebound or (
+            index < len(self._meta.inputs) and self._meta.inputs[index].mutates_metadata_or_storage
+        )
 
     def _wrapper(self, name: str, captured_input: CapturedInput, wrapped: Wrapped) -> None:
         """A subclass of the same kind, with the same metadata, around tensors of the same sizes."""
         kind = self._text_names.object(wrapped.meta.kind, wrapped.meta.name)
         message = f"`{captured_input.slot.name}` must be a `{wrapped.meta.name}`, got a "
-        self._refuse(f"type({name}) is not {kind}", "TypeError", message, f"type({name}).__name__")
+        self._check(f"type({name}) is not {kind}", "TypeError", message, f"type({name}).__name__")
         held = [part for part, _ in wrapped.parts]
         message = f"`{captured_input.slot.name}` must hold {held}, got "
         actual = f"list({name}.__tensor_flatten__()[0])"
-        self._refuse(f"{actual} != {held}", "TypeError", message, actual)
+        self._check(f"{actual} != {held}", "TypeError", message, actual)
         known = all(isinstance(size, int) for size in wrapped.meta.size)
         if wrapped.meta.context is not None and (known or is_plain(wrapped.meta.context)):
             condition = (
                 f"{name}.__tensor_flatten__()[1] != {context_text(wrapped.meta.context, self._text_names)}"
             )
             message = f"`{captured_input.slot.name}` must have the metadata that it was compiled for, got "
-            self._refuse(condition, "TypeError", message, f"{name}.__tensor_flatten__()[1]")
+            self._check(condition, "TypeError", message, f"{name}.__tensor_flatten__()[1]")
         for path, node in wrapped.leaves():
             inner, wanted = ".".join((name, *path)), node.val
             shape = tuple(wanted.shape)
@@ -267,7 +269,7 @@ class Guards:
             different = f"{inner}.shape != {shape}" if same else f"{inner}.dim() != {len(shape)}"
             inside = ".".join((captured_input.slot.name, *path))
             message = f"`{inside}` must be a tensor like {wanted.dtype} {list(shape)}, got another"
-            self._refuse(f"{different} or {inner}.dtype is not {wanted.dtype}", "TypeError", message)
+            self._check(f"{different} or {inner}.dtype is not {wanted.dtype}", "TypeError", message)
 
     def _bind_sizes(self, checked: bool) -> None:
         """Names for the symbols that the text reads; a size that must equal another is checked."""
@@ -299,7 +301,7 @@ class Guards:
                     self._bind(step, source, captured_input, checked=True, what="stride")
                 else:
                     message = f"a stride of `{captured_input.slot.name}` must be {step}, got "
-                    self._refuse(f"{source} != {step}", "ValueError", message, source)
+                    self._check(f"{source} != {step}", "ValueError", message, source)
 
     def _bind(
         self, size: Any, source: str, captured_input: CapturedInput, checked: bool, what: str = "size"
@@ -320,7 +322,7 @@ class Guards:
                 else f"a {what} of `{captured_input.slot.name}`"
             )
             message = f"{what} must be {expression}{where}, got "
-            self._refuse(f"{source} != {_text(expression)}", "ValueError", message, source)
+            self._check(f"{source} != {_text(expression)}", "ValueError", message, source)
 
     def _size_relations(self) -> None:
         """What tracing assumed of the symbols: their ranges, and the comparisons that it decided."""
@@ -336,7 +338,7 @@ class Guards:
                 )
             lower = environment.var_to_range[symbol].lower
             if lower.is_number and lower > 0:
-                self._refuse(
+                self._check(
                     f"{name} < {int(lower)}",
                     "ValueError",
                     f"a size must be at least {int(lower)}, got ",
@@ -346,7 +348,7 @@ class Guards:
             if {
                 str(symbol) for symbol in guard.expr.free_symbols
             } <= self._sizes.keys() and not guard.expr.is_number:
-                self._refuse(f"not ({_text(guard.expr)})", "ValueError", f"sizes must satisfy {guard.expr}")
+                self._check(f"not ({_text(guard.expr)})", "ValueError", f"sizes must satisfy {guard.expr}")
 
     def _gradients(self) -> None:
         grad_enabled, fixed = self._captured.grad_enabled, self._captured.fixed_modes
@@ -355,7 +357,7 @@ class Guards:
             message = (
                 f"it turns grad mode on itself, for a call in grad mode and inference mode {fixed}, got "
             )
-            self._refuse(f"{actual} != {fixed}", "ValueError", message, actual)
+            self._check(f"{actual} != {fixed}", "ValueError", message, actual)
         fresh = [
             (index, name, captured_input)
             for index, (name, captured_input) in enumerate(self._inputs())
@@ -372,12 +374,12 @@ class Guards:
             ]
             asked = [f"{name}.requires_grad" for _, name, _ in fresh if name not in spared]
             if spared:
-                self._gradients_of_seen = " or ".join(f"{name}.requires_grad" for name in spared)
-                asked.append(f"is_new and ({self._gradients_of_seen})")
+                self._seen_requires_grad = " or ".join(f"{name}.requires_grad" for name in spared)
+                asked.append(f"is_new and ({self._seen_requires_grad})")
             modes = "torch.is_grad_enabled() and " if fixed is None else ""
             condition = f"{modes}({' or '.join(asked)})"
             if len(asked) == 1 and spared:
-                condition = f"is_new and {modes}({self._gradients_of_seen})"
+                condition = f"is_new and {modes}({self._seen_requires_grad})"
             with self._builder.block(f"if {condition}:"):
                 named = ", ".join(
                     f"({index}, {captured_input.slot.name!r}, {name})"
@@ -393,7 +395,7 @@ class Guards:
     def _remember_tensors(self) -> None:
         """Not of tensors that are taken without a gradient only because grad mode is off."""
         if self._seen:
-            fits = f"is_new and not ({self._gradients_of_seen})" if self._gradients_of_seen else "is_new"
+            fits = f"is_new and not ({self._seen_requires_grad})" if self._seen_requires_grad else "is_new"
             with self._builder.block(f"if {fits} and not {is_functorch_tensor(self._seen)}:"):
                 self._builder.add(write_remember(self._seen))
 
@@ -402,11 +404,11 @@ class Guards:
             if captured_input.duplicate_of is not None:
                 other = self._captured.inputs[captured_input.duplicate_of]
                 message = f"`{captured_input.slot.name}` was the same tensor as `{other.slot.name}`"
-                if self._meta.inputs[captured_input.duplicate_of].is_changed:  # else torch takes it
+                if self._meta.inputs[captured_input.duplicate_of].is_mutated:  # else torch takes it
                     message = _assumption(
                         f"{index} would be a duplicate of input {captured_input.duplicate_of}", message
                     )
-                self._refuse(
+                self._check(
                     f"{name} is not {self._names[captured_input.duplicate_of]}", "AssertionError", message
                 )
 
@@ -426,7 +428,7 @@ class Guards:
             if (info.mutates_data or info.mutates_metadata)
             and not self._captured.inputs[info.index].shares_storage_with
         }
-        self._neighbours()
+        self._shared_storages()
         written = [name for name, slot, _ in arguments if slot.index in changed]
         if not written or len(arguments) < 2:
             return
@@ -443,13 +445,13 @@ class Guards:
             slots = [slot.name for name, slot, _ in arguments if name in written]
             self._builder.add(f"refuse_overlap({self._target!r}, {{{named}}}, {tuple(slots)!r})")
 
-    def _neighbours(self) -> None:
+    def _shared_storages(self) -> None:
         """Inputs that lie apart on one storage of which something is written stay as far apart."""
         inputs = self._captured.inputs
         written = {
             near
             for info in self._meta.inputs
-            if info.mutates_data or info.is_moved
+            if info.mutates_data or info.mutates_metadata_or_storage
             for near in (info.index, *inputs[info.index].shares_storage_with)
         }
         for index in sorted(written):
@@ -461,12 +463,12 @@ class Guards:
                 message = (
                     f"`{captured_input.slot.name}` and `{near.slot.name}` lie otherwise on their storage"
                 )
-                for left, right in product(self._inside(index), self._inside(other)):
+                for left, right in product(self._inner_tensors(index), self._inner_tensors(other)):
                     if left[1].untyped_storage()._cdata == right[1].untyped_storage()._cdata:
                         same = f"{left[0]}.untyped_storage() is {right[0]}.untyped_storage()"
-                        self._refuse(f"{_moved_apart(left, right)} and {same}", "AssertionError", message)
+                        self._check(f"{_moved_apart(left, right)} and {same}", "AssertionError", message)
 
-    def _inside(self, index: int) -> list[tuple[str, Any]]:
+    def _inner_tensors(self, index: int) -> list[tuple[str, Any]]:
         """A flat input's text and tensor; of a wrapper, those inside."""
         name, fake = self._names[index], self._captured.inputs[index].fake
         return [(".".join((name, *path)), tensor) for path, tensor in inner_tensors(fake)]

@@ -90,7 +90,7 @@ def modes_of_views(captured: Captured, info: OutputAliasInfo) -> tuple[Modes, li
     ):
         inside = Modes(False, True)
         return inside, [inside] * len(info.chain)
-    starts_after = info.viewed_without_grad and not info.refuses_use
+    starts_after = info.viewed_without_grad and not info.raises_on_use
     as_taken = info.requires_grad or info.viewed_without_grad or info.detached_after != len(info.chain)
     steps = []
     for step in info.chain:

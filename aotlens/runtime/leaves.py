@@ -29,7 +29,7 @@ def reshaped_leaves(parts: Partitioned) -> tuple[InputAliasInfo, ...]:
     return tuple(
         info
         for info in parts.joint.meta.inputs
-        if info.is_moved
+        if info.mutates_metadata_or_storage
         and inputs[info.index].gradient_leaf is inputs[info.index].argument
         and inputs[info.index].argument.shape != inputs[info.index].fake.shape
     )
@@ -60,7 +60,9 @@ def created_leaves(parts: Partitioned) -> list[str]:
         return names
     led = any(out.value is not None for out in parts.backward.outputs)
     if parts.joint.always_fails:  # only those inputs that the tape leads to are given with their history
-        led = any(tangents for (kind, _), tangents in parts.joint.arrivals.items() if kind is Gradient)
+        led = any(
+            tangents for (kind, _), tangents in parts.joint.tangents_by_gradient.items() if kind is Gradient
+        )
     elif parts.joint.failing is not None:  # autograd calls it from any input that requires grad
         led = led or any(captured_input.requires_grad for captured_input in parts.joint.captured.inputs)
     return [] if led else [ANCHOR]
@@ -68,7 +70,7 @@ def created_leaves(parts: Partitioned) -> list[str]:
 
 def is_leaf(info: OutputAliasInfo) -> bool:
     """Whether the result is a leaf that the function makes."""
-    return info.new_leaf or info.made_leaf
+    return info.is_new_leaf or info.is_alias_leaf
 
 
 def views_of_leaf(outputs: Sequence[OutputAliasInfo], info: OutputAliasInfo) -> int:
@@ -115,7 +117,7 @@ def _leaf(parts: Partitioned, info: OutputAliasInfo, names: Names, arguments: li
         kind = f"dtype={tensor.dtype}, device={str(tensor.device)!r}"
         return f"torch.empty_strided({sizes}, {kind}, requires_grad=True)"
     under = parts.joint.meta.inputs[info.base.index]
-    if under.is_moved:
+    if under.mutates_metadata_or_storage:
         name = parts.joint.captured.inputs[under.index].slot.name
         raise UnsupportedError(
             f"`requires_grad_()` on a view of `{name}`, whose sizes or storage change",
@@ -123,7 +125,7 @@ def _leaf(parts: Partitioned, info: OutputAliasInfo, names: Names, arguments: li
             "call it on a clone of the view",
         )
     text = arguments[info.base.index]
-    apart = ".data" if info.own_version else ".detach()"
+    apart = ".data" if info.has_own_version else ".detach()"
     text += apart if info.detached_after == 0 else ""
     for position, step in enumerate(info.chain, 1):
         text = view_text(step, text, names)

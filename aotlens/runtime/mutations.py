@@ -27,7 +27,7 @@ def write_versions_of_unwritten(builder: TextBuilder, meta: ViewAndMutationMeta,
     raised = [
         info
         for info in meta.inputs
-        if info.version_bumps and (not info.is_changed or changes_metadata_only(info))
+        if info.version_bumps and (not info.is_mutated or changes_metadata_only(info))
     ]
     joined = _joined_outside(meta)
     if not raised and not joined:
@@ -41,7 +41,7 @@ def write_versions_of_unwritten(builder: TextBuilder, meta: ViewAndMutationMeta,
 
 def changes_metadata_only(info: InputAliasInfo) -> bool:
     """Whether only the tensor's sizes or strides change: what the graph saves of it keeps its values."""
-    moved = info.mutates_metadata and not info.mutates_data and info.exchange is None
+    moved = info.mutates_metadata and not info.mutates_data and info.storage_swap is None
     return moved and not info.is_view  # a raised version makes autograd look for a view's history anew
 
 

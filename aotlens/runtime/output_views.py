@@ -20,7 +20,10 @@ def write_function_views(
     builder: TextBuilder, parts: Partitioned, outputs: list[ProgramOutput], names: Names
 ) -> None:
     """The lines at the end of our function's forward, outside `below_views`, so that autograd sees views."""
-    if not any(info.function_view_of is not None or info.function_view for info in parts.joint.meta.outputs):
+    if not any(
+        info.custom_function_input is not None or info.is_custom_function_view
+        for info in parts.joint.meta.outputs
+    ):
         return
     with builder.step("make custom views again", "autograd must know them as views that a function made"):
         _views_of_inputs(builder, parts, names)
@@ -30,9 +33,9 @@ def write_function_views(
 def _views_of_inputs(builder: TextBuilder, parts: Partitioned, names: Names) -> None:
     """Views that a custom function made: outside `below_views`, so that autograd refuses writes to them."""
     for info in parts.joint.meta.outputs:
-        if info.function_view_of is None:
+        if info.custom_function_input is None:
             continue
-        node: Any = parts.joint.captured.inputs[info.function_view_of].node
+        node: Any = parts.joint.captured.inputs[info.custom_function_input].node
         text, out = names.node(node), f"out_{info.index}"
         if info.tensor.dtype == node.val.dtype and not info.tensor.is_complex():
             builder.add(f"{out} = {text}.as_strided({out}.size(), {out}.stride(), {out}.storage_offset())")
@@ -47,7 +50,7 @@ def _views_of_results(builder: TextBuilder, parts: Partitioned, outputs: list[Pr
     meta, recorder = parts.joint.meta, parts.joint.captured.recorder
     by_storage: dict[int, list[int]] = {}
     for info in meta.outputs:
-        if info.function_view:
+        if info.is_custom_function_view:
             by_storage.setdefault(id(recorder.tracked(info.tensor).storage), []).append(info.index)
     for views in by_storage.values():
         storage = recorder.tracked(meta.outputs[views[0]].tensor).storage
@@ -64,7 +67,7 @@ def _lies_on(parts: Partitioned, out: ProgramOutput, storage: Storage) -> bool:
     """Whether it is a result in that memory, other than by such a view."""
     meta, tensor = parts.joint.meta, None
     match out.slot:
-        case UserOutput(index=index) if not meta.outputs[index].function_view:
+        case UserOutput(index=index) if not meta.outputs[index].is_custom_function_view:
             tensor = meta.outputs[index].tensor
         case IntermediateBase(index=index):
             tensor = meta.bases[index].tensor
@@ -83,10 +86,15 @@ class SeveralViews:
         self._free: dict[tuple[Modes, str], tuple[str, set[int | None]]] = {}
         self._names = 0
 
-    def one(self, info: OutputAliasInfo, step: ViewStep, text: str, modes: Modes) -> str:
+    def view(self, info: OutputAliasInfo, step: ViewStep, text: str, modes: Modes) -> str:
         """A result's view as an expression; `text` is the same with a call of its own."""
         call = text.removesuffix(f"[{step.result}]")
-        if step.result is None or info.refuses_use or info.taken_before or f"out_{info.index}" in call:
+        if (
+            step.result is None
+            or info.raises_on_use
+            or info.viewed_before_change
+            or f"out_{info.index}" in call
+        ):
             return text
         name, used = self._free.get((modes, call), ("", {step.result}))
         if step.result in used:
@@ -103,14 +111,14 @@ def write_output_bases(
 ) -> None:
     """The lines; `look` is the text of a look at some memory, without history."""
     for index, base in enumerate(bases):
-        if base.cut_off:
+        if base.is_cut_off:
             builder.add(f"base_{index} = base_{index}.detach().requires_grad_()")
-        if base.memory is None:
+        if base.detached_storage is None:
             continue
-        if base.memory.is_given:
-            builder.add(f"base_{index}.data = {look(base.memory)}")
+        if base.detached_storage.was_assigned:
+            builder.add(f"base_{index}.data = {look(base.detached_storage)}")
             continue
-        builder.add(f"memory = {look(base.memory)}")
+        builder.add(f"memory = {look(base.detached_storage)}")
         preserving = "torch.autograd._unsafe_preserve_version_counter(memory)"
         with builder.block(f"with torch.enable_grad(), {preserving}:"):
             builder.add(f"base_{index} = memory.copy_(base_{index})")

@@ -126,7 +126,7 @@ class Unpacking:
         self._builder = builder
         self._target = target
         self._leaves = leaves
-        self._parts = 0
+        self._container_count = 0
 
     def write(self, spec: Any) -> None:
         if not is_plain(spec):
@@ -167,7 +167,7 @@ class Unpacking:
         for child in children:
             inner = leaves[start : start + child.num_leaves]
             start += child.num_leaves
-            names.append(inner[0] if child.is_leaf() else self._part())
+            names.append(inner[0] if child.is_leaf() else self._container_name())
             if not child.is_leaf():
                 below.append((child, names[-1], inner))
         if keyed:
@@ -179,6 +179,6 @@ class Unpacking:
         for child, name, inner in below:
             self._children(child, name, inner)
 
-    def _part(self) -> str:
-        self._parts += 1
-        return f"part_{self._parts}"
+    def _container_name(self) -> str:
+        self._container_count += 1
+        return f"part_{self._container_count}"

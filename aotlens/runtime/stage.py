@@ -153,7 +153,7 @@ def _specs(head: TextBuilder, parts: Partitioned, bindings: Bindings) -> None:
         text = spec_text(spec)
         if text is None:
             head.add("")
-            bindings.give(head, name, spec, "made of the user's own containers")
+            bindings.bind(head, name, spec, "made of the user's own containers")
         else:
             head.add("", f"{name} = {text}")
 

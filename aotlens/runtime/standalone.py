@@ -28,7 +28,7 @@ def written_graphs(code: Generated) -> list[StandaloneGraph]:
 
 def requirements_text(code: Generated, bindings: Bindings) -> str:
     """What the module needs, in words."""
-    modules = bindings.maker.modules if bindings.maker is not None else {}
+    modules = bindings.value_writer.modules if bindings.value_writer is not None else {}
     others = "".join(
         f", and `{module}` for `{name}`"
         for module, name in modules.items()
@@ -94,7 +94,7 @@ def write_graph_constants(builder: TextBuilder, code: Generated, bindings: Bindi
     """The tensors that compiled graphs read."""
     for graph in written_graphs(code):
         for name, value in graph.constants.items():
-            bindings.give(builder, name, value, "a constant of the compiled graph")
+            bindings.bind(builder, name, value, "a constant of the compiled graph")
 
 
 def write_end(builder: TextBuilder, code: Generated) -> None:

@@ -54,7 +54,7 @@ def write_undefined_checks(
 def _fills(parts: Partitioned) -> bool:
     """Whether eager's backward does something although no gradient arrives."""
     assert parts.backward is not None  # written for training only
-    return parts.joint.fills_missing or any(map(has_effect, parts.backward.nodes))
+    return parts.joint.materialises_zeros or any(map(has_effect, parts.backward.nodes))
 
 
 def _write_none(builder: TextBuilder, received: list[TangentText], count: int) -> None:
@@ -65,7 +65,7 @@ def _write_none(builder: TextBuilder, received: list[TangentText], count: int) -
 def _arriving(parts: Partitioned, tangents: list[TangentText], received: int) -> Conditions:
     """The condition for each gradient that comes from some of those that are received."""
     conditions: Conditions = {}
-    for key, indices in parts.joint.arrivals.items():
+    for key, indices in parts.joint.tangents_by_gradient.items():
         named = [tangents[index].parameter for index in sorted(indices) if tangents[index].nodes]
         if 0 < len(named) < received:
             conditions[key] = " or ".join(f"{name} is not None" for name in named)
@@ -98,7 +98,7 @@ def write_choice(builder: TextBuilder, parts: Partitioned, tangents: list[Tangen
     differentiable = [tangent for tangent in tangents if tangent.differentiable]
     received = [tangent for tangent in differentiable if tangent.nodes]
     conditions = dict[str, str]()
-    for teller in parts.joint.tellers:
+    for teller in parts.joint.user_grad_sources:
         sources = [differentiable[index] for index in sorted(teller.tangents) if differentiable[index].nodes]
         if sources:
             conditions.setdefault(
@@ -127,7 +127,11 @@ def _where_zeros_will_not_do(
     parts: Partitioned, received: list[TangentText]
 ) -> tuple[dict[str, str], tuple[Site, ...]]:
     """By their conditions, the reasons; and the user's lines."""
-    if parts.backward is None or len(received) < 2 or (parts.joint.tellers and _cannot(parts) is not None):
+    if (
+        parts.backward is None
+        or len(received) < 2
+        or (parts.joint.user_grad_sources and _cannot(parts) is not None)
+    ):
         return {}, ()
     reasons, sites = dict[str, str](), list[Site | None]()
     for slope in infinite_factors(parts.backward):
@@ -151,7 +155,7 @@ def is_asked(builder: TextBuilder) -> bool:
 
 def needs_partial_backward(builder: TextBuilder, parts: Partitioned) -> bool:
     """Whether the module is bound to what makes such a backward."""
-    return is_asked(builder) and not (parts.joint.tellers and _cannot(parts) is not None)
+    return is_asked(builder) and not (parts.joint.user_grad_sources and _cannot(parts) is not None)
 
 
 def write_undefined_error(builder: TextBuilder, parts: Partitioned, graph: str) -> None:
@@ -161,7 +165,7 @@ def write_undefined_error(builder: TextBuilder, parts: Partitioned, graph: str) 
     reason = _cannot(parts)
     builder.add("", "")
     with builder.block(f"def {BOUND_NAME}(arrived):"):
-        if not parts.joint.tellers:
+        if not parts.joint.user_grad_sources:
             _write_zeros_instead(builder, parts, graph)
             return
         if reason is None:
@@ -193,7 +197,7 @@ def _write_zeros_instead(builder: TextBuilder, parts: Partitioned, graph: str) -
 
 
 def no_partial_backward_error(parts: Partitioned, reason: str) -> str:
-    names = ", ".join(dict.fromkeys(teller.name for teller in parts.joint.tellers))
+    names = ", ".join(dict.fromkeys(teller.name for teller in parts.joint.user_grad_sources))
     return (
         f"the backward of `{parts.joint.captured.subject.name}` was run where some of its results have no "
         f"gradient, which {names} may tell from zeros, and is not supported here: {reason}; "
@@ -205,7 +209,7 @@ def no_partial_backward_error(parts: Partitioned, reason: str) -> str:
 class PartialBackwardGraph:
     """In place of the backward's graph."""
 
-    arrived: DefinedTangents
+    defined: DefinedTangents
     run: Callable[[list[Any]], Any]
 
     def __call__(self, inputs: list[Any]) -> Any:
@@ -219,7 +223,7 @@ class PartialBackward:
         self._parts = parts
         self._compile = compile_other
         self._graphs: dict[DefinedTangents, PartialBackwardGraph] = {}
-        self.records = bool(parts.joint.tellers)
+        self.records = bool(parts.joint.user_grad_sources)
         """Whether it is recorded anew, and not what is left of the backward."""
 
     def __call__(self, arrived: DefinedTangents) -> PartialBackwardGraph:
@@ -230,18 +234,18 @@ class PartialBackward:
         """
         known = self._graphs.get(arrived)
         if known is None:
-            known = self._graphs[arrived] = self._made(arrived)
+            known = self._graphs[arrived] = self._make(arrived)
         return known
 
-    def _made(self, arrived: DefinedTangents) -> PartialBackwardGraph:
+    def _make(self, arrived: DefinedTangents) -> PartialBackwardGraph:
         if not self.records:
-            return self._without(arrived)
+            return self._by_backend(arrived)
         try:
-            return self._recorded(arrived)
+            return self._by_recording(arrived)
         except AotlensError as error:
             raise RuntimeError(no_partial_backward_error(self._parts, str(error))) from error
 
-    def _without(self, arrived: DefinedTangents) -> PartialBackwardGraph:
+    def _by_backend(self, arrived: DefinedTangents) -> PartialBackwardGraph:
         """What is left of the backward, by the backend's code."""
         backward, like = self._parts.backward, iter(self._parts.joint.wrapped_tangents)
         assert backward is not None  # written for training only
@@ -255,7 +259,7 @@ class PartialBackward:
             missing |= set() if is_there else set(map(id, inner_nodes))
         defined, arrivals = (
             {index for index, is_there in enumerate(arrived) if is_there},
-            self._parts.joint.arrivals,
+            self._parts.joint.tangents_by_gradient,
         )
         program = without_tangents(
             backward, missing, lambda slot: bool(defined & arrivals.get((type(slot), slot.index), set()))
@@ -265,7 +269,7 @@ class PartialBackward:
             runnable_graph(self._compile(program)) if self._compile else load_program(program, boxed=True),
         )
 
-    def _recorded(self, arrived: DefinedTangents) -> PartialBackwardGraph:
+    def _by_recording(self, arrived: DefinedTangents) -> PartialBackwardGraph:
         backward, joint = self._parts.backward, self._parts.joint
         assert backward is not None  # written for training only
         values = partial_gradients(joint, arrived)

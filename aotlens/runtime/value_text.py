@@ -264,12 +264,12 @@ class Bindings:
     def __init__(self, standalone: bool = False) -> None:
         self.bound: dict[str, Any] = {}
         """Values by name, for whoever loads the text."""
-        self.maker = ValueWriter() if standalone else None
+        self.value_writer = ValueWriter() if standalone else None
         """None where the values themselves are wanted, and not others that are equal."""
 
-    def give(self, builder: TextBuilder, name: str, value: Any, note: str) -> None:
+    def bind(self, builder: TextBuilder, name: str, value: Any, note: str) -> None:
         """Write the line that makes the value, or `note` where it is bound."""
-        text = self.maker.text(builder, value) if self.maker is not None else None
+        text = self.value_writer.text(builder, value) if self.value_writer is not None else None
         if text is not None:
             builder.add(f"{name} = {text}" if text != name else "")
             return
@@ -278,7 +278,7 @@ class Bindings:
 
     @property
     def stands_alone(self) -> bool:
-        return self.maker is not None
+        return self.value_writer is not None
 
 
 Outside = list[tuple[str, CapturedInput]]
@@ -306,9 +306,9 @@ class _Outside:
     def __init__(self, builder: TextBuilder, bindings: Bindings, outside: Outside) -> None:
         self._builder = builder
         self._bindings = bindings
-        self._made: dict[int, str] = {}
+        self._written: dict[int, str] = {}
         """Names of tensors that are written already, by identity."""
-        self._memory: dict[int, str] = {}
+        self._name_of_storage: dict[int, str] = {}
         """Names of memories that several tensors lie in, by storage."""
         storages = [
             captured_input.outside.untyped_storage()._cdata
@@ -318,14 +318,14 @@ class _Outside:
         self._shared = {storage for storage in storages if storages.count(storage) > 1}
 
     def write(self, name: str, value: Any) -> None:
-        self._made[id(value)] = name
+        self._written[id(value)] = name
         base = value._base if not value.is_inference() else None
         if base is not None and base.dtype == value.dtype and _is_plain(value):
             source = self._base(name, base)
             source += ".detach()" if base.requires_grad and not value.requires_grad else ""
             self._builder.add(f"{name} = {_with_signs(f'{source}.as_strided({_place(value)})', value, base)}")
         elif _is_plain(value) and value.untyped_storage()._cdata in self._shared:
-            memory = self._whole(name, value)
+            memory = self._whole_storage(name, value)
             dtype = f"torch.empty(0, dtype={value.dtype})"
             text = f"{dtype}.set_({memory}.untyped_storage(), {_storage_place(value)})"
             text = _with_signs(text, value)
@@ -335,23 +335,23 @@ class _Outside:
                 text += ".requires_grad_()"
             self._builder.add(f"{name} = {text}")
         else:
-            self._bindings.give(self._builder, name, value, "a tensor that the function reaches by itself")
+            self._bindings.bind(self._builder, name, value, "a tensor that the function reaches by itself")
 
     def _base(self, name: str, base: Any) -> str:
-        known = self._made.get(id(base))
+        known = self._written.get(id(base))
         if known is None:
             known = f"{name}_base"
             self.write(known, base)
         return known
 
-    def _whole(self, name: str, value: torch.Tensor) -> str:
+    def _whole_storage(self, name: str, value: torch.Tensor) -> str:
         """The name of the memory, written when first asked for."""
         storage = value.untyped_storage()
-        known = self._memory.get(storage._cdata)
+        known = self._name_of_storage.get(storage._cdata)
         if known is None:
-            known = self._memory[storage._cdata] = f"{name}_memory"
+            known = self._name_of_storage[storage._cdata] = f"{name}_memory"
             whole = torch.empty(0, dtype=torch.uint8, device=value.device).set_(storage)
-            self._bindings.give(self._builder, known, whole, "memory of the user's tensors")
+            self._bindings.bind(self._builder, known, whole, "memory of the user's tensors")
         return known
 
 

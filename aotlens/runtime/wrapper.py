@@ -87,7 +87,7 @@ class WrapperText:
         self.arguments = argument_names(self._captured, names)
         self.needs_overlap_helper = False
         self._has_seen = False
-        self._several = SeveralViews(self._under)
+        self._multi_output_views = SeveralViews(self._under)
         self._reshaped = reshaped_leaves(parts) if code.backward is not None else ()
 
     def write(self) -> None:
@@ -119,14 +119,14 @@ class WrapperText:
             write_bases(builder, self._captured, self.arguments)
             write_versions_of_unwritten(builder, self._meta, self.arguments)
             self._require_grad()
-            self._register()
-            self._reshape()
+            self._register_hooks()
+            self._resize_leaves()
             write_leaves(builder, self._parts, self._names, self.arguments)
             self._run()
             self._detach()
             self._write_back()
-            self._exchange()
-            self._move()
+            self._swap_storages()
+            self._mutate_metadata()
             self._raise_versions()
             write_inference_tensors(self._builder, self._captured, self._meta)
             self._aliases()
@@ -144,7 +144,7 @@ class WrapperText:
                 off = ".detach_()" if info.autograd is AutogradChange.NEW_LEAF else ""
                 self._builder.add(f"{self.arguments[info.index]}{off}.requires_grad_()")
 
-    def _register(self) -> None:
+    def _register_hooks(self) -> None:
         """Before the graphs run, as the function does: autograd then leads gradients through the hooks."""
         registered = self._captured.structure.registered
         if not registered:
@@ -159,7 +159,7 @@ class WrapperText:
                     hook_text = f"lambda gradient: None if gradient is None else {hook_text}(gradient)"
                 self._builder.add(f"{self.arguments[index]}.{method}({hook_text})")
 
-    def _reshape(self) -> None:
+    def _resize_leaves(self) -> None:
         """Before autograd sees a leaf: it checks each gradient against the sizes that it has seen."""
         if not self._reshaped:
             return
@@ -168,7 +168,7 @@ class WrapperText:
                 name, captured_input = self.arguments[info.index], self._captured.inputs[info.index]
                 size = literal(tuple(captured_input.argument.shape), self._names)
                 self._builder.add(f"before_{name} = {name}.detach()")
-                if info.grown:
+                if info.is_resized:
                     self._resize(info)
                 elif info.new_geometry is not None:
                     counted = f", torch.autograd._unsafe_preserve_version_counter({name})"
@@ -190,47 +190,51 @@ class WrapperText:
         if not turned:
             return
         with self._builder.step("take inputs off their history", "the function detaches an input in place"):
-            for output in self._taken_before():
-                if self._has_former_history(output):
+            for output in self._views_before_change():
+                if self._keeps_former_grad_fn(output):
                     self._make_alias(output)
             for info in turned:
                 leaf = self._captured.inputs[info.index].is_leaf
                 name = self.arguments[info.index]
                 self._builder.add(f"{name}.requires_grad_(False)" if leaf else f"{name}.detach_()")
 
-    def _taken_before(self) -> list[Any]:
+    def _views_before_change(self) -> list[Any]:
         """Results that are views of what an input was."""
-        return [output for output in self._meta.outputs if output.taken_before]
+        return [output for output in self._meta.outputs if output.viewed_before_change]
 
-    def _has_former_history(self, output: Any) -> bool:
+    def _keeps_former_grad_fn(self, output: Any) -> bool:
         """Whether it was taken before its input lost its history, not only before that got other memory."""
         info = self._meta.inputs[output.base.index]
-        return info.autograd is AutogradChange.DETACHED and (output.requires_grad or info.exchange is None)
+        return info.autograd is AutogradChange.DETACHED and (
+            output.requires_grad or info.storage_swap is None
+        )
 
-    def _exchange(self) -> None:
+    def _swap_storages(self) -> None:
         """All new storages are taken first: two inputs may have been given each other's."""
-        exchanged = [info for info in self._meta.inputs if info.exchange is not None]
-        reset = [info for info in self._meta.inputs if info.exchange is None and self._takes_new_place(info)]
+        exchanged = [info for info in self._meta.inputs if info.storage_swap is not None]
+        reset = [
+            info for info in self._meta.inputs if info.storage_swap is None and self._gets_new_edge(info)
+        ]
         if not exchanged and not reset:
             return
         with self._builder.step(
             "exchange storages of inputs", "an input leaves on another storage", 0, self._sites(exchanged)
         ):
-            for output in self._taken_before():
-                if not self._has_former_history(output):
+            for output in self._views_before_change():
+                if not self._keeps_former_grad_fn(output):
                     self._make_alias(output)
             for info in exchanged:
-                exchange: Any = info.exchange
+                exchange: Any = info.storage_swap
                 text = self._chain(f"{self._base_name(exchange.base)}.detach()", exchange.chain)
                 self._builder.add(f"new_{info.index} = {text}")
             for info in exchanged:
-                self._put(info, f"new_{info.index}")
+                self._assign_storage(info, f"new_{info.index}")
                 if info.seen_by_autograd:
                     self._copy(info)
             for info in reset:
-                self._put(info, self.arguments[info.index])
+                self._assign_storage(info, self.arguments[info.index])
 
-    def _takes_new_place(self, info: InputAliasInfo) -> bool:
+    def _gets_new_edge(self, info: InputAliasInfo) -> bool:
         """Whether `set_` gave a leaf a new place for gradients, and those of the call go to its former."""
         argument, recorder = self._captured.inputs[info.index].argument, self._captured.recorder
         return self._is_reset(info) and all(leaf is not argument for leaf in recorder.led_to_new_place)
@@ -242,9 +246,9 @@ class WrapperText:
             leaf is captured_input.argument for leaf in self._captured.recorder.reset_leaves
         )
 
-    def _put(self, info: InputAliasInfo, new: str) -> None:
+    def _assign_storage(self, info: InputAliasInfo, new: str) -> None:
         name = self.arguments[info.index]
-        if self._takes_new_place(info):
+        if self._gets_new_edge(info):
             self._set(name, new)
         else:
             self._builder.add(f"{name}.data = {new}")
@@ -317,14 +321,16 @@ class WrapperText:
             return frozenset()
         gradients = ((out.slot, out.value) for out in self._parts.joint.gradients)
         none = {slot.index for slot, value in gradients if isinstance(slot, Gradient) and value is None}
-        if joint.tellers or joint.always_fails:  # which give one, maybe, where some of the results have none
-            arriving = self._parts.joint.arrivals
+        if (
+            joint.user_grad_sources or joint.always_fails
+        ):  # which give one, maybe, where some of the results have none
+            arriving = self._parts.joint.tangents_by_gradient
             none = {index for index in none if not arriving.get((Gradient, index))}
         return frozenset(self.arguments[index] for index in none)
 
     def _viewed_without_gradient(self, without: frozenset[str]) -> dict[str, str]:
         """Those of which a custom function made a view, which lines here view with grad mode off."""
-        input_indices = (info.function_view_of for info in self._meta.outputs)
+        input_indices = (info.custom_function_input for info in self._meta.outputs)
         viewed = (self.arguments[index] for index in input_indices if index is not None)
         names = {name: f"before_{name}" for name in viewed if name in without}
         if names:
@@ -342,14 +348,14 @@ class WrapperText:
         )
         with self._builder.step("write back mutated inputs", reason, size, self._sites(changed)):
             for info in changed:
-                if info.exchange is None or not info.seen_by_autograd:
+                if info.storage_swap is None or not info.seen_by_autograd:
                     self._copy(info)
 
     def _copy(self, info: InputAliasInfo) -> None:
         name, captured_input = self.arguments[info.index], self._captured.inputs[info.index]
-        if info.grown and info not in self._reshaped:
+        if info.is_resized and info not in self._reshaped:
             self._resize(info)
-        elif info in self._reshaped and not info.grown:
+        elif info in self._reshaped and not info.is_resized:
             name = f"before_{name}"
         once = _once(captured_input.fake)
         line = f"{name}{once}.copy_(updated_{info.index}{once})"
@@ -363,7 +369,7 @@ class WrapperText:
                 f"with torch.no_grad(), torch.autograd._unsafe_preserve_version_counter({name}):"
             ):
                 self._builder.add(line)
-        elif info.exchange is None and not info.mutates_metadata and captured_input.wrapped is None:
+        elif info.storage_swap is None and not info.mutates_metadata and captured_input.wrapped is None:
             # what `no_grad` does to a write, at half its cost: autograd sees the version alone
             with self._builder.block("with below_views():"):
                 self._builder.add(line)
@@ -379,7 +385,7 @@ class WrapperText:
         with self._builder.block("with below_views():"):
             self._builder.add(f"{self.arguments[info.index]}.resize_({size})")
 
-    def _move(self) -> None:
+    def _mutate_metadata(self) -> None:
         moved = [info for info in self._meta.inputs if info.new_geometry is not None]
         check_saved_aliases(self._parts, moved)
         reason = "sizes or strides of an input change" if moved else "no input's sizes or strides change"
@@ -392,7 +398,7 @@ class WrapperText:
                 line = f"{name}.as_strided_({self._geometry(geometry)})"
                 contexts = []
                 turned = info.autograd is not AutogradChange.NONE and not info.seen_by_autograd
-                if turned or info.moved_without_grad:
+                if turned or info.metadata_mutated_without_grad:
                     contexts.append("torch.no_grad()")
                 elif not self._captured.grad_enabled:
                     contexts.append("torch.enable_grad()")
@@ -410,7 +416,7 @@ class WrapperText:
                     self._builder.add(line)
                 if (
                     changes_metadata_only(info)
-                    and info.moved_without_grad
+                    and info.metadata_mutated_without_grad
                     and not self._captured.inputs[info.index].is_leaf
                 ):
                     with at_other_version(self._builder, name):
@@ -419,7 +425,7 @@ class WrapperText:
                         )
 
     def _raise_versions(self) -> None:
-        changed = [info for info in self._meta.inputs if info.bumps_to_tell and info.is_changed]
+        changed = [info for info in self._meta.inputs if info.wrapper_version_bumps and info.is_mutated]
         raised = [
             info for info in changed if not changes_metadata_only(info)
         ]  # those were raised before the graph ran
@@ -435,9 +441,9 @@ class WrapperText:
         outputs = self._meta.outputs
         later = {info.index: steps for info in outputs if (steps := views_of_leaf(outputs, info))}
         with self._builder.step("make aliased results again", reason):
-            write_output_bases(self._builder, self._meta.bases, self._look)
+            write_output_bases(self._builder, self._meta.bases, self._detached_view)
             for info in sorted(aliases, key=lambda info: _results_below(outputs, info)):
-                if not info.taken_before and info.index not in later:
+                if not info.viewed_before_change and info.index not in later:
                     self._make_alias(info)
         with self._builder.step("make results require grad", "the function turned it on itself"):
             for info in outputs:
@@ -451,11 +457,11 @@ class WrapperText:
                 if is_leaf(outputs[index]):
                     write_leaf_output(self._builder, self._parts, outputs[index])
 
-    def _look(self, memory: DetachedStorage) -> str:
+    def _detached_view(self, memory: DetachedStorage) -> str:
         """The memory without a history."""
-        text = self._base_name(memory.base) + (".data" if memory.own_version else ".detach()")
+        text = self._base_name(memory.base) + (".data" if memory.has_own_version else ".detach()")
         if memory.chain is None:
-            text = f"{text}.as_strided({self._geometry(geometry_of(memory.like))})"
+            text = f"{text}.as_strided({self._geometry(geometry_of(memory.tensor))})"
         return f"{self._chain(text, memory.chain or ())}.detach()"
 
     def _make_alias(self, info: OutputAliasInfo) -> None:
@@ -465,14 +471,14 @@ class WrapperText:
             self._builder.add(f"{name} = out_{info.same_object_as}")
             return
         base = self._base_name(info.base)
-        with at_other_version(self._builder, base) if info.refuses_use else nullcontext():
+        with at_other_version(self._builder, base) if info.raises_on_use else nullcontext():
             self._write_views(base, info)
         if not info.requires_grad and is_view_of_custom_function(info.tensor):
             self._builder.add(f"{SET_META}(out_{info.index}, {IN_CUSTOM_FUNCTION})")
 
     def _write_views(self, text: str, info: OutputAliasInfo) -> None:
         name, (modes, steps) = f"out_{info.index}", modes_of_views(self._captured, info)
-        apart = ".data" if info.own_version else ".detach()"
+        apart = ".data" if info.has_own_version else ".detach()"
         text += apart if info.detached_after == 0 else ""
         if info.geometry is not None:
             text = f"{text}.as_strided({self._geometry(info.geometry)})"
@@ -482,7 +488,7 @@ class WrapperText:
                 self._under(modes, f"{name} = {text}")
                 text = name
             modes, text = wanted, view_text(step, text, self._names)
-            text = self._several.one(info, step, text, modes)
+            text = self._multi_output_views.view(info, step, text, modes)
             text += apart if info.detached_after == position else ""
         self._under(modes, f"{name} = {text}")
 

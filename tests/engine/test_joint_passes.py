@@ -80,8 +80,8 @@ def test_attention_written_by_hand_becomes_one_operator() -> None:
     joint = changed(attend, *heads())
     assert targets(joint)[0] == FUSED
     assert not {"aten.bmm.default", "aten._softmax.default", "aten.exp.default"} & set(targets(joint))
-    assert joint.recorded is not None
-    assert "aten.bmm.default" in {node.target for node in joint.recorded.nodes}
+    assert joint.before_passes is not None
+    assert "aten.bmm.default" in {node.target for node in joint.before_passes.nodes}
 
 
 def test_in_inference_too() -> None:
@@ -106,8 +106,8 @@ def test_what_is_put_in_stands_at_the_users_expression_on_its_side() -> None:
 def test_what_a_pass_leaves_alone_is_the_same_node() -> None:
     """What reads a changed node is another node, with the same name at the same place."""
     joint = changed(Block(), torch.randn(2, 8, 32, requires_grad=True))
-    assert joint.recorded is not None
-    before = {node.name: node for node in joint.recorded.nodes}
+    assert joint.before_passes is not None
+    before = {node.name: node for node in joint.before_passes.nodes}
     nodes = joint.program.nodes
     attention = next(at for at, node in enumerate(nodes) if node.target == FUSED)
     kept = [node for node in nodes[:attention] if node.origin.stage != "joint passes"]
@@ -124,7 +124,7 @@ def test_a_derivative_of_the_backward_after_a_pass() -> None:
 
     x = torch.randn(8, requires_grad=True)
     found = compiled(noisy, x)
-    assert found.parts.joint.recorded is not None
+    assert found.parts.joint.before_passes is not None
     (first,) = torch.autograd.grad(found.call(x).sum(), x, create_graph=True)
     (second,) = torch.autograd.grad(first.square().sum(), x)
     kept = first != noisy_gradient(x, torch.zeros(8))
@@ -230,5 +230,5 @@ def test_symbolic_sizes_stay_symbols_behind_dynamo() -> None:
             given = tuple(torch.randn(2, 4, length, 16, requires_grad=True) for _ in range(3))
             torch.testing.assert_close(call(*given), attend(*given))
     assert len(seen) == 1
-    assert seen[0].parts.joint.recorded is None
+    assert seen[0].parts.joint.before_passes is None
     torch.compiler.reset()

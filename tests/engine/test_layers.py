@@ -98,8 +98,8 @@ def between() -> Compiled:
 
 def test_between_two_layers_of_one_forward_is_neither() -> None:
     found = between()
-    assert found.joint.recorded is not None  # the passes changed the program
-    layers, nodes = Layers(found.joint.program), found.joint.recorded.nodes
+    assert found.joint.before_passes is not None  # the passes changed the program
+    layers, nodes = Layers(found.joint.program), found.joint.before_passes.nodes
     of = {
         node.target: layers.layer_of(node)
         for node in nodes

@@ -48,7 +48,7 @@ def lower_to_run(parts: Partitioned, config: dict[str, Any]) -> Iterator[Runnabl
     moving = Retargeting(mode, has_gpu_tensors(parts), inductor_generates_random(config))
     moving.assumptions += attentions_recorded(parts.joint.captured.calls)
     training = parts.backward is not None
-    forward = _Graph(parts.forward, "forward" if training else "inference", config, parts.joint.recorded)
+    forward = _Graph(parts.forward, "forward" if training else "inference", config, parts.joint.before_passes)
     with _strides(mode) as strides:
         lowered = forward.lower(moving, {})
     yield lowered
@@ -58,7 +58,7 @@ def lower_to_run(parts: Partitioned, config: dict[str, Any]) -> Iterator[Runnabl
             for output, stride in zip(parts.forward.outputs, strides, strict=False)
             if stride is not None
         }
-        yield _Graph(parts.backward, "backward", config, parts.joint.recorded).lower(moving, known)
+        yield _Graph(parts.backward, "backward", config, parts.joint.before_passes).lower(moving, known)
 
 
 @contextmanager

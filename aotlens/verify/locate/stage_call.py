@@ -55,7 +55,7 @@ def run_module(compiled: Compiled, values: list[Any], tangents: Mapping[str, Any
         if not isinstance(known, OuterObject):
             found |= copies_by_name(name, value)
     for info in written_inputs(compiled):
-        now = flat if info.grown else before
+        now = flat if info.is_resized else before
         found |= copies_by_name(captured.inputs[info.index].slot.name, now[info.index], AFTER)
     if tangents:
         found |= _wrapper_gradients(compiled, flat, leaves, (cloner, tangents))

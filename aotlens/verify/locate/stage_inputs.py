@@ -61,8 +61,8 @@ class InputCopies:
         self._tangents = tangents
         self._changed = [info.index for info in written_inputs(compiled)]
         infos = compiled.meta.inputs
-        self._elsewhere = {info.index for info in infos if info.exchange and info.seen_by_autograd}
-        self._grown = {info.index for info in infos if info.grown}
+        self._elsewhere = {info.index for info in infos if info.storage_swap and info.seen_by_autograd}
+        self._grown = {info.index for info in infos if info.is_resized}
         for at, given in enumerate(compiled.captured.flat_inputs):
             if given.duplicate_of is not None:
                 self._flat[at] = self._flat[given.duplicate_of]
@@ -177,7 +177,7 @@ class InputCopies:
 def written_inputs(compiled: Compiled) -> list[InputAliasInfo]:
     """The flat inputs whose memory holds new data after the call, and which keep that memory."""
     count = len(compiled.captured.flat_inputs)
-    return [info for info in compiled.meta.inputs[:count] if info.mutates_data and info.exchange is None]
+    return [info for info in compiled.meta.inputs[:count] if info.mutates_data and info.storage_swap is None]
 
 
 def _as_stored(value: Tensor) -> Tensor:

@@ -40,7 +40,7 @@ def replay_stages(compiled: Compiled, values: list[Any]) -> tuple[StageResult, .
     captured = compiled.captured
     outside = [given for given in captured.inputs if isinstance(given.slot, FreeTensor)]
     is_state = any(
-        given.requires_grad or info.is_changed
+        given.requires_grad or info.is_mutated
         for given, info in zip(captured.inputs, compiled.meta.inputs, strict=True)
         if given.outside is not None
     )
