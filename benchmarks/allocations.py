@@ -20,7 +20,7 @@ def peak_bytes(action: Callable[[], object]) -> int:
     gc.disable()  # a collection would free what is not the action's
     try:
         with profile(activities=[ProfilerActivity.CPU], profile_memory=True, acc_events=True) as profiler:
-            kept = action()
+            result = action()
     finally:
         gc.enable()
     results: Any = profiler.profiler.kineto_results
@@ -29,7 +29,7 @@ def peak_bytes(action: Callable[[], object]) -> int:
         if event.name() == "[memory]":
             live += event.nbytes()
             peak = max(peak, live)
-    del kept
+    del result
     return peak
 
 

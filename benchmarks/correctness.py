@@ -71,18 +71,20 @@ def verdict(program: Program, compiler: Compiler) -> str:
         return f"fails: {type(error).__name__}"
     if outcome.refusal is not None:
         return "refused"
-    found = [one for one in outcome.differences if one.kind not in program.tolerated]
-    return _told(found) if found else EQUAL
+    differences = [
+        difference for difference in outcome.differences if difference.kind not in program.tolerated
+    ]
+    return _told(differences) if differences else EQUAL
 
 
-def _told(found: list[Difference]) -> str:
-    failed = next((one for one in found if one.kind == "error"), None)
+def _told(differences: list[Difference]) -> str:
+    failed = next((difference for difference in differences if difference.kind == "error"), None)
     if failed is not None:
         return f"fails: {failed.found.partition(':')[0]}"
-    worst = next((one for one in found if one.kind in WRONG), None)
+    worst = next((difference for difference in differences if difference.kind in WRONG), None)
     if worst is not None:
         return f"wrong: {worst.kind}"
-    return f"differs: {found[0].kind}"
+    return f"differs: {differences[0].kind}"
 
 
 def rows() -> Iterator[tuple[str, ...]]:
@@ -96,23 +98,23 @@ def rows() -> Iterator[tuple[str, ...]]:
             yield (name.partition("/")[2], mine, *theirs)
 
 
-def count(column: int, found: list[tuple[Cell, ...]]) -> str:
-    verdicts = [row[column] for row in found if row[column]]
+def count(column: int, rows_so_far: list[tuple[Cell, ...]]) -> str:
+    verdicts = [row[column] for row in rows_so_far if row[column]]
     return f"{verdicts.count(EQUAL)} of {len(verdicts)}"
 
 
 def main() -> None:
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
-    found: list[tuple[Cell, ...]] = list(rows())
-    found.append(("equal to eager", *map(partial(count, found=found), (1, 2, 3))))
+    table_rows: list[tuple[Cell, ...]] = list(rows())
+    table_rows.append(("equal to eager", *map(partial(count, rows_so_far=table_rows), (1, 2, 3))))
     note = (
         "Every program against eager: results, gradients, changed inputs, shared memory, strides,"
         " `requires_grad`, version counters, random state, errors. `wrong`: other numbers; `differs`: another"
         " fact about the same numbers; `fails`: an error that eager does not raise."
     )
     columns = ("where compilers were wrong", "ours", "aot_function", "torch.compile")
-    publish("correctness", [Table("Correctness", columns, tuple(found), note)])
+    publish("correctness", [Table("Correctness", columns, tuple(table_rows), note)])
 
 
 if __name__ == "__main__":

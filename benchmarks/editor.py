@@ -42,8 +42,8 @@ def stopwatch() -> Iterator[Callable[[], float]]:
     yield lambda: 1e3 * (time.perf_counter() - start)
 
 
-def command(name: str, *given: Json) -> dict[str, Json]:
-    return {"command": f"aotlens.{name}", "arguments": list(given)}
+def command(name: str, *arguments: Json) -> dict[str, Json]:
+    return {"command": f"aotlens.{name}", "arguments": list(arguments)}
 
 
 def big_report(rounds: int) -> Iterator[Row]:
@@ -65,8 +65,8 @@ def big_report(rounds: int) -> Iterator[Row]:
         slow = client.send(TRACE, command("trace", uri, "slow"))
         yield spread("hover, a trace runs", hover, enough)
         yield spread("all inlay hints", lambda: client.in_all("inlayHint", uri), enough)
-        place = {"start": {"line": 21, "character": 35}, "end": {"line": 21, "character": 35}}
-        asked = {"textDocument": {"uri": uri}, "range": place, "context": {"diagnostics": []}}
+        cursor = {"start": {"line": 21, "character": 35}, "end": {"line": 21, "character": 35}}
+        asked = {"textDocument": {"uri": uri}, "range": cursor, "context": {"diagnostics": []}}
         yield spread("code actions", lambda: client.request("textDocument/codeAction", asked), enough)
         client.command("aotlens.cancel")
         client.answer(slow)
@@ -86,7 +86,9 @@ class Repeated:
         """Whether a command runs; the next is sent as soon as the last was answered."""
         new = self._client.received[self._seen :]
         self._seen += len(new)
-        if self._number is None or any(one.get("id") == self._number and "method" not in one for one in new):
+        if self._number is None or any(
+            message.get("id") == self._number and "method" not in message for message in new
+        ):
             if self._left == 0:
                 return measured < 2  # two at least, for the hundredths
             self._left -= 1
@@ -107,8 +109,10 @@ def long_file(rounds: int, folder: Path) -> Iterator[Row]:
             def edit_and_hover() -> None:
                 nonlocal version
                 version += 1
-                place = {"line": 50 * version % 20_000, "character": 0}
-                client.change(uri, version, {"range": {"start": place, "end": place}, "text": "z = '漢'\n"})
+                position = {"line": 50 * version % 20_000, "character": 0}
+                client.change(
+                    uri, version, {"range": {"start": position, "end": position}, "text": "z = '漢'\n"}
+                )
                 client.at("hover", uri, 19_000, 1)
 
             yield spread("edit and hover, 20,000 lines", edit_and_hover, lambda number: number < rounds)
@@ -126,9 +130,9 @@ def traces() -> Iterator[tuple[str, float, float, float]]:
         yield traced(client, uri, "view_of_input", "first trace, cold")
         names = ("mutated_input", "multi_output_view", "detached_output", "input_returned", "hidden_mutation")
         warm = [traced(client, uri, name, "a tiny function, warm") for name in names]
-        warm = [one for one in warm if one[2]]
-        yield min(warm, key=lambda one: one[1])
-        middle = sorted(warm, key=lambda one: one[1])[len(warm) // 2]
+        warm = [timing for timing in warm if timing[2]]
+        yield min(warm, key=lambda timing: timing[1])
+        middle = sorted(warm, key=lambda timing: timing[1])[len(warm) // 2]
         yield "the same, median of several functions", *middle[1:]
         yield traced(client, uri, names[0], "the same again, from the cache")
         gpt = client.open(GPT)
@@ -170,10 +174,12 @@ def main() -> None:
         "Wall time from a request to its answer, over pipes; where none is named, a report of 10,000 nodes."
     )
     whole = ("command", "end to end ms", "the trace ms", "beyond it ms")
-    told = "Wall time from a command to its answer; the diagnostics come before that. Warm: torch is loaded."
+    note_of_commands = (
+        "Wall time from a command to its answer; the diagnostics come before that. Warm: torch is loaded."
+    )
     tables = (
         Table("Editor: requests", columns, tuple(asked), note),
-        Table("Editor: traces", whole, tuple(done), told),
+        Table("Editor: traces", whole, tuple(done), note_of_commands),
     )
     publish("editor", tables)
 

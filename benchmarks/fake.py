@@ -84,7 +84,11 @@ def _bytes_of(pid: int) -> int:
 def row(layers: int, gpu: str) -> tuple[Cell, ...]:
     measured = measure(layers, gpu)
     (target,) = measured.report["targets"]
-    parameters = sum(one["tensor"]["bytes"] for one in target["inputs"] if one["kind"] == "Parameter")
+    parameters = sum(
+        model_input["tensor"]["bytes"]
+        for model_input in target["inputs"]
+        if model_input["kind"] == "Parameter"
+    )
     nodes = sum(len(stage["nodes"]) for stage in target["stages"] if stage["name"] in ("forward", "backward"))
     return (
         f"{layers} layers{f', {gpu}' if gpu else ''}",

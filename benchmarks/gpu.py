@@ -184,8 +184,8 @@ def measure(case: Case, device: Device, rounds: int) -> list[tuple[Cell, ...]]:
     """One row for each contender; they take turns, so that what slows the machine slows all."""
     torch.compiler.reset()
     runners = {name: Runner(case, make, device) for name, make in CONTENDERS.items()}
-    steps = take_turns({name: one.timed_steps for name, one in runners.items()}, rounds)
-    forwards = take_turns({name: one.timed_forwards for name, one in runners.items()}, rounds)
+    steps = take_turns({name: runner.timed_steps for name, runner in runners.items()}, rounds)
+    forwards = take_turns({name: runner.timed_forwards for name, runner in runners.items()}, rounds)
     peer = next(iter(CONTENDERS))
 
     def cells(samples: dict[str, Samples], name: str) -> tuple[Cell, Cell]:
@@ -198,10 +198,10 @@ def measure(case: Case, device: Device, rounds: int) -> list[tuple[Cell, ...]]:
             name,
             *cells(forwards, name),
             *cells(steps, name),
-            round(one.first_s, 2),
-            round(one.peak_mib),
+            round(runner.first_s, 2),
+            round(runner.peak_mib),
         )
-        for name, one in runners.items()
+        for name, runner in runners.items()
     ]
 
 
@@ -228,10 +228,10 @@ def main() -> None:
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
     options = parser.parse_args()
     if options.device == "cpu":
-        found = table(Device("cpu", TINY), options.rounds)
-        for row in found.rows:
+        result = table(Device("cpu", TINY), options.rounds)
+        for row in result.rows:
             Console().print("  ".join(map(show_cell, row)), highlight=False)
-        Console().print(found.note, highlight=False)
+        Console().print(result.note, highlight=False)
         return
     if not torch.cuda.is_available():
         sys.exit("this benchmark needs a GPU")

@@ -17,13 +17,13 @@ POLICY = "min-cut"
 def measure(layers: int, rounds: int) -> tuple[int, dict[str, float]]:
     """Joint nodes, and each stage's lowest CPU milliseconds over the rounds."""
     model, inputs = gpt(layers), gpt_inputs()
-    found: list[dict[str, float]] = []
+    rounds_ms: list[dict[str, float]] = []
     for _ in range(rounds):
         gc.collect()
         _, stages_ms = stages_of(first_step(aotlens, model, inputs, POLICY))
-        found.append(stages_ms)
+        rounds_ms.append(stages_ms)
     nodes = joint_nodes(model, inputs, POLICY)
-    return nodes, {name: min(times[name] for times in found) for name in found[-1]}
+    return nodes, {name: min(times[name] for times in rounds_ms) for name in rounds_ms[-1]}
 
 
 def main() -> None:

@@ -141,8 +141,8 @@ def publish(name: str, tables: Sequence[Table]) -> None:
             printed.add_row(*(show_cell(cell) for cell in row))
         console.print(printed)
     RESULTS.mkdir(exist_ok=True)
-    kept = {"benchmark": name, "machine": machine_facts(), "tables": [asdict(table) for table in tables]}
-    (RESULTS / f"{name}.json").write_text(json.dumps(kept, indent=2) + "\n")
+    results = {"benchmark": name, "machine": machine_facts(), "tables": [asdict(table) for table in tables]}
+    (RESULTS / f"{name}.json").write_text(json.dumps(results, indent=2) + "\n")
 
 
 def show_cell(cell: Cell) -> str:

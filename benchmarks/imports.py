@@ -38,12 +38,12 @@ def main() -> None:
     rows = tuple(
         (
             name,
-            found.median_s * 1e3,
-            (found.median_s - floor) * 1e3,
-            f"±{found.spread:.0%}",
+            timing.median_s * 1e3,
+            (timing.median_s - floor) * 1e3,
+            f"±{timing.spread:.0%}",
             "yes" if loads_torch(CASES[name]) else "no",
         )
-        for name, found in samples.items()
+        for name, timing in samples.items()
     )
     columns = ("process", "ms", "over python ms", "spread", "loads torch")
     note = f"A fresh process each, warm page cache; CPU time, median of {options.rounds} rounds in turns."

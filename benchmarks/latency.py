@@ -94,8 +94,8 @@ class Measured:
     """Ours: each stage's lowest CPU time over the rounds, in the order in which the stages run."""
 
 
-def measure(given: Model, policy: str, rounds: int) -> Measured:
-    model, inputs = given.make(), given.inputs()
+def measure(case: Model, policy: str, rounds: int) -> Measured:
+    model, inputs = case.make(), case.inputs()
     stages: list[dict[str, float]] = []
 
     def ours() -> float:
@@ -118,17 +118,17 @@ def latency_table(
     policy: str, results: dict[int, Measured], others: dict[str, Measured], rounds: int
 ) -> Table:
     rows: list[tuple[Cell, ...]] = []
-    for name, found in {
-        **{gpt_model(layers).name: found for layers, found in results.items()},
+    for name, measured in {
+        **{gpt_model(layers).name: measured for layers, measured in results.items()},
         **others,
     }.items():
-        eager, peer, ours = (found.calls[contender].median_s * 1e3 for contender in CONTENDERS)
-        spread = f"±{found.calls['ours'].spread:.0%}"
-        steps = found.steps_s["ours"] / found.steps_s["peer"]
-        rows.append((name, found.joint_nodes, eager, peer, ours, spread, ours / peer, steps))
-    sizes = [found.joint_nodes for found in results.values()]
+        eager, peer, ours = (measured.calls[contender].median_s * 1e3 for contender in CONTENDERS)
+        spread = f"±{measured.calls['ours'].spread:.0%}"
+        steps = measured.steps_s["ours"] / measured.steps_s["peer"]
+        rows.append((name, measured.joint_nodes, eager, peer, ours, spread, ours / peer, steps))
+    sizes = [measured.joint_nodes for measured in results.values()]
     exponents = [
-        growth_exponent(sizes, [found.calls[name].median_s for found in results.values()])
+        growth_exponent(sizes, [measured.calls[name].median_s for measured in results.values()])
         for name in CONTENDERS
     ]
     rows.append(("GPT: growth exponent over nodes", "", *exponents, "", "", ""))
@@ -151,10 +151,10 @@ def latency_table(
 
 
 def stage_table(policy: str, results: dict[int, Measured]) -> Table:
-    sizes = [found.joint_nodes for found in results.values()]
+    sizes = [measured.joint_nodes for measured in results.values()]
     rows: list[tuple[Cell, ...]] = []
     for name in results[LAYERS[-1]].stages_ms:
-        times = [found.stages_ms[name] for found in results.values()]
+        times = [measured.stages_ms[name] for measured in results.values()]
         rows.append((name, *times, growth_exponent(sizes, times)))
     columns = ("stage", *(f"{layers} layers, ms" for layers in LAYERS), "growth exponent")
     note = (

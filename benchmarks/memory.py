@@ -22,8 +22,8 @@ POLICY = "min-cut"
 STATUS, CLEAR_PEAK = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 
 
-def run_first_step(contender: str, given: Model) -> None:
-    model, inputs = given.make(), given.inputs()
+def run_first_step(contender: str, case: Model) -> None:
+    model, inputs = case.make(), case.inputs()
     if contender == "eager":
         FirstStep(lambda: model, inputs, [])()
     else:
@@ -35,18 +35,18 @@ def status_mib(field: str) -> float:
     return int(line.split()[1]) / 1024
 
 
-def measure_here(contender: str, at: int) -> None:
+def measure_here(contender: str, index: int) -> None:
     """Print the MiB between what this process holds before the step and its peak during it."""
     torch.set_num_threads(1)
     run_first_step(contender, gpt_model(1))
     CLEAR_PEAK.write_text("5")  # the peak starts again from what is held
     before = status_mib("VmRSS")
-    run_first_step(contender, MODELS[at])
+    run_first_step(contender, MODELS[index])
     print(status_mib("VmHWM") - before)
 
 
-def measure(contender: str, at: int) -> float:
-    command = [sys.executable, "-m", "benchmarks.memory", contender, str(at)]
+def measure(contender: str, index: int) -> float:
+    command = [sys.executable, "-m", "benchmarks.memory", contender, str(index)]
     return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 
 
@@ -55,8 +55,8 @@ def main() -> None:
         measure_here(sys.argv[1], int(sys.argv[2]))
         return
     rows: list[tuple[Cell, ...]] = []
-    for at, model in enumerate(MODELS):
-        eager, peer, ours = (measure(contender, at) for contender in CONTENDERS)
+    for index, model in enumerate(MODELS):
+        eager, peer, ours = (measure(contender, index) for contender in CONTENDERS)
         rows.append((model.name, eager, peer, ours, ours / peer))
     columns = ("case", "eager MiB", "peer MiB", "ours MiB", "ours / peer")
     note = (

@@ -102,9 +102,9 @@ def dynamo_contenders(function: Function, arguments: tuple[object, ...]) -> Mapp
 
 
 def first_tensor(result: object) -> Tensor:
-    found = result[0] if isinstance(result, (tuple, list)) else result
-    assert isinstance(found, Tensor)
-    return found
+    tensor = result[0] if isinstance(result, (tuple, list)) else result
+    assert isinstance(tensor, Tensor)
+    return tensor
 
 
 def call(function: Function, arguments: tuple[object, ...], mode: str) -> Callable[[], object]:
@@ -130,7 +130,7 @@ def measure(make: Contenders, case: Case, mode: str, rounds: int) -> dict[str, S
 
 
 def row(case: Case, mode: str, samples: dict[str, Samples]) -> tuple[Cell, ...]:
-    micros = {name: found.median_s * 1e6 for name, found in samples.items()}
+    micros = {name: timing.median_s * 1e6 for name, timing in samples.items()}
     eager, peer = micros["eager"], micros["peer"]
     over = {name: (micros[name] - eager) / (peer - eager) for name in micros if name not in ("eager", "peer")}
     spread = f"±{samples['ours'].spread:.0%}"

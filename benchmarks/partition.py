@@ -54,16 +54,16 @@ class PeerCall:
     def divide(self, function: Callable[..., Any]) -> tuple[float, tuple[fx.GraphModule, fx.GraphModule]]:
         """CPU seconds, and the two graphs."""
         fresh = copied(self.joint)
-        found: list[Any] = []
-        seconds = time_once(lambda: found.append(function(fresh, self.joint_inputs, **self.keywords)))
-        return seconds, found[0]
+        graphs: list[Any] = []
+        seconds = time_once(lambda: graphs.append(function(fresh, self.joint_inputs, **self.keywords)))
+        return seconds, graphs[0]
 
     def saved_bytes(self, forward: fx.GraphModule) -> int:
         """Bytes of the storages that a forward graph hands on beyond inputs and results."""
         results = flat_outputs(forward)
         count = self.keywords["num_fwd_outputs"]
-        kept = [*forward.graph.find_nodes(op="placeholder"), *results[:count]]
-        known = {storage for node in kept if (storage := storage_of(node))}
+        inputs_and_results = [*forward.graph.find_nodes(op="placeholder"), *results[:count]]
+        known = {storage for node in inputs_and_results if (storage := storage_of(node))}
         new = {storage for node in results[count:] if (storage := storage_of(node))} - known
         return sum(size for _, size in new)
 
@@ -101,9 +101,9 @@ def timing(owner: Any, name: str) -> Iterator[list[float]]:
     function, seconds = getattr(owner, name), list[float]()
 
     def timed(*args: Any, **kwargs: Any) -> Any:
-        found: list[Any] = []
-        seconds.append(time_once(lambda: found.append(function(*args, **kwargs))))
-        return found[0]
+        results: list[Any] = []
+        seconds.append(time_once(lambda: results.append(function(*args, **kwargs))))
+        return results[0]
 
     setattr(owner, name, timed)
     try:
@@ -151,10 +151,10 @@ def timing_ours() -> Iterator[list[float]]:
             self._built = time_once(lambda: super(Timed, self).__init__(*args, **kwargs))
 
         def solve(self, without: int | None = None) -> frozenset[int]:
-            found: list[frozenset[int]] = []
-            took = time_once(lambda: found.append(super(Timed, self).solve(without)))
+            results: list[frozenset[int]] = []
+            took = time_once(lambda: results.append(super(Timed, self).solve(without)))
             seconds.append(self._built + took)
-            return found[0]
+            return results[0]
 
     original = getattr(choices, NETWORK)
     setattr(choices, NETWORK, Timed)
@@ -168,12 +168,12 @@ def _seconds(call: PeerCall, function: Callable[..., Any]) -> float:
     return call.divide(function)[0]
 
 
-def row(model: Model, found: Found) -> tuple[Cell, ...]:
-    peer, ours = found.whole
-    cells: tuple[Cell, ...] = (model.name, found.nodes, peer * 1e3, ours * 1e3, peer / ours)
-    if any(found.cut):
-        cells = (*cells, found.cut[0] * 1e3, found.cut[1] * 1e3, found.cut[0] / found.cut[1])
-    return (*cells, found.saved[0], found.saved[1])
+def row(model: Model, timing: Found) -> tuple[Cell, ...]:
+    peer, ours = timing.whole
+    cells: tuple[Cell, ...] = (model.name, timing.nodes, peer * 1e3, ours * 1e3, peer / ours)
+    if any(timing.cut):
+        cells = (*cells, timing.cut[0] * 1e3, timing.cut[1] * 1e3, timing.cut[0] / timing.cut[1])
+    return (*cells, timing.saved[0], timing.saved[1])
 
 
 def main() -> None:
@@ -186,14 +186,14 @@ def main() -> None:
     for policy in PEER_PARTITIONS:
         measure(gpt_model(1), policy, rounds=1)  # both sides import what they need once
         results = [(model, measure(model, policy, options.rounds)) for model in models]
-        rows = [row(model, found) for model, found in results]
+        rows = [row(model, timing) for model, timing in results]
         cut = ("peer cut ms", "our cut ms", "cut: peer / ours") if any(results[0][1].cut) else ()
-        grown = [found for model, found in results if model is not CONV_NET]
-        sizes = [found.nodes for found in grown]
-        growth = [growth_exponent(sizes, [found.whole[side] for found in grown]) for side in (0, 1)]
+        grown = [timing for model, timing in results if model is not CONV_NET]
+        sizes = [timing.nodes for timing in grown]
+        growth = [growth_exponent(sizes, [timing.whole[side] for timing in grown]) for side in (0, 1)]
         cuts: tuple[Cell, ...] = ()
         if cut:
-            cuts = (*(growth_exponent(sizes, [found.cut[side] for found in grown]) for side in (0, 1)), "")
+            cuts = (*(growth_exponent(sizes, [timing.cut[side] for timing in grown]) for side in (0, 1)), "")
         rows.append(("GPT: growth exponent", "", *growth, "", *cuts, "", ""))
         note = (
             "Both divide copies of the joint graph that torch recorded, and give two graph modules. CPU time,"

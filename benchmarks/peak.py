@@ -60,11 +60,11 @@ def predicted_and_measured(
     torch.manual_seed(0)
     with mode or nullcontext():
         module, inputs = model.make(), model.inputs()
-        found = compiled(module, inputs, policy)
-        training_step(found.call, inputs)
+        target = compiled(module, inputs, policy)
+        training_step(target.call, inputs)
         forget_gradients(module.parameters())
-        measured = peak_bytes(lambda: training_step(found.call, inputs))
-    return memory_of(found.parts).peak_bytes, measured
+        measured = peak_bytes(lambda: training_step(target.call, inputs))
+    return memory_of(target.parts).peak_bytes, measured
 
 
 def rows() -> Iterator[tuple[Cell, ...]]:

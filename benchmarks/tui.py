@@ -54,8 +54,8 @@ def show(file: str) -> None:
     load_s = time.perf_counter() - began
     gc.collect()
     loaded_mib = resident_mib()
-    found = asyncio.run(walk(report))
-    print(json.dumps({**found, "load_s": load_s, "loaded_mib": loaded_mib, "shown_mib": resident_mib()}))
+    timings = asyncio.run(walk(report))
+    print(json.dumps({**timings, "load_s": load_s, "loaded_mib": loaded_mib, "shown_mib": resident_mib()}))
 
 
 async def walk(report: "Report") -> dict[str, object]:
@@ -112,17 +112,17 @@ def row(layers: int, folder: Path) -> tuple[Cell, ...]:
         stdout=subprocess.PIPE,
         text=True,
     )
-    found = json.loads(done.stdout)
+    timings = json.loads(done.stdout)
     return (
         f"GPT, {layers} layers",
-        found["nodes"],
+        timings["nodes"],
         file.stat().st_size / 1e6,
-        found["load_s"],
-        *(max(found[f"first_{clock}"]) * 1e3 for clock in CLOCKS),
-        *(max(found[f"open_{clock}"]) * 1e3 for clock in CLOCKS),
-        *(quantiles(found[f"key_{clock}"], n=20)[-1] * 1e3 for clock in ("answer", *CLOCKS)),
-        found["loaded_mib"],
-        found["shown_mib"],
+        timings["load_s"],
+        *(max(timings[f"first_{clock}"]) * 1e3 for clock in CLOCKS),
+        *(max(timings[f"open_{clock}"]) * 1e3 for clock in CLOCKS),
+        *(quantiles(timings[f"key_{clock}"], n=20)[-1] * 1e3 for clock in ("answer", *CLOCKS)),
+        timings["loaded_mib"],
+        timings["shown_mib"],
     )
 
 

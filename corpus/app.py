@@ -51,10 +51,16 @@ def _quick(chosen: Sequence[Program], store: Store, options: argparse.Namespace)
     """Check the programs that have no row; a result is written at once, so a stopped run goes on."""
     programs = find_programs()
     rows, known = read_quick_rows(options.quick_rows, programs), read_rows(options.rows, programs)
-    wanted = [one for one in chosen if one.name not in known and (options.fresh or one.name not in rows)]
+    wanted = [
+        candidate
+        for candidate in chosen
+        if candidate.name not in known and (options.fresh or candidate.name not in rows)
+    ]
     limits = Limits(options.limit)
     with ThreadPoolExecutor(options.jobs) as pool:
-        for program, row in zip(wanted, pool.map(lambda one: check(one, limits), wanted), strict=True):
+        for program, row in zip(
+            wanted, pool.map(lambda candidate: check(candidate, limits), wanted), strict=True
+        ):
             rows[program.name] = row
             write_quick_rows(options.quick_rows, rows, programs)
             print(f"{program.name}: {'; '.join(row.failures) or 'fine'}", flush=True)

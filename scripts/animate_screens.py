@@ -22,11 +22,11 @@ def animated(screens: dict[str, str]) -> str:
     """The screens as groups of one picture; the first is what a reader without animation sees."""
     size, groups, share = "", [], 100 / len(screens)
     for index, (name, text) in enumerate(screens.items()):
-        found = ROOT.search(text)
-        if found is None:
+        match = ROOT.search(text)
+        if match is None:
             raise SystemExit(f"{name}: no svg element with a viewBox")
-        size = size or found["box"]
-        body = FONTS.sub("", found["body"]).replace("terminal-", f"{name}-")
+        size = size or match["box"]
+        body = FONTS.sub("", match["body"]).replace("terminal-", f"{name}-")
         delay = f"animation-delay: {index * SECONDS:g}s" if index else ""
         groups.append(f'<g class="screen" style="{delay}">{body}</g>')
     style = (

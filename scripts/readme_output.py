@@ -69,8 +69,8 @@ def cut(text: str, first: str | None, last: str | None) -> str:
     if first is None or last is None:
         return text
     lines = text.splitlines()
-    kept = lines[int(first) - 1 : int(last)]
-    return "\n".join([*kept, "…"] if len(lines) > int(last) else kept)
+    selected = lines[int(first) - 1 : int(last)]
+    return "\n".join([*selected, "…"] if len(lines) > int(last) else selected)
 
 
 def filled(block: re.Match[str], outputs: dict[tuple[str, bool], str]) -> str:

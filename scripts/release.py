@@ -32,20 +32,20 @@ def version_stated(root: Path = ROOT) -> str:
 def disagreements(root: Path = ROOT, tag: str | None = None) -> list[str]:
     """What says another version than the package, and what the changelog lacks."""
     version = version_stated(root)
-    found = []
+    problems = []
     text = (root / "CHANGELOG.md").read_text()
     titles = [heading["title"] for heading in HEADING.finditer(text)]
     first = titles[0] if titles else "nothing"
     if not re.fullmatch(rf"{re.escape(version)}( .*)?", first):
-        found.append(f"CHANGELOG.md begins with `{first}`, the version is {version}")
+        problems.append(f"CHANGELOG.md begins with `{first}`, the version is {version}")
     elif not re.search(r"^- ", text.partition(f"## {first}")[2].partition("\n## ")[0], re.MULTILINE):
-        found.append(f"CHANGELOG.md says nothing about {version}")
+        problems.append(f"CHANGELOG.md says nothing about {version}")
     extension = json.loads((root / "editors" / "vscode" / "package.json").read_text())["version"]
     if extension != version:
-        found.append(f"editors/vscode/package.json says {extension}, the version is {version}")
+        problems.append(f"editors/vscode/package.json says {extension}, the version is {version}")
     if tag is not None and tag != f"v{version}":
-        found.append(f"the tag is {tag}, the version is {version}")
-    return found
+        problems.append(f"the tag is {tag}, the version is {version}")
+    return problems
 
 
 def members(artefact: Path) -> list[str]:
@@ -60,15 +60,15 @@ def members(artefact: Path) -> list[str]:
 def faults(artefact: Path) -> list[str]:
     """What an artefact holds and must not, and what it lacks."""
     names = members(artefact)
-    found = [f"{artefact.name} holds {name}" for name in names if NEVER.search(name)]
+    problems = [f"{artefact.name} holds {name}" for name in names if NEVER.search(name)]
     if artefact.suffix == ".whl":
         folders = {name.partition("/")[0] for name in names if "/" in name}
         own = {"aotlens", "lsp_server", "tui"}
         extra = {folder for folder in folders if not folder.endswith(".dist-info")} ^ own
-        return found + [
+        return problems + [
             f"{artefact.name} differs from {', '.join(sorted(own))} by {name}" for name in sorted(extra)
         ]
-    return found + [f"{artefact.name} lacks {name}" for name in IN_SDIST if name not in names]
+    return problems + [f"{artefact.name} lacks {name}" for name in IN_SDIST if name not in names]
 
 
 def _is_clean() -> bool:
@@ -92,14 +92,14 @@ def main() -> None:
     asked = parser.parse_args()
     if not asked.allow_dirty and not _is_clean():
         sys.exit("the tree has changes that are not committed; a release is built from a commit")
-    if found := disagreements(tag=asked.tag):
-        sys.exit("\n".join(found))
+    if problems := disagreements(tag=asked.tag):
+        sys.exit("\n".join(problems))
     shutil.rmtree(DIST, ignore_errors=True)
     _step("build", "-m", "hatchling", "build", "-d", str(DIST))
     artefacts = sorted(DIST.iterdir())
     _step("metadata", "-m", "twine", "check", "--strict", *map(str, artefacts))
-    if found := [fault for artefact in artefacts for fault in faults(artefact)]:
-        sys.exit("\n".join(found))
+    if problems := [fault for artefact in artefacts for fault in faults(artefact)]:
+        sys.exit("\n".join(problems))
     _step("try", "scripts/smoke.py", "--dist", str(DIST))
     print(f"== {version_stated()} can be uploaded: {', '.join(artefact.name for artefact in artefacts)}")
 

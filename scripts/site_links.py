@@ -55,7 +55,7 @@ def on_page_markdown(markdown: str, page: "Page", **_: object) -> str:
 def _outside(page: Path) -> set[Path]:
     """The files of the repository outside of `docs/` that a page links to."""
     targets = (
-        _target(page.parent, found["path"]) for found in LINK.finditer(page.read_text(encoding="utf-8"))
+        _target(page.parent, match["path"]) for match in LINK.finditer(page.read_text(encoding="utf-8"))
     )
     return {path for path in targets if path is not None and not path.is_relative_to(ROOT / "docs")}
 

@@ -75,10 +75,10 @@ def install(artefact: Path, folder: Path, full: bool, torch: str | None) -> Path
 def smoke(programs: Path, folder: Path, version: str, commands: tuple[tuple[str, ...], ...]) -> None:
     """Try the installed package in a folder of its own."""
     (folder / "step.py").write_text(SCRIPT)
-    printed, place = run([str(programs / "python"), "-W", "error", "-c", IMPORT], folder).split()
+    printed, module_file = run([str(programs / "python"), "-W", "error", "-c", IMPORT], folder).split()
     assert printed == version, f"the artefact says {printed}, _version.py {version}"
-    assert Path(place).is_relative_to(programs.parent), f"imported from {place}"
-    assert Path(place).with_name("py.typed").exists(), "py.typed is not in the artefact"
+    assert Path(module_file).is_relative_to(programs.parent), f"imported from {module_file}"
+    assert Path(module_file).with_name("py.typed").exists(), "py.typed is not in the artefact"
     for name, *words in commands:
         run([str(programs / name), *words], folder)
 
@@ -93,12 +93,12 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         for artefact in sorted(asked.dist.resolve().iterdir()) if asked.dist else build(folder / "dist"):
-            place = folder / artefact.suffix.strip(".")
-            programs = install(artefact, place, asked.full, asked.torch)
+            environment = folder / artefact.suffix.strip(".")
+            programs = install(artefact, environment, asked.full, asked.torch)
             is_wheel = artefact.suffix == ".whl"
-            smoke(programs, place, version, COMMANDS if is_wheel else COMMANDS[:2])
-            found = run([str(programs / "python"), "-c", TORCH], place).strip()
-            works = f"installs with {found}, imports in silence, and its commands work"
+            smoke(programs, environment, version, COMMANDS if is_wheel else COMMANDS[:2])
+            release = run([str(programs / "python"), "-c", TORCH], environment).strip()
+            works = f"installs with {release}, imports in silence, and its commands work"
             print(f"{artefact.name}: {works}", flush=True)
 
 

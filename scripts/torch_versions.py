@@ -106,7 +106,7 @@ def main() -> int:
         copy_tests(folder / "checkout")
         for release in options.releases:
             row = tried(release, wheel, folder, options)
-            before = next((one for one in remembered() if one.release == release), None)
+            before = next((earlier for earlier in remembered() if earlier.release == release), None)
             remember(joined(before, row) if before is not None and options.only else row)
             print(told(row), flush=True)
             PAGE.write_text(page(remembered()), encoding="utf-8")
@@ -123,33 +123,33 @@ def copy_tests(folder: Path) -> None:
 
 def tried(release: str, wheel: Path, folder: Path, options: argparse.Namespace) -> Row:
     environments: Path | None = options.environments
-    place = (environments or folder / "environments").resolve() / f"torch-{release}"
-    failure = install(release, wheel, place)
+    environment = (environments or folder / "environments").resolve() / f"torch-{release}"
+    failure = install(release, wheel, environment)
     if failure:
         return Row(release, "", "", "", {}, (), failure)
     try:
-        return results(release, place / "bin", folder, options.only)
+        return results(release, environment / "bin", folder, options.only)
     finally:
         if environments is None:
-            shutil.rmtree(place)
+            shutil.rmtree(environment)
 
 
-def install(release: str, wheel: Path, place: Path) -> str:
+def install(release: str, wheel: Path, environment: Path) -> str:
     """Why it cannot be had; empty where it is installed."""
-    if not place.exists():
-        place.parent.mkdir(parents=True, exist_ok=True)
-        free = shutil.disk_usage(place.parent).free
+    if not environment.exists():
+        environment.parent.mkdir(parents=True, exist_ok=True)
+        free = shutil.disk_usage(environment.parent).free
         if free < NEEDED_BYTES:
             return f"{free >> 30} GiB are free, {NEEDED_BYTES >> 30} are needed"
-        venv.create(place, with_pip=True)
-    pip = [str(place / "bin" / "python"), "-m", "pip", "install", "--quiet", "--no-cache-dir"]
+        venv.create(environment, with_pip=True)
+    pip = [str(environment / "bin" / "python"), "-m", "pip", "install", "--quiet", "--no-cache-dir"]
     for words in (
         [f"torch=={release}.*", f"aotlens[test] @ {wheel.as_uri()}"],
         ["--no-deps", "--force-reinstall", str(wheel)],  # an environment from before has an older wheel
     ):
-        done = started([*pip, *words], place)
+        done = started([*pip, *words], environment)
         if done.returncode:
-            shutil.rmtree(place)
+            shutil.rmtree(environment)
             lines = [line for line in done.stderr.splitlines() if line.startswith("ERROR")]
             return lines[-1].removeprefix("ERROR: ") if lines else "pip failed"
     return ""
@@ -174,20 +174,20 @@ def results(release: str, programs: Path, folder: Path, only: str | None) -> Row
     return Row(release, torch, triton, commands(programs, folder), checks, tuple(failed))
 
 
-def joined(before: Row, found: Row) -> Row:
+def joined(before: Row, new: Row) -> Row:
     """The row with what was found anew in the place of what was there."""
-    again = tuple(found.checks)
-    kept = tuple(test for test in before.failed if not test.startswith(again))
-    return replace(found, checks=before.checks | found.checks, failed=(*kept, *found.failed))
+    again = tuple(new.checks)
+    failed = tuple(test for test in before.failed if not test.startswith(again))
+    return replace(new, checks=before.checks | new.checks, failed=(*failed, *new.failed))
 
 
 def commands(programs: Path, folder: Path) -> str:
     """The first command that fails, with its last line."""
-    place = folder / "commands"
-    place.mkdir(exist_ok=True)
-    (place / "step.py").write_text(SCRIPT)
+    workspace = folder / "commands"
+    workspace.mkdir(exist_ok=True)
+    (workspace / "step.py").write_text(SCRIPT)
     for name, *words in (("python", "-W", "error", "-c", IMPORT), *COMMANDS):
-        done = started([str(programs / name), *words], place)
+        done = started([str(programs / name), *words], workspace)
         if done.returncode:
             return f"{name} {' '.join(words)}: {(done.stderr.strip().splitlines() or ['no message'])[-1]}"
     return ""
@@ -197,17 +197,17 @@ def tests(check: Check, programs: Path, folder: Path) -> tuple[int, list[str]]:
     """How many of the check's tests pass, and those that do not."""
     pytest = [str(programs / "python"), "-m", "pytest", "-p", "no:cacheprovider", "-o", "timeout=900"]
     pytest += ["--configuration", check.configuration] if check.configuration is not None else []
-    asked, found = folder / "asked", folder / "found.xml"
+    asked, results_file = folder / "asked", folder / "found.xml"
     listed = started([*pytest, "--collect-only", "-q", check.tests], folder / "checkout").stdout.splitlines()
     names = [line for line in listed if "::" in line][:: check.every]
     if not names:
         return 0, [f"{check.tests}: {(listed or ['nothing was collected'])[-1]}"]
     asked.write_text("\n".join(names))
-    found.unlink(missing_ok=True)
-    done = started([*pytest, f"--junitxml={found}", f"@{asked}"], folder / "checkout")
-    if not found.exists():
+    results_file.unlink(missing_ok=True)
+    done = started([*pytest, f"--junitxml={results_file}", f"@{asked}"], folder / "checkout")
+    if not results_file.exists():
         return 0, [f"{check.tests}: {(done.stdout + done.stderr).strip().splitlines()[-1]}"]
-    cases = list(ElementTree.parse(found).iter("testcase"))
+    cases = list(ElementTree.parse(results_file).iter("testcase"))
     wrong = [case.get("name", "") for case in cases if case.find("failure") is not None or _broken(case)]
     skipped = sum(case.find("skipped") is not None for case in cases)
     return len(cases) - skipped - len(wrong), wrong
@@ -234,7 +234,7 @@ def remember(row: Row) -> None:
     """Rows of releases that were tried before stay in the table."""
     rows = {other.release: other for other in remembered()} | {row.release: row}
     RESULTS.parent.mkdir(exist_ok=True)
-    RESULTS.write_text("".join(f"{json.dumps(asdict(one))}\n" for one in rows.values()))
+    RESULTS.write_text("".join(f"{json.dumps(asdict(entry))}\n" for entry in rows.values()))
 
 
 def remembered() -> list[Row]:
@@ -255,7 +255,7 @@ def told(row: Row) -> str:
     lines = [f"{row.release}: torch {row.torch}, triton {row.triton or 'none'}: {counts}"]
     lines += [f"    {row.commands}"] if row.commands else []
     lines += [f"    FAILED {test}" for test in unexplained(row)]
-    return "\n".join(lines + [f"    {one.test}: {one.reason}" for one in explained(row)])
+    return "\n".join(lines + [f"    {difference.test}: {difference.reason}" for difference in explained(row)])
 
 
 def page(rows: list[Row]) -> str:
@@ -265,7 +265,10 @@ def page(rows: list[Row]) -> str:
         row = next((row for row in rows if row.release == release), None)
         lines.append(f"| {' | '.join(cells(release, row))} |")
     samples = "; ".join(f"{check.title}: one in {check.every}" for check in CHECKS if check.every > 1)
-    differences = [f"- {', '.join(one.releases)}: `{one.test}` differs: {one.reason}." for one in DIFFERENCES]
+    differences = [
+        f"- {', '.join(difference.releases)}: `{difference.test}` differs: {difference.reason}."
+        for difference in DIFFERENCES
+    ]
     failing = [f"- {row.release}: `{test}` fails." for row in rows for test in unexplained(row)]
     table = "\n".join(lines)
     return (

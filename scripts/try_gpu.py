@@ -108,7 +108,7 @@ def run(part: Part) -> Done:
 
 def run_all(chosen: Iterable[Part]) -> list[Done]:
     """Each part, told as it ends: with its output where it failed."""
-    found = []
+    finished = []
     for part in chosen:
         sys.stderr.write(f"… {part.name}\n")
         done = run(part)
@@ -118,13 +118,13 @@ def run_all(chosen: Iterable[Part]) -> list[Done]:
         sys.stderr.write(f"  {ended}, {done.seconds:.0f} s: {done.command}\n")
         sys.stderr.write("".join(f"    {line}\n" for line in done.last_lines if not done.ok))
         sys.stderr.flush()
-        found.append(done)
-    return found
+        finished.append(done)
+    return finished
 
 
-def keep(here: dict[str, str], found: list[Done]) -> None:
-    kept = {"machine": here, "parts": [asdict(done) for done in found]}
-    KEPT.write_text(json.dumps(kept, indent=2) + "\n", encoding="utf-8")
+def keep(here: dict[str, str], finished: list[Done]) -> None:
+    results = {"machine": here, "parts": [asdict(done) for done in finished]}
+    KEPT.write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
 
 
 def main() -> int:
@@ -137,12 +137,12 @@ def main() -> int:
         why = asked.stderr.strip() or f"torch {here['torch']} finds none"
         sys.stderr.write(f"this needs a GPU that torch can use: {why}\n")
         return 2
-    found = run_all(part for part in parts(here["sm"]) if (options.only or "") in part.name)
+    finished = run_all(part for part in parts(here["sm"]) if (options.only or "") in part.name)
     if options.only is None:
-        keep(here, found)
+        keep(here, finished)
         sys.stderr.write(f"kept in {KEPT.relative_to(ROOT)}\n")
-    failed = [done.name for done in found if not done.ok]
-    sys.stderr.write(f"{len(found) - len(failed)} of {len(found)} parts are fine on {here['gpu']}\n")
+    failed = [done.name for done in finished if not done.ok]
+    sys.stderr.write(f"{len(finished) - len(failed)} of {len(finished)} parts are fine on {here['gpu']}\n")
     return 1 if failed else 0
 
 

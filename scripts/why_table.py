@@ -134,10 +134,10 @@ def with_fixes(row: Row, path: Path, dynamo: Dynamo) -> Row:
         except ForkError:
             return None
 
-    found = FixTrials(str(path), runner).find(dynamo, LIMITS)
+    result = FixTrials(str(path), runner).find(dynamo, LIMITS)
     Path(reference).unlink(missing_ok=True)
-    tried = {(entry.function, entry.target) for entry in found.fixes}
-    passed = {(entry.function, entry.target) for entry in found.fixes if entry.passed}
+    tried = {(entry.function, entry.target) for entry in result.fixes}
+    passed = {(entry.function, entry.target) for entry in result.fixes if entry.passed}
     values = [getattr(row, name) for name in Row.__slots__[:8]]
     return Row(*values, len(tried), len(passed))
 

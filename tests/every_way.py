@@ -67,10 +67,10 @@ def judged(case: Case) -> Row:
 def _verdict(case: Case, outcome: Outcome) -> tuple[str, str]:
     name, tolerated = case.program.name, case.program.tolerated
     differences = [
-        found
-        for found in outcome.differences
-        if found.kind not in tolerated
-        and not any(row.covers(name, case.backend, found) for row in OTHER_VALUES)
+        difference
+        for difference in outcome.differences
+        if difference.kind not in tolerated
+        and not any(row.covers(name, case.backend, difference) for row in OTHER_VALUES)
     ]
     if differences:
         return "differs", "; ".join(map(str, differences[:3]))

@@ -55,12 +55,12 @@ def judged(name: str, gpu: str) -> Verdict:
 
     try:
         outcome = check(program, compiler)
-        wrong = [found for found in outcome.differences if found.kind not in program.tolerated]
+        wrong = [difference for difference in outcome.differences if difference.kind not in program.tolerated]
         if wrong and (draws(compiled) or rounds(compiled) or takes_attention(compiled)):
             return drawn(program, gpu)
     except Exception as error:  # noqa: BLE001 (told as a crash, and the run goes on)
         return Verdict(name, "crashed", f"{type(error).__name__}: {error}")
-    not_run = [found for found in wrong if "NotInterpretedError" in found.found]
+    not_run = [difference for difference in wrong if "NotInterpretedError" in difference.found]
     if not_run or isinstance(outcome.refusal, NotInterpretedError):
         return Verdict(name, "not interpreted", not_run[0].found if not_run else str(outcome.refusal))
     if wrong:
@@ -74,36 +74,44 @@ def judged(name: str, gpu: str) -> Verdict:
 
 def _same(some: Sequence[Difference], others: Sequence[Difference]) -> bool:
     """Whether the same things differ, as with Inductor's code for the CPU."""
-    return {(one.kind, one.name) for one in some} <= {(one.kind, one.name) for one in others}
+    return {(difference.kind, difference.name) for difference in some} <= {
+        (difference.kind, difference.name) for difference in others
+    }
 
 
 def draws(compiled: Sequence[Compiled]) -> bool:
     """Whether kernels drew random numbers."""
-    return any(run.answer.seeds for one in compiled for run in one.code.interpreted.runs)
+    return any(run.answer.seeds for target in compiled for run in target.code.interpreted.runs)
 
 
 def rounds(compiled: Sequence[Compiled]) -> bool:
     """Whether a kernel computes in a type that is coarser than the results may be."""
-    return any(computing_dtypes(one) & {torch.float16, torch.bfloat16} for one in compiled)
+    return any(computing_dtypes(target) & {torch.float16, torch.bfloat16} for target in compiled)
 
 
 def takes_attention(compiled: Sequence[Compiled]) -> bool:
-    graphs = (run.graph.lowered for one in compiled for run in one.code.interpreted.runs)
+    graphs = (run.graph.lowered for target in compiled for run in target.code.interpreted.runs)
     return any("_scaled_dot_product_" in call.name for graph in graphs for call in graph.calls)
 
 
 def drawn(program: Program, gpu: str) -> Verdict:
     """As `aotlens verify --gpu` compares: with the kernels' random numbers, and as the types allow."""
     with program.context():
-        given, _ = prepared(program)
+        example, _ = prepared(program)
         options = CompileOptions(Interpreted(), gpu=gpu)
-        found = verify_gpu_code(options, given.fn, given.args, given.kwargs)
-    if found.stopped:
-        return Verdict(program.name, "not interpreted", found.summary())
-    if found.unmatched and found.ok:
-        return Verdict(program.name, "agrees but for values", found.summary())
-    wrong = [one for one in found.comparison.differences if one.kind not in program.tolerated]
-    return Verdict(program.name, "differs" if wrong or not found.ok else "agrees", found.summary())
+        verification = verify_gpu_code(options, example.fn, example.args, example.kwargs)
+    if verification.stopped:
+        return Verdict(program.name, "not interpreted", verification.summary())
+    if verification.unmatched and verification.ok:
+        return Verdict(program.name, "agrees but for values", verification.summary())
+    wrong = [
+        difference
+        for difference in verification.comparison.differences
+        if difference.kind not in program.tolerated
+    ]
+    return Verdict(
+        program.name, "differs" if wrong or not verification.ok else "agrees", verification.summary()
+    )
 
 
 def _row(name: str, gpu: str) -> Row:

@@ -101,7 +101,7 @@ def cycles(graph: dict[str, set[str]]) -> list[list[str]]:
     index: dict[str, int] = {}
     low: dict[str, int] = {}
     stack: list[str] = []
-    found: list[list[str]] = []
+    groups: list[list[str]] = []
 
     def visit(node: str) -> None:
         index[node] = low[node] = len(index)
@@ -116,9 +116,9 @@ def cycles(graph: dict[str, set[str]]) -> list[list[str]]:
             group = stack[stack.index(node) :]
             del stack[stack.index(node) :]
             if len(group) > 1:
-                found.append(sorted(group))
+                groups.append(sorted(group))
 
     for node in sorted(graph):
         if node not in index:
             visit(node)
-    return found
+    return groups

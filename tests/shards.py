@@ -84,9 +84,9 @@ class Shards:
 
     def forget(self, keys: Callable[[Row], bool] = lambda row: True) -> None:
         """Drop the rows of which this is true."""
-        kept = [row for row in self.rows() if not keys(row)]
+        remaining = [row for row in self.rows() if not keys(row)]
         self.results.parent.mkdir(exist_ok=True)
-        self.results.write_text("".join(f"{json.dumps(row)}\n" for row in kept))
+        self.results.write_text("".join(f"{json.dumps(row)}\n" for row in remaining))
 
     def _start(self, number: int, arguments: Sequence[str]) -> "subprocess.Popen[bytes]":
         command = [sys.executable, "-m", self.module, *arguments, "--shard", str(number)]

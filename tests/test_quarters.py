@@ -41,8 +41,8 @@ def test_each_case_is_in_one_quarter(turn: int) -> None:
 
 def test_the_quarters_are_about_even() -> None:
     for number in range(QUARTERS):
-        taken = sum(Quarter(number, "").takes(program.name) for program in PROGRAMS)
-        assert 0.2 < taken / len(PROGRAMS) < 0.3
+        size = sum(Quarter(number, "").takes(program.name) for program in PROGRAMS)
+        assert 0.2 < size / len(PROGRAMS) < 0.3
 
 
 def test_turns_of_one_program_are_in_different_quarters() -> None:
@@ -51,19 +51,19 @@ def test_turns_of_one_program_are_in_different_quarters() -> None:
 
 
 def test_consecutive_commits_take_consecutive_quarters(clone: Path) -> None:
-    taken = [choose(None, clone)]
+    chosen = [choose(None, clone)]
     for number in range(QUARTERS - 1):
         git(clone, "commit", "-q", "--allow-empty", "-m", f"next {number}")
-        taken.append(choose(None, clone))
-    assert [quarter.number for quarter in taken] == [2, 3, 0, 1]
-    assert str(taken[0]) == ("cross products: quarter 2 of 0 to 3 (commit 2; --quarter all for everything)")
+        chosen.append(choose(None, clone))
+    assert [quarter.number for quarter in chosen] == [2, 3, 0, 1]
+    assert str(chosen[0]) == ("cross products: quarter 2 of 0 to 3 (commit 2; --quarter all for everything)")
 
 
 def test_a_shallow_clone_goes_by_its_commit(clone: Path, tmp_path: Path) -> None:
     git(tmp_path, "clone", "-q", "--depth", "1", clone.as_uri(), "shallow")
     commit = git(clone, "rev-parse", "HEAD")
-    found = choose(None, tmp_path / "shallow")
-    assert (found.number, found.reason) == (
+    chosen = choose(None, tmp_path / "shallow")
+    assert (chosen.number, chosen.reason) == (
         int(commit, 16) % QUARTERS,
         "the id of the commit, as the clone is shallow",
     )

@@ -43,19 +43,19 @@ def find_files(paths: Iterable[str]) -> tuple[SourceFile, ...]:
     Raises:
         UserError: a path that is not there; settings that do not fit.
     """
-    found: dict[str, SourceFile] = {}
+    files: dict[str, SourceFile] = {}
     for path in _files(paths):
-        file = _read(path) if os.path.realpath(path) not in found else None
+        file = _read(path) if os.path.realpath(path) not in files else None
         if file is not None:
-            found[os.path.realpath(path)] = file
-    return tuple(found.values())
+            files[os.path.realpath(path)] = file
+    return tuple(files.values())
 
 
 def _files(paths: Iterable[str]) -> Iterator[str]:
-    for given in paths:
-        path = os.path.normpath(given)
+    for argument in paths:
+        path = os.path.normpath(argument)
         if not os.path.exists(path):
-            raise TargetError(f"no such file or folder: {given}", kind="no-file")
+            raise TargetError(f"no such file or folder: {argument}", kind="no-file")
         if os.path.isdir(path):
             yield from (file for file in _below(path) if not settings_for(file).excludes(file))
         else:
@@ -64,16 +64,16 @@ def _files(paths: Iterable[str]) -> Iterator[str]:
 
 def _below(folder: str) -> Iterator[str]:
     """Python files below a folder; not those of environments, caches and hidden folders."""
-    for at, folders, files in os.walk(folder):
+    for parent, folders, files in os.walk(folder):
         folders[:] = sorted(
             name
             for name in folders
             if not name.startswith(".")
             and name not in _SKIPPED
-            and not os.path.exists(os.path.join(at, name, "pyvenv.cfg"))
+            and not os.path.exists(os.path.join(parent, name, "pyvenv.cfg"))
         )
         yield from (
-            os.path.normpath(os.path.join(at, name)) for name in sorted(files) if name.endswith(".py")
+            os.path.normpath(os.path.join(parent, name)) for name in sorted(files) if name.endswith(".py")
         )
 
 
@@ -96,6 +96,6 @@ def _read(path: str) -> SourceFile | None:
 def _refuse_unknown(path: str, settings: Settings, known: tuple[str, ...]) -> None:
     for name in settings.named_targets(path):
         if name not in known:
-            there = ", ".join(f"`{one}`" for one in known)
+            targets = ", ".join(f"`{target}`" for target in known)
             table = f'[tool.aotlens.per-target."{settings.relative(path)}::{name}"]'
-            raise TargetError(f"{settings.file}: {table}: {path} has no `{name}`; it has {there}")
+            raise TargetError(f"{settings.file}: {table}: {path} has no `{name}`; it has {targets}")

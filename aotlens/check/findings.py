@@ -39,18 +39,20 @@ class _Comment:
 def judge(traced: Sequence[Traced]) -> Checked:
     """Every finding of the traces, and the exit code that they come to."""
     comments = _Comments()
-    told: list[Finding] = []
+    reported: list[Finding] = []
     hidden: list[Finding] = []
-    for found in {_identity(found): found for one in traced for found in _of_trace(one)}.values():
-        (hidden if comments.hide(found.diagnostic) else told).append(found)
-    told += comments.useless(traced)
-    ordered = sorted(told, key=_order)
+    for finding in {
+        _identity(finding): finding for file_trace in traced for finding in _of_trace(file_trace)
+    }.values():
+        (hidden if comments.hide(finding.diagnostic) else reported).append(finding)
+    reported += comments.useless(traced)
+    ordered = sorted(reported, key=_order)
     return Checked(
-        tuple(dict.fromkeys(one.file.path for one in traced)),
+        tuple(dict.fromkeys(file_trace.file.path for file_trace in traced)),
         tuple(_targets(traced)),
         tuple(ordered),
         tuple(sorted(hidden, key=_order)),
-        max((found.exit_code for found in ordered), default=0),
+        max((finding.exit_code for finding in ordered), default=0),
     )
 
 
@@ -61,11 +63,13 @@ def _of_trace(traced: Traced) -> Iterator[Finding]:
     if traced.report is not None:
         for target in traced.report.targets:
             budget = settings.budget_of(file, target.qualname)
-            rows += [(target.qualname, one) for one in (*target.diagnostics, *over_budget(target, budget))]
+            rows += [
+                (target.qualname, entry) for entry in (*target.diagnostics, *over_budget(target, budget))
+            ]
         for function in traced.report.dynamo.functions if traced.report.dynamo is not None else ():
             budget = settings.budget_of(function.span.file, function.qualname)
-            rows += [(function.qualname, one) for one in over_dynamo_budget(function, budget)]
-        rows += [(None, one) for one in traced.report.diagnostics]
+            rows += [(function.qualname, entry) for entry in over_dynamo_budget(function, budget)]
+        rows += [(None, entry) for entry in traced.report.diagnostics]
     if traced.failure is not None and traced.report is None:  # a report has its failure among its diagnostics
         rows.append((None, from_failure(traced.failure)))
     for qualname, diagnostic in rows:
@@ -83,28 +87,28 @@ def _finding(diagnostic: Diagnostic, file: str, qualname: str | None, settings: 
     return Finding(diagnostic, file, qualname, int(fails))
 
 
-def _identity(found: Finding) -> tuple[object, ...]:
+def _identity(finding: Finding) -> tuple[object, ...]:
     """Equal for one finding that the traces of two files, or of two examples, came upon."""
-    one, span = found.diagnostic, found.diagnostic.span
-    place = (os.path.realpath(span.file), span.line, span.col) if span is not None else (found.file,)
-    return one.code, one.severity, one.message, place
+    diagnostic, span = finding.diagnostic, finding.diagnostic.span
+    position = (os.path.realpath(span.file), span.line, span.col) if span is not None else (finding.file,)
+    return diagnostic.code, diagnostic.severity, diagnostic.message, position
 
 
 def _targets(traced: Iterable[Traced]) -> Iterator[CheckedTarget]:
-    for one in traced:
-        for target in one.report.targets if one.report is not None else ():
-            budget = one.file.settings.budget_of(one.file.path, target.qualname)
-            yield CheckedTarget(one.file.path, target, budget)
+    for file_trace in traced:
+        for target in file_trace.report.targets if file_trace.report is not None else ():
+            budget = file_trace.file.settings.budget_of(file_trace.file.path, target.qualname)
+            yield CheckedTarget(file_trace.file.path, target, budget)
 
 
-def _order(found: Finding) -> tuple[object, ...]:
-    span = found.diagnostic.span
+def _order(finding: Finding) -> tuple[object, ...]:
+    span = finding.diagnostic.span
     return (
         own_first(span),
-        found.file,
+        finding.file,
         span.line if span else 0,
         span.col if span else 0,
-        found.diagnostic.code,
+        finding.diagnostic.code,
     )
 
 
@@ -124,17 +128,21 @@ class _Comments:
     def useless(self, traced: Sequence[Traced]) -> Iterator[Finding]:
         """Comments at what ran that hide nothing; not of files of which a part could not be traced."""
         seen = _lines_seen(traced)
-        incomplete = {one.file.path for one in traced if one.failure or one.report is None or _refused(one)}
-        for file in {one.file.path: one.file for one in traced}.values():
+        incomplete = {
+            file_trace.file.path
+            for file_trace in traced
+            if file_trace.failure or file_trace.report is None or _refused(file_trace)
+        }
+        for file in {file_trace.file.path: file_trace.file for file_trace in traced}.values():
             for comment in self._of(file.path):
                 ignore, settings = comment.ignore, file.settings
                 about = list(unknown_codes(ignore))
                 ran = any((file.path, line) in seen for line in range(ignore.first, ignore.last + 1))
                 if not about and ran and file.path not in incomplete:
                     about = list(_unused(comment, settings, file.path))
-                for one in about:
-                    if settings.tells(one.code, file.path, None):
-                        yield _finding(one, file.path, None, settings)
+                for file_trace in about:
+                    if settings.tells(file_trace.code, file.path, None):
+                        yield _finding(file_trace, file.path, None, settings)
 
     def _of(self, file: str) -> list[_Comment]:
         key = os.path.realpath(file)
@@ -152,7 +160,9 @@ def _text(path: str) -> str:
 
 
 def _refused(traced: Traced) -> bool:
-    return traced.report is not None and any(one.severity == "error" for one in traced.report.diagnostics)
+    return traced.report is not None and any(
+        diagnostic.severity == "error" for diagnostic in traced.report.diagnostics
+    )
 
 
 def _unused(comment: _Comment, settings: Settings, file: str) -> Iterator[Diagnostic]:
@@ -168,16 +178,18 @@ def _unused(comment: _Comment, settings: Settings, file: str) -> Iterator[Diagno
 
 def _lines_seen(traced: Sequence[Traced]) -> set[tuple[str, int]]:
     """Lines of checked files that a traced target has, or that a trace ran."""
-    paths = {os.path.realpath(one.file.path): one.file.path for one in traced}
+    paths = {os.path.realpath(file_trace.file.path): file_trace.file.path for file_trace in traced}
     names = dict(paths)
-    found = set()
-    for one in traced:
-        for static in one.file.targets:
-            found |= {(one.file.path, line) for line in range(static.body.line, static.body.end_line + 1)}
-        for target in one.report.targets if one.report is not None else ():
+    lines = set()
+    for file_trace in traced:
+        for static in file_trace.file.targets:
+            lines |= {
+                (file_trace.file.path, line) for line in range(static.body.line, static.body.end_line + 1)
+            }
+        for target in file_trace.report.targets if file_trace.report is not None else ():
             nodes = (node for stage in target.stages for node in stage.nodes)
             for span in (span for node in nodes for span in node.spans):
                 if span.file not in names:
                     names[span.file] = paths.get(os.path.realpath(span.file), span.file)
-                found.add((names[span.file], span.line))
-    return found
+                lines.add((names[span.file], span.line))
+    return lines

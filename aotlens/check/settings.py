@@ -138,7 +138,7 @@ def check_codes(codes: tuple[str, ...], where: str) -> tuple[str, ...]:
 def _fits(path: str, pattern: str) -> bool:
     """Whether a pattern fits a path or one of the folders that it lies in."""
     parents = (parent.as_posix() for parent in Path(path).parents)
-    return any(fnmatchcase(one, pattern.rstrip("/")) for one in (path, *parents))
+    return any(fnmatchcase(candidate, pattern.rstrip("/")) for candidate in (path, *parents))
 
 
 class _Reader:
@@ -193,8 +193,8 @@ class _Reader:
         for name in table:
             if name not in known:
                 near = difflib.get_close_matches(name, known, n=1)
-                there = f"did you mean `{near[0]}`?" if near else f"there is {', '.join(known)}"
-                raise UserError(f"{self._path}: [{where}] has no setting `{name}`; {there}")
+                hint = f"did you mean `{near[0]}`?" if near else f"there is {', '.join(known)}"
+                raise UserError(f"{self._path}: [{where}] has no setting `{name}`; {hint}")
 
     def _value(self, table: Mapping[str, Any], name: str, where: str) -> Any:
         kind = (_CODES | _LIMITS | _WHOLE)[name]

@@ -40,24 +40,24 @@ def trace_files(files: Sequence[SourceFile], jobs: int, fresh: bool, on_done: On
 
     Unless `fresh`, an answer from the disk serves as well, where nothing that it depends on has changed.
     """
-    kept = open_answer_store()
-    found: dict[str, list[Traced]] = {}
+    store = open_answer_store()
+    traces: dict[str, list[Traced]] = {}
     waiting: list[tuple[SourceFile, TraceRequest]] = []
     for file in files:
-        request = _request(file, None, kept is not None)
-        answer = kept.find(request) if kept is not None and not fresh and file.failure is None else None
+        request = _request(file, None, store is not None)
+        answer = store.find(request) if store is not None and not fresh and file.failure is None else None
         if file.failure is not None:
-            found[file.path] = [Traced(file, None, file.failure)]
+            traces[file.path] = [Traced(file, None, file.failure)]
         elif answer is not None:
-            found[file.path] = [_traced(file, answer)]
+            traces[file.path] = [_traced(file, answer)]
         else:
             waiting.append((file, request))
             continue
         on_done(file)
     if waiting:
         with WorkerClient(parallel=min(jobs, len(waiting))) as client:
-            _Run(client, kept, found, on_done).trace(waiting)
-    return tuple(traced for file in files for traced in found[file.path])
+            _Run(client, store, traces, on_done).trace(waiting)
+    return tuple(traced for file in files for traced in traces[file.path])
 
 
 def _request(file: SourceFile, qualname: str | None, list_reads: bool) -> TraceRequest:
@@ -76,11 +76,15 @@ class _Run:
     """The files that the worker traces; fills `found`."""
 
     def __init__(
-        self, client: WorkerClient, kept: AnswerStore | None, found: dict[str, list[Traced]], on_done: OnDone
+        self,
+        client: WorkerClient,
+        store: AnswerStore | None,
+        traces: dict[str, list[Traced]],
+        on_done: OnDone,
     ) -> None:
         self._client = client
-        self._kept = kept
-        self._found = found
+        self._kept = store
+        self._found = traces
         self._on_done = on_done
 
     def trace(self, waiting: Sequence[tuple[SourceFile, TraceRequest]]) -> None:

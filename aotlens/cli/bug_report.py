@@ -97,8 +97,8 @@ def _verified(target: TargetName, argv: Sequence[str], options: TraceOptions) ->
             )
         except subprocess.TimeoutExpired:
             return f"aotlens verify was stopped after {TIME_LIMIT_S:g} s", ""
-        said = done.stdout.strip() or done.stderr.strip()
-        return f"{said}\nexit code {done.returncode}", small.read_text() if small.exists() else ""
+        output = done.stdout.strip() or done.stderr.strip()
+        return f"{output}\nexit code {done.returncode}", small.read_text() if small.exists() else ""
 
 
 def _small(small: str, path: str) -> Program:

@@ -73,9 +73,9 @@ def split(words: Sequence[str], command: CommandLine) -> Words:
     rest = list(words[index + is_explicit :])
     if is_explicit and not scripts and rest:
         scripts.append(rest.pop(0))
-    found = Words(tuple(ours), tuple(scripts), tuple(rest), is_explicit)
-    _check(found, command)
-    return found
+    divided = Words(tuple(ours), tuple(scripts), tuple(rest), is_explicit)
+    _check(divided, command)
+    return divided
 
 
 def passed_on(words: Words, command: CommandLine) -> str | None:

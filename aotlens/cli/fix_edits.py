@@ -40,28 +40,28 @@ def try_fixes(
         say(f"aotlens: trying fixes: {line}")
 
     seconds = time.time() - started
-    found = fix_trials.try_fixes(arguments.script, arguments.argv, report.dynamo, seconds, tell)
-    if not found.is_complete:
+    result = fix_trials.try_fixes(arguments.script, arguments.argv, report.dynamo, seconds, tell)
+    if not result.is_complete:
         say("aotlens: not all fixes were tried: the script takes too long")
-    return with_fixes(report, found.fixes), found
+    return with_fixes(report, result.fixes), result
 
 
-def write_fixes(found: SearchResult | None, arguments: argparse.Namespace, started: float) -> None:
+def write_fixes(result: SearchResult | None, arguments: argparse.Namespace, started: float) -> None:
     """Print the diff of what passed, then write it."""
-    if found is None or not found.texts:
+    if result is None or not result.texts:
         say("aotlens: nothing is written: no edit passed")
         return
     diff = "".join(
-        unified_diff(shown_path(file), found.originals[file], text) for file, text in found.texts.items()
+        unified_diff(shown_path(file), result.originals[file], text) for file, text in result.texts.items()
     )
     if arguments.format == "text" and arguments.output is None:
         write_data(diff, None)
     else:
         say(diff.rstrip("\n"))
-    for file, original in found.originals.items():
+    for file, original in result.originals.items():
         if Path(file).read_bytes().decode("utf-8") != original or os.stat(file).st_mtime > started:
             raise UserError(f"{file} was changed while the script ran, so nothing is written: run it again")
-    for file, text in found.texts.items():
+    for file, text in result.texts.items():
         Path(file).write_bytes(text.encode("utf-8"))
-    count = sum(entry.passed for entry in found.fixes)
-    say(f"aotlens: wrote {count} {'fix' if count == 1 else 'fixes'} to {counted(len(found.texts), 'file')}")
+    count = sum(entry.passed for entry in result.fixes)
+    say(f"aotlens: wrote {count} {'fix' if count == 1 else 'fixes'} to {counted(len(result.texts), 'file')}")

@@ -51,8 +51,8 @@ def add_kernel_options(parser: argparse.ArgumentParser) -> None:
 
 def kernel_selection(arguments: argparse.Namespace) -> KernelSelection:
     """Raises UserError for what cannot be shown, before anything is traced."""
-    given = {"--kernel": arguments.kernel, "--text": arguments.text}
-    option = next((name for name, value in given.items() if value is not None), None)
+    options = {"--kernel": arguments.kernel, "--text": arguments.text}
+    option = next((name for name, value in options.items() if value is not None), None)
     if option is not None and arguments.gpu is None:
         raise UserError(f"{option} shows kernels for a GPU: say which one with --gpu h100, sm_90, …")
     if arguments.kernel is not None and arguments.format == "json":

@@ -48,11 +48,11 @@ def trace_revisions(
     Raises:
         UserError: an unknown revision; a target that is at neither; a trace that failed.
     """
-    given = parse_range(revisions)
+    revision_range = parse_range(revisions)
     repository = Repository.of(Path(target.path).resolve().parent)
     asked = _Asked(repository, target, tuple(argv), options, time_limit_s)
-    old = repository.commit(given.old)
-    new = None if given.new is None else repository.commit(given.new)
+    old = repository.commit(revision_range.old)
+    new = None if revision_range.new is None else repository.commit(revision_range.new)
     with tempfile.TemporaryDirectory(prefix="aotlens-diff-") as name:
         folder = Path(name).resolve()
         trees = [
@@ -60,11 +60,11 @@ def trace_revisions(
             for side, commit in (("old", old), ("new", new))
         ]
         with waiting(f"tracing {target} at {revisions}"), ThreadPoolExecutor(2) as both:
-            found = list(both.map(lambda tree: _traced(asked, tree), trees))
-    if found[0] is None and found[1] is None:
+            reports = list(both.map(lambda tree: _traced(asked, tree), trees))
+    if reports[0] is None and reports[1] is None:
         raise TargetError(f"{target.path} is at neither revision of {revisions}")
     none = Report("", platform.python_version(), "diff")
-    return found[0] or none, found[1] or none
+    return reports[0] or none, reports[1] or none
 
 
 def _traced(asked: _Asked, tree: Path) -> Report | None:
@@ -74,9 +74,9 @@ def _traced(asked: _Asked, tree: Path) -> Report | None:
     inside = tree / script.relative_to(root)
     if not inside.is_file():
         return None
-    at = tree / folder.relative_to(root) if folder.is_relative_to(root) else inside.parent
-    at.mkdir(parents=True, exist_ok=True)  # a folder that only the user's tree has
-    with WorkerClient(cwd=str(at), env={"PYTHONPATH": _search_path(root, tree)}) as client:
+    working_folder = tree / folder.relative_to(root) if folder.is_relative_to(root) else inside.parent
+    working_folder.mkdir(parents=True, exist_ok=True)  # a folder that only the user's tree has
+    with WorkerClient(cwd=str(working_folder), env={"PYTHONPATH": _search_path(root, tree)}) as client:
         job = client.submit(
             str(inside), asked.target.qualname, asked.argv, asked.options, time_limit_s=asked.time_limit_s
         )
@@ -100,8 +100,8 @@ def _search_path(root: Path, tree: Path) -> str:
     entries = [Path(entry).resolve() for entry in (*sys.path, *_editable()) if entry]
     own = (entry for entry in entries if entry.is_relative_to(root) and entry != _PACKAGE)
     inside = (str(tree / entry.relative_to(root)) for entry in own if "site-packages" not in entry.parts)
-    given = os.environ.get("PYTHONPATH", "")
-    return os.pathsep.join([*dict.fromkeys(inside), *([given] if given else [])])
+    python_path = os.environ.get("PYTHONPATH", "")
+    return os.pathsep.join([*dict.fromkeys(inside), *([python_path] if python_path else [])])
 
 
 def _editable() -> Iterator[str]:

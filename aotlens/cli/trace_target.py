@@ -35,16 +35,18 @@ def trace_target(
     Unless `fresh`, an answer from the disk serves as well, where nothing that it depends on has changed.
     """
     check_script(target.path)
-    kept = open_answer_store()
-    request = TraceRequest(0, target.path, target.qualname, tuple(argv), options, list_reads=kept is not None)
-    answer = kept.find(request) if kept is not None and not fresh else None
+    store = open_answer_store()
+    request = TraceRequest(
+        0, target.path, target.qualname, tuple(argv), options, list_reads=store is not None
+    )
+    answer = store.find(request) if store is not None and not fresh else None
     if answer is not None:
         say("aotlens: nothing that this trace read has changed; --fresh traces again")
     else:
         started = time.time()
         answer = _traced(request, time_limit_s)
-        if kept is not None:
-            kept.keep(request, answer, started)
+        if store is not None:
+            store.keep(request, answer, started)
     if answer.output:
         say(answer.output.removesuffix("\n"))
     report = decode(answer.report) if answer.report is not None else None

@@ -40,7 +40,7 @@ class GraphLines:
 
 def _lines(compiled: Compiled) -> Iterator[tuple[int, Frames]]:
     programs = {"forward_graph": compiled.parts.forward, "backward_graph": compiled.parts.backward}
-    places = {
+    origins = {
         (function, node.name): node.origin.location
         for function, program in programs.items()
         if program is not None
@@ -50,5 +50,5 @@ def _lines(compiled: Compiled) -> Iterator[tuple[int, Frames]]:
     for number, text in enumerate(compiled.source.splitlines(), 1):
         if (start := _FUNCTION.match(text)) is not None:
             function = start[1]
-        elif (assigned := _ASSIGNED.match(text)) is not None and (function, assigned[1]) in places:
-            yield number, places[function, assigned[1]]
+        elif (assigned := _ASSIGNED.match(text)) is not None and (function, assigned[1]) in origins:
+            yield number, origins[function, assigned[1]]

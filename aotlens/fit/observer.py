@@ -107,28 +107,28 @@ class Observer(TorchDispatchMode):
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        place = self._enter(user_frames(BACKWARD_CALL))
+        frames = self._enter(user_frames(BACKWARD_CALL))
         caller = _compiled_caller()
         if caller is not None:
-            place = self._graph_place(caller.f_code, caller.f_lineno) or place
+            frames = self._graph_place(caller.f_code, caller.f_lineno) or frames
         tensors = [leaf for leaf in pytree.tree_leaves((args, kwargs)) if _is_counted(leaf)]
         is_data = torch.is_grad_enabled() and not any(tensor.requires_grad for tensor in tensors)
-        self._read(tensors, is_data, place)
+        self._read(tensors, is_data, frames)
         try:
             result = func(*args, **(kwargs or {}))
         except DATA_DEPENDENT_ERRORS:
             if str(func) != READS_A_VALUE:
                 raise
-            self.values_read[place] = self.values_read.get(place, 0) + 1
+            self.values_read[frames] = self.values_read.get(frames, 0) + 1
             if isinstance(placeholder_value(args[0].dtype), int) and args[0].dtype is not torch.bool:
-                self.integers_read.add(place)
+                self.integers_read.add(frames)
             return placeholder_value(args[0].dtype)
         for leaf in pytree.tree_leaves(result):
             if _is_counted(leaf):
-                self._note(leaf, str(func), place, is_data)
+                self._note(leaf, str(func), frames, is_data)
         if getattr(getattr(func, "_schema", None), "name", None) in RULES:
             self._note_working(
-                Node("", func, _as_nodes(args), _as_nodes(kwargs or {}), result, ORIGIN), place
+                Node("", func, _as_nodes(args), _as_nodes(kwargs or {}), result, ORIGIN), frames
             )
         return result
 
@@ -162,31 +162,31 @@ class Observer(TorchDispatchMode):
             for buffer in module._buffers.values():
                 self._set_kind(buffer, "buffer")
 
-    def _read(self, tensors: list[torch.Tensor], is_data: bool, place: Frames) -> None:
+    def _read(self, tensors: list[torch.Tensor], is_data: bool, frames: Frames) -> None:
         """Note what an operator reads: tensors that no operator made, and data that meets parameters."""
         if self._phase == "setup" and not is_data and torch.is_grad_enabled():
             self._phase = "forward"
         for tensor in tensors:
-            self._note(tensor, "", place, is_data=not tensor.requires_grad)
+            self._note(tensor, "", frames, is_data=not tensor.requires_grad)
             life = self._alive.get(tensor.untyped_storage()._cdata)
             if life is not None and self._phase in ("setup", "forward") and not is_data:
                 life.is_read_by_model = True
 
-    def _enter(self, place: Frames) -> Frames:
+    def _enter(self, frames: Frames) -> Frames:
         """The phase and the line of the operator that is about to run."""
         node = current_autograd_node()
         if node is None:
-            self._forward_places.setdefault(next_sequence_number() - 1, place)
+            self._forward_places.setdefault(next_sequence_number() - 1, frames)
             if self._phase in ("backward", "optimizer") and not self._in_step:
                 # With gradients a further micro batch begins; without, gradients are clipped.
                 self._phase = "forward" if torch.is_grad_enabled() else "optimizer"
-            return place
+            return frames
         if self._phase != "backward" and not self._in_step:
             self.backward_starts.append(self.moments)
             self._phase = "backward"
-        return place if place.frames else self._forward_places.get(node._sequence_nr(), NO_ORIGIN)
+        return frames if frames.frames else self._forward_places.get(node._sequence_nr(), NO_ORIGIN)
 
-    def _note(self, tensor: torch.Tensor, op: str, place: Frames, is_data: bool) -> None:
+    def _note(self, tensor: torch.Tensor, op: str, frames: Frames, is_data: bool) -> None:
         storage = tensor.untyped_storage()
         key = storage._cdata
         size_bytes = storage.nbytes()
@@ -194,18 +194,18 @@ class Observer(TorchDispatchMode):
             return
         text = f"{str(tensor.dtype).removeprefix('torch.')}{list(tensor.shape)}"
         life = StorageLife(
-            size_bytes, self._tick(), self._phase, op, place, text, tensor.device.type, is_data=is_data
+            size_bytes, self._tick(), self._phase, op, frames, text, tensor.device.type, is_data=is_data
         )
         self._alive[key] = life
         self.lives.append(life)
         weakref.finalize(storage, self._free, key, life).atexit = False
 
-    def _note_working(self, node: Node, place: Frames) -> None:
+    def _note_working(self, node: Node, frames: Frames) -> None:
         """Note what the operator's kernel allocates, and frees before it returns."""
         size_bytes = working_bytes(node)
         if size_bytes:
             life = StorageLife(
-                size_bytes, self._tick(), self._phase, node.target, place, "", "cpu", kind="working memory"
+                size_bytes, self._tick(), self._phase, node.target, frames, "", "cpu", kind="working memory"
             )
             life.freed = self._tick()
             self.lives.append(life)

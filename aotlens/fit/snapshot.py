@@ -126,10 +126,12 @@ def read_snapshot(path: str) -> tuple[MemorySnapshot, ...]:
     segments, traces = data["segments"], data.get("device_traces") or []
     try:
         devices = sorted({_number(segment, "device") for segment in segments} | set(range(len(traces))))
-        found = [_device(device, segments, traces[device : device + 1]) for device in devices]
+        snapshots = [_device(device, segments, traces[device : device + 1]) for device in devices]
     except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
         raise UserError(f"{path} is no memory snapshot that can be read: {error!r} in its records") from error
-    return tuple(one for one in found if one.reserved_bytes or one.failure is not None)
+    return tuple(
+        snapshot for snapshot in snapshots if snapshot.reserved_bytes or snapshot.failure is not None
+    )
 
 
 def _loaded(path: str) -> Any:

@@ -34,9 +34,12 @@ def sizes(site: ValueSite) -> Iterator[Candidate | None]:
     function = source.function_at(site.function.qualname, site.function.span.line)
     if match["name"].isidentifier() and function is not None:
         yield _marked(source, function, match["name"], int(match["dim"]))
-    for other in (source, *(one for one in site.sources.values() if one is not source)):
+    for other in (
+        source,
+        *(compile_site for compile_site in site.sources.values() if compile_site is not source),
+    ):
         sites = compile_sites(other, function if other is source else None)
-        edits = [edit for one in sites if (edit := dynamic_edit(other, one)) is not None]
+        edits = [edit for compile_site in sites if (edit := dynamic_edit(other, compile_site)) is not None]
         if edits:
             yield candidate("dynamic", "Compile for all sizes at once with dynamic=True", *edits)
     if match["name"].startswith("self.") and source.imports("torch"):
@@ -87,9 +90,9 @@ def _neutral(function: Function, name: str) -> tuple[str, str] | None:
         if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Mult | ast.Add):
             continue
         pair = (node.left, node.right)
-        names = [one.id for one in pair if isinstance(one, ast.Name)]
+        names = [operand.id for operand in pair if isinstance(operand, ast.Name)]
         if name in names and len(names) == len(pair):
-            other = next((one for one in names if one != name), None)
+            other = next((operand for operand in names if operand != name), None)
             if other in parameters and other is not None:
                 return other, "torch.ones_like" if isinstance(node.op, ast.Mult) else "torch.zeros_like"
     return None
@@ -107,7 +110,7 @@ def _with_neutral(source: Source, function: Function, call: ast.Call, name: str,
     if passed is None:
         last = max(
             [*call.args, *(keyword.value for keyword in call.keywords)],
-            key=lambda one: (one.end_lineno or 0, one.end_col_offset or 0),
+            key=lambda argument: (argument.end_lineno or 0, argument.end_col_offset or 0),
         )
         line, col = last.end_lineno or last.lineno, last.end_col_offset or 0
         return Edit(Span(source.file, line, col, line, col), f", {name}={neutral}")

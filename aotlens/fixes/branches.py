@@ -113,7 +113,10 @@ def _statement_edit(source: Source, branch: ast.If, choice: Choice, condition: s
             name = source.unused_name("condition", "is_chosen")
             lines.append(f"{name} = {condition}")
             condition = name
-        lines += [f"{one.name} = {_call(choice, condition, one.yes, one.no)}" for one in chosen]
+        lines += [
+            f"{choice_of_name.name} = {_call(choice, condition, choice_of_name.yes, choice_of_name.no)}"
+            for choice_of_name in chosen
+        ]
     comments = source.comments(span)
     return Edit(span, f"\n{indent}".join([*comments, *lines]))
 

@@ -114,19 +114,23 @@ def alternatives(
             if source is not None:
                 site = BreakSite(source, function, entry)
                 yield from _listed(
-                    break_target(function, entry), (one for rule in break_rules for one in rule(site))
+                    break_target(function, entry),
+                    (proposal for rule in break_rules for proposal in rule(site)),
                 )
         source = sources.get(function.span.file)
         for value in recompiled_values(function) if source is not None else ():
             assert source is not None
-            place = ValueSite(source, function, value, sources)
+            value_site = ValueSite(source, function, value, sources)
             yield from _listed(
-                value_target(function, value), (one for rule in value_rules for one in rule(place))
+                value_target(function, value),
+                (proposal for rule in value_rules for proposal in rule(value_site)),
             )
 
 
 def _listed(target: Target, candidates: Iterator[Candidate | None]) -> Iterator[Alternatives]:
-    known = tuple(dict.fromkeys(one for one in candidates if one is not None and one.edits))
+    known = tuple(
+        dict.fromkeys(proposal for proposal in candidates if proposal is not None and proposal.edits)
+    )
     if known:
         yield Alternatives(target, known)
 

@@ -25,22 +25,22 @@ class CompileSite:
 def compile_sites(source: Source, function: Function | None) -> list[CompileSite]:
     """Those of the function, by its decorator or name; else of the file, where it has a single one."""
     if function is not None:
-        own = [one for one in function.decorator_list if _is_compile(source, one)]
+        own = [decorator for decorator in function.decorator_list if _is_compile(source, decorator)]
         if own:
-            return [CompileSite(one, function.name) for one in own]
-    found = [
+            return [CompileSite(decorator, function.name) for decorator in own]
+    sites = [
         CompileSite(node, _bound_name(source, node))
         for node in source.nodes(ast.Call)
         if isinstance(node, ast.Call) and _is_compile(source, node) and node.args
     ]
     named = [
         site
-        for site in found
+        for site in sites
         if function is not None
         and isinstance(site.node, ast.Call)
         and source.code(site.node.args[0]).rpartition(".")[2] == function.name
     ]
-    return named or (found if len(found) == 1 else [])
+    return named or (sites if len(sites) == 1 else [])
 
 
 def _is_compile(source: Source, node: ast.expr) -> bool:
@@ -66,7 +66,7 @@ def dynamic_edit(source: Source, site: CompileSite) -> Edit | None:
             return None if is_on else source.replace(keyword.value, "True")
     last = max(
         [*node.args, *(keyword.value for keyword in node.keywords)],
-        key=lambda one: (one.end_lineno or 0, one.end_col_offset or 0),
+        key=lambda argument: (argument.end_lineno or 0, argument.end_col_offset or 0),
         default=None,
     )
     if last is None:
@@ -96,6 +96,8 @@ def argument_of(function: Function, call: ast.Call, name: str) -> ast.expr | Non
             return keyword.value
     names = parameter_names(function)
     index = names.index(name) if name in names else len(call.args)
-    if index >= len(call.args) or any(isinstance(one, ast.Starred) for one in call.args[: index + 1]):
+    if index >= len(call.args) or any(
+        isinstance(argument, ast.Starred) for argument in call.args[: index + 1]
+    ):
         return None
     return call.args[index]

@@ -75,8 +75,9 @@ def _is_of(source: Source, owner: ast.ClassDef, site: ValueSite) -> bool:
         return True
     inside = owner.lineno <= span.line <= (owner.end_lineno or owner.lineno)
     return inside or not any(
-        isinstance(one, ast.ClassDef) and one.lineno <= span.line <= (one.end_lineno or one.lineno)
-        for one in source.nodes(ast.ClassDef)
+        isinstance(definition, ast.ClassDef)
+        and definition.lineno <= span.line <= (definition.end_lineno or definition.lineno)
+        for definition in source.nodes(ast.ClassDef)
     )
 
 
@@ -137,7 +138,11 @@ def _argument(site: ValueSite, name: str) -> Candidate | None:
     if function is None or not source.imports("torch"):
         return None
     passed = [argument_of(function, call, name) for call in calls_of(source, function)]
-    edits = [source.replace(one, f"torch.tensor({source.code(one)})") for one in passed if one is not None]
+    edits = [
+        source.replace(argument, f"torch.tensor({source.code(argument)})")
+        for argument in passed
+        if argument is not None
+    ]
     title = f"Pass `{name}` as a 0-d tensor"
     return candidate("number", title, *edits) if edits else None
 

@@ -115,7 +115,7 @@ def _unread_times(source: Source, function: ast.FunctionDef | ast.AsyncFunctionD
     clocks = {
         name: statements
         for name, statements in assigned.items()
-        if any(isinstance(node, ast.Call) for one in statements for node in ast.walk(one))
+        if any(isinstance(node, ast.Call) for assignment in statements for node in ast.walk(assignment))
     }
     statements = {statement for group in clocks.values() for statement in group}
     for node in ast.walk(function):

@@ -200,7 +200,10 @@ def _round(search: Search) -> bool:
     known = {(trial.target, trial.candidate.title) for trial, _ in search.rejected}
     waiting = [
         replace(
-            entry, candidates=tuple(one for one in entry.candidates if (entry.target, one.title) not in known)
+            entry,
+            candidates=tuple(
+                proposal for proposal in entry.candidates if (entry.target, proposal.title) not in known
+            ),
         )
         for entry in proposed(search.dynamo, search.texts)
     ]
@@ -212,12 +215,12 @@ def _round(search: Search) -> bool:
             break
         accepted = search.accept(trials, base)
         base += accepted
-        taken = {trial.target for trial in accepted}
+        fixed_targets = {trial.target for trial in accepted}
         tried = {trial.target for trial in trials}
         waiting = [
             replace(entry, candidates=entry.candidates[1:]) if entry.target in tried else entry
             for entry in waiting
-            if entry.target not in taken
+            if entry.target not in fixed_targets
         ]
         if search.runs >= search.limits.runs:
             break
@@ -243,8 +246,8 @@ def _overlap(edit: Edit, other: Edit) -> bool:
     first, second = edit.span, other.span
     if first.file != second.file or edit == other:
         return False
-    begins = [(one.line, one.col) for one in (first, second)]
-    ends = [(one.end_line, one.end_col) for one in (first, second)]
+    begins = [(span.line, span.col) for span in (first, second)]
+    ends = [(span.end_line, span.end_col) for span in (first, second)]
     if begins[0] == ends[0] and begins[1] == ends[1]:
         return False
     return begins[0] < ends[1] and begins[1] < ends[0]

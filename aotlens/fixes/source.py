@@ -71,10 +71,12 @@ class Source:
         return None
 
     def function(self, node: ast.AST) -> Function | None:
-        return next((one for one in self.ancestors(node) if isinstance(one, Function)), None)
+        return next((ancestor for ancestor in self.ancestors(node) if isinstance(ancestor, Function)), None)
 
     def enclosing_class(self, node: ast.AST) -> ast.ClassDef | None:
-        return next((one for one in self.ancestors(node) if isinstance(one, ast.ClassDef)), None)
+        return next(
+            (ancestor for ancestor in self.ancestors(node) if isinstance(ancestor, ast.ClassDef)), None
+        )
 
     def function_at(self, qualname: str, line: int) -> Function | None:
         """The function that begins on a line, or at a decorator there; the name decides between several."""
@@ -83,10 +85,12 @@ class Source:
             for node in ast.walk(self.tree)
             if isinstance(node, Function) and node.name == qualname.rpartition(".")[2]
         ]
-        starts = {node: {node.lineno, *(one.lineno for one in node.decorator_list)} for node in named}
+        starts = {
+            node: {node.lineno, *(decorator.lineno for decorator in node.decorator_list)} for node in named
+        }
         exact = [node for node in named if line in starts[node]]
-        found = exact or (named if len(named) == 1 else [])
-        return found[0] if found else None
+        matches = exact or (named if len(named) == 1 else [])
+        return matches[0] if matches else None
 
     def nodes(self, *kinds: type[ast.AST]) -> Iterator[ast.AST]:
         return (node for node in ast.walk(self.tree) if isinstance(node, kinds))
@@ -108,12 +112,12 @@ class Source:
     def comments(self, span: Span) -> list[str]:
         """The comments that begin within a span."""
         tokens = tokenize.generate_tokens(io.StringIO(self.text).readline)
-        found = []
+        texts = []
         for token in tokens:
             inside = span.line <= token.start[0] <= span.end_line
             if token.type == tokenize.COMMENT and inside:
-                found.append(token.string)
-        return found
+                texts.append(token.string)
+        return texts
 
     def replace(self, node: ast.expr | ast.stmt, text: str) -> Edit:
         return Edit(self.span(node), text)
@@ -124,7 +128,7 @@ class Source:
         if indent is None:
             return None
         decorated = getattr(statement, "decorator_list", ())
-        line = min([statement.lineno, *(one.lineno for one in decorated)])
+        line = min([statement.lineno, *(decorator.lineno for decorator in decorated)])
         return Edit(Span(self.file, line, 0, line, 0), f"{indent}{text}\n")
 
     def delete(self, statement: ast.stmt) -> Edit | None:

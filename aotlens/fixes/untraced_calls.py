@@ -87,7 +87,7 @@ def _constant(source: Source, node: ast.Call, called: str) -> Candidate | None:
     arguments = [*node.args, *(keyword.value for keyword in node.keywords)]
     if any(isinstance(part, ast.Name) for argument in arguments for part in ast.walk(argument)):
         return None
-    outermost = [one for one in (node, *source.ancestors(node)) if isinstance(one, ast.stmt)]
+    outermost = [ancestor for ancestor in (node, *source.ancestors(node)) if isinstance(ancestor, ast.stmt)]
     name = source.unused_name(called.rpartition(".")[2].upper(), f"{called.rpartition('.')[2].upper()}_VALUE")
     statement = source.parents.get(node)
     if isinstance(statement, ast.Expr):
@@ -104,7 +104,7 @@ def _consumer(site: BreakSite) -> Candidate | None:
     generator = source.function_at(site.function.qualname, site.entry.span.line)
     if generator is None:
         return None
-    compiled = [one for one in generator.decorator_list if "compile" in source.code(one)]
+    compiled = [decorator for decorator in generator.decorator_list if "compile" in source.code(decorator)]
     consumers = {
         function
         for node in source.nodes(ast.Call)

@@ -178,13 +178,15 @@ def _ranks(leaves: Mapping[str, Any]) -> Iterator[Axis]:
     """A row by itself in place of a batch: of one argument, or of all that have as many."""
     tensors = {name: tensor for name, tensor in _tensors(leaves).items() if tensor.dim() > 1 and len(tensor)}
     for name, tensor in list(tensors.items())[:1]:
-        equal = [other for other, one in tensors.items() if len(one) == len(tensor)]
+        equal = [other for other, candidate in tensors.items() if len(candidate) == len(tensor)]
         ways = [
             Way(
                 tuple(f"{other}.ndim" for other in group[1:]),
                 (Step(str(tensor.dim() - 1), dict.fromkeys(group, _first_row)),),
             )
-            for group in dict.fromkeys(((name,), (name, *(one for one in equal if one != name))))
+            for group in dict.fromkeys(
+                ((name,), (name, *(candidate for candidate in equal if candidate != name)))
+            )
         ]
         yield Axis(f"{name}.ndim", "rank", str(tensor.dim()), tuple(ways))
 
@@ -285,7 +287,10 @@ def _following(leaves: Mapping[str, Any], asked: VariedName) -> Iterator[Sizes]:
         raise VaryError(f"`{asked.name}` has {tensor.dim()} dimensions, so no size {asked.dim}")
     first, size = (asked.name, asked.dim % tensor.dim()), tensor.shape[asked.dim]
     everywhere = [
-        (name, dim) for name, one in _tensors(leaves).items() for dim, n in enumerate(one.shape) if n == size
+        (name, dim)
+        for name, other in _tensors(leaves).items()
+        for dim, n in enumerate(other.shape)
+        if n == size
     ]
     yield (first,)
     for equal in ([entry for entry in everywhere if entry[1] == first[1]], everywhere):

@@ -134,9 +134,13 @@ class RecordedCall:
         except (TypeError, ValueError):
             parameters = []
         plain = [
-            one.name for one in parameters if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)
+            parameter.name
+            for parameter in parameters
+            if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
         ]
-        rest = next((one.name for one in parameters if one.kind is one.VAR_POSITIONAL), "args")
+        rest = next(
+            (parameter.name for parameter in parameters if parameter.kind is parameter.VAR_POSITIONAL), "args"
+        )
         yield from plain[:count]
         yield from (f"{rest}[{index}]" for index in range(count - len(plain)))
 

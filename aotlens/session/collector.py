@@ -140,7 +140,7 @@ class Collector:
 
     def has_graph(self, entry: CompiledCallable) -> bool:
         """Whether Dynamo captured a graph of its code."""
-        return any(place in self._captured for place, _ in entry.entries)
+        return any(location in self._captured for location, _ in entry.entries)
 
     def passing(self, function: Any) -> CompiledCallable:
         """The entry of what is passed to `torch.compile`; one for a function that is passed at every call."""
@@ -173,11 +173,11 @@ class Collector:
     @contextmanager
     def not_listening(self) -> Iterator[None]:
         """What the engine compiles within the block is forgotten."""
-        kept = len(self.compiled)
+        count = len(self.compiled)
         try:
             yield
         finally:
-            del self.compiled[kept:]
+            del self.compiled[count:]
 
     def noting(self, entry: CompiledCallable, function: Callable[..., Any]) -> Callable[..., Any]:
         """The function, which notes that what was passed is called."""

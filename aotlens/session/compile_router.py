@@ -73,8 +73,8 @@ class CompileRouter:
             **compile_mode_settings(asked.get("mode"), asked.get("dynamic")),
             **(asked.get("options") or {}),
         }
-        kept = {key: value for key, value in chosen.items() if key != "backend"}  # the session's is meant
-        compiled = self._compiled(graph, example_inputs, kept)
+        settings = {key: value for key, value in chosen.items() if key != "backend"}  # the session's is meant
+        compiled = self._compiled(graph, example_inputs, settings)
         if isinstance(compiled, EagerGraph):
             return self.collector.counting(compiled)
         return self.collector.counting(attribute_errors(self.around(compiled, graph), graph))

@@ -52,10 +52,10 @@ def check_overrides(
     """Raises UnknownValueError for an override that names a value in none of a script's targets, and
     UserError for a what-if where none of them is trained."""
     policies = [options.partition, *map(Policy.parse, what_if)]
-    overrides = [one for policy in policies if isinstance(policy, Policy) for one in policy.overrides]
+    overrides = [target for policy in policies if isinstance(policy, Policy) for target in policy.overrides]
     if not what_if and not overrides:
         return
-    trained = [one for one in compiled if one.parts.split is not None]
+    trained = [target for target in compiled if target.parts.split is not None]
     if what_if and compiled and not trained:
         raise UserError(
             "--what-if: no target is trained, so nothing is saved and there is nothing to weigh; an input"
@@ -63,7 +63,7 @@ def check_overrides(
         )
     if not trained or not overrides:
         return
-    lacking = [one.unknown_overrides(overrides) for one in trained]
+    lacking = [target.unknown_overrides(overrides) for target in trained]
     for override in overrides:
         if all(override in lacks for lacks in lacking):
             raise lacking[0][override]
@@ -72,14 +72,14 @@ def check_overrides(
 def _function(chooser: str) -> Callable[[Any], Any]:
     path, _, name = chooser.rpartition("::")
     module = _module(path, chooser)
-    found: Any = module
+    function: Any = module
     for step in name.split("."):
-        found = getattr(found, step, None)
-    if callable(found):
-        return found
-    if found is not None:
+        function = getattr(function, step, None)
+    if callable(function):
+        return function
+    if function is not None:
         raise UserError(
-            f"the policy {chooser}: `{name}` is no function but {type(found).__name__}; {SIGNATURE}"
+            f"the policy {chooser}: `{name}` is no function but {type(function).__name__}; {SIGNATURE}"
         )
     known = [key for key, value in vars(module).items() if _is_own(value, module)]
     has = f"it defines {', '.join(known)}" if known else "it defines no function"

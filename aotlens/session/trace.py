@@ -58,7 +58,9 @@ def trace(request: TraceRequest, progress: ProgressFunction) -> Outcome:
         failure = _failure(driver.everything, request.path)
     unknown = partial(check_overrides, collector.compiled, order.options, request.options.what_if)
     if failure is None and (failure := _failure(unknown, request.path)) is not None:
-        failure = next((one for one in collector.refused if one.message.startswith(_OVERRIDES)), failure)
+        failure = next(
+            (error for error in collector.refused if error.message.startswith(_OVERRIDES)), failure
+        )
         return Outcome(None, failure, _files(request.path, reads))
     progress("report", "")
     targets: list[Target] = []
@@ -173,9 +175,9 @@ def _signature(target: Target) -> object:
 
 
 def _note(failure: Failure) -> Diagnostic:
-    found = from_failure(failure)
+    diagnostic = from_failure(failure)
     text = f"{failure.message}; the trace ends there, and what was captured before is complete"
-    return replace(found, severity="information", message=text)
+    return replace(diagnostic, severity="information", message=text)
 
 
 BY_DYNAMO: tuple[NotCompiledCause, ...] = (

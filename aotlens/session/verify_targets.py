@@ -35,7 +35,7 @@ class TargetVerdicts:
         """
         passing = IN_EAGER if allow_unverified else ()
         codes = [exit_code_of([verdict for _, verdict in self.verdicts], allow_unverified)]
-        return max([*codes, *(one.exit_code for one in self.failures if one.kind not in passing)])
+        return max([*codes, *(failure.exit_code for failure in self.failures if failure.kind not in passing)])
 
 
 def verify_targets(

@@ -178,8 +178,8 @@ def _recomputed(
     types = {node.name: node.type for node in (*forward.nodes, *whole.nodes, *backward.nodes)}
     types |= {argument.name: argument.type for argument in (*whole.arguments, *backward.arguments)}
     for node in backward.nodes:
-        twin = ahead.get(node.name)
-        if twin is None or node.name not in part or twin.target != node.target:
+        counterpart = ahead.get(node.name)
+        if counterpart is None or node.name not in part or counterpart.target != node.target:
             continue
         if _operator(node.target) in _VIEWS or node.target.startswith("getitem"):
             continue

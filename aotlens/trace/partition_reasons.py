@@ -115,13 +115,13 @@ def with_reasons(
     ours = {node.name: node for node in split.saved}
     roots = {storage_root(node).name: node for node in split.saved}
     by_name = {node.name: node for node in joint.program.nodes}
-    found = certificates(split)
+    certificates_by_node = certificates(split)
     rows = []
     for value in partition.saved:
         own = ours.get(value.node)
         if own is None and value.node in by_name:
             own = roots.get(storage_root(by_name[value.node]).name)
-        rows.append(_row(value, own, split, found))
+        rows.append(_row(value, own, split, certificates_by_node))
     return replace(
         partition,
         saved=tuple(rows),
@@ -137,12 +137,14 @@ def _frontier(joint: Joint, split: Split) -> tuple[FrontierPoint, ...]:
     return tuple(FrontierPoint(point.size_bytes, point.flops) for point in Frontier(problem).points())
 
 
-def _row(value: SavedValue, own: Node | None, split: Split, found: dict[int, Any]) -> SavedValue:
+def _row(
+    value: SavedValue, own: Node | None, split: Split, certificates_by_node: dict[int, Any]
+) -> SavedValue:
     if own is None:
         why = f"{TORCH_CHOSE}; ours would not save it" if value.bytes else TORCH_CHOSE
         return replace(value, reason=why)
     reason = split.choice.why_saved(own)
-    named = found.get(id(own))
+    named = certificates_by_node.get(id(own))
     return replace(
         value,
         reason=reason.text,
@@ -185,7 +187,7 @@ class _Builder:
             raise _UnknownError(f"the graph has more than {MAX_NODES} nodes")
         if self._graph.refused:
             raise _UnknownError(f"a line of the graph was not understood: {self._graph.refused[0]}")
-        given = tuple(
+        inputs = tuple(
             self._input(argument.name, argument.type, argument.slot) for argument in self._graph.arguments
         )
         items = _items(self._graph)
@@ -193,12 +195,12 @@ class _Builder:
         outputs = tuple(self._outputs())
         changed = frozenset(
             id(item.node)
-            for item in given
+            for item in inputs
             if 0 <= getattr(item.slot, "index", -1) < len(self._inputs)
             and not isinstance(item.slot, Tangent)
             and self._inputs[item.slot.index].mutates_data  # type: ignore[union-attr]  # tangents have none
         )
-        return LoggedJoint(Program("joint", given, nodes, outputs), changed, self._leaves(given))
+        return LoggedJoint(Program("joint", inputs, nodes, outputs), changed, self._leaves(inputs))
 
     def _leaves(self, inputs: tuple[ProgramInput, ...]) -> dict[int, torch.Tensor]:
         leaves = {}

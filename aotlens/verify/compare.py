@@ -160,7 +160,7 @@ class Verification:
 
 def compare(compiled: Observation, eager: Observation) -> Verification:
     """The compiled observation against the eager one."""
-    errors = [error_between(found, expected) for found, expected in _value_pairs(compiled, eager)]
+    errors = [error_between(actual, expected) for actual, expected in _value_pairs(compiled, eager)]
     return Verification(
         differences=tuple(differences(compiled, eager)),
         values=len(eager.outputs) - eager.accumulated,
@@ -194,8 +194,8 @@ def differences(compiled: Observation, eager: Observation) -> Iterator[Differenc
         return
     if compiled.argument_structure != eager.argument_structure:
         yield Difference("structure", "arguments", compiled.argument_structure, eager.argument_structure)
-    for name, found, expected in zip(eager.output_names, compiled.outputs, eager.outputs, strict=True):
-        yield from _output(name, found, expected)
+    for name, actual, expected in zip(eager.output_names, compiled.outputs, eager.outputs, strict=True):
+        yield from _output(name, actual, expected)
     for found_input, expected_input in zip(compiled.inputs, eager.inputs, strict=True):
         yield from _tensor(found_input, expected_input, "mutation")
     yield from _call(compiled, eager)
@@ -203,59 +203,59 @@ def differences(compiled: Observation, eager: Observation) -> Iterator[Differenc
     yield from _writes(compiled, eager)
 
 
-def _failures(kind: Kind, found: Failure | None, expected: Failure | None) -> Iterator[Difference]:
-    if found and expected and issubclass(found.kind, expected.kind):
+def _failures(kind: Kind, actual: Failure | None, expected: Failure | None) -> Iterator[Difference]:
+    if actual and expected and issubclass(actual.kind, expected.kind):
         return
-    if found is not expected:
-        yield Difference(kind, "", _told(found), _told(expected))
+    if actual is not expected:
+        yield Difference(kind, "", _told(actual), _told(expected))
 
 
 def _told(failure: Failure | None) -> str:
     return str(failure) if failure else "no error"
 
 
-def _output(name: str, found: object, expected: object) -> Iterator[Difference]:
-    if isinstance(found, TensorFacts) and isinstance(expected, TensorFacts):
-        yield from _tensor(found, expected, "value")
-    elif type(found) is float and type(expected) is float:  # read from a tensor, perhaps: as precise as that
-        if not close(torch.tensor(found), torch.tensor(expected)):
-            yield Difference("value", name, repr(found), repr(expected))
-    elif type(found) is not type(expected) or found != expected:
-        yield Difference("value", name, repr(found), repr(expected))
+def _output(name: str, actual: object, expected: object) -> Iterator[Difference]:
+    if isinstance(actual, TensorFacts) and isinstance(expected, TensorFacts):
+        yield from _tensor(actual, expected, "value")
+    elif type(actual) is float and type(expected) is float:  # read from a tensor, perhaps: as precise as that
+        if not close(torch.tensor(actual), torch.tensor(expected)):
+            yield Difference("value", name, repr(actual), repr(expected))
+    elif type(actual) is not type(expected) or actual != expected:
+        yield Difference("value", name, repr(actual), repr(expected))
 
 
-def _tensor(found: TensorFacts, expected: TensorFacts, kind: Kind) -> Iterator[Difference]:
+def _tensor(actual: TensorFacts, expected: TensorFacts, kind: Kind) -> Iterator[Difference]:
     name = expected.name
-    wrong = _values(kind, name, found.value, expected.value)
+    wrong = _values(kind, name, actual.value, expected.value)
     if wrong:
         yield wrong
         if wrong.kind in ("dtype", "shape"):
             return
-    if _real_strides(found) != _real_strides(expected):
-        yield Difference("stride", name, str(found.stride), str(expected.stride))
-    if not expected.alone and found.offset != expected.offset:
-        yield Difference("offset", name, str(found.offset), str(expected.offset))
+    if _real_strides(actual) != _real_strides(expected):
+        yield Difference("stride", name, str(actual.stride), str(expected.stride))
+    if not expected.alone and actual.offset != expected.offset:
+        yield Difference("offset", name, str(actual.offset), str(expected.offset))
     for field in ("requires_grad", "is_leaf"):
-        if getattr(found, field) != getattr(expected, field):
-            yield Difference(field, name, str(getattr(found, field)), str(getattr(expected, field)))
-    if found.kind != expected.kind:
-        yield Difference("type", name, found.kind, expected.kind)
-    elif found.metadata != expected.metadata:
-        yield Difference("type", name, found.metadata, expected.metadata)
-    yield from _relations(found, expected)
+        if getattr(actual, field) != getattr(expected, field):
+            yield Difference(field, name, str(getattr(actual, field)), str(getattr(expected, field)))
+    if actual.kind != expected.kind:
+        yield Difference("type", name, actual.kind, expected.kind)
+    elif actual.metadata != expected.metadata:
+        yield Difference("type", name, actual.metadata, expected.metadata)
+    yield from _relations(actual, expected)
 
 
-def _relations(found: TensorFacts, expected: TensorFacts) -> Iterator[Difference]:
+def _relations(actual: TensorFacts, expected: TensorFacts) -> Iterator[Difference]:
     name = expected.name
-    if found.same_as != expected.same_as:
-        yield Difference("identity", name, _same(found.same_as), _same(expected.same_as))
-    if found.view_of != expected.view_of:
-        yield Difference("view", name, _view(found.view_of), _view(expected.view_of))
-    if found.shares != expected.shares:
-        yield Difference("aliasing", name, _shares(found.shares), _shares(expected.shares))
+    if actual.same_as != expected.same_as:
+        yield Difference("identity", name, _same(actual.same_as), _same(expected.same_as))
+    if actual.view_of != expected.view_of:
+        yield Difference("view", name, _view(actual.view_of), _view(expected.view_of))
+    if actual.shares != expected.shares:
+        yield Difference("aliasing", name, _shares(actual.shares), _shares(expected.shares))
     # An update that eager makes without moving the version counter may move it when compiled.
-    if found.bumped != expected.bumped and not (found.bumped and expected.changed):
-        yield Difference("version", name, _moved(found.bumped), _moved(expected.bumped))
+    if actual.bumped != expected.bumped and not (actual.bumped and expected.changed):
+        yield Difference("version", name, _moved(actual.bumped), _moved(expected.bumped))
 
 
 def _call(compiled: Observation, eager: Observation) -> Iterator[Difference]:
@@ -274,10 +274,10 @@ def _gradients(compiled: Observation, eager: Observation) -> Iterator[Difference
     if roots[0] != roots[1]:
         yield Difference("gradient", "outputs to differentiate", ", ".join(roots[0]), ", ".join(roots[1]))
         return
-    found = dict(compiled.gradients.leaves) if compiled.gradients else {}
+    gradients = dict(compiled.gradients.leaves) if compiled.gradients else {}
     scale = _largest_gradient(eager)
     for name, expected in eager.gradients.leaves if eager.gradients else ():
-        gradient = found.pop(name, None)
+        gradient = gradients.pop(name, None)
         if gradient is None or expected is None:
             if gradient is not expected:
                 yield Difference("gradient", name, _present(gradient), _present(expected))
@@ -288,7 +288,7 @@ def _gradients(compiled: Observation, eager: Observation) -> Iterator[Difference
         wrong = _values("gradient", name, gradient, expected, scale)
         if wrong:
             yield wrong
-    for name, surplus in found.items():
+    for name, surplus in gradients.items():
         if surplus is not None:
             yield Difference("gradient", name, _present(surplus), "None")
     before = {facts.name: facts.value for facts in compiled.inputs}
@@ -300,11 +300,11 @@ def _gradients(compiled: Observation, eager: Observation) -> Iterator[Difference
 
 
 def _writes(compiled: Observation, eager: Observation) -> Iterator[Difference]:
-    for found, expected in zip_longest(compiled.writes, eager.writes):
-        if (found.refused is None) != (expected.refused is None):
-            yield Difference("write", expected.name, _refused(found.refused), _refused(expected.refused))
-        elif found.seen_by != expected.seen_by:
-            yield Difference("write", expected.name, _seen(found.seen_by), _seen(expected.seen_by))
+    for actual, expected in zip_longest(compiled.writes, eager.writes):
+        if (actual.refused is None) != (expected.refused is None):
+            yield Difference("write", expected.name, _refused(actual.refused), _refused(expected.refused))
+        elif actual.seen_by != expected.seen_by:
+            yield Difference("write", expected.name, _seen(actual.seen_by), _seen(expected.seen_by))
 
 
 def _largest_gradient(eager: Observation) -> float:
@@ -318,25 +318,25 @@ def _largest_gradient(eager: Observation) -> float:
     return max((size for size in sizes if size < float("inf")), default=1.0)
 
 
-def _values(kind: Kind, name: str, found: Tensor, expected: Tensor, scale: float = 1.0) -> Difference | None:
-    if found.dtype != expected.dtype:
-        return Difference("dtype", name, str(found.dtype), str(expected.dtype))
-    if shape_of(found) != shape_of(expected):
-        return Difference("shape", name, str(shape_of(found)), str(shape_of(expected)))
-    if close(found, expected, max(scale, 1.0)):
+def _values(kind: Kind, name: str, actual: Tensor, expected: Tensor, scale: float = 1.0) -> Difference | None:
+    if actual.dtype != expected.dtype:
+        return Difference("dtype", name, str(actual.dtype), str(expected.dtype))
+    if shape_of(actual) != shape_of(expected):
+        return Difference("shape", name, str(shape_of(actual)), str(shape_of(expected)))
+    if close(actual, expected, max(scale, 1.0)):
         return None
-    error = error_between(found, expected)
+    error = error_between(actual, expected)
     largest = float(as_dense_double(expected).abs().max())
     return Difference(
-        kind, name, preview_values(found), preview_values(expected), error, error / (largest or 1.0)
+        kind, name, preview_values(actual), preview_values(expected), error, error / (largest or 1.0)
     )
 
 
 def _value_pairs(compiled: Observation, eager: Observation) -> Iterator[tuple[Tensor, Tensor]]:
     outputs = zip(compiled.outputs, eager.outputs, strict=False)
-    for found, expected in (*outputs, *zip(compiled.inputs, eager.inputs, strict=False)):
-        if isinstance(found, TensorFacts) and isinstance(expected, TensorFacts):
-            yield found.value, expected.value
+    for actual, expected in (*outputs, *zip(compiled.inputs, eager.inputs, strict=False)):
+        if isinstance(actual, TensorFacts) and isinstance(expected, TensorFacts):
+            yield actual.value, expected.value
     sides = [
         observation.gradients.leaves if observation.gradients else () for observation in (compiled, eager)
     ]

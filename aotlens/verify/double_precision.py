@@ -70,23 +70,23 @@ def without_rounding_differences(
     """Without the differences that are rounding; `sides` are what the compiled call and eager gave."""
     if wide is None or wide.failure is not None or wide.backward_failure is not None:
         return verification
-    found, expected, truth = (_tensors(side) for side in (*sides, wide))
+    actual, expected, truth = (_tensors(side) for side in (*sides, wide))
     usual = _usual_errors(expected, truth)
-    kept, rounded = list[Difference](), list[tuple[Difference, float, float]]()
+    remaining, rounded = list[Difference](), list[tuple[Difference, float, float]]()
     for difference in verification.differences:
         key = (difference.kind, difference.name)
-        present = all(key in side for side in (found, expected, truth))
-        if difference.max_abs is None or not present or not same_non_finite(found[key], expected[key]):
-            kept.append(difference)
+        present = all(key in side for side in (actual, expected, truth))
+        if difference.max_abs is None or not present or not same_non_finite(actual[key], expected[key]):
+            remaining.append(difference)
             continue
-        ours, eagers = (error_between(side[key], truth[key]) for side in (found, expected))
+        ours, eagers = (error_between(side[key], truth[key]) for side in (actual, expected))
         noise = max(eagers, usual[difference.kind] * _largest(truth[key]))
         if ours <= AS_NEAR * min(noise, _rounding(truth, key, expected[key].dtype)):
             rounded.append((difference, ours, eagers))
         else:
-            kept.append(difference)
+            remaining.append(difference)
     notes = (*verification.notes, *([_note(rounded)] if rounded else []))
-    return replace(verification, differences=tuple(kept), notes=notes)
+    return replace(verification, differences=tuple(remaining), notes=notes)
 
 
 def _usual_errors(expected: dict[_Key, Tensor], truth: dict[_Key, Tensor]) -> dict[str, float]:
@@ -130,37 +130,39 @@ def _note(rounded: Sequence[tuple[Difference, float, float]]) -> str:
     )
 
 
-def in_double(given: PreparedCall, call: Callable[..., Any]) -> Observation | None:
+def in_double(prepared: PreparedCall, call: Callable[..., Any]) -> Observation | None:
     """The same call in double precision; None where it takes too much memory or cannot be made.
 
     A callable that holds tensors itself is copied with them; any other is `call`.
     """
-    wide = copy_in_double(given)
+    wide = copy_in_double(prepared)
     if wide is None:
         return None
     with Widening():
-        observation = observe_alone(wide, Probe(writes=False), call if wide.fn is given.fn else None)
+        observation = observe_alone(wide, Probe(writes=False), call if wide.fn is prepared.fn else None)
     return None if observation.draws else observation  # other numbers are drawn in double
 
 
-def copy_in_double(given: PreparedCall) -> PreparedCall | None:
+def copy_in_double(prepared: PreparedCall) -> PreparedCall | None:
     """The same arguments in double precision; None where they take too much memory or cannot be made."""
-    if not _is_affordable(given):
+    if not _is_affordable(prepared):
         return None
     try:
-        (wide,) = copies(given, 1, cloner=WideCloner)
+        (wide,) = copies(prepared, 1, cloner=WideCloner)
     except (RuntimeError, TypeError, ValueError):  # a view that exists in one dtype only
         return None
     return wide
 
 
-def _is_affordable(given: PreparedCall) -> bool:
+def _is_affordable(prepared: PreparedCall) -> bool:
     """Whether there is memory for all inputs in double precision."""
-    return sum(item.tensor.untyped_storage().nbytes() for item in _storages(given)) <= AFFORDABLE_BYTES
+    return sum(item.tensor.untyped_storage().nbytes() for item in _storages(prepared)) <= AFFORDABLE_BYTES
 
 
-def _storages(given: PreparedCall) -> list[Any]:
-    return [item for item in given.inputs if item.tensor.layout == torch.strided and not item.tensor.is_meta]
+def _storages(prepared: PreparedCall) -> list[Any]:
+    return [
+        item for item in prepared.inputs if item.tensor.layout == torch.strided and not item.tensor.is_meta
+    ]
 
 
 class WideCloner(Cloner):
@@ -177,22 +179,22 @@ class WideCloner(Cloner):
                 whole.set_(storage, 0, (storage.nbytes() // original.element_size(),), (1,))
             self._storages[storage._cdata] = whole.to(dtype).untyped_storage()
             self._originals.append(storage)
-        place = (original.storage_offset(), original.size(), original.stride())
+        geometry = (original.storage_offset(), original.size(), original.stride())
         plain = torch.empty(0, dtype=dtype, device=original.device)
         with torch.no_grad():
-            plain.set_(self._storages[storage._cdata], *place)
+            plain.set_(self._storages[storage._cdata], *geometry)
             plain = plain.neg() if original.is_neg() else plain
             return plain.conj() if original.is_conj() else plain
 
 
 def _tensors(side: Observation) -> dict[_Key, Tensor]:
     """Everything that was compared by value, under the kind and name of a difference."""
-    found: dict[_Key, Tensor] = {}
+    tensors: dict[_Key, Tensor] = {}
     for name, output in zip(side.output_names, side.outputs, strict=True):
         if isinstance(output, TensorFacts):
-            found["value", name] = output.value
-    found |= {("mutation", facts.name): facts.value for facts in side.inputs}
+            tensors["value", name] = output.value
+    tensors |= {("mutation", facts.name): facts.value for facts in side.inputs}
     if side.gradients is not None:
-        found |= {("gradient", name): value for name, value in side.gradients.leaves if value is not None}
+        tensors |= {("gradient", name): value for name, value in side.gradients.leaves if value is not None}
     after = zip(side.inputs, side.inputs_after_backward, strict=False)
-    return found | {("backward mutation", facts.name): value for facts, value in after}
+    return tensors | {("backward mutation", facts.name): value for facts, value in after}

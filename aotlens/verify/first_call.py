@@ -28,8 +28,8 @@ def verify_first_call(
     state = [item.tensor for fn in (eager, compiled) for item in callable_tensors(fn)]
     eager_world, compiled_world = copies(called, keep_fn=True)
     expected = observe_alone(eager_world, call=as_tuple(eager), state=state)
-    found = observe_alone(compiled_world, call=as_tuple(compiled), state=state)
-    return compare(found, expected)
+    actual = observe_alone(compiled_world, call=as_tuple(compiled), state=state)
+    return compare(actual, expected)
 
 
 def as_tuple(flat: Callable[..., Any]) -> Callable[..., Any]:
@@ -43,7 +43,7 @@ def as_tuple(flat: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def observe_alone(
-    given: PreparedCall,
+    prepared: PreparedCall,
     probe: Probe = EVERYTHING,
     call: Callable[..., Any] | None = None,
     state: Sequence[Tensor] = (),
@@ -52,4 +52,4 @@ def observe_alone(
     with ExitStack() as stack:
         stack.enter_context(same_random_state())
         stack.enter_context(restoring_tensors(state))
-        return observe(given, probe, call)
+        return observe(prepared, probe, call)

@@ -20,27 +20,27 @@ class Gradients:
 
 
 def backward(
-    given: PreparedCall, outputs: Sequence[Named], bumped: Sequence[bool], only: int | None = None
+    prepared: PreparedCall, outputs: Sequence[Named], bumped: Sequence[bool], only: int | None = None
 ) -> Gradients | None:
     """Differentiates every output and every mutated input that requires grad; None when there is none.
 
     With `only`, one of them alone.
     """
-    roots = list(_roots(given, outputs, bumped))
+    roots = list(_roots(prepared, outputs, bumped))
     if only is not None:
         roots = roots[only : only + 1]
-    leaves = {id(item.tensor): item for item in (*given.leaves, *_leaves_since(given))}
+    leaves = {id(item.tensor): item for item in (*prepared.leaves, *_leaves_since(prepared))}
     if not roots or not leaves:
         return None
     tangents = [tangent(item.tensor, seed) for seed, item in enumerate(roots)]
     with torch.enable_grad():
-        found = torch.autograd.grad(
+        gradients = torch.autograd.grad(
             [item.tensor for item in roots],
             [item.tensor for item in leaves.values()],
             tangents,
             allow_unused=True,
         )
-    named = zip((item.name for item in leaves.values()), found, strict=True)
+    named = zip((item.name for item in leaves.values()), gradients, strict=True)
     return Gradients(tuple(item.name for item in roots), tuple(named))
 
 
@@ -59,16 +59,16 @@ def tangent(output: Tensor, seed: int) -> Tensor:
 def _wrapper_tangent(output: Tensor, seed: int) -> Tensor:
     """A wrapper of the output's kind with random numbers inside."""
     made = torch.ones_like(output.detach())
-    for at, (_, inner) in enumerate(inner_tensors(made)):
+    for index, (_, inner) in enumerate(inner_tensors(made)):
         if inner.is_floating_point() and inner.numel():
-            inner.copy_(tangent(inner, seed + 100 * at))
+            inner.copy_(tangent(inner, seed + 100 * index))
     return made
 
 
-def _roots(given: PreparedCall, outputs: Sequence[Named], bumped: Sequence[bool]) -> Iterator[Named]:
+def _roots(prepared: PreparedCall, outputs: Sequence[Named], bumped: Sequence[bool]) -> Iterator[Named]:
     yield from (item for item in outputs if _has_tape(item.tensor))
     returned = {id(item.tensor) for item in outputs}
-    for item, moved in zip(given.inputs, bumped, strict=True):
+    for item, moved in zip(prepared.inputs, bumped, strict=True):
         if moved and item.tensor.grad_fn is not None and id(item.tensor) not in returned:
             yield item
 
@@ -81,9 +81,9 @@ def _has_tape(tensor: Tensor) -> bool:
     return tensor.grad_fn is not None or base is None or not base.requires_grad
 
 
-def _leaves_since(given: PreparedCall) -> Iterator[Named]:
+def _leaves_since(prepared: PreparedCall) -> Iterator[Named]:
     """Inputs that the call itself made require grad; one that hung on a leaf has its name, so it says so."""
-    known, names = {id(item.tensor) for item in given.leaves}, {item.name for item in given.leaves}
-    for item in given.inputs:
+    known, names = {id(item.tensor) for item in prepared.leaves}, {item.name for item in prepared.leaves}
+    for item in prepared.inputs:
         if item.tensor.is_leaf and item.tensor.requires_grad and id(item.tensor) not in known:
             yield Named(f"{item.name}, made a leaf", item.tensor) if item.name in names else item

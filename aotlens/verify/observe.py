@@ -113,26 +113,26 @@ EVERYTHING = Probe()
 
 
 def observe(
-    given: PreparedCall, probe: Probe = EVERYTHING, call: Callable[..., Any] | None = None
+    prepared: PreparedCall, probe: Probe = EVERYTHING, call: Callable[..., Any] | None = None
 ) -> Observation:
     """Calls `call` (or the world's own callable) and records what can be seen; uses the world up."""
-    versions = [_version(item.tensor) for item in given.inputs]
+    versions = [_version(item.tensor) for item in prepared.inputs]
     mode = torch.is_grad_enabled()
     random_state = torch.get_rng_state()
-    held = retained_tensors(given)
-    gradients = copy_gradients([item.tensor for item in given.inputs])
+    held = retained_tensors(prepared)
+    gradients = copy_gradients([item.tensor for item in prepared.inputs])
     try:
-        result = (given.fn if call is None else call)(*given.args, **given.kwargs)
+        result = (prepared.fn if call is None else call)(*prepared.args, **prepared.kwargs)
     except Exception as error:  # noqa: BLE001 - whatever the call raises is what eager must raise too
         return Observation(Failure(type(error), str(error)))
     finally:
         left_behind = torch.is_grad_enabled()
         torch.set_grad_enabled(mode)
-    bumped = [_version(item.tensor) != old for item, old in zip(given.inputs, versions, strict=True)]
-    old = {id(item.tensor) for item in (*held, *given.inputs)}
-    accumulated = tuple(_accumulated(given.inputs, gradients))
-    left = (*new_tensors(given, old), *accumulated)
-    seen = replace(_look(given, result, left, bumped, probe), accumulated=len(accumulated))
+    bumped = [_version(item.tensor) != old for item, old in zip(prepared.inputs, versions, strict=True)]
+    old = {id(item.tensor) for item in (*held, *prepared.inputs)}
+    accumulated = tuple(_accumulated(prepared.inputs, gradients))
+    left = (*new_tensors(prepared, old), *accumulated)
+    seen = replace(_look(prepared, result, left, bumped, probe), accumulated=len(accumulated))
     draws = seen.random_state is not None and not torch.equal(seen.random_state, random_state)
     return replace(seen, grad_enabled=left_behind, draws=draws)
 
@@ -149,35 +149,37 @@ def _accumulated(inputs: Sequence[Named], before: Sequence[Tensor | None]) -> It
 
 
 def _look(
-    given: PreparedCall, result: Any, left: tuple[Named, ...], bumped: list[bool], probe: Probe
+    prepared: PreparedCall, result: Any, left: tuple[Named, ...], bumped: list[bool], probe: Probe
 ) -> Observation:
     leaves, structure = flatten_with_path(result)
     texts = ["out" + pytree.keystr(path).replace("'", '"') for path, _ in leaves]
     texts += [item.name for item in left]
-    names = distinct_names(texts, [item.name for item in given.inputs])
+    names = distinct_names(texts, [item.name for item in prepared.inputs])
     values = [*(leaf for _, leaf in leaves), *(item.tensor for item in left)]
     pairs = zip(names, values, strict=True)
     outputs = tuple(Named(name, value) for name, value in pairs if isinstance(value, Tensor))
-    facts = _facts(given, outputs, bumped)
-    by_place = iter(facts[len(given.inputs) :])
-    found = tuple(next(by_place) if isinstance(leaf, Tensor) else leaf for _, leaf in leaves)
-    found += tuple(by_place)
+    facts = _facts(prepared, outputs, bumped)
+    by_place = iter(facts[len(prepared.inputs) :])
+    facts_of_outputs = tuple(next(by_place) if isinstance(leaf, Tensor) else leaf for _, leaf in leaves)
+    facts_of_outputs += tuple(by_place)
     random_state = torch.get_rng_state()
     gradients, failure = (None, None)
     if probe.backward:
-        gradients, failure = _differentiate(given, outputs, bumped, probe)
+        gradients, failure = _differentiate(prepared, outputs, bumped, probe)
     return Observation(
         failure=None,
         structure=" ".join((_shape_of(structure), *names[len(leaves) :])),
-        outputs=found,
+        outputs=facts_of_outputs,
         output_names=names,
-        inputs=facts[: len(given.inputs)],
-        argument_structure=_shape_of(pytree.tree_flatten((given.args, dict(given.kwargs)))[1]),
+        inputs=facts[: len(prepared.inputs)],
+        argument_structure=_shape_of(pytree.tree_flatten((prepared.args, dict(prepared.kwargs)))[1]),
         random_state=random_state,
         gradients=gradients,
         backward_failure=failure,
-        inputs_after_backward=tuple(copied(item.tensor) for item in given.inputs) if probe.backward else (),
-        writes=try_writes(given.inputs, outputs) if probe.writes else (),
+        inputs_after_backward=tuple(copied(item.tensor) for item in prepared.inputs)
+        if probe.backward
+        else (),
+        writes=try_writes(prepared.inputs, outputs) if probe.writes else (),
     )
 
 
@@ -185,11 +187,13 @@ def _shape_of(structure: object) -> str:
     return " ".join(str(structure).replace("TreeSpec", "").split())
 
 
-def _facts(given: PreparedCall, outputs: Sequence[Named], bumped: Sequence[bool]) -> tuple[TensorFacts, ...]:
-    everything = (*given.inputs, *outputs)
+def _facts(
+    prepared: PreparedCall, outputs: Sequence[Named], bumped: Sequence[bool]
+) -> tuple[TensorFacts, ...]:
+    everything = (*prepared.inputs, *outputs)
     groups = storage_sharing(everything)
     by_name = {item.name: item.tensor for item in everything}
-    changed = _changed(given, bumped)
+    changed = _changed(prepared, bumped)
     first: dict[int, str] = {}
     facts = []
     for index, item in enumerate(everything):
@@ -206,7 +210,7 @@ def _facts(given: PreparedCall, outputs: Sequence[Named], bumped: Sequence[bool]
                 kind=("inference " if tensor.is_inference() else "") + class_name(tensor),
                 metadata=metadata(tensor),
                 same_as=first.get(id(tensor)),
-                view_of=_known_base(tensor, given.inputs),
+                view_of=_known_base(tensor, prepared.inputs),
                 shares=groups.get(item.name, frozenset()),
                 alone=all(other is tensor for other in beside),
                 counts_alone=bool(beside)
@@ -219,18 +223,18 @@ def _facts(given: PreparedCall, outputs: Sequence[Named], bumped: Sequence[bool]
     return tuple(facts)
 
 
-def _changed(given: PreparedCall, bumped: Sequence[bool]) -> tuple[bool, ...]:
+def _changed(prepared: PreparedCall, bumped: Sequence[bool]) -> tuple[bool, ...]:
     """By looking: batch norm moves no version counter, and views that are left alone share their base's."""
-    if given.before is None:
+    if prepared.before is None:
         return tuple(bumped)
-    pairs = zip(given.inputs, given.before, strict=True)
+    pairs = zip(prepared.inputs, prepared.before, strict=True)
     return tuple(
         not (_same_layout(item.tensor, old) and same_values(item.tensor, old)) for item, old in pairs
     )
 
 
-def _same_layout(one: Tensor, other: Tensor) -> bool:
-    return one.layout != torch.strided or one.layout != other.layout or one.stride() == other.stride()
+def _same_layout(left: Tensor, right: Tensor) -> bool:
+    return left.layout != torch.strided or left.layout != right.layout or left.stride() == right.stride()
 
 
 def _known_base(tensor: Tensor, inputs: Sequence[Named]) -> str | None:
@@ -241,12 +245,12 @@ def _known_base(tensor: Tensor, inputs: Sequence[Named]) -> str | None:
 
 
 def _differentiate(
-    given: PreparedCall, outputs: Sequence[Named], bumped: Sequence[bool], probe: Probe
+    prepared: PreparedCall, outputs: Sequence[Named], bumped: Sequence[bool], probe: Probe
 ) -> tuple[Gradients | None, Failure | None]:
     try:
         if probe.write_first is not None:
             outputs[probe.write_first].tensor.mul_(2)
-        return backward(given, outputs, bumped, probe.only), None
+        return backward(prepared, outputs, bumped, probe.only), None
     except Exception as error:  # noqa: BLE001 - whatever the call raises is what eager must raise too
         return None, Failure(type(error), str(error))
 

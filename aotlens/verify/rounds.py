@@ -31,9 +31,9 @@ class Side:
     """Whose tensors are seen: the user's callable, or a copy."""
     call: Callable[..., Any]
 
-    def world(self, given: PreparedCall) -> PreparedCall:
+    def world(self, prepared: PreparedCall) -> PreparedCall:
         """These arguments, with this side's own tensors."""
-        return prepare_call(self.owner, given.args, given.kwargs, given.labels)
+        return prepare_call(self.owner, prepared.args, prepared.kwargs, prepared.labels)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +49,8 @@ class Sides:
     positions: Collection[int] | None = None
     """The arguments that random ones may take the place of; None for all."""
 
-    def run(self, given: PreparedCall, side: Side) -> Observation:
-        (own,) = copies(side.world(given), 1, keep_fn=True)
+    def run(self, prepared: PreparedCall, side: Side) -> Observation:
+        (own,) = copies(side.world(prepared), 1, keep_fn=True)
         return observe_alone(own, EVERYTHING, side.call, self.state)
 
 
@@ -83,34 +83,34 @@ def judge(sides: Sides, fresh: int = FRESH) -> RoundsVerdict:
     return replace(first, verification=total)
 
 
-def _round(sides: Sides, given: PreparedCall) -> RoundsVerdict:
-    expected, found = sides.run(given, sides.eager), sides.run(given, sides.compiled)
-    verification = _forgiven(compare(found, expected))
+def _round(sides: Sides, prepared: PreparedCall) -> RoundsVerdict:
+    expected, actual = sides.run(prepared, sides.eager), sides.run(prepared, sides.compiled)
+    verification = _forgiven(compare(actual, expected))
     if verification.differences:
-        verification = replace(verification, nondeterministic=_unsteady(sides, given, expected))
-    in_values = any(one.max_abs is not None for one in verification.differences)
+        verification = replace(verification, nondeterministic=_unsteady(sides, prepared, expected))
+    in_values = any(difference.max_abs is not None for difference in verification.differences)
     if in_values and not expected.draws and not verification.nondeterministic:
-        wide = in_double(sides.eager.world(given), sides.eager.call)
-        verification = without_rounding_differences(verification, (found, expected), wide)
-    if given is not sides.original:
+        wide = in_double(sides.eager.world(prepared), sides.eager.call)
+        verification = without_rounding_differences(verification, (actual, expected), wide)
+    if prepared is not sides.original:
         verification = replace(verification, on_random=True)
-    return RoundsVerdict(verification, given, expected)
+    return RoundsVerdict(verification, prepared, expected)
 
 
 def _forgiven(verification: Verification) -> Verification:
     """Without what can hurt nobody, which is noted."""
-    free = [one.name for one in verification.differences if one.hurts_nobody]
+    free = [difference.name for difference in verification.differences if difference.hurts_nobody]
     if not free:
         return verification
-    kept = tuple(one for one in verification.differences if not one.hurts_nobody)
+    remaining = tuple(difference for difference in verification.differences if not difference.hurts_nobody)
     note = f"{', '.join(free)} can be changed in place, which eager refuses"
-    return replace(verification, differences=kept, notes=(*verification.notes, note))
+    return replace(verification, differences=remaining, notes=(*verification.notes, note))
 
 
-def _unsteady(sides: Sides, given: PreparedCall, expected: Observation) -> str:
+def _unsteady(sides: Sides, prepared: PreparedCall, expected: Observation) -> str:
     """How eager differs from eager on the same arguments; empty where it does not."""
     for _ in range(AGAIN):
-        again = compare(sides.run(given, sides.eager), expected)
+        again = compare(sides.run(prepared, sides.eager), expected)
         if again.differences:
             first = again.differences[0]
             return f"{first.kind} of {first.name or 'the call'}"
@@ -119,5 +119,5 @@ def _unsteady(sides: Sides, given: PreparedCall, expected: Observation) -> str:
 
 def state_of(*callables: Callable[..., Any]) -> list[Tensor]:
     """The tensors that these hold themselves, each once."""
-    found = {id(item.tensor): item.tensor for fn in callables for item in callable_tensors(fn)}
-    return list(found.values())
+    tensors = {id(item.tensor): item.tensor for fn in callables for item in callable_tensors(fn)}
+    return list(tensors.values())

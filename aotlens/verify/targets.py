@@ -72,11 +72,11 @@ def check_function(
 def _compared(
     options: CompileOptions,
     fn: Callable[..., Any],
-    given: tuple[Sequence[Any], Mapping[str, Any]],
+    arguments: tuple[Sequence[Any], Mapping[str, Any]],
     fresh: int,
 ) -> tuple[Compiled, RoundsVerdict, list[Tensor]]:
     """The target compiled and compared; and the tensors that both sides' callables hold."""
-    original = prepare_call(fn, *given)
+    original = prepare_call(fn, *arguments)
     eager, made = copies(original)
     state = state_of(eager.fn, made.fn)
     with same_random_state(), restoring_tensors(state):
@@ -95,8 +95,8 @@ def check_graph(
     function, graph = calls
     own = len(compiled.captured.flat_inputs) - len(inputs)  # tensors that the graph itself holds come first
     names = [row.name for row in compiled.target().inputs][own:]
-    given = compiled.captured.flat_inputs[own:]
-    free = frozenset(at for at, item in enumerate(given) if isinstance(item.slot, UserInput))
+    inputs_of_graph = compiled.captured.flat_inputs[own:]
+    free = frozenset(index for index, item in enumerate(inputs_of_graph) if isinstance(item.slot, UserInput))
     state = state_of(graph, function)
     sides = Sides(
         prepare_call(graph, inputs, names=names),
@@ -126,16 +126,16 @@ def _located(
 
     values = flat_inputs(compiled, fn, arguments)
     with restoring_tensors(state), same_random_state():
-        found = locate(compiled, options, values, (verification.differences[0], judged.eager, eager))
-    verification = replace(verification, where=found.lines() if found is not None else "")
+        located = locate(compiled, options, values, (verification.differences[0], judged.eager, eager))
+    verification = replace(verification, where=located.lines() if located is not None else "")
     return Checked(verification, compiled, judged, values)
 
 
-def flat_inputs(compiled: Compiled, fn: Callable[..., Any], given: PreparedCall) -> list[Any] | None:
+def flat_inputs(compiled: Compiled, fn: Callable[..., Any], prepared: PreparedCall) -> list[Any] | None:
     """Parameters and buffers, then the arguments; None where that is not what was captured."""
     if compiled.frontend == "dynamo":
-        values = list(given.args)
+        values = list(prepared.args)
     else:
-        leaves = pytree.tree_leaves((given.args, dict(given.kwargs)))
+        leaves = pytree.tree_leaves((prepared.args, dict(prepared.kwargs)))
         values = [*module_tensors(fn).values(), *leaves]
     return values if len(values) == len(compiled.captured.flat_inputs) else None

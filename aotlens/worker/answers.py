@@ -89,13 +89,13 @@ class AnswerStore:
 
     def find(self, request: TraceRequest) -> Answer | None:
         """The answer, marked as cached; None where there is none, or something has changed since."""
-        found: Any = self.store.get(KIND, _key(request))
-        if not isinstance(found, dict) or not isinstance(found.get("read"), dict):
+        entry: Any = self.store.get(KIND, _key(request))
+        if not isinstance(entry, dict) or not isinstance(entry.get("read"), dict):
             return None
-        if any(file_digest(path) != known for path, known in found["read"].items()):
+        if any(file_digest(path) != known for path, known in entry["read"].items()):
             return None
         try:
-            answer = decode(str(found.get("answer")).encode())
+            answer = decode(str(entry.get("answer")).encode())
         except ProtocolError:
             return None
         return replace(answer, id=request.id, cached=True) if isinstance(answer, Answer) else None

@@ -171,8 +171,8 @@ class _Parser:
                 return self._values_of_tuple()
             case "mark", "{":
                 return self._mapping()
-        found = f"`{token.text}`" if token.kind != "end" else "the end"
-        raise self._error(f"found {found}, expected {_FORM}", token.at)
+        shown = f"`{token.text}`" if token.kind != "end" else "the end"
+        raise self._error(f"found {shown}, expected {_FORM}", token.at)
 
     def _literal(self, text: str, token: _Token) -> Literal:
         try:
@@ -181,13 +181,13 @@ class _Parser:
             raise self._error(f"`{text}` is no Python literal", token.at) from error
 
     def _values(self, closing: str) -> list[Value]:
-        found: list[Value] = []
+        values: list[Value] = []
         while self._peek().text != closing:
-            found.append(self._value())
+            values.append(self._value())
             if self._peek().text != closing:
                 self._expect(",", f"`,` or `{closing}`")
         self._next += 1
-        return found
+        return values
 
     def _values_of_tuple(self) -> Value:
         values = self._values(")")
@@ -195,18 +195,18 @@ class _Parser:
         return values[0] if len(values) == 1 and not trailing_comma else tuple(values)
 
     def _mapping(self) -> dict[object, Value]:
-        found: dict[object, Value] = {}
+        mapping: dict[object, Value] = {}
         while self._peek().text != "}":
-            at = self._peek().at
+            offset = self._peek().at
             key = self._value()
             if not isinstance(key, Literal):
-                raise self._error("a key must be a Python literal", at)
+                raise self._error("a key must be a Python literal", offset)
             self._expect(":", "`:` after a key")
-            found[key.value] = self._value()
+            mapping[key.value] = self._value()
             if self._peek().text != "}":
                 self._expect(",", "`,` or `}`")
         self._next += 1
-        return found
+        return mapping
 
     def _tensor(self, dtype: _Token) -> TensorSpec:
         if dtype.text not in DTYPES:
@@ -224,23 +224,23 @@ class _Parser:
         return TensorSpec(dtype.text, sizes, strides, device, grad)
 
     def _sizes(self) -> tuple[int | Size, ...]:
-        found: list[int | Size] = []
+        sizes: list[int | Size] = []
         self._next += 1
         while self._peek().text != "]":
-            found.append(self._size())
+            sizes.append(self._size())
             if self._peek().text != "]":
                 self._expect(",", "`,` or `]` after a size")
         self._next += 1
-        return tuple(found)
+        return tuple(sizes)
 
     def _size(self) -> int | Size:
         token = self._take()
         if token.kind == "number" and token.text.isdigit():
             return int(token.text)
         if token.kind != "name" or not re.fullmatch(r"s\d+", token.text):
-            found = f"`{token.text}`" if token.kind != "end" else "the end"
+            shown = f"`{token.text}`" if token.kind != "end" else "the end"
             raise self._error(
-                f"found {found}, expected a size: a number, or `s0`, `s1`, … if dynamic", token.at
+                f"found {shown}, expected a size: a number, or `s0`, `s1`, … if dynamic", token.at
             )
         if self._peek().text != "=":
             return Size(token.text, None)
@@ -253,17 +253,17 @@ class _Parser:
         return Size(token.text, int(hint.text))
 
     def _strides(self) -> list[int]:
-        found: list[int] = []
+        strides: list[int] = []
         self._next += 1
         while self._peek().text != "]":
             token = self._take()
             if not token.text.isdigit():
                 raise self._error(f"found `{token.text}`, expected a stride, which is a number", token.at)
-            found.append(int(token.text))
+            strides.append(int(token.text))
             if self._peek().text != "]":
                 self._expect(",", "`,` or `]` after a stride")
         self._next += 1
-        return found
+        return strides
 
     def _device(self) -> str:
         token = self._peek()
@@ -280,22 +280,22 @@ class _Parser:
     # Tokens
 
     def _tokenize(self, start: int) -> list[_Token]:
-        text, at, found = self._source.text, start, []
-        while text[at:].strip():
-            match = _TOKEN.match(text, at)
+        text, offset, tokens = self._source.text, start, []
+        while text[offset:].strip():
+            match = _TOKEN.match(text, offset)
             if match is None or match.lastgroup is None:
-                at += len(text[at:]) - len(text[at:].lstrip())
-                raise self._error(f"found `{text[at]}`, expected {_FORM}", at)
-            found.append(_Token(match.lastgroup, match[match.lastgroup], match.start(match.lastgroup)))
-            at = match.end()
-        return [*found, _Token("end", "", len(text))]
+                offset += len(text[offset:]) - len(text[offset:].lstrip())
+                raise self._error(f"found `{text[offset]}`, expected {_FORM}", offset)
+            tokens.append(_Token(match.lastgroup, match[match.lastgroup], match.start(match.lastgroup)))
+            offset = match.end()
+        return [*tokens, _Token("end", "", len(text))]
 
     def _split_construction(self, text: str) -> tuple[str | None, int]:
         """The call before the `:`, checked by Python's parser, and where the arguments begin."""
         head = re.match(r"\s*[A-Za-z_][\w.]*\(", text)
         if head is None:
             return None, 0
-        for colon in (at for at, mark in enumerate(text) if mark == ":"):
+        for colon in (index for index, mark in enumerate(text) if mark == ":"):
             try:
                 call = ast.parse(text[:colon].strip(), mode="eval").body
             except SyntaxError:
@@ -315,12 +315,12 @@ class _Parser:
     def _expect(self, mark: str, allowed: str) -> None:
         token = self._take()
         if token.text != mark:
-            found = f"`{token.text}`" if token.kind != "end" else "the end"
-            raise self._error(f"found {found}, expected {allowed}", token.at)
+            shown = f"`{token.text}`" if token.kind != "end" else "the end"
+            raise self._error(f"found {shown}, expected {allowed}", token.at)
 
-    def _error(self, what: str, at: int) -> ExampleError:
+    def _error(self, what: str, offset: int) -> ExampleError:
         span = self._source.span
-        col = span.col + len(self._source.text[:at].encode())
-        place = f"{span.file}:{span.line}:{col + 1}"
+        col = span.col + len(self._source.text[:offset].encode())
+        location = f"{span.file}:{span.line}:{col + 1}"
         where = Span(span.file, span.line, col, span.end_line, max(span.end_col, col + 1))
-        return ExampleError(f"{place}: bad example `{self._source.text.strip()}`: {what}", span=where)
+        return ExampleError(f"{location}: bad example `{self._source.text.strip()}`: {what}", span=where)

@@ -82,13 +82,13 @@ def end_tree(process: "subprocess.Popen[bytes]") -> None:
 
 def child_pids(pid: int) -> tuple[int, ...]:
     """The direct children of a process; empty where /proc does not say."""
-    found: list[int] = []
+    pids: list[int] = []
     try:
         for task in Path(f"/proc/{pid}/task").iterdir():
-            found += (int(child) for child in (task / "children").read_text().split())
+            pids += (int(child) for child in (task / "children").read_text().split())
     except OSError:  # the process ended meanwhile, or this kernel does not list children
-        return tuple(found)
-    return tuple(found)
+        return tuple(pids)
+    return tuple(pids)
 
 
 def tree(pid: int) -> tuple[int, ...]:

@@ -43,7 +43,7 @@ def user_frames(dump: str, script: str) -> tuple[Frame, ...]:
     """The user's frames of a dump from the script's entry on, innermost first as faulthandler writes them."""
     linecache.checkcache()  # the user edits their files while this process lives
     frames = [Frame(m["file"], int(m["line"]), m["function"]) for m in _FRAME.finditer(dump)]
-    entry = max((at for at, frame in enumerate(frames) if frame.file == script), default=len(frames))
+    entry = max((index for index, frame in enumerate(frames) if frame.file == script), default=len(frames))
     return tuple(frame for frame in frames[: entry + 1] if frame.file == script or is_user_file(frame.file))
 
 

@@ -52,9 +52,11 @@ def find_targets(source: str, file: str) -> tuple[StaticTarget, ...]:
     tree = ast.parse(source, file)
     finder = _Finder(file, source, _imported_names(tree), _example_comments(source, file))
     finder.visit(tree)
-    given = finder.given
+    compiled_names = finder.given
     marked = (
-        replace(target, how="compile") if target.qualname in given and target.how == "definition" else target
+        replace(target, how="compile")
+        if target.qualname in compiled_names and target.how == "definition"
+        else target
         for target in finder.targets
     )
     return tuple(sorted(marked, key=lambda target: (target.body.line, target.body.col)))
@@ -127,12 +129,12 @@ class _Finder(ast.NodeVisitor):
 
     def _examples_above(self, first: int) -> list[ExampleText]:
         """Examples in the block of comments that ends on the line before."""
-        found: list[ExampleText] = []
+        examples: list[ExampleText] = []
         line = first - 1
         while line >= 1 and self._lines[line - 1].lstrip().startswith("#"):
-            found = self._comments.get(line, []) + found
+            examples = self._comments.get(line, []) + examples
             line -= 1
-        return found
+        return examples
 
     def _name_span(self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> Span:
         line = self._lines[node.lineno - 1].encode()
@@ -169,15 +171,17 @@ def _example_comments(source: str, file: str) -> dict[int, list[ExampleText]]:
         for token in tokenize.generate_tokens(io.StringIO(source).readline)
         if token.type == tokenize.COMMENT
     }
-    found: dict[int, list[ExampleText]] = {}
+    examples: dict[int, list[ExampleText]] = {}
     for line, token in comments.items():
         match = _COMMENT.match(token.string)
         if match is None:
             continue
         before = token.line[: token.start[1]] + token.string[: match.start("text")]
         col, end_col = len(before.encode()), len((before + match["text"]).encode())
-        found[line] = [_continued(ExampleText(match["text"], Span(file, line, col, line, end_col)), comments)]
-    return found
+        examples[line] = [
+            _continued(ExampleText(match["text"], Span(file, line, col, line, end_col)), comments)
+        ]
+    return examples
 
 
 def _continued(example: ExampleText, comments: dict[int, tokenize.TokenInfo]) -> ExampleText:

@@ -44,15 +44,15 @@ def _store() -> Store:
 
 
 def _lines(store: Store) -> list[str]:
-    found = store.by_kind()
-    number, size_bytes = (sum(column) for column in zip(*found.values(), strict=True)) if found else (0, 0)
+    usage = store.by_kind()
+    number, size_bytes = (sum(column) for column in zip(*usage.values(), strict=True)) if usage else (0, 0)
     limit = f"of at most {human_bytes(store.limit_bytes)}; what was not used for longest goes first"
     lines = [
         f"{store.folder}  ({FOLDER_VARIABLE})",
         f"{counted(number, 'file')}, {human_bytes(size_bytes)} {limit}",
     ]
-    width = max((len(kind) for kind in found), default=0)
-    for kind, (entries, kind_bytes) in found.items():
+    width = max((len(kind) for kind in usage), default=0)
+    for kind, (entries, kind_bytes) in usage.items():
         about = f"  {KINDS[kind]}" if kind in KINDS else ""
         lines.append(f"  {kind:<{width}}  {entries:>6}  {human_bytes(kind_bytes):>10}{about}")
     return lines

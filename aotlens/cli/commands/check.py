@@ -64,16 +64,18 @@ def run(arguments: argparse.Namespace) -> int:
     _refuse_arguments_for_several(arguments)
     argv = tuple(arguments.argv)
     logs = [path for path in arguments.paths if is_trace_path(path)]
-    found = find_files([path for path in arguments.paths if path not in logs])
-    files = tuple(replace(file, settings=overrides.over(file.settings), argv=argv) for file in found)
+    files_with_examples = find_files([path for path in arguments.paths if path not in logs])
+    files = tuple(
+        replace(file, settings=overrides.over(file.settings), argv=argv) for file in files_with_examples
+    )
     for gpu in {file.settings.options.gpu for file in files}:
         check_gpu(gpu)
     with _progress(len(files)) as on_done:
         traced = trace_files(files, arguments.jobs, arguments.fresh, on_done)
     traced = (*traced, *(_read_log(path, overrides, arguments.mappings) for path in logs))
-    for one in traced:
-        if one.failure is not None and one.failure.traceback and arguments.format == "text":
-            say(one.failure.traceback.rstrip())
+    for file_trace in traced:
+        if file_trace.failure is not None and file_trace.failure.traceback and arguments.format == "text":
+            say(file_trace.failure.traceback.rstrip())
     checked = judge(traced)
     _show(checked, arguments)
     return checked.exit_code
@@ -119,8 +121,8 @@ class _Overrides:
             if text is not None
         }
         self._budget = limits_of(arguments)
-        given = {"fail_on": arguments.fail_on, "time_limit_s": arguments.time_limit}
-        self._settings |= {name: value for name, value in given.items() if value is not None}
+        settings = {"fail_on": arguments.fail_on, "time_limit_s": arguments.time_limit}
+        self._settings |= {name: value for name, value in settings.items() if value is not None}
 
     def over(self, settings: Settings) -> Settings:
         options = replace(settings.options, **self._options)  # type: ignore[arg-type]  # argparse checked them

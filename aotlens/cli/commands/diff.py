@@ -58,7 +58,7 @@ def most_scripts(options: Sequence[str]) -> int:
 def run(arguments: argparse.Namespace) -> int:
     old, new = _reports(arguments)
     change = report_change(old, new)
-    over = tuple(one for found in _over(new, limits_of(arguments)) for one in found)
+    over = tuple(diagnostic for diagnostics in _over(new, limits_of(arguments)) for diagnostic in diagnostics)
     _show(change, over, arguments)
     return 1 if over else 0
 
@@ -70,9 +70,9 @@ def _reports(arguments: argparse.Namespace) -> tuple[Report, Report]:
                 "give two report files, as `aotlens inspect --format json -o FILE` writes them, or --git"
                 " REVISIONS and a TARGET"
             )
-        if arguments.argv and not any(TargetName.parse(one).path.endswith(".py") for one in arguments.what):
+        if arguments.argv and not any(TargetName.parse(path).path.endswith(".py") for path in arguments.what):
             raise UserError(f"`{arguments.argv[0]}` follows two report files; only a script takes arguments")
-        old, new = (_report(one, arguments) for one in arguments.what)
+        old, new = (_report(path, arguments) for path in arguments.what)
         return old, new
     if len(arguments.what) != 1:
         raise UserError("--git takes one TARGET, and traces it at both revisions")
@@ -111,12 +111,12 @@ def _report(what: str, arguments: argparse.Namespace) -> Report:
 
 def _over(report: Report, limits: Budget) -> list[list[Diagnostic]]:
     """What the new report's targets take more than the settings and the options allow."""
-    found = []
+    diagnostics = []
     for target in report.targets:
         file = target.span.file if target.span is not None else "."
         budget = settings_for(file).budget_of(file, target.qualname).with_limits(limits)
-        found.append(list(over_budget(target, budget)))
-    return found
+        diagnostics.append(list(over_budget(target, budget)))
+    return diagnostics
 
 
 def _show(change: ReportChange, over: tuple[Diagnostic, ...], arguments: argparse.Namespace) -> None:
@@ -124,7 +124,7 @@ def _show(change: ReportChange, over: tuple[Diagnostic, ...], arguments: argpars
         data = {
             "schema": SCHEMA,
             **encode_record(change),
-            "over_budget": [encode_record(one) for one in over],
+            "over_budget": [encode_record(diagnostic) for diagnostic in over],
         }
         write_data(json.dumps(data, indent=2, ensure_ascii=False) + "\n", arguments.output)
     elif arguments.format == "markdown":
@@ -133,8 +133,8 @@ def _show(change: ReportChange, over: tuple[Diagnostic, ...], arguments: argpars
         write_data(difference_markdown(change, over), arguments.output)
     else:
         _show_text(change, over, arguments.output)
-    for one in over:
-        say(f"aotlens: {one.code}: {one.message}")
+    for diagnostic in over:
+        say(f"aotlens: {diagnostic.code}: {diagnostic.message}")
 
 
 def _show_text(change: ReportChange, over: tuple[Diagnostic, ...], output: str | None) -> None:

@@ -136,11 +136,13 @@ def _cache() -> Finding:
 
 def _torch() -> Finding:
     try:
-        found = version("torch")
+        installed = version("torch")
     except PackageNotFoundError:
         return Finding(False, "torch", "not installed: pip install torch")
-    supported = is_supported(found)
-    return Finding(supported, "torch", found if supported else f"{found}, untested: made for {SUPPORTED}")
+    supported = is_supported(installed)
+    return Finding(
+        supported, "torch", installed if supported else f"{installed}, untested: made for {SUPPORTED}"
+    )
 
 
 def _package(name: str, purpose: str) -> Finding:

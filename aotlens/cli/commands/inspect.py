@@ -149,8 +149,11 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _has_errors(report: Report) -> bool:
     """Whether a target was refused, or has a finding that is an error."""
-    found = (*report.diagnostics, *(one for target in report.targets for one in target.diagnostics))
-    return any(one.severity == "error" for one in found)
+    diagnostics = (
+        *report.diagnostics,
+        *(diagnostic for target in report.targets for diagnostic in target.diagnostics),
+    )
+    return any(diagnostic.severity == "error" for diagnostic in diagnostics)
 
 
 def _refuse_together(arguments: argparse.Namespace) -> None:
@@ -160,8 +163,8 @@ def _refuse_together(arguments: argparse.Namespace) -> None:
         "--dead-values": (arguments.dead_values, "the graphs would run on numbers of full size"),
         "--backend inductor": (arguments.backend == "inductor", "compiled kernels run on memory"),
     }
-    for option, (given, why) in needs.items():
-        if arguments.fake and given:
+    for option, (is_set, why) in needs.items():
+        if arguments.fake and is_set:
             raise UserError(f"{option} and --fake cannot go together: {why}; leave one of them out")
 
 
@@ -170,10 +173,10 @@ def _refuse_parts_of_a_page(arguments: argparse.Namespace) -> None:
     if arguments.format not in WHOLE_FORMATS:
         return
     parts = {"--stage": arguments.stage, "--kernel": arguments.kernel, "--text": arguments.text}
-    given = next((name for name, value in parts.items() if value is not None), None)
-    if given is not None:
+    option = next((name for name, value in parts.items() if value is not None), None)
+    if option is not None:
         what = "the page" if arguments.format == "html" else "the file"
-        raise UserError(f"{given} shows a part as text; leave it out: {what} has every part")
+        raise UserError(f"{option} shows a part as text; leave it out: {what} has every part")
     check_whole_format(arguments.format, arguments.output)
 
 

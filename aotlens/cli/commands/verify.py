@@ -90,9 +90,9 @@ def _minimising(arguments: argparse.Namespace) -> "OnMismatch | None":
     def write(checked: "Checked", options: "CompileOptions") -> str:
         if written:
             return f"not minimised: {file} holds `{written[0]}`; name this target to minimise it"
-        said = minimise(checked, options, file, arguments.target.path)
-        if said.startswith("minimised"):
+        message = minimise(checked, options, file, arguments.target.path)
+        if message.startswith("minimised"):
             written.append(checked.compiled.name)
-        return said
+        return message
 
     return write

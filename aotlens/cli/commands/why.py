@@ -93,10 +93,10 @@ def run(arguments: argparse.Namespace) -> int:
         signal = signal_of_exit_code(observed.exit_code)
         how = f"was ended by {signal}" if signal else f"ended itself with exit code {observed.exit_code}"
         raise UserError(f"{arguments.script} {how} before a report could be made")
-    report, found = try_fixes(observed.report, arguments, started)
+    report, result = try_fixes(observed.report, arguments, started)
     _show(report, arguments)
     if arguments.fix:
-        write_fixes(found, arguments, started)
+        write_fixes(result, arguments, started)
     exceeded = list(_over_budget(report, arguments.script))
     for finding in exceeded:
         say(f"aotlens: {finding.code}: {finding.message}")

@@ -57,8 +57,10 @@ def uncaptured_failures(collector: Collector, script: str) -> Iterator[Failure]:
     """The functions of which Dynamo captured nothing, as failures of a trace."""
     for record in _left_out(collector):
         file, line = (script, None) if record.span is None else (record.span.file, record.span.line)
-        place = file if line is None else f"{file}:{line}"
-        message = f"{place}: Dynamo leaves `{record.name}` out of torch.compile, and there is no graph of it"
+        location = file if line is None else f"{file}:{line}"
+        message = (
+            f"{location}: Dynamo leaves `{record.name}` out of torch.compile, and there is no graph of it"
+        )
         yield Failure("left-out", f"{message}: {record.reason}", file=file, line=line)
 
 
@@ -66,7 +68,7 @@ def _left_out(collector: Collector) -> Iterator[NotCompiled]:
     """What of all that was passed to `torch.compile` Dynamo gave up as a whole, each once."""
     if "torch._dynamo.utils" not in sys.modules:
         return
-    entries = {place: name for entry in collector.passed for place, name in entry.entries}
+    entries = {location: name for entry in collector.passed for location, name in entry.entries}
     layers, others = _torchs_own(collector)
     seen: set[tuple[str, int]] = set()
     for file, first, reason, at_file, at_line in unsupported_frames():
@@ -96,7 +98,7 @@ def _without_graph(collector: Collector, log: DynamoLog) -> Iterator[NotCompiled
             continue
         (file, line), name = entry.entries[0]
         span = first_line(file, line) if is_first_party_file(file) else None
-        if any(place in log.seen for place, _ in entry.entries) or entry.called:
+        if any(location in log.seen for location, _ in entry.entries) or entry.called:
             reason = "it ran, and Dynamo found no tensor operation in it to capture"
             yield _record(name, "no graph", reason, span)
         elif not entry.is_of_import:

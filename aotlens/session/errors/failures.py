@@ -73,12 +73,13 @@ def _strip(shown: traceback.TracebackException, script: str, seen: set[int]) -> 
     if id(shown) in seen:
         return
     seen.add(id(shown))
-    entry = next((at for at, frame in enumerate(shown.stack) if _is_script(frame.filename, script)), 0)
-    kept = [frame for frame in shown.stack[entry:] if not _is_internal(frame.filename, script)]
+    entry = next((index for index, frame in enumerate(shown.stack) if _is_script(frame.filename, script)), 0)
+    frames = [frame for frame in shown.stack[entry:] if not _is_internal(frame.filename, script)]
     once = [
         frame
-        for at, frame in enumerate(kept)
-        if (frame.filename, frame.lineno) != (kept[at - 1].filename, kept[at - 1].lineno) or not at
+        for index, frame in enumerate(frames)
+        if (frame.filename, frame.lineno) != (frames[index - 1].filename, frames[index - 1].lineno)
+        or not index
     ]
     shown.stack = traceback.StackSummary.from_list(once)
     for other in (shown.__cause__, shown.__context__, *(shown.exceptions or ())):
@@ -88,8 +89,8 @@ def _strip(shown: traceback.TracebackException, script: str, seen: set[int]) -> 
 
 def _exit(error: SystemExit, script: str) -> Failure:
     line = _line(error, script)
-    said = f" ({error.code})" if isinstance(error.code, str) else ""
-    code = f"{exit_status(error)}{said}"
+    text = f" ({error.code})" if isinstance(error.code, str) else ""
+    code = f"{exit_status(error)}{text}"
     message = f"{_place(script, line)} called sys.exit with code {code} before the trace was done"
     return Failure("exit", message, user_traceback(error, script), script, line)
 
@@ -173,7 +174,7 @@ def _is_our_fault(error: BaseException, script: str) -> bool:
     if dynamo_frames(error):
         return False
     files = [file for file, _ in _frames(error.__traceback__)]
-    users = [at for at, file in enumerate(files) if _is_script(file, script) or is_user_file(file)]
+    users = [index for index, file in enumerate(files) if _is_script(file, script) or is_user_file(file)]
     if isinstance(error, RecursionError) and len(users) > len(files) // 2:
         return False
     below = files[users[-1] + 1 :] if users else files
@@ -192,12 +193,12 @@ def _session_folder() -> str:
 def _last_user_place(error: BaseException, script: str) -> tuple[str, int | None]:
     """The innermost frame in the user's own files; the script without a line when there is none."""
     read = ((frame.filename, frame.lineno or 1) for frame in dynamo_frames(error))
-    places = [
+    locations = [
         (file, line)
         for file, line in (*_frames(error.__traceback__), *read)
         if _is_script(file, script) or is_user_file(file)
     ]
-    return places[-1] if places else (script, None)
+    return locations[-1] if locations else (script, None)
 
 
 def _line(error: BaseException, script: str) -> int | None:
@@ -218,8 +219,8 @@ def _is_script(file: str, script: str) -> bool:
 def _is_internal(file: str, script: str) -> bool:
     if _is_script(file, script):
         return False
-    found = (getattr(sys.modules.get(name), "__file__", None) for name in ("torch", "triton"))
-    folders = [str(Path(place).parent) + os.sep for place in found if place]
+    files = (getattr(sys.modules.get(name), "__file__", None) for name in ("torch", "triton"))
+    folders = [str(Path(package).parent) + os.sep for package in files if package]
     return file.startswith((*GENERATED, _PACKAGE, *folders))
 
 

@@ -46,12 +46,12 @@ def missing_gpu_reason(error: BaseException, script: str) -> str:
     torch: Any = sys.modules.get("torch")
     if torch is None or torch.cuda.is_available():
         return ""
-    if not any(words in str(one) for one in _chain(error) for words in NO_GPU):
+    if not any(words in str(cause) for cause in _chain(error) for words in NO_GPU):
         return ""
-    pretended = next((gpu for one in _chain(error) if (gpu := getattr(one, PRETENDED, None))), None)
+    pretended = next((gpu for cause in _chain(error) if (gpu := getattr(cause, PRETENDED, None))), None)
     if pretended is not None:
-        said = str(error).strip().partition("\n")[0].partition(". This could be")[0]
-        return f"needs more of a GPU than `--gpu {pretended}` can pretend: {type(error).__name__}: {said}"
+        message = str(error).strip().partition("\n")[0].partition(". This could be")[0]
+        return f"needs more of a GPU than `--gpu {pretended}` can pretend: {type(error).__name__}: {message}"
     return (
         "asks for a GPU, and there is none here; `--gpu NAME` (h100, a100, …) goes on as if that one were"
         f" there: aotlens inspect {script} --gpu h100"
@@ -60,15 +60,15 @@ def missing_gpu_reason(error: BaseException, script: str) -> str:
 
 def missing_value_reason(error: BaseException) -> str:
     """The rest of a sentence that begins with the place; empty for another error."""
-    for one in _chain(error):
-        name = type(one).__name__
+    for cause in _chain(error):
+        name = type(cause).__name__
         if name in ("DataDependentOutputException", "DynamicOutputShapeException"):
-            op = str(one.args[0]) if one.args else "an operator"
+            op = str(cause.args[0]) if cause.args else "an operator"
             sizes = f"the sizes that `{op}` gives, which depend on data"
             default = sizes if name.startswith("Dynamic") else f"what `{op}` tells of the values"
             return _without_memory(VALUES.get(op, default))
         for words, what in NO_VALUE.items():
-            if words in str(one):
+            if words in str(cause):
                 return _without_memory(what)
     return ""
 

@@ -39,10 +39,10 @@ def example(
     """
     caller = sys._getframe(1)
     span = Span(caller.f_code.co_filename, caller.f_lineno, 0, caller.f_lineno, 0)
-    given = DecoratedExample(arguments, keywords, construct, span)
+    recorded = DecoratedExample(arguments, keywords, construct, span)
 
     def mark(decorated: Decorated) -> Decorated:
-        setattr(decorated, _ATTRIBUTE, (given, *_own_examples(decorated)))
+        setattr(decorated, _ATTRIBUTE, (recorded, *_own_examples(decorated)))
         return decorated
 
     return mark
@@ -54,9 +54,9 @@ def examples_of(decorated: object) -> tuple[DecoratedExample, ...]:
 
 
 def _own_examples(decorated: object) -> tuple[DecoratedExample, ...]:
-    found: tuple[DecoratedExample, ...]
+    examples: tuple[DecoratedExample, ...]
     if isinstance(decorated, type):
-        found = decorated.__dict__.get(_ATTRIBUTE, ())
+        examples = decorated.__dict__.get(_ATTRIBUTE, ())
     else:
-        found = getattr(decorated, _ATTRIBUTE, ())
-    return found
+        examples = getattr(decorated, _ATTRIBUTE, ())
+    return examples

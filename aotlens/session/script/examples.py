@@ -48,23 +48,25 @@ def text_arguments(source: ExampleText) -> Arguments:
     return _arguments(parse_example(source), source.span)
 
 
-def decorated_arguments(given: DecoratedExample) -> Arguments:
+def decorated_arguments(decorated: DecoratedExample) -> Arguments:
     """The arguments of an `aotlens.example` decorator; raises ExampleError."""
 
     def value(argument: object) -> Value:
         if not isinstance(argument, str):
             return Literal(argument)
-        parsed = parse_example(ExampleText(argument, given.span))
+        parsed = parse_example(ExampleText(argument, decorated.span))
         if len(parsed.arguments) != 1 or parsed.keywords:
-            place = f"{given.span.file}:{given.span.line}"
+            location = f"{decorated.span.file}:{decorated.span.line}"
             count = len(parsed.arguments) + len(parsed.keywords)
-            message = f"{place}: example argument {argument!r} holds {count} values; give each its own string"
-            raise ExampleError(message, span=given.span)
+            message = (
+                f"{location}: example argument {argument!r} holds {count} values; give each its own string"
+            )
+            raise ExampleError(message, span=decorated.span)
         return parsed.arguments[0]
 
-    arguments = tuple(value(argument) for argument in given.arguments)
-    keywords = {name: value(argument) for name, argument in given.keywords.items()}
-    return _arguments(Example(arguments, keywords, given.construct), given.span)
+    arguments = tuple(value(argument) for argument in decorated.arguments)
+    keywords = {name: value(argument) for name, argument in decorated.keywords.items()}
+    return _arguments(Example(arguments, keywords, decorated.construct), decorated.span)
 
 
 def _arguments(example: Example, span: Span) -> Arguments:
@@ -97,13 +99,13 @@ def _tensors(value: Value) -> Iterator[TensorSpec]:
 def _hints(specs: list[TensorSpec]) -> dict[str, int]:
     """A size for each symbol: its hint, or one that no other size of the example has."""
     sizes = [size for spec in specs for size in spec.sizes]
-    found = {size.symbol: size.hint for size in sizes if isinstance(size, Size) and size.hint is not None}
-    taken = {size for size in sizes if isinstance(size, int)} | set(found.values())
-    free = iter(hint for hint in _HINTS if hint not in taken)
+    hints = {size.symbol: size.hint for size in sizes if isinstance(size, Size) and size.hint is not None}
+    used_sizes = {size for size in sizes if isinstance(size, int)} | set(hints.values())
+    free = iter(hint for hint in _HINTS if hint not in used_sizes)
     for size in sizes:
-        if isinstance(size, Size) and size.symbol not in found:
-            found[size.symbol] = next(free, 2 * max(_HINTS) + 1 + len(found))
-    return found
+        if isinstance(size, Size) and size.symbol not in hints:
+            hints[size.symbol] = next(free, 2 * max(_HINTS) + 1 + len(hints))
+    return hints
 
 
 @dataclass(frozen=True, slots=True)

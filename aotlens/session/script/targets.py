@@ -41,14 +41,14 @@ class Call:
 
 def find_target(script: Script, qualname: str) -> StaticTarget:
     """The definition of that name; raises TargetError with the names that there are."""
-    found = [target for target in find_targets(script.source, script.path) if target.kind != "call"]
-    for target in found:
+    definitions = [target for target in find_targets(script.source, script.path) if target.kind != "call"]
+    for target in definitions:
         if target.qualname == qualname:
             return target
     assigned = _assigned(script, qualname)
     if assigned is not None:
         raise TargetError(f"{script.path}:{assigned.lineno}: {_not_a_definition(qualname, assigned.value)}")
-    names = [target.qualname for target in found]
+    names = [target.qualname for target in definitions]
     near = difflib.get_close_matches(qualname, names, n=3) or names[:10]
     known = (
         f"it defines {', '.join(f'`{name}`' for name in near)}" if near else "it defines no function or class"
@@ -98,22 +98,22 @@ def example_calls(module: ModuleType, target: StaticTarget) -> Iterator[Call]:
     definition = resolve(module, target)
     for source in target.examples:
         yield _call(module, target, text_arguments(source))
-    for given in examples_of(definition):
-        yield _call(module, target, decorated_arguments(given))
+    for example in examples_of(definition):
+        yield _call(module, target, decorated_arguments(example))
 
 
 def resolve(module: ModuleType, target: StaticTarget) -> Any:
     """The object of that name in a module that has run; raises TargetError."""
-    found: Any = module
+    value: Any = module
     for name in target.qualname.split("."):
-        if name == "<locals>" or not hasattr(found, name):
+        if name == "<locals>" or not hasattr(value, name):
             message = (
                 f"`{target.qualname}` of {target.span.file}:{target.span.line} is not there after the"
                 " script's definitions have run; an example works for what the module itself defines"
             )
             raise TargetError(message, span=target.span)
-        found = getattr(found, name)
-    return found
+        value = getattr(value, name)
+    return value
 
 
 def _call(module: ModuleType, target: StaticTarget, arguments: Arguments) -> Call:
@@ -132,16 +132,16 @@ def _call(module: ModuleType, target: StaticTarget, arguments: Arguments) -> Cal
 
 def _callable(module: ModuleType, target: StaticTarget, arguments: Arguments) -> Callable[..., Any]:
     """The function, the bound method, or the module that the class makes."""
-    found = resolve(module, target)
+    definition = resolve(module, target)
     owner_name, _, name = target.qualname.rpartition(".")
-    if isinstance(found, type):
-        return _instance(module, found, arguments)
+    if isinstance(definition, type):
+        return _instance(module, definition, arguments)
     if not owner_name or target.kind == "function":
-        return found
+        return definition
     owner = functools.reduce(getattr, owner_name.split("."), module)
     static = inspect.getattr_static(owner, name)
     if isinstance(static, staticmethod | classmethod):
-        return found
+        return definition
     instance = _instance(module, owner, arguments)
     if isinstance(static, property | functools.cached_property):
         getter: Any = static.fget if isinstance(static, property) else static.func
@@ -231,14 +231,14 @@ class Watch:
         finally:
             module.__dict__.pop(_MARK, None)
 
-    def choose(self, given: object) -> object | None:
+    def choose(self, function: object) -> object | None:
         """What `torch.compile` shall compile when it was given the watched definition; None for others."""
-        owner = getattr(given, "__self__", None)  # `module.compile()` gives the module's bound method
-        for candidate in (given, owner):
+        owner = getattr(function, "__self__", None)  # `module.compile()` gives the module's bound method
+        for candidate in (function, owner):
             if isinstance(self._definition, type) and isinstance(candidate, self._definition):
                 self._unmark_class()
-                return given
-        if getattr(given, "__aotlens_original__", given) is self._definition:
+                return function
+        if getattr(function, "__aotlens_original__", function) is self._definition:
             self._seen.add(0)
             return self._definition
         return None

@@ -81,8 +81,8 @@ class FixTrials:
         self._eager = self._run({}, is_eager=True)
         if self._eager is None:
             return SearchResult((), {}, {}, 1, False)
-        found = find_fixes(self._attempt, dynamo, texts, limits)
-        return replace(found, runs=self.runs)
+        result = find_fixes(self._attempt, dynamo, texts, limits)
+        return replace(result, runs=self.runs)
 
     def _attempt(self, texts: Mapping[str, str]) -> Attempt:
         ran = self._run(texts)
@@ -225,6 +225,6 @@ def try_fixes(
     with tempfile.TemporaryDirectory(prefix="aotlens-fixes-") as folder:
         started = time.monotonic()
         runner = ChildRunner(path, tuple(argv), folder, limit, tell)
-        found = FixTrials(path, runner).find(dynamo, Limits())
-        tell(f"{counted(found.runs, 'run')} in {time.monotonic() - started:.0f} s")
-        return found
+        result = FixTrials(path, runner).find(dynamo, Limits())
+        tell(f"{counted(result.runs, 'run')} in {time.monotonic() - started:.0f} s")
+        return result

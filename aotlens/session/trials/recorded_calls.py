@@ -64,8 +64,8 @@ class Recorder:
         def recorded(*args: Any, **kwargs: Any) -> Any:
             if self._is_inside:
                 return compiled(*args, **kwargs)
-            tensors = [one for one in (*args, *kwargs.values()) if isinstance(one, Tensor)]
-            versions = [_version(one) for one in tensors]
+            tensors = [value for value in (*args, *kwargs.values()) if isinstance(value, Tensor)]
+            versions = [_version(value) for value in tensors]
             self._is_inside = True
             try:
                 output = compiled(*args, **kwargs)

@@ -60,7 +60,9 @@ def relocate(text: str, logged: Iterable[Line]) -> dict[Line, Located]:
             located[line] = Located(candidates[0], "moved")
         else:
             repeated.append((line, candidates))
-    anchors = {line.line: place.line for line, place in located.items() if place.state in ("same", "moved")}
+    anchors = {
+        line.line: location.line for line, location in located.items() if location.state in ("same", "moved")
+    }
     for line, candidates in repeated:
         inside = _in_function(text, line, candidates) if line.code.strip() else candidates
         located[line] = _choose(line, inside, anchors)

@@ -69,9 +69,9 @@ class SourceLines:
         current = self._current.get(line, line) or line
         if current not in self._located:
             self._locate_all((current,))
-        place, file = self._located[current], self._files.get(current.file, current.file)
-        number = place.line
-        text = self._text(file, number) if place.state in ("same", "moved", "unchecked") else ""
+        location, file = self._located[current], self._files.get(current.file, current.file)
+        number = location.line
+        text = self._text(file, number) if location.state in ("same", "moved", "unchecked") else ""
         start = len(text.encode()) - len(text.lstrip().encode())
         end = max(start, len(text.rstrip().encode()))
         if node is not None and text and (columns := self._columns(text, line, node)) is not None:

@@ -105,7 +105,7 @@ def common_suffix(left: tuple[str, ...], right: tuple[str, ...]) -> int:
     """Return how many parts two paths have in common, counted from the end."""
     pairs = zip(reversed(left), reversed(right), strict=False)
     return next(
-        (index for index, (one, other) in enumerate(pairs) if one != other), min(len(left), len(right))
+        (index for index, (part, other) in enumerate(pairs) if part != other), min(len(left), len(right))
     )
 
 

@@ -39,11 +39,11 @@ from aotlens.verify.tensors.values import TOLERANCES, close, computed_in, error_
 
 
 def recording_in_double(
-    given: PreparedCall, call: Callable[..., Any] | None, drawn: Sequence[RandomNumbersUsed | None]
+    prepared: PreparedCall, call: Callable[..., Any] | None, drawn: Sequence[RandomNumbersUsed | None]
 ) -> Observation | None:
     """What the recording gives without roundings, with the kernels' random numbers; None where it takes too
     much memory, or its arguments cannot be made."""
-    wide = copy_in_double(given)
+    wide = copy_in_double(prepared)
     if wide is None:
         return None
     with Widening(), RandomReplay(drawn):
@@ -185,7 +185,7 @@ class _Comparison:
         with allow_flex_gradients_on_cpu():
             expected = observe_alone(self.worlds[0], call=self.eager, state=self.state)
         graphs.runs.clear()
-        found = observe_alone(self.worlds[1], call=self.call or self.compiled.call, state=self.state)
+        actual = observe_alone(self.worlds[1], call=self.call or self.compiled.call, state=self.state)
         drawn, unmatched = _drawn(graphs.runs), ""
         laws: tuple[Law, ...] = ()
         # eager's other numbers, its attention in steps, or the CPU's rules for autocast, make others
@@ -198,13 +198,13 @@ class _Comparison:
             unmatched = _unmatched(redrawing, drawn)
             laws = tuple(map(law_of, redrawing.given))
         with ignoring_devices():
-            comparison = self._without_roundings(compare(found, expected), (found, expected), drawn)
+            comparison = self._without_roundings(compare(actual, expected), (actual, expected), drawn)
         comparison = _without(comparison, "random state")  # a GPU has a generator of its own
         if _takes_attention(graphs.runs):  # lays its results out as no CPU operator does
             comparison = _without(comparison, "stride")
         if unmatched:
             comparison = _without(comparison, *AFTER_OTHER_DRAWS)
-        stopped = _raised(found, NotInterpretedError)
+        stopped = _raised(actual, NotInterpretedError)
         return GpuVerification(
             comparison=comparison,
             target=graphs.target.sm,
@@ -213,7 +213,7 @@ class _Comparison:
             laws=laws,
             unmatched=unmatched,
             culprit=self._culprit(graphs, comparison) if not stopped and not unmatched else "",
-            fault=_raised(found, KernelFaultError),
+            fault=_raised(actual, KernelFaultError),
             drops_in_attention=drops,
             stopped=stopped,
         )
@@ -225,13 +225,13 @@ class _Comparison:
         drawn: Sequence[RandomNumbersUsed | None],
     ) -> Verification:
         """Where values differ, those that are as near to double precision as eager's are equal."""
-        if not any(one.max_abs is not None for one in comparison.differences):
+        if not any(difference.max_abs is not None for difference in comparison.differences):
             return comparison
-        given, call = self.worlds[3], None
+        prepared, call = self.worlds[3], None
         # a recording of the direct frontend refuses other types, so the user's function runs there
         if self.compiled.frontend == "dynamo":
-            call = _as_tuple(call_with_other_code(self.compiled, CompileOptions("eager"), given.fn))
-        wide = recording_in_double(given, call, drawn)
+            call = _as_tuple(call_with_other_code(self.compiled, CompileOptions("eager"), prepared.fn))
+        wide = recording_in_double(prepared, call, drawn)
         return without_rounding_differences(comparison, sides, wide)
 
     def _culprit(self, graphs: InterpretedGraphs, comparison: Verification) -> str:
@@ -243,13 +243,13 @@ class _Comparison:
 
 def _without(comparison: Verification, *kinds: str) -> Verification:
     """Of what differs only the other kinds."""
-    kept = tuple(one for one in comparison.differences if one.kind not in kinds)
-    return replace(comparison, differences=kept, draws=False)
+    remaining = tuple(difference for difference in comparison.differences if difference.kind not in kinds)
+    return replace(comparison, differences=remaining, draws=False)
 
 
 def _is_in_values(comparison: Verification) -> bool:
     """Whether both ran and gave other numbers; a fault names its kernel by itself."""
-    return any(one.kind in AFTER_OTHER_DRAWS for one in comparison.differences)
+    return any(difference.kind in AFTER_OTHER_DRAWS for difference in comparison.differences)
 
 
 def computing_dtypes(compiled: Compiled) -> frozenset[torch.dtype]:
@@ -257,8 +257,8 @@ def computing_dtypes(compiled: Compiled) -> frozenset[torch.dtype]:
     parts = compiled.parts
     programs = [parts.forward, *([parts.backward] if parts.backward is not None else [])]
     values = (value for program in programs for node in program.nodes for value in node.results)
-    found = frozenset(value.dtype for value in values if isinstance(value, Tensor))
-    return found & frozenset(TOLERANCES)
+    dtypes = frozenset(value.dtype for value in values if isinstance(value, Tensor))
+    return dtypes & frozenset(TOLERANCES)
 
 
 def _takes_attention(runs: Sequence[InterpretedRun]) -> bool:
@@ -268,11 +268,13 @@ def _takes_attention(runs: Sequence[InterpretedRun]) -> bool:
 def _drops_in_attention(compiled: Compiled) -> bool:
     """Whether a fused attention draws a mask: its twin draws the same beside the kernels and here."""
     nodes = ((node, DROPOUT_AT.get(node.op)) for node in compiled.parts.forward.nodes)
-    return any(at is not None and len(node.args) > at and node.args[at] for node, at in nodes)
+    return any(
+        position is not None and len(node.args) > position and node.args[position] for node, position in nodes
+    )
 
 
 def _drawn(runs: Sequence[InterpretedRun]) -> list[RandomNumbersUsed | None]:
-    return [run.answer.draws.get(at) for run in runs for at in range(run.answer.seeds)]
+    return [run.answer.draws.get(index) for run in runs for index in range(run.answer.seeds)]
 
 
 def _unmatched(redrawing: RandomReplay, drawn: Sequence[RandomNumbersUsed | None]) -> str:
@@ -285,10 +287,13 @@ def _unmatched(redrawing: RandomReplay, drawn: Sequence[RandomNumbersUsed | None
     )
 
 
-def _raised(found: Observation, kind: type[Exception]) -> str:
+def _raised(observation: Observation, kind: type[Exception]) -> str:
     """What the call or its backward raised of this kind."""
-    failures = (found.failure, found.backward_failure)
-    return next((one.message for one in failures if one is not None and issubclass(one.kind, kind)), "")
+    failures = (observation.failure, observation.backward_failure)
+    return next(
+        (failure.message for failure in failures if failure is not None and issubclass(failure.kind, kind)),
+        "",
+    )
 
 
 def _counts(runs: Sequence[InterpretedRun]) -> tuple[tuple[str, int], ...]:
@@ -310,16 +315,16 @@ def culprit(graphs: InterpretedGraphs) -> str:
         for launch in answer.launches:
             wrong = _first_wrong(launch, expected_values(run.graph, launch.place, values))
             if wrong:
-                places = ", ".join(graphs.places(run.graph, launch.place))
-                name = f"the {phase} kernel `{launch.place.kernel}` ({places})"
+                locations = ", ".join(graphs.places(run.graph, launch.place))
+                name = f"the {phase} kernel `{launch.place.kernel}` ({locations})"
                 return f"the first kernel that differs is {name}: {wrong}"
     return ""
 
 
 def _first_wrong(launch: Launch, expected: Mapping[int, tuple[str, Tensor]]) -> str:
     """What a launch wrote for a node of the graph, and torch did not compute; empty where nothing is."""
-    for at, buffer in launch.buffers:
-        node, value = expected.get(at, ("", None))
+    for index, buffer in launch.buffers:
+        node, value = expected.get(index, ("", None))
         if value is None or buffer.numel() != value.numel():
             continue
         written = buffer.reshape(value.shape)

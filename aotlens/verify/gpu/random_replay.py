@@ -56,11 +56,11 @@ class RandomReplay(TorchDispatchMode):
         form = FORMS.get(func)
         if form is None or options.get("generator") is not None:
             return func(*args, **options)
-        at, self.used = self.used, self.used + 1
-        if at >= len(self._drawn):
+        index, self.used = self.used, self.used + 1
+        if index >= len(self._drawn):
             return func(*args, **options)
         shape, dtype = form(args, options)
-        drawn = self._drawn[at] or NOTHING
+        drawn = self._drawn[index] or NOTHING
         drawn = _cut(drawn, math.prod(shape))
         self.given.append(drawn)
         number = replayed_numbers(drawn, shape, dtype)

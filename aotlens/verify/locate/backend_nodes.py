@@ -21,25 +21,25 @@ from aotlens.verify.locate.nodes import WrongNode, differs
 
 
 def first_wrong_backend_node(
-    compiled: Compiled, options: CompileOptions, program: Program, given: tuple[list[Any], Mapping[str, Any]]
+    compiled: Compiled, options: CompileOptions, program: Program, known: tuple[list[Any], Mapping[str, Any]]
 ) -> WrongNode | None:
     """`given` are the program's arguments and the values that torch computes for its nodes."""
-    arguments, expected = given
+    arguments, expected = known
     nodes = [node for node in program.nodes if _has_value(node, expected)]
     run = lambda wanted: _run(compiled, options, _giving(program, wanted), arguments)
     wrong = _first(nodes, run(nodes), expected)
     if wrong is not None:
         return wrong
     low, high = 0, len(nodes) - 1
-    found: WrongNode | None = None
+    first: WrongNode | None = None
     while low <= high:
         middle = (low + high) // 2
         wrong = _first([nodes[middle]], run([nodes[middle]]), expected)
         if wrong is None:
             low = middle + 1
         else:
-            found, high = wrong, middle - 1
-    return found
+            first, high = wrong, middle - 1
+    return first
 
 
 def _first(nodes: list[Node], values: list[Any], expected: Mapping[str, Any]) -> WrongNode | None:
@@ -58,7 +58,7 @@ def _giving(program: Program, wanted: list[Node]) -> Program:
     """The part of a program that computes these values, as its results."""
     needed = ancestors(wanted, program.nodes)
     nodes = tuple(node for node in program.nodes if id(node) in needed)
-    outputs = tuple(ProgramOutput(node, UserOutput(node.name, at)) for at, node in enumerate(wanted))
+    outputs = tuple(ProgramOutput(node, UserOutput(node.name, index)) for index, node in enumerate(wanted))
     return replace(program, nodes=nodes, outputs=outputs)
 
 

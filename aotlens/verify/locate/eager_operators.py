@@ -22,8 +22,8 @@ class _Listing(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
         with torch.no_grad():
-            kept = result.detach().clone() if isinstance(result, Tensor) else result
-        self.ran.append((op_name(func), kept))
+            value = result.detach().clone() if isinstance(result, Tensor) else result
+        self.ran.append((op_name(func), value))
         return result
 
 

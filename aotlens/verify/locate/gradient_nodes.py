@@ -59,10 +59,10 @@ def _gradients(
 ) -> dict[str, Tensor] | None:
     """The gradient of each value of the functional program; None where autograd cannot run it."""
     player = Player(functional, keep_graph=True)
-    given = [_leaf(value) for value in arguments]
+    leaves = [_leaf(value) for value in arguments]
     try:
         with same_random_state(), torch.enable_grad():
-            outputs = player.run(*given)
+            outputs = player.run(*leaves)
         pairs = [
             (value, tangents[out.slot.name])
             for out, value in zip(functional.outputs, outputs, strict=True)
@@ -74,12 +74,15 @@ def _gradients(
             for name, value in player.values.items()
             if isinstance(value, Tensor) and value.requires_grad
         }
-        found = torch.autograd.grad(
-            [value for value, _ in pairs], list(wanted.values()), [of for _, of in pairs], allow_unused=True
+        gradients = torch.autograd.grad(
+            [value for value, _ in pairs],
+            list(wanted.values()),
+            [tangent for _, tangent in pairs],
+            allow_unused=True,
         )
     except (RuntimeError, ValueError, NotImplementedError):
         return None
-    return {name: value for name, value in zip(wanted, found, strict=True) if value is not None}
+    return {name: value for name, value in zip(wanted, gradients, strict=True) if value is not None}
 
 
 def _results(program: Program) -> frozenset[str]:
@@ -97,13 +100,13 @@ def _among(wanted: Tensor, known: list[Tensor]) -> bool:
     return any(_same_numbers(wanted, value) for value in known)
 
 
-def _same_numbers(one: Tensor, other: Tensor) -> bool:
-    if one.numel() != other.numel() or one.dtype != other.dtype:
+def _same_numbers(left: Tensor, right: Tensor) -> bool:
+    if left.numel() != right.numel() or left.dtype != right.dtype:
         return False
-    return any(close(*pair) for pair in _orders(one, other))
+    return any(close(*pair) for pair in _orders(left, right))
 
 
-def _orders(one: Tensor, other: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
-    yield one.detach().flatten(), other.detach().flatten()
-    if not one.is_complex():
-        yield one.detach().flatten().sort().values, other.detach().flatten().sort().values
+def _orders(left: Tensor, right: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+    yield left.detach().flatten(), right.detach().flatten()
+    if not left.is_complex():
+        yield left.detach().flatten().sort().values, right.detach().flatten().sort().values

@@ -66,8 +66,14 @@ def _whole(checked: Checked) -> tuple[Candidate, dict[str, Any]]:
     assert checked.values is not None  # asked before
     arguments = InputCopies(compiled, checked.values, {}).arguments(program, {})
     recorded = play(program, [_copy(value) for value in arguments])
-    needs = {given.slot.name for given in compiled.captured.inputs if given.is_tensor and given.requires_grad}
-    names = {given.node.name for given in program.inputs if given.slot.name in needs}
+    needs = {
+        captured_input.slot.name
+        for captured_input in compiled.captured.inputs
+        if captured_input.is_tensor and captured_input.requires_grad
+    }
+    names = {
+        captured_input.node.name for captured_input in program.inputs if captured_input.slot.name in needs
+    }
     return candidate_of(program, recorded, arguments, names), recorded
 
 
@@ -75,7 +81,7 @@ def _differs(candidate: Candidate, options: CompileOptions, kind: str) -> bool:
     verification = _verified(candidate, options)
     if verification is None or verification.outcome != "differs":
         return False
-    return any(one.kind == kind for one in verification.differences)
+    return any(difference.kind == kind for difference in verification.differences)
 
 
 def _verified(candidate: Candidate, options: CompileOptions) -> Verification | None:
@@ -89,12 +95,12 @@ def _verified(candidate: Candidate, options: CompileOptions) -> Verification | N
 def _simpler_values(small: Candidate, is_wrong: Callable[[Candidate], bool]) -> Candidate:
     """Ones and random numbers in the places of the values that were seen, where they do as well."""
     values = list(small.values)
-    for at, value in enumerate(values):
+    for index, value in enumerate(values):
         if not isinstance(value, Tensor) or not value.is_floating_point() or value.numel() < 2:
             continue
-        values[at] = _random(value)
+        values[index] = _random(value)
         if not is_wrong(replace(small, values=tuple(values))):
-            values[at] = value
+            values[index] = value
     return replace(small, values=tuple(values))
 
 
@@ -135,8 +141,8 @@ class _Script:
         return "\n\n".join(parts[:2]) + "\n\n\n" + "\n\n\n".join(parts[2:])
 
     def _docstring(self) -> str:
-        told = str(self._verification.differences[0]).replace("\\", "\\\\").replace('"""', "'''")
-        return f'"""Compiled differs from eager; made small by `aotlens verify --minimise`.\n\n{told}\n"""'
+        text = str(self._verification.differences[0]).replace("\\", "\\\\").replace('"""', "'''")
+        return f'"""Compiled differs from eager; made small by `aotlens verify --minimise`.\n\n{text}\n"""'
 
     def _imports(self) -> str:
         lines = ["from aotlens.options import CompileOptions", "from aotlens.verify import verify_with"]
@@ -151,8 +157,8 @@ class _Script:
     def _inputs(self) -> str:
         lines = ["def inputs():", "    generator = torch.Generator()"]
         names = []
-        for given, value in zip(self._small.program.inputs, self._small.values, strict=True):
-            name = given.node.name
+        for program_input, value in zip(self._small.program.inputs, self._small.values, strict=True):
+            name = program_input.node.name
             names.append(name)
             lines += [f"    {line}" for line in _value_lines(name, value)]
         return "\n".join([*lines, f"    return [{', '.join(names)}]"])

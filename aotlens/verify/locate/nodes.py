@@ -43,7 +43,8 @@ class Player(fx.Interpreter):
         self.values: Values = {}
         placeholders = self.module.graph.find_nodes(op="placeholder")  # type: ignore[union-attr, operator]
         self._names = {
-            place: given.node.name for place, given in zip(placeholders, program.inputs, strict=True)
+            placeholder: program_input.node.name
+            for placeholder, program_input in zip(placeholders, program.inputs, strict=True)
         }
 
     def run_node(self, n: fx.Node) -> Any:
@@ -73,20 +74,20 @@ def first_wrong_node(
     return None
 
 
-def differs(found: Any, wanted: Any) -> bool:
+def differs(actual: Any, wanted: Any) -> bool:
     """Whether two values that can be compared are not close."""
-    return first_difference(found, wanted) is not None
+    return first_difference(actual, wanted) is not None
 
 
-def first_difference(found: Any, wanted: Any) -> tuple[Tensor, Tensor] | None:
+def first_difference(actual: Any, wanted: Any) -> tuple[Tensor, Tensor] | None:
     """Two tensors that can be compared and are not close; of wrappers the first such two inside."""
-    if not isinstance(found, Tensor) or not isinstance(wanted, Tensor):
+    if not isinstance(actual, Tensor) or not isinstance(wanted, Tensor):
         return None
     inner: dict[tuple[str, ...], Tensor] = dict(inner_tensors(wanted))
-    for path, one in inner_tensors(found):
-        other = inner.get(path, one)
-        if one.shape == other.shape and one.dtype == other.dtype and not close(one, other):
-            return one, other
+    for path, tensor in inner_tensors(actual):
+        other = inner.get(path, tensor)
+        if tensor.shape == other.shape and tensor.dtype == other.dtype and not close(tensor, other):
+            return tensor, other
     return None
 
 

@@ -47,16 +47,16 @@ class Located:
     def lines(self) -> str:
         """For the user: the stage, the node with its values, and the expression that it comes from."""
         other = f"{self.what} is not what {self.before} gives"
-        told = [f"the first stage that differs is {_stage(self.stage)}: {other}"]
+        shown = [f"the first stage that differs is {_stage(self.stage)}: {other}"]
         span = self.span
         if self.wrong is not None:
             node, span = self.wrong.node, self.wrong.node.origin.location.innermost or span
-            told.append(
+            shown.append(
                 f"its first node that differs is `{node.name}` ({node.target}): {_values(self.wrong)}"
             )
         if span is not None:
-            told.append(f"{location(span)}: {text_of(span)}")
-        return "\n".join(told)
+            shown.append(f"{location(span)}: {text_of(span)}")
+        return "\n".join(shown)
 
 
 def _stage(name: str) -> str:
@@ -64,20 +64,20 @@ def _stage(name: str) -> str:
 
 
 def _values(wrong: WrongNode) -> str:
-    of = f"{wrong.ancestor} is" if wrong.ancestor.startswith("the ") else "it should be"
+    subject = f"{wrong.ancestor} is" if wrong.ancestor.startswith("the ") else "it should be"
     if wrong.ancestor and not wrong.ancestor.startswith("the "):
-        of = f"`{wrong.ancestor}`, from which it is made, is"
+        subject = f"`{wrong.ancestor}`, from which it is made, is"
     if not isinstance(wrong.found, Tensor):
-        return f"{of} {preview_values(wrong.expected)}"
+        return f"{subject} {preview_values(wrong.expected)}"
     error = f"max error {error_between(wrong.found, wrong.expected):.2g}"
-    return f"it is {preview_values(wrong.found)}, {of} {preview_values(wrong.expected)} ({error})"
+    return f"it is {preview_values(wrong.found)}, {subject} {preview_values(wrong.expected)} ({error})"
 
 
 def locate(
     compiled: Compiled,
     options: CompileOptions,
     values: list[Any] | None,
-    found: tuple[Difference, Observation, Callable[[], object]],
+    first_difference: tuple[Difference, Observation, Callable[[], object]],
 ) -> Located | None:
     """`found` is the first difference, what eager gave, and a call of eager on the same arguments.
 
@@ -88,7 +88,7 @@ def locate(
     results = replay_stages(compiled, values)
     if not results:
         return None
-    return _Search(compiled, options, values, results).first(*found)
+    return _Search(compiled, options, values, results).first(*first_difference)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,13 +117,13 @@ class _Search:
 
     def _not_as_eager(self, eager: Observation) -> str:
         """A result or changed input that the first stage gives otherwise than eager; empty where none is."""
-        given = self.results[0].values
+        values = self.results[0].values
         facts: dict[str, Any] = {}
         for name, item in zip(eager.output_names, eager.outputs, strict=True):
             facts |= copies_by_name(name, getattr(item, "value", None))
         for item in eager.inputs:
             facts |= copies_by_name(item.name, getattr(item, "value", None), AFTER)
-        for name, value in given.items():
+        for name, value in values.items():
             wanted = facts.get(name)
             if isinstance(value, Tensor) and isinstance(wanted, Tensor):
                 other = value.shape != wanted.shape or value.dtype != wanted.dtype
@@ -138,12 +138,12 @@ class _Search:
         return InputCopies(self.compiled, self.values, stage_tangents(self.compiled, self.values))
 
     def _played(self, stage: StageProgram) -> dict[str, Any]:
-        given = self._given()
+        inputs = self._given()
         if stage.name != "backward":
-            return play(stage.program, given.arguments(stage.program, {}))
+            return play(stage.program, inputs.arguments(stage.program, {}))
         forward = self.compiled.parts.forward
-        _, environment = given.call(forward, {})
-        return play(stage.program, given.arguments(stage.program, environment))
+        _, environment = inputs.call(forward, {})
+        return play(stage.program, inputs.arguments(stage.program, environment))
 
     def _node(self, name: str) -> WrongNode | None:
         """The first node of a stage that is not as in the stage before."""
@@ -166,10 +166,10 @@ class _Search:
     def _generated(self) -> WrongNode | None:
         if isinstance(self.options.backend, Compilers):
             return None
-        parts, given = self.compiled.parts, self._given()
-        _, environment = given.call(parts.forward, {})
+        parts, inputs = self.compiled.parts, self._given()
+        _, environment = inputs.call(parts.forward, {})
         for program in filter(None, (parts.forward, parts.backward)):
-            arguments = given.arguments(program, environment)
+            arguments = inputs.arguments(program, environment)
             expected = play(program, [_copy(value) for value in arguments])
             wrong = first_wrong_backend_node(self.compiled, self.options, program, (arguments, expected))
             if wrong is not None:

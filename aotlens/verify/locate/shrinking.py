@@ -31,24 +31,28 @@ def candidate_of(
     program: Program, values: Mapping[str, Any], arguments: list[Any], needs_gradient: Collection[str]
 ) -> Candidate:
     """The whole program; its constants become inputs.  `values` are those of its nodes, by name."""
-    given = {item.node.name: value for item, value in zip(program.inputs, arguments, strict=True)}
-    given |= {node.name: node.constant for node in program.constants()}
+    input_values = {item.node.name: value for item, value in zip(program.inputs, arguments, strict=True)}
+    input_values |= {node.name: node.constant for node in program.constants()}
     constants = [ProgramInput(node, UserInput(node.name, 0)) for node in program.constants()]
     inputs = _numbered([*program.inputs, *constants])
     nodes = tuple(node for node in program.nodes if node.constant is None)
-    outputs = tuple(ProgramOutput(out.value, UserOutput("out", at)) for at, out in enumerate(program.outputs))
+    outputs = tuple(
+        ProgramOutput(out.value, UserOutput("out", index)) for index, out in enumerate(program.outputs)
+    )
     whole = replace(program, inputs=inputs, nodes=nodes, outputs=outputs)
-    return Candidate(whole, tuple(_leaf(given[i.node.name], i.node.name in needs_gradient) for i in inputs))
+    return Candidate(
+        whole, tuple(_leaf(input_values[i.node.name], i.node.name in needs_gradient) for i in inputs)
+    )
 
 
 def shrink_program(whole: Candidate, recorded: Mapping[str, Any], is_wrong: Wrong) -> Candidate:
     """The smallest candidate that is found; `recorded` holds the value of each node of the whole."""
-    found = _with_earliest_result(_with_one_result(whole, is_wrong), recorded, is_wrong)
+    smallest = _with_earliest_result(_with_one_result(whole, is_wrong), recorded, is_wrong)
     before = -1
-    while len(found.program.nodes) != before:
-        before = len(found.program.nodes)
-        found = _with_fewer_nodes(found, recorded, is_wrong)
-    return found
+    while len(smallest.program.nodes) != before:
+        before = len(smallest.program.nodes)
+        smallest = _with_fewer_nodes(smallest, recorded, is_wrong)
+    return smallest
 
 
 def _with_one_result(whole: Candidate, is_wrong: Wrong) -> Candidate:
@@ -63,7 +67,7 @@ def _with_one_result(whole: Candidate, is_wrong: Wrong) -> Candidate:
 def _with_earliest_result(start: Candidate, recorded: Mapping[str, Any], is_wrong: Wrong) -> Candidate:
     """The first operator whose value, as the only result, differs already; by halves."""
     nodes = [node for node in start.program.nodes if isinstance(recorded.get(node.name), Tensor)]
-    found, low, high = start, 0, len(nodes) - 1
+    smallest, low, high = start, 0, len(nodes) - 1
     while low <= high:
         middle = (low + high) // 2
         end = start.program.nodes.index(nodes[middle]) + 1
@@ -71,41 +75,41 @@ def _with_earliest_result(start: Candidate, recorded: Mapping[str, Any], is_wron
         program = replace(start.program, nodes=start.program.nodes[:end], outputs=(output,))
         smaller = _pruned(start, program, {})
         if is_wrong(smaller):
-            found, high = smaller, middle - 1
+            smallest, high = smaller, middle - 1
         else:
             low = middle + 1
-    return found
+    return smallest
 
 
 def _with_fewer_nodes(start: Candidate, recorded: Mapping[str, Any], is_wrong: Wrong) -> Candidate:
     """Leave out runs of operators, from half of them down to one."""
-    found, size = start, max(len(start.program.nodes) // 2, 1)
+    smallest, size = start, max(len(start.program.nodes) // 2, 1)
     while True:
-        at = 0
-        while at < len(found.program.nodes) and len(found.program.nodes) > 1:
-            gone = found.program.nodes[at : at + size]
-            smaller = _without(found, gone, recorded)
+        index = 0
+        while index < len(smallest.program.nodes) and len(smallest.program.nodes) > 1:
+            gone = smallest.program.nodes[index : index + size]
+            smaller = _without(smallest, gone, recorded)
             if smaller is not None and is_wrong(smaller):
-                found = smaller
+                smallest = smaller
             else:
-                at += size
+                index += size
         if size == 1:
-            return found
+            return smallest
         size = max(size // 2, 1)
 
 
 def _without(start: Candidate, gone: tuple[Node, ...], recorded: Mapping[str, Any]) -> Candidate | None:
     """The program without these operators; None where one of their values cannot be an input."""
     left_out = {id(node) for node in gone}
-    kept = [node for node in start.program.nodes if id(node) not in left_out]
-    read = {id(node) for other in kept for node in other.inputs()}
+    remaining = [node for node in start.program.nodes if id(node) not in left_out]
+    read = {id(node) for other in remaining for node in other.inputs()}
     read |= {id(node) for node in nodes_in(out.value for out in start.program.outputs)}
     needed = [node for node in gone if id(node) in read]
-    if not kept or not all(isinstance(recorded.get(node.name), Tensor) for node in needed):
+    if not remaining or not all(isinstance(recorded.get(node.name), Tensor) for node in needed):
         return None
     made = {id(node): Node(node.name, None, (), {}, node.val, node.origin) for node in needed}
     nodes = []
-    for node in kept:
+    for node in remaining:
         change = lambda source: made.get(id(source), source)
         args, kwargs = map_nodes(node.args, change), map_nodes(node.kwargs, change)
         made[id(node)] = replace(node, args=args, kwargs=kwargs)
@@ -124,17 +128,23 @@ def _without(start: Candidate, gone: tuple[Node, ...], recorded: Mapping[str, An
 
 def _pruned(start: Candidate, program: Program, new: Mapping[str, Any]) -> Candidate:
     """Without the inputs that nothing reads."""
-    known = {given.node.name: value for given, value in zip(start.program.inputs, start.values, strict=True)}
+    known = {
+        program_input.node.name: value
+        for program_input, value in zip(start.program.inputs, start.values, strict=True)
+    }
     known |= new
     read = {id(node) for other in program.nodes for node in other.inputs()}
     read |= {id(node) for node in nodes_in(out.value for out in program.outputs)}
-    inputs = _numbered([given for given in program.inputs if id(given.node) in read])
-    values = tuple(known[given.node.name] for given in inputs)
+    inputs = _numbered([program_input for program_input in program.inputs if id(program_input.node) in read])
+    values = tuple(known[program_input.node.name] for program_input in inputs)
     return Candidate(replace(program, inputs=inputs), values)
 
 
 def _numbered(inputs: list[ProgramInput]) -> tuple[ProgramInput, ...]:
-    return tuple(ProgramInput(given.node, UserInput(given.node.name, at)) for at, given in enumerate(inputs))
+    return tuple(
+        ProgramInput(program_input.node, UserInput(program_input.node.name, index))
+        for index, program_input in enumerate(inputs)
+    )
 
 
 def _leaf(value: Any, needs_gradient: bool) -> Any:

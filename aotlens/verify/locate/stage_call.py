@@ -49,17 +49,17 @@ def run_module(compiled: Compiled, values: list[Any], tangents: Mapping[str, Any
         torch.set_grad_enabled(mode)
         result, rebound = result if captured.structure.rebound else (result, {})
         leaves = [*_result_leaves(captured, result), *_left(compiled, args, kwargs), *rebound.values()]
-    places = zip(captured.output_names, captured.outputs, leaves, strict=False)
-    found: dict[str, Any] = {}
-    for name, known, value in places:
+    outputs = zip(captured.output_names, captured.outputs, leaves, strict=False)
+    named_values: dict[str, Any] = {}
+    for name, known, value in outputs:
         if not isinstance(known, OuterObject):
-            found |= copies_by_name(name, value)
+            named_values |= copies_by_name(name, value)
     for info in written_inputs(compiled):
         now = flat if info.is_resized else before
-        found |= copies_by_name(captured.inputs[info.index].slot.name, now[info.index], AFTER)
+        named_values |= copies_by_name(captured.inputs[info.index].slot.name, now[info.index], AFTER)
     if tangents:
-        found |= _wrapper_gradients(compiled, flat, leaves, (cloner, tangents))
-    return StageResult(WRAPPER, found)
+        named_values |= _wrapper_gradients(compiled, flat, leaves, (cloner, tangents))
+    return StageResult(WRAPPER, named_values)
 
 
 def _result_leaves(captured: Captured, result: Any) -> list[Any]:
@@ -69,16 +69,16 @@ def _result_leaves(captured: Captured, result: Any) -> list[Any]:
 
 def _left(compiled: Compiled, args: list[Any], kwargs: dict[str, Any]) -> list[Any]:
     """What the call has left in containers, attributes and closures, flat."""
-    structure, found = compiled.captured.structure, list[Any]()
+    structure, leaves = compiled.captured.structure, list[Any]()
     owned = len(compiled.captured.flat_inputs) - structure.arguments.num_leaves if structure.refills else 0
-    given = {"args": args[owned:], "kwargs": kwargs}
+    namespaces = {"args": args[owned:], "kwargs": kwargs}
     for refill in structure.refills:
-        box = refill.box if refill.box is not None else eval(refill.place, given)  # noqa: S307 (our own text)
+        box = refill.box if refill.box is not None else eval(refill.place, namespaces)  # noqa: S307 (our own text)
         content = namespace(box) if refill.keyed else list(box)
-        for at, item in enumerate(refill.items):
+        for index, item in enumerate(refill.items):
             if item.before is None:
-                found += item.spec.flatten_up_to(content[item.key if refill.keyed else at])
-    return found
+                leaves += item.spec.flatten_up_to(content[item.key if refill.keyed else index])
+    return leaves
 
 
 def _arguments(compiled: Compiled, flat: list[Any]) -> tuple[list[Any], dict[str, Any]]:
@@ -92,9 +92,9 @@ def _arguments(compiled: Compiled, flat: list[Any]) -> tuple[list[Any], dict[str
 
 
 def _wrapper_gradients(
-    compiled: Compiled, flat: list[Any], leaves: list[Any], given: tuple[Cloner, Mapping[str, Any]]
+    compiled: Compiled, flat: list[Any], leaves: list[Any], copies: tuple[Cloner, Mapping[str, Any]]
 ) -> dict[str, Any]:
-    captured, (cloner, tangents) = compiled.captured, given
+    captured, (cloner, tangents) = compiled.captured, copies
     leaf_of = {id(made): leaf for made, leaf in cloner.leaves}
     wanted: dict[str, Tensor] = {}
     for out in compiled.joint.gradients:
@@ -111,7 +111,7 @@ def _wrapper_gradients(
     pairs = zip(compiled.joint.forward_outputs, compiled.joint.differentiable, strict=True)
     slots = (outer_slot(out.slot) for out, differentiable in pairs if differentiable)
     started = {(type(slot), slot.index): slot for slot in slots}.values()
-    arriving = [slot for at, slot in enumerate(started) if at not in compiled.joint.failing_tangents]
+    arriving = [slot for index, slot in enumerate(started) if index not in compiled.joint.failing_tangents]
     outputs = [(_output(compiled, slot, flat, leaves), slot.name) for slot in arriving]
     if not wanted or any(tensor is None for tensor, _ in outputs):
         return {}
@@ -121,11 +121,11 @@ def _wrapper_gradients(
         [_tangent(tensor, name, tangents) for tensor, name in outputs],
         allow_unused=True,
     )
-    found: dict[str, Any] = {}
+    named_gradients: dict[str, Any] = {}
     for name, gradient in zip(wanted, gradients, strict=True):
         if gradient is not None:
-            found |= copies_by_name(f"gradient of {name}", gradient)
-    return found
+            named_gradients |= copies_by_name(f"gradient of {name}", gradient)
+    return named_gradients
 
 
 def _tangent(tensor: Tensor, name: str, tangents: Mapping[str, Any]) -> Any:

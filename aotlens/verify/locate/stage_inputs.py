@@ -52,7 +52,7 @@ class InputCopies:
     def __init__(self, compiled: Compiled, values: list[Any], tangents: Mapping[str, Any]) -> None:
         cloner = InputCloner()
         self._compiled, self._values = compiled, values
-        self._slots = [given.slot for given in compiled.captured.inputs]
+        self._slots = [captured_input.slot for captured_input in compiled.captured.inputs]
         bases = compiled.captured.bases
         own = [copied(cloner, value) for value in values]
         with torch.no_grad(), below_views():
@@ -63,48 +63,48 @@ class InputCopies:
         infos = compiled.meta.inputs
         self._elsewhere = {info.index for info in infos if info.storage_swap and info.seen_by_autograd}
         self._grown = {info.index for info in infos if info.is_resized}
-        for at, given in enumerate(compiled.captured.flat_inputs):
-            if given.duplicate_of is not None:
-                self._flat[at] = self._flat[given.duplicate_of]
+        for index, captured_input in enumerate(compiled.captured.flat_inputs):
+            if captured_input.duplicate_of is not None:
+                self._flat[index] = self._flat[captured_input.duplicate_of]
         for base in (base for base in bases if base.kind != "input"):
             like = compiled.captured.inputs[base.index].fake
-            place = (like.shape, like.stride(), like.storage_offset())
-            self._flat.append(_as_stored(self._flat[base.members[0]]).view(like.dtype).as_strided(*place))
+            geometry = (like.shape, like.stride(), like.storage_offset())
+            self._flat.append(_as_stored(self._flat[base.members[0]]).view(like.dtype).as_strided(*geometry))
             self._before.append(self._flat[-1])
 
     def run(self, stage: StageProgram, backward: StageProgram | None) -> StageResult:
         program = stage.program
         outputs, environment = self.call(program, {})
-        found = self._named(program, outputs)
+        named_values = self._named(program, outputs)
         if backward is not None:
             gradients, _ = self.call(backward.program, environment)
-            found |= self._named(backward.program, gradients)
-        return StageResult(stage.name, found | self._written(program, outputs))
+            named_values |= self._named(backward.program, gradients)
+        return StageResult(stage.name, named_values | self._written(program, outputs))
 
     def run_generated(self, compiled: Compiled) -> StageResult:
         """The forward, then the backward, as the backend made them."""
-        code, found = compiled.code, dict[str, Any]()
+        code, named_values = compiled.code, dict[str, Any]()
         environment: dict[int, Any] = {}
         for graph in filter(None, (code.forward, code.backward)):
             assert graph.compile is not None  # as of every graph of a backend
             outputs, environment = self.call(graph.program, environment, _unpacked(graph.compile()))
-            found |= self._named(graph.program, outputs)
-            found |= self._written(graph.program, outputs)
-        return StageResult(GENERATED, found)
+            named_values |= self._named(graph.program, outputs)
+            named_values |= self._written(graph.program, outputs)
+        return StageResult(GENERATED, named_values)
 
     def _written(self, program: Program, outputs: Any) -> dict[str, Any]:
         """Puts the inputs' new values into the inputs, and tells those of all that changed."""
         with below_views():
             for out, value in zip(program.outputs, outputs, strict=True):
                 if isinstance(out.slot, MutatedInput) and out.slot.index not in self._elsewhere:
-                    place = inner_tensor_at(self._place(out.slot.index), out.slot.inner)
+                    target = inner_tensor_at(self._place(out.slot.index), out.slot.inner)
                     if out.slot.index in self._grown:
-                        place.resize_(value.shape)
-                    place[index_without_repeats(place)].copy_(value[index_without_repeats(place)])
-        found: dict[str, Any] = {}
+                        target.resize_(value.shape)
+                    target[index_without_repeats(target)].copy_(value[index_without_repeats(target)])
+        named_values: dict[str, Any] = {}
         for index in self._changed:
-            found |= copies_by_name(self._slots[index].name, self._place(index), AFTER)
-        return found
+            named_values |= copies_by_name(self._slots[index].name, self._place(index), AFTER)
+        return named_values
 
     def _place(self, index: int) -> Any:
         """Where an input's new data is put: in its first sizes, unless it is given more memory."""
@@ -126,52 +126,55 @@ class InputCopies:
         arguments = self.arguments(program, environment)
         with below_views():
             outputs = (function or _loaded(program))(*arguments)
-        known = {id(given.node): value for given, value in zip(program.inputs, arguments, strict=True)}
+        known = {
+            id(program_input.node): value
+            for program_input, value in zip(program.inputs, arguments, strict=True)
+        }
         known |= {id(out.value): value for out, value in zip(program.outputs, outputs, strict=True)}
         return outputs, known
 
     def arguments(self, program: Program, environment: dict[int, Any]) -> list[Any]:
         """The program's inputs, in order; what the forward saved is in the environment."""
-        return [self._argument(given, environment) for given in program.inputs]
+        return [self._argument(program_input, environment) for program_input in program.inputs]
 
-    def _argument(self, given: Any, environment: dict[int, Any]) -> Any:
-        match given.slot:
+    def _argument(self, program_input: Any, environment: dict[int, Any]) -> Any:
+        match program_input.slot:
             case Tangent(name=name):
-                return _laid_out(self._tangents[name], given.node.val)
+                return _laid_out(self._tangents[name], program_input.node.val)
             case CurrentInput(index=index):
                 return self._after_forward(index)
             case SavedInput():
-                return environment.get(id(given.node), given.node.constant)
+                return environment.get(id(program_input.node), program_input.node.constant)
             case slot:
                 return inner_tensor_at(self._flat[slot.index], _path(slot))
 
     def _after_forward(self, index: int) -> Any:
         """A flat input as the forward leaves it, for a backward that reads and writes to what it finds."""
         forward = self._compiled.parts.forward
-        given = InputCopies(self._compiled, self._values, self._tangents)
-        outputs, _ = given.call(forward, {})
-        given._written(forward, outputs)
-        return given._before[index]
+        copies = InputCopies(self._compiled, self._values, self._tangents)
+        outputs, _ = copies.call(forward, {})
+        copies._written(forward, outputs)
+        return copies._before[index]
 
     def _hooked(self, index: int, gradient: Any) -> Any:
         """An input's gradient as its hooks leave it, which the wrapper registers on the caller's tensor."""
-        for at, method, hook in self._compiled.captured.structure.registered:
-            if at == index and method == "register_hook":
+        for input_index, method, hook in self._compiled.captured.structure.registered:
+            if input_index == index and method == "register_hook":
                 changed = hook(gradient)
                 gradient = gradient if changed is None else changed
         return gradient
 
     def _named(self, program: Program, outputs: Any) -> dict[str, Any]:
-        found: dict[str, Any] = {}
+        named_values: dict[str, Any] = {}
         for out, value in zip(program.outputs, outputs, strict=True):
             match out.slot:
                 case UserOutput(name=name) if not isinstance(out.value, OuterObject):
-                    found |= copies_by_name(name, value)
+                    named_values |= copies_by_name(name, value)
                 case Gradient(name=name, index=index) if value is not None:
-                    found |= copies_by_name(f"gradient of {name}", self._hooked(index, value))
+                    named_values |= copies_by_name(f"gradient of {name}", self._hooked(index, value))
                 case _:
                     pass
-        return found
+        return named_values
 
 
 def written_inputs(compiled: Compiled) -> list[InputAliasInfo]:

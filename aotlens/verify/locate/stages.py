@@ -38,17 +38,19 @@ def replay_stages(compiled: Compiled, values: list[Any]) -> tuple[StageResult, .
     (before that stage others are drawn).
     """
     captured = compiled.captured
-    outside = [given for given in captured.inputs if isinstance(given.slot, FreeTensor)]
+    outside = [
+        captured_input for captured_input in captured.inputs if isinstance(captured_input.slot, FreeTensor)
+    ]
     is_state = any(
-        given.requires_grad or info.is_mutated
-        for given, info in zip(captured.inputs, compiled.meta.inputs, strict=True)
-        if given.outside is not None
+        captured_input.requires_grad or info.is_mutated
+        for captured_input, info in zip(captured.inputs, compiled.meta.inputs, strict=True)
+        if captured_input.outside is not None
     )
     functional = captured.recorder.random.functional.device is not None
-    hooked = any(captured.inputs[at].wrapped is not None for at, _, _ in captured.structure.registered)
+    hooked = any(captured.inputs[index].wrapped is not None for index, _, _ in captured.structure.registered)
     if is_state or functional or hooked:
         return ()
-    values = [*values, *(given.outside for given in outside)]
+    values = [*values, *(captured_input.outside for captured_input in outside)]
     stages = {stage.name: stage for stage in compiled.stages()}
     results = []
     tangents: dict[str, Any] = {}
@@ -58,9 +60,9 @@ def replay_stages(compiled: Compiled, values: list[Any]) -> tuple[StageResult, .
         if name == "joint":
             with same_random_state(), torch.no_grad():
                 tangents = InputCopies(compiled, values, {}).tangents(stages["forward"].program)
-        given = InputCopies(compiled, values, tangents)
+        captured_input = InputCopies(compiled, values, tangents)
         with same_random_state(), torch.no_grad():
-            results.append(given.run(stage, stages.get("backward") if name == "forward" else None))
+            results.append(captured_input.run(stage, stages.get("backward") if name == "forward" else None))
     if compiled.code.forward.compile is not None and compiled.code.interpreted is None:
         with same_random_state(), torch.no_grad():
             results.append(InputCopies(compiled, values, tangents).run_generated(compiled))
@@ -80,16 +82,16 @@ def stage_tangents(compiled: Compiled, values: list[Any]) -> dict[str, Any]:
 def compare_stages(results: tuple[StageResult, ...]) -> tuple[StageMismatch, ...]:
     """Where a stage differs from the nearest one before that has the value too."""
     known: dict[str, tuple[str, Any]] = {}
-    found = []
+    mismatches = []
     for result in results:
         for what, value in result.values.items():
             if what in known and not _same(value, known[what][1]):
-                found.append(StageMismatch(result.stage, known[what][0], what))
+                mismatches.append(StageMismatch(result.stage, known[what][0], what))
             known[what] = (result.stage, value)
-    return tuple(found)
+    return tuple(mismatches)
 
 
-def _same(found: Any, expected: Any) -> bool:
-    if isinstance(found, Tensor) and isinstance(expected, Tensor):
-        return found.shape == expected.shape and found.dtype == expected.dtype and close(found, expected)
-    return bool(found == expected)
+def _same(actual: Any, expected: Any) -> bool:
+    if isinstance(actual, Tensor) and isinstance(expected, Tensor):
+        return actual.shape == expected.shape and actual.dtype == expected.dtype and close(actual, expected)
+    return bool(actual == expected)

@@ -80,7 +80,7 @@ class Cloner:
         if storage._cdata not in self._storages:
             self._storages[storage._cdata] = storage.clone()
             self._originals.append(storage)
-        place = (original.storage_offset(), original.size(), original.stride())
+        geometry = (original.storage_offset(), original.size(), original.stride())
         beside = self._on_storages.setdefault(storage._cdata, [])
         counted = next((copy for other, copy in beside if shares_version_counter(original, other)), None)
         plain = torch.empty(0, dtype=original.dtype, device=original.device)
@@ -88,7 +88,7 @@ class Cloner:
             plain = _of_dtype(counted.detach(), original.dtype)
         beside.append((original, plain))
         with torch.no_grad():
-            plain.set_(self._storages[storage._cdata], *place)
+            plain.set_(self._storages[storage._cdata], *geometry)
             if original.is_neg():
                 plain = plain.neg()
             return plain.conj() if original.is_conj() else plain

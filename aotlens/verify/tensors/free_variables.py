@@ -21,13 +21,13 @@ def free_variables(fn: Callable[..., Any], depth: int = 2) -> dict[str, Any]:
     if not isinstance(fn, types.FunctionType):
         return {}
     seen = inspect.getclosurevars(fn)
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for name, value in {**seen.globals, **seen.nonlocals}.items():
         if isinstance(value, Tensor | nn.Module):
-            found[name] = value
+            values[name] = value
         elif isinstance(value, types.FunctionType) and depth and not value.__module__.startswith("torch"):
-            found = free_variables(value, depth - 1) | found
-    return found
+            values = free_variables(value, depth - 1) | values
+    return values
 
 
 @contextmanager
@@ -52,8 +52,8 @@ def restoring_tensors(tensors: Sequence[Tensor]) -> Iterator[None]:
 
 def copy_gradients(tensors: Sequence[Tensor]) -> list[Tensor | None]:
     """A copy of what each tensor has in `.grad`; None where that is empty, and for a non-leaf."""
-    found = (tensor.grad if is_leaf(tensor) else None for tensor in tensors)
-    return [None if gradient is None else gradient.detach().clone() for gradient in found]
+    gradients = (tensor.grad if is_leaf(tensor) else None for tensor in tensors)
+    return [None if gradient is None else gradient.detach().clone() for gradient in gradients]
 
 
 def _restore(tensor: Tensor, value: Tensor) -> None:

@@ -132,9 +132,9 @@ def named_tensors(
     return tuple(Named(name, item.tensor) for name, item in zip(names, items, strict=True))
 
 
-def distinct_names(names: Sequence[str], taken: Sequence[str] = ()) -> tuple[str, ...]:
+def distinct_names(names: Sequence[str], reserved: Sequence[str] = ()) -> tuple[str, ...]:
     """The names, with a number behind each that stands before it already or is taken: `weight (2)`."""
-    used, distinct = set(taken), []
+    used, distinct = set(reserved), []
     for name in names:
         candidate = next(text for text in chain([name], _numbered(name)) if text not in used)
         distinct.append(candidate)
@@ -161,11 +161,11 @@ def _tensors_by_users_names(
 def named_leaves(name: str, value: Any) -> Iterator[Named]:
     """The tensors of one argument or result: `batch["ids"]`, `model.weight`."""
     for path, leaf in flatten_with_path(value)[0]:
-        place = name + pytree.keystr(path).replace("'", '"')
+        path_name = name + pytree.keystr(path).replace("'", '"')
         if isinstance(leaf, Tensor):
-            yield Named(place, leaf)
+            yield Named(path_name, leaf)
         elif isinstance(leaf, nn.Module):
-            yield from module_tensors(leaf, place + ".")
+            yield from module_tensors(leaf, path_name + ".")
 
 
 def callable_tensors(fn: Callable[..., Any]) -> Iterator[Named]:

@@ -23,10 +23,12 @@ def with_random_values(
     (copied,) = copies(original, 1, keep_fn=True)
     generator = torch.Generator().manual_seed(seed)
     filled: set[int] = set()
-    given = [value for at, value in enumerate(copied.args) if positions is None or at in positions]
-    kept = [value for at, value in enumerate(copied.args) if positions is not None and at not in positions]
-    filled |= {tensor.untyped_storage()._cdata for tensor in _plain(kept)}
-    for tensor in _plain((given, dict(copied.kwargs))):
+    to_fill = [value for index, value in enumerate(copied.args) if positions is None or index in positions]
+    unchanged = [
+        value for index, value in enumerate(copied.args) if positions is not None and index not in positions
+    ]
+    filled |= {tensor.untyped_storage()._cdata for tensor in _plain(unchanged)}
+    for tensor in _plain((to_fill, dict(copied.kwargs))):
         storage = tensor.untyped_storage()
         if storage._cdata not in filled and storage.nbytes():
             filled.add(storage._cdata)

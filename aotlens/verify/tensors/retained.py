@@ -25,20 +25,20 @@ DEPTH = 3
 """How many functions and objects within one another are looked into."""
 
 
-def retained_tensors(given: PreparedCall) -> list[Named]:
+def retained_tensors(prepared: PreparedCall) -> list[Named]:
     """Every tensor that the callable and its arguments hold beside their inputs."""
     known: set[int] = set()
-    found = list(_held("self", given.fn, DEPTH, known))
-    leaves = pytree.tree_leaves((given.args, dict(given.kwargs)))
+    tensors = list(_held("self", prepared.fn, DEPTH, known))
+    leaves = pytree.tree_leaves((prepared.args, dict(prepared.kwargs)))
     objects = (leaf for leaf in leaves if not isinstance(leaf, Tensor))
-    return found + [named for leaf in objects for named in _held("argument", leaf, 1, known)]
+    return tensors + [named for leaf in objects for named in _held("argument", leaf, 1, known)]
 
 
-def new_tensors(given: PreparedCall, old: set[int]) -> tuple[Named, ...]:
+def new_tensors(prepared: PreparedCall, old: set[int]) -> tuple[Named, ...]:
     """Those that were not there before, under names that do not tell their place in a list, which grows."""
-    new = (item for item in retained_tensors(given) if id(item.tensor) not in old)
+    new = (item for item in retained_tensors(prepared) if id(item.tensor) not in old)
     named = ((POSITION.sub("[]", item.name), item.tensor) for item in new)
-    return tuple(Named(f"{name}, left as {at}", tensor) for at, (name, tensor) in enumerate(named, 1))
+    return tuple(Named(f"{name}, left as {number}", tensor) for number, (name, tensor) in enumerate(named, 1))
 
 
 def _held(path: str, value: Any, depth: int, known: set[int]) -> Iterator[Named]:

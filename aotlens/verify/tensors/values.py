@@ -106,7 +106,7 @@ def computed_in(dtypes: Iterable[torch.dtype]) -> Iterator[None]:
         _coarsest.reset(token)
 
 
-def close(found: Tensor, expected: Tensor, scale: float = 1.0) -> bool:
+def close(actual: Tensor, expected: Tensor, scale: float = 1.0) -> bool:
     """Whether every element is within tolerance; NaN equals NaN and infinities their own sign.
 
     `scale` is the size of the numbers that cancelled out on the way here; it stretches the absolute part.
@@ -114,7 +114,7 @@ def close(found: Tensor, expected: Tensor, scale: float = 1.0) -> bool:
     if expected.is_meta or expected.numel() == 0:
         return True
     limit = TOLERANCES.get(expected.dtype, EXACT)
-    other, true = _real(found), _real(expected)
+    other, true = _real(actual), _real(expected)
     if limit is EXACT:
         return torch.equal(other, true)
     limit = max(limit, _coarsest.get(), key=lambda limit: limit.relative)
@@ -126,41 +126,43 @@ def close(found: Tensor, expected: Tensor, scale: float = 1.0) -> bool:
     return bool(((other - true).abs() <= allowed)[ordinary].all())
 
 
-def same_non_finite(found: Tensor, expected: Tensor) -> bool:
+def same_non_finite(actual: Tensor, expected: Tensor) -> bool:
     """Whether NaN and infinities stand at the same elements; `error_between` does not count them."""
-    if shape_of(found) != shape_of(expected):
+    if shape_of(actual) != shape_of(expected):
         return False
-    other, true = as_dense_double(found), as_dense_double(expected)
+    other, true = as_dense_double(actual), as_dense_double(expected)
     return torch.equal(torch.isnan(other), torch.isnan(true)) and torch.equal(
         torch.isinf(other), torch.isinf(true)
     )
 
 
-def same_values(one: Tensor, other: Tensor) -> bool:
+def same_values(left: Tensor, right: Tensor) -> bool:
     """Whether both have the same shape and every element is equal to the bit, or NaN in both."""
-    if shape_of(one) != shape_of(other) or one.layout != other.layout:
+    if shape_of(left) != shape_of(right) or left.layout != right.layout:
         return False
-    if one.is_meta:
+    if left.is_meta:
         return True
-    if is_wrapper(one) or is_wrapper(other):
-        return _same_inner(one, other)
-    first, second = _dense(one.detach()), _dense(other.detach())
+    if is_wrapper(left) or is_wrapper(right):
+        return _same_inner(left, right)
+    first, second = _dense(left.detach()), _dense(right.detach())
     return bool(torch.eq(first, second).logical_or(first.isnan() & second.isnan()).all())
 
 
-def _same_inner(one: Tensor, other: Tensor) -> bool:
+def _same_inner(left: Tensor, right: Tensor) -> bool:
     """The same for wrappers, part by part: their own operators need not know `detach` and the like."""
-    if not (is_wrapper(one) and is_wrapper(other)):
+    if not (is_wrapper(left) and is_wrapper(right)):
         return False
-    first, second = dict(inner_tensors(one)), dict(inner_tensors(other))
+    first, second = dict(inner_tensors(left)), dict(inner_tensors(right))
     return first.keys() == second.keys() and all(same_values(first[name], second[name]) for name in first)
 
 
-def error_between(found: Tensor, expected: Tensor) -> float:
+def error_between(actual: Tensor, expected: Tensor) -> float:
     """Largest absolute error, where both are finite."""
-    if expected.is_meta or expected.numel() == 0 or shape_of(found) != shape_of(expected):
+    if expected.is_meta or expected.numel() == 0 or shape_of(actual) != shape_of(expected):
         return 0.0
-    return float(torch.nan_to_num((as_dense_double(found) - as_dense_double(expected)).abs(), 0.0, 0.0).max())
+    return float(
+        torch.nan_to_num((as_dense_double(actual) - as_dense_double(expected)).abs(), 0.0, 0.0).max()
+    )
 
 
 def is_leaf(tensor: Tensor) -> bool:
