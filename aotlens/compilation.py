@@ -90,7 +90,7 @@ class Compilation:
     def look_up(self, call: GraphCall) -> tuple["Compilation", Replay | None]:
         """Return the compilation with the graph's cache entry and, on a cache hit, the call to restore."""
         entry, fake_values = graph_entry(call, self.options)
-        replay = Replay.of(call, fake_values) if entry.find() is not None else None
+        replay = Replay.from_call(call, fake_values) if entry.find() is not None else None
         return replace(self, cache_entry=entry), replay
 
     def store(self, text: ModuleText, code: Generated, gm: fx.GraphModule) -> None:
@@ -104,7 +104,7 @@ class Compilation:
         """Return the compilation with an empty cache entry: a result of the direct frontend is not cached."""
         if not self.uses_cache:
             return self
-        return replace(self, cache_entry=CacheEntry.refused(name, NO_GRAPH))
+        return replace(self, cache_entry=CacheEntry.uncacheable(name, NO_GRAPH))
 
     def direct_settings(self, call: DirectCall, int_symbols: bool) -> Settings:
         """Return the capture settings for a direct call; `int_symbols` makes its integers symbolic."""
@@ -127,7 +127,7 @@ class Compilation:
         Without `strict`, a backward that cannot be compiled runs in eager.
         """
         if self.cache_entry is not None:
-            code = self.cache_entry.watching_backward(code)
+            code = self.cache_entry.storing_backward(code)
         code = _with_timed_backward(code, self.clock)
         return code if self.options.strict else with_eager_backward(code, subject)
 

@@ -165,8 +165,8 @@ class Compiled:
 
     def _larger_budgets(self) -> list[int]:
         """In bytes, up to three times the budget: the peak may be lower with more values saved."""
-        met = self.parts.split.choice.met if self.parts.split is not None else None
-        return [] if met is None else [int(met.asked_bytes * times) for times in LARGER_BUDGETS]
+        met = self.parts.split.choice.budget_solution if self.parts.split is not None else None
+        return [] if met is None else [int(met.budget_bytes * times) for times in LARGER_BUDGETS]
 
     def unknown_overrides(self, overrides: Iterable[Override]) -> dict[Override, UnknownValueError]:
         """Return the overrides that name no value of this target, each with the error that says so."""
@@ -203,7 +203,7 @@ def restore_compiled(
 
     @cache
     def run_stages() -> Compiled:
-        with replay.standing() as replayed:
+        with replay.restored() as replayed:
             return compile_call(replayed, Compilation(compilation.options))
 
     inductor_config = dict(compilation.options.inductor_config)

@@ -76,7 +76,7 @@ class Store:
     def __init__(self, folder: Path, limit_bytes: int = LIMIT_BYTES) -> None:
         self.folder = folder
         self.limit_bytes = limit_bytes
-        self._kept_bytes: int | None = None
+        self._stored_bytes: int | None = None
         """Of all entries, as far as this process knows; None before it has looked."""
 
     def get(self, kind: str, key: str) -> object | None:
@@ -100,7 +100,7 @@ class Store:
             for folder in (path.parent.parent, path.parent):  # one by one: `parents=True` ignores the mode
                 folder.mkdir(mode=0o700, exist_ok=True)
             write_atomically(path, data)
-            self._make_room(len(data))
+            self._evict(len(data))
         except OSError as error:
             _LOG.debug("did not keep the entry %s: %s", path, error)
 
@@ -122,17 +122,17 @@ class Store:
         files = list(self._files())
         for file in files:
             file.path.unlink(missing_ok=True)
-        self._kept_bytes = 0
+        self._stored_bytes = 0
         return len(files), sum(file.size_bytes for file in files)
 
     def _path(self, kind: str, key: str) -> Path:
         return self.folder / kind / key[:2] / key
 
-    def _make_room(self, added_bytes: int) -> None:
+    def _evict(self, added_bytes: int) -> None:
         """Remove the entries that were not used for longest, once all take more than the limit."""
-        if self._kept_bytes is not None:
-            self._kept_bytes += added_bytes
-            if self._kept_bytes <= self.limit_bytes:
+        if self._stored_bytes is not None:
+            self._stored_bytes += added_bytes
+            if self._stored_bytes <= self.limit_bytes:
                 return
         files = sorted(self._files(), key=lambda file: file.used)
         stored_bytes = sum(file.size_bytes for file in files)
@@ -142,7 +142,7 @@ class Store:
                     break
                 file.path.unlink(missing_ok=True)
                 stored_bytes -= file.size_bytes
-        self._kept_bytes = stored_bytes
+        self._stored_bytes = stored_bytes
 
     def _files(self) -> Iterator[_File]:
         """Every entry, and what writers that were killed left behind."""

@@ -38,7 +38,7 @@ class Repository:
     root: Path
 
     @classmethod
-    def of(cls, folder: Path) -> "Repository":
+    def containing(cls, folder: Path) -> "Repository":
         """Raises UserError where there is no git, or the folder lies in no repository."""
         return cls(Path(_git(folder, "rev-parse", "--show-toplevel")).resolve())
 

@@ -81,12 +81,12 @@ _BAD_BUDGET = (
 class Override:
     """What the user says of one value, or of all values of a source line."""
 
-    keep: SaveOption
+    decision: SaveOption
     what: str
     """A node's name, a variable's, or `FILE:LINE`."""
 
     def __str__(self) -> str:
-        return f"{self.keep}:{self.what}"
+        return f"{self.decision}:{self.what}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,18 +135,18 @@ class Policy:
         Raises:
             UserError: as `parse`; a function of the user's.
         """
-        asked = Policy.parse(change)
-        if asked.chooser is not None:
-            raise UserError(f"--what-if takes no function, found `{asked.chooser}`; give it as --policy")
+        terms = Policy.parse(change)
+        if terms.chooser is not None:
+            raise UserError(f"--what-if takes no function, found `{terms.chooser}`; give it as --policy")
         words = [word.strip() for word in change.split(",")]
         has_base = any(word in BASES or word.startswith("budget=") for word in words)
-        asked_for = {override.what for override in asked.overrides}
-        own_overrides = (override for override in self.overrides if override.what not in asked_for)
+        changed_values = {override.what for override in terms.overrides}
+        own_overrides = (override for override in self.overrides if override.what not in changed_values)
         return replace(
             self,
-            base=asked.base if has_base else self.base,
-            budget=asked.budget if has_base else self.budget,
-            overrides=(*own_overrides, *asked.overrides),
+            base=terms.base if has_base else self.base,
+            budget=terms.budget if has_base else self.budget,
+            overrides=(*own_overrides, *terms.overrides),
         )
 
     def without_budget(self) -> "Policy":
@@ -174,7 +174,7 @@ def _with_term(policy: Policy, word: str) -> Policy:
             (
                 candidate
                 for candidate in policy.overrides
-                if candidate.what == what and candidate.keep != keep
+                if candidate.what == what and candidate.decision != keep
             ),
             None,
         )

@@ -11,7 +11,7 @@ OLDEST, NEWEST = (2, 11), (2, 15)
 
 SUPPORTED = " to ".join(f"{major}.{minor}" for major, minor in (OLDEST, NEWEST))
 
-_told = False
+_has_warned = False
 
 
 def is_supported(version: str) -> bool:
@@ -21,11 +21,11 @@ def is_supported(version: str) -> bool:
 
 def note_once(version: str | None = None) -> str | None:
     """What to tell of the torch here; None where it is supported, is not there, or this process was told."""
-    global _told  # noqa: PLW0603 (a command and the engine below it are one process)
+    global _has_warned  # noqa: PLW0603 (a command and the engine below it are one process)
     version = version or installed()
-    if _told or version is None or is_supported(version):
+    if _has_warned or version is None or is_supported(version):
         return None
-    _told = True
+    _has_warned = True
     return f"aotlens is tested with torch {SUPPORTED}; this is torch {version}, with which it may fail"
 
 

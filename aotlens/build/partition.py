@@ -81,11 +81,11 @@ def _default_bytes(parts: Partitioned, split: Split) -> int:
 
 
 def _budget(split: Split, now: rows.Totals) -> rows.BudgetResult | None:
-    met = split.choice.met
+    met = split.choice.budget_solution
     if met is None:
         return None
     return rows.BudgetResult(
-        asked_bytes=met.asked_bytes,
+        asked_bytes=met.budget_bytes,
         saved_bytes=now.saved_bytes,
         recompute_flops=met.point.flops,
         bound_flops=met.bound_flops,

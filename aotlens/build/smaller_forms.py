@@ -47,7 +47,7 @@ class _Finder:
         nodes = parts.joint.program.nodes
         self._one_precision = len({node.val.dtype for node in nodes if _is_float(node)}) < 2
         for node in nodes:  # in order, so that no answer waits for a long chain of others
-            self._few.of(node)
+            self._few.range_of(node)
             if not self._one_precision:
                 self.widened(node)
             if node.op in CASTS:
@@ -63,14 +63,14 @@ class _Finder:
         return next((form for check in checks if (form := check(row, node)) is not None), None)
 
     def _as_dead(self, row: SavedValue, node: Node) -> Spare | None:
-        reason, numbers = self._dead.get(id(node)), self._few.of(node)
-        unknown = any(self._few.of(source) is None for source in node.inputs())
+        reason, numbers = self._dead.get(id(node)), self._few.range_of(node)
+        unknown = any(self._few.range_of(source) is None for source in node.inputs())
         if numbers is not None and len(numbers) == 1 and unknown:
             reason = f"it holds {next(iter(numbers)):g} only, whatever it is computed from"
         return Spare("dead", row.bytes, reason) if reason is not None else None
 
     def _as_mask(self, row: SavedValue, node: Node) -> Spare | None:
-        numbers, width = self._few.of(node), node.val.element_size()
+        numbers, width = self._few.range_of(node), node.val.element_size()
         if numbers is None or len(numbers) != 2 or width == 1 or self._is_drawn(node):
             return None
         shown = " and ".join(f"{number:g}" for number in sorted(numbers))
@@ -80,7 +80,7 @@ class _Finder:
     def _is_drawn(self, node: Node) -> bool:
         """Whether it is made of a mask that was drawn: the engine has the boolean form of that at hand."""
         return any(
-            source.op in DRAWS or (self._few.of(source) is not None and self._is_drawn(source))
+            source.op in DRAWS or (self._few.range_of(source) is not None and self._is_drawn(source))
             for source in node.inputs()
         )
 

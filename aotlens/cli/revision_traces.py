@@ -49,7 +49,7 @@ def trace_revisions(
         UserError: an unknown revision; a target that is at neither; a trace that failed.
     """
     revision_range = parse_range(revisions)
-    repository = Repository.of(Path(target.path).resolve().parent)
+    repository = Repository.containing(Path(target.path).resolve().parent)
     asked = _Asked(repository, target, tuple(argv), options, time_limit_s)
     old = repository.commit(revision_range.old)
     new = None if revision_range.new is None else repository.commit(revision_range.new)

@@ -9,7 +9,7 @@ from aotlens.options import CompileOptions
 from aotlens.torch_api.operators import get_decompositions
 from aotlens.torch_api.rng import functionalizes_rng
 
-OF_CUDNN = (aten.cudnn_batch_norm, aten.cudnn_batch_norm_backward)
+CUDNN_BATCH_NORMS = (aten.cudnn_batch_norm, aten.cudnn_batch_norm_backward)
 """What a batch norm on a GPU is: it writes to the running averages and does not say so.
 
 Taken apart, it is the operator that is known to."""
@@ -19,7 +19,7 @@ def decompositions_for(options: CompileOptions) -> Decompositions:
     """By the options, or as the backend asks."""
     chosen = _chosen(options)
     if torch.cuda.is_initialized():
-        chosen = {**get_decompositions(list(OF_CUDNN)), **chosen}
+        chosen = {**get_decompositions(list(CUDNN_BATCH_NORMS)), **chosen}
     return with_random_rules(chosen) if options.functional_random or functionalizes_rng() else chosen
 
 

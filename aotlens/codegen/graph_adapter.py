@@ -19,9 +19,9 @@ class GraphAdapter:
 
     negated: tuple[int, ...]
     """Inputs that are given as they lie in memory, without their negative bit."""
-    crossed: tuple[int, ...]
+    crossed_writes: tuple[int, ...]
     """Inputs that are written when the graph has ended, with the results after the program's own."""
-    doubtful: tuple[int, ...]
+    possibly_in_cat: tuple[int, ...]
     """Results that Inductor may compute inside the memory of another."""
     views: tuple[int, ...]
     """Results that may be the same tensor as another."""
@@ -35,7 +35,15 @@ class GraphAdapter:
     @property
     def is_needed(self) -> bool:
         """Whether there is anything to do around the graph's code."""
-        lists = (self.negated, self.crossed, self.doubtful, self.views, self.updated, self.copies, self.lazy)
+        lists = (
+            self.negated,
+            self.crossed_writes,
+            self.possibly_in_cat,
+            self.views,
+            self.updated,
+            self.copies,
+            self.lazy,
+        )
         return any(lists)
 
     def code(self, code: Code) -> Code:
@@ -52,38 +60,39 @@ def lies_beside(tensor, others):
 """Text of a module: whether a tensor has its memory in common with one of the others."""
 
 
-def adapter_lines(around: GraphAdapter, name: str, code: str) -> list[str]:
+def adapter_lines(adapter: GraphAdapter, name: str, code: str) -> list[str]:
     """`def NAME(inputs): …`, which calls `code` with the list of inputs and does the rest."""
     lines = [f"def {name}(inputs):"]
-    if around.negated:
+    if adapter.negated:
         lines.append("    # as they lie in memory, without the negative bit")
     lines += [
-        f"    inputs[{index}] = torch.ops.aten._neg_view.default(inputs[{index}])" for index in around.negated
+        f"    inputs[{index}] = torch.ops.aten._neg_view.default(inputs[{index}])"
+        for index in adapter.negated
     ]
-    if around.crossed:
-        lines.append(f"    targets = [{_items('inputs', around.crossed)}]")
-    if around.updated:
+    if adapter.crossed_writes:
+        lines.append(f"    targets = [{_items('inputs', adapter.crossed_writes)}]")
+    if adapter.updated:
         lines.append(
-            f"    written = [{_items('inputs', tuple(input_index for _, input_index in around.updated))}]"
+            f"    written = [{_items('inputs', tuple(input_index for _, input_index in adapter.updated))}]"
         )
     lines.append(f"    results = list({code}(inputs))")
-    for number, (index, _) in enumerate(around.updated):
-        lines += _copied(index, f"[written[{number}]]", "what an input got")
-    for index in around.doubtful:
-        lines += _copied(
+    for number, (index, _) in enumerate(adapter.updated):
+        lines += _copy_lines(index, f"[written[{number}]]", "what an input got")
+    for index in adapter.possibly_in_cat:
+        lines += _copy_lines(
             index, f"[other for other in results if other is not results[{index}]]", "part of another"
         )
-    for index in around.copies:
-        lines += _copied(index, f"[*results[:{index}], *results[{index + 1}:]]", "a copy of another")
-    for index in around.views:
+    for index in adapter.copies:
+        lines += _copy_lines(index, f"[*results[:{index}], *results[{index + 1}:]]", "a copy of another")
+    for index in adapter.views:
         lines.append(f"    if sum(results[{index}] is other for other in results) > 1:  # a view of another")
         lines.append(f"        results[{index}] = torch.ops.aten.alias.default(results[{index}])")
-    if around.crossed:
+    if adapter.crossed_writes:
         lines.append("    for target in reversed(targets):  # gets what another input held")
         lines.append("        target.copy_(results.pop())")
-    if around.lazy:
+    if adapter.lazy:
         lines.append("    # given as they lie in memory")
-    lines += [f"    results[{index}] = torch.ops.{view}(results[{index}])" for index, view in around.lazy]
+    lines += [f"    results[{index}] = torch.ops.{view}(results[{index}])" for index, view in adapter.lazy]
     return [*lines, "    return results"]
 
 
@@ -91,16 +100,16 @@ def _items(source: str, positions: tuple[int, ...]) -> str:
     return ", ".join(f"{source}[{index}]" for index in positions)
 
 
-def _copied(index: int, others: str, why: str) -> list[str]:
+def _copy_lines(index: int, others: str, why: str) -> list[str]:
     return [
         f"    if lies_beside(results[{index}], {others}):  # {why}, which eager keeps apart",
         f"        results[{index}] = results[{index}].clone()",
     ]
 
 
-def _load(around: GraphAdapter, code: Code) -> Code:
+def _load(adapter: GraphAdapter, code: Code) -> Code:
     """The function that the text defines, around `code`."""
     namespace: dict[str, Any] = {"__name__": "aotlens_around", "torch": torch, "code": code}
-    lines = adapter_lines(around, "around", "code")
+    lines = adapter_lines(adapter, "around", "code")
     exec("\n".join([ADAPTER_HELPER, *lines]), namespace)  # noqa: S102 (our own text)
     return namespace["around"]

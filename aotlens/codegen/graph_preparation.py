@@ -79,7 +79,7 @@ def pass_sizes_to_loops(module: fx.GraphModule) -> None:
         if sizes:
             position = MORE_OPERANDS[loop.target]
             loop.update_arg(position, (*loop.args[position], *sizes))
-            _take(getattr(module, loop.args[0].target), sizes)
+            _add_size_parameters(getattr(module, loop.args[0].target), sizes)
             changed = True
     if changed:
         module.recompile()
@@ -101,7 +101,7 @@ def _sizes(graph: fx.Graph, loop: fx.Node) -> list[fx.Node]:
     return size_nodes
 
 
-def _take(body: Any, sizes: list[fx.Node]) -> None:
+def _add_size_parameters(body: Any, sizes: list[fx.Node]) -> None:
     """Further parameters of the loop's function, which it does not read."""
     last = list(body.graph.find_nodes(op="placeholder"))[-1]
     with body.graph.inserting_after(last):
@@ -141,7 +141,7 @@ def thread_token(module: fx.GraphModule) -> None:
         token = graph.call_function(make_token)
     token.meta["val"] = empty = make_token()
     for node in effects:
-        token = _behind(graph, node, token, empty)
+        token = _order_after(graph, node, token, empty)
     with graph.inserting_before(graph.output_node()):
         graph.call_function(sink_tokens, ([token],))
     module.recompile()
@@ -153,7 +153,7 @@ def _is_effect(node: fx.Node) -> bool:
     )
 
 
-def _behind(graph: fx.Graph, node: Any, token: fx.Node, empty: Any) -> fx.Node:
+def _order_after(graph: fx.Graph, node: Any, token: fx.Node, empty: Any) -> fx.Node:
     """Run the node behind the token; gives the token that comes after it."""
     val = node.meta.get("val")
     results = tuple(val) if isinstance(val, (list, tuple)) else (val,)

@@ -19,7 +19,7 @@ from aotlens.codegen.graph_calls import as_boxed
 from aotlens.codegen.graph_preparation import DATA_INDEX_RULES as WRITES_AT_NUMBERS_OF_DATA
 from aotlens.codegen.graph_preparation import prepare_graph
 from aotlens.codegen.kernels import RUNS, Measurable, call_numbers, kernels_of, measure_calls
-from aotlens.codegen.opaque_objects import reject_objects, with_current_objects
+from aotlens.codegen.opaque_objects import refresh_objects, reject_objects
 from aotlens.codegen.records import Generated, GraphCode
 from aotlens.codegen.saved_layouts import lay_out
 from aotlens.codegen.serialized_code import SerializedCode, serialize_code
@@ -55,7 +55,7 @@ def decompositions(config: Config) -> dict[Any, Callable[..., Any]]:
         return {
             **rules,
             **norm_decompositions(rules),
-            torch.ops.aten.cat.default: _laid_out_cat(rules[torch.ops.aten.cat.default]),
+            torch.ops.aten.cat.default: _cat_with_kernel_layout(rules[torch.ops.aten.cat.default]),
             **WRITES_AT_NUMBERS_OF_DATA,
             **KERNEL_DECOMPOSITIONS,
             **triton_operators(),
@@ -63,7 +63,7 @@ def decompositions(config: Config) -> dict[Any, Callable[..., Any]]:
         }
 
 
-def _laid_out_cat(rule: Callable[..., Any]) -> Callable[..., Any]:
+def _cat_with_kernel_layout(rule: Callable[..., Any]) -> Callable[..., Any]:
     """Inductor's rule, with the result laid out as the kernel does it.
 
     Where empty operands leave one, the rule clones that with its strides: a cache of keys and values that
@@ -98,7 +98,7 @@ def _graph_codes(unit: "_Unit", parts: Partitioned, lazy: bool) -> Generated:
         unit.compile_forward,
         kernels=unit.kernels_of(phase),
         measure=partial(unit.measure, phase),
-        keep=partial(unit.keep, phase),
+        serialize=partial(unit.serialize, phase),
     )
     if parts.backward is None:
         return Generated(forward, None)
@@ -110,7 +110,7 @@ def _graph_codes(unit: "_Unit", parts: Partitioned, lazy: bool) -> Generated:
         lazy=lazy,
         kernels=unit.kernels_of("backward"),
         measure=partial(unit.measure, "backward"),
-        keep=partial(unit.keep, "backward"),
+        serialize=partial(unit.serialize, "backward"),
         donated=donated_positions(parts),
     )
     return Generated(forward, backward)
@@ -121,13 +121,13 @@ def inductor_text(parts: Partitioned, config: Config) -> Generated:
     unit = _Unit(parts, config)
     code = _graph_codes(unit, parts, lazy=False)
     forward = replace(
-        code.forward, compile=None, written=unit.written(parts.forward.name, unit.compile_forward)
+        code.forward, compile=None, standalone=unit.standalone(parts.forward.name, unit.compile_forward)
     )
     backward = code.backward
     if backward is not None:
         program = backward.program
-        written = unit.written("backward", lambda: unit.compile_backward(program))
-        backward = replace(backward, compile=None, lazy=False, written=written)
+        written = unit.standalone("backward", lambda: unit.compile_backward(program))
+        backward = replace(backward, compile=None, lazy=False, standalone=written)
     return Generated(forward, backward)
 
 
@@ -166,26 +166,26 @@ class _Unit:
         self._kernels: dict[str, tuple[Kernel, ...]] = {}
         self._measurable: dict[str, Measurable] = {}
         self._compiled: dict[str, tuple[Any, GraphAdapter]] = {}
-        self._in_one_piece = True
-        self._made: tuple[Any, GraphAdapter] | None = None
+        self._is_one_partition = True
+        self._latest: tuple[Any, GraphAdapter] | None = None
         with inductor_config_patch(config):
             self._recording = cudagraph_flags()
 
-    def written(self, name: str, compile_graph: Callable[[], Any]) -> StandaloneGraph | None:
+    def standalone(self, name: str, compile_graph: Callable[[], Any]) -> StandaloneGraph | None:
         """Compile the graph of that name, as text; None where it computes nothing, as its own text does."""
         compile_graph()
-        assert self._made is not None  # by compiling
-        result, around = self._made
+        assert self._latest is not None  # by compiling
+        result, adapter = self._latest
         source = getattr(result, "source_code", "")
         if not source:
             return None
         constants = dict(getattr(result, "constants", None) or {})
         with inductor_config_patch(self._config):
-            self._refuse_unwritten("async_compile.triton" in source)
-            graph = standalone_graph(source, name, f"{name}_graph", constants, around)
+            self._reject_partial_source("async_compile.triton" in source)
+            graph = standalone_graph(source, name, f"{name}_graph", constants, adapter)
         return replace(graph, lines=(*graph.lines, *aligning_lines(result, f"{name}_graph")))
 
-    def _refuse_unwritten(self, has_triton: bool) -> None:
+    def _reject_partial_source(self, has_triton: bool) -> None:
         """Raises UnsupportedError for settings that a text cannot carry."""
         names = (*PARTIAL_SOURCE_SETTINGS, *(GPU_KERNEL_SETTINGS if has_triton else ()))
         name = next((name for name, value in kernel_settings(names).items() if value), None)
@@ -200,7 +200,7 @@ class _Unit:
     def kernels_of(self, phase: str) -> Callable[[], tuple[Kernel, ...]]:
         return lambda: self._kernels.get(phase, ())
 
-    def keep(self, phase: str) -> SerializedCode:
+    def serialize(self, phase: str) -> SerializedCode:
         """A graph that is compiled, as another process can load it; raises NoFingerprintError."""
         return serialize_code(*self._compiled[phase])
 
@@ -248,7 +248,7 @@ class _Unit:
             ):
                 lay_out(node, self._strides.get(id(program_input.node)))
         context: Any = TracingContext(self._fake_mode)
-        static = _static_saved(self._parts, self._in_one_piece)
+        static = _static_saved(self._parts, self._is_one_partition)
         donated = donated_positions(self._parts)
         context.fw_metadata = _Metadata(list(donated), static)
         module.__dict__["donated"] = (
@@ -267,19 +267,21 @@ class _Unit:
     ) -> Callable[[list[Any]], Any]:
         reject_objects(program, phase, self._parts.joint.captured.subject)
         with self._fake_mode:
-            around = prepare_graph(module, program, self._parts.joint.before_passes)
-        with_current_objects(module, self._fake_mode)
+            adapter = prepare_graph(module, program, self._parts.joint.before_passes)
+        refresh_objects(module, self._fake_mode)
         # Code is found again by what the module holds: not what `torch.compile` made of an equal graph.
         module.__dict__["own_lowerings"] = OWN_LOWERINGS
         seen = module.graph.output_node().meta["user_visible_output_idxs"]
         module.__dict__["results_seen"] = tuple(seen)  # their layout is eager's
         inputs = [node.meta["val"] for node in module.graph.find_nodes(op="placeholder")]
         try:
-            config = self._config | ({"fx_graph_cache": False} if _has_sizes_of_none(inputs) else {})
+            config = self._config | (
+                {"fx_graph_cache": False} if _has_sizes_of_hidden_symbols(inputs) else {}
+            )
             with (
                 inductor_config_patch(config),
                 allow_unbacked_symbols(self._fake_mode),
-                _mode_of_writes(inputs),
+                _inference_mode_of(inputs),
             ):
                 result, provenance = compile_with_inductor(
                     module, inputs, self._fake_mode, static_input_idxs=static, **self._recording, **flags
@@ -290,7 +292,7 @@ class _Unit:
             subject = self._parts.joint.captured.subject
             raise BackendError(
                 f"Inductor failed on the {phase} graph of `{subject.name}`: {type(error).__name__}: "
-                f"{_said(error)}; choose backend 'eager' to go on without it",
+                f"{_short_message(error)}; choose backend 'eager' to go on without it",
                 span=subject.span,
             ) from error
         self._kernels[phase] = kernels_of(result, provenance, program, phase)
@@ -299,13 +301,13 @@ class _Unit:
             handles = tuple(call_numbers(provenance))
             self._measurable[phase] = Measurable(result.source_code, names, handles, tuple(inputs))
         if phase == "forward":
-            self._in_one_piece = len(getattr(result, "partition_maps", None) or ()) <= 1
-        self._made = result, around
-        self._compiled[phase] = self._made
-        return around.code(as_boxed(result))
+            self._is_one_partition = len(getattr(result, "partition_maps", None) or ()) <= 1
+        self._latest = result, adapter
+        self._compiled[phase] = self._latest
+        return adapter.code(as_boxed(result))
 
 
-def _has_sizes_of_none(inputs: Sequence[Any]) -> bool:
+def _has_sizes_of_hidden_symbols(inputs: Sequence[Any]) -> bool:
     """Whether a size among the inputs is made of a symbol that none of them is (`s26 // 2` alone).
 
     Inductor's cache of graphs asks for the symbol at its next lookup, and raises NameError.
@@ -315,13 +317,13 @@ def _has_sizes_of_none(inputs: Sequence[Any]) -> bool:
     return any(size.free_symbols - known for size in sizes)
 
 
-def _mode_of_writes(inputs: Sequence[Any]) -> AbstractContextManager[Any]:
+def _inference_mode_of(inputs: Sequence[Any]) -> AbstractContextManager[Any]:
     """Where Inductor's passes run a graph on fake tensors, a write to an inference tensor needs its mode."""
     inference = any(isinstance(value, torch.Tensor) and value.is_inference() for value in inputs)
     return torch.inference_mode() if inference else nullcontext()
 
 
-def _said(error: Exception) -> str:
+def _short_message(error: Exception) -> str:
     """Inductor's message and the operator, without the operator's arguments, which are pages."""
     message, _, lowered = str(error).partition("\n  target: ")
     return f"{message} (target: {lowered.splitlines()[0].strip()})" if lowered else message

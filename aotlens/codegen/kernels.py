@@ -185,7 +185,7 @@ def measure_calls(graph: Measurable, timer: Timer, runs: int = RUNS) -> tuple[Ti
     times_us: dict[Part, list[float]] = {}
     devices = [] if graph.gpu is None else [graph.gpu.index]
     with torch.random.fork_rng(devices=devices), torch.no_grad():
-        inputs = [_made_up(value) for value in graph.examples]
+        inputs = [_random_input(value) for value in graph.examples]
         for run in range(WARM + runs):
             marks.clear()
             timer.hold(len(graph.handles))
@@ -194,7 +194,7 @@ def measure_calls(graph: Measurable, timer: Timer, runs: int = RUNS) -> tuple[Ti
             for part, first, second in _pairs(marks) if run >= WARM else ():
                 times_us.setdefault(part, []).append(timer.elapsed_us(first, second))
     medians = {part: median(times) for part, times in times_us.items()}
-    choices = {number: _choice(graph.names.get(name)) for number, name in _called(graph.source)}
+    choices = {number: _choice(graph.names.get(name)) for number, name in _call_names(graph.source)}
     return tuple(
         TimedCall(
             medians.get((number, 0)),
@@ -209,9 +209,9 @@ Part = tuple[int, int]
 """A call's number; 0 for the call itself, or which of the sums that end it."""
 
 
-def _called(source: str) -> Iterator[tuple[int, str]]:
+def _call_names(source: str) -> Iterator[tuple[int, str]]:
     """The name that each numbered call has."""
-    for _, called, numbers in _noted(source.splitlines()):
+    for _, called, numbers in _call_comments(source.splitlines()):
         for number in numbers:
             yield number, called
 
@@ -266,15 +266,15 @@ def with_marks(text: str) -> str:
     }
     before: dict[int, list[str]] = {}
     behind: dict[int, list[str]] = {}
-    for first, called, numbers in _noted(lines):
-        begin, last = _of_call(lines, ends, first, called)
+    for first, called, numbers in _call_comments(lines):
+        begin, last = _call_lines(lines, ends, first, called)
         if begin is None:
             continue
         indent = lines[begin - 1][: len(lines[begin - 1]) - len(lines[begin - 1].lstrip())]
         marks = [f"{indent}{MARK}({call_number})" for call_number in numbers]
         before.setdefault(begin, []).extend(marks)
         behind.setdefault(last, []).extend(marks)
-        for part, number in enumerate(_endings(lines, last), 1):
+        for part, number in enumerate(_ending_sums(lines, last), 1):
             before[number] = behind[number] = [f"{indent}{MARK}({numbers[-1]}, {part})"]
     marked: list[str] = []
     for number, line in enumerate(lines, 1):
@@ -282,7 +282,7 @@ def with_marks(text: str) -> str:
     return "\n".join(marked) + "\n"
 
 
-def _noted(lines: list[str]) -> Iterator[tuple[int, str, list[int]]]:
+def _call_comments(lines: list[str]) -> Iterator[tuple[int, str, list[int]]]:
     """Inductor's comments: the number of the line below, the name that is called, the numbers of its calls.
 
     Several that follow one another are about one call, whose name is the last.
@@ -298,7 +298,7 @@ def _noted(lines: list[str]) -> Iterator[tuple[int, str, list[int]]]:
                 waiting = []
 
 
-def _of_call(lines: list[str], ends: dict[int, int], first: int, called: str) -> tuple[int | None, int]:
+def _call_lines(lines: list[str], ends: dict[int, int], first: int, called: str) -> tuple[int | None, int]:
     """The first line of what stands there, and the last of the statement that calls that name.
 
     Where none does before the next comment, only the first statement is taken.
@@ -316,7 +316,7 @@ def _of_call(lines: list[str], ends: dict[int, int], first: int, called: str) ->
     return begin, ends[begin] if begin is not None else 0
 
 
-def _endings(lines: list[str], last: int) -> Iterator[int]:
+def _ending_sums(lines: list[str], last: int) -> Iterator[int]:
     """The lines of the sums right behind a launch."""
     number = last + 1
     while number <= len(lines) and _ENDING.match(lines[number - 1]) is not None:
@@ -324,7 +324,7 @@ def _endings(lines: list[str], last: int) -> Iterator[int]:
         number += 1
 
 
-def _made_up(value: Any) -> Any:
+def _random_input(value: Any) -> Any:
     """An input like a fake one: random numbers, zeros for integers, which may be indices."""
     if isinstance(value, (torch.SymInt, torch.SymFloat)):
         return value.node.hint

@@ -18,7 +18,7 @@ RANDOM_STATE = ("torch.random", "torch.cuda.random")
 
 
 @dataclass(frozen=True, slots=True)
-class _Refused:
+class _Rejected:
     what: str
     advice: str
     node: Node | None
@@ -32,7 +32,7 @@ def reject_objects(program: Program, phase: Phase, subject: Subject) -> None:
     stand-in of a torchbind object what its methods give.  Its code knows the symbols of sizes and strides,
     not one for an input's place on its storage.
     """
-    refusal = next(_refused(program), None)
+    refusal = next(_rejections(program), None)
     if refusal is None:
         return
     span = refusal.node.origin.location.innermost if refusal.node is not None else None
@@ -43,7 +43,7 @@ def reject_objects(program: Program, phase: Phase, subject: Subject) -> None:
     raise BackendError(message, span=subject.span if span is None else span)
 
 
-def with_current_objects(module: fx.GraphModule, fake_mode: FakeTensorMode) -> None:
+def refresh_objects(module: fx.GraphModule, fake_mode: FakeTensorMode) -> None:
     """Stand-ins of torchbind objects as the objects are now: Inductor calls their methods once more."""
     for node in module.graph.find_nodes(op="placeholder"):
         value = node.meta.get("val")
@@ -51,28 +51,28 @@ def with_current_objects(module: fx.GraphModule, fake_mode: FakeTensorMode) -> N
             node.meta["val"] = to_fake_object(fake_mode, value.real_obj)
 
 
-def _refused(program: Program) -> Iterator[_Refused]:
+def _rejections(program: Program) -> Iterator[_Rejected]:
     nodes = [item.node for item in program.inputs] + list(program.constants())
     for node in nodes:
         if isinstance(node.val, ScriptObject):
             what = "a torchbind object without a class registered for tracing"
-            yield _Refused(what, "keep it out of the target", _reader(program, node))
+            yield _Rejected(what, "keep it out of the target", _reader(program, node))
     for node in program.constants():
         if isinstance(node.val, FakeScriptObject):
             what = "a torchbind object that the function reaches by itself"
-            yield _Refused(what, "pass it as an argument", _reader(program, node))
+            yield _Rejected(what, "pass it as an argument", _reader(program, node))
     for node in program.nodes:
         if node.op is not None and getattr(node.op, "__module__", "") in RANDOM_STATE:
-            yield _Refused(f"`torch.{node.op.__name__}`", "call it outside of the target", node)
+            yield _Rejected(f"`torch.{node.op.__name__}`", "call it outside of the target", node)
     for node in nodes:
         if node.val is None:
             advice = "draw from the default generator"
-            yield _Refused("a `torch.Generator`", advice, _reader(program, node))
+            yield _Rejected("a `torch.Generator`", advice, _reader(program, node))
     inputs = {id(item.node) for item in program.inputs}
     for node in program.nodes:
         if node.op is aten.sym_storage_offset.default and id(node.args[0]) in inputs:
             what = "a symbol for where an input starts on its storage"
-            yield _Refused(what, "pass a copy of that input", _reader(program, node))
+            yield _Rejected(what, "pass a copy of that input", _reader(program, node))
 
 
 def _reader(program: Program, value: Node) -> Node | None:

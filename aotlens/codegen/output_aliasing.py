@@ -37,7 +37,7 @@ def outputs_of_writes(module: fx.GraphModule) -> list[tuple[int, int]]:
 def views_of_outputs(module: fx.GraphModule, visible: list[int]) -> list[int]:
     """The results that show another result's memory, where the caller sees them; ask before Inductor runs."""
     results: Any = module.graph.output_node().args[0]
-    shown = [_shown_by(result) if isinstance(result, fx.Node) else None for result in results]
+    shown = [_view_base(result) if isinstance(result, fx.Node) else None for result in results]
     return [
         position
         for position in visible
@@ -74,7 +74,7 @@ def _is_tensor(result: Any) -> bool:
     return isinstance(result, fx.Node) and isinstance(result.meta.get("val"), torch.Tensor)
 
 
-def _shown_by(node: fx.Node) -> fx.Node:
+def _view_base(node: fx.Node) -> fx.Node:
     while is_view_operator(node.target):
         node = node.args[0]  # type: ignore[assignment]
     return node
@@ -101,7 +101,7 @@ def _cats_of(node: fx.Node) -> set[fx.Node]:
         for user in waiting.pop().users:
             if user.target is aten.cat.default:
                 cats.add(user)
-            elif _is_same(user) and user not in known:
+            elif _may_share_memory(user) and user not in known:
                 known.add(user)
                 waiting.append(user)
     return cats
@@ -109,7 +109,7 @@ def _cats_of(node: fx.Node) -> set[fx.Node]:
 
 def storage_source(node: Any) -> Any:
     """What a value is seen through views, and may be after Inductor has removed copies."""
-    while _is_same(node):
+    while _may_share_memory(node):
         node = _source(node)
     return node
 
@@ -132,16 +132,16 @@ def _source(node: fx.Node) -> Any:
     return node.args[COPIES.get(node.target, 0)]
 
 
-def _is_same(node: Any) -> bool:
+def _may_share_memory(node: Any) -> bool:
     """Whether the value lies where its source does, or may after Inductor has removed a copy."""
     if not isinstance(node, fx.Node):
         return False
     if is_view_operator(node.target) or node.target is aten.clone.default:
         return True
-    return (node.target in COPIES or node.target in ROUNDINGS) and _is_like(node, _source(node))
+    return (node.target in COPIES or node.target in ROUNDINGS) and _has_type_of(node, _source(node))
 
 
-def _is_like(node: fx.Node, source: Any) -> bool:
+def _has_type_of(node: fx.Node, source: Any) -> bool:
     own, other = node.meta.get("val"), source.meta.get("val") if isinstance(source, fx.Node) else None
     if not isinstance(own, torch.Tensor) or not isinstance(other, torch.Tensor):
         return False

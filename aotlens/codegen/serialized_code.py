@@ -42,11 +42,11 @@ class SerializedCode:
     """One graph's code, and what stands around it."""
 
     pickled: bytes
-    around: GraphAdapter
+    adapter: GraphAdapter
     libraries: tuple[Library, ...]
 
 
-def serialize_code(code: Any, around: GraphAdapter) -> SerializedCode:
+def serialize_code(code: Any, adapter: GraphAdapter) -> SerializedCode:
     """What of Inductor's result must be on disk for it to run in another process.
 
     Raises:
@@ -58,7 +58,7 @@ def serialize_code(code: Any, around: GraphAdapter) -> SerializedCode:
         pickled = pickle_inductor_code(code)
     except Exception as error:
         raise NoFingerprintError(f"what Inductor made cannot be written ({type(error).__name__})") from error
-    return SerializedCode(pickled, around, tuple(_libraries(code)))
+    return SerializedCode(pickled, adapter, tuple(_libraries(code)))
 
 
 def load_code(code: SerializedCode, config: dict[str, Any]) -> Callable[[list[Any]], Any]:
@@ -78,7 +78,7 @@ def load_code(code: SerializedCode, config: dict[str, Any]) -> Callable[[list[An
         return paths.get(digest(*types, text))
 
     with use_precompiled_kernels(find), inductor_config_patch(config):
-        return code.around.code(as_boxed(load_inductor_code(code.pickled)))
+        return code.adapter.code(as_boxed(load_inductor_code(code.pickled)))
 
 
 def _libraries(code: Any) -> Iterator[Library]:

@@ -27,7 +27,7 @@ def generate(parts: Partitioned, options: CompileOptions) -> Generated:
             for a GPU target.
     """
     if options.standalone:
-        return replace(_generate_text(parts, options), stands_alone=True)
+        return replace(_generate_text(parts, options), is_standalone=True)
     # Code for a GPU is 40 modules, which a program without one does not load.
     if isinstance(options.backend, Interpreted):
         from aotlens.codegen.gpu.interpreter_backend import interpreted_code
@@ -44,7 +44,7 @@ def generate(parts: Partitioned, options: CompileOptions) -> Generated:
 def _generate_text(parts: Partitioned, options: CompileOptions) -> Generated:
     """Code whose graphs are text, as a module that stands alone needs them."""
     if options.backend == "inductor":
-        _refuse_absent_gpu(parts)
+        _reject_emulated_gpu(parts)
         return inductor_text(parts, dict(options.inductor_config))
     if options.backend == "eager":
         return _generate(parts, options)
@@ -57,7 +57,7 @@ def _generate(parts: Partitioned, options: CompileOptions) -> Generated:
         backward = GraphCode(parts.backward, None) if parts.backward is not None else None
         return Generated(GraphCode(with_in_place_updates(parts.forward), None), backward)
     if backend == "inductor":
-        _refuse_absent_gpu(parts)
+        _reject_emulated_gpu(parts)
         return inductor_code(parts, dict(options.inductor_config), options.lazy_backward)
     if isinstance(backend, Compilers):
         return code_of_compilers(parts, backend, options.keep_input_mutations)
@@ -66,7 +66,7 @@ def _generate(parts: Partitioned, options: CompileOptions) -> Generated:
     raise BackendError(f"no backend `{backend}`; choose one of {', '.join(BACKENDS)} or give a callable")
 
 
-def _refuse_absent_gpu(parts: Partitioned) -> None:
+def _reject_emulated_gpu(parts: Partitioned) -> None:
     """Raises UnsupportedError for a target on a GPU that is pretended: its kernels cannot run here."""
     if emulates_gpu() and has_gpu_tensors(parts):
         raise UnsupportedError(

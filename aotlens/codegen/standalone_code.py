@@ -20,8 +20,8 @@ from aotlens.torch_api.inductor import CPU_KERNEL_SETTINGS, kernel_settings, vec
 
 ENTRY = "call"
 COMPILER = "async_compile"
-_LEFT_OUT = ("get_args", "benchmark_compiled_module", "recursively_apply_fns", "runner")
-_OF_THE_PROCESS = re.compile(r"^\s*# (\[Provenance debug handles\]|AOT ID:)")
+_OMITTED = ("get_args", "benchmark_compiled_module", "recursively_apply_fns", "runner")
+_PROCESS_SPECIFIC = re.compile(r"^\s*# (\[Provenance debug handles\]|AOT ID:)")
 WAIT_FOR_KERNELS = f"{COMPILER}.wait(globals())"
 
 
@@ -47,22 +47,22 @@ class StandaloneGraph:
 
 
 def standalone_graph(
-    source: str, phase: str, entry: str, constants: Mapping[str, torch.Tensor], around: GraphAdapter
+    source: str, phase: str, entry: str, constants: Mapping[str, torch.Tensor], adapter: GraphAdapter
 ) -> StandaloneGraph:
     """The text of Inductor's module `source`, with `entry` for its function and what stands around it.
 
     Called under the settings of Inductor that the code was generated with.
     Every other name that it defines begins with `phase`.
     """
-    code = f"{phase}_code" if around.is_needed else entry
-    text = "\n".join(line for line in source.splitlines() if not _OF_THE_PROCESS.match(line))
+    code = f"{phase}_code" if adapter.is_needed else entry
+    text = "\n".join(line for line in source.splitlines() if not _PROCESS_SPECIFIC.match(line))
     rows = text.splitlines()
     shared: list[str] = []
     own: list[ast.stmt] = []
     for statement in ast.parse(text).body:
         if _is_shared(statement):
             shared.append(ast.unparse(statement))
-        elif not _is_left_out(statement, constants):
+        elif not _is_omitted(statement, constants):
             own.append(statement)
     names = {name: f"{phase}_{name}" for statement in own for name in _bound(statement)}
     names |= {name: f"{phase}_{name}" for name in constants} | {ENTRY: code}
@@ -74,8 +74,8 @@ def standalone_graph(
     needed_shared = tuple(
         line for line in shared if any(name in used for name in _bound(ast.parse(line).body[0]))
     )
-    if around.is_needed:
-        lines += ["", "", *adapter_lines(around, entry, code)]
+    if adapter.is_needed:
+        lines += ["", "", *adapter_lines(adapter, entry, code)]
     return StandaloneGraph(
         needed_shared,
         tuple(lines),
@@ -99,14 +99,14 @@ def _is_shared(statement: ast.stmt) -> bool:
     return isinstance(value, ast.Name) and value.id == "torch"
 
 
-def _is_left_out(statement: ast.stmt, constants: Mapping[str, torch.Tensor]) -> bool:
+def _is_omitted(statement: ast.stmt, constants: Mapping[str, torch.Tensor]) -> bool:
     """The benchmark, the wait for kernels (a module waits once), and places for constants."""
     if isinstance(statement, (ast.If, ast.Delete, ast.Expr)):
         return True
     names = _bound(statement)
     if isinstance(statement, ast.Assign) and names == [ENTRY]:
         return _is_runner_call(statement)
-    return any(name in _LEFT_OUT or name in constants for name in names)
+    return any(name in _OMITTED or name in constants for name in names)
 
 
 def _is_runner_call(statement: ast.Assign) -> bool:

@@ -54,7 +54,7 @@ class CacheEntry:
     """The graphs whose code is there."""
 
     @classmethod
-    def refused(cls, name: str, reason: str) -> "CacheEntry":
+    def uncacheable(cls, name: str, reason: str) -> "CacheEntry":
         """Nothing is looked up, and nothing kept."""
         _LOG.debug("the compiled result of %s is not kept: %s", name, reason)
         return cls(None, "", reason=reason)
@@ -69,10 +69,10 @@ class CacheEntry:
             if self.sizes is None or self.sizes.fit(entry.guards):
                 self.entry, self.hit = entry, True
                 return entry
-        self.refuse(f"{VARIANTS} results for other sizes are there")
+        self.disable(f"{VARIANTS} results for other sizes are there")
         return None
 
-    def refuse(self, reason: str) -> None:
+    def disable(self, reason: str) -> None:
         """Keep nothing from here on."""
         _LOG.debug("a compiled result is not kept: %s", reason)
         self.reason, self.store = reason, None
@@ -92,14 +92,14 @@ class CacheEntry:
     def put_code(self, name: str, code: GraphCode) -> None:
         """Keep what a backend made of one graph; raises NoFingerprintError."""
         self.loaded.add(name)
-        if self.store is not None and code.keep is not None:
-            self._put(CODE, self._variant_key(name), code.keep())
+        if self.store is not None and code.serialize is not None:
+            self._put(CODE, self._variant_key(name), code.serialize())
 
     def code(self, name: str) -> SerializedCode | None:
         """What a backend made of one graph; None where it is not there."""
         return self._get(CODE, self._variant_key(name), SerializedCode)
 
-    def watching_backward(self, code: Generated) -> Generated:
+    def storing_backward(self, code: Generated) -> Generated:
         """The same code, with a backward that is compiled at its first call kept then."""
         backward = code.backward
         if backward is None or backward.compile is None or not backward.lazy:

@@ -37,7 +37,7 @@ class CallModes:
         return cls(current_modes(), torch.is_grad_enabled(), torch.is_inference_mode_enabled())
 
     @contextmanager
-    def again(self) -> Iterator[None]:
+    def restored(self) -> Iterator[None]:
         """Within it they are as they were; afterwards, as before."""
         with ExitStack() as stack:
             stack.enter_context(torch.inference_mode(self.inference))
@@ -77,20 +77,20 @@ def option_lines(options: CompileOptions) -> Iterator[str]:
     )
     yield f"{options.backend} {policy} {flags}"
     config = dict(sorted(options.inductor_config))
-    yield fingerprint_text(config, _no_other)
+    yield fingerprint_text(config, _reject_function)
     if options.for_inductor:
-        yield from _rules_of_others()
+        yield from _third_party_rules()
         settings = {**inductor_settings(), **config}
         if (
             settings.get("triton.cudagraphs") and torch.cuda.is_available()
         ):  # `reduce-overhead` on a CPU has none
             raise NoFingerprintError("CUDA graphs")
-        yield fingerprint_text(dict(sorted(settings.items())), _no_other)
+        yield fingerprint_text(dict(sorted(settings.items())), _reject_function)
         yield _processor()
         yield str(torch.get_num_threads())
 
 
-def _rules_of_others() -> Iterator[str]:
+def _third_party_rules() -> Iterator[str]:
     """Rules that a library has registered with Inductor (torchao does when it is imported), by its files.
 
     Raises:
@@ -107,7 +107,7 @@ def _digest_of_file(file: str) -> str:
     return digest(Path(file).read_bytes())
 
 
-def _no_other(value: Any) -> str | None:
+def _reject_function(value: Any) -> str | None:
     if callable(value):
         name = getattr(value, "__qualname__", type(value).__qualname__)
         raise NoFingerprintError(f"a setting of Inductor's that is a function (`{name}`)")
@@ -125,7 +125,7 @@ def environment_lines() -> Iterator[str]:
     yield f"under hooks on saved tensors: {has_saved_tensor_hooks()}"  # a checkpoint's, which only run
     modes = (torch.is_grad_enabled(), torch.is_inference_mode_enabled(), functionalizes_rng())
     yield f"{current_modes()} {modes} {torch.is_autocast_cache_enabled()}"
-    yield fingerprint_text([*torch_settings(), *_attention(), *_further()], _no_other)
+    yield fingerprint_text([*torch_settings(), *_attention(), *_other_settings()], _reject_function)
     yield "\n".join(_versions())
 
 
@@ -141,7 +141,7 @@ def _attention() -> tuple[Any, ...]:
     )
 
 
-def _further() -> tuple[Any, ...]:
+def _other_settings() -> tuple[Any, ...]:
     deterministic: Any = torch.utils.deterministic
     return (
         torch.get_default_device(),

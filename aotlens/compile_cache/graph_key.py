@@ -50,7 +50,7 @@ MODULES = ("torch", "math", "operator", "_operator", "builtins")
 COUNTED = re.compile(r"(<eval_with_key>)\.\d+")
 """The file of the code of a graph module, which torch counts within a process."""
 
-OF_PYTHON = "_checkpoint_context_fn"
+CHECKPOINT_CONTEXT = "_checkpoint_context_fn"
 """Where Dynamo keeps a Python function beside a graph within the graph."""
 
 
@@ -85,7 +85,7 @@ def _node(gm: fx.GraphModule, node: fx.Node) -> Iterator[str]:
             raise NoFingerprintError(f"a layer within the graph (`{node.target}`)")
         else:
             target = str(node.target)
-        arguments = f"{fingerprint_text(node.args, _of_graph)} {fingerprint_text(node.kwargs, _of_graph)}"
+        args, kwargs = (fingerprint_text(value, _graph_value_text) for value in (node.args, node.kwargs))
     except NoFingerprintError as error:
         span = next(iter(spans_of_node(node)), None)
         raise NoFingerprintError(
@@ -93,10 +93,10 @@ def _node(gm: fx.GraphModule, node: fx.Node) -> Iterator[str]:
         ) from None
     spans = ";".join([f"{s.file}:{s.line}:{s.col}:{s.end_line}:{s.end_col}" for s in spans_of_node(node)])
     codes = COUNTED.sub(r"\1", str(node.meta.get("aotlens_codes")))
-    yield f"{node.op} {node.name} {target} {arguments} {spans} {codes}"
+    yield f"{node.op} {node.name} {target} {args} {kwargs} {spans} {codes}"
 
 
-def _of_graph(value: Any) -> str | None:
+def _graph_value_text(value: Any) -> str | None:
     if isinstance(value, fx.Node):
         return f"%{value.name}"
     if isinstance(value, torch.SymInt):
@@ -107,9 +107,9 @@ def _of_graph(value: Any) -> str | None:
 def _attribute(gm: fx.GraphModule, node: fx.Node) -> Iterator[str]:
     value = attribute_at(gm, str(node.target))
     if isinstance(value, fx.GraphModule):
-        if OF_PYTHON in value.meta and value.meta[OF_PYTHON] is not None:
+        if CHECKPOINT_CONTEXT in value.meta and value.meta[CHECKPOINT_CONTEXT] is not None:
             raise NoFingerprintError("a checkpoint with a function of its own")
-        yield f"graph {node.target} {fingerprint_text(value.meta, _of_graph)}"
+        yield f"graph {node.target} {fingerprint_text(value.meta, _graph_value_text)}"
         yield from graph_lines(value)
         yield f"end of graph {node.target}"
     elif isinstance(value, torch.nn.Parameter) or _is_buffer(gm, str(node.target)):

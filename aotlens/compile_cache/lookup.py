@@ -41,7 +41,9 @@ def graph_entry(call: GraphCall, options: CompileOptions) -> tuple[CacheEntry, l
     """The place of a graph's result, and the fake twins of its inputs."""
     store = shared_store()
     if store is None:
-        return CacheEntry.refused(call.subject.name, "there is no folder of yours alone to keep it in"), []
+        return CacheEntry.uncacheable(
+            call.subject.name, "there is no folder of yours alone to keep it in"
+        ), []
     fakes: list[Any] = []
     try:
         options_text = [*option_lines(options), *environment_lines()]
@@ -63,7 +65,7 @@ def graph_entry(call: GraphCall, options: CompileOptions) -> tuple[CacheEntry, l
             source_lines(spans),
         )
     except NoFingerprintError as error:
-        return CacheEntry.refused(call.subject.name, str(error)), fakes
+        return CacheEntry.uncacheable(call.subject.name, str(error)), fakes
     return CacheEntry(store, key, sizes, _digests(spans)), fakes
 
 
@@ -98,16 +100,16 @@ def _digests(spans: Iterable[Span]) -> tuple[str, ...]:
 
 
 def store_result(
-    shelf: CacheEntry, text: ModuleText, code: Generated, constants: dict[int, str], took_ms: float
+    cache_entry: CacheEntry, text: ModuleText, code: Generated, constants: dict[int, str], took_ms: float
 ) -> None:
     """Put a result on its place, or note why it has none."""
-    if shelf.reason:
+    if cache_entry.reason:
         return
     compiled = [(name, graph) for name, graph in graphs_of(code) if graph.compile and not graph.lazy]
     try:
-        shelf.put(_entry(text, code, constants, (shelf.sizes, took_ms)), compiled)
+        cache_entry.put(_entry(text, code, constants, (cache_entry.sizes, took_ms)), compiled)
     except NoFingerprintError as error:
-        shelf.refuse(str(error))
+        cache_entry.disable(str(error))
 
 
 def _entry(
@@ -144,7 +146,7 @@ def _entry(
         tuple(lazy),
         tuple(stored_constants),
         differentiable=BOUND_NAME in text.late,
-        of_some=of_some is not None,
+        partial_backward=of_some is not None,
         guards=guards,
         cold_ms=took_ms,
     )

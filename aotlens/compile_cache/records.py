@@ -25,7 +25,7 @@ class StoredResult:
     constants: tuple[Constant, ...]
     differentiable: bool
     """Whether the backward can be differentiated again, which makes the stages run after all."""
-    of_some: bool
+    partial_backward: bool
     """Whether the backward may be that of some of the results, which makes the stages run after all."""
     guards: str | None
     """What was assumed of symbolic sizes, as an expression of torch's; None where none is symbolic."""

@@ -23,20 +23,20 @@ class Replay:
 
     call: GraphCall
     """With fake tensors in place of the inputs."""
-    notes: tuple[tuple[fx.Node, dict[str, Any]], ...]
+    node_metadata: tuple[tuple[fx.Node, dict[str, Any]], ...]
     """Each node's metadata, which Dynamo takes away when it has done."""
-    ambient: CallModes
+    modes: CallModes
 
     @classmethod
-    def of(cls, call: GraphCall, fakes: list[Any]) -> "Replay":
+    def from_call(cls, call: GraphCall, fakes: list[Any]) -> "Replay":
         modules = (module for module in call.graph.modules() if isinstance(module, fx.GraphModule))
         notes = tuple((node, dict(node.meta)) for module in modules for node in module.graph.nodes)
         return cls(replace(call, values=tuple(fakes)), notes, CallModes.now())
 
     @contextmanager
-    def standing(self) -> Iterator[GraphCall]:
+    def restored(self) -> Iterator[GraphCall]:
         """Within it the graph has its metadata and the thread its modes, as at the first time."""
-        for node, meta in self.notes:
+        for node, meta in self.node_metadata:
             node.meta.update(meta)
-        with tracing(None), self.ambient.again():
+        with tracing(None), self.modes.restored():
             yield self.call

@@ -28,7 +28,7 @@ _LOG = logging.getLogger(__name__)
 Code = Callable[[list[Any]], Any]
 
 
-class Full(Protocol):
+class FullyCompiled(Protocol):
     """A target that was compiled in this process."""
 
     @property
@@ -38,59 +38,67 @@ class Full(Protocol):
 
 
 def restored_text(
-    shelf: CacheEntry, gm: fx.GraphModule, again: Callable[[], Full], how: tuple[dict[str, Any], Clock]
+    cache_entry: CacheEntry,
+    gm: fx.GraphModule,
+    compile_in_full: Callable[[], FullyCompiled],
+    settings_and_clock: tuple[dict[str, Any], Clock],
 ) -> ModuleText | None:
     """The text of the shelf's entry; `again` compiles for what the entry lacks, `how` is Inductor's settings
     and the clock of the compilation.  None where the code of a graph is not there."""
-    entry, config = shelf.entry, how[0]
+    entry, config = cache_entry.entry, settings_and_clock[0]
     assert entry is not None  # the caller has found it
     bound: dict[str, Any] = {}
     for name in entry.compiled:
-        code = _loaded(shelf, name, config)
+        code = _loaded(cache_entry, name, config)
         if code is None:
-            shelf.hit = False
+            cache_entry.hit = False
             return None
         bound[name] = code
     for name in entry.lazy:
-        bound[f"compile_{name}"] = in_callers_context(_later(shelf, name, again, how))
+        bound[f"compile_{name}"] = in_callers_context(
+            _loaded_at_first_call(cache_entry, name, compile_in_full, settings_and_clock)
+        )
     for constant in entry.constants:
         bound[constant.name] = attribute_at(gm, constant.path)
 
     def differentiable_backward(*args: Any) -> Any:
-        return again().module.text.late[BOUND_NAME](*args)
+        return compile_in_full().module.text.late[BOUND_NAME](*args)
 
     def backward_of_some(arrived: Any) -> Any:
-        return again().module.text.late[BACKWARD_OF_SOME](arrived)
+        return compile_in_full().module.text.late[BACKWARD_OF_SOME](arrived)
 
     late: dict[str, Any] = {BOUND_NAME: differentiable_backward} if entry.differentiable else {}
-    late |= {BACKWARD_OF_SOME: backward_of_some} if entry.of_some else {}
+    late |= {BACKWARD_OF_SOME: backward_of_some} if entry.partial_backward else {}
     return ModuleText(entry.source, (), bound, late)
 
 
-def _later(
-    shelf: CacheEntry, name: str, again: Callable[[], Full], how: tuple[dict[str, Any], Clock]
+def _loaded_at_first_call(
+    cache_entry: CacheEntry,
+    name: str,
+    compile_in_full: Callable[[], FullyCompiled],
+    settings_and_clock: tuple[dict[str, Any], Clock],
 ) -> Callable[[], Code]:
     """Loads a graph's code at its first call, or compiles it where no run has."""
-    config, clock = how
+    config, clock = settings_and_clock
 
     def load() -> Code:
         with clock.stage("code of the backward"):
-            code = _loaded(shelf, name, config)
+            code = _loaded(cache_entry, name, config)
         if code is not None:
             return code
         with clock.stage("codegen of the backward"):
-            graph = dict(graphs_of(again().code))[name]
+            graph = dict(graphs_of(compile_in_full().code))[name]
             assert graph.compile is not None  # the text that runs has a compiled one
             started = time.perf_counter()
             made = graph.compile()
-            shelf.put_late(name, graph, (time.perf_counter() - started) * 1000)
+            cache_entry.put_late(name, graph, (time.perf_counter() - started) * 1000)
             return made
 
     return load
 
 
-def _loaded(shelf: CacheEntry, name: str, config: dict[str, Any]) -> Code | None:
-    serialized = shelf.code(name)
+def _loaded(cache_entry: CacheEntry, name: str, config: dict[str, Any]) -> Code | None:
+    serialized = cache_entry.code(name)
     if serialized is None:
         return None
     try:
@@ -98,5 +106,5 @@ def _loaded(shelf: CacheEntry, name: str, config: dict[str, Any]) -> Code | None
     except Exception as error:  # noqa: BLE001 (a pickle may raise anything; the graph is compiled instead)
         _LOG.debug("the code of `%s` cannot be loaded: %s: %s", name, type(error).__name__, error)
         return None
-    shelf.loaded.add(name)
+    cache_entry.loaded.add(name)
     return code

@@ -30,8 +30,8 @@ def input_text(value: Any, fake: Any, name: str) -> str:
         raise NoFingerprintError(f"a {value.layout} tensor (`{name}`)")
     base = value._base if value._is_view() else None
     kinds = [kind.__name__ for kind in (torch.nn.Parameter, torch.nn.Buffer) if isinstance(value, kind)]
-    around = "" if base is None else f" view of {_layout(fake._base)} {base.requires_grad} {base.is_leaf}"
-    return f"{kinds} {_layout(fake)} {_flags(value)}{around}{_known_number(fake)}"
+    base_text = "" if base is None else f" view of {_layout(fake._base)} {base.requires_grad} {base.is_leaf}"
+    return f"{kinds} {_layout(fake)} {_flags(value)}{base_text}{_known_number(fake)}"
 
 
 def _known_number(fake: Any) -> str:

@@ -173,8 +173,8 @@ class HeldTensors:
         self, fn: Any, leaves: list[Any], reached: list[Any], carried: Sequence[tuple[Any, Any]] = ()
     ) -> None:
         own: Sequence[tuple[Any, Any]] = tensor_slots(fn) if isinstance(fn, torch.nn.Module) else ()
-        self._places = [*own, *carried]
-        self._reached = reached
+        self._slots = [*own, *carried]
+        self._free_tensors = reached
         self._described = _describe(self._tensors())
         self._remember()
         self._shared = self._sharing(leaves)
@@ -190,10 +190,10 @@ class HeldTensors:
         return self._sharing(leaves) == self._shared
 
     def _tensors(self) -> list[Any]:
-        return [*(store.get(key) for store, key in self._places), *self._reached]
+        return [*(store.get(key) for store, key in self._slots), *self._free_tensors]
 
     def _unchanged(self) -> bool:
-        for (store, key), tensor in zip(self._places, self._known, strict=False):
+        for (store, key), tensor in zip(self._slots, self._known, strict=False):
             if store.get(key) is not tensor:
                 return False
         has_moved = [tensor.data_ptr() for tensor in self._plain] != self._pointers

@@ -31,11 +31,11 @@ class Variant:
     """One compilation, and what it assumes beside the arguments' own signature."""
 
     compiled: Compiled
-    surroundings_fit: Callable[[], bool]
-    kept: HeldTensors
+    free_variables_fit: Callable[[], bool]
+    held: HeldTensors
 
     def fits(self, leaves: list[Any]) -> bool:
-        return self.surroundings_fit() and self.kept.fit(leaves)
+        return self.free_variables_fit() and self.held.fit(leaves)
 
 
 @overload
@@ -71,7 +71,7 @@ def compile(fn: Any = None, *, options: CompileOptions | None = None) -> Any:
             try:
                 return variant.compiled.call(*args, **kwargs)
             except (TypeError, ValueError, AssertionError) as error:
-                if not _refused_by_guard(error, variant.compiled):
+                if not _is_guard_error(error, variant.compiled):
                     raise
         compiled = cache[signature(fn, args, kwargs)] = compile_direct(fn, args, kwargs, chosen)
         variants.append(
@@ -91,7 +91,7 @@ CHECKING = ("call", "refuse_overlap")
 """The functions of the module text that check the arguments."""
 
 
-def _refused_by_guard(error: Exception, compiled: Compiled) -> bool:
+def _is_guard_error(error: Exception, compiled: Compiled) -> bool:
     """Whether the error is the module text's own check of the arguments, before anything ran."""
     step = error.__traceback__
     while step is not None and step.tb_next is not None:

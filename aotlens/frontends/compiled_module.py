@@ -12,18 +12,18 @@ import torch
 
 
 def compiled_module(
-    module: torch.nn.Module, call: Callable[..., Any], again: Callable[[torch.nn.Module], Any]
+    module: torch.nn.Module, call: Callable[..., Any], compile_copy: Callable[[torch.nn.Module], Any]
 ) -> torch.nn.Module:
     """`module`, whose calls go to `call`; `again` compiles a copy, as `copy.deepcopy` and pickle ask."""
     kind = type(module)
 
     def copied(self: Any, memo: dict[int, Any]) -> Any:
-        return again(deepcopy(module, memo))
+        return compile_copy(deepcopy(module, memo))
 
     methods = {
         "__call__": lambda self, *args, **kwargs: call(*args, **kwargs),
         "__deepcopy__": copied,
-        "__reduce_ex__": lambda self, protocol: (again, (module,)),
+        "__reduce_ex__": lambda self, protocol: (compile_copy, (module,)),
         "__module__": kind.__module__,
         "__qualname__": kind.__qualname__,
         "__doc__": kind.__doc__,

@@ -46,7 +46,7 @@ def reject_inexpressible(joint: JointProgram, trace_joint: bool) -> None:
             case = f"aot_export is not currently supported with traceable tensor subclass: {name}, a `{kind}`"
             raise RejectedRuntimeError(case, joint.captured.subject.span, "pass the tensors inside it")
         if captured_input.duplicate_of is not None:
-            _refuse_duplicate(joint, captured_input)
+            _reject_duplicate(joint, captured_input)
         elif info.mutates_metadata:
             case = f"Found an input that received a metadata mutation: {name}"
             raise RejectedRuntimeError(case, span, "export a function that works on a view of it")
@@ -63,7 +63,7 @@ def reject_inexpressible(joint: JointProgram, trace_joint: bool) -> None:
             raise RejectedRuntimeError(case, span, "write to a clone of it")
 
 
-def _refuse_duplicate(joint: JointProgram, captured_input: CapturedInput) -> None:
+def _reject_duplicate(joint: JointProgram, captured_input: CapturedInput) -> None:
     assert captured_input.duplicate_of is not None  # asked only for these
     info = joint.meta.inputs[captured_input.duplicate_of]
     if info.mutates_data or info.mutates_metadata:

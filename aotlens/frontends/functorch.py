@@ -69,7 +69,7 @@ class Request:
     dynamic: bool = False
 
     @classmethod
-    def of(cls, arguments: dict[str, Any]) -> "Request":
+    def from_arguments(cls, arguments: dict[str, Any]) -> "Request":
         """From an entry point's arguments by name; those that change nothing here are left out."""
         return cls(**{key: value for key, value in arguments.items() if key in cls.__dataclass_fields__})
 
@@ -100,14 +100,14 @@ class Latest:
     """The autocast and the user's function modes that the compilation is for, which no argument shows."""
     absent: tuple[ModuleSlot, ...] = ()
     """Parameters and buffers of the module that were None."""
-    surroundings_fit: CallCheck | None = None
+    free_variables_fit: CallCheck | None = None
     """Whether what the function reads beside its arguments is as it was; None where there is nothing."""
 
     is_plain: bool = False
     """Whether a call outside of every mode has nothing to check but its arguments."""
 
     def fits(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-        return self.surroundings_fit is None or self.surroundings_fit(args, kwargs)
+        return self.free_variables_fit is None or self.free_variables_fit(args, kwargs)
 
 
 class Entries:
@@ -117,12 +117,12 @@ class Entries:
         self._fn = fn
         self._options = options
         self._latest = Latest(_not_compiled)
-        self._is_told = False
+        self._has_warned = False
         self.compiled: dict[Any, Compiled] = {}
         self._known: dict[Any, Latest] = {}
         """Of each of those what it takes to try it first."""
 
-    def again(self, error: Exception, tried: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def recompile(self, error: Exception, tried: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call with arguments that the compilation under `tried` refused; an error of the call is raised."""
         with COMPILING:  # no other thread's recording stands in the module
             key = signature(self._fn, args, kwargs)
@@ -164,7 +164,7 @@ class Entries:
                 mismatch = self._mismatch(latest, args, kwargs)
                 if mismatch:
                     tried = None if mismatch == CHANGED_FREE_VARIABLES else latest.key
-                    return self.again(RuntimeError(mismatch), tried, args, kwargs)
+                    return self.recompile(RuntimeError(mismatch), tried, args, kwargs)
             refused: Exception
             try:
                 return latest.call(*args, **kwargs)
@@ -174,7 +174,7 @@ class Entries:
                 if absent_slots(self._fn) == latest.absent:
                     raise
                 refused = error  # a parameter or buffer is None by now
-            return self.again(refused, latest.key, args, kwargs)
+            return self.recompile(refused, latest.key, args, kwargs)
 
         if not isinstance(self._fn, torch.nn.Module):
             functools.update_wrapper(call, self._fn)
@@ -192,9 +192,9 @@ class Entries:
     def compile(self, args: tuple[Any, ...], kwargs: dict[str, Any], key: Any = None) -> Compiled:
         """Compile for these arguments, real or fake, and remember it as the last one."""
         call_key = key if key is not None else signature(self._fn, args, kwargs)
-        self._tell(self.compiled.get(call_key))
+        self._warn_recompiling(self.compiled.get(call_key))
         compiled = compile_direct(self._fn, args, kwargs, self._options)
-        _refuse_objects(compiled)
+        _reject_objects(compiled)
         fits = call_check(compiled, args, kwargs)
         modes, absent = _modes(), absent_slots(self._fn)
         is_plain = modes == WITHOUT_MODES and not absent and fits is None
@@ -203,11 +203,11 @@ class Entries:
         self.compiled[call_key] = compiled
         return compiled
 
-    def _tell(self, before: Compiled | None) -> None:
+    def _warn_recompiling(self, before: Compiled | None) -> None:
         """Warn, once, where each call is compiled anew."""
         changed = before.captured.only_once if before is not None else ""
-        if before is not None and changed and not self._is_told:
-            self._is_told = True
+        if before is not None and changed and not self._has_warned:
+            self._has_warned = True
             warnings.warn(
                 f"`{before.captured.subject.name}` is compiled anew at each call: it changes {changed}, "
                 "which it may read; keep it in a tensor, or change it outside",
@@ -215,7 +215,7 @@ class Entries:
             )
 
 
-def _refuse_objects(compiled: Compiled) -> None:
+def _reject_objects(compiled: Compiled) -> None:
     """Arguments that hold what no check of a call sees.
 
     Raises:
@@ -271,26 +271,26 @@ def aot_function(  # noqa: PLR0913 (functorch's signature)
     `num_params_buffers`, `enable_log` and the names after it change nothing here: a parameter is told by
     its type, and each call is checked.
     """
-    request = Request.of(locals())
+    request = Request.from_arguments(locals())
     return functools.wraps(fn)(Entries(fn, request.options()).function())
 
 
-class Modes:
+class TrainingModes:
     """Whether each part of a module is in train mode; a tenth of the cost of walking over the parts anew."""
 
     def __init__(self, module: torch.nn.Module) -> None:
         self._module = module
-        self._look()
+        self._walk()
 
-    def _look(self) -> None:
+    def _walk(self) -> None:
         self._parts = list(self._module.modules())
         hanging = (part._modules for part in self._parts if part._modules)
         self._children = [(names, tuple(names.values())) for names in hanging]
 
-    def now(self) -> tuple[bool, ...]:
+    def current(self) -> tuple[bool, ...]:
         for names, children in self._children:
             if tuple(names.values()) != children:
-                self._look()
+                self._walk()
                 break
         return tuple([part.training for part in self._parts])
 
@@ -302,11 +302,11 @@ class AOTModule(torch.nn.Module):
         super().__init__()
         self.orig_module = module
         self._options = options
-        self._modes = Modes(module)
+        self._modes = TrainingModes(module)
         self._by_modes: dict[tuple[bool, ...], Callable[..., Any]] = {}
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        modes = self._modes.now()
+        modes = self._modes.current()
         call = self._by_modes.get(modes)
         if call is None:
             call = self._by_modes[modes] = Entries(self.orig_module, self._options).function()
@@ -318,7 +318,7 @@ class AOTModule(torch.nn.Module):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
-        self._modes = Modes(self.orig_module)
+        self._modes = TrainingModes(self.orig_module)
 
 
 POSITIONAL = (
@@ -336,7 +336,7 @@ POSITIONAL = (
 def aot_module(mod: torch.nn.Module, *args: Any, **kwargs: Any) -> torch.nn.Module:
     """`mod` compiled, its parameters and buffers as inputs of the graphs; takes what `aot_function` takes."""
     arguments = {**dict(zip(POSITIONAL, args, strict=False)), **kwargs}
-    return AOTModule(mod, Request.of(arguments).options())
+    return AOTModule(mod, Request.from_arguments(arguments).options())
 
 
 def aot_module_simplified(  # noqa: PLR0913 (functorch's signature)
@@ -355,7 +355,7 @@ def aot_module_simplified(  # noqa: PLR0913 (functorch's signature)
     compile_region_name: str | None = None,
 ) -> Callable[..., Any]:
     """`mod`, compiled at once for flat arguments, real or fake; the result takes them and gives a tuple."""
-    request = Request.of(locals())
+    request = Request.from_arguments(locals())
     if pre_grad_passes is not None and isinstance(mod, torch.fx.GraphModule):
         mod = pre_grad_passes(mod, args)
     if isinstance(mod, torch.fx.GraphModule) and is_dynamo_compiling() and not _are_real(args):
@@ -387,7 +387,7 @@ def aot_autograd(**kwargs: Any) -> Callable[..., Any]:
 
     def compiler_fn(gm: Any, example_inputs: Any, **_: Any) -> Callable[..., Any]:
         arguments = {**kwargs, "decompositions": table() if callable(table) else table}
-        return compile_for_dynamo(gm, example_inputs, Request.of(arguments).options())
+        return compile_for_dynamo(gm, example_inputs, Request.from_arguments(arguments).options())
 
     return compiler_fn
 

@@ -63,7 +63,7 @@ def aot_export_module(  # noqa: PLR0913 (torch's signature)
     with untied_inputs(mod, call_args, call_kwargs) as untied:
         with nullcontext() if trace_joint or pre_dispatch else torch.no_grad():
             joint = trace_direct(mod, untied.args, untied.kwargs, options)
-        untied.refuse_written(joint)
+        untied.reject_written(joint)
         reject_inexpressible(joint, trace_joint)
         if trace_joint:
             reject_loss(_result(joint), output_loss_index)
@@ -97,7 +97,7 @@ def aot_export_joint_simple(
     reject_settings()
     with untied_inputs(func, tuple(args), {}) as untied, nullcontext() if trace_joint else torch.no_grad():
         joint = trace_direct(func, untied.args, {}, _options(decompositions))
-    untied.refuse_written(joint)
+    untied.reject_written(joint)
     reject_inexpressible(joint, trace_joint)
     reject_calling_convention(joint)
     reject_pytrees(args, joint.captured.structure.result)

@@ -21,7 +21,7 @@ def free_variables_unchanged(compiled: Compiled) -> Callable[[], bool]:
 
 
 def held_tensors(compiled: Compiled, fn: Any, leaves: list[Any]) -> HeldTensors:
-    return HeldTensors(fn, leaves, _reached(compiled), carried_bindings(compiled.captured))
+    return HeldTensors(fn, leaves, _free_tensors(compiled), carried_bindings(compiled.captured))
 
 
 def call_check(compiled: Compiled, args: Any, kwargs: Any) -> CallCheck | None:
@@ -32,13 +32,13 @@ def call_check(compiled: Compiled, args: Any, kwargs: Any) -> CallCheck | None:
     if not compiled.captured.surroundings.places:
         return None
     around = free_variables_unchanged(compiled)
-    if not _reached(compiled) and not carried_bindings(compiled.captured):
+    if not _free_tensors(compiled) and not carried_bindings(compiled.captured):
         return lambda args, kwargs: around()
     held = held_tensors(compiled, None, pytree.tree_leaves((args, kwargs)))
     return lambda args, kwargs: around() and held.fit(pytree.tree_leaves((args, kwargs)))
 
 
-def _reached(compiled: Compiled) -> list[torch.Tensor]:
+def _free_tensors(compiled: Compiled) -> list[torch.Tensor]:
     """Tensors that the module text reads and holds, and that are neither arguments nor the module's own."""
     inputs = compiled.captured.inputs
     outside = [

@@ -23,16 +23,16 @@ class UntiedInputs:
     """Tensors that stand for repeated ones."""
 
     seen: set[int] = field(default_factory=set)
-    first: dict[int, Any] = field(default_factory=dict)
+    originals: dict[int, Any] = field(default_factory=dict)
     """By a stand-in's identity: the tensor that it repeats."""
-    undone: list[tuple[Any, str, Any]] = field(default_factory=list)
+    replaced: list[tuple[Any, str, Any]] = field(default_factory=list)
     """Dictionaries of the module's parts, each with a key and what was there."""
     args: Any = ()
     kwargs: Any = None
     values: list[Any] = field(default_factory=list)
     """All inputs in their order."""
 
-    def one(self, value: Any) -> Any:
+    def untied(self, value: Any) -> Any:
         """The value itself where it is met first, else one like it."""
         if type(value) is not torch.nn.Parameter and not isinstance(value, torch.Tensor):
             return value
@@ -45,14 +45,14 @@ class UntiedInputs:
         parameter = isinstance(value, torch.nn.Parameter)
         made = torch.nn.Parameter(made, False) if parameter else made
         made.requires_grad_(value.requires_grad)
-        self.first[id(made)] = value
+        self.originals[id(made)] = value
         return made
 
     def untie(self, module: Any, seen: set[int]) -> None:
         """Put stand-ins, and copies of modules that hang twice, in place of what hangs there again."""
         for store in (module._parameters, module._buffers):
             for key, tensor in store.items():
-                self._put(store, key, tensor, self.one(tensor))
+                self._put(store, key, tensor, self.untied(tensor))
         for key, part in module._modules.items():
             if part is None:
                 continue
@@ -67,7 +67,7 @@ class UntiedInputs:
 
     def _put(self, store: Any, key: str, before: Any, now: Any) -> None:
         if now is not before:
-            self.undone.append((store, key, before))
+            self.replaced.append((store, key, before))
             store[key] = now
 
     def written(self, joint: JointProgram) -> tuple[int, ...]:
@@ -75,12 +75,12 @@ class UntiedInputs:
         groups: dict[int, list[int]] = {}
         for index, value in enumerate(self.values):
             if isinstance(value, torch.Tensor):
-                groups.setdefault(id(self.first.get(id(value), value)), []).append(index)
+                groups.setdefault(id(self.originals.get(id(value), value)), []).append(index)
         several = (tuple(group) for group in groups.values() if len(group) > 1)
         changed = (group for group in several if any(joint.meta.inputs[index].is_mutated for index in group))
         return next(changed, ())
 
-    def refuse_written(self, joint: JointProgram) -> None:
+    def reject_written(self, joint: JointProgram) -> None:
         """Refuse writes to what is given twice.
 
         Raises:
@@ -102,10 +102,10 @@ def untied_inputs(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) 
         if isinstance(function, torch.nn.Module):
             untied.untie(function, {id(function)})
         leaves, spec = pytree.tree_flatten((args, kwargs))
-        leaves = [untied.one(leaf) for leaf in leaves]
+        leaves = [untied.untied(leaf) for leaf in leaves]
         untied.args, untied.kwargs = pytree.tree_unflatten(leaves, spec)
         untied.values = [*module_tensors(function).values(), *leaves]
         yield untied
     finally:
-        for store, key, before in reversed(untied.undone):
+        for store, key, before in reversed(untied.replaced):
             store[key] = before

@@ -53,11 +53,11 @@ def gpu_attention(gpu: str) -> Iterator[None]:
             return OPERATOR.decompose(
                 query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa
             )
-        mask = _added(attn_mask, query)
-        asked = AttentionCall(query, key, value, mask, dropout_p, is_causal, enable_gqa)
-        return _recorded(asked, choose_attention_kernel(asked, target.compute_capability), scale)
+        mask = _additive_mask(attn_mask, query)
+        call = AttentionCall(query, key, value, mask, dropout_p, is_causal, enable_gqa)
+        return _recorded(call, choose_attention_kernel(call, target.compute_capability), scale)
 
-    kernels, twins = torch.library.Library("aten", "IMPL"), register_cpu_kernels()
+    kernels, cpu_kernels = torch.library.Library("aten", "IMPL"), register_cpu_kernels()
     chosen_steps.clear()
     try:
         with warnings.catch_warnings():
@@ -67,48 +67,48 @@ def gpu_attention(gpu: str) -> Iterator[None]:
         yield
     finally:
         kernels._destroy()
-        twins._destroy()
+        cpu_kernels._destroy()
 
 
-def _recorded(asked: AttentionCall, chosen: AttentionChoice, scale: float | None) -> Any:
+def _recorded(call: AttentionCall, chosen: AttentionChoice, scale: float | None) -> Any:
     match chosen.kind:
         case AttentionKernel.FLASH:
-            return _flash(asked, scale)
+            return _flash(call, scale)
         case AttentionKernel.EFFICIENT:
-            return _efficient(asked, scale)
+            return _efficient(call, scale)
         case AttentionKernel.STEPS:
             _note(chosen.why)
             return aten._scaled_dot_product_attention_math.default(
-                *asked.tensors,
-                asked.mask,
-                asked.dropout,
-                asked.is_causal,
+                *call.tensors,
+                call.mask,
+                call.dropout,
+                call.is_causal,
                 scale=scale,
-                enable_gqa=asked.enable_gqa,
+                enable_gqa=call.enable_gqa,
             )[0]
 
 
-def _flash(asked: AttentionCall, scale: float | None) -> Any:
+def _flash(call: AttentionCall, scale: float | None) -> Any:
     """With heads padded to what the kernel takes; the scale is that of the heads as they are."""
-    head = asked.query.shape[-1]
+    head = call.query.shape[-1]
     rest = -head % FLASH_UNIT
-    tensors = [functional.pad(tensor, (0, rest)) if rest else tensor for tensor in asked.tensors]
+    tensors = [functional.pad(tensor, (0, rest)) if rest else tensor for tensor in call.tensors]
     result = aten._scaled_dot_product_flash_attention.default(
-        *tensors, asked.dropout, asked.is_causal, scale=head**-0.5 if scale is None else scale
+        *tensors, call.dropout, call.is_causal, scale=head**-0.5 if scale is None else scale
     )[0]
     return result[..., :head] if rest else result
 
 
-def _efficient(asked: AttentionCall, scale: float | None) -> Any:
-    mask = asked.mask
+def _efficient(call: AttentionCall, scale: float | None) -> Any:
+    mask = call.mask
     if mask is not None:
-        mask = _aligned(mask).expand(*asked.query.shape[:3], asked.key.shape[2])
+        mask = _aligned(mask).expand(*call.query.shape[:3], call.key.shape[2])
     return aten._scaled_dot_product_efficient_attention.default(
-        *asked.tensors, mask, asked.has_gradient, asked.dropout, asked.is_causal, scale=scale
+        *call.tensors, mask, call.has_gradient, call.dropout, call.is_causal, scale=scale
     )[0]
 
 
-def _added(mask: Any, query: Any) -> Any:
+def _additive_mask(mask: Any, query: Any) -> Any:
     """A mask that says where to look, as numbers that are added."""
     if mask is None or mask.dtype is not torch.bool:
         return mask

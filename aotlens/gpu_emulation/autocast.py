@@ -107,22 +107,22 @@ def autocast_replacements(with_cpu: bool) -> Iterator[Replacement]:
         result = enter(self)
         _regions.append(self.device)
         if with_cpu and self.device == "cuda":
-            self.twin = torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu")
+            self.cpu_autocast = torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu")
             torch.set_autocast_enabled("cpu", torch.is_autocast_enabled("cuda"))
             torch.set_autocast_dtype("cpu", torch.get_autocast_dtype("cuda"))
         return result
 
-    def left(self: Any, *raised: Any) -> Any:
+    def exited(self: Any, *raised: Any) -> Any:
         _casts.clear()
         if with_cpu and self.device == "cuda":
-            enabled, dtype = self.twin
+            enabled, dtype = self.cpu_autocast
             torch.set_autocast_enabled("cpu", enabled)
             torch.set_autocast_dtype("cpu", dtype)
         return leave(self, *raised)
 
     why = "casts are kept for one region, and real tensors follow the CPU's rules"
     yield Replacement(region, "__enter__", entered, why)
-    yield Replacement(region, "__exit__", left, why)
+    yield Replacement(region, "__exit__", exited, why)
 
 
 def _eligible(value: Any) -> bool:

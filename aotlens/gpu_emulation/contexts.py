@@ -37,7 +37,7 @@ def emulating(gpu: str | None, fake: bool) -> Iterator[None]:
     """The world in which a script runs: with that GPU, if one is named and none is there; fake, if asked."""
     with ExitStack() as stack:
         if gpu is not None and not torch.cuda.is_available():
-            stack.enter_context(_pretended_gpu(gpu, with_cpu=not fake))
+            stack.enter_context(_emulated_gpu(gpu, with_cpu=not fake))
             if not fake:
                 stack.enter_context(_around_script(DeviceMode()))
         elif not torch.cuda.is_available():
@@ -60,7 +60,7 @@ def _around_script(mode: TorchDispatchMode) -> Iterator[None]:
 
 
 @contextmanager
-def _pretended_gpu(gpu: str, with_cpu: bool) -> Iterator[None]:
+def _emulated_gpu(gpu: str, with_cpu: bool) -> Iterator[None]:
     target = find_target(gpu)
     ensure_cuda_guard()
     tables: tuple[Any, ...] = (

@@ -21,7 +21,7 @@ from aotlens.torch_api.operators import pytree
 
 _load: Callable[..., Any] = torch.load
 
-NOTHING: tuple[str, ...] = (
+NO_OPS: tuple[str, ...] = (
     "_lazy_init",
     "init",
     "set_stream",
@@ -64,11 +64,11 @@ def script_replacements(target: GpuTarget) -> Iterator[Replacement]:
     yield from _of_accelerator()
     interface = compiling_modules().device_interface
     interface.get_interface_for_device("cpu")  # registers the real ones, once
-    pretended = interface_for(target, interface.CudaInterface)
+    emulated = interface_for(target, interface.CudaInterface)
     yield Replacement(
         interface,
         "device_interfaces",
-        {**interface.device_interfaces, "cuda": pretended, "cuda:0": pretended},
+        {**interface.device_interfaces, "cuda": emulated, "cuda:0": emulated},
         "Dynamo asks it about streams and devices",
     )
     yield Replacement(torch, "Generator", Generator, "one for the GPU would look for its driver")
@@ -85,12 +85,14 @@ def script_replacements(target: GpuTarget) -> Iterator[Replacement]:
 
 
 def _of_cuda(target: GpuTarget) -> Iterator[Replacement]:
-    for name in NOTHING:
+    for name in NO_OPS:
         yield Replacement(torch.cuda, name, lambda *args, **kwargs: None, "there is no device to change")
     for name in NO_BYTES:
         yield Replacement(torch.cuda, name, lambda device=None: 0, "nothing is allocated or runs there")
     for name in UNSUPPORTED_QUERIES:
-        yield Replacement(torch.cuda, name, _refusing(name), "a CUDA graph is captured by running on a GPU")
+        yield Replacement(
+            torch.cuda, name, _unsupported_query(name), "a CUDA graph is captured by running on a GPU"
+        )
     answers: dict[str, tuple[Any, str]] = {
         "set_device": (lambda device: checked_device(device) and None, "there is one"),
         "device_of": (NullContext, "entering a device does nothing"),
@@ -130,7 +132,7 @@ def _of_accelerator() -> Iterator[Replacement]:
         yield Replacement(torch.accelerator, name, answer, "the same as `torch.cuda`, by its newer name")
 
 
-def _refusing(name: str) -> Callable[..., Any]:
+def _unsupported_query(name: str) -> Callable[..., Any]:
     def refuse(*args: Any, **kwargs: Any) -> Any:
         raise UnsupportedError(
             f"`torch.cuda.{name}` where no GPU is",

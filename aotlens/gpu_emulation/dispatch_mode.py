@@ -49,10 +49,10 @@ class DeviceMode(TorchDispatchMode):
         if is_higher_order(func):
             script_running.append(func)
             try:
-                result = _run_within(func, args, kwargs)
+                result = _run_higher_order(func, args, kwargs)
             finally:
                 script_running.pop()
-            return _placed_as_given(result, (args, kwargs))
+            return _mark_results(result, (args, kwargs))
         if func is DEVICE_PUT:
             func, args, kwargs = TO_COPY, args[:1], {"device": args[1]}
         on_gpu = _is_asked_for(func, kwargs)
@@ -60,7 +60,7 @@ class DeviceMode(TorchDispatchMode):
         if on_gpu is None:
             on_gpu = any(map(is_on_gpu, operands))
         if len(operands) > 1 and not script_running:
-            _refuse_two_devices(func, operands)
+            _reject_mixed_devices(func, operands)
         script_running.append(func)
         try:
             result = func(*args, **_on_cpu(kwargs))
@@ -77,7 +77,7 @@ class DeviceMode(TorchDispatchMode):
         return result
 
 
-class _Within(TorchDispatchMode):
+class _SubgraphMode(TorchDispatchMode):
     """Around the functions of a higher-order operator, which make tensors on the GPU by name."""
 
     supports_higher_order_operators = True
@@ -88,20 +88,20 @@ class _Within(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if is_higher_order(func):
-            return _run_within(func, args, kwargs or {})
+            return _run_higher_order(func, args, kwargs or {})
         return func(*args, **_on_cpu(kwargs or {}))
 
 
-def _run_within(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _run_higher_order(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """A higher-order operator by its kernel; a call of the operator itself would leave the mode out."""
     kernel = dense_kernel(func)
     if kernel is None:
         return func(*args, **kwargs)
-    with _Within():
+    with _SubgraphMode():
         return kernel(*args, **kwargs)
 
 
-def _placed_as_given(result: Any, arguments: Any) -> Any:
+def _mark_results(result: Any, arguments: Any) -> Any:
     """What an operator made without this mode in between, on the GPU where one of its tensors is."""
     tensors = [leaf for leaf in pytree.tree_leaves(arguments) if isinstance(leaf, torch.Tensor)]
     if any(map(is_on_gpu, tensors)):
@@ -111,7 +111,7 @@ def _placed_as_given(result: Any, arguments: Any) -> Any:
     return result
 
 
-def _refuse_two_devices(func: Any, tensors: list[Any]) -> None:
+def _reject_mixed_devices(func: Any, tensors: list[Any]) -> None:
     """Raises UserError where a GPU would; what C++ has made for itself counts for either."""
     gpu = next(filter(is_on_gpu, tensors), None)
     if gpu is None or accepts_mixed_devices(func):

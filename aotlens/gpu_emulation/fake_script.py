@@ -37,14 +37,14 @@ def converted(module: Any, fn: Callable[[Any], Any], recurse: bool = True) -> An
         for tensor in (parameter, parameter.grad):
             if tensor is not None:
                 with torch.no_grad():
-                    _become(tensor, fn(tensor))
+                    _set_data(tensor, fn(tensor))
     for name, buffer in module._buffers.items():
         if buffer is not None:
             module._buffers[name] = fn(buffer)
     return module
 
 
-def _become(tensor: Any, other: Any) -> None:
+def _set_data(tensor: Any, other: Any) -> None:
     """`tensor.data = other`, with the device, which fake tensors hold apart."""
     if other is not tensor:
         tensor.data = other

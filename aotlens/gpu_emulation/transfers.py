@@ -41,18 +41,18 @@ def to(tensor: Any, *args: Any, **kwargs: Any) -> Any:
         return _to(tensor, *args, **kwargs)
     if device.type not in ("cpu", "cuda"):
         return _to(tensor, device, *args, **kwargs)
-    return _placed(tensor, device, args, kwargs)
+    return _on_device(tensor, device, args, kwargs)
 
 
 def cuda(tensor: Any, device: Any = None, non_blocking: bool = False, memory_format: Any = None) -> Any:
     """`Tensor.cuda`."""
     named = GPU if device is None else checked_device(device)
-    return _placed(tensor, named, (), {} if memory_format is None else {"memory_format": memory_format})
+    return _on_device(tensor, named, (), {} if memory_format is None else {"memory_format": memory_format})
 
 
 def cpu(tensor: Any, memory_format: Any = None) -> Any:
     """`Tensor.cpu`."""
-    return _placed(tensor, CPU, (), {} if memory_format is None else {"memory_format": memory_format})
+    return _on_device(tensor, CPU, (), {} if memory_format is None else {"memory_format": memory_format})
 
 
 def typed(tensor: Any, dtype: Any = None, non_blocking: bool = False, **kwargs: Any) -> Any:
@@ -87,7 +87,7 @@ def _named_device(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, t
     return None, args, {name: value for name, value in kwargs.items() if name != "device"}
 
 
-def _placed(tensor: Any, device: torch.device, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _on_device(tensor: Any, device: torch.device, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """The tensor on a device; itself where it is there already and nothing else changes."""
     if is_on_gpu(tensor) == (device.type == "cuda"):
         names = ("dtype", "non_blocking", "copy")
@@ -96,10 +96,10 @@ def _placed(tensor: Any, device: torch.device, args: tuple[Any, ...], kwargs: di
             known["dtype"] = tensor.dtype  # `to` without a device needs a type
         return _to(tensor, **known)
     dtype = args[0] if args else kwargs.get("dtype")
-    return moved(tensor, device, dtype or tensor.dtype, kwargs.get("memory_format"))
+    return transferred(tensor, device, dtype or tensor.dtype, kwargs.get("memory_format"))
 
 
-def moved(tensor: Any, device: torch.device, dtype: torch.dtype, memory_format: Any = None) -> Any:
+def transferred(tensor: Any, device: torch.device, dtype: torch.dtype, memory_format: Any = None) -> Any:
     """A copy on another device."""
     if tensor.requires_grad and torch.is_grad_enabled():
         return _Transfer.apply(tensor, device, dtype, memory_format)
@@ -114,14 +114,14 @@ class _Transfer(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, gradient: Any) -> Any:
-        return moved(gradient, *ctx.came_from), None, None, None
+        return transferred(gradient, *ctx.came_from), None, None, None
 
 
 def _copied(tensor: Any, device: torch.device, dtype: torch.dtype, memory_format: Any) -> Any:
     target = GPU if device.type == "cuda" else device
-    asked: dict[str, Any] = {} if memory_format is None else {"memory_format": memory_format}
+    options: dict[str, Any] = {} if memory_format is None else {"memory_format": memory_format}
     if dtype is not tensor.dtype:
-        asked["dtype"] = dtype
+        options["dtype"] = dtype
     with nullcontext() if target is GPU else transfer_to_cpu():
-        copied = aten._to_copy.default(tensor, device=target, **asked)
+        copied = aten._to_copy.default(tensor, device=target, **options)
     return copied if isinstance(copied, FakeTensor) else mark_device(copied, target is GPU)

@@ -58,7 +58,7 @@ def run_interpreted(kernel: Any, *args: Any, grid: Any, warmup: bool = False, **
         return  # nothing has values
     name = kernel.__name__
     if not script_running:  # an operator stands for the launch, and has copied what it writes to
-        _refuse_two_devices(name, tensors)
+        _reject_mixed_devices(name, tensors)
     size = grid(arguments) if callable(grid) else grid
     detached = {key: value.detach() for key, value in tensors.items()}
     launch = UserLaunch(name, triton_source(kernel), tuple(map(int, size)), {**arguments, **detached})
@@ -69,7 +69,7 @@ def run_interpreted(kernel: Any, *args: Any, grid: Any, warmup: bool = False, **
         write_bytes(tensors[key], content)
 
 
-def _refuse_two_devices(kernel: str, tensors: dict[str, torch.Tensor]) -> None:
+def _reject_mixed_devices(kernel: str, tensors: dict[str, torch.Tensor]) -> None:
     cpu = next((name for name, tensor in tensors.items() if not is_on_gpu(tensor)), None)
     if cpu is not None and any(map(is_on_gpu, tensors.values())):
         raise UserError(

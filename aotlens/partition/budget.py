@@ -39,7 +39,7 @@ class BudgetSolution:
     """How a budget was met."""
 
     point: FrontierPoint
-    asked_bytes: int
+    budget_bytes: int
     bound_flops: int
     """No choice within the budget computes less again."""
     exact: bool

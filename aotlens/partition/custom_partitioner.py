@@ -79,7 +79,7 @@ def partition_with(
     read = _read_forward(joint, inputs, forward_module, name)
     count = len(gradients(joint, primals(joint)))
     backward_nodes, grads = _read_backward(joint, count, backward_module, read, name)
-    whole = _joined(joint, read, backward_nodes, grads)
+    whole = _with_nodes_of(joint, read, backward_nodes, grads)
     return Partitioned(
         joint=whole,
         policy=name,
@@ -104,7 +104,7 @@ def _two_modules(answer: object, name: str) -> tuple[fx.GraphModule, fx.GraphMod
 def inference_with(joint: JointProgram, module: fx.GraphModule) -> Partitioned:
     """An inference program that a user edited as a graph module."""
     read = _read_forward(joint, forward_inputs(joint), module, "the edited graph")
-    whole = _joined(joint, read, (), [])
+    whole = _with_nodes_of(joint, read, (), [])
     program = Program("inference", whole.program.inputs, read.nodes, whole.program.outputs)
     return Partitioned(whole, "none", program, None, modules=(module, None))
 
@@ -123,7 +123,7 @@ def _examples(joint: JointProgram) -> tuple[Any, ...]:
 def _read_forward(
     joint: JointProgram, inputs: tuple[ProgramInput, ...], module: fx.GraphModule, name: str
 ) -> _Forward:
-    bound = _bound(module, [item.node for item in inputs], f"the forward graph of `{name}`")
+    bound = _bind_placeholders(module, [item.node for item in inputs], f"the forward graph of `{name}`")
     made = import_graph(module, bound)
     results = outputs_of(module, made)
     count = len(forward_graph_outputs(joint))
@@ -139,7 +139,7 @@ def _read_backward(
     sizes = [node for node in forward.saved if not isinstance(node.val, torch.Tensor)]
     tensors = [node for node in forward.saved if isinstance(node.val, torch.Tensor)]
     wanted = [*sizes, *tensors, *(item.node for item in backward_tangents(joint))]
-    made = import_graph(module, _bound(module, wanted, f"the backward graph of `{name}`"))
+    made = import_graph(module, _bind_placeholders(module, wanted, f"the backward graph of `{name}`"))
     results = outputs_of(module, made)
     if len(results) != count:
         counts = f"{len(results)} outputs, and the function {count} inputs"
@@ -147,7 +147,7 @@ def _read_backward(
     return nodes_of(made), results
 
 
-def _bound(module: fx.GraphModule, nodes: list[Node], what: str) -> dict[fx.Node, Node]:
+def _bind_placeholders(module: fx.GraphModule, nodes: list[Node], what: str) -> dict[fx.Node, Node]:
     placeholders = module.graph.find_nodes(op="placeholder")
     states = [node.name for node in placeholders if node.name.startswith(GRAPH_SAFE_STATES)]
     if states:
@@ -161,7 +161,7 @@ def _bound(module: fx.GraphModule, nodes: list[Node], what: str) -> dict[fx.Node
     return dict(zip(placeholders, nodes, strict=True))
 
 
-def _joined(
+def _with_nodes_of(
     joint: JointProgram, read: _Forward, backward_nodes: tuple[Node, ...], grads: list[Any]
 ) -> JointProgram:
     """The joint program with the nodes that the function's graphs have."""
@@ -182,10 +182,10 @@ def _forward_program(joint: JointProgram, read: _Forward) -> Program:
         for program_input in joint.program.inputs
         if not isinstance(program_input.slot, BACKWARD_INPUTS)
     )
-    at_hand = {id(out.value) for out in joint.forward_outputs} | {
+    available_ids = {id(out.value) for out in joint.forward_outputs} | {
         id(program_input.node) for program_input in inputs
     }
-    saved = [node for node in dict.fromkeys(read.saved) if id(node) not in at_hand]
+    saved = [node for node in dict.fromkeys(read.saved) if id(node) not in available_ids]
     outputs = (
         *joint.forward_outputs,
         *(ProgramOutput(node, SavedForBackward(node.name)) for node in saved),

@@ -27,7 +27,7 @@ def statically_dead(parts: Partitioned) -> dict[int, str]:
         for source in node.inputs():
             read.add(id(source))
         if id(node) in live or node.origin.effect:
-            live.update(id(source) for source in _sources_that_count(node))
+            live.update(id(source) for source in _value_operands(node))
     dead = read - live
     return {
         id(value.node): _reason(parts, value.node)
@@ -36,7 +36,7 @@ def statically_dead(parts: Partitioned) -> dict[int, str]:
     }
 
 
-def _sources_that_count(node: Node) -> list[Node]:
+def _value_operands(node: Node) -> list[Node]:
     """The arguments whose numbers the result depends on."""
     zero = _zero_factor(node)
     if zero is not None:
@@ -80,7 +80,7 @@ class DeadValueCheck:
 
 def dead_on_random_runs(parts: Partitioned) -> DeadValueCheck:
     """Replace each saved value that takes memory and look whether a gradient changes."""
-    refusal = _refusal(parts)
+    refusal = _obstacle(parts)
     if refusal is not None or parts.backward is None:
         return DeadValueCheck(
             frozenset(), f"dead values were not looked for: {refusal or 'there is no backward'}"
@@ -92,7 +92,7 @@ def dead_on_random_runs(parts: Partitioned) -> DeadValueCheck:
         generator.manual_seed(draw)
         try:
             with torch.no_grad(), torch.random.fork_rng(devices=[]):
-                suspects = _unchanged(parts, parts.backward, suspects, generator)
+                suspects = _without_effect(parts, parts.backward, suspects, generator)
         except (RuntimeError, ValueError, IndexError, ArithmeticError) as error:
             return DeadValueCheck(frozenset(), f"dead values were not looked for: on random values, {error}")
     looked = f"{len(replaced)} saved values were replaced by others, {RANDOM_RUNS} times each"
@@ -100,7 +100,7 @@ def dead_on_random_runs(parts: Partitioned) -> DeadValueCheck:
     return DeadValueCheck(frozenset(id(node) for node in suspects), f"{looked}: {unchanged}")
 
 
-def _refusal(parts: Partitioned) -> str | None:
+def _obstacle(parts: Partitioned) -> str | None:
     """Why the graphs cannot run on values made up here."""
     for program in (parts.forward, parts.backward):
         for node in program.nodes if program is not None else ():
@@ -127,28 +127,28 @@ def _can_replace(node: Node) -> bool:
     return isinstance(val, torch.Tensor) and (val.is_floating_point() or val.dtype is torch.bool)
 
 
-def _unchanged(
+def _without_effect(
     parts: Partitioned, backward: Program, suspects: list[Node], generator: torch.Generator
 ) -> list[Node]:
     """Those of the suspects whose replacement leaves all gradients of this draw as they are."""
     values = {
-        id(program_input.node): _drawn(program_input.node.val, generator)
+        id(program_input.node): _random_values(program_input.node.val, generator)
         for program_input in parts.forward.inputs
     }
     _run(parts.forward.nodes, values)
     for program_input in backward.inputs:
         if not isinstance(program_input.slot, SavedInput):
-            values[id(program_input.node)] = _drawn(program_input.node.val, generator)
-    _run(tuple(_made_in(backward, values)), values)
-    return [node for node in suspects if not _matters(node, backward, values, generator)]
+            values[id(program_input.node)] = _random_values(program_input.node.val, generator)
+    _run(tuple(_backward_only_nodes(backward, values)), values)
+    return [node for node in suspects if not _changes_gradients(node, backward, values, generator)]
 
 
-def _made_in(backward: Program, values: Values) -> Iterator[Node]:
+def _backward_only_nodes(backward: Program, values: Values) -> Iterator[Node]:
     """The backward's nodes; those that the forward has run are known already."""
     return (node for node in backward.nodes if id(node) not in values)
 
 
-def _drawn(val: Any, generator: torch.Generator) -> torch.Tensor:
+def _random_values(val: Any, generator: torch.Generator) -> torch.Tensor:
     """Random numbers in the layout of a fake tensor; zeros for integers, which may be indices."""
     made = torch.empty_strided(val.shape, val.stride(), dtype=val.dtype)
     if val.dtype is torch.bool:
@@ -160,10 +160,10 @@ def _drawn(val: Any, generator: torch.Generator) -> torch.Tensor:
 
 def _run(nodes: tuple[Node, ...], values: Values) -> None:
     for node in nodes:
-        values[id(node)] = _computed(node, values)
+        values[id(node)] = _run_node(node, values)
 
 
-def _computed(node: Node, values: Mapping[int, Any]) -> Any:
+def _run_node(node: Node, values: Mapping[int, Any]) -> Any:
     if node.op is None:
         return node.constant
     arguments = map_nodes(node.args, lambda source: _value(source, values))
@@ -175,16 +175,16 @@ def _value(node: Node, values: Mapping[int, Any]) -> Any:
     return values.get(id(node), node.constant)
 
 
-def _matters(node: Node, backward: Program, values: Values, generator: torch.Generator) -> bool:
+def _changes_gradients(node: Node, backward: Program, values: Values, generator: torch.Generator) -> bool:
     """Whether a gradient is another one when the saved value is."""
     gradients = {id(gradient) for gradient in nodes_in(out.value for out in backward.outputs)}
     if id(node) in gradients:
         return True
-    changed: Values = {id(node): _other(values[id(node)], generator)}
+    changed: Values = {id(node): _perturbed(values[id(node)], generator)}
     for reader in backward.nodes:
         if id(reader) == id(node) or all(id(source) not in changed for source in reader.inputs()):
             continue
-        result = _computed(reader, ChainMap(changed, values))
+        result = _run_node(reader, ChainMap(changed, values))
         if _equal(result, values[id(reader)]):
             continue
         if id(reader) in gradients:
@@ -193,7 +193,7 @@ def _matters(node: Node, backward: Program, values: Values, generator: torch.Gen
     return False
 
 
-def _other(value: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+def _perturbed(value: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     if value.dtype is torch.bool:
         return ~value
     noise = torch.randn(value.shape, generator=generator).to(value.dtype)

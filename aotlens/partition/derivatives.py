@@ -72,20 +72,20 @@ def derivative_program(
     available_ids = {id(node) for node in (*available, *incoming)}
     swaps, unpacking = unpacked_values(parts.packing), unpacking_nodes(parts.packing)
     first = {id(node) for node in unpacking}
-    find, instead = _Finder(recorder.nodes, (*available, *incoming)), dict[int, Node]()
+    find, instead = _EquivalentValues(recorder.nodes, (*available, *incoming)), dict[int, Node]()
     needed: set[int] = set()
     waiting = [swaps.get(id(node), node) for node in wanted if node is not None]
     while waiting:
         node = waiting.pop()
         if id(node) in needed or id(node) in instead:
             continue
-        if id(node) not in available_ids and (equivalent := find.other(node)) is not None:
+        if id(node) not in available_ids and (equivalent := find.find(node)) is not None:
             instead[id(node)] = swaps.get(id(equivalent), equivalent)
             waiting.append(instead[id(node)])
             continue
         needed.add(id(node))
         if id(node) not in available_ids:
-            _refuse_lost(parts, node)
+            _reject_unavailable(parts, node)
             other = {} if id(node) in first else swaps
             waiting.extend(other.get(id(source), source) for source in node.inputs())
     inputs = [ProgramInput(node, SavedInput(node.name)) for node in available if id(node) in needed]
@@ -94,7 +94,7 @@ def derivative_program(
     nodes, swaps = with_replaced_values(own, swaps | instead)
     nodes = (
         *(node for node in unpacking if id(node) in needed),
-        *find.made,
+        *find.added_sizes,
         *nodes,
     )
     outputs = tuple(
@@ -104,7 +104,7 @@ def derivative_program(
     return Program(name, tuple(inputs), nodes, outputs)
 
 
-class _Finder:
+class _EquivalentValues:
     """Finds what is as good as a value that is not at hand."""
 
     def __init__(self, nodes: Sequence[Node], known: Sequence[Node]) -> None:
@@ -113,18 +113,18 @@ class _Finder:
         """By identity: the same for values that are computed in the same way."""
         self._first: dict[str, int] = {}
         """By how a value is computed, the identity of the first that is."""
-        self.made: list[Node] = []
+        self.added_sizes: list[Node] = []
         """Sizes of other tensors, in place of inputs'."""
         for node in nodes:
-            self._number[id(node)] = self._computed(node)
+            self._number[id(node)] = self._numbering(node)
         self._by_number = {self._number.get(id(node)): node for node in known if id(node) in self._number}
 
-    def other(self, node: Node) -> Node | None:
+    def find(self, node: Node) -> Node | None:
         """A known value that is computed alike, or another look at a size of an input; None without one."""
         equivalent = self._by_number.get(self._number.get(id(node), node))
         if equivalent is not None or node.op is not aten.sym_size.int:
             return equivalent
-        if node.args[0].op is not None or node.args[0] in self._known or node in self.made:
+        if node.args[0].op is not None or node.args[0] in self._known or node in self.added_sizes:
             return None
         for other in self._known:
             sizes = other.val.shape if isinstance(other.val, Tensor) else (other.val,)
@@ -132,11 +132,11 @@ class _Finder:
                 if str(size) == str(node.val):
                     if not isinstance(other.val, Tensor):
                         return other
-                    self.made.append(replace(node, args=(other, dim)))
-                    return self.made[-1]
+                    self.added_sizes.append(replace(node, args=(other, dim)))
+                    return self.added_sizes[-1]
         return None
 
-    def _computed(self, node: Node) -> Any:
+    def _numbering(self, node: Node) -> Any:
         if node.op is None or node.bodies() or has_effect(node) or is_random_node(node):
             return id(node)
         number = lambda source: ("node", self._number.get(id(source), id(source)))
@@ -144,7 +144,7 @@ class _Finder:
         return self._first.setdefault(how, id(node))
 
 
-def _refuse_lost(parts: Partitioned, node: Node) -> None:
+def _reject_unavailable(parts: Partitioned, node: Node) -> None:
     """What ran once and is not kept, or is what an input was before the function wrote to it."""
     if any(
         node is program_input.node

@@ -55,8 +55,8 @@ class _Program:
         self.model = model
         self._problem, self._start = problem, start
         self._computed = {id(value.node) for value in problem.recomputed(start)}
-        self._at_hand: dict[int, Any] = {}
-        self._again: dict[int, Any] = {}
+        self._available: dict[int, Any] = {}
+        self._recomputed: dict[int, Any] = {}
         for value in problem.values:
             self._add(value)
 
@@ -64,16 +64,18 @@ class _Program:
         identity = id(value.node)
         lost = value.save is not None and value.recompute is not None
         needed = identity in self._problem.read
-        here = 0 if lost else 1 if needed else self._variable(identity in self._computed | self._start)
-        again = 0
+        available = 0 if lost else 1 if needed else self._variable(identity in self._computed | self._start)
+        recompute = 0
         if value.save is None:
-            again = here if value.recompute is not None else self._variable(identity in self._computed)
-        self._at_hand[identity], self._again[identity] = here, again
-        if again is not here and not isinstance(again, int):
-            self.model.add(again <= here)
+            recompute = (
+                available if value.recompute is not None else self._variable(identity in self._computed)
+            )
+        self._available[identity], self._recomputed[identity] = available, recompute
+        if recompute is not available and not isinstance(recompute, int):
+            self.model.add(recompute <= available)
         for source in value.sources:
-            if source in self._at_hand and not (isinstance(again, int) and again == 0):
-                self.model.add(self._at_hand[source] >= again)
+            if source in self._available and not (isinstance(recompute, int) and recompute == 0):
+                self.model.add(self._available[source] >= recompute)
 
     def _variable(self, hint: bool) -> Any:
         variable = self.model.new_bool_var("")
@@ -85,21 +87,25 @@ class _Program:
         sizes = [value.size_bytes for value in self._problem.values if value.size_bytes]
         unit = int(np.gcd.reduce(np.array(sizes, dtype=np.int64))) if sizes else 1
         saved = sum(
-            value.size_bytes // unit * (self._at_hand[id(value.node)] - self._again[id(value.node)])
+            value.size_bytes // unit * (self._available[id(value.node)] - self._recomputed[id(value.node)])
             for value in self._problem.values
             if value.size_bytes
         )
         self.model.add(saved <= budget_bytes // unit)
         self.model.minimize(
-            sum(value.flops * self._again[id(value.node)] for value in self._problem.values if value.flops)
+            sum(
+                value.flops * self._recomputed[id(value.node)]
+                for value in self._problem.values
+                if value.flops
+            )
         )
 
     def saved(self, solver: Any) -> frozenset[int]:
         return frozenset(
             id(value.node)
             for value in self._problem.values
-            if _chosen(solver, self._at_hand[id(value.node)])
-            and not _chosen(solver, self._again[id(value.node)])
+            if _chosen(solver, self._available[id(value.node)])
+            and not _chosen(solver, self._recomputed[id(value.node)])
         )
 
 

@@ -76,20 +76,20 @@ class _Prices:
 
     def __init__(self, problem: Problem, choice: Choice) -> None:
         self._problem = problem
-        self._budget = choice.met.asked_bytes if choice.met is not None else None
+        self._budget = choice.budget_solution.budget_bytes if choice.budget_solution is not None else None
         if self._budget is None:
             self._network = Network(problem)  # one for all: only a capacity changes
-            self._now = point_of(problem, self._network.solve())
+            self._current = point_of(problem, self._network.solve())
         else:
-            self._now, self._bound = Frontier(problem).within(self._budget)
+            self._current, self._bound = Frontier(problem).within(self._budget)
 
     def without(self, node: Node) -> tuple[tuple[Node, ...], int | None, int]:
         """What would be saved instead, bytes more, work more."""
         try:
             if self._budget is None:
                 other = point_of(self._problem, self._network.solve(without=id(node)))
-                more = other.size_bytes - self._now.size_bytes
-                return self._instead(other), more, self._flops(other) - self._flops(self._now)
+                more = other.size_bytes - self._current.size_bytes
+                return self._instead(other), more, self._flops(other) - self._flops(self._current)
             other, bound = Frontier(forbidding(self._problem, id(node))).within(self._budget)
         except InfeasibleError:
             return (), None, 0
@@ -99,7 +99,7 @@ class _Prices:
         return sum(node_flops(value.node) for value in self._problem.recomputed(point.saved))
 
     def _instead(self, other: FrontierPoint) -> tuple[Node, ...]:
-        new = other.saved - self._now.saved
+        new = other.saved - self._current.saved
         return tuple(
             value.node for value in self._problem.values if id(value.node) in new and value.size_bytes
         )
@@ -111,7 +111,7 @@ class _Graph:
     def __init__(self, split: Split, problem: Problem) -> None:
         self._values = problem.by_identity()
         self._saved = frozenset(map(id, split.saved))
-        self._again = {id(value.node) for value in problem.recomputed(self._saved)}
+        self._recomputed = {id(value.node) for value in problem.recomputed(self._saved)}
         self._backward = split.sides.backward
         self._users: dict[int, list[Node]] = {}
         for node in split.backward_nodes:
@@ -120,10 +120,10 @@ class _Graph:
 
     def above(self, node: Node) -> tuple[Node | None, Reason | None, tuple[Node, ...]]:
         """The nearest value above that is not at hand and may not be computed again, with the way from it."""
-        way = recompute_path(self._values, node, self._saved)
-        if not way:
+        path = recompute_path(self._values, node, self._saved)
+        if not path:
             return None, None, (node,)
-        return way[0].node, way[0].save, tuple(value.node for value in way)
+        return path[0].node, path[0].save, tuple(value.node for value in path)
 
     def below(self, node: Node) -> Node | None:
         """The first backward node that reads the value, or something that is computed again from it."""
@@ -133,7 +133,7 @@ class _Graph:
             for user in self._users.get(id(source), ()):
                 if id(user) in self._backward:
                     return user
-                if id(user) not in seen and id(user) in self._again:
+                if id(user) not in seen and id(user) in self._recomputed:
                     seen.add(id(user))
                     queue.append(user)
         return None

@@ -40,18 +40,18 @@ class Network:
         """By identity: the arc of a value that may be saved, and its two vertices."""
         self._count = 2
         needed = _needed(problem)
-        at_hand: dict[int, int] = {}
+        end_vertices: dict[int, int] = {}
         for value in problem.values:
-            begins = self._begin(value, at_hand, (work or {}).get(id(value.node), 0.0))
-            at_hand[id(value.node)] = self._end(value, begins, id(value.node) in needed)
+            begins = self._begin(value, end_vertices, (work or {}).get(id(value.node), 0.0))
+            end_vertices[id(value.node)] = self._end(value, begins, id(value.node) in needed)
         self._ends = (np.array(self._tails, dtype=np.int32), np.array(self._heads, dtype=np.int32))
         self._bytes = np.array(self._sizes, dtype=np.int64)
         self._work = np.array(self._works, dtype=np.float64)
 
-    def _begin(self, value: Value, at_hand: dict[int, int], work: float) -> int:
+    def _begin(self, value: Value, end_vertices: dict[int, int], work: float) -> int:
         if value.save is not None:
             return _SOURCE
-        vertices = dict.fromkeys(at_hand[source] for source in value.sources if source in at_hand)
+        vertices = dict.fromkeys(end_vertices[source] for source in value.sources if source in end_vertices)
         sources = [vertex for vertex in vertices if vertex != _SINK]
         if len(sources) == 1 and not work:
             return sources[0]

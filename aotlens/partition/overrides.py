@@ -55,11 +55,13 @@ def overridden_values(
         UserError: an override that names nothing, or a value that has to be the other way; a function that
             answers something else than `save`, `recompute` or None.
     """
-    decisions = _asked(policy.function, problem, variables) if policy.function is not None else {}
-    named = _Named(joint, sides, variables)
+    decisions = (
+        _function_decisions(policy.function, problem, variables) if policy.function is not None else {}
+    )
+    named = _NamedValues(joint, sides, variables)
     values = problem.by_identity()
     for override in policy.overrides:
-        keep = ANSWERS[override.keep]
+        keep = ANSWERS[override.decision]
         try:
             nodes = named.find(override)
         except UnknownValueError:
@@ -71,13 +73,13 @@ def overridden_values(
         refused = {
             identity: reason
             for identity in decided
-            if (reason := _refusal(values.get(identity), owned.get(identity), keep)) is not None
+            if (reason := _rejection_reason(values.get(identity), owned.get(identity), keep)) is not None
         }
         by_line = ":" in override.what
         if refused and (not by_line or len(refused) == len(decided)):
             reason, node = next(iter(refused.values())), nodes[0]
             raise UserError(
-                f"`{override}` cannot be: `{node.name}` is never {_past(keep)}: {reason.text}"
+                f"`{override}` cannot be: `{node.name}` is never {_past_tense(keep)}: {reason.text}"
                 f" [{reason.value}]",
                 span=node.origin.location.innermost,
             )
@@ -89,7 +91,7 @@ def unknown_overrides(
     joint: Joint, sides: Sides, overrides: Iterable[Override], variables: Mapping[int, str]
 ) -> dict[Override, UnknownValueError]:
     """Those that name no value of the program, each with the error that says so."""
-    named, errors = _Named(joint, sides, variables), {}
+    named, errors = _NamedValues(joint, sides, variables), {}
     for override in overrides:
         try:
             named.find(override)
@@ -98,7 +100,7 @@ def unknown_overrides(
     return errors
 
 
-def _past(keep: Decision) -> str:
+def _past_tense(keep: Decision) -> str:
     return "saved" if keep is Decision.SAVE else "computed again"
 
 
@@ -111,7 +113,7 @@ def _targets(node: Node, keep: Decision, joint: Joint) -> Iterator[Node]:
         yield root
 
 
-def _refusal(value: Value | None, owner: Value | None, keep: Decision) -> Reason | None:
+def _rejection_reason(value: Value | None, owner: Value | None, keep: Decision) -> Reason | None:
     """Why the value cannot be that way; `owner` is the value whose storage it lies on."""
     if keep is Decision.RECOMPUTE and owner is not None and owner.save is not None and not owner.size_bytes:
         return owner.save if owner.save.freedom is Freedom.FORCED else None
@@ -122,7 +124,7 @@ def _refusal(value: Value | None, owner: Value | None, keep: Decision) -> Reason
     return value.recompute if value.recompute in (Reason.MAY_CHANGE, Reason.BUNDLE) else None
 
 
-def _asked(
+def _function_decisions(
     function: Callable[[Any], Any], problem: Problem, variables: Mapping[int, str]
 ) -> dict[int, Decision]:
     """What the user's function answers for each value that could be either way."""
@@ -172,7 +174,7 @@ def _candidate(value: Value, variables: Mapping[int, str]) -> Candidate:
     )
 
 
-class _Named:
+class _NamedValues:
     """Nodes of the forward by what the user may call them."""
 
     def __init__(self, joint: Joint, sides: Sides, variables: Mapping[int, str]) -> None:
@@ -194,7 +196,7 @@ class _Named:
             return self._names[override.what]
         file, separator, line = override.what.rpartition(":")
         if separator and line.isdigit():
-            return self._at(override, file, int(line))
+            return self._on_line(override, file, int(line))
         raise UnknownValueError(f"`{override}` names no value of the forward{self._nearest(override.what)}")
 
     def _nearest(self, what: str) -> str:
@@ -206,16 +208,18 @@ class _Named:
         more = f" and {len(names) - 8} more" if len(names) > 8 else ""
         return f"; its values are {', '.join(names[:8])}{more}" if names else ", which computes no values"
 
-    def _at(self, override: Override, file: str, line: int) -> list[Node]:
+    def _on_line(self, override: Override, file: str, line: int) -> list[Node]:
         """The values that a line makes itself; where there are none, those that what it calls makes."""
         computed = [node for node in self._nodes if node.op is not None]
         itself = [
             node
             for node in computed
-            if any(_is_at(span, file, line) for span in node.origin.location.spans[:1])
+            if any(_is_on_line(span, file, line) for span in node.origin.location.spans[:1])
         ]
         nodes = itself or [
-            node for node in computed if any(_is_at(span, file, line) for span in node.origin.location.spans)
+            node
+            for node in computed
+            if any(_is_on_line(span, file, line) for span in node.origin.location.spans)
         ]
         if nodes:
             return nodes
@@ -236,7 +240,7 @@ class _Named:
         )
 
 
-def _is_at(span: Span, file: str, line: int) -> bool:
+def _is_on_line(span: Span, file: str, line: int) -> bool:
     return span.line <= line <= span.end_line and _is_file(span.file, file)
 
 

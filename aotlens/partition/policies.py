@@ -34,10 +34,10 @@ class Choice:
     saved: tuple[Node, ...]
     """What the forward hands on, in program order."""
     why_saved: Callable[[Node], Reason]
-    why_computed_again: Callable[[Node], Reason]
+    why_recomputed: Callable[[Node], Reason]
     problem: Problem | None = None
     """What was solved; None for `default`, which solves nothing."""
-    met: BudgetSolution | None = None
+    budget_solution: BudgetSolution | None = None
     """Set under the policy `budget`."""
     forced: Mapping[int, Decision] | None = None
     """The user's overrides, by identity."""
@@ -59,7 +59,7 @@ def choose_saved(joint: Joint, sides: Sides, policy: Policy) -> Choice:
         saved = Network(problem).solve()
     except InfeasibleError as error:
         raise UserError(_infeasible(error, policy), span=error.value.node.origin.location.innermost) from None
-    return _chosen(joint, problem, saved, Reason.CHOICE, forced)
+    return _solver_choice(joint, problem, saved, Reason.CHOICE, forced)
 
 
 def _overrides(joint: Joint, sides: Sides, policy: Policy, scope: Scope) -> dict[int, Decision]:
@@ -74,11 +74,15 @@ def save_all_reads(joint: Joint, sides: Sides, forced: Mapping[int, Decision] | 
     sizes = {id(node) for node in joint.program.nodes if is_number(node)} - sides.backward
     read: set[int] = {id(out.value) for out in joint.gradients}
     for node in joint.program.nodes:
-        if not sides.made_by_forward(node) and id(node) not in sizes:
+        if not sides.is_forward_value(node) and id(node) not in sizes:
             read.update(id(source) for source in node.inputs())
     recomputed: set[int] = set()
     for node in reversed(joint.program.nodes):
-        is_saved = id(node) in sides.leaving or sides.only_now(node) or not is_checkpointed(node)
+        is_saved = (
+            id(node) in sides.checkpoint_outputs
+            or sides.reads_mutated_input(node)
+            or not is_checkpointed(node)
+        )
         is_saved = (is_saved and (joint.may_save_views or not is_view(node))) or has_effect(node)
         is_saved = is_saved and forced.get(id(node)) is not Decision.RECOMPUTE
         if id(node) in read and not (is_saved or forced.get(id(node)) is Decision.SAVE):
@@ -89,28 +93,28 @@ def save_all_reads(joint: Joint, sides: Sides, forced: Mapping[int, Decision] | 
         node
         for node in joint.program.nodes
         if id(node) in saved_ids
-        and (sides.made_by_forward(node) or id(node) in sizes)
+        and (sides.is_forward_value(node) or id(node) in sizes)
         and not has_several_outputs(node)
     )
 
     def why_saved(node: Node) -> Reason:
         return Reason.USER if forced.get(id(node)) is Decision.SAVE else Reason.DEFAULT
 
-    def why_computed_again(node: Node) -> Reason:
+    def why_recomputed(node: Node) -> Reason:
         if forced.get(id(node)) is Decision.RECOMPUTE:
             return Reason.USER
-        return Reason.CHECKPOINT if is_checkpointed(node) else _again(node, Reason.DEFAULT)
+        return Reason.CHECKPOINT if is_checkpointed(node) else _recompute_reason(node, Reason.DEFAULT)
 
-    return Choice(saved, why_saved, why_computed_again, forced=forced)
+    return Choice(saved, why_saved, why_recomputed, forced=forced)
 
 
-def _again(node: Node, otherwise: Reason) -> Reason:
+def _recompute_reason(node: Node, otherwise: Reason) -> Reason:
     if is_view(node):
         return Reason.VIEW
     return Reason.BUNDLE if has_several_outputs(node) else otherwise
 
 
-def _chosen(
+def _solver_choice(
     joint: Joint, problem: Problem, saved: frozenset[int], free: Reason, forced: Mapping[int, Decision]
 ) -> Choice:
     """A solver's answer, with the reason of each value: a rule's, or that the solver was `free` to choose."""
@@ -120,13 +124,13 @@ def _chosen(
         value = values.get(id(node))
         return value.save if value is not None and value.save is not None else free
 
-    def why_computed_again(node: Node) -> Reason:
+    def why_recomputed(node: Node) -> Reason:
         value = values.get(id(node))
         reason = value.recompute if value is not None else None
-        return reason or _again(node, Reason.CHEAPER if free is Reason.CHOICE else free)
+        return reason or _recompute_reason(node, Reason.CHEAPER if free is Reason.CHOICE else free)
 
     nodes = tuple(node for node in joint.program.nodes if id(node) in saved)
-    return Choice(nodes, why_saved, why_computed_again, problem, forced=forced)
+    return Choice(nodes, why_saved, why_recomputed, problem, forced=forced)
 
 
 def _within_budget(joint: Joint, sides: Sides, policy: Policy) -> Choice:
@@ -137,8 +141,8 @@ def _within_budget(joint: Joint, sides: Sides, policy: Policy) -> Choice:
         met = meet_budget(problem, asked)
     except InfeasibleError:
         raise UserError(_too_small(problem, asked, joint)) from None
-    choice = _chosen(joint, problem, met.point.saved, Reason.BUDGET, forced)
-    return Choice(choice.saved, choice.why_saved, choice.why_computed_again, problem, met, forced)
+    choice = _solver_choice(joint, problem, met.point.saved, Reason.BUDGET, forced)
+    return Choice(choice.saved, choice.why_saved, choice.why_recomputed, problem, met, forced)
 
 
 def budget_bytes(joint: Joint, sides: Sides, policy: Policy) -> int:
@@ -195,7 +199,7 @@ def _obstacle(known: Mapping[int, Value], value: Value, saved: frozenset[int]) -
     """Why a value is saved whatever the budget."""
     if value.save is not None:
         return value.save.text
-    way = recompute_path(known, value.node, saved)
-    if way and way[0].save is not None:
-        return f"it is computed from `{way[0].node.name}`: {way[0].save.text}"
+    path = recompute_path(known, value.node, saved)
+    if path and path[0].save is not None:
+        return f"it is computed from `{path[0].node.name}`: {path[0].save.text}"
     return Reason.BUDGET.text

@@ -68,7 +68,7 @@ class Problem:
         return tuple(reversed(recomputed_values))
 
 
-def recompute_path(values: Mapping[int, Value], node: Node, at_hand: frozenset[int]) -> tuple[Value, ...]:
+def recompute_path(values: Mapping[int, Value], node: Node, saved: frozenset[int]) -> tuple[Value, ...]:
     """The way from the nearest value that computing `node` again would need and nobody has, to `node`.
 
     Empty when nothing stands in the way: then only the work does.
@@ -78,13 +78,13 @@ def recompute_path(values: Mapping[int, Value], node: Node, at_hand: frozenset[i
     queue = [start]
     for value in queue:
         if value is not start and value.save is not None:
-            way = [value]
-            while way[-1] is not start:
-                way.append(before[id(way[-1].node)])
-            return tuple(way)
+            path = [value]
+            while path[-1] is not start:
+                path.append(before[id(path[-1].node)])
+            return tuple(path)
         for source in value.sources:
             other = values.get(source)
-            if other is None or source in at_hand or source in before or other is start:
+            if other is None or source in saved or source in before or other is start:
                 continue
             if other.recompute is not None or other.size_bytes:  # else it could be saved for nothing
                 before[source] = value
@@ -192,7 +192,7 @@ class _Facts:
         others_keep = results | sides.inputs
         self._free = (others_keep & kept_by_eager | fixed) - sides.changed_inputs
         self._may_change = others_keep - self._free - sides.changed_inputs
-        self._leave_checkpoints = sides.leaving | sides.handed_on
+        self._leave_checkpoints = sides.checkpoint_outputs | sides.passed_between_checkpoints
 
     def value(self, node: Node) -> Value:
         save, recompute = self._must_save(node), self._must_recompute(node)
@@ -201,7 +201,7 @@ class _Facts:
                 recompute = None
             elif recompute is not None:
                 save = None
-        priced = self._sides.made_by_forward(node) and not self._scope.heuristics
+        priced = self._sides.is_forward_value(node) and not self._scope.heuristics
         return Value(
             node,
             0 if id(node) in self._free else node_bytes(node),
@@ -222,14 +222,14 @@ class _Facts:
             return Reason.OUTPUT
         if is_number(node):
             return Reason.SIZE
-        if self._sides.only_now(node):
+        if self._sides.reads_mutated_input(node):
             return Reason.MUTATED_LATER
-        if is_checkpointed(node) and id(node) in self._sides.handed_on:
+        if is_checkpointed(node) and id(node) in self._sides.passed_between_checkpoints:
             return Reason.CHECKPOINT_GIVES
-        if not self._sides.made_by_forward(node):
+        if not self._sides.is_forward_value(node):
             return None
         rule = choose(node)
-        if rule is None or rule.keep is not Decision.SAVE:
+        if rule is None or rule.decision is not Decision.SAVE:
             return None
         if self._scope.heuristics or rule.reason not in (Reason.COSTLY, Reason.REDUCTION):
             return rule.reason
@@ -255,7 +255,7 @@ def _storages_that_eager_keeps(joint: Joint, sides: Sides) -> set[int]:
     """
     storages: set[int] = set()
     for node in joint.program.nodes:
-        if not sides.made_by_forward(node) or node.origin.checkpoint is not None:
+        if not sides.is_forward_value(node) or node.origin.checkpoint is not None:
             storages.update(id(storage_root(source)) for source in node.inputs())
     storages.update(id(storage_root(out.value)) for out in joint.gradients if isinstance(out.value, Node))
     return storages
@@ -281,8 +281,8 @@ def overruled_checkpoint(node: Node, saved: bool) -> str | None:
     checkpoint = node.origin.checkpoint
     if checkpoint is None or is_view(node):
         return None
-    wants_again = checkpoint.mark in (CheckpointMark.MUST_RECOMPUTE, CheckpointMark.PREFER_RECOMPUTE)
-    if saved and wants_again and (is_random(node) or is_effect(node)):
+    wants_recompute = checkpoint.mark in (CheckpointMark.MUST_RECOMPUTE, CheckpointMark.PREFER_RECOMPUTE)
+    if saved and wants_recompute and (is_random(node) or is_effect(node)):
         return "an activation checkpoint, which would compute it again"
     if not saved and checkpoint.mark is CheckpointMark.MUST_SAVE:
         return "an activation checkpoint's policy, which would save it"

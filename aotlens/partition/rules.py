@@ -31,8 +31,8 @@ class Decision(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    fits: Callable[[Node], bool]
-    keep: Decision
+    matches: Callable[[Node], bool]
+    decision: Decision
     reason: Reason
 
 
@@ -176,4 +176,4 @@ RULES = (
 
 def choose(node: Node) -> Rule | None:
     """The rule for one forward value; None leaves it to the min cut."""
-    return next((rule for rule in RULES if rule.fits(node)), None)
+    return next((rule for rule in RULES if rule.matches(node)), None)

@@ -50,10 +50,10 @@ def with_hooks(parts: Partitioned, hooks: SavedTensorHooks) -> Partitioned:
         return parts
     recorder = _Recording(parts.joint, hooks)
     try:
-        values = tuple(recorder.packed(value.node) for value in _hooked(parts, parts.backward, hooks))
+        values = tuple(recorder.run_hooks(value.node) for value in _hooked(parts, parts.backward, hooks))
     except Exception:  # noqa: BLE001 - whatever a hook raises, it raises in eager's place when it runs
         return parts
-    return _assembled(parts, Packing(hooks, values), recorder)
+    return _with_packing(parts, Packing(hooks, values), recorder)
 
 
 def _hooked(parts: Partitioned, backward: Program, hooks: SavedTensorHooks) -> Iterator[Saved]:
@@ -83,35 +83,35 @@ class _Recording:
         self._recorder = joint.captured.recorder
         self._pack = HookRunner(hooks.pack, self._recorder)
         self._unpack = HookRunner(hooks.unpack, self._recorder)
-        self.lost: dict[int, Node] = {}
+        self.forward_numbers: dict[int, Node] = {}
         """Numbers of the forward that `unpack` reads, by identity."""
 
-    def packed(self, value: Node) -> Packed:
+    def run_hooks(self, value: Node) -> Packed:
         """One value through both hooks.
 
         Raises:
             UnsupportedError: a hook that cannot be recorded, or does not give back what was saved.
         """
         origin = Origin(value.origin.location, value.origin.op, False, "partition", PACKING)
-        hook_input = self._stand_in(value)
+        hook_input = self._fake_alias(value)
         pack_output, added = self._run(self._pack, hook_input, origin)
-        self._refuse_effects(added, [hook_input], value)
+        self._reject_effects(added, [hook_input], value)
         leaves, spec = pytree.tree_flatten(pack_output)
         nodes = [self._node(leaf) for leaf in leaves]
         unpack_inputs = [
-            leaf if node is None or is_number(node) else self._stand_in(node)
+            leaf if node is None or is_number(node) else self._fake_alias(node)
             for leaf, node in zip(leaves, nodes, strict=True)
         ]
         packed = pytree.tree_unflatten(unpack_inputs, spec)
         origin = Origin(value.origin.location, value.origin.op, True, "partition", UNPACKING)
         unpacked, added = self._run(self._unpack, packed, origin, like=value.val)
-        self._refuse_effects(added, unpack_inputs, value)
+        self._reject_effects(added, unpack_inputs, value)
         packed_nodes = tuple(dict.fromkeys(node for node in nodes if node is not None))
         result = self._node(unpacked)
         assert result is not None  # a tensor, as _like sees to
         return Packed(value, packed_nodes, result, self._needed(result, packed_nodes, added))
 
-    def _stand_in(self, node: Node) -> Any:
+    def _fake_alias(self, node: Node) -> Any:
         """A tensor with a storage of its own on the tape, so that a hook's views and writes stay in it."""
         with self._recorder.fake_mode, torch.no_grad():
             alias = node.val.detach()
@@ -124,16 +124,16 @@ class _Recording:
         """What the hook gives, in the layout of `like`, and the nodes that it recorded."""
         recorder = self._recorder
         first, count = recorder.nodes[0], len(recorder.nodes)
-        with self._running():
+        with self._recording_context():
             output = hook.run_for(hook_input, origin)
             if like is not None:
                 with recorder.internally(origin):
-                    output = _like(output, like)
+                    output = _in_layout_of(output, like)
         constants = next(index for index, node in enumerate(recorder.nodes) if node is first)
         return output, [*recorder.nodes[:constants], *recorder.nodes[count + constants :]]
 
     @contextmanager
-    def _running(self) -> Iterator[None]:
+    def _recording_context(self) -> Iterator[None]:
         dynamic = self._recorder.fake_mode.shape_env is not None
         recording_hooks = recording(self._recorder, dynamic)
         with recording_hooks, translated_errors(self._recorder), torch.no_grad(), without_autocast():
@@ -162,29 +162,29 @@ class _Recording:
         waiting = [result]
         while waiting:
             node = waiting.pop()
-            if id(node) in packed_ids or id(node) in needed or id(node) in self.lost:
+            if id(node) in packed_ids or id(node) in needed or id(node) in self.forward_numbers:
                 continue
             outside = id(node) not in added_ids and node.constant is None
             if outside or (is_number(node) and not at_hand(node)):
-                self.lost[id(node)] = node
+                self.forward_numbers[id(node)] = node
                 continue
             needed[id(node)] = node
             waiting.extend(node.inputs())
         constants = [node for node in needed.values() if id(node) not in added_ids]
         return (*constants, *(node for node in added if id(node) in needed))
 
-    def _refuse_effects(self, added: list[Node], hook_inputs: list[Any], value: Node) -> None:
+    def _reject_effects(self, added: list[Node], hook_inputs: list[Any], value: Node) -> None:
         tensors = [self._recorder.tracked(leaf) for leaf in hook_inputs if isinstance(leaf, torch.Tensor)]
         counted = any(getattr(node.op, "namespace", "") == "rngprims" for node in added)  # by the wrapper
         written = any(known.storage.version for known in tensors)
         if counted or written or any(node.origin.effect for node in added):
-            raise self._refusal("one does more than to compute", value)
+            raise self._unsupported("one does more than to compute", value)
 
-    def _refusal(self, case: str, value: Node) -> UnsupportedError:
+    def _unsupported(self, case: str, value: Node) -> UnsupportedError:
         return UnsupportedError(f"hooks on saved tensors of which {case}", value.origin.location.innermost)
 
 
-def _like(unpacked: Any, like: Any) -> Any:
+def _in_layout_of(unpacked: Any, like: Any) -> Any:
     """What was unpacked, in the layout that the backward was recorded for.
 
     Raises:
@@ -206,7 +206,7 @@ def _like(unpacked: Any, like: Any) -> Any:
     )
 
 
-def _assembled(parts: Partitioned, packing: Packing, recording: _Recording) -> Partitioned:
+def _with_packing(parts: Partitioned, packing: Packing, recording: _Recording) -> Partitioned:
     backward, joint = parts.backward, parts.joint
     assert backward is not None  # with_hooks sees to it
     known = {id(packed.value): packed for packed in packing.values}
@@ -214,7 +214,7 @@ def _assembled(parts: Partitioned, packing: Packing, recording: _Recording) -> P
     nodes = tuple(dict.fromkeys((*unpacking_nodes(packing), *nodes)))
     before = tuple(value.node for value in parts.saved)
     after = dict.fromkeys(leaf for node in before for leaf in _leaves(node, known))
-    after |= dict.fromkeys(recording.lost.values())
+    after |= dict.fromkeys(recording.forward_numbers.values())
     symbolic = packing.values and joint.captured.recorder.fake_mode.shape_env is not None
     sizes = missing_sizes(joint, tuple(after), nodes) if symbolic else ()
     saved = tuple(dict.fromkeys((*after, *sizes)))
@@ -230,7 +230,7 @@ def _assembled(parts: Partitioned, packing: Packing, recording: _Recording) -> P
         parts,
         forward=_forward(parts, saved),
         backward=Program(backward.name, inputs, nodes, outputs),
-        saved=_described(parts, saved, packing),
+        saved=_describe_packed(parts, saved, packing),
         packing=packing,
     )
 
@@ -260,24 +260,24 @@ def _leaves(node: Node, known: dict[int, Packed]) -> tuple[Node, ...]:
 def _forward(parts: Partitioned, saved: tuple[Node, ...]) -> Program:
     """The forward, which hands out packed values in place of those that they pack."""
     forward, joint = parts.forward, parts.joint
-    at_hand = {id(out.value) for out in joint.forward_outputs}
+    output_ids = {id(out.value) for out in joint.forward_outputs}
     outputs = (
         *joint.forward_outputs,
         *(
             ProgramOutput(node, SavedForBackward(node.name))
             for node in sizes_last(saved)
-            if node.op is not None and id(node) not in at_hand
+            if node.op is not None and id(node) not in output_ids
         ),
     )
     forward_nodes = before_backward(with_sizes(joint.program.nodes, [value.node for value in parts.saved]))
     known = {id(node) for node in forward_nodes} | {
         id(program_input.node) for program_input in forward.inputs
     }
-    nodes = (*forward_nodes, *_leading_to((out.value for out in outputs), known))
+    nodes = (*forward_nodes, *_nodes_needed_for((out.value for out in outputs), known))
     return Program(forward.name, forward.inputs, reachable([out.value for out in outputs], nodes), outputs)
 
 
-def _leading_to(values: Iterable[Any], known: set[int]) -> list[Node]:
+def _nodes_needed_for(values: Iterable[Any], known: set[int]) -> list[Node]:
     """The nodes behind some values that are not `known`, in an order in which they can run."""
     ordered: dict[int, Node] = {}
     waiting = list(nodes_in(values))
@@ -293,7 +293,7 @@ def _leading_to(values: Iterable[Any], known: set[int]) -> list[Node]:
     return list(ordered.values())
 
 
-def _described(parts: Partitioned, saved: tuple[Node, ...], packing: Packing) -> tuple[Saved, ...]:
+def _describe_packed(parts: Partitioned, saved: tuple[Node, ...], packing: Packing) -> tuple[Saved, ...]:
     """The rows of what is saved after packing; a value that is not packed keeps its own."""
     own = {id(value.node): value for value in parts.saved}
     value_of_leaf = {id(leaf): packed.value for packed in packing.values for leaf in packed.leaves}

@@ -25,17 +25,17 @@ class Sides:
     changed_inputs: frozenset[int]
     """Flat inputs whose caller's tensor has another value by the time the backward runs."""
 
-    leaving: frozenset[int]
+    checkpoint_outputs: frozenset[int]
     """What an activation checkpoint hands to the code around it, which may keep it."""
-    handed_on: frozenset[int] = frozenset()
+    passed_between_checkpoints: frozenset[int] = frozenset()
     """What an activation checkpoint computes for a later one: computed again, the values of both would be in
     memory at once, so it is kept, as eager keeps what a checkpoint is given."""
 
-    def made_by_forward(self, node: Node) -> bool:
+    def is_forward_value(self, node: Node) -> bool:
         """Whether the user's forward computed the value, used there or not."""
         return id(node) in self.forward or not (node.origin.backward or id(node) in self.backward)
 
-    def only_now(self, node: Node) -> bool:
+    def reads_mutated_input(self, node: Node) -> bool:
         """Whether the value cannot be computed again, since what it reads will have changed by then."""
         if has_several_outputs(node):  # its items are what is kept
             return False
@@ -57,20 +57,20 @@ def split_sides(joint: Joint) -> Sides:
         if has_backward_effect or any(id(source) in backward for source in node.inputs()):
             backward.add(id(node))
     outputs = [out.value for out in joint.forward_outputs]
-    leaving = _leaving_checkpoints(joint)
-    handed_on = _handed_on(joint) if leaving else set()
+    leaving = _checkpoint_outputs(joint)
+    handed_on = _passed_between_checkpoints(joint) if leaving else set()
     forward = ancestors(outputs, before_backward(program.nodes), effects=True)
     return Sides(
         forward=frozenset(forward),
         backward=frozenset(backward),
         inputs=frozenset(inputs),
         changed_inputs=joint.changed_inputs,
-        leaving=frozenset(leaving | handed_on),
-        handed_on=frozenset(handed_on),
+        checkpoint_outputs=frozenset(leaving | handed_on),
+        passed_between_checkpoints=frozenset(handed_on),
     )
 
 
-def _leaving_checkpoints(joint: Joint) -> set[int]:
+def _checkpoint_outputs(joint: Joint) -> set[int]:
     """Values of a checkpoint that an operator of the forward outside of it reads, or that are results."""
     marked = {
         id(node): node.origin.checkpoint.region
@@ -88,7 +88,7 @@ def _leaving_checkpoints(joint: Joint) -> set[int]:
     return leaving & marked.keys()
 
 
-def _handed_on(joint: Joint) -> set[int]:
+def _passed_between_checkpoints(joint: Joint) -> set[int]:
     """Values of a checkpoint that reach another one through the forward outside of both, and no results."""
     handed_on: set[int] = set()
     reaches: dict[int, set[int]] = {}

@@ -47,7 +47,7 @@ def partition(
         policy = Policy.parse(policy)
     if not joint.training:
         name = str(policy) if isinstance(policy, Policy) else "none"
-        return Partitioned(joint, name, _named(joint.program, "inference"), None)
+        return Partitioned(joint, name, _renamed(joint.program, "inference"), None)
     if not isinstance(policy, Policy):
         return partition_with(joint, policy, module)
     split = split_joint(joint, policy)
@@ -74,12 +74,12 @@ def split_joint(joint: Joint, policy: Policy) -> Split:
     choice = choose_saved(joint, sides, policy)
     available = sides.inputs - sides.changed_inputs
     backward_nodes, read = _backward_nodes(joint, sides, {id(node) for node in choice.saved})
-    saved_inputs = _kept_inputs(joint, available, read)
+    saved_inputs = _saved_inputs(joint, available, read)
     saved = (*saved_inputs, *(node for node in choice.saved if id(node) in read))
     return Split(policy, sides, choice, saved, backward_nodes)
 
 
-def _named(program: Program, name: str) -> Program:
+def _renamed(program: Program, name: str) -> Program:
     return Program(name, program.inputs, program.nodes, program.outputs)
 
 
@@ -120,7 +120,7 @@ def _backward_nodes(joint: Joint, sides: Sides, saved: set[int]) -> tuple[tuple[
     return tuple(order), read
 
 
-def _kept_inputs(joint: Joint, available: frozenset[int], read: set[int]) -> tuple[Node, ...]:
+def _saved_inputs(joint: Joint, available: frozenset[int], read: set[int]) -> tuple[Node, ...]:
     return tuple(
         program_input.node
         for program_input in joint.program.inputs
@@ -130,13 +130,13 @@ def _kept_inputs(joint: Joint, available: frozenset[int], read: set[int]) -> tup
 
 def forward_program(joint: Joint, saved: tuple[Node, ...]) -> Program:
     """The forward hands out what it computes; saved inputs and results are at hand where it is called."""
-    at_hand = {id(out.value) for out in joint.forward_outputs}
+    output_ids = {id(out.value) for out in joint.forward_outputs}
     outputs = (
         *joint.forward_outputs,
         *(
             ProgramOutput(node, SavedForBackward(node.name))
             for node in sizes_last(saved)
-            if node.op is not None and id(node) not in at_hand
+            if node.op is not None and id(node) not in output_ids
         ),
     )
     all_nodes = with_sizes(joint.program.nodes, saved)
@@ -168,7 +168,7 @@ def recomputed_values(split: Split) -> tuple[Recomputed, ...]:
         if id(node) in sides.backward or id(node) not in sides.forward:
             continue
         size = 0 if is_view(node) or has_several_outputs(node) else node_bytes(node)
-        reason = split.choice.why_computed_again(node)
+        reason = split.choice.why_recomputed(node)
         overruled = overruled_checkpoint(node, saved=False)
         values.append(Recomputed(node, reason, size, node_flops(node), overruled))
     return tuple(values)

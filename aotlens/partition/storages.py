@@ -14,7 +14,7 @@ from aotlens.ir.program import Node, getitem
 
 aten = torch.ops.aten
 
-LIKE_THEIR_OPERAND = frozenset(
+COPIES_OPERAND_STORAGE = frozenset(
     {
         aten.as_strided_scatter.default,
         aten.copy.default,
@@ -55,7 +55,7 @@ def storage_root(node: Node) -> Node:
 
 def node_bytes(node: Node) -> int:
     """Bytes of the storages that the node's value lies on; symbols at their example, numbers nothing."""
-    if node.op in LIKE_THEIR_OPERAND:
+    if node.op in COPIES_OPERAND_STORAGE:
         return max(value_bytes(node.val), node_bytes(storage_root(node.args[0])))
     return value_bytes(node.val)
 

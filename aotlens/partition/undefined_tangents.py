@@ -51,10 +51,10 @@ def infinite_factors(program: Program) -> tuple[InfiniteFactor, ...]:
         elif is_plain:
             plain.add(id(node))
     least = [mask for mask in by_mask if not any(other & mask == other for other in by_mask if other != mask)]
-    return tuple(InfiniteFactor(by_mask[mask], frozenset(_chosen(mask, tangents))) for mask in least)
+    return tuple(InfiniteFactor(by_mask[mask], frozenset(_tangent_ids(mask, tangents))) for mask in least)
 
 
-def _chosen(mask: int, tangents: list[Node]) -> Iterator[int]:
+def _tangent_ids(mask: int, tangents: list[Node]) -> Iterator[int]:
     return (id(node) for index, node in enumerate(tangents) if mask >> index & 1)
 
 
@@ -77,94 +77,100 @@ def _may_be_infinite(val: Any) -> bool:
     return isinstance(val, (float, torch.SymFloat))
 
 
-def without_tangents(program: Program, missing: Collection[int], arrives: Callable[[Any], bool]) -> Program:
+def without_tangents(
+    program: Program, missing: Collection[int], is_defined: Callable[[Any], bool]
+) -> Program:
     """The program where the tangents of these identities are missing; it takes what it took.
 
     It gives None for a gradient of which nothing arrives, by its slot.  One that arrives may yet be computed
     of nothing that is left, where the backend's passes have found it to be zero.
     """
-    rest = _Rest(program, set(missing))
-    nodes = [added for node in program.nodes for added in (*rest.made(node), node)]
+    rewriter = _Rewriter(program, set(missing))
+    nodes = [added for node in program.nodes for added in (*rewriter.rewritten(node), node)]
     outputs = []
     for out in program.outputs:
-        value = rest.now(out.value)
-        if type(value) is Node and id(value) in rest.gone:
+        value = rewriter.current(out.value)
+        if type(value) is Node and id(value) in rewriter.undefined:
             is_inside = isinstance(out.slot, GRADIENTS) and out.slot.inner  # a wrapper is made, then left out
-            filled = is_inside or arrives(out.slot)
-            nodes += rest.zeros(value) if filled else ()
-            value = rest.filled[id(value)] if filled else None
+            filled = is_inside or is_defined(out.slot)
+            nodes += rewriter.new_zeros(value) if filled else ()
+            value = rewriter.zeros_of[id(value)] if filled else None
         outputs.append(replace(out, value=value))
     needed = reachable([out.value for out in outputs], tuple(nodes))
     return Program(program.name, program.inputs, needed, tuple(outputs))
 
 
-class _Rest:
+class _Rewriter:
     """What is left of a program, node by node."""
 
     def __init__(self, program: Program, missing: set[int]) -> None:
-        self.gone = missing
+        self.undefined = missing
         """Values that are computed of missing gradients alone."""
-        self.filled: dict[int, Node] = {}
+        self.zeros_of: dict[int, Node] = {}
         """Zeros for such a value, where it is computed with others."""
-        self._there = {
+        self._defined = {
             id(program_input.node)
             for program_input in program.inputs
             if isinstance(program_input.slot, Tangent)
         } - missing
         """Values that are computed of gradients that arrive."""
-        self._now: dict[int, Node] = {}
+        self._replacements: dict[int, Node] = {}
         """By the identity of a node, the one that stands for it."""
 
-    def now(self, value: Any) -> Any:
-        return self._now.get(id(value), value)
+    def current(self, value: Any) -> Any:
+        return self._replacements.get(id(value), value)
 
-    def made(self, node: Node) -> Iterator[Node]:
+    def rewritten(self, node: Node) -> Iterator[Node]:
         """The new nodes for one of the program."""
         sources = list(node.inputs())
-        undefined = [source for source in sources if id(source) in self.gone]
-        has_defined_source = any(id(source) in self._there for source in sources)
+        undefined = [source for source in sources if id(source) in self.undefined]
+        has_defined_source = any(id(source) in self._defined for source in sources)
         if undefined and is_number(node):  # of a size: it is what it was
             return
         if undefined and not has_defined_source and not has_effect(node):
-            self.gone.add(id(node))
+            self.undefined.add(id(node))
             return
         if has_defined_source:
-            self._there.add(id(node))
+            self._defined.add(id(node))
         if len(undefined) == 1 and (other := _other_term(node, undefined[0])) is not None:
-            self._now[id(node)] = self.now(other)
+            self._replacements[id(node)] = self.current(other)
             return
         for source in undefined:
-            yield from self.zeros(source)
-        if undefined or any(id(source) in self._now for source in sources):
-            change = lambda source: self.filled[id(source)] if id(source) in self.gone else self.now(source)
+            yield from self.new_zeros(source)
+        if undefined or any(id(source) in self._replacements for source in sources):
+            change = lambda source: (
+                self.zeros_of[id(source)] if id(source) in self.undefined else self.current(source)
+            )
             changed = replace(
                 node,
                 name=f"{node.name}_of_some",
                 args=map_nodes(node.args, change),
                 kwargs=map_nodes(node.kwargs, change),
             )
-            self._now[id(node)] = changed
+            self._replacements[id(node)] = changed
             yield changed
 
-    def zeros(self, node: Node) -> tuple[Node, ...]:
+    def new_zeros(self, node: Node) -> tuple[Node, ...]:
         """The new nodes of zeros like a value that is gone."""
-        if id(node) in self.filled:
+        if id(node) in self.zeros_of:
             return ()
         sizes = [
-            _added(f"size_{dim}_of_{node.name}", aten.sym_size.int, (node, dim), size)
+            _new_node(f"size_{dim}_of_{node.name}", aten.sym_size.int, (node, dim), size)
             if isinstance(size, torch.SymInt)
             else size
             for dim, size in enumerate(node.val.shape)
         ]
         kwargs = {"dtype": node.val.dtype, "device": node.val.device, "pin_memory": False}
-        zeros_node = _added(
+        zeros_node = _new_node(
             f"zeros_of_{node.name}", aten.full.default, (sizes, 0), node.val.new_zeros(node.val.shape), kwargs
         )
-        self.filled[id(node)] = zeros_node
+        self.zeros_of[id(node)] = zeros_node
         return (*(size for size in sizes if type(size) is Node), zeros_node)
 
 
-def _added(name: str, op: Any, args: tuple[Any, ...], val: Any, kwargs: dict[str, Any] | None = None) -> Node:
+def _new_node(
+    name: str, op: Any, args: tuple[Any, ...], val: Any, kwargs: dict[str, Any] | None = None
+) -> Node:
     origin = Origin(
         NO_ORIGIN, "", backward=True, stage="runtime", reason="in place of a gradient that is missing"
     )

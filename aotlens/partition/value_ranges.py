@@ -30,7 +30,7 @@ class ValueRanges:
     def __init__(self) -> None:
         self._known: dict[int, Numbers] = {}
 
-    def of(self, node: Any) -> Numbers:
+    def range_of(self, node: Any) -> Numbers:
         """The numbers that a node's value can hold; a plain number holds itself."""
         if isinstance(node, (bool, int, float)):
             return frozenset({float(node)})
@@ -38,11 +38,11 @@ class ValueRanges:
             return None
         if id(node) not in self._known:
             self._known[id(node)] = None  # while its arguments are looked at
-            numbers = self._found(node)
+            numbers = self._compute(node)
             self._known[id(node)] = numbers if numbers is None or len(numbers) <= 2 else None
         return self._known[id(node)]
 
-    def _found(self, node: Node) -> Numbers:
+    def _compute(self, node: Node) -> Numbers:
         if isinstance(node.val, torch.Tensor) and node.val.dtype is torch.bool:
             return BOTH
         if node.op is getitem or not node.args:
@@ -50,45 +50,45 @@ class ValueRanges:
         known = RULES.get(packet_name(node.op))
         if known is not None:
             return known(self, node)
-        return self.of(node.args[0]) if is_view(node) else None
+        return self.range_of(node.args[0]) if is_view(node) else None
 
-    def both(self, left: Any, right: Any) -> Numbers:
-        first, second = self.of(left), self.of(right)
+    def union(self, left: Any, right: Any) -> Numbers:
+        first, second = self.range_of(left), self.range_of(right)
         return None if first is None or second is None else first | second
 
     def combined(self, node: Node, combine: Callable[[float, float], float]) -> Numbers:
-        first, second = self.of(node.args[0]), self.of(node.args[1])
+        first, second = self.range_of(node.args[0]), self.range_of(node.args[1])
         if first is None or second is None or node.kwargs.get("alpha", 1) != 1:
             return None
         return frozenset(combine(a, b) for a in first for b in second)
 
 
 def _same(ranges: ValueRanges, node: Node) -> Numbers:
-    return ranges.of(node.args[0])
+    return ranges.range_of(node.args[0])
 
 
 def _product(ranges: ValueRanges, node: Node) -> Numbers:
-    if frozenset({0.0}) in (ranges.of(node.args[0]), ranges.of(node.args[1])):
+    if frozenset({0.0}) in (ranges.range_of(node.args[0]), ranges.range_of(node.args[1])):
         return frozenset({0.0})
     return ranges.combined(node, lambda a, b: a * b)
 
 
 def _power(ranges: ValueRanges, node: Node) -> Numbers:
-    return frozenset({1.0}) if ranges.of(node.args[1]) == frozenset({0.0}) else None
+    return frozenset({1.0}) if ranges.range_of(node.args[1]) == frozenset({0.0}) else None
 
 
 def _quotient(ranges: ValueRanges, node: Node) -> Numbers:
-    divisors = ranges.of(node.args[1])
+    divisors = ranges.range_of(node.args[1])
     return ranges.combined(node, lambda a, b: a / b) if divisors and 0.0 not in divisors else None
 
 
-def _drawn_integers(ranges: ValueRanges, node: Node) -> Numbers:
+def _random_integers(ranges: ValueRanges, node: Node) -> Numbers:
     low, high = (0, node.args[0]) if node.op is aten.randint.default else node.args[:2]
     return BOTH if (low, high) == (0, 2) else None
 
 
 def _or_zero(ranges: ValueRanges, node: Node) -> Numbers:
-    return ranges.both(node.args[0], 0)
+    return ranges.union(node.args[0], 0)
 
 
 RULES: dict[str, Callable[[ValueRanges, Node], Numbers]] = {
@@ -96,7 +96,7 @@ RULES: dict[str, Callable[[ValueRanges, Node], Numbers]] = {
     "prims.convert_element_type": _same,
     "aten.clone": _same,
     "aten.bernoulli": lambda few, node: BOTH,
-    "aten.randint": _drawn_integers,
+    "aten.randint": _random_integers,
     "aten.mul": _product,
     "aten.pow": _power,
     "aten.add": lambda few, node: few.combined(node, lambda a, b: a + b),
@@ -105,16 +105,16 @@ RULES: dict[str, Callable[[ValueRanges, Node], Numbers]] = {
     "aten.div": _quotient,
     "aten.tril": _or_zero,
     "aten.triu": _or_zero,
-    "aten.where": lambda few, node: few.both(node.args[1], node.args[2]),
-    "aten.masked_fill": lambda few, node: few.both(node.args[0], node.args[2]),
-    "aten.scatter": lambda few, node: few.both(node.args[0], node.args[3]),
+    "aten.where": lambda few, node: few.union(node.args[1], node.args[2]),
+    "aten.masked_fill": lambda few, node: few.union(node.args[0], node.args[2]),
+    "aten.scatter": lambda few, node: few.union(node.args[0], node.args[3]),
     "aten.zeros": lambda few, node: frozenset({0.0}),
     "aten.zeros_like": lambda few, node: frozenset({0.0}),
     "aten.new_zeros": lambda few, node: frozenset({0.0}),
     "aten.ones": lambda few, node: frozenset({1.0}),
     "aten.ones_like": lambda few, node: frozenset({1.0}),
-    "aten.full": lambda few, node: few.of(node.args[1]),
-    "aten.full_like": lambda few, node: few.of(node.args[1]),
+    "aten.full": lambda few, node: few.range_of(node.args[1]),
+    "aten.full_like": lambda few, node: few.range_of(node.args[1]),
     "aten.scalar_tensor": _same,
 }
 """How each operator's numbers follow from those of its arguments."""

@@ -65,8 +65,8 @@ def write_graph(
 ) -> None:
     """One graph as a function of the module, or as a name that code generation fills."""
     name = graph_name(code.program)
-    if code.written is not None:
-        builder.add(*code.written.lines)
+    if code.standalone is not None:
+        builder.add(*code.standalone.lines)
         return
     if code.compile is None:
         lines = function_lines(code.program, name, names, boxed=code.boxed, notes=notes)

@@ -48,7 +48,7 @@ def write_module(parts: Partitioned, code: Generated) -> ModuleText:
 
     Eagerly compiled graphs are compiled here, so that their code is there when the text is loaded.
     """
-    names, bindings = Names(), Bindings(code.stands_alone)
+    names, bindings = Names(), Bindings(code.is_standalone)
     body = TextBuilder()
     write_graph(body, code.forward, names, bindings.bound, side_notes(parts, "forward"))
     if code.backward is not None:
@@ -60,7 +60,7 @@ def write_module(parts: Partitioned, code: Generated) -> ModuleText:
     if wrapper.needs_overlap_helper:
         body.add(*OVERLAP_HELPER.splitlines())
     head = _header(parts, code, names, bindings, body)
-    if code.stands_alone:
+    if code.is_standalone:
         write_bind(body, parts.joint.captured)
         check_all_values_in_text(bindings.bound, parts.joint.captured.subject)
     offset = len(head.lines)
@@ -72,7 +72,7 @@ def write_module(parts: Partitioned, code: Generated) -> ModuleText:
     if parts.backward is not None and double_backward_obstacle(parts) is None:
         late[BOUND_NAME] = DifferentiableBackward(parts, code.backward.donated if code.backward else ())
     if code.backward is not None and needs_partial_backward(body, parts):
-        compile_other = code.backward.compile_other
+        compile_other = code.backward.compile_variant
         late[BACKWARD_OF_SOME] = PartialBackward(
             parts, in_callers_context(compile_other) if compile_other else None
         )

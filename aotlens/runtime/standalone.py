@@ -23,7 +23,7 @@ from aotlens.torch_api.operators import pytree
 def written_graphs(code: Generated) -> list[StandaloneGraph]:
     """The graphs whose compiled code stands in the text."""
     graphs = (code.forward, code.backward)
-    return [graph.written for graph in graphs if graph is not None and graph.written is not None]
+    return [graph.standalone for graph in graphs if graph is not None and graph.standalone is not None]
 
 
 def requirements_text(code: Generated, bindings: Bindings) -> str:

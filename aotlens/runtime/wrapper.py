@@ -106,12 +106,12 @@ class WrapperText:
                         structure.arguments
                     )
             guards = Guards(builder, self._captured, self._meta, self.arguments, self._names)
-            guards.behind_dynamo &= not self._code.stands_alone
+            guards.behind_dynamo &= not self._code.is_standalone
             guards.write()
             reject_other_mode(builder, self._captured, self.arguments)
             reject_retain_grad(builder, self._captured, self._meta, self.arguments)
             check_hooks(builder, self._parts, self._names)
-            check_exportable(self._captured, self._code.stands_alone)
+            check_exportable(self._captured, self._code.is_standalone)
             check_free_variables(builder, self._captured, self._names)
             check_gradients(builder, self._captured, self.arguments)
             self.needs_overlap_helper = guards.needs_helper
@@ -306,7 +306,7 @@ class WrapperText:
 
         Dynamo guards on the kinds of tensors; of other calls only tensors that were seen before are known.
         """
-        behind_dynamo = self._captured.subject.frontend == "dynamo" and not self._code.stands_alone
+        behind_dynamo = self._captured.subject.frontend == "dynamo" and not self._code.is_standalone
         if not (behind_dynamo or self._has_seen):
             return "CompiledFunction.apply"
         unknown = "torch._C._are_functorch_transforms_active()"

@@ -161,7 +161,7 @@ def test_a_graph_that_cannot_run_says_why(monkeypatch: pytest.MonkeyPatch) -> No
     def failing(value: Any) -> Any:
         raise RuntimeError("out of memory")
 
-    monkeypatch.setattr("aotlens.codegen.kernels._made_up", failing)
+    monkeypatch.setattr("aotlens.codegen.kernels._random_input", failing)
     found = compiled()
     assert found.measure() == (
         "the forward was not measured: RuntimeError: out of memory",

@@ -80,8 +80,8 @@ def test_no_flip_of_a_choice_within_a_budget_computes_less() -> None:
     policy = Policy.parse("budget=0.5")
     parts = partition(joint, policy)
     assert parts.split is not None
-    assert parts.split.choice.met is not None
-    assert parts.split.choice.met.exact
+    assert parts.split.choice.budget_solution is not None
+    assert parts.split.choice.budget_solution.exact
     for value in parts.saved:
         if value.reason.freedom is Freedom.CHOICE and value.size_bytes:
             assert flops(flipped(joint, policy, value.node.name, "recompute")) >= flops(parts)
@@ -117,7 +117,7 @@ def test_a_budget_is_kept_and_exact(fraction: float) -> None:
     default = partition(joint, "default").saved_bytes
     parts = partition(joint, f"budget={100 * fraction}%")
     assert parts.split is not None
-    met = parts.split.choice.met
+    met = parts.split.choice.budget_solution
     assert met is not None
     assert parts.saved_bytes <= fraction * default
     assert (met.exact, met.bound_flops) == (True, flops(parts))

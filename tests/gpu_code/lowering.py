@@ -63,4 +63,4 @@ def _rows(parts: Any, graphs: list[LoweredGraph]) -> Iterator[Kernel]:
     layers = Layers(parts.joint.program)
     for graph in graphs:
         program = parts.backward if graph.phase == "backward" else parts.forward
-        yield from kernel_rows(graph, {}, NodeLocations.of(program, layers), H100)
+        yield from kernel_rows(graph, {}, NodeLocations.from_program(program, layers), H100)

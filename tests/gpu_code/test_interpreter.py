@@ -18,7 +18,7 @@ from aotlens.codegen.gpu.interpreter.libdevice import find_function
 from aotlens.codegen.gpu.interpreter.memory import Memory
 from aotlens.codegen.gpu.interpreter.patches import replacements
 from aotlens.codegen.gpu.interpreter.random_numbers import RandomNumbers
-from aotlens.codegen.gpu.interpreter.records import RandomNumbersUsed
+from aotlens.codegen.gpu.interpreter.records import RandomNumbersOfSeed
 from aotlens.codegen.gpu.lowering import lower_to_run
 from aotlens.options import CompileOptions, Interpreted
 from aotlens.session.verify_targets import verify_targets
@@ -194,7 +194,9 @@ def test_the_device_library_is_known_by_its_symbols() -> None:
     ],
 )
 def test_numbers_that_do_not_follow_their_law(kind: Any, values: Any, deviates: bool) -> None:
-    drawn = RandomNumbersUsed(kind, torch.arange(len(values)), torch.from_numpy(values), again=0, agrees=True)
+    drawn = RandomNumbersOfSeed(
+        kind, torch.arange(len(values)), torch.from_numpy(values), repeats=0, agrees=True
+    )
     assert bool(law_of(drawn).deviates) is deviates
 
 

@@ -21,8 +21,8 @@ TRIED = 3
 
 @pytest.fixture(autouse=True)
 def few_choices(monkeypatch: pytest.MonkeyPatch) -> None:
-    take = TemplateChoices.take
-    monkeypatch.setattr(TemplateChoices, "take", lambda self, choices: take(self, choices[: TRIED + 1]))
+    select = TemplateChoices.select
+    monkeypatch.setattr(TemplateChoices, "select", lambda self, choices: select(self, choices[: TRIED + 1]))
 
 
 def target_of(function: Any, *args: Tensor, gpu: str = "h100") -> Target:
@@ -74,9 +74,9 @@ def test_a_gpu_that_is_too_small_for_templates_calls_the_library() -> None:
 
 def test_without_a_template_the_library_is_taken() -> None:
     offered = TemplateChoices()
-    assert offered.take(["one", "other"]) == ["one"]
+    assert offered.select(["one", "other"]) == ["one"]
     assert offered.assumptions == [LIBRARY_ONLY]
-    assert offered.take(["alone"]) == ["alone"]
+    assert offered.select(["alone"]) == ["alone"]
 
 
 class Template:
@@ -89,7 +89,7 @@ class Template:
 def test_where_choices_can_run_all_are_offered_and_the_rest_is_kept_beside_the_taken_one() -> None:
     first, second, library = Template(), Template(), object()
     offered = TemplateChoices(runs=True)
-    assert offered.take([library, first, second]) == [library, first, second]
+    assert offered.select([library, first, second]) == [library, first, second]
     taken = SimpleNamespace(node=SimpleNamespace(make_kernel_render=second.make_kernel_render))
     offered.note("kernel", [taken])
     assert offered.kernels == {"kernel": [first]}

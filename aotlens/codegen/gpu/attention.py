@@ -60,12 +60,12 @@ class AttentionChoice:
     """What stands against each kernel; empty where one is taken."""
 
 
-def choose_attention_kernel(asked: AttentionCall, capability: tuple[int, int]) -> AttentionChoice:
+def choose_attention_kernel(call: AttentionCall, capability: tuple[int, int]) -> AttentionChoice:
     """The kernel on a GPU of that compute capability."""
-    flash = next(_against_flash(asked, capability), "")
+    flash = next(_against_flash(call, capability), "")
     if not flash:
         return AttentionChoice(AttentionKernel.FLASH)
-    efficient = next(_against_efficient(asked, capability), "")
+    efficient = next(_against_efficient(call, capability), "")
     if not efficient:
         return AttentionChoice(AttentionKernel.EFFICIENT)
     if flash == efficient:
@@ -75,68 +75,68 @@ def choose_attention_kernel(asked: AttentionCall, capability: tuple[int, int]) -
     )
 
 
-def _against_flash(asked: AttentionCall, capability: tuple[int, int]) -> Iterator[str]:
+def _against_flash(call: AttentionCall, capability: tuple[int, int]) -> Iterator[str]:
     """Each condition of the flash kernel that is hurt."""
-    head = asked.query.shape[-1]
+    head = call.query.shape[-1]
     if not torch.backends.cuda.flash_sdp_enabled():
         yield "the script turns it off"
-    yield from _against_rank(asked)
-    if asked.mask is not None:
+    yield from _against_rank(call)
+    if call.mask is not None:
         yield "there is a mask, which it does not take"
-    if head > WIDEST_HEAD or any(tensor.shape[-1] != head for tensor in asked.tensors):
+    if head > WIDEST_HEAD or any(tensor.shape[-1] != head for tensor in call.tensors):
         yield f"heads must have one size, at most {WIDEST_HEAD}"
     if capability < (8, 0):
         yield "the GPU is older than sm_80"
-    lacks_room = 192 < head <= 224 or (head > 224 and asked.dropout > 0)
-    if asked.has_gradient and capability in SMALL_SHARED_MEMORY and lacks_room:
+    lacks_room = 192 < head <= 224 or (head > 224 and call.dropout > 0)
+    if call.has_gradient and capability in SMALL_SHARED_MEMORY and lacks_room:
         yield f"a gradient for heads of {head} numbers does not fit the GPU"
-    if asked.is_causal and asked.query.shape[-2] != asked.key.shape[-2]:
+    if call.is_causal and call.query.shape[-2] != call.key.shape[-2]:
         yield "`is_causal` wants as many queries as keys"
-    if asked.query.dtype not in HALF:
+    if call.query.dtype not in HALF:
         yield "the type is neither float16 nor bfloat16"
-    yield from _against_layout(asked, shares_heads=asked.enable_gqa)
+    yield from _against_layout(call, shares_heads=call.enable_gqa)
     if head != 1:
-        yield from _against_strides(asked)
+        yield from _against_strides(call)
 
 
-def _against_efficient(asked: AttentionCall, capability: tuple[int, int]) -> Iterator[str]:
+def _against_efficient(call: AttentionCall, capability: tuple[int, int]) -> Iterator[str]:
     """Each condition of the memory-efficient kernel that is hurt."""
     if not torch.backends.cuda.mem_efficient_sdp_enabled():
         yield "the script turns it off"
-    yield from _against_rank(asked)
-    head, of_value = asked.query.shape[-1], asked.value.shape[-1]
-    unit = _unit(asked.query.dtype, capability)
-    if head != asked.key.shape[-1] or not head or not of_value or head % unit or of_value % unit:
+    yield from _against_rank(call)
+    head, of_value = call.query.shape[-1], call.value.shape[-1]
+    unit = _unit(call.query.dtype, capability)
+    if head != call.key.shape[-1] or not head or not of_value or head % unit or of_value % unit:
         yield f"heads must be multiples of {unit} numbers, the query's as wide as the key's"
-    yield from _against_layout(asked, shares_heads=False)
-    yield from _against_strides(asked)
-    if asked.mask is not None and asked.mask.stride(-1) != 1:
+    yield from _against_layout(call, shares_heads=False)
+    yield from _against_strides(call)
+    if call.mask is not None and call.mask.stride(-1) != 1:
         yield "the mask's last dimension is not contiguous"
     known = (torch.float16, torch.float32, *((torch.bfloat16,) if capability >= (8, 0) else ()))
-    if asked.query.dtype not in known:
+    if call.query.dtype not in known:
         yield "the type has no kernel"
 
 
-def _against_rank(asked: AttentionCall) -> Iterator[str]:
-    if any(tensor.dim() != 4 for tensor in asked.tensors):
+def _against_rank(call: AttentionCall) -> Iterator[str]:
+    if any(tensor.dim() != 4 for tensor in call.tensors):
         yield "query, key and value must have 4 dimensions"
 
 
-def _against_layout(asked: AttentionCall, shares_heads: bool) -> Iterator[str]:
+def _against_layout(call: AttentionCall, shares_heads: bool) -> Iterator[str]:
     """Of batches, heads and lengths."""
-    queries, keys, values = asked.heads
-    if len({tensor.shape[0] for tensor in asked.tensors}) > 1:
+    queries, keys, values = call.heads
+    if len({tensor.shape[0] for tensor in call.tensors}) > 1:
         yield "query, key and value must have one batch size"
     alike = queries == keys == values
     if not alike and not (shares_heads and keys == values and queries % keys == 0):
-        yield "query, key and value must have as many heads" if not asked.enable_gqa else "`enable_gqa` is on"
-    if any(tensor.shape[-2] == 0 for tensor in asked.tensors):
+        yield "query, key and value must have as many heads" if not call.enable_gqa else "`enable_gqa` is on"
+    if any(tensor.shape[-2] == 0 for tensor in call.tensors):
         yield "a sequence is empty"
 
 
-def _against_strides(asked: AttentionCall) -> Iterator[str]:
+def _against_strides(call: AttentionCall) -> Iterator[str]:
     names = ("query", "key", "value")
-    apart = [name for name, tensor in zip(names, asked.tensors, strict=True) if tensor.stride(-1) != 1]
+    apart = [name for name, tensor in zip(names, call.tensors, strict=True) if tensor.stride(-1) != 1]
     if apart:
         yield f"the last dimension of {_listed(apart)} is not contiguous"
 
@@ -249,10 +249,11 @@ def _forward(graph: fx.Graph, node: Any, known: dict[str, Attention]) -> str:
         args = (query, key, value, mask, True, dropout, causal)
     items = {int(user.args[1]): user for user in node.users if user.target is operator.getitem}
     with graph.inserting_before(node):
-        call = _made(graph.call_function(op, args, scale), node)
+        call = _with_metadata_of(graph.call_function(op, args, scale), node)
         first, second = (6, 7) if flash else (2, 3)
         seed, offset = (
-            _made(graph.call_function(operator.getitem, (call, index)), node) for index in (first, second)
+            _with_metadata_of(graph.call_function(operator.getitem, (call, index)), node)
+            for index in (first, second)
         )
     node.replace_all_uses_with(call)
     graph.erase_node(node)
@@ -266,7 +267,7 @@ def _backward(graph: fx.Graph, node: Any, known: dict[str, Attention]) -> None:
     gradient, query, key, value, result, log_sum, dropout, causal = node.args
     mask, scale = node.kwargs.get("attn_mask"), {"scale": node.kwargs.get("scale")}
     attention = known[log_sum.meta["aotlens_node"]]
-    seed, offset = (_here(graph, state) for state in attention.random_state)
+    seed, offset = (_state_in(graph, state) for state in attention.random_state)
     tensors = (gradient, query, key, value)
     with graph.inserting_before(node):
         if attention.is_flash:
@@ -277,7 +278,7 @@ def _backward(graph: fx.Graph, node: Any, known: dict[str, Attention]) -> None:
             op = aten._scaled_dot_product_efficient_attention_backward.default
             wanted = [True, True, True, False]  # no gradient of the mask
             args = (*tensors, mask, result, log_sum, seed, offset, dropout, wanted, causal)
-        call = _made(graph.call_function(op, args, scale), node)
+        call = _with_metadata_of(graph.call_function(op, args, scale), node)
     node.replace_all_uses_with(call)
     graph.erase_node(node)
 
@@ -288,7 +289,7 @@ def _length(graph: fx.Graph, tensor: Any) -> Any:
     return length if isinstance(length, int) else graph.call_function(aten.sym_size.int, (tensor, 2))
 
 
-def _here(graph: fx.Graph, state: fx.Node) -> fx.Node:
+def _state_in(graph: fx.Graph, state: fx.Node) -> fx.Node:
     """The forward's random state in this graph: an input unless it is computed here."""
     if state.graph is graph:
         return state
@@ -304,7 +305,7 @@ def _here(graph: fx.Graph, state: fx.Node) -> fx.Node:
     return placeholder
 
 
-def _made(made: fx.Node, source: fx.Node) -> fx.Node:
+def _with_metadata_of(made: fx.Node, source: fx.Node) -> fx.Node:
     """A node in the place of another one: what is known of that one holds, except for its value."""
     made.meta = {name: value for name, value in source.meta.items() if name != "val"}
     if made.target is not operator.getitem:

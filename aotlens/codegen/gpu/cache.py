@@ -50,14 +50,14 @@ class GpuCache:
 
     def __init__(self, target: GpuTarget) -> None:
         self._store: Store | None = open_store()
-        self._given = digest(repr(target), *_surroundings()) if self._store is not None else ""
+        self._base_key = digest(repr(target), *_environment_lines()) if self._store is not None else ""
 
     def graphs_key(self, parts: Partitioned, config: dict[str, Any]) -> str | None:
         """None where the graphs cannot be told apart from others, so that they are generated each time."""
         if self._store is None:
             return None
         try:
-            return digest(self._given, program_fingerprint(parts, config))
+            return digest(self._base_key, program_fingerprint(parts, config))
         except NoFingerprintError as error:
             _LOG.debug("the graphs of %s are not cached: %s", parts.joint.captured.subject.name, error)
             return None
@@ -66,26 +66,26 @@ class GpuCache:
         entry = self._get("gpu-graphs", key, _Graphs)
         return None if entry is None else entry.graphs
 
-    def keep_graphs(self, key: str | None, graphs: tuple[LoweredGraph, ...]) -> None:
+    def put_graphs(self, key: str | None, graphs: tuple[LoweredGraph, ...]) -> None:
         self._put("gpu-graphs", key, _Graphs(graphs))
 
     def kernel(self, source: KernelSource) -> BuiltKernel | None:
         return self._get("gpu-kernels", self._kernel_key(source), BuiltKernel)
 
-    def keep_kernel(self, source: KernelSource, built: BuiltKernel) -> None:
+    def put_kernel(self, source: KernelSource, built: BuiltKernel) -> None:
         """One that failed is compiled again: a limit or a crash may not come twice."""
         if not built.error:
             self._put("gpu-kernels", self._kernel_key(source), built)
 
     def sass(self, cubin: bytes) -> str | None:
-        entry = self._get("gpu-sass", digest(self._given, cubin), _Text)
+        entry = self._get("gpu-sass", digest(self._base_key, cubin), _Text)
         return None if entry is None else entry.text
 
-    def keep_sass(self, cubin: bytes, text: str) -> None:
-        self._put("gpu-sass", digest(self._given, cubin), _Text(text))
+    def put_sass(self, cubin: bytes, text: str) -> None:
+        self._put("gpu-sass", digest(self._base_key, cubin), _Text(text))
 
     def _kernel_key(self, source: KernelSource) -> str:
-        return digest(self._given, repr(source))
+        return digest(self._base_key, repr(source))
 
     def _get(self, kind: str, key: str | None, record: type[T]) -> T | None:
         if self._store is None or key is None:
@@ -102,7 +102,7 @@ class GpuCache:
             self._store.put(kind, key, encode_record(record))
 
 
-def _surroundings() -> list[str]:
+def _environment_lines() -> list[str]:
     """What every result depends on besides its own text."""
     read = [f"{name}={value}" for name, value in sorted(os.environ.items()) if _is_read(name)]
     # With a GPU torch may measure instead of choosing by rule.

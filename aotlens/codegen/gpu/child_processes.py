@@ -64,10 +64,10 @@ def run_in_children(jobs: deque[Job[T]], at_once: int) -> Iterator[tuple[Job[T],
             while jobs and len(running) < at_once:
                 started = _start(jobs.popleft())
                 running[started.answers] = started
-            yield from _arrived(running)
+            yield from _next_results(running)
     finally:
         for child in running.values():
-            _end(child)
+            _stop(child)
 
 
 def _start(job: Job[Any]) -> _Running:
@@ -96,14 +96,14 @@ def _work(job: Job[Any], answers: Connection, parent: int) -> None:
             for result in job.work():
                 answers.send_bytes(pickle.dumps([result]))
         except Exception as error:  # noqa: BLE001 (the parent is told of every failure)
-            answers.send_bytes(pickle.dumps([ChildFailure(_told(error))]))
+            answers.send_bytes(pickle.dumps([ChildFailure(_failure_message(error))]))
         answers.send_bytes(pickle.dumps([]))  # the end
         status = 0
     finally:
         os._exit(status)
 
 
-def _told(error: Exception) -> str:
+def _failure_message(error: Exception) -> str:
     """Messages of ours tell all; others are told with their type, Inductor's without what an operator was
     given, which fills pages."""
     if isinstance(error, AotlensError):
@@ -111,21 +111,21 @@ def _told(error: Exception) -> str:
     return f"{type(error).__name__}: {str(error).partition(OPERANDS)[0] or traceback.format_exc()}"
 
 
-def _arrived(running: dict[Connection, _Running]) -> Iterator[tuple[Job[Any], Any]]:
+def _next_results(running: dict[Connection, _Running]) -> Iterator[tuple[Job[Any], Any]]:
     """What has come, after waiting for something to."""
     now = time.monotonic()
     first = min(child.deadline for child in running.values())
     ready: list[Any] = wait(list(running), max(0.0, first - now))
     for answers in ready:
         child = running[answers]
-        results = _received(child)
+        results = _receive(child)
         if not results or isinstance(results[0], ChildFailure):  # the last that it says
             del running[answers]
-            _end(child)
+            _stop(child)
         yield from ((child.job, result) for result in results)
     for child in [child for child in running.values() if child.deadline <= time.monotonic()]:
         del running[child.answers]
-        _end(child)
+        _stop(child)
         limit = f"its time limit of {child.job.limit_s:g} s"
         yield (
             child.job,
@@ -133,16 +133,16 @@ def _arrived(running: dict[Connection, _Running]) -> Iterator[tuple[Job[Any], An
         )
 
 
-def _received(child: _Running) -> list[Any]:
+def _receive(child: _Running) -> list[Any]:
     """One result, or none at the end."""
     try:
         received: list[Any] = pickle.loads(child.answers.recv_bytes())
     except EOFError:
-        return [ChildFailure(f"{child.job.name} ended its process: {_how(child.pid)}")]
+        return [ChildFailure(f"{child.job.name} ended its process: {_exit_reason(child.pid)}")]
     return received
 
 
-def _how(pid: int) -> str:
+def _exit_reason(pid: int) -> str:
     """How a child ended; it is still to be waited for."""
     ended = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
     assert ended is not None  # without WNOHANG it waits
@@ -150,7 +150,7 @@ def _how(pid: int) -> str:
     return f"exit code {ended.si_status}" if exited else signal.Signals(ended.si_status).name
 
 
-def _end(child: _Running) -> None:
+def _stop(child: _Running) -> None:
     """Whatever it started ends with it."""
     kill_group(child.pid)
     child.answers.close()

@@ -32,9 +32,9 @@ def program_fingerprint(parts: Partitioned, config: dict[str, Any]) -> str:
 
 
 def _settings(config: dict[str, Any]) -> Iterator[str]:
-    yield _told(dict(sorted(config.items())))
-    yield _told(dict(sorted(inductor_settings().items())))
-    yield _told(torch_settings())
+    yield _argument_text(dict(sorted(config.items())))
+    yield _argument_text(dict(sorted(inductor_settings().items())))
+    yield _argument_text(torch_settings())
 
 
 def torch_settings() -> list[Any]:
@@ -60,7 +60,7 @@ def _program(program: Program) -> Iterator[str]:
     for node in program.nodes:
         yield from _node(node)
     for output in program.outputs:
-        yield f"output {type(output.slot).__name__} {_told(output.value)}"
+        yield f"output {type(output.slot).__name__} {_argument_text(output.value)}"
 
 
 def _node(node: Node) -> Iterator[str]:
@@ -69,7 +69,7 @@ def _node(node: Node) -> Iterator[str]:
     if node.constant is not None:
         yield f"{node.name} constant {_value(node.val)} {_constant(node.constant)}"
         return
-    call = f"{_operator(node.op)} {_told(node.args)} {_told(node.kwargs)}"
+    call = f"{_operator(node.op)} {_argument_text(node.args)} {_argument_text(node.kwargs)}"
     yield f"{node.name} {call} {_value(node.val)} {node.origin.effect} {node.origin.backward}"
 
 
@@ -92,7 +92,7 @@ def _value(val: Any) -> str:
     if type(val) is dict:
         return f"{{{', '.join(f'{key}: {_value(item)}' for key, item in val.items())}}}"
     if not isinstance(val, torch.Tensor):
-        return _told(val)
+        return _argument_text(val)
     sizes = (*val.shape, *val.stride(), val.storage_offset())
     if val.layout is not torch.strided or not all(type(size) is int for size in sizes):
         raise NoFingerprintError("a tensor with symbolic sizes or of no plain layout")
@@ -107,12 +107,12 @@ def _constant(value: Any) -> str:
     return digest(flat.numpy().tobytes())
 
 
-def _told(value: Any) -> str:
+def _argument_text(value: Any) -> str:
     """An argument, in full."""
-    return fingerprint_text(value, _of_program)
+    return fingerprint_text(value, _program_value_text)
 
 
-def _of_program(value: Any) -> str | None:
+def _program_value_text(value: Any) -> str | None:
     if type(value) is Node:
         return f"%{value.name}"
     if type(value) is Program:

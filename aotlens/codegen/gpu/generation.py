@@ -58,57 +58,57 @@ class GpuCode:
                 self.kernels[key] = replace(built, configs=(*built.configs, *others))
 
 
-def generate_for_gpu(parts: Partitioned, order: GpuRequest) -> GpuCode:
+def generate_for_gpu(parts: Partitioned, request: GpuRequest) -> GpuCode:
     """Everything for one target; kernels compile beside each other, and while the backward is lowered."""
-    return _Generation(parts, order).all()
+    return _Generation(parts, request).all()
 
 
 class _Generation:
-    def __init__(self, parts: Partitioned, order: GpuRequest) -> None:
+    def __init__(self, parts: Partitioned, request: GpuRequest) -> None:
         self._parts = parts
-        self._order = order
-        self._cache = GpuCache(order.target)
+        self._request = request
+        self._cache = GpuCache(request.target)
         self._result = GpuCode()
         self._jobs: deque[Job[Any]] = deque()
-        self._then: dict[Job[Any], Then] = {}
+        self._on_result: dict[Job[Any], Then] = {}
         self._wanted = 0
         """Kernels known so far."""
 
     def all(self) -> GpuCode:
-        announce_stage(f"code for {self._order.target.sm}")
-        key = self._cache.graphs_key(self._parts, self._order.config)
+        announce_stage(f"code for {self._request.target.sm}")
+        key = self._cache.graphs_key(self._parts, self._request.config)
         known = self._cache.graphs(key)
         if known is None:
-            work = self._pretending(partial(lower, self._parts, self._order.config))
+            work = self._offline(partial(lower, self._parts, self._request.config))
             self._add(Job("Inductor", work, LOWERING_LIMIT_S), self._lowered)
         for graph in known or ():
             self._lowered(graph)
         self._work()
         self._result.with_choices()
-        if SASS in self._order.texts:
+        if SASS in self._request.texts:
             self._disassemble()
         if known is None and not self._result.error:
-            self._cache.keep_graphs(key, tuple(self._result.graphs))
+            self._cache.put_graphs(key, tuple(self._result.graphs))
         return self._result
 
     def _work(self) -> None:
         """Until no job is left, also of those that results bring."""
         for job, result in run_in_children(self._jobs, _cores()):
-            self._then[job](result)
+            self._on_result[job](result)
 
-    def _add(self, job: Job[Any], then: Then) -> None:
+    def _add(self, job: Job[Any], on_result: Then) -> None:
         self._jobs.append(job)
-        self._then[job] = then
+        self._on_result[job] = on_result
 
     def _lowered(self, graph: LoweredGraph | ChildFailure) -> None:
         if isinstance(graph, ChildFailure):
             name = self._parts.joint.captured.subject.name
-            self._result.error = f"no code for {self._order.target.sm} of `{name}`: {graph.message}"
+            self._result.error = f"no code for {self._request.target.sm} of `{name}`: {graph.message}"
             return
         self._result.graphs.append(graph)
         self._wanted += len(graph.kernels)
         for source in graph.kernels:
-            self._find(replace(source, ran=self._order.ran.get((source.phase, source.name))))
+            self._find(replace(source, ran=self._request.ran.get((source.phase, source.name))))
         for source in graph.kernels:
             for index, choice in enumerate(source.choices):
                 launch = Launch(choice.name, choice.call)
@@ -120,8 +120,8 @@ class _Generation:
         if known is not None:
             self._built(source, known)
             return
-        work = self._pretending(partial(_one_kernel, source))
-        job = Job(f"Triton on `{source.name}`", work, self._order.kernel_limit_s)
+        work = self._offline(partial(_one_kernel, source))
+        job = Job(f"Triton on `{source.name}`", work, self._request.kernel_limit_s)
         self._add(job, partial(self._compiled, source))
 
     def _find_choice(self, other: KernelSource, kernel: tuple[Phase, str], index: int) -> None:
@@ -130,7 +130,7 @@ class _Generation:
 
         def keep(built: BuiltKernel | ChildFailure) -> None:
             if not isinstance(built, ChildFailure):
-                self._cache.keep_kernel(other, built)
+                self._cache.put_kernel(other, built)
                 choices[index] = built
                 announce_stage(f"choices of `{kernel[1]}`: {len(choices)}")
 
@@ -138,28 +138,28 @@ class _Generation:
         if known is not None:
             choices[index] = known
             return
-        work = self._pretending(partial(_one_kernel, other))
-        self._add(Job(f"Triton on `{other.name}`", work, self._order.kernel_limit_s), keep)
+        work = self._offline(partial(_one_kernel, other))
+        self._add(Job(f"Triton on `{other.name}`", work, self._request.kernel_limit_s), keep)
 
     def _compiled(self, source: KernelSource, built: BuiltKernel | ChildFailure) -> None:
         if isinstance(built, ChildFailure):
             more = "; --kernel-time-limit gives it longer" if built.too_slow else ""
             built = BuiltKernel(source.name, error=built.message + more)
-        self._cache.keep_kernel(source, built)
+        self._cache.put_kernel(source, built)
         self._built(source, built)
 
     def _built(self, source: KernelSource, built: BuiltKernel) -> None:
-        texts = tuple(text for text in built.texts if text[0] in self._order.texts)
+        texts = tuple(text for text in built.texts if text[0] in self._request.texts)
         done = self._result.kernels
         done[source.phase, source.name] = replace(built, texts=texts)
-        announce_stage(f"kernels for {self._order.target.sm}: {len(done)} of {self._wanted}")
+        announce_stage(f"kernels for {self._request.target.sm}: {len(done)} of {self._wanted}")
 
     def _disassemble(self) -> None:
         """Add the SASS of every kernel, where somebody wants it and it can be had."""
         batches: list[dict[str, _Key]] = []
         for key, kernel in self._result.kernels.items():
             if (sass := self._cache.sass(kernel.cubin) if kernel.cubin else "") is not None:
-                self._keep_sass(key, sass)
+                self._add_sass(key, sass)
                 continue
             name = next(iter(read_cubin(kernel.cubin)))
             batch = next((batch for batch in batches if name not in batch), None)
@@ -167,29 +167,29 @@ class _Generation:
                 batches.append(batch := {})
             batch[name] = key
         for batch in batches:
-            announce_stage(f"machine code for {self._order.target.sm}: {len(batch)}")
+            announce_stage(f"machine code for {self._request.target.sm}: {len(batch)}")
             cubins = {name: self._result.kernels[key].cubin for name, key in batch.items()}
-            job = Job("the disassembler", partial(disassembled, cubins), self._order.kernel_limit_s)
+            job = Job("the disassembler", partial(disassembled, cubins), self._request.kernel_limit_s)
             self._add(job, partial(self._disassembled, batch))
         self._work()
 
     def _disassembled(self, batch: dict[str, _Key], result: tuple[str, str] | ChildFailure) -> None:
         if not isinstance(result, ChildFailure):  # without SASS a kernel is shown all the same
             name, sass = result
-            self._cache.keep_sass(self._result.kernels[batch[name]].cubin, sass)
-            self._keep_sass(batch[name], sass)
+            self._cache.put_sass(self._result.kernels[batch[name]].cubin, sass)
+            self._add_sass(batch[name], sass)
 
-    def _keep_sass(self, key: _Key, sass: str) -> None:
+    def _add_sass(self, key: _Key, sass: str) -> None:
         kernel = self._result.kernels[key]
         if sass:
             self._result.kernels[key] = replace(kernel, texts=(*kernel.texts, (SASS, sass)))
 
-    def _pretending(self, work: Callable[[], Iterable[Any]]) -> Callable[[], Iterator[Any]]:
+    def _offline(self, work: Callable[[], Iterable[Any]]) -> Callable[[], Iterator[Any]]:
         """The work with the target's GPU pretended."""
         prepare()
 
         def pretending() -> Iterator[Any]:
-            with offline_gpu(self._order.target):
+            with offline_gpu(self._request.target):
                 yield from work()
 
         return pretending

@@ -51,7 +51,7 @@ class InductorTrace:
     sources: dict[str, str] = field(default_factory=dict)
     """The kernels by name, as they are to be compiled."""
     calls: list[KernelCall] = field(default_factory=list)
-    refusals: FusionRejections = field(default_factory=FusionRejections)
+    rejections: FusionRejections = field(default_factory=FusionRejections)
     defined: dict[str, Any] = field(default_factory=dict)
     """Inductor's kernels by name, the last defined last."""
     unknown: list[str] = field(default_factory=list)
@@ -59,7 +59,7 @@ class InductorTrace:
 
     def not_fused(self) -> tuple[NotFused, ...]:
         """The pairs of calls that share a value."""
-        return tuple(self.refusals.between(self.calls))
+        return tuple(self.rejections.between(self.calls))
 
     def define(self, name: str, kernel: Any) -> None:
         self.defined.pop(name, None)
@@ -77,14 +77,14 @@ class InductorTrace:
         ]
         origins = in_graph_order(origin for node in members for origin in node.node.origins)
         traffic = Traffic(self.modules)
-        partial_sums, finished = traffic.of_partial_sums(kernel, len(self.calls))
+        partial_sums, finished = traffic.partial_sum_accesses(kernel, len(self.calls))
 
         def account() -> Account:
-            accesses = (*traffic.of_kernel(members, kernel), *partial_sums)
+            accesses = (*traffic.kernel_accesses(members, kernel), *partial_sums)
             return accesses, tuple(part for node in members for part in traffic.work(node))
 
         operations = [node.get_name() for node in members]
-        self._add(name, origins, operations, self._known(name, traffic, account))
+        self._add(name, origins, operations, self._checked_account(name, traffic, account))
         for read, written in finished:
             work = tuple(NodeWork(node, read.bytes // SUM_ITEM, "f32", False) for node in read.by)
             last = KernelCall(LAST_SUM, self.phase, read.by, (read, written), work, is_extern=True)
@@ -107,14 +107,14 @@ class InductorTrace:
 
         def account() -> Account:
             work = () if is_user_kernel(call) else library_flops(origins)  # nobody knows a user's arithmetic
-            return tuple(traffic.of_library(call, origins)), work
+            return tuple(traffic.library_accesses(call, origins)), work
 
         outputs = flat(getattr(call, "outputs", ()))
         parts = [part.get_operation_name() for part in outputs if hasattr(part, "get_operation_name")]
         operations = [call.get_operation_name(), *parts]
-        self._add(name, origins, operations, self._known(name, traffic, account), is_extern=True)
+        self._add(name, origins, operations, self._checked_account(name, traffic, account), is_extern=True)
 
-    def _known(self, name: str, traffic: Traffic, account: Callable[[], Account]) -> Account:
+    def _checked_account(self, name: str, traffic: Traffic, account: Callable[[], Account]) -> Account:
         """The account of one call; empty, with a note, where it fails: the kernels are worth more than it."""
         try:
             result = account()
@@ -135,7 +135,7 @@ class InductorTrace:
     ) -> None:
         nodes = program_node_names(origins)
         added = "" if nodes else _added(origins)
-        self.refusals.note_call(id(self.modules.v.graph.scheduler), operations, len(self.calls))
+        self.rejections.note_call(id(self.modules.v.graph.scheduler), operations, len(self.calls))
         self.calls.append(KernelCall(name, self.phase, nodes, *account, added, is_extern))
 
 
@@ -165,49 +165,49 @@ def _added(origins: list[fx.Node]) -> str:
 def tracing_inductor(phase: Phase) -> Iterator[InductorTrace]:
     """Listen to Inductor in this process; kernels are kept as sources instead of compiled."""
     modules = compiling_modules()
-    seen = InductorTrace(phase, modules)
+    trace = InductorTrace(phase, modules)
     modules.carried_metadata.append(NODE_NAME_KEY)  # a node that a pass replaces hands it to the new one
     with ExitStack() as stack:
         stack.callback(modules.carried_metadata.remove, NODE_NAME_KEY)
-        for owner, name, instead in _listeners(seen):
+        for owner, name, instead in _listeners(trace):
             stack.enter_context(replacing(Replacement(owner, name, instead, "it is listened to")))
-        yield seen
+        yield trace
 
 
 Listener = tuple[Any, str, Callable[..., Any]]
 """An owner, the name of a function of its own, and what stands in its place."""
 
 
-def _listeners(seen: InductorTrace) -> tuple[Listener, ...]:
+def _listeners(trace: InductorTrace) -> tuple[Listener, ...]:
     """What stands in the place of which function."""
-    modules = seen.modules
+    modules = trace.modules
     scheduling = modules.triton_codegen.TritonScheduling
     define: Callable[..., str] = scheduling.define_kernel
     comment: Callable[..., None] = scheduling.codegen_comment
     comment_of_cpu: Callable[..., None] = modules.cpp_codegen.CppScheduling.codegen_comment
 
     def keep(self: Any, kernel_name: str, source_code: str, device_str: str = "cuda") -> _NotLaunched:
-        seen.sources[kernel_name] = source_code
+        trace.sources[kernel_name] = source_code
         return _NotLaunched()
 
     def note_kernel(self: Any, src_code: str, node_schedule: Any, kernel: Any) -> str:
         name = define(self, src_code, node_schedule, kernel)
-        seen.define(name, kernel)
+        trace.define(name, kernel)
         return name
 
     def note_launch(self: Any, node_schedule: Any, kernel_name: str | None = None) -> None:
         comment(self, node_schedule, kernel_name)
-        seen.kernel_call(node_schedule, kernel_name)
+        trace.kernel_call(node_schedule, kernel_name)
 
     def note_cpu_call(self: Any, node_schedule: Any, kernel_name: str | None = None) -> None:
         comment_of_cpu(self, node_schedule, kernel_name)
         if kernel_name is not None:
-            seen.cpu_call(node_schedule, kernel_name)
+            trace.cpu_call(node_schedule, kernel_name)
 
     def note_library_call(node: Any, name: str, is_extern: bool = False) -> int:
         if is_extern:
-            seen.library_call(node, name)
-        return len(seen.calls)
+            trace.library_call(node, name)
+        return len(trace.calls)
 
     return (
         (modules.async_compile.AsyncCompile, "triton", keep),
@@ -215,32 +215,32 @@ def _listeners(seen: InductorTrace) -> tuple[Listener, ...]:
         (scheduling, "codegen_comment", note_launch),
         (modules.cpp_codegen.CppScheduling, "codegen_comment", note_cpu_call),
         (modules.debug, "set_kernel_post_grad_provenance_tracing", note_library_call),
-        *_fusion_listeners(seen),
+        *_fusion_listeners(trace),
     )
 
 
-def _fusion_listeners(seen: InductorTrace) -> tuple[Listener, ...]:
+def _fusion_listeners(trace: InductorTrace) -> tuple[Listener, ...]:
     """What hears why two of the scheduler's nodes stay apart."""
-    scheduler = seen.modules.scheduler
+    scheduler = trace.modules.scheduler
     can_fuse: Callable[..., bool] = scheduler.Scheduler.can_fuse
     cycles: Callable[..., bool] = scheduler.Scheduler.will_fusion_create_cycle
 
     def ask(self: Any, node1: Any, node2: Any, *args: Any, **kwargs: Any) -> bool:
-        seen.refusals.begin()
+        trace.rejections.begin()
         fused = False
         try:
             fused = can_fuse(self, node1, node2, *args, **kwargs)
         finally:
-            seen.refusals.end((node1, node2), fused)
+            trace.rejections.end((node1, node2), fused)
         return fused
 
     def hear(self: Any, reason: str, *args: Any) -> None:
-        seen.refusals.say(reason % args)
+        trace.rejections.add_reason(reason % args)
 
     def ask_of_cycles(self: Any, node1: Any, node2: Any) -> bool:
         creates_cycle = cycles(self, node1, node2)
         if creates_cycle:
-            seen.refusals.note((node1, node2), "will create cycle")
+            trace.rejections.note((node1, node2), "will create cycle")
         return creates_cycle
 
     return (

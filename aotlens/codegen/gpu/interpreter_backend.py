@@ -22,8 +22,8 @@ from aotlens.codegen.gpu.interpreter.records import (
     Finding,
     Job,
     KernelFaultError,
+    LaunchLocation,
     NotInterpretedError,
-    TensorLocation,
 )
 from aotlens.codegen.gpu.interpreter.transfer import copied, in_shared_memory, write_back
 from aotlens.codegen.gpu.lowering import lower_to_run
@@ -106,8 +106,8 @@ class InterpretedGraphs:
         program = self.program(phase)
         if not graph.lowered.source:  # it computes nothing
             return as_boxed(to_graph_module(program, phase != "inference"))
-        count = len(program.outputs) + len(graph.around.crossed)
-        return graph.around.code(partial(self._call, graph, count))
+        count = len(program.outputs) + len(graph.adapter.crossed_writes)
+        return graph.adapter.code(partial(self._call, graph, count))
 
     def program(self, phase: Phase) -> Program:
         if phase != "backward":
@@ -173,13 +173,15 @@ class InterpretedGraphs:
             finding = answer.finding
             if finding is None or finding.kind != "not interpreted" or len(skipped) >= MOST_SKIPPED:
                 return InterpretedRun(graph, job, answer, skipped)
-            instead = self._instead(graph, job, finding.place)
+            instead = self._expected_writes(graph, job, finding.location)
             if not instead:
                 return InterpretedRun(graph, job, answer, skipped)
-            job = replace(job, given={**job.given, finding.place: instead})
-            skipped += (self.told(graph, finding),)
+            job = replace(job, precomputed={**job.precomputed, finding.location: instead})
+            skipped += (self.describe(graph, finding),)
 
-    def _instead(self, graph: RunnableGraph, job: Job, location: TensorLocation) -> dict[int, torch.Tensor]:
+    def _expected_writes(
+        self, graph: RunnableGraph, job: Job, location: LaunchLocation
+    ) -> dict[int, torch.Tensor]:
         """What a launch would write; empty where a part of that is not known, or is drawn."""
         written = set(written_arguments(graph, location.kernel))
         if not written or "rand" in kernel_source(graph, location.kernel):
@@ -204,23 +206,23 @@ class InterpretedGraphs:
         )
 
     def _error(self, graph: RunnableGraph, finding: Finding) -> Exception:
-        message = self.told(graph, finding)
+        message = self.describe(graph, finding)
         if finding.kind in ("out of bounds", "failed assertion"):
             return KernelFaultError(message)
         return NotInterpretedError(message)
 
-    def told(self, graph: RunnableGraph, finding: Finding) -> str:
+    def describe(self, graph: RunnableGraph, finding: Finding) -> str:
         """A finding in one sentence, with the kernel's line and the user's."""
-        kernel = finding.place.kernel
+        kernel = finding.location.kernel
         subject = (
             f"the {graph.lowered.phase} kernel `{kernel}`" if kernel else f"the {graph.lowered.phase} graph"
         )
         line = f", at `{finding.line}`" if finding.line else ""
-        locations = self.places(graph, finding.place)
+        locations = self.source_lines(graph, finding.location)
         users = f" (computes {', '.join(locations)})" if locations else ""
         return f"{subject}{users} {MESSAGES[finding.kind]}{line}: {finding.message}"
 
-    def places(self, graph: RunnableGraph, location: TensorLocation) -> tuple[str, ...]:
+    def source_lines(self, graph: RunnableGraph, location: LaunchLocation) -> tuple[str, ...]:
         """The user's lines that a launch computes."""
         calls = [call for call in graph.lowered.calls if call.name == location.kernel]
         if location.occurrence >= len(calls):

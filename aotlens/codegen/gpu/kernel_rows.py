@@ -25,7 +25,7 @@ class NodeLocations:
     layers: Layers
 
     @classmethod
-    def of(cls, program: Program, layers: Layers) -> "NodeLocations":
+    def from_program(cls, program: Program, layers: Layers) -> "NodeLocations":
         nodes = {node.name: node for node in _all_nodes(program)}
         return cls(nodes, layers)
 

@@ -41,7 +41,7 @@ def launches_in(source: str, sizes: Mapping[str, int] | None = None) -> Iterator
         if known is None:
             yield Launch(kernel, texts)
         else:
-            numbers = tuple(map(known.told, texts))
+            numbers = tuple(map(known.evaluated, texts))
             yield Launch(kernel, numbers, numbers != texts)
 
 
@@ -59,7 +59,7 @@ class _Numbers:
     values: dict[str, int]
     assigned: dict[str, str]
 
-    def told(self, text: str) -> str:
+    def evaluated(self, text: str) -> str:
         """The number that the text stands for, or the text."""
         value = self._value(text)
         return text if value is None else str(value)

@@ -45,12 +45,12 @@ def lower_to_run(parts: Partitioned, config: dict[str, Any]) -> Iterator[Runnabl
     reject_objects(parts.forward, "forward", subject)
     if parts.backward is not None:
         reject_objects(parts.backward, "backward", subject)
-    moving = Retargeting(mode, has_gpu_tensors(parts), inductor_generates_random(config))
-    moving.assumptions += attentions_recorded(parts.joint.captured.calls)
+    retargeting = Retargeting(mode, has_gpu_tensors(parts), inductor_generates_random(config))
+    retargeting.assumptions += attentions_recorded(parts.joint.captured.calls)
     training = parts.backward is not None
     forward = _Graph(parts.forward, "forward" if training else "inference", config, parts.joint.before_passes)
     with _strides(mode) as strides:
-        lowered = forward.lower(moving, {})
+        lowered = forward.lower(retargeting, {})
     yield lowered
     if parts.backward is not None:
         known = {
@@ -58,7 +58,7 @@ def lower_to_run(parts: Partitioned, config: dict[str, Any]) -> Iterator[Runnabl
             for output, stride in zip(parts.forward.outputs, strides, strict=False)
             if stride is not None
         }
-        yield _Graph(parts.backward, "backward", config, parts.joint.before_passes).lower(moving, known)
+        yield _Graph(parts.backward, "backward", config, parts.joint.before_passes).lower(retargeting, known)
 
 
 @contextmanager
@@ -76,47 +76,47 @@ class _Graph:
     config: dict[str, Any]
     recorded: Program | None
 
-    def lower(self, moving: Retargeting, strides: dict[int, tuple[Any, ...]]) -> RunnableGraph:
+    def lower(self, retargeting: Retargeting, strides: dict[int, tuple[Any, ...]]) -> RunnableGraph:
         training = self.phase != "inference"
         module = to_graph_module(self.program, training)
-        around = self._prepare(module, moving, strides)
-        inputs = moving.move(module, self.phase == "forward")
-        states = self._states(module, moving)
+        adapter = self._prepare(module, retargeting, strides)
+        inputs = retargeting.move(module, self.phase == "forward")
+        states = self._states(module, retargeting)
         with (
-            tracing_inductor(self.phase) as seen,
-            recording_choices() as offered,
+            tracing_inductor(self.phase) as trace,
+            recording_choices() as choices,
             inductor_config_patch(self.config),
             warnings.catch_warnings(),
         ):
             warnings.filterwarnings("ignore", "TensorFloat32 tensor cores")  # advice on a machine's settings
-            code, _ = compile_with_inductor(module, inputs, moving.mode, **self._flags())
+            code, _ = compile_with_inductor(module, inputs, retargeting.mode, **self._flags())
         source = str(getattr(code, "source_code", ""))  # a graph that computes nothing has none
         launches: dict[str, list[Launch]] = {}
-        for launch in launches_in(source, symbol_hints(moving.mode)):
+        for launch in launches_in(source, symbol_hints(retargeting.mode)):
             launches.setdefault(launch.kernel, []).append(launch)
         lowered = LoweredGraph(
             phase=self.phase,
             source=source,
             kernels=tuple(
-                KernelSource(name, self.phase, text, tuple(launches.get(name, ())), offered.others(name))
-                for name, text in seen.sources.items()
+                KernelSource(name, self.phase, text, tuple(launches.get(name, ())), choices.others(name))
+                for name, text in trace.sources.items()
             ),
-            calls=tuple(seen.calls),
-            assumptions=(*moving.assumptions, *offered.assumptions, *dict.fromkeys(seen.unknown)),
-            not_fused=seen.not_fused(),
+            calls=tuple(trace.calls),
+            assumptions=(*retargeting.assumptions, *choices.assumptions, *dict.fromkeys(trace.unknown)),
+            not_fused=trace.not_fused(),
         )
         return RunnableGraph(
             lowered,
-            around,
+            adapter,
             constants=dict(getattr(code, "constants", None) or {}),
             states=states,
             buffers={
-                access.buffer: access.node for call in seen.calls for access in call.accesses if access.node
+                access.buffer: access.node for call in trace.calls for access in call.accesses if access.node
             },
         )
 
-    def _states(self, module: fx.GraphModule, moving: Retargeting) -> tuple[int, ...]:
-        known = moving.states()
+    def _states(self, module: fx.GraphModule, retargeting: Retargeting) -> tuple[int, ...]:
+        known = retargeting.states()
         if self.phase == "forward":
             return tuple(range(len(known)))
         placeholder_states = [
@@ -125,11 +125,11 @@ class _Graph:
         return tuple(known.index(state) for state in placeholder_states if state is not None)
 
     def _prepare(
-        self, module: fx.GraphModule, moving: Retargeting, strides: dict[int, tuple[Any, ...]]
+        self, module: fx.GraphModule, retargeting: Retargeting, strides: dict[int, tuple[Any, ...]]
     ) -> GraphAdapter:
         """Give the inputs their layouts, and the graph the form in which it goes to any device."""
         inputs = module.graph.find_nodes(op="placeholder")
-        with moving.mode:
+        with retargeting.mode:
             for program_input, node in zip(self.program.inputs, inputs, strict=True):
                 node.meta[NODE_NAME_KEY] = program_input.node.name
                 lay_out(node, strides.get(id(program_input.node)))

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from aotlens.codegen.gpu.interpreter.records import TensorLocation
+from aotlens.codegen.gpu.interpreter.records import LaunchLocation
 from aotlens.codegen.gpu.records import RunnableGraph
 from aotlens.ir.graph_module import to_graph_module
 from aotlens.ir.program import Program
@@ -27,14 +27,14 @@ def node_values(
     program: Program, phase: str, inputs: list[Any], drawing: AbstractContextManager[Any] | None = None
 ) -> Values:
     """Run the graph by torch, node by node; `drawing` gives its random numbers."""
-    keeper = _Keeper(to_graph_module(program, phase != "inference"), program)
+    keeper = _ValueRecorder(to_graph_module(program, phase != "inference"), program)
     copies = [value.clone() if isinstance(value, torch.Tensor) else value for value in inputs]
     with torch.no_grad(), drawing or nullcontext():
         keeper.run(*copies[: len(program.inputs)])
     return keeper.values
 
 
-class _Keeper(fx.Interpreter):
+class _ValueRecorder(fx.Interpreter):
     """Keeps a copy of every value: the graph may write to it afterwards."""
 
     def __init__(self, module: fx.GraphModule, program: Program) -> None:
@@ -56,7 +56,7 @@ class _Keeper(fx.Interpreter):
         return value
 
 
-def arguments_of(graph: RunnableGraph, location: TensorLocation) -> list[str | None]:
+def arguments_of(graph: RunnableGraph, location: LaunchLocation) -> list[str | None]:
     """The wrapper's names of the buffers that a launch is given; None for what is no plain name."""
     kernel = next(
         (candidate for candidate in graph.lowered.kernels if candidate.name == location.kernel), None
@@ -68,19 +68,21 @@ def arguments_of(graph: RunnableGraph, location: TensorLocation) -> list[str | N
 
 
 def expected_values(
-    graph: RunnableGraph, location: TensorLocation, values: Values
+    graph: RunnableGraph, location: LaunchLocation, values: Values
 ) -> dict[int, tuple[str, torch.Tensor]]:
     """By the position of an argument that holds a node's value after the launch, the node and that value."""
     names = arguments_of(graph, location)
     nodes = {index: graph.buffers[name] for index, name in enumerate(names) if name and name in graph.buffers}
     overwritten = _overwritten(graph, location)
     known = {
-        index: node for index, node in nodes.items() if node not in overwritten or not _is_made(names[index])
+        index: node
+        for index, node in nodes.items()
+        if node not in overwritten or not _is_computed(names[index])
     }
     return {index: (node, values[node]) for index, node in known.items() if _is_tensor(values.get(node))}
 
 
-def _overwritten(graph: RunnableGraph, location: TensorLocation) -> frozenset[str]:
+def _overwritten(graph: RunnableGraph, location: LaunchLocation) -> frozenset[str]:
     """The nodes whose buffers hold another node's value after the launch: it computes that one in place."""
     calls = [call for call in graph.lowered.calls if call.name == location.kernel]
     if location.occurrence >= len(calls):
@@ -90,7 +92,7 @@ def _overwritten(graph: RunnableGraph, location: TensorLocation) -> frozenset[st
     return frozenset(written - set(call.nodes))
 
 
-def _is_made(buffer: str | None) -> bool:
+def _is_computed(buffer: str | None) -> bool:
     """Whether the graph makes it: an input holds what the last operator puts into it."""
     return buffer is not None and buffer.startswith("buf")
 

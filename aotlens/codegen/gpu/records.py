@@ -135,7 +135,7 @@ class RunnableGraph:
     """A graph with what it takes to run its wrapper."""
 
     lowered: LoweredGraph
-    around: GraphAdapter
+    adapter: GraphAdapter
     constants: Mapping[str, torch.Tensor] = field(default_factory=dict)
     """By the name that the wrapper has for each."""
     states: tuple[int, ...] = ()

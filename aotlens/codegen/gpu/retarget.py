@@ -73,11 +73,11 @@ def masks_from_uniform(module: fx.GraphModule) -> list[str]:
         node for node in module.graph.find_nodes(op="call_function", target=RANDOM_MASK_OP) if not node.kwargs
     ]
     for node in draws:
-        _exchange(module.graph, node)
+        _replace_mask(module.graph, node)
     return [ASSUMED] if draws else []
 
 
-def _exchange(graph: fx.Graph, node: Any) -> None:
+def _replace_mask(graph: fx.Graph, node: Any) -> None:
     like, probability = node.args
     shape, dtype, device = like.meta["val"].shape, node.meta["val"].dtype, like.meta["val"].device
 
@@ -100,8 +100,8 @@ def _exchange(graph: fx.Graph, node: Any) -> None:
 
 
 ALL_MOVED = "every tensor is on the GPU, also what the script keeps on the CPU"
-KEPT = "tensors are where the script has put them, on the GPU or on the CPU"
-BESIDE = "`{name}`, which was recorded on the CPU, is on the GPU, since it meets tensors there"
+SCRIPT_PLACED = "tensors are where the script has put them, on the GPU or on the CPU"
+MOVED_BESIDE = "`{name}`, which was recorded on the CPU, is on the GPU, since it meets tensors there"
 SAME_OPERATORS = (
     "operators are those of the recording on the CPU; where torch records others on a GPU"
     " (cuDNN attention, fused optimizers), they are not seen"
@@ -113,35 +113,35 @@ class Retargeting:
     """Moves the graphs of one target, the forward first; mutable: the backward needs what that one gave."""
 
     mode: FakeTensorMode
-    placed: bool = False
+    script_placed: bool = False
     """Whether the script has put tensors on the GPU itself; otherwise all are moved."""
-    kernels_draw: bool = True
+    kernels_generate_random: bool = True
     """Whether Inductor's kernels draw random numbers, rather than torch's operators."""
     assumptions: list[str] = field(default_factory=list)
     attentions: dict[str, Attention] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.assumptions += [KEPT if self.placed else ALL_MOVED, SAME_OPERATORS]
+        self.assumptions += [SCRIPT_PLACED if self.script_placed else ALL_MOVED, SAME_OPERATORS]
 
     def move(self, module: fx.GraphModule, training: bool) -> list[Any]:
         """Change the graph in place; returns fake CUDA inputs.
 
         In training a forward also returns what the backward of its attentions reads.
         """
-        assumed = to_cuda_attention(module, self.attentions)
-        if training and assumed:
+        assumptions = to_cuda_attention(module, self.attentions)
+        if training and assumptions:
             self._return_states(module)
-        if self.kernels_draw:
-            assumed += masks_from_uniform(module)
-        if self.placed:
-            beside = cpu_operands_of_gpu_ops(module)
-            assumed += [BESIDE.format(name=node.name) for node in beside]
-            for node in beside:
+        if self.kernels_generate_random:
+            assumptions += masks_from_uniform(module)
+        if self.script_placed:
+            cpu_operands = cpu_operands_of_gpu_ops(module)
+            assumptions += [MOVED_BESIDE.format(name=node.name) for node in cpu_operands]
+            for node in cpu_operands:
                 _move_value(node)
-        constants = _move_arguments(module, self.placed)
+        constants = _move_arguments(module, self.script_placed)
         if constants:
-            assumed.append("constants that the graph carries are copied to the GPU at each call")
-        self.assumptions += [text for text in dict.fromkeys(assumed) if text not in self.assumptions]
+            assumptions.append("constants that the graph carries are copied to the GPU at each call")
+        self.assumptions += [text for text in dict.fromkeys(assumptions) if text not in self.assumptions]
         return self._propagate(module)
 
     def _propagate(self, module: fx.GraphModule) -> list[Any]:
@@ -167,7 +167,7 @@ class Retargeting:
         value = node.meta["val"]
         if not isinstance(value, torch.Tensor):
             return value
-        stays = self.placed and not node.meta.get("aotlens_moved")
+        stays = self.script_placed and not node.meta.get("aotlens_moved")
         device = value.device if stays else GPU
         return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=device)
 
@@ -197,14 +197,14 @@ def _move_arguments(module: fx.GraphModule, placed: bool) -> int:
             if isinstance(owned, fx.GraphModule):
                 constants += _move_arguments(owned, placed)
             elif isinstance(owned, torch.Tensor) and owned.dim() > 0:  # a number goes with the launch
-                if placed and not _is_needed_there(node):
+                if placed and not _is_needed_on_gpu(node):
                     continue
                 constants += 1
                 _copy_constant(module.graph, node)
     return constants
 
 
-def _is_needed_there(constant: fx.Node) -> bool:
+def _is_needed_on_gpu(constant: fx.Node) -> bool:
     val = constant.meta.get("val")
     return bool(constant.meta.get("aotlens_moved")) or (
         isinstance(val, torch.Tensor) and val.device.type == "cuda"

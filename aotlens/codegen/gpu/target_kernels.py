@@ -32,8 +32,8 @@ def with_gpu_kernels(code: Generated, parts: Partitioned, options: CompileOption
     assert options.gpu is not None  # the caller asks
     require_triton()
     target, config = find_target(options.gpu), dict(options.inductor_config)
-    order = GpuRequest(target, config, options.gpu_texts, options.kernel_limit_s)
-    unit = _Unit(parts, order, partial(_choices_here, code, target.sm))
+    request = GpuRequest(target, config, options.gpu_texts, options.kernel_limit_s)
+    unit = _Unit(parts, request, partial(_local_choices, code, target.sm))
 
     def with_rows(graph: GraphCode | None, phase: Phase) -> Any:
         return graph and replace(graph, gpu_kernels=partial(unit.kernels, graph.program, phase))
@@ -54,7 +54,7 @@ def with_gpu_kernels(code: Generated, parts: Partitioned, options: CompileOption
 Choices = dict[tuple[Phase, str], KernelChoice]
 
 
-def _choices_here(code: Generated, sm: str) -> Choices:
+def _local_choices(code: Generated, sm: str) -> Choices:
     """What the kernels that have run here were launched with, where they run on that GPU."""
     if sm != gpu_in_use():
         return {}
@@ -65,20 +65,20 @@ def _choices_here(code: Generated, sm: str) -> Choices:
 class _Unit:
     """Forward and backward of one target, generated once."""
 
-    def __init__(self, parts: Partitioned, order: GpuRequest, choices: Callable[[], Choices]) -> None:
+    def __init__(self, parts: Partitioned, request: GpuRequest, choices: Callable[[], Choices]) -> None:
         self._parts = parts
-        self._order = order
+        self._request = request
         self._choices = choices
         self._made: GpuGenerated | None = None
         self._layers: Layers | None = None
 
     @property
     def sm(self) -> str:
-        return self._order.target.sm
+        return self._request.target.sm
 
     def assumptions(self) -> tuple[str, ...]:
         """Whose figures the GPU's are, then those of all graphs, each once."""
-        target, graphs = self._order.target, self._generated().graphs
+        target, graphs = self._request.target, self._generated().graphs
         texts = dict.fromkeys(text for graph in graphs for text in graph.assumptions)
         if not graphs:
             return tuple(texts)
@@ -100,10 +100,10 @@ class _Unit:
             return ()
         if self._layers is None:
             self._layers = Layers(self._parts.joint.program)
-        locations = NodeLocations.of(program, self._layers)
-        return tuple(kernel_rows(graph, made.kernels, locations, self._order.target))
+        locations = NodeLocations.from_program(program, self._layers)
+        return tuple(kernel_rows(graph, made.kernels, locations, self._request.target))
 
     def _generated(self) -> GpuGenerated:
         if self._made is None:
-            self._made = generate_for_gpu(self._parts, replace(self._order, ran=self._choices()))
+            self._made = generate_for_gpu(self._parts, replace(self._request, ran=self._choices()))
         return self._made

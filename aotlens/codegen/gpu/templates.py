@@ -37,7 +37,7 @@ class TemplateChoices:
     """The choices that were not taken, by the kernel of the one that was."""
     assumptions: list[str] = field(default_factory=list)
 
-    def take(self, choices: list[Any]) -> list[Any]:
+    def select(self, choices: list[Any]) -> list[Any]:
         """What Inductor shall choose from: the first template alone, where it cannot run them."""
         templates = [choice for choice in choices if hasattr(choice, "make_kernel_render")]
         if self.runs:
@@ -77,18 +77,18 @@ def _source(request: Any) -> Choice:
 @contextmanager
 def recording_choices() -> Iterator[TemplateChoices]:
     """Within it Inductor takes the first choice of each template; the fastest, where it can run them."""
-    offered = TemplateChoices(can_run_kernels())
+    choices = TemplateChoices(can_run_kernels())
     scheduling = compiling_modules().triton_codegen.TritonScheduling
     define: Callable[..., str] = scheduling.define_kernel
 
     def note(self: Any, src_code: str, node_schedule: Any, kernel: Any) -> str:
         name = define(self, src_code, node_schedule, kernel)
-        offered.note(name, node_schedule)
+        choices.note(name, node_schedule)
         return name
 
     why = "which kernel a choice became is known when it is defined"
     with (
         replacing(Replacement(scheduling, "define_kernel", note, why)),
-        filter_autotune_choices(offered.take),
+        filter_autotune_choices(choices.select),
     ):
-        yield offered
+        yield choices

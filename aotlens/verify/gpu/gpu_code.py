@@ -17,7 +17,7 @@ from aotlens.codegen.gpu.interpreter.records import (
     KernelFaultError,
     Launch,
     NotInterpretedError,
-    RandomNumbersUsed,
+    RandomNumbersOfSeed,
 )
 from aotlens.codegen.gpu.interpreter_backend import InterpretedGraphs, InterpretedRun
 from aotlens.codegen.gpu.node_values import expected_values, node_values
@@ -39,7 +39,7 @@ from aotlens.verify.tensors.values import TOLERANCES, close, computed_in, error_
 
 
 def recording_in_double(
-    prepared: PreparedCall, call: Callable[..., Any] | None, drawn: Sequence[RandomNumbersUsed | None]
+    prepared: PreparedCall, call: Callable[..., Any] | None, drawn: Sequence[RandomNumbersOfSeed | None]
 ) -> Observation | None:
     """What the recording gives without roundings, with the kernels' random numbers; None where it takes too
     much memory, or its arguments cannot be made."""
@@ -222,7 +222,7 @@ class _Comparison:
         self,
         comparison: Verification,
         sides: tuple[Observation, Observation],
-        drawn: Sequence[RandomNumbersUsed | None],
+        drawn: Sequence[RandomNumbersOfSeed | None],
     ) -> Verification:
         """Where values differ, those that are as near to double precision as eager's are equal."""
         if not any(difference.max_abs is not None for difference in comparison.differences):
@@ -273,11 +273,11 @@ def _drops_in_attention(compiled: Compiled) -> bool:
     )
 
 
-def _drawn(runs: Sequence[InterpretedRun]) -> list[RandomNumbersUsed | None]:
-    return [run.answer.draws.get(index) for run in runs for index in range(run.answer.seeds)]
+def _drawn(runs: Sequence[InterpretedRun]) -> list[RandomNumbersOfSeed | None]:
+    return [run.answer.random_numbers.get(index) for run in runs for index in range(run.answer.seeds)]
 
 
-def _unmatched(redrawing: RandomReplay, drawn: Sequence[RandomNumbersUsed | None]) -> str:
+def _unmatched(redrawing: RandomReplay, drawn: Sequence[RandomNumbersOfSeed | None]) -> str:
     """Why the kernels' numbers could not be put in the places of eager's."""
     if redrawing.used == len(drawn):
         return ""
@@ -311,12 +311,12 @@ def culprit(graphs: InterpretedGraphs) -> str:
         drawn = _drawn([run])
         drawing = RandomReplay(drawn) if drawn else None
         values = node_values(graphs.program(phase), phase, list(run.job.inputs), drawing)
-        answer = interpreter().run(replace(run.job, keep_buffers=True))
+        answer = interpreter().run(replace(run.job, return_buffers=True))
         for launch in answer.launches:
-            wrong = _first_wrong(launch, expected_values(run.graph, launch.place, values))
+            wrong = _first_wrong(launch, expected_values(run.graph, launch.location, values))
             if wrong:
-                locations = ", ".join(graphs.places(run.graph, launch.place))
-                name = f"the {phase} kernel `{launch.place.kernel}` ({locations})"
+                locations = ", ".join(graphs.source_lines(run.graph, launch.location))
+                name = f"the {phase} kernel `{launch.location.kernel}` ({locations})"
                 return f"the first kernel that differs is {name}: {wrong}"
     return ""
 

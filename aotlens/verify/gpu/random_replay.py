@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from aotlens.codegen.gpu.interpreter.records import RandomNumbersUsed
+from aotlens.codegen.gpu.interpreter.records import RandomNumbersOfSeed
 from aotlens.gpu_emulation.tensor_devices import is_on_gpu, mark_device
 from aotlens.torch_api.modes import TorchDispatchMode
 
@@ -35,7 +35,9 @@ FORMS: dict[Any, Callable[[Any, Any], tuple[Sequence[int], torch.dtype]]] = {
 """The draws that kernels make, with the shape and the type of their numbers."""
 
 
-NOTHING = RandomNumbersUsed("rand", torch.zeros(0, dtype=torch.int64), torch.zeros(0), again=0, agrees=True)
+NOTHING = RandomNumbersOfSeed(
+    "rand", torch.zeros(0, dtype=torch.int64), torch.zeros(0), repeats=0, agrees=True
+)
 """A draw that nobody reads, so that no kernel made it."""
 
 
@@ -44,11 +46,11 @@ class RandomReplay(TorchDispatchMode):
 
     supports_higher_order_operators = True
 
-    def __init__(self, drawn: Sequence[RandomNumbersUsed | None]) -> None:
+    def __init__(self, drawn: Sequence[RandomNumbersOfSeed | None]) -> None:
         super().__init__()
         self._drawn = list(drawn)
         self.used = 0
-        self.given: list[RandomNumbersUsed] = []
+        self.given: list[RandomNumbersOfSeed] = []
         """What was drawn for elements that the program has: kernels draw for whole blocks."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -76,12 +78,12 @@ def _is_drawn_on_gpu(args: Any, kwargs: Any) -> bool:
     return any(isinstance(arg, Tensor) and is_on_gpu(arg) for arg in args)
 
 
-def _cut(drawn: RandomNumbersUsed, count: int) -> RandomNumbersUsed:
+def _cut(drawn: RandomNumbersOfSeed, count: int) -> RandomNumbersOfSeed:
     inside = drawn.offsets < count
     return replace(drawn, offsets=drawn.offsets[inside], values=drawn.values[inside])
 
 
-def replayed_numbers(drawn: RandomNumbersUsed, shape: Sequence[int], dtype: torch.dtype) -> Tensor:
+def replayed_numbers(drawn: RandomNumbersOfSeed, shape: Sequence[int], dtype: torch.dtype) -> Tensor:
     """As the tensor that the program draws; NaN, or the largest integer, where nothing was drawn."""
     blank = float("nan") if dtype.is_floating_point else torch.iinfo(dtype).max
     flat = torch.full((math.prod(shape),), blank, dtype=dtype)
@@ -100,7 +102,7 @@ class Law:
     """How; empty where it does not."""
 
 
-def law_of(drawn: RandomNumbersUsed) -> Law:
+def law_of(drawn: RandomNumbersOfSeed) -> Law:
     """By the largest distance between the numbers' distribution and the law's (Kolmogorov and Smirnov)."""
     values = drawn.values.double().sort().values
     count = len(values)

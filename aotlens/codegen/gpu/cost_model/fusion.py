@@ -17,7 +17,7 @@ Operation = tuple[int, str]
 class FusionRejections:
     """Mutable while Inductor works."""
 
-    _asked: dict[tuple[frozenset[Operation], frozenset[Operation]], str] = field(default_factory=dict)
+    _answers: dict[tuple[frozenset[Operation], frozenset[Operation]], str] = field(default_factory=dict)
     _calls: dict[Operation, int] = field(default_factory=dict)
     _words: list[str] = field(default_factory=list)
     """What was said within the questions that are being asked, the innermost last."""
@@ -25,7 +25,7 @@ class FusionRejections:
     def begin(self) -> None:
         self._words.append("")
 
-    def say(self, words: str) -> None:
+    def add_reason(self, words: str) -> None:
         """A reason; the last one that is given within a question counts."""
         if self._words:
             self._words[-1] = words
@@ -41,8 +41,8 @@ class FusionRejections:
         first, second = (
             frozenset((id(node.scheduler), name) for name in node.get_operation_names()) for node in nodes
         )
-        self._asked.pop((first, second), None)  # the last answer stands last
-        self._asked[first, second] = words
+        self._answers.pop((first, second), None)  # the last answer stands last
+        self._answers[first, second] = words
 
     def note_call(self, graph: int, operations: list[str], call: int) -> None:
         """The operations that a call runs."""
@@ -65,7 +65,7 @@ class FusionRejections:
 
     def _by_call(self) -> dict[tuple[int, int], str]:
         best: dict[tuple[int, int], tuple[tuple[int, bool], str]] = {}
-        for (first, second), words in self._asked.items():
+        for (first, second), words in self._answers.items():
             calls = [{self._calls.get(operation) for operation in side} for side in (first, second)]
             if any(len(candidates) != 1 or None in candidates for candidates in calls):
                 continue  # a part of it went elsewhere, or never became a call

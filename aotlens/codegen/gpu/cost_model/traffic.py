@@ -40,7 +40,7 @@ class _Region:
 
 
 @dataclass(slots=True)
-class _Touched:
+class _BufferAccess:
     """One buffer in one call; mutable while its accesses are gathered."""
 
     regions: dict[Any, _Region] = field(default_factory=dict)
@@ -59,33 +59,33 @@ class Traffic:
         self.is_known = True
         """Whether all sizes that were met are those of the example; False where only the data tells one."""
 
-    def of_kernel(self, members: list[Any], kernel: Any) -> Iterator[Access]:
+    def kernel_accesses(self, members: list[Any], kernel: Any) -> Iterator[Access]:
         """Of a generated kernel, by the scheduler's nodes that it computes."""
         inputs, outputs = _arguments(kernel)
         real = self._graph.scheduler.mutation_real_name
         made = {dep.name for node in members for dep in node.read_writes.writes}
-        reads: dict[str, _Touched] = {}
-        writes: dict[str, _Touched] = {}
+        reads: dict[str, _BufferAccess] = {}
+        writes: dict[str, _BufferAccess] = {}
         for node in members:
             read = [dep for dep in node.read_writes.reads if dep.name not in made]
             for deps, by_buffer, live in ((read, reads, inputs), (node.read_writes.writes, writes, outputs)):
                 for dep in deps:
                     name = real.get(dep.name, dep.name)
                     if name in live:
-                        touched = by_buffer.setdefault(name, _Touched())
+                        touched = by_buffer.setdefault(name, _BufferAccess())
                         touched.regions.update([self._region(dep, node)])
                         touched.origins.update(dict.fromkeys(node.node.origins))
         yield from self._accesses(reads, False)
         yield from self._accesses(writes, True)
 
-    def of_library(self, call: Any, origins: Iterable[fx.Node]) -> Iterator[Access]:
+    def library_accesses(self, call: Any, origins: Iterable[fx.Node]) -> Iterator[Access]:
         """Of a library call, or a kernel of the user's: what it is given and gives, as they are laid out.
 
         A kernel of the user's may read what it writes, too: nobody knows.
         """
         by = dict.fromkeys(origins)
-        reads: dict[str, _Touched] = {}
-        writes: dict[str, _Touched] = {}
+        reads: dict[str, _BufferAccess] = {}
+        writes: dict[str, _BufferAccess] = {}
         outputs = flat(getattr(call, "outputs", None) or call.get_outputs())
         results = [output for output in outputs if hasattr(output, "get_name")]  # attention gives numbers too
         changed = set(call.get_mutation_names())
@@ -95,13 +95,15 @@ class Traffic:
         only_written = changed if is_user_kernel(call) else set()
         for operand in () if _only_sizes(call) else flat(call.inputs):
             if operand.get_name() not in only_written:
-                self._lay(reads, operand, by)
+                self._add_layout(reads, operand, by)
         for result in (*results, *map(self._graph.get_buffer, sorted(changed))):
-            self._lay(writes, result, by)
+            self._add_layout(writes, result, by)
         yield from self._accesses(reads, False)
         yield from self._accesses(writes, True, frozenset(changed))
 
-    def of_partial_sums(self, kernel: Any, call: int) -> tuple[list[Access], list[tuple[Access, Access]]]:
+    def partial_sum_accesses(
+        self, kernel: Any, call: int
+    ) -> tuple[list[Access], list[tuple[Access, Access]]]:
         """Sums that a kernel leaves to the wrapper: what it writes; what each last step reads and writes."""
         sums = getattr(kernel, "saved_partial_accumulate", ())
         if not sums:
@@ -148,7 +150,7 @@ class Traffic:
             elements * item, _sectors(elements, item, steps) * SECTOR, dep.is_indirect()
         )
 
-    def _lay(self, by_buffer: dict[str, _Touched], value: Any, by: dict[fx.Node, None]) -> None:
+    def _add_layout(self, by_buffer: dict[str, _BufferAccess], value: Any, by: dict[fx.Node, None]) -> None:
         """One argument or result of a library call: the elements of its layout."""
         layout = _layout(value)
         if layout is None:
@@ -158,12 +160,12 @@ class Traffic:
             for step, size in zip(layout.stride, layout.size, strict=True)
         ]
         size = prod(size for step, size in steps if step != 0) * layout.dtype.itemsize
-        touched = by_buffer.setdefault(value.get_name(), _Touched())
+        touched = by_buffer.setdefault(value.get_name(), _BufferAccess())
         touched.regions[tuple(steps), layout.offset] = _Region(size, size)
         touched.origins.update(by)
 
     def _accesses(
-        self, by_buffer: dict[str, _Touched], written: bool, changed: frozenset[str] = frozenset()
+        self, by_buffer: dict[str, _BufferAccess], written: bool, changed: frozenset[str] = frozenset()
     ) -> Iterator[Access]:
         """The accesses; a value that is changed is written by the call and not by what made it."""
         for name, touched in by_buffer.items():

@@ -28,7 +28,7 @@ class Form:
 def forward(query: Tensor, key: Tensor, value: Tensor, form: Form) -> tuple[Tensor, Tensor]:
     """The result, and the log-sum-exp of each row."""
     scores = _scores(query, key, form)
-    weights = torch.softmax(scores, -1) * _kept(scores, form)
+    weights = torch.softmax(scores, -1) * _dropout_factor(scores, form)
     result = weights @ _precise(_repeated(value, query))
     return result.to(query.dtype), torch.logsumexp(scores, -1)
 
@@ -37,7 +37,7 @@ def backward(gradient: Tensor, tensors: tuple[Tensor, ...], form: Form) -> tuple
     """Gradients of query, key, value, and of the mask as if it were as large as the scores."""
     query, key, value = tensors
     scores = _scores(query, key, form)
-    weights, dropout_factor = torch.softmax(scores, -1), _kept(scores, form)
+    weights, dropout_factor = torch.softmax(scores, -1), _dropout_factor(scores, form)
     grad_output = _precise(gradient)
     of_weights = (grad_output @ _precise(_repeated(value, query)).mT) * dropout_factor
     of_scores = weights * (of_weights - (of_weights * weights).sum(-1, keepdim=True))
@@ -45,7 +45,7 @@ def backward(gradient: Tensor, tensors: tuple[Tensor, ...], form: Form) -> tuple
     of_query = of_scores @ _precise(_repeated(key, query)) * scale
     of_key = of_scores.mT @ _precise(query) * scale
     of_value = (weights * dropout_factor).mT @ grad_output
-    gradients = (of_query, _summed(of_key, key), _summed(of_value, value))
+    gradients = (of_query, _sum_shared_heads(of_key, key), _sum_shared_heads(of_value, value))
     return *(part.to(tensor.dtype) for part, tensor in zip(gradients, tensors, strict=True)), of_scores
 
 
@@ -67,7 +67,7 @@ def _precise(tensor: Tensor) -> Tensor:
     return tensor.to(torch.promote_types(tensor.dtype, torch.float32))
 
 
-def _kept(scores: Tensor, form: Form) -> Any:
+def _dropout_factor(scores: Tensor, form: Form) -> Any:
     """The factor of each weight: 0 where it is dropped."""
     if not form.dropout:
         return 1.0
@@ -85,7 +85,7 @@ def _repeated(tensor: Tensor, query: Tensor) -> Tensor:
     return tensor.repeat_interleave(query.shape[1] // tensor.shape[1], 1)
 
 
-def _summed(gradient: Tensor, tensor: Tensor) -> Tensor:
+def _sum_shared_heads(gradient: Tensor, tensor: Tensor) -> Tensor:
     """The gradient of heads that several of the query's share."""
     shared = gradient.shape[1] // tensor.shape[1]
     return gradient.unflatten(1, (-1, shared)).sum(2)

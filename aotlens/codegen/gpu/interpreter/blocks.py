@@ -13,7 +13,7 @@ FIXED = ("_tem_", "_for_")
 """In the names of kernels whose block sizes are written into their sources: templates, lists of tensors."""
 
 
-def enlarge(name: str, kernel: Any, most: Mapping[str, int]) -> None:
+def enlarge(name: str, kernel: Any, largest_blocks: Mapping[str, int]) -> None:
     """Change the block sizes of the first configuration, which the interpreter takes."""
     if any(mark in name for mark in FIXED):
         return
@@ -24,7 +24,7 @@ def enlarge(name: str, kernel: Any, most: Mapping[str, int]) -> None:
         wanted = _power_of_two(hints.get(axis[0].lower(), 1))
         others = prod(sizes[other] for other in axes if other != axis) * _reduced(sizes, hints)
         room = max(1, MOST_ELEMENTS // max(1, others))
-        largest = min(wanted, _power_of_two(room + 1) // 2, most[axis[0]])
+        largest = min(wanted, _power_of_two(room + 1) // 2, largest_blocks[axis[0]])
         sizes[axis] = max(sizes[axis], largest)
 
 

@@ -19,18 +19,19 @@ EFFICIENT_ROWS = 32
 def register_cpu_kernels() -> Any:
     """The registration, which holds as long as it is kept."""
     library = torch.library.Library("aten", "IMPL")
-    for name, kernel in TWINS.items():
-        library.impl(name, _laid_out(getattr(aten, name).default, kernel), "CPU")
+    for name, kernel in KERNELS.items():
+        library.impl(name, _with_operator_layout(getattr(aten, name).default, kernel), "CPU")
     return library
 
 
-def _laid_out(op: Any, kernel: Callable[..., Any]) -> Callable[..., Any]:
+def _with_operator_layout(op: Any, kernel: Callable[..., Any]) -> Callable[..., Any]:
     """The twin, with its results in the layout that torch promises for the operator."""
 
     def call(*args: Any, **kwargs: Any) -> tuple[Any, ...]:
         promised = op(*map(_on_meta, args), **{key: _on_meta(value) for key, value in kwargs.items()})
         return tuple(
-            _like(output, shape) for output, shape in zip(kernel(*args, **kwargs), promised, strict=True)
+            _with_layout(output, shape)
+            for output, shape in zip(kernel(*args, **kwargs), promised, strict=True)
         )
 
     return call
@@ -40,7 +41,7 @@ def _on_meta(value: Any) -> Any:
     return value.to("meta") if isinstance(value, Tensor) else value
 
 
-def _like(output: Any, promised: Any) -> Any:
+def _with_layout(output: Any, promised: Any) -> Any:
     if (
         not isinstance(output, Tensor)
         or promised is None
@@ -155,7 +156,7 @@ def _backward(tensors: tuple[Tensor, ...], saved: tuple[Tensor, Tensor], form: F
     return gradients
 
 
-TWINS: dict[str, Callable[..., Any]] = {
+KERNELS: dict[str, Callable[..., Any]] = {
     "_scaled_dot_product_flash_attention": _flash,
     "_scaled_dot_product_flash_attention_backward": _flash_backward,
     "_scaled_dot_product_efficient_attention": _efficient,

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from aotlens.codegen.gpu.interpreter.memory import OutOfBoundsError
-from aotlens.codegen.gpu.interpreter.records import Finding, FindingKind, TensorLocation
+from aotlens.codegen.gpu.interpreter.records import Finding, FindingKind, LaunchLocation
 
 MOST_CHARACTERS = 400
 
@@ -18,9 +18,9 @@ class KernelAssertionError(Exception):
 class LaunchError(Exception):
     """What a kernel raised, with where."""
 
-    def __init__(self, location: TensorLocation, file: str, cause: BaseException) -> None:
+    def __init__(self, location: LaunchLocation, file: str, cause: BaseException) -> None:
         super().__init__(str(cause))
-        self.place = location
+        self.location = location
         self.file = file
         """Where the kernel's source was written to."""
         self.cause = cause
@@ -35,14 +35,14 @@ def assert_in_kernel(self: Any, condition: Any, message: str) -> None:
 def finding_of(error: Exception, wrapper: str) -> Finding:
     """`wrapper` is the file of the wrapper that ran."""
     if not isinstance(error, LaunchError):
-        return Finding("library", TensorLocation(""), _line(error, wrapper), _message(error))
+        return Finding("library", LaunchLocation(""), _line(error, wrapper), _message(error))
     causes = list(_causes(error.cause))
     kind: FindingKind = "not interpreted"
     if any(isinstance(cause, OutOfBoundsError) for cause in causes):
         kind = "out of bounds"
     elif any(isinstance(cause, KernelAssertionError) for cause in causes):
         kind = "failed assertion"
-    return Finding(kind, error.place, _line(error.cause, error.file), _message(causes[-1]))
+    return Finding(kind, error.location, _line(error.cause, error.file), _message(causes[-1]))
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:

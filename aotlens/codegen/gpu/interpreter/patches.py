@@ -28,21 +28,21 @@ ACCESSES = (
     ("create_atomic_cas", "updates", 0, -1),
 )
 """The builder's methods that touch memory: what they do, and where pointers and mask stand."""
-DRAWS = (("rand", "rand"), ("randn", "randn"))
+RANDOM_FUNCTIONS = (("rand", "rand"), ("randn", "randn"))
 """Triton's functions by which kernels draw, with the kind of number."""
-HELPERS = (("rand4x", "rand"), ("randn4x", "randn"), ("randint64", "randint"))
+RANDOM_HELPERS = (("rand4x", "rand"), ("randn4x", "randn"), ("randint64", "randint"))
 """Inductor's."""
 
 
-def replacements(memory: Memory, draws: RandomNumbers) -> tuple[Replacement, ...]:
+def replacements(memory: Memory, random_numbers: RandomNumbers) -> tuple[Replacement, ...]:
     """Every name that is replaced."""
-    return (*_device(), *_numbers(), *_accesses(memory), *_draws(draws), *_library())
+    return (*_device(), *_numbers(), *_accesses(memory), *_random_functions(random_numbers), *_library())
 
 
 def apply(rows: tuple[Replacement, ...]) -> None:
     """For the rest of this process's life."""
     for row in rows:
-        setattr(row.owner, row.name, row.instead)
+        setattr(row.owner, row.name, row.replacement)
 
 
 def _device() -> Iterator[Replacement]:
@@ -113,14 +113,14 @@ def _accesses(memory: Memory) -> Iterator[Replacement]:
         )
 
 
-def _draws(draws: RandomNumbers) -> Iterator[Replacement]:
+def _random_functions(random_numbers: RandomNumbers) -> Iterator[Replacement]:
     import triton.language as tl
 
     reason = "the numbers that are drawn are compared between forward and backward, and with their law"
     helpers = interpreting_modules().helpers
-    for owner, names in ((tl, DRAWS), (helpers, HELPERS)):
+    for owner, names in ((tl, RANDOM_FUNCTIONS), (helpers, RANDOM_HELPERS)):
         for name, kind in names:
-            yield Replacement(owner, name, draws.recording(kind, getattr(owner, name)), reason)
+            yield Replacement(owner, name, random_numbers.recording(kind, getattr(owner, name)), reason)
 
 
 def _library() -> Iterator[Replacement]:

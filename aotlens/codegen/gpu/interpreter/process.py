@@ -22,8 +22,8 @@ from aotlens.codegen.gpu.interpreter.records import (
     Finding,
     Job,
     Launched,
+    LaunchLocation,
     OperatorCall,
-    TensorLocation,
     UserLaunch,
 )
 
@@ -46,7 +46,7 @@ class Interpreter:
         if not isinstance(answer, str):
             return answer
         return Answer(
-            (), {}, job.random_state, (), 0, {}, Finding("not interpreted", TensorLocation(""), "", answer)
+            (), {}, job.random_state, (), 0, {}, Finding("not interpreted", LaunchLocation(""), "", answer)
         )
 
     def launch(self, launch: UserLaunch, limit_s: float = GRAPH_LIMIT_S) -> Launched:
@@ -54,7 +54,7 @@ class Interpreter:
         answer: Launched | str = self._answer(packed(launch), limit_s)
         if not isinstance(answer, str):
             return answer
-        return Launched({}, Finding("not interpreted", TensorLocation(launch.kernel), "", answer))
+        return Launched({}, Finding("not interpreted", LaunchLocation(launch.kernel), "", answer))
 
     def _answer(self, request: bytes, limit_s: float) -> Any:
         """What comes back, or why nothing does."""

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from aotlens.codegen.gpu.interpreter.records import RandomNumbersUsed
+from aotlens.codegen.gpu.interpreter.records import RandomNumbersOfSeed
 
 
 @dataclass(slots=True)
@@ -15,11 +15,11 @@ class RandomNumbers:
 
     first_seed: int = 0
     seeds: int = 0
-    _found: dict[int, list[tuple[str, Any, Any]]] = field(default_factory=dict)
+    _records: dict[int, list[tuple[str, Any, Any]]] = field(default_factory=dict)
 
     def start(self, first_seed: int) -> None:
         self.first_seed, self.seeds = first_seed, 0
-        self._found.clear()
+        self._records.clear()
 
     def hand_out(self, seeds: torch.Tensor) -> None:
         """Fill a tensor with the seeds that come next."""
@@ -32,35 +32,35 @@ class RandomNumbers:
 
         def draw(seed: Any, offsets: Any, *rest: Any) -> Any:
             result = original(seed, offsets, *rest)
-            self._keep(kind, seed, offsets, result.handle.data)
+            self._record(kind, seed, offsets, result.handle.data)
             return result
 
         return draw
 
-    def _keep(self, kind: str, seed: Any, offsets: Any, values: Any) -> None:
+    def _record(self, kind: str, seed: Any, offsets: Any, values: Any) -> None:
         shape = values.shape
         by_seed = np.broadcast_to(seed.handle.data, shape)
         positions = np.broadcast_to(offsets.handle.data, shape)
         for seed_value in np.unique(by_seed):
             chosen = by_seed == seed_value
-            records = self._found.setdefault(int(seed_value) - self.first_seed, [])
+            records = self._records.setdefault(int(seed_value) - self.first_seed, [])
             records.append((kind, positions[chosen].astype(np.int64), values[chosen].copy()))
 
-    def drawn(self) -> dict[int, RandomNumbersUsed]:
+    def by_seed(self) -> dict[int, RandomNumbersOfSeed]:
         """By the position of the seed."""
-        return {index: _joined(records) for index, records in self._found.items()}
+        return {index: _merged(records) for index, records in self._records.items()}
 
 
-def _joined(records: list[tuple[str, Any, Any]]) -> RandomNumbersUsed:
+def _merged(records: list[tuple[str, Any, Any]]) -> RandomNumbersOfSeed:
     kinds: Any = records[0][0]
     offsets = np.concatenate([positions for _, positions, _ in records])
     values = np.concatenate([values for _, _, values in records])
     unique, first, inverse = np.unique(offsets, return_index=True, return_inverse=True)
     first_values = values[first]
-    return RandomNumbersUsed(
+    return RandomNumbersOfSeed(
         kind=kinds,
         offsets=torch.from_numpy(unique),
         values=torch.from_numpy(first_values.copy()),
-        again=len(offsets) - len(unique),
+        repeats=len(offsets) - len(unique),
         agrees=bool(np.array_equal(first_values[inverse], values)),
     )

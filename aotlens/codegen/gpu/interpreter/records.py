@@ -19,7 +19,7 @@ MESSAGES: dict[FindingKind, str] = {
 
 
 @dataclass(frozen=True, slots=True)
-class TensorLocation:
+class LaunchLocation:
     """A launch in a graph's wrapper."""
 
     kernel: str
@@ -33,7 +33,7 @@ class Finding:
     """Why a graph did not run to its end."""
 
     kind: FindingKind
-    place: TensorLocation
+    location: LaunchLocation
     line: str
     """The kernel's own line, or the wrapper's."""
     message: str
@@ -54,9 +54,9 @@ class Job:
     """The first of the seeds that kernels draw with; the others follow it."""
     own_blocks: bool = False
     """Keep the kernels' own block sizes: slower, since the interpreter pays for each program."""
-    keep_buffers: bool = False
+    return_buffers: bool = False
     """Send back what each launch wrote."""
-    given: Mapping[TensorLocation, Mapping[int, torch.Tensor]] = field(default_factory=dict)
+    precomputed: Mapping[LaunchLocation, Mapping[int, torch.Tensor]] = field(default_factory=dict)
     """Launches that are not made: what the arguments at these positions hold instead afterwards."""
 
 
@@ -82,7 +82,7 @@ class Launched:
 class Launch:
     """One kernel that ran."""
 
-    place: TensorLocation
+    location: LaunchLocation
     programs: int
     blocks: tuple[tuple[str, int], ...]
     """Block sizes that it ran with."""
@@ -91,21 +91,21 @@ class Launch:
 
 
 @dataclass(frozen=True, slots=True)
-class RandomNumbersUsed:
+class RandomNumbersOfSeed:
     """The numbers that kernels drew from one seed."""
 
     kind: Literal["rand", "randn", "randint"]
     offsets: torch.Tensor
     """Positions in the tensor that the program draws, flat and in row-major order."""
     values: torch.Tensor
-    again: int
+    repeats: int
     """How many were drawn more than once, by several kernels or in both directions of one graph."""
     agrees: bool
     """Whether every number that was drawn again came out the same."""
 
 
 @dataclass(frozen=True, slots=True)
-class KernelLocation:
+class ViewOfInput:
     """A result that lies in the memory of an input."""
 
     input: int
@@ -125,7 +125,7 @@ class Answer:
     launches: tuple[Launch, ...]
     seeds: int
     """How many the wrapper drew."""
-    draws: Mapping[int, RandomNumbersUsed]
+    random_numbers: Mapping[int, RandomNumbersOfSeed]
     """By the position of the seed."""
     finding: Finding | None = None
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from aotlens.codegen.gpu.interpreter.records import Answer, KernelLocation
+from aotlens.codegen.gpu.interpreter.records import Answer, ViewOfInput
 
 
 def copied(inputs: list[Any]) -> Iterator[Any]:
@@ -43,27 +43,27 @@ def in_shared_memory(
     their devices; None is the CPU."""
     moved: dict[int, torch.UntypedStorage] = {}
     for value, device in zip(outputs, devices, strict=True):
-        if isinstance(value, KernelLocation):
-            yield _inside(value, inputs)
+        if isinstance(value, ViewOfInput):
+            yield _view_of_input(value, inputs)
         elif not isinstance(value, torch.Tensor) or device is None or device.type == "cpu":
             yield value
         else:
             storage = value.untyped_storage()
             if storage._cdata not in moved:
-                moved[storage._cdata] = _on(device, storage)
+                moved[storage._cdata] = _copied_to(device, storage)
             layout = (value.storage_offset(), value.shape, value.stride())
             made = torch.empty(0, dtype=value.dtype, device=device)
             yield made.set_(moved[storage._cdata], *layout)
 
 
-def _on(device: torch.device, storage: torch.UntypedStorage) -> torch.UntypedStorage:
+def _copied_to(device: torch.device, storage: torch.UntypedStorage) -> torch.UntypedStorage:
     """A copy there: in a tensor's memory, so that a GPU that is only pretended knows of it."""
     made = torch.empty(storage.nbytes(), dtype=torch.uint8, device=device)
     made.copy_(torch.empty(0, dtype=torch.uint8).set_(storage))
     return made.untyped_storage()
 
 
-def _inside(value: KernelLocation, inputs: list[Any]) -> torch.Tensor:
+def _view_of_input(value: ViewOfInput, inputs: list[Any]) -> torch.Tensor:
     """A result that lies in an input's memory: that input itself where it is the same."""
     storage = inputs[value.input].untyped_storage()
     empty = torch.empty(0, dtype=value.dtype, device=storage.device)

@@ -33,13 +33,13 @@ from aotlens.codegen.gpu.interpreter.random_numbers import RandomNumbers
 from aotlens.codegen.gpu.interpreter.records import (
     Answer,
     Job,
-    KernelLocation,
     Launch,
     Launched,
+    LaunchLocation,
     OperatorCall,
     OperatorOutput,
-    TensorLocation,
     UserLaunch,
+    ViewOfInput,
 )
 from aotlens.codegen.gpu.interpreter.user_kernels import launch_user_kernel, user_kernel
 from aotlens.codegen.gpu.interpreter.wrapper import (
@@ -73,7 +73,7 @@ def main(descriptor: int) -> None:
             shutil.rmtree(os.environ.get(FOLDER, ""), ignore_errors=True)  # where the kernels were written
             return
         request: Job | UserLaunch = unpacked(received)
-        answered = worker.answer(request) if isinstance(request, Job) else worker.launched(request)
+        answered = worker.answer(request) if isinstance(request, Job) else worker.launch(request)
         connection.send_bytes(packed(answered))
 
 
@@ -83,18 +83,18 @@ class Worker:
 
     ask: OperatorRequest
     memory: Memory = field(default_factory=Memory)
-    draws: RandomNumbers = field(default_factory=RandomNumbers)
-    _kept: list[Any] = field(default_factory=list)
+    random_numbers: RandomNumbers = field(default_factory=RandomNumbers)
+    _registrations: list[Any] = field(default_factory=list)
     _own_blocks: dict[int, dict[str, Any]] = field(default_factory=dict)
     """By kernel: the same source is the same kernel in every job."""
 
     def __post_init__(self) -> None:
-        apply(replacements(self.memory, self.draws))
-        self._kept.append(register_cpu_kernels())
+        apply(replacements(self.memory, self.random_numbers))
+        self._registrations.append(register_cpu_kernels())
 
     def answer(self, job: Job) -> Answer:
         """Run one graph; whatever it raises is part of the answer."""
-        self.draws.start(job.seed)
+        self.random_numbers.start(job.seed)
         torch.set_rng_state(job.random_state)
         launches: list[Launch] = []
         before = {index: storage.clone() for index, storage in _storages(job.inputs).items()}
@@ -108,16 +108,16 @@ class Worker:
         except Exception as error:  # noqa: BLE001 (told to the other end, whatever it is)
             finding = finding_of(error, wrapper)
         return Answer(
-            outputs=tuple(_placed(outputs, job.inputs)),
+            outputs=tuple(_with_views_of_inputs(outputs, job.inputs)),
             written=_written(job.inputs, before),
             random_state=torch.get_rng_state(),
             launches=tuple(launches),
-            seeds=self.draws.seeds,
-            draws=self.draws.drawn(),
+            seeds=self.random_numbers.seeds,
+            random_numbers=self.random_numbers.by_seed(),
             finding=finding,
         )
 
-    def launched(self, launch: UserLaunch) -> Launched:
+    def launch(self, launch: UserLaunch) -> Launched:
         """Run one kernel of the user's; whatever it raises is part of the answer."""
         tensors = {name: value for name, value in launch.arguments.items() if isinstance(value, torch.Tensor)}
         before = {name: value.untyped_storage().clone() for name, value in tensors.items()}
@@ -128,7 +128,7 @@ class Worker:
             kernel[launch.grid](**launch.arguments)
         except Exception as error:  # noqa: BLE001 (told to the other end, whatever it is)
             file = kernel.fn.__code__.co_filename if kernel is not None else ""
-            finding = finding_of(LaunchError(TensorLocation(launch.kernel), file, error), "")
+            finding = finding_of(LaunchError(LaunchLocation(launch.kernel), file, error), "")
         after = {name: bytes_of(value.untyped_storage()) for name, value in tensors.items()}
         changed = {name: now for name, now in after.items() if not torch.equal(now, bytes_of(before[name]))}
         return Launched(changed, finding)
@@ -137,7 +137,7 @@ class Worker:
         """The wrapper as a module of this job's own, with its kernels watched."""
         modules = interpreting_modules()
         called = {
-            HAND_OUT_SEEDS: self.draws.hand_out,
+            HAND_OUT_SEEDS: self.random_numbers.hand_out,
             IN_MAIN_PROCESS: run_in_main_process(self.ask),
             ALIGNMENT_PROMISES: check_alignment_promise,
         }
@@ -149,19 +149,19 @@ class Worker:
             if isinstance(kernel, modules.autotuner):
                 if not kernel.custom_kernel:  # the user's own block sizes stay
                     self._choose_blocks(name, kernel, job, modules.largest_blocks)
-                setattr(module, name, _Watched(name, kernel, job, occurrences, launches, self.memory))
+                setattr(module, name, _WatchedKernel(name, kernel, job, occurrences, launches, self.memory))
         return module
 
-    def _choose_blocks(self, name: str, kernel: Any, job: Job, most: Mapping[str, int]) -> None:
+    def _choose_blocks(self, name: str, kernel: Any, job: Job, largest_blocks: Mapping[str, int]) -> None:
         sizes = kernel.configs[0].kwargs
         own = self._own_blocks.setdefault(id(kernel), dict(sizes))
         sizes.update(own)
         if not job.own_blocks:
-            enlarge(name, kernel, most)
+            enlarge(name, kernel, largest_blocks)
 
 
 @dataclass(slots=True)
-class _Watched:
+class _WatchedKernel:
     """In the place of a kernel in the wrapper: knows each launch."""
 
     name: str
@@ -172,15 +172,15 @@ class _Watched:
     memory: Memory
 
     def run(self, *arguments: Any, **options: Any) -> None:
-        location = TensorLocation(self.name, self.occurrences[self.name])
+        location = LaunchLocation(self.name, self.occurrences[self.name])
         self.occurrences[self.name] += 1
-        known_values = self.job.given.get(location)
+        known_values = self.job.precomputed.get(location)
         if known_values is not None:
             for index, value in known_values.items():
                 arguments[index].copy_(value)
             return
         tensors = [(index, value) for index, value in enumerate(arguments) if isinstance(value, torch.Tensor)]
-        before = [value.clone() for _, value in tensors] if self.job.keep_buffers else []
+        before = [value.clone() for _, value in tensors] if self.job.return_buffers else []
         self.memory.allow(value for _, value in tensors)
         config = self.kernel.configs[0]
         try:
@@ -232,7 +232,7 @@ def _bits(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.contiguous().view(-1).view(torch.uint8)
 
 
-def _placed(outputs: Any, inputs: tuple[Any, ...]) -> Iterator[Any]:
+def _with_views_of_inputs(outputs: Any, inputs: tuple[Any, ...]) -> Iterator[Any]:
     """The results; one in an input's memory by its place there."""
     known = {storage._cdata: index for index, storage in _storages(inputs).items()}
     for value in outputs:
@@ -240,9 +240,7 @@ def _placed(outputs: Any, inputs: tuple[Any, ...]) -> Iterator[Any]:
         if index is None:
             yield value
         else:
-            yield KernelLocation(
-                index, tuple(value.shape), value.stride(), value.storage_offset(), value.dtype
-            )
+            yield ViewOfInput(index, tuple(value.shape), value.stride(), value.storage_offset(), value.dtype)
 
 
 if __name__ == "__main__":

@@ -75,7 +75,7 @@ def _kernels(binary: bytes) -> dict[str, KernelResources]:
         raise BackendError("a cubin without kernels: it has no section `.text.NAME`")
     symbols = _symbols(binary, sections)
     for section in sections:
-        for name, facts in _facts(binary, section, symbols, architecture):
+        for name, facts in _kernel_facts(binary, section, symbols, architecture):
             if name in kernels:
                 kernels[name] = replace(kernels[name], **facts)
     return kernels
@@ -108,10 +108,10 @@ def _sections(binary: bytes) -> tuple[_Section, ...]:
         _Section(_text(binary, names, name), kind, offset, size, link)
         for name, kind, _, _, offset, size, link, *_ in headers
     )
-    return tuple(_inside(binary, section) for section in parsed)
+    return tuple(_checked_bounds(binary, section) for section in parsed)
 
 
-def _inside(binary: bytes, section: _Section) -> _Section:
+def _checked_bounds(binary: bytes, section: _Section) -> _Section:
     if section.kind != SHT_NOBITS and section.offset + section.size > len(binary):
         raise BackendError(
             f"a damaged cubin: section `{section.name}` ends at {section.offset + section.size},"
@@ -140,7 +140,7 @@ def _symbols(binary: bytes, sections: tuple[_Section, ...]) -> tuple[str, ...]:
     return tuple(_text(binary, names, struct.unpack_from("<I", binary, start)[0]) for start in starts)
 
 
-def _facts(
+def _kernel_facts(
     binary: bytes, section: _Section, symbols: tuple[str, ...], architecture: int
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     """What a section says of kernels: the kernel's name, and fields of its record."""

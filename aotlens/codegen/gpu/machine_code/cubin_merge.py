@@ -20,9 +20,9 @@ _HEADER, _HEADER_BYTES = "<IIQQQQIIQQ", 64
 _SYMBOL, _SYMBOL_BYTES = "<IBBHQQ", 24
 _RELOCATION_BYTES = {SHT_RELA: 24, SHT_REL: 16}
 _ALIGNMENT = 128
-_KEPT = (".text.", ".rela.text.", ".rel.text.", ".nv.constant", ".nv.shared.", ".nv.global")
+_KERNEL_SECTIONS = (".text.", ".rela.text.", ".rel.text.", ".nv.constant", ".nv.shared.", ".nv.global")
 """How the names of the sections begin that belong to kernels."""
-_OF_ALL = (".note.", ".nv.compat")
+_SHARED_SECTIONS = (".note.", ".nv.compat")
 """And of those that say what all kernels are compiled for, which are taken from the first file."""
 
 
@@ -60,7 +60,7 @@ class _Symbol:
 def merge_cubins(cubins: Sequence[bytes]) -> bytes:
     """One file with the kernels of all, which are of one architecture and of different names."""
     try:
-        return _Merge().of(cubins)
+        return _Merge().merge(cubins)
     except (struct.error, IndexError, KeyError, ValueError) as error:
         raise BackendError(f"cubins that cannot be read together: {error!r}") from error
 
@@ -72,26 +72,28 @@ class _Merge:
         self._sections = [_Section("", 0, 0, 0, 0, 0, 0, 0, 0)]
         self._locals = [_Symbol(b"", 0, 0, 0, 0, 0)]
         self._globals: list[_Symbol] = []
-        self._moved: list[tuple[dict[int, int], dict[int, _Symbol]]] = []
+        self._numbering: list[tuple[dict[int, int], dict[int, _Symbol]]] = []
         """Of each file: its section numbers with ours, its symbol numbers with ours."""
 
-    def of(self, cubins: Sequence[bytes]) -> bytes:
+    def merge(self, cubins: Sequence[bytes]) -> bytes:
         for cubin in cubins:
-            self._take(cubin)
+            self._add(cubin)
         symbols = [*self._locals, *self._globals]
         numbers = {id(symbol): number for number, symbol in enumerate(symbols)}
         table = len(self._sections)
-        for sections, known in self._moved:
+        for sections, known in self._numbering:
             own = {old: numbers[id(symbol)] for old, symbol in known.items()}
             for index in sections.values():
                 self._sections[index] = _renumbered(self._sections[index], sections, own, table)
-        return _written(cubins[0][:_HEADER_BYTES], [*self._sections, *self._tables(symbols)])
+        return _file_bytes(cubins[0][:_HEADER_BYTES], [*self._sections, *self._tables(symbols)])
 
-    def _take(self, cubin: bytes) -> None:
+    def _add(self, cubin: bytes) -> None:
         file_sections = _sections(cubin)
         sections: dict[int, int] = {}
         for number, section in enumerate(file_sections):
-            if section.name.startswith(_KEPT if self._moved else (*_KEPT, *_OF_ALL)):
+            if section.name.startswith(
+                _KERNEL_SECTIONS if self._numbering else (*_KERNEL_SECTIONS, *_SHARED_SECTIONS)
+            ):
                 sections[number] = len(self._sections)
                 self._sections.append(section)
         table = next(section for section in file_sections if section.kind == SHT_SYMTAB)
@@ -102,7 +104,7 @@ class _Merge:
             ):
                 known[number] = replace(symbol, section=sections.get(symbol.section, symbol.section))
                 (self._locals if symbol.is_local else self._globals).append(known[number])
-        self._moved.append((sections, known))
+        self._numbering.append((sections, known))
 
     def _tables(self, symbols: list[_Symbol]) -> Iterator[_Section]:
         names, rows = bytearray(b"\0"), bytearray()
@@ -148,7 +150,7 @@ def _renumbered(section: _Section, sections: dict[int, int], symbols: dict[int, 
     return replace(section, link=table if section.link else 0, info=info)
 
 
-def _written(head: bytes, sections: list[_Section]) -> bytes:
+def _file_bytes(head: bytes, sections: list[_Section]) -> bytes:
     """The file: its head, then each section, then their headers."""
     body, headers, names = bytearray(head), bytearray(), bytearray()
     sections = [*sections, _Section(".shstrtab", SHT_STRTAB, 0, 0, 0, 0, 0, 1, 0)]

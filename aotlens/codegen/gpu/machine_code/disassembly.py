@@ -58,10 +58,10 @@ def _kernels(output: str) -> dict[str, str]:
     """Each kernel's part, below the lines that hold for all."""
     head, *parts = _SECTION.split(_OTHER.split(output)[0])
     kernels = dict(zip(parts[::2], parts[1::2], strict=True))
-    return {name: f"{head.strip()}\n\n{_numbered_anew(text.strip())}\n" for name, text in kernels.items()}
+    return {name: f"{head.strip()}\n\n{_renumbered_labels(text.strip())}\n" for name, text in kernels.items()}
 
 
-def _numbered_anew(text: str) -> str:
+def _renumbered_labels(text: str) -> str:
     """Labels in the order in which they come: the tool counts through the whole file."""
     labels: dict[str, str] = {}
     return _LABEL.sub(lambda match: labels.setdefault(match[0], f".L_{len(labels)}"), text)

@@ -23,8 +23,8 @@ MOST_SPILLED_WORDS = 16
 BLOCKS = ("BLOCK", "GROUP_M", "SPLIT_K")
 """How the names of a template's block sizes begin."""
 
-_PLACE = re.compile(r" loc\((?:[^()]|\([^()]*\))*\)")
-_PLACE_TABLE = re.compile(r"^#loc\d* = .*\n", re.MULTILINE)
+_LOCATION = re.compile(r" loc\((?:[^()]|\([^()]*\))*\)")
+_LOCATION_TABLE = re.compile(r"^#loc\d* = .*\n", re.MULTILINE)
 _SPILLS = re.compile(r"(\d+) bytes spill stores, (\d+) bytes spill loads")
 
 
@@ -78,7 +78,7 @@ def _last_line(error: Exception) -> str:
 def without_mlir_locations(text: str) -> str:
     """The text without MLIR's record of where in the Triton source each operation stood: half of it, and no
     part of the program."""
-    return _PLACE.sub("", _PLACE_TABLE.sub("", text))
+    return _LOCATION.sub("", _LOCATION_TABLE.sub("", text))
 
 
 def _usable(autotuner: Any) -> Iterator[Any]:

@@ -40,10 +40,10 @@ _LOCK = threading.RLock()
 
 _MISSING = object()
 
-_pretences: list[tuple[int, ExitStack]] = []
+_emulations: list[tuple[int, ExitStack]] = []
 """By process, the contexts in which a script believes in a GPU."""
 
-_standing: list[GpuTarget] = []
+_active_targets: list[GpuTarget] = []
 """The GPUs that are pretended to code generation at the moment."""
 
 _CACHES: dict[str, frozenset[str] | None] = {
@@ -85,7 +85,7 @@ class Replacement:
 
     owner: Any
     name: str
-    instead: Any
+    replacement: Any
     reason: str
 
 
@@ -115,7 +115,7 @@ def offline_gpu(target: GpuTarget) -> Iterator[None]:
         BackendError: Triton is not installed.
     """
     require_triton()
-    _leave_the_parents_pretence()
+    _leave_parent_emulation()
     modules = compiling_modules()
     if is_local_gpu(target):
         with modules.config.patch(_CONFIG):
@@ -129,35 +129,35 @@ def offline_gpu(target: GpuTarget) -> Iterator[None]:
         stack.enter_context(modules.config.patch(_CONFIG))
         forget_devices()
         stack.callback(forget_devices)
-        _standing.append(target)
-        stack.callback(_standing.pop)
+        _active_targets.append(target)
+        stack.callback(_active_targets.pop)
         yield
 
 
 def can_run_kernels() -> bool:
     """Whether code that is generated here could run here: the GPU is this machine's own."""
-    return not _standing and not forked_after_cuda() and torch.cuda.is_available()
+    return not _active_targets and not forked_after_cuda() and torch.cuda.is_available()
 
 
 @contextmanager
-def without_parent_emulation(pretence: ExitStack) -> Iterator[None]:
+def without_parent_emulation(emulation: ExitStack) -> Iterator[None]:
     """Within it, a child process that generates code ends what its parent pretends to a script."""
-    entry = os.getpid(), pretence
-    _pretences.append(entry)
+    entry = os.getpid(), emulation
+    _emulations.append(entry)
     try:
         yield
     finally:
-        _pretences.remove(entry)
+        _emulations.remove(entry)
 
 
-def _leave_the_parents_pretence() -> None:
-    while _pretences and _pretences[-1][0] != os.getpid():
-        _pretences[-1][1].close()  # takes the entry out
+def _leave_parent_emulation() -> None:
+    while _emulations and _emulations[-1][0] != os.getpid():
+        _emulations[-1][1].close()  # takes the entry out
 
 
 def replacements(target: GpuTarget) -> tuple[Replacement, ...]:
     """Every name that is replaced for a target."""
-    return (*cuda_queries(target), *_machinery(target))
+    return (*cuda_queries(target), *_driver_replacements(target))
 
 
 def cuda_queries(target: GpuTarget) -> Iterator[Replacement]:
@@ -185,18 +185,18 @@ def cuda_queries(target: GpuTarget) -> Iterator[Replacement]:
         yield Replacement(torch.cuda, name, answer, reason)
 
 
-def _machinery(target: GpuTarget) -> Iterator[Replacement]:
+def _driver_replacements(target: GpuTarget) -> Iterator[Replacement]:
     """Torch's and Triton's ways to a device."""
     import triton
     from triton.backends.nvidia.driver import CudaDriver
 
     modules = compiling_modules()
     interface = modules.device_interface
-    pretended = interface_for(target, interface.CudaInterface)
+    emulated = interface_for(target, interface.CudaInterface)
     yield Replacement(
         interface,
         "device_interfaces",
-        {**interface.device_interfaces, "cuda": pretended, "cuda:0": pretended},
+        {**interface.device_interfaces, "cuda": emulated, "cuda:0": emulated},
         "the real interface bound torch.cuda's functions when it was imported",
     )
     yield Replacement(
@@ -219,7 +219,7 @@ def _machinery(target: GpuTarget) -> Iterator[Replacement]:
 def replacing(replacement: Replacement) -> Iterator[None]:
     owner, name = replacement.owner, replacement.name
     before = vars(owner).get(name, _MISSING)  # not getattr: a static method is kept as one
-    setattr(owner, name, replacement.instead)
+    setattr(owner, name, replacement.replacement)
     try:
         yield
     finally:
@@ -233,12 +233,12 @@ def forget_devices() -> None:
     """Drop what torch remembers of the devices that there are."""
     for module_name, chosen in _CACHES.items():
         module = sys.modules.get(module_name)
-        for function in _remembering(module) if module is not None else ():
+        for function in _cached_functions(module) if module is not None else ():
             if chosen is None or function.__qualname__ in chosen:
                 function.cache_clear()
 
 
-def _remembering(module: Any) -> Iterator[Any]:
+def _cached_functions(module: Any) -> Iterator[Any]:
     """The functions of a module and of its classes that remember their answers."""
     for value in list(vars(module).values()):
         owned = (

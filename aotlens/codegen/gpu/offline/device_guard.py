@@ -19,7 +19,7 @@ _REGISTER = "_ZN3c104impl19registerDeviceGuardENS_10DeviceTypeEPKNS0_24DeviceGua
 _METHODS = 64
 """More than the interface has."""
 
-_kept: list[Any] = []
+_references: list[Any] = []
 """What torch's registry points to."""
 
 
@@ -32,7 +32,7 @@ def ensure_cuda_guard() -> None:
         answer = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)(lambda _: 0)
         methods = (ctypes.c_void_p * _METHODS)(*[ctypes.cast(answer, ctypes.c_void_p).value] * _METHODS)
         guard = (ctypes.c_void_p * 8)(ctypes.addressof(methods))
-        _kept.extend((answer, methods, guard))
+        _references.extend((answer, methods, guard))
         register = getattr(library, _REGISTER)
         register.argtypes, register.restype = (ctypes.c_int8, ctypes.c_void_p), None
         register(_CUDA, ctypes.addressof(guard))
