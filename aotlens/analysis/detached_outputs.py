@@ -43,7 +43,7 @@ def detached_start(captured: Captured, value: Any) -> Any:
     storage = recorder.tracked(value).storage
     if recorder.tracked(start).storage is not storage or is_graph_start(captured, start, storage):
         return None
-    has_company = any(output is not value for output in captured.results_in(storage))
+    has_company = any(output is not value for output in captured.outputs_in(storage))
     return start if storage.inputs or has_company else None
 
 
@@ -57,7 +57,7 @@ def is_graph_start(captured: Captured, start: Any, storage: Storage) -> bool:
         return True
     if storage.inputs or storage.base_tensor.requires_grad:
         return False
-    outputs = captured.results_in(storage)
+    outputs = captured.outputs_in(storage)
     if any(view_base(output) is view_base(storage.base_tensor) for output in outputs):
         return False
     return (
@@ -139,7 +139,7 @@ class DetachedOutputs:
             chain=chain,
             tensor=start,
             has_own_version=not shares_version_counter(start, under),
-            was_assigned=any(tensor is start for tensor in self._captured.recorder.exchanged),
+            was_assigned=any(tensor is start for tensor in self._captured.recorder.swapped_tensors),
         )
 
     def _storage_base(self, storage: Storage) -> tuple[AliasBase, Any]:

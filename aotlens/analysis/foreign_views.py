@@ -29,7 +29,7 @@ def check_view_storage(captured: Captured, value: Any) -> None:
             "use `detach`, or take the view after that",
         )
     start = view_base(value)
-    if not value.requires_grad or not any(start is tensor for tensor in recorder.exchanged):
+    if not value.requires_grad or not any(start is tensor for tensor in recorder.swapped_tensors):
         return _refuse_other_memory(captured, value)
     if start.requires_grad and grad_fn_of(start) is not None and gradient_sizes(start) != tuple(start.shape):
         raise UnsupportedError(
@@ -80,7 +80,7 @@ def _span_of_call(captured: Captured, value: Any) -> Span | None:
 def _is_as_it_was(captured: Captured, value: Any) -> bool:
     """Whether the view of an input that is detached later can be taken before that, as in the function."""
     base, storage = value._base, captured.recorder.tracked(value).storage
-    if captured.recorder.tracked(base).storage is not storage or storage.moves:
+    if captured.recorder.tracked(base).storage is not storage or storage.metadata_mutations:
         return False
     is_input = (
         any(captured_input.argument is base for captured_input in captured.inputs) and not base.requires_grad
@@ -99,7 +99,9 @@ def check_output_grad_fn(captured: Captured, captured_input: CapturedInput, valu
             span_of_detaching(captured.recorder, captured_input.argument) or captured.subject.span,
             "use `detach`, or take the view after that",
         )
-    if value.requires_grad and any(view_base(value) is tensor for tensor in captured.recorder.exchanged):
+    if value.requires_grad and any(
+        view_base(value) is tensor for tensor in captured.recorder.swapped_tensors
+    ):
         raise UnsupportedError(
             f"a result with a gradient of its own that was given the memory of `{captured_input.slot.name}` "
             "(`set_`, `.data`)",

@@ -49,7 +49,7 @@ def check_views_with_grad_fn(captured: Captured, captured_input: CapturedInput, 
         )
     if captured_input.is_view and any(index > moved for index in _reads(captured, own, seen=True)):
         _refuse(captured_input, "it is a view, and is read after that", where)
-    if not storage.joined:
+    if not storage.overlapping_inputs:
         return
     for other in captured.inputs:
         is_view = other.storage is storage and other.argument._base is own
@@ -64,7 +64,7 @@ def check_reads_before_resize(captured: Captured, captured_input: CapturedInput)
         UnsupportedError: autograd saw a use of it before, after which its gradient has the sizes that it had
             there for as long as something holds what came of that use.
     """
-    for leaf, before, where in captured.recorder.reshaped:
+    for leaf, before, where in captured.recorder.resized_leaves:
         if leaf is captured_input.argument and any(
             index < before for index in _reads(captured, leaf, seen=True)
         ):

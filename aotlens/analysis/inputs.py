@@ -72,10 +72,10 @@ def _analyse(captured: Captured, index: int, keep_mutations: bool) -> InputAlias
     storage: Any = captured_input.storage
     mutates_data = _writes_data(captured_input)
     moved = _moved(captured_input)
-    if moved is None and storage.moves and captured_input.argument.requires_grad:
+    if moved is None and storage.metadata_mutations and captured_input.argument.requires_grad:
         _moved_without_grad(captured, captured_input)  # refuses changes that cancel out, but not for autograd
     autograd = _autograd_change(captured, captured_input)
-    if autograd is AutogradChange.DETACHED and (storage.version or storage.moves):
+    if autograd is AutogradChange.DETACHED and (storage.version or storage.metadata_mutations):
         _refuse_views_of_detached(captured, captured_input)
     bumps = _bumps(captured, index)
     if storage.new_bytes is not None:
@@ -112,9 +112,9 @@ def _analyse(captured: Captured, index: int, keep_mutations: bool) -> InputAlias
         metadata_mutated_without_grad=moved is not None and _moved_without_grad(captured, captured_input),
         seen_by_autograd=seen and mutates_data,
         value=storage.base if mutates_data else None,
-        writes=(*storage.writes, *(storage.moves if moved is not None else ())),
+        writes=(*storage.writes, *(storage.metadata_mutations if moved is not None else ())),
         autograd=autograd,
-        is_resized=storage.grown,
+        is_resized=storage.is_enlarged,
         storage_bytes=storage.new_bytes if captured_input.base is None else None,
     )
 
@@ -146,7 +146,7 @@ def _refuse_resized(captured: Captured, captured_input: CapturedInput, moved: An
     if moved is not None and storage.new_bytes == 0:
         raise UnsupportedError(
             f"a storage without memory under `{captured_input.slot.name}`, whose sizes or strides change",
-            span_of_writes(storage.moves),
+            span_of_writes(storage.metadata_mutations),
             "give the memory back after the call",
         )
     flat = any(
@@ -157,7 +157,7 @@ def _refuse_resized(captured: Captured, captured_input: CapturedInput, moved: An
         raise UnsupportedError(
             f"memory made for `{captured_input.slot.name}`, which overlaps another input and is no view of "
             "one tensor with it",
-            span_of_writes(storage.moves),
+            span_of_writes(storage.metadata_mutations),
             "resize the storage before the call",
         )
 
@@ -170,7 +170,7 @@ def _resized(index: int, storage: Storage, bumps: int) -> InputAliasInfo:
         "its memory is given back or made, which the graph does",
         version_bumps=bumps,
         storage_bytes=storage.new_bytes,
-        writes=tuple(storage.moves),
+        writes=tuple(storage.metadata_mutations),
     )
 
 
@@ -192,7 +192,7 @@ def _moved_without_grad(captured: Captured, captured_input: CapturedInput) -> bo
     """
     storage: Any = captured_input.storage
     chain = captured.recorder.tracked(captured_input.argument).chain
-    moves = [move for move in storage.moves if move.chain == chain[: len(move.chain)]]
+    moves = [move for move in storage.metadata_mutations if move.chain == chain[: len(move.chain)]]
     seen = [move for move in moves if move.grad_enabled]
     if seen and len(seen) < len(moves) and captured_input.argument.requires_grad:
         raise UnsupportedError(
@@ -226,7 +226,7 @@ def grad_fn_of(tensor: Any) -> Any:
         return tensor.grad_fn
     except (RuntimeError, ValueError) as error:
         tracked = getattr(tensor, TRACKED_ATTRIBUTE, None)
-        moves = tracked.storage.moves if tracked is not None else []
+        moves = tracked.storage.metadata_mutations if tracked is not None else []
         if moves:  # autograd takes the view again, on a tensor that has other sizes by then
             raise invalid_view_error(span_of_writes(moves), None) from error
         return None
@@ -249,7 +249,7 @@ def _refuse_lost_history(captured: Captured, captured_input: CapturedInput, base
     )
     starts = captured_input.argument.requires_grad and not captured_input.requires_grad
     lost = starts and (flat or base.requires_grad or not _is_seen(base))
-    if lost or (captured_input.is_apart and has_other_grad_fn(captured_input.argument)):
+    if lost or (captured_input.has_own_edge and has_other_grad_fn(captured_input.argument)):
         raise UnsupportedError(
             f"a write with a gradient to `{captured_input.slot.name}`, which overlaps another input and is "
             "no view of one tensor with it",
@@ -263,7 +263,7 @@ def _bumps(captured: Captured, index: int) -> int:
     captured_input = captured.inputs[index]
     bumps, joined = (
         _version_bumps(captured_input),
-        captured_input.storage is not None and captured_input.storage.joined,
+        captured_input.storage is not None and captured_input.storage.overlapping_inputs,
     )
     return _writes_through(captured, index) if bumps and joined else bumps
 
@@ -280,9 +280,9 @@ def _writes_through(captured: Captured, index: int) -> int:
         for input_index, captured_input in enumerate(captured.inputs)
         if captured_input.storage is storage
     ]
-    chains = {input_index: captured.inputs[input_index].came_as for input_index in on_it}
+    chains = {input_index: captured.inputs[input_index].initial_chain for input_index in on_it}
     nearest = list[int]()
-    for write in (*storage.writes, *(move for move in storage.moves if move.is_counted)):
+    for write in (*storage.writes, *(move for move in storage.metadata_mutations if move.is_counted)):
         through = [
             input_index
             for input_index in on_it
@@ -317,14 +317,14 @@ def _exchanged(captured: Captured, index: int, exchange: StorageSwap, keep_mutat
         raise UnsupportedError(
             f"a storage mutation (`set_`, `.data`) of `{captured_input.slot.name}`, a view with a gradient "
             "that is changed in place too",
-            span_of_writes(storage.moves) or captured.subject.span,
+            span_of_writes(storage.metadata_mutations) or captured.subject.span,
             "return the new tensor instead",
         )
     if old and seen:
         raise RejectedAssertionError(
             f"a storage mutation (`set_`) of `{captured_input.slot.name}`, but the input has other mutations "
             "that we cannot do in the graph: autograd sees a write to it",
-            span_of_writes(storage.moves) or captured.subject.span,
+            span_of_writes(storage.metadata_mutations) or captured.subject.span,
             "write under `torch.no_grad()`, or give the new tensor back",
         )
     value = storage.base if old else None
@@ -342,7 +342,7 @@ def _exchanged(captured: Captured, index: int, exchange: StorageSwap, keep_mutat
         version_bumps=_bumps(captured, index),
         seen_by_autograd=seen,
         value=value,
-        writes=(*storage.writes, *storage.moves),
+        writes=(*storage.writes, *storage.metadata_mutations),
         storage_swap=exchange,
         storage_bytes=storage.new_bytes,
         autograd=autograd,
@@ -365,7 +365,7 @@ def _is_seen(captured_input: CapturedInput) -> bool:
         captured_input.argument.requires_grad
         and grad_fn_of(captured_input.argument) is not captured_input.grad_fn
     )
-    return changed and not captured_input.is_made_leaf
+    return changed and not captured_input.becomes_leaf
 
 
 def _version_bumps(captured_input: CapturedInput) -> int:
@@ -397,7 +397,7 @@ def _autograd_change(captured: Captured, captured_input: CapturedInput) -> Autog
             span_of_writes(captured.recorder.tracked(captured_input.argument).storage.writes),
             "give back a new tensor",
         )
-    if captured_input.is_made_leaf:
+    if captured_input.becomes_leaf:
         _refuse_uses_before(captured, captured_input)
         return AutogradChange.NEW_LEAF
     return AutogradChange.NONE

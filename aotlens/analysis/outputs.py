@@ -162,7 +162,7 @@ def _storage_inside(captured: Captured, value: Any, storage: Storage) -> Storage
 
 def _can_be_written(storage: Storage) -> bool:
     """Not so the indices inside a wrapper, which all that is computed from it share."""
-    return not storage.inside or bool(storage.base.val.is_floating_point())
+    return not storage.wrapper_name or bool(storage.base.val.is_floating_point())
 
 
 def _inside_a_wrapper(captured: Captured, index: int, value: Any, storage: Storage) -> OutputAliasInfo:
@@ -220,7 +220,7 @@ def _alias_of_input(
     before = is_view_of_detached(captured.recorder, value) and view_base(value) is captured_input.argument
     chain: tuple[ViewStep, ...] | None
     if exchanged:  # taken before the input leaves its storage, so from what it was
-        start, end = captured_input.came_as, captured.recorder.tracked(value).chain
+        start, end = captured_input.initial_chain, captured.recorder.tracked(value).chain
         chain = end[len(start) :] if end[: len(start)] == start else None
     else:
         chain = relative_chain(captured.recorder, captured_input.argument, value)
@@ -307,7 +307,7 @@ def _nearest_input(captured: Captured, value: Any, storage: Storage) -> int:
 
     def distance(input_index: int) -> tuple[bool, bool, bool, int]:
         captured_input = captured.inputs[input_index]
-        start = captured_input.came_as
+        start = captured_input.initial_chain
         is_related = view_base(captured_input.argument) is view_base(value)
         gains_grad = captured_input.argument.requires_grad and not value.requires_grad
         return not is_related, end[: len(start)] != start, gains_grad, len(end) - len(start)

@@ -29,7 +29,7 @@ def is_storage_swapped(captured: Captured, captured_input: CapturedInput) -> boo
     if tracked.storage is not captured_input.storage:
         return True
     if captured_input.base is not None and any(
-        captured_input.argument is tensor for tensor in captured.recorder.exchanged
+        captured_input.argument is tensor for tensor in captured.recorder.swapped_tensors
     ):
         return True
     if captured_input.argument.untyped_storage()._cdata != captured_input.fake.untyped_storage()._cdata:
@@ -44,14 +44,14 @@ def is_storage_swapped(captured: Captured, captured_input: CapturedInput) -> boo
 def span_of_storage_swap(captured: Captured, tensor: Any) -> Span | None:
     """The user's expression that gave the tensor another storage last."""
     for func, args, _, _, origin in reversed(captured.calls):
-        if args and args[0] is tensor and is_operator(func) and describe(func).kind is Kind.EXCHANGE:
+        if args and args[0] is tensor and is_operator(func) and describe(func).kind is Kind.STORAGE_SWAP:
             return origin.location.innermost
     return captured.subject.span
 
 
 def check_version_counters(captured: Captured) -> None:
     """Of tensors that leave the function without a version counter, and are no inference tensors."""
-    if not captured.recorder.uncounted:
+    if not captured.recorder.inference_data_spans:
         return
     leaving = (
         *captured.outputs,
@@ -62,7 +62,7 @@ def check_version_counters(captured: Captured) -> None:
         raise UnsupportedError(
             "an assignment to `.data`, outside of `inference_mode`, of a tensor that was made under it and "
             "leaves the function (inference tensors do not track version counter)",
-            captured.recorder.uncounted[0],
+            captured.recorder.inference_data_spans[0],
             "make it under `torch.no_grad()`",
         )
 
@@ -96,7 +96,7 @@ class StorageSwaps:
         nearest: tuple[int, int] | None = None
         for index, other in self._inputs():
             if other.storage is tracked.storage:
-                chain = other.came_as
+                chain = other.initial_chain
                 leads = tracked.chain[: len(chain)] == chain
                 if leads and (nearest is None or len(chain) > nearest[0]):
                     nearest = len(chain), index
@@ -116,6 +116,6 @@ class StorageSwaps:
 
     def _differentiable(self, storage: Storage) -> Any:
         """The storage's tensor, where a result with history lies there too; otherwise none is needed."""
-        lying = self._captured.results_in(storage)
+        lying = self._captured.outputs_in(storage)
         seen = (value for value in lying if view_base(value) is view_base(storage.base_tensor))
         return storage.base_tensor if any(value.requires_grad for value in seen) else None

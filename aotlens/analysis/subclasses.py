@@ -47,7 +47,11 @@ def analyse_wrapper(
 def _refuse_metadata(captured: Captured, captured_input: CapturedInput) -> None:
     argument, name = captured_input.argument, captured_input.slot.name
     storage = captured.recorder.tracked(argument).storage
-    span = storage.moves[-1].origin.location.innermost if storage.moves else captured.subject.span
+    span = (
+        storage.metadata_mutations[-1].origin.location.innermost
+        if storage.metadata_mutations
+        else captured.subject.span
+    )
     if argument.shape != captured_input.fake.shape or argument.stride() != captured_input.fake.stride():
         raise RejectedRuntimeError(
             f"metadata mutation of `{name}`, a `{type(argument).__name__}`. Metadata mutations are currently "

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from aotlens.capture.graph import Recording
-from aotlens.capture.hop.rng_states import AS_CALLED
+from aotlens.capture.hop.rng_states import PROGRAM_KEY
 from aotlens.capture.operators import Kind, aten, describe, is_operator
 from aotlens.capture.recorder import Call
 from aotlens.capture.records import Captured, CapturedInput
@@ -82,7 +82,7 @@ def bookkeeping(captured: Captured, calls: tuple[Call, ...]) -> dict[int, int | 
     unread: dict[int, int | None] = {}
     for index, (func, args, _, result, _) in enumerate(calls):
         kind = _kind(func)
-        if kind is Kind.SAME:
+        if kind is Kind.DETACH:
             unread[index] = None
         elif kind is Kind.VIEW:
             if id(args[0]) in hidden:
@@ -234,7 +234,7 @@ class CallWriter:
         """The functions among a higher-order operator's arguments as the programs that were recorded."""
         graph = torch.fx.GraphModule
         arguments = tuple(
-            arg.meta.get(AS_CALLED, arg) if isinstance(arg, graph) else arg for arg in arguments
+            arg.meta.get(PROGRAM_KEY, arg) if isinstance(arg, graph) else arg for arg in arguments
         )
         nodes = self._captured.recorder.nodes
         recorded = next((node for node in nodes if node.op is call[0] and node.origin is call[4]), None)

@@ -32,11 +32,11 @@ Kind = tuple[str, str]
 
 def value_guards(captured: Captured) -> Iterator[rows.Guard]:
     """One row per name that the user's code reads, in the order of the source."""
-    around = captured.surroundings
+    around = captured.reachable
     values: dict[Kind, list[object]] = {}
-    for binding in around.places:
+    for binding in around.bindings:
         if isinstance(binding.value, PLAIN) and not _is_unread(binding):
-            _note(values, (binding.what, binding.name), binding.value)
+            _note(values, (binding.kind_text, binding.name), binding.value)
     for captured_input in captured.flat_inputs:
         if (
             captured_input.node is None
@@ -55,7 +55,7 @@ def value_guards(captured: Captured) -> Iterator[rows.Guard]:
 
 
 def _is_unread(binding: Binding) -> bool:
-    return binding.what not in READS or binding.name.startswith("__")
+    return binding.kind_text not in READS or binding.name.startswith("__")
 
 
 def _note(values: dict[Kind, list[object]], kind: Kind, value: object) -> None:

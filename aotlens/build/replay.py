@@ -147,7 +147,9 @@ class _Player:
         assert captured_input.storage is not None  # as of every tensor
         storage = self._storages[id(captured_input.storage)]
         chain = next(
-            chain for chain, node in captured_input.storage.joined.items() if node is captured_input.node
+            chain
+            for chain, node in captured_input.storage.overlapping_inputs.items()
+            if node is captured_input.node
         )
         with torch.no_grad(), below_views():
             argument = captured_input.fake.detach()
@@ -179,7 +181,7 @@ class _Player:
             self._recorder.origin = origin
             self._recorder.read_number(arguments[0], result)
             return result
-        new = self._recorder.play((func, arguments, keywords, result, origin))
+        new = self._recorder.replay_call((func, arguments, keywords, result, origin))
         self.pair(result, new)
         return new
 

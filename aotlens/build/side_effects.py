@@ -32,11 +32,11 @@ CARRIED = ", and begins with the one that the call before left there"
 def build_side_effects(captured: Captured, outputs: tuple[rows.Output, ...]) -> tuple[rows.Left, ...]:
     """One row for each place; `outputs` are the rows of all results, what is left among them."""
     structure = captured.structure
-    if not structure.refills and not structure.rebound and not structure.gradients:
+    if not structure.container_updates and not structure.rebound and not structure.gradients:
         return ()
     output_index = first_side_effect(captured)
     effects: list[rows.Left] = []
-    for refill in structure.refills:
+    for refill in structure.container_updates:
         writes = _writes(captured, refill)
         for key, handling, count in _parts(refill):
             sites = [site for known, site in writes if known is UNKNOWN or key is None or known == key]
@@ -46,7 +46,7 @@ def build_side_effects(captured: Captured, outputs: tuple[rows.Output, ...]) -> 
             output_index += count
     for fqn in structure.rebound:
         binding = Binding("the attribute", fqn.rsplit(".", 1)[-1], None, None)
-        bound = tuple(site for _, site in _sites(name_uses(captured.surroundings, binding).writes))
+        bound = tuple(site for _, site in _sites(name_uses(captured.reachable, binding).writes))
         effects.append(replace(_row(fqn, "bound", range(output_index, output_index + 1)), sites=bound))
         output_index += 1
     effects += _gradients(captured, output_index)
@@ -56,7 +56,7 @@ def build_side_effects(captured: Captured, outputs: tuple[rows.Output, ...]) -> 
 def first_side_effect(captured: Captured) -> int:
     """The index of the first result that is left outside; beyond all where none is."""
     structure = captured.structure
-    count = sum(count for refill in structure.refills for _, _, count in _parts(refill))
+    count = sum(count for refill in structure.container_updates for _, _, count in _parts(refill))
     count += sum(not left.is_none for left in structure.gradients)
     return len(captured.outputs) - len(structure.rebound) - count
 
@@ -64,9 +64,9 @@ def first_side_effect(captured: Captured) -> int:
 def _gradients(captured: Captured, output_index: int) -> Iterator[rows.Left]:
     for left in captured.structure.gradients:
         count = int(not left.is_none)
-        handling: Leaving = "accumulated" if left.leaving is HowLeft.ADDED else "bound"
+        handling: Leaving = "accumulated" if left.kind is HowLeft.ADD else "bound"
         target = f"{captured.inputs[left.index].slot.name}.grad"
-        if count or left.leaving is HowLeft.PUT:
+        if count or left.kind is HowLeft.SET:
             row = _row(target, handling if count else "removed", range(output_index, output_index + count))
             site = site_of(left.origin) if left.origin is not None else None
             yield replace(row, sites=(site,)) if site is not None else row
@@ -76,19 +76,19 @@ def _gradients(captured: Captured, output_index: int) -> Iterator[rows.Left]:
 def _parts(refill: ContainerUpdate) -> Iterator[tuple[Any, Leaving, int]]:
     """Each key, what becomes of it and how many results it then holds; None for the container as a whole."""
     new = [(index, item) for index, item in enumerate(refill.items) if item.before is None]
-    whole = refill.cleared if refill.keyed else not refill.grows and not new
+    whole = refill.cleared if refill.keyed else not refill.appends and not new
     if whole:
         yield None, "refilled" if refill.items else "emptied", 0
     yield from ((key, "removed", 0) for key in refill.removed)
-    handling: Leaving = "bound" if refill.binds else "set"
+    handling: Leaving = "bound" if refill.binds_names else "set"
     if not refill.keyed:
-        handling = "appended" if refill.grows else "refilled"
+        handling = "appended" if refill.appends else "refilled"
     for index, item in new:
         yield item.key if refill.keyed else index, handling, item.spec.num_leaves
 
 
 def _place(refill: ContainerUpdate, key: Any) -> str:
-    return refill.told if key is None or refill.binds else f"{refill.told}[{key!r}]"
+    return refill.user_name if key is None or refill.binds_names else f"{refill.user_name}[{key!r}]"
 
 
 def _row(target: str, handling: Leaving, outputs: range) -> rows.Left:
@@ -98,9 +98,9 @@ def _row(target: str, handling: Leaving, outputs: range) -> rows.Left:
 def _writes(captured: Captured, refill: ContainerUpdate) -> list[tuple[Any, rows.Site]]:
     """The user's expressions that write there, each with the key that it names."""
     writes = refill.writes
-    if refill.box is None:  # an argument, or what lies within one
-        local = Binding("the default", refill.told.partition("[")[0], None, None)
-        writes = name_uses(captured.surroundings, local).writes
+    if refill.store is None:  # an argument, or what lies within one
+        local = Binding("the default", refill.user_name.partition("[")[0], None, None)
+        writes = name_uses(captured.reachable, local).writes
     return list(_sites(writes))
 
 

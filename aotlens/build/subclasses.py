@@ -29,7 +29,7 @@ WRAPPED = "a wrapper that the code makes around these tensors"
 def has_wrappers(captured: Captured) -> bool:
     """Whether the function takes, computes on or gives wrappers."""
     has_wrapped_input = any(captured_input.wrapped is not None for captured_input in captured.inputs)
-    return has_wrapped_input or bool(captured.desugared) or any(map(is_wrapper, captured.outputs))
+    return has_wrapped_input or bool(captured.unwrapped_calls) or any(map(is_wrapper, captured.outputs))
 
 
 def wrapped_program(captured: Captured, values: tuple[Any, ...]) -> tuple[CapturedProgram, dict[int, Origin]]:
@@ -41,7 +41,7 @@ def wrapped_program(captured: Captured, values: tuple[Any, ...]) -> tuple[Captur
     results: list[Any] = []
     whose: dict[int, Origin] = {}
     position = 0
-    for wrapper_call in captured.desugared:
+    for wrapper_call in captured.unwrapped_calls:
         calls += captured.calls[position : wrapper_call.first]
         results += values[position : wrapper_call.first]
         calls.append(wrapper_call.call)

@@ -158,7 +158,9 @@ def _metadata_sites(argument: CapturedInput, info: InputAliasInfo) -> tuple[rows
     """Where its sizes, strides or storage change; empty for a subclass, whose inner tensors have storages."""
     if argument.storage is None or not (info.mutates_metadata or info.mutates_storage):
         return ()
-    return tuple(dict.fromkeys(site for move in argument.storage.moves if (site := site_of(move.origin))))
+    return tuple(
+        dict.fromkeys(site for move in argument.storage.metadata_mutations if (site := site_of(move.origin)))
+    )
 
 
 def _with_grad(tensor: rows.Tensor, requires_grad: bool) -> rows.Tensor:
@@ -198,7 +200,7 @@ def _is_without_grad(info: OutputAliasInfo, parts: Partitioned) -> bool:
     """Whether it is a view that was taken without grad mode, and the tensor under it all has no gradient."""
     if not info.viewed_without_grad or not isinstance(info.base, InputBase):
         return False
-    return parts.joint.captured.inputs[info.base.index].is_part
+    return parts.joint.captured.inputs[info.base.index].is_leaf_view
 
 
 def _base(info: OutputAliasInfo, parts: Partitioned) -> rows.Base | None:

@@ -43,7 +43,7 @@ def from_base(storage: Storage, step: ViewStep) -> ViewStep:
 
 def _first(storage: Storage) -> Any:
     """The storage's base with the sizes and strides that it was first seen with."""
-    return storage.base_tensor if storage.came_as is None else storage.came_as
+    return storage.base_tensor if storage.initial_tensor is None else storage.initial_tensor
 
 
 def check_within_input(storage: Storage, step: ViewStep, view: Any, span: Span | None) -> None:
@@ -59,7 +59,7 @@ def check_within_input(storage: Storage, step: ViewStep, view: Any, span: Span |
     if type(step.offset) is int:
         # After a write, a value begins elsewhere in memory.
         view_range = replace(view_range, offset=step.offset)
-    if not (_is_inside(step, whole) if has_symbols(whole) else input_range.holds(view_range)):
+    if not (_is_inside(step, whole) if has_symbols(whole) else input_range.contains(view_range)):
         raise UnsupportedError(
             "`as_strided` that shows elements of the storage which the input does not have",
             span,
@@ -84,7 +84,7 @@ def with_storage_offset(step: ViewStep, source: Any, tracked: Tracked, span: Spa
             span,
             "call it on the tensor under that view",
         )
-    tracked.storage.reached_outside = True
+    tracked.storage.exceeds_view = True
     return step
 
 

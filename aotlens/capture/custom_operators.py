@@ -17,7 +17,7 @@ from aotlens.errors import UnsupportedError
 from aotlens.ir.program import Node
 from aotlens.torch_api.hop import auto_functionalized, auto_functionalized_v2, can_auto_functionalize
 
-Place = tuple[list[Any], list[Any], Any]
+Geometry = tuple[list[Any], list[Any], Any]
 """Sizes, strides and the first element, on a base."""
 
 
@@ -39,7 +39,7 @@ def record_on_copied_bases(
         name: value for name, value in by_name.items() if all(name != mutated.name for mutated in written)
     }
     for argument in written:
-        call_kwargs |= bases.told(argument.name, by_name[argument.name])
+        call_kwargs |= bases.arguments_for(argument.name, by_name[argument.name])
     values = [base.val for base in bases.nodes]
     result = auto_functionalized_v2(call.func, **call_kwargs, _all_bases=values)
     arguments = {name: tape.argument(value) for name, value in call_kwargs.items()}
@@ -48,7 +48,7 @@ def record_on_copied_bases(
     )
     first = len(result) - len(values)
     after = [tape.item(node, first + index) for index in range(len(values))]
-    for tensor, index, geometry in bases.seen:
+    for tensor, index, geometry in bases.writes:
         tape.write(
             tensor,
             after[index] if geometry is None else tape.emit(aten.as_strided.default, after[index], *geometry),
@@ -62,36 +62,36 @@ class _Bases:
     def __init__(self, tape: Recording, shared: list[Any]) -> None:
         self._tape, self._shared = tape, shared
         self.nodes: list[Node] = []
-        self.seen: list[tuple[Any, int, Place | None]] = []
+        self.writes: list[tuple[Any, int, Geometry | None]] = []
         """Each written tensor, its base by number, and its place there; None for the whole."""
 
-    def told(self, name: str, value: Any) -> dict[str, Any]:
+    def arguments_for(self, name: str, value: Any) -> dict[str, Any]:
         """What `auto_functionalized_v2` is told of one written argument."""
         if not isinstance(value, (list, tuple)):
-            return self._told(f"_{name}", value)
+            return self._tensor_arguments(f"_{name}", value)
         keywords: dict[str, Any] = {f"_{name}_length": len(value)}
         for index, tensor in enumerate(value):
-            keywords |= self._told(f"_{name}_{index}", tensor)
+            keywords |= self._tensor_arguments(f"_{name}_{index}", tensor)
         return keywords
 
-    def _told(self, name: str, tensor: Any) -> dict[str, Any]:
+    def _tensor_arguments(self, name: str, tensor: Any) -> dict[str, Any]:
         if tensor is None:
             return {f"{name}_base_index": None}
         if not any(tensor is other for other in self._shared):
-            return {f"{name}_base_index": self._note(tensor, self._tape.node_of(tensor), None)}
-        size, stride, start = geometry = self._place(tensor)
-        index = self._note(tensor, self._tape.tracked(tensor).storage.base, geometry)
+            return {f"{name}_base_index": self._add_write(tensor, self._tape.node_of(tensor), None)}
+        size, stride, start = geometry = self._geometry(tensor)
+        index = self._add_write(tensor, self._tape.tracked(tensor).storage.base, geometry)
         keywords = {"base_index": index, "size": size, "stride": stride, "storage_offset": start}
         return {f"{name}_{key}": value for key, value in keywords.items()}
 
-    def _note(self, tensor: Any, base: Node, geometry: Place | None) -> int:
+    def _add_write(self, tensor: Any, base: Node, geometry: Geometry | None) -> int:
         if not any(base is node for node in self.nodes):
             self.nodes.append(base)
         index = next(position for position, node in enumerate(self.nodes) if node is base)
-        self.seen.append((tensor, index, geometry))
+        self.writes.append((tensor, index, geometry))
         return index
 
-    def _place(self, tensor: Any) -> Place:
+    def _geometry(self, tensor: Any) -> Geometry:
         known = self._tape.tracked(tensor)
         base, like = known.storage.base.val, known.storage.base_tensor
         if base.stride() != like.stride() or any(step.op in OTHER_ELEMENTS for step in known.chain):
@@ -167,7 +167,7 @@ def _results(tape: Recording, call: Write, node: Node, count: int) -> Any:
     if not call.func._schema.returns:
         return None
     if call.operator.returned:
-        return call.operator.given_back(call.targets)
+        return call.operator.returned_value(call.targets)
     results = []
     for index in range(count):
         item = tape.item(node, index)

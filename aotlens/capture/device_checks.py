@@ -45,7 +45,7 @@ def mixed_device_message(operator: str) -> str:
     return f"`{operator.removesuffix('.default')}` meets tensors of two devices"
 
 
-def what_to_do(cpu: str, gpu: str) -> str:
+def mixed_device_hint(cpu: str, gpu: str) -> str:
     """The sentence that follows the operator and the place."""
     return f"{cpu} is on the CPU, {gpu} on cuda:0; move it there with `.cuda()` or `.to(device)`"
 
@@ -80,7 +80,7 @@ def reject_mixed_devices(nodes: Iterable[Node], inputs: Iterable[CapturedInput])
         if cpu is not None and gpu is not None:
             span = node.origin.location.innermost
             message = with_location(mixed_device_message(node.origin.op), span)
-            advice = what_to_do(_named(cpu, names, derived_from), _named(gpu, names, {}))
+            advice = mixed_device_hint(_named(cpu, names, derived_from), _named(gpu, names, {}))
             raise UserError(f"{message}: {advice}", span=span)
 
 

@@ -52,8 +52,8 @@ def capture_direct(
     slots = [*owned_slots(owned), *_argument_slots(paths, signature, len(owned), settings)]
     values = [*owned.values(), *(value for _, value in paths)]
     reachable = reachable_state(function, values)
-    _refuse_lazy(subject, owned, reachable)
-    free_tensors = _reached(reachable, values, settings.side_effects)
+    _reject_lazy_modules(subject, owned, reachable)
+    free_tensors = _free_tensors(reachable, values, settings.side_effects)
     changes: list[SideEffectChanges] = []
     slots += captured_tensor_slots(free_tensors, len(values))
     argument_count = len(values)
@@ -73,7 +73,7 @@ def capture_direct(
                 (free_tensor, fake.argument) for free_tensor, fake in zip(free_tensors, fakes, strict=True)
             )
             changes.append(SideEffectChanges(reachable, pairs, subject, settings.side_effects))
-        return changes[0].beside(result)
+        return changes[0].with_updates(result)
 
     def called(recorder: Recorder, inputs: tuple[CapturedInput, ...]) -> Any:
         flat = [captured_input.argument for captured_input in inputs]
@@ -99,9 +99,9 @@ def capture_direct(
     return replace(
         captured,
         structure=replace(captured.structure, parameters=_parameters(signature, spec)),
-        surroundings=changes[0].settled(),
+        reachable=changes[0].remaining_state(),
         side_effects=settings.side_effects,
-        only_once=changes[0].only_once,
+        single_use_reason=changes[0].single_use_reason,
     )
 
 
@@ -114,7 +114,7 @@ def _argument_slots(
     ]
 
 
-def _reached(
+def _free_tensors(
     reachable: ReachableState, values: list[Any], effects: SideEffects
 ) -> tuple[CapturedTensor, ...]:
     """The tensors for which fakes stand in; an exported graph holds them, and a foreign fake is refused."""
@@ -178,9 +178,9 @@ def argument_name(path: tuple[Any, ...], signature: inspect.Signature | None) ->
     return f"arg{position.idx}{pytree.keystr(path[2:])}"
 
 
-def _refuse_lazy(subject: Subject, owned: dict[str, Any], reachable: ReachableState) -> None:
+def _reject_lazy_modules(subject: Subject, owned: dict[str, Any], reachable: ReachableState) -> None:
     """A layer that makes its parameters at its first call would make them of tensors of the recording."""
-    known = (*owned.items(), *((binding.path, binding.value) for binding in reachable.places))
+    known = (*owned.items(), *((binding.path, binding.value) for binding in reachable.bindings))
     for name, value in known:
         if is_lazy(value):
             case = f"a lazy module without its parameters (`{name}`)"

@@ -41,7 +41,7 @@ class GraphCall:
     dynamic: bool
     """Whether a size among the inputs is a symbol."""
 
-    def twins(self) -> list[Any]:
+    def fakes(self) -> list[Any]:
         """The fake tensors that stand for the values in a recording; other values as they are."""
         pairs = zip(self.values, self.slots, strict=True)
         with self.fake_mode:
@@ -130,7 +130,7 @@ class _Runner(FloatRunner):
         super().__init__(gm, recorder)
         self._attributes = attributes
 
-    def inner(self, body: fx.GraphModule) -> LocatedRunner:
+    def nested_runner(self, body: fx.GraphModule) -> LocatedRunner:
         return _Runner(body, self.recorder, self._attributes)
 
     def get_attr(self, target: Any, args: Any, kwargs: Any) -> Any:
@@ -227,7 +227,7 @@ def user_name(source: str) -> str:
 
 def subject_of(gm: fx.GraphModule) -> Subject:
     """What the graph was captured from: a function of the user's, or a layer of torch's own."""
-    return _subject(gm) or _subject_of_torchs_own(gm)
+    return _subject(gm) or _subject_of_layer(gm)
 
 
 def _subject(gm: fx.GraphModule) -> Subject | None:
@@ -254,7 +254,7 @@ def _is_decorator(users: list[list[tuple[str, str, int]]]) -> bool:
     return "<locals>" in qualname and is_installed_file(file) and len(called) == 1 and None not in called
 
 
-def _subject_of_torchs_own(gm: fx.GraphModule) -> Subject:
+def _subject_of_layer(gm: fx.GraphModule) -> Subject:
     """A layer of torch's own, compiled by itself: it stands where it is called."""
     codes = next(
         (node_codes for node in gm.graph.nodes if (node_codes := node.meta.get("aotlens_codes"))), ()

@@ -125,13 +125,13 @@ def as_linear_map(derivative: Callable[[Any], Any], traced_on: Any) -> Callable[
         aliases = tuple(tangent.view_as(tangent) for tangent in tangents)
         results = pytree.tree_leaves(derivative(aliases))
         if isinstance(mode, Recording):
-            _refuse_gradient(mode, aliases, results)
+            _reject_gradient(mode, aliases, results)
         return results
 
     return linear_map
 
 
-def _refuse_gradient(tape: Recording, tangents: tuple[Any, ...], results: list[Any]) -> None:
+def _reject_gradient(tape: Recording, tangents: tuple[Any, ...], results: list[Any]) -> None:
     """A gradient that torch's traced map keeps or not, as it was traced."""
     tangent_nodes = {tangent.grad_fn for tangent in tangents if tangent.grad_fn is not None}
     roots = [result.grad_fn for result in results if isinstance(result, torch.Tensor)]
@@ -153,7 +153,7 @@ def without_outer_optimizer_steps(recorder: Recorder) -> Iterator[None]:
         if get_ident() == thread and any(type(tensor) is not FakeTensor for tensor in tensors):
             raise UnsupportedError(
                 f"the step of an optimizer that is made outside (`{type(optimizer).__name__}`)",
-                recorder.place_here().innermost,
+                recorder.current_frames().innermost,
                 "take the step outside, or use `torch.compile(fn, backend='aotlens')`",
             )
 

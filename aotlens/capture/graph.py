@@ -55,15 +55,15 @@ class Recording:
 
     fixed_floats = False
     """Whether the graph cannot read a number: see `aotlens.capture.symbols.float_inputs`."""
-    requiring: frozenset[int] = frozenset()
+    outputs_requiring_grad: frozenset[int] = frozenset()
     """Identities of the results that require grad, noted where views lost their tensor's history."""
-    reshaped: tuple[tuple[Any, int, Span | None], ...] = ()
+    resized_leaves: tuple[tuple[Any, int, Span | None], ...] = ()
     """Leaves that were given memory of other sizes (`.data`): how many operators had run, and where."""
-    uncounted: tuple[Span | None, ...] = ()
+    inference_data_spans: tuple[Span | None, ...] = ()
     """Where inference tensors got other memory (`.data`): they are none since, and count no versions."""
-    plays: bool = False
+    is_replay: bool = False
     """Whether it records what another recording did, which was taken there."""
-    led_to_new_place: tuple[Any, ...] = ()
+    reset_leaves_with_gradient: tuple[Any, ...] = ()
     """Of `reset_leaves` those that get their gradient there: nothing arrives at the former one."""
 
     def __init__(self, fake_mode: FakeTensorMode) -> None:
@@ -72,17 +72,17 @@ class Recording:
         self.symbols = Symbols(self._append, lambda: self.span)
         self.in_backward, self._depth = False, 0
         """Above zero while an operator of the user's is recorded by the operators that it is made of."""
-        self.is_body = False
+        self.is_subgraph = False
         """Whether it is the tape of a function of a higher-order operator."""
-        self.has_moved = False
+        self.has_metadata_mutation = False
         """Whether the sizes or strides of any tensor were changed in place."""
-        self.between: list[tuple[Tracked, int, Any]] = []
+        self.intermediate_views: list[tuple[Tracked, int, Any]] = []
         """Views whose history misses a write of one `_foreach_` call; the storage's version, the line."""
-        self.hides_changes = False
+        self.has_hidden_changes = False
         """Whether a tensor that requires grad was changed in a way that autograd cannot see (`.data`)."""
-        self.exchanged: list[Any] = []
+        self.swapped_tensors: list[Any] = []
         """Tensors that were given another storage."""
-        self.left_behind: list[tuple[ViewStep, ...]] = []
+        self.views_before_detach: list[tuple[ViewStep, ...]] = []
         """Chains of views whose tensor lost its history after they were taken."""
         self.detached: list[tuple[Any, Span | None, int]] = []
         """Tensors that lost their history in place, where, and after how many operators."""
@@ -97,15 +97,15 @@ class Recording:
         self._names: dict[str, int] = {}
         self.objects: dict[int, Node] = {}
         """Nodes of generators, and of the stand-ins of torchbind objects, by identity."""
-        self.made_generators = CreatedGenerators()
-        self.at_number_of_data: Callable[[], None] = lambda: None
+        self.created_generators = CreatedGenerators()
+        self.on_data_dependent_number: Callable[[], None] = lambda: None
         """Called where a number comes that only the data tells."""
         self.floats: Floats | None = None
         """Set where the graph cannot read a number, and a float argument has come."""
         self._constants: dict[int, Any] = {}
         self.known_values: dict[Node, Any] = {}
         """Values that every call has; None for what only a call tells."""
-        self.outside: list[tuple[Node, Any]] = []
+        self.free_inputs: list[tuple[Node, Any]] = []
         """Graph inputs that are no arguments: tensors from outside that require grad, as they are."""
 
     @contextmanager
@@ -146,7 +146,7 @@ class Recording:
         if environment is not None and environment.pending_fresh_unbacked_symbols:
             fresh = set(environment.pending_fresh_unbacked_symbols)
             environment.pending_fresh_unbacked_symbols.clear()
-            self.at_number_of_data()
+            self.on_data_dependent_number()
             self.symbols.define_data(node, self.item, fresh)
         return node
 
@@ -174,7 +174,7 @@ class Recording:
         return None
 
     @contextmanager
-    def internally(self, origin: Origin) -> Iterator[None]:
+    def inside_operator(self, origin: Origin) -> Iterator[None]:
         """Within it, operators are recorded as parts of one call of the user's, which is noted by itself."""
         depth, before = self._depth, self.origin
         self._depth, self.origin = 1, origin
@@ -187,7 +187,7 @@ class Recording:
         """What runs next is recorded as calls of the user's."""
         self._depth = 0
 
-    def body(self) -> Any:
+    def subgraph_recorder(self) -> Any:
         """A recorder for a body of the higher-order operator that runs: its own nodes, names shared."""
         raise NotImplementedError
 
@@ -201,14 +201,14 @@ class Recording:
             return node[index]
         return self.add_node(getitem, (node, index), {}, node.val[index])
 
-    def kept_item(self, node: Node, index: int, inside: Node) -> Node:
+    def saved_item(self, node: Node, index: int, inside: Node) -> Node:
         """What a region keeps for its backward: named and placed as the value inside of it."""
         origin = replace(self.origin, location=inside.origin.location, op=inside.origin.op, effect=False)
         item = Node(self.name(inside.name), getitem, (node, index), {}, node.val[index], origin)
         self.nodes.append(item)
         return item
 
-    def divided_regions(self) -> tuple[Region, ...]:
+    def split_regions(self) -> tuple[Region, ...]:
         """The marked regions with a gradient, each once."""
         return tuple(entry[0] for entry in self.regions.values() if isinstance(entry[0], Region))
 
@@ -250,7 +250,7 @@ class Recording:
     def node_of(self, tensor: Any) -> Node:
         """The node of a tensor's current value, looked up again after a write to its storage."""
         if self.current is not None and (tracked := self.tracked(tensor)).storage.inputs:
-            self.current.meet(tracked)
+            self.current.note_access(tracked)
         return self.node_to_view(tensor)
 
     def node_to_view(self, tensor: Any) -> Node:
@@ -258,10 +258,15 @@ class Recording:
         where it makes the history of a saved tensor anew: nothing may be asked of it then."""
         tracked = self.tracked(tensor)
         storage = tracked.storage
-        if storage.moves and tensor._base is not None and tensor.requires_grad and torch.is_grad_enabled():
+        if (
+            storage.metadata_mutations
+            and tensor._base is not None
+            and tensor.requires_grad
+            and torch.is_grad_enabled()
+        ):
             check_view_is_valid(tensor, self.span)
-            if not any(step is storage.last_move for step in tracked.chain):
-                self.join(storage)  # autograd has made its history anew, on the base
+            if not any(step is storage.last_metadata_step for step in tracked.chain):
+                self.use_synthetic_base(storage)  # autograd has made its history anew, on the base
         if tracked.version != storage.version:
             tracked.node = self.replay(storage, tracked.chain)
             tracked.version = storage.version
@@ -306,7 +311,7 @@ class Recording:
                 alias = fake.detach()
             if tensor.requires_grad:
                 node = Node(self.name("outside"), None, (), {}, fake, self.origin)
-                self.outside.append((node, tensor))
+                self.free_inputs.append((node, tensor))
             else:
                 node = Node(self.name("constant"), None, (), {}, fake, self.origin, constant=tensor)
                 self.nodes.insert(0, node)
@@ -327,7 +332,7 @@ class Recording:
         """Whether it stands for a tensor that the function came with, and that no call gives."""
         return id(tensor) in self._constants
 
-    def stand_in_for(self, tensor: Any, stand_in: Any) -> None:
+    def use_fake_for(self, tensor: Any, stand_in: Any) -> None:
         """Take `stand_in` for a tensor from outside where the function gets hold of the tensor itself."""
         self._constants[id(tensor)] = (stand_in, tensor)
 
@@ -353,8 +358,8 @@ class Recording:
     def generator(self, generator: torch.Generator) -> Node:
         """The node of a generator: an argument's, or a constant of the function's own."""
         known = self.objects.get(id(generator))
-        if generator in self.made_generators:
-            return self.made_generators.node(self, generator)
+        if generator in self.created_generators:
+            return self.created_generators.node(self, generator)
         if known is None:
             known = Node(self.name("generator"), None, (), {}, None, self.origin, constant=generator)
             self.nodes.insert(0, known)
@@ -362,22 +367,22 @@ class Recording:
         return known
 
     @property
-    def in_users_backward(self) -> bool:
+    def in_user_backward(self) -> bool:
         """Whether code of the user's in a backward has called the operator that is recorded."""
         return False
 
     @property
-    def calls_so_far(self) -> int:
+    def call_count(self) -> int:
         """How many operators the user's code has called; a recorder counts them."""
         return 0
 
-    def note_call(self, call: tuple[Any, ...]) -> None:
+    def add_call(self, call: tuple[Any, ...]) -> None:
         """Keep what the user's code called and no operator tells of; a recorder keeps it among its calls."""
 
-    def renote_call(self, since: int, func: Any, call: Callable[[], tuple[Any, ...]]) -> None:
+    def replace_calls(self, since: int, func: Any, call: Callable[[], tuple[Any, ...]]) -> None:
         """Keep this in place of what was noted since then, where that is one call of `func` and its reads."""
 
-    def place_here(self) -> Frames:
+    def current_frames(self) -> Frames:
         """The user's expression that runs; a recorder looks for it on the stack."""
         return self.origin.location
 
@@ -388,25 +393,25 @@ class Recording:
         """Record that a tensor's one value is a number which a frontend knows as a symbol."""
         op = aten._local_scalar_dense.default
         self.symbols.define(number, self.add_node(op, (self.node_of(tensor),), {}, number))
-        self.note_call((op, (tensor,), {}, number, self.origin))
+        self.add_call((op, (tensor,), {}, number, self.origin))
 
-    def write_here(self, chain: tuple[ViewStep, ...] = (), version: int = 0) -> Write:
+    def new_write(self, chain: tuple[ViewStep, ...] = (), version: int = 0) -> Write:
         """A write that happens now, through a tensor that these views lead to."""
         grad, inference = torch.is_grad_enabled(), torch.is_inference_mode_enabled()
         return Write(self.origin, grad, inference, chain, version)
 
-    def join(self, storage: Storage) -> None:
+    def use_synthetic_base(self, storage: Storage) -> None:
         """Turn overlapping graph inputs into views of their synthetic base, as if they had always been ones.
 
         The one place where a node changes: none of them is in a program yet, and whoever read one goes on
         reading the same node.
         """
-        if storage.on_base or not storage.joined:
+        if storage.on_base or not storage.overlapping_inputs:
             return
         storage.on_base = True
-        for chain, input_node in storage.joined.items():
+        for chain, input_node in storage.overlapping_inputs.items():
             first = len(self.nodes)
-            made = self.replay_alone(storage.base, chain)
+            made = self.replay_uncached(storage.base, chain)
             views = self.nodes[first:]
             del self.nodes[first:]
             object.__setattr__(input_node, "op", made.op)
@@ -415,7 +420,7 @@ class Recording:
             object.__setattr__(input_node, "origin", made.origin)
             self.nodes[0:0] = [*views[:-1], input_node]
 
-    def replay_alone(self, source: Node, chain: tuple[ViewStep, ...]) -> Node:
+    def replay_uncached(self, source: Node, chain: tuple[ViewStep, ...]) -> Node:
         """A chain of views on a node, without the storage's memory of views."""
         with self.adding("capture", "an input that overlaps another, as a view of their synthetic base"):
             for step in chain:
@@ -424,9 +429,9 @@ class Recording:
 
     def _any_gradient(self) -> bool:
         on_arguments = any(getattr(value, "requires_grad", False) for value in self.originals.values())
-        return on_arguments or bool(self.outside)
+        return on_arguments or bool(self.free_inputs)
 
-    def keep_values(self, tensor: Any) -> None:
+    def preserve_values(self, tensor: Any) -> None:
         """Before a tensor becomes another in place: the nodes that it is the value of keep what it was."""
         for node in self.nodes:
             if node.val is tensor:
@@ -437,9 +442,9 @@ class Recording:
         tracked = self.tracked(target)
         storage = tracked.storage
         if self.current is not None and storage.inputs:
-            self.current.meet(tracked, is_write=True)
-        self.join(storage)
-        if storage.reached_outside and self._any_gradient():
+            self.current.note_access(tracked, is_write=True)
+        self.use_synthetic_base(storage)
+        if storage.exceeds_view and self._any_gradient():
             check_as_strided_grad_fn(self.span)
         new = value = with_lazy_bits_of(self, target, value)
         chain = self._path(tracked, target)
@@ -449,12 +454,12 @@ class Recording:
             if source is storage.base:
                 break
         if storage.base_tensor.requires_grad and not target.requires_grad:
-            self.hides_changes = True
+            self.has_hidden_changes = True
         storage.base = with_lazy_bits_of(self, storage.base.val, new)
         storage.version += 1
-        storage.last_move = None
+        storage.last_metadata_step = None
         storage.views = {tracked.chain: value} if tracked.chain else {}
-        storage.writes.append(self.write_here(tracked.chain))
+        storage.writes.append(self.new_write(tracked.chain))
         tracked.node, tracked.version = value, storage.version
         if getattr(target, "constant", None) is not None:
             self.fake_mode.fake_tensor_converter.invalidate_constant_aliases(target.constant)

@@ -25,8 +25,8 @@ def check_view_is_valid(tensor: Any, span: Span | None, *, written: bool = False
     Raises:
         UnsupportedError: its gradient would be another one than eager's.
     """
-    if is_invalid_view(tensor) or (written and _moved_itself(tensor)):
-        moves = getattr(tensor, TRACK).storage.moves
+    if is_invalid_view(tensor) or (written and _has_new_geometry(tensor)):
+        moves = getattr(tensor, TRACK).storage.metadata_mutations
         raise invalid_view_error(span, moves[-1].origin.location.innermost)
 
 
@@ -37,11 +37,11 @@ def is_invalid_view(tensor: Any) -> bool:
     return (
         tracked is not None
         and tracked_base is not None
-        and not _is_made_again(base, tensor, tracked, tracked_base)
+        and not _is_regenerated(base, tensor, tracked, tracked_base)
     )
 
 
-def _moved_itself(tensor: Any) -> bool:
+def _has_new_geometry(tensor: Any) -> bool:
     """Whether the view itself got other sizes or strides: the gradient of a write takes those from before."""
     tracked, tracked_base = getattr(tensor, TRACK, None), getattr(tensor._base, TRACK, None)
     if (
@@ -55,7 +55,7 @@ def _moved_itself(tensor: Any) -> bool:
     if len(view_steps) == len(own):
         return False
     with torch.no_grad():
-        return _place(_applied(view_steps, tensor._base)) != _place(tensor)
+        return _geometry(_applied(view_steps, tensor._base)) != _geometry(tensor)
 
 
 def invalid_view_error(span: Span | None, moved: Span | None) -> UnsupportedError:
@@ -68,7 +68,7 @@ def invalid_view_error(span: Span | None, moved: Span | None) -> UnsupportedErro
     )
 
 
-def _is_made_again(base: Any, tensor: Any, tracked: Tracked, tracked_base: Tracked) -> bool:
+def _is_regenerated(base: Any, tensor: Any, tracked: Tracked, tracked_base: Tracked) -> bool:
     """Whether the view operators lead from the tensor as it lies there to the view as it is."""
     common = 0
     while (
@@ -79,7 +79,7 @@ def _is_made_again(base: Any, tensor: Any, tracked: Tracked, tracked_base: Track
     own = tracked.chain[common:]
     moves = [step for step in own if step.in_place]
     own_last = not moves or (
-        moves[-1] is tracked.storage.last_move and all(step.grad_enabled for step in moves)
+        moves[-1] is tracked.storage.last_metadata_step and all(step.grad_enabled for step in moves)
     )
     if common == len(tracked_base.chain) and own_last:
         return True
@@ -88,7 +88,7 @@ def _is_made_again(base: Any, tensor: Any, tracked: Tracked, tracked_base: Track
             regenerated = _applied(tuple(step for step in own if not step.in_place), base)
         except (RuntimeError, ValueError, IndexError):
             return False
-    return bool(_place(regenerated) == _place(tensor))
+    return bool(_geometry(regenerated) == _geometry(tensor))
 
 
 def _applied(chain: tuple[ViewStep, ...], tensor: Any) -> Any:
@@ -98,5 +98,5 @@ def _applied(chain: tuple[ViewStep, ...], tensor: Any) -> Any:
     return tensor
 
 
-def _place(tensor: Any) -> tuple[Any, ...]:
+def _geometry(tensor: Any) -> tuple[Any, ...]:
     return tuple(tensor.shape), tuple(tensor.stride()), tensor.storage_offset()

@@ -30,9 +30,9 @@ FOREACH = "aten._foreach_"
 
 def calls_per_tensor(tape: Recording, args: tuple[Any, ...], targets: list[Any]) -> list[tuple[Any, ...]]:
     """The arguments of one call per written tensor; empty where one call for all does the same."""
-    if len(targets) < 2 or not _meet_again(tape, args, targets):
+    if len(targets) < 2 or not _are_listed_twice(tape, args, targets):
         return []
-    return [tuple(_at(arg, index, len(targets)) for arg in args) for index in range(len(targets))]
+    return [tuple(_item_for(arg, index, len(targets)) for arg in args) for index in range(len(targets))]
 
 
 def record_intermediate_views(tape: Recording, targets: list[Any]) -> None:
@@ -53,24 +53,24 @@ def record_intermediate_views(tape: Recording, targets: list[Any]) -> None:
         tracked = tape.tracked(target)
         later = [other for other in targets[index + 1 :] if tape.tracked(other).storage is tracked.storage]
         if any(ranges_overlap(target, other) for other in later):
-            tape.between.append((tracked, tracked.storage.version, tape.span))
-            if original is not target or tracked.chain in tracked.storage.joined:
-                _refuse(tape.span)
+            tape.intermediate_views.append((tracked, tracked.storage.version, tape.span))
+            if original is not target or tracked.chain in tracked.storage.overlapping_inputs:
+                _reject_intermediate_view(tape.span)
 
 
 def check_intermediate_views(tape: Recording, results: Iterable[Any]) -> None:
     """Raise UnsupportedError where such a view, or a view of it, is among the results of the function."""
-    for result in results if tape.between else ():
+    for result in results if tape.intermediate_views else ():
         if not isinstance(result, torch.Tensor) or not result.requires_grad:
             continue
         shown = tape.tracked(result)
-        for known, version, span in tape.between:
+        for known, version, span in tape.intermediate_views:
             is_of_it = shown.chain[: len(known.chain)] == known.chain and shown.storage is known.storage
             if is_of_it and known.storage.version == version:
-                _refuse(span)
+                _reject_intermediate_view(span)
 
 
-def _refuse(span: Span | None) -> None:
+def _reject_intermediate_view(span: Span | None) -> None:
     raise UnsupportedError(
         "a `torch._foreach_` operator that writes twice to the memory of one view with a gradient, which is "
         "then seen from outside",
@@ -79,13 +79,13 @@ def _refuse(span: Span | None) -> None:
     )
 
 
-def _at(arg: Any, index: int, count: int) -> Any:
+def _item_for(arg: Any, index: int, count: int) -> Any:
     """A list that has an item per written tensor, cut to one item; all others as they are."""
     per_target = isinstance(arg, (list, tuple)) and len(arg) == count
     return [arg[index]] if per_target else arg
 
 
-def _meet_again(tape: Recording, args: tuple[Any, ...], targets: list[Any]) -> bool:
+def _are_listed_twice(tape: Recording, args: tuple[Any, ...], targets: list[Any]) -> bool:
     """Whether a written tensor's memory is also at another place of a list."""
     indices: dict[int, set[int]] = {}
     for index, tracked in _tracked(tape, args):
@@ -133,7 +133,7 @@ def record_metadata_mutation(tape: Recording, call: Write) -> Any:
     tensor = call.args[0]
     tracked = tape.tracked(tensor)
     if call.func is aten.detach_.default:
-        if tracked.chain in tracked.storage.joined:
+        if tracked.chain in tracked.storage.overlapping_inputs:
             raise RejectedRuntimeError(
                 "`detach_` of an input that overlaps another (Can't detach views in-place)",
                 tape.span,
@@ -144,12 +144,12 @@ def record_metadata_mutation(tape: Recording, call: Write) -> Any:
     functional = call.operator.functional
     if functional is None:
         raise UnsupportedError(f"metadata mutation by `{call.name}`", tape.span, "take a view instead")
-    step = ViewStep.taken_here(functional, call.args[1:], call.kwargs, in_place=True)
-    node, step = _moved(tape, tensor, step)
+    step = ViewStep.in_current_modes(functional, call.args[1:], call.kwargs, in_place=True)
+    node, step = _value_as_view(tape, tensor, step)
     before, unseen = tensor.shape, not torch.is_grad_enabled() and not tracked.storage.inputs
-    tape.keep_values(tensor)
-    if tensor is tracked.storage.base_tensor and tracked.storage.came_as is None:
-        tracked.storage.came_as = tensor.detach()
+    tape.preserve_values(tensor)
+    if tensor is tracked.storage.base_tensor and tracked.storage.initial_tensor is None:
+        tracked.storage.initial_tensor = tensor.detach()
     call.func(*call.args, **call.kwargs)
     unseen = unseen and tensor._base is None  # the history of a view is made again, as the view lies then
     if unseen and tensor.requires_grad and tensor.grad_fn is not None and tensor.shape != before:
@@ -159,22 +159,22 @@ def record_metadata_mutation(tape: Recording, call: Write) -> Any:
             tape.span,
             "take a view instead, or make the change with grad mode on",
         )
-    tracked.storage.moves.append(tape.write_here(tracked.chain, tracked.storage.version))
-    tape.has_moved = True
-    tracked.storage.last_move = step
+    tracked.storage.metadata_mutations.append(tape.new_write(tracked.chain, tracked.storage.version))
+    tape.has_metadata_mutation = True
+    tracked.storage.last_metadata_step = step
     setattr(
         tensor, TRACKED_ATTRIBUTE, Tracked(tracked.storage, (*tracked.chain, step), node, tracked.version)
     )
     return tensor
 
 
-def _moved(tape: Recording, tensor: Any, step: ViewStep) -> tuple[Node, ViewStep]:
+def _value_as_view(tape: Recording, tensor: Any, step: ViewStep) -> tuple[Node, ViewStep]:
     """The value that a tensor has as that view of itself, and the step as its chain has it."""
     tracked, source = tape.tracked(tensor), tape.node_of(tensor)
     if step.op is not aten.as_strided.default:
         return step.apply(tape, source), step
     placed, storage = with_storage_offset(step, tensor, tracked, tape.span), tracked.storage
-    is_apart = storage.joined and not storage.on_base  # the graph may never be given its base
+    is_apart = storage.overlapping_inputs and not storage.on_base  # the graph may never be given its base
     node = step.apply(tape, source) if is_apart else tape.replay(storage, (*tracked.chain, placed))
     check_within_input(storage, placed, node.val, tape.span)
     return node, placed
@@ -201,7 +201,7 @@ def record_mutation(tape: Recording, call: Write) -> Any:
         increment_version([target for target in targets if not target.is_inference()])
     if not call.func._schema.returns:
         return None
-    return call.operator.given_back(targets) if call.operator.returned else results
+    return call.operator.returned_value(targets) if call.operator.returned else results
 
 
 def _new_values(tape: Recording, call: Write, count: int) -> tuple[list[Node], Any]:
@@ -210,7 +210,7 @@ def _new_values(tape: Recording, call: Write, count: int) -> tuple[list[Node], A
         return [_copied(tape, *call.args[:2])], None
     functional = call.operator.functional
     inputs = {key: value for key, value in call.kwargs.items() if key not in call.operator.written}
-    inputs |= {key: getattr(call.targets[0], key) for key in call.operator.kind_of_result}
+    inputs |= {key: getattr(call.targets[0], key) for key in call.operator.result_options}
     args = (*call.args, *missing_defaults(call.func, functional, len(call.args)))
     node_args, keywords = tuple([tape.argument(arg) for arg in args]), tape.keywords(inputs)
     if call.operator.random and is_random_mask(call.func):
@@ -259,7 +259,7 @@ def _fitted(tape: Recording, call: Write, target: Any, value: Node) -> Node:
     if value.val.shape == target.shape and value.val.dtype == target.dtype:
         return with_layout_of(tape, target, value)
     before = target.shape
-    tape.keep_values(target)
+    tape.preserve_values(target)
     call.func(*call.args, **call.kwargs)
     if value.val.shape != target.shape:
         raise UnsupportedError(f"`{call.name}` to a tensor of another size", tape.span)
@@ -302,7 +302,7 @@ def record_resize(tape: Recording, target: Any) -> None:
         if known.storage is storage and (known.chain or storage.inputs):
             case = "a tensor that gets more memory while another looks at it"
             raise UnsupportedError(case, tape.span, "make a new tensor")
-    storage.grown = bool(storage.inputs)
+    storage.is_enlarged = bool(storage.inputs)
 
 
 def leaky_relu_for(call: Write) -> Callable[[], Any] | None:

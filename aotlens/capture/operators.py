@@ -26,11 +26,11 @@ class Kind(Enum):
     NUMBER = "makes a tensor of one plain number"
     READ = "gives a plain number of what is in memory"
     VIEW = "gives another look at a storage"
-    SAME = "gives the same tensor without its autograd history"
+    DETACH = "gives the same tensor without its autograd history"
     MUTATION = "writes to some of its arguments"
     METADATA_MUTATION = "changes an argument's sizes and strides"
     COMPOSITE = "is defined by other operators"
-    EXCHANGE = "changes what storage a tensor has"
+    STORAGE_SWAP = "changes what storage a tensor has"
     EFFECT = "does something that is seen outside of its results"
     HIGHER_ORDER = "runs functions that are among its arguments"
 
@@ -42,8 +42,8 @@ HIDDEN_SPLITS: dict[Any, Any] = {
 """Operators whose results are views but for autograd, and the views that they are."""
 
 KINDS: dict[Any, Kind] = {
-    aten.detach.default: Kind.SAME,
-    aten.lift_fresh.default: Kind.SAME,
+    aten.detach.default: Kind.DETACH,
+    aten.lift_fresh.default: Kind.DETACH,
     **dict.fromkeys(HIDDEN_SPLITS, Kind.VIEW),
     aten.scalar_tensor.default: Kind.NUMBER,
     aten.full.default: Kind.NUMBER,
@@ -59,7 +59,7 @@ FAKES: dict[Any, Any] = {**NORM_FIXES, **PRODUCT_FIXES, **BROADCAST_FIXES, **KER
 RESIZE_STORAGE = torch.ops.inductor.resize_storage_bytes_
 """Dynamo's form of `untyped_storage().resize_`."""
 
-EXCHANGES = frozenset({aten.set_, aten.resize_, aten.resize_as_, aten._resize_output_, RESIZE_STORAGE})
+STORAGE_SWAPS = frozenset({aten.set_, aten.resize_, aten.resize_as_, aten._resize_output_, RESIZE_STORAGE})
 
 FUNCTIONAL_BY_NAME: dict[Any, Any] = {
     aten.bernoulli_.float: aten.bernoulli.p,
@@ -70,7 +70,7 @@ FUNCTIONAL_BY_NAME: dict[Any, Any] = {
 }
 """Functional variants whose name does not follow the rule."""
 
-WRITES_WITHOUT_SAYING: dict[Any, tuple[int, ...]] = {aten.native_batch_norm.default: (3, 4)}
+UNDECLARED_WRITES: dict[Any, tuple[int, ...]] = {aten.native_batch_norm.default: (3, 4)}
 """Operators that write to arguments which their schema does not mark, and which arguments those are."""
 
 QUERIES = frozenset(
@@ -110,13 +110,13 @@ class Operator:
     """Which of those are its results, by their place there; empty where it gives new ones."""
     functional: Any = None
     """The overload that gives the new values instead of writing them; None when there is none."""
-    kind_of_result: tuple[str, ...] = ()
+    result_options: tuple[str, ...] = ()
     """Keywords by which the functional variant is told the written tensor's type and device (`zeros`)."""
     random: bool = False
     fake: Any = None
     """What gives its fake result where torch's fake kernel gives another shape than eager, or None."""
 
-    def given_back(self, targets: Sequence[Any]) -> Any:
+    def returned_value(self, targets: Sequence[Any]) -> Any:
         """What it returns of the tensors that it writes to."""
         results = [targets[index] for index in self.returned]
         return results[0] if len(results) == 1 else tuple(results)
@@ -130,11 +130,11 @@ def describe(func: Any) -> Operator:
     random = Tag.nondeterministic_seeded in func.tags
     if func in KINDS:
         return Operator(KINDS[func])
-    if func in WRITES_WITHOUT_SAYING:
+    if func in UNDECLARED_WRITES:
         functional, fake = FUNCTIONAL_BY_NAME[func], FAKES.get(func)
-        return Operator(Kind.MUTATION, WRITES_WITHOUT_SAYING[func], (), functional, fake=fake)
-    if func.overloadpacket in EXCHANGES:
-        return Operator(Kind.EXCHANGE)
+        return Operator(Kind.MUTATION, UNDECLARED_WRITES[func], (), functional, fake=fake)
+    if func.overloadpacket in STORAGE_SWAPS:
+        return Operator(Kind.STORAGE_SWAP)
     written = written_arguments(func)
     if Tag.inplace_view in func.tags:
         return Operator(Kind.METADATA_MUTATION, written, _returned(func), functional_variant(func))
@@ -143,7 +143,7 @@ def describe(func: Any) -> Operator:
         if functional is None and has_composite_kernel(func):  # `dropout_`, met whole in inference mode
             return Operator(Kind.COMPOSITE)
         return Operator(
-            Kind.MUTATION, written, _returned(func), functional, _kind_of_result(func, functional), random
+            Kind.MUTATION, written, _returned(func), functional, _result_options(func, functional), random
         )
     if has_ordered_effect(func) or isinstance(func, TorchBindOpOverload):
         return Operator(Kind.EFFECT)
@@ -215,7 +215,7 @@ def _factory_variant(func: Any) -> Any:
     return None
 
 
-def _kind_of_result(func: Any, functional: Any) -> tuple[str, ...]:
+def _result_options(func: Any, functional: Any) -> tuple[str, ...]:
     if functional is None or not func._schema.arguments[-1].is_out:
         return ()
     names = {argument.name for argument in func._schema.arguments}

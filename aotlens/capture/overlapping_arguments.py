@@ -31,10 +31,10 @@ def overlapping_written(tape: Recording, call: str, arguments: Iterable[Named]) 
     before: list[Named] = []
     for name, tensor, written in arguments:
         for other_name, other, other_written in before:
-            if not (written or other_written) or not _meet(tape, tensor, other):
+            if not (written or other_written) or not _overlap(tape, tensor, other):
                 continue
             if not (written and other_written):
-                _refuse(tape, call, (other_name, name) if other_written else (name, other_name))
+                _reject(tape, call, (other_name, name) if other_written else (name, other_name))
             overlapping += [
                 candidate
                 for candidate in (other, tensor)
@@ -44,7 +44,7 @@ def overlapping_written(tape: Recording, call: str, arguments: Iterable[Named]) 
     return overlapping
 
 
-def _refuse(tape: Recording, call: str, names: tuple[str, str]) -> None:
+def _reject(tape: Recording, call: str, names: tuple[str, str]) -> None:
     raise UnsupportedError(
         f"{call} that writes to `{names[0]}` and reads `{names[1]}`, which overlap in memory",
         tape.span,
@@ -52,7 +52,7 @@ def _refuse(tape: Recording, call: str, names: tuple[str, str]) -> None:
     )
 
 
-def _meet(tape: Recording, left: Any, right: Any) -> bool:
+def _overlap(tape: Recording, left: Any, right: Any) -> bool:
     if tape.tracked(left).storage is not tape.tracked(right).storage:
         return False
     if not (has_symbols(left) or has_symbols(right)):
@@ -87,10 +87,10 @@ def reject_partial_overlap(tape: Recording, func: Any, targets: list[Any], args:
     by_element = func is aten.copy_.default or torch.Tag.pointwise in func.tags
     if not by_element and op_name(func).split(".")[1].strip("_") in PRODUCTS:
         return
-    meet = _overlaps_in_part if by_element else _shows_other_places
+    meet = _overlaps_in_part if by_element else _overlap_at_other_indices
     for target in targets:
         storage = tape.tracked(target).storage
-        for arg in args if by_element else _read(args):
+        for arg in args if by_element else _tensors_read(args):
             if arg is target or type(arg) is not FakeTensor or tape.tracked(arg).storage is not storage:
                 continue
             if meet(target, arg):
@@ -103,7 +103,7 @@ def reject_partial_overlap(tape: Recording, func: Any, targets: list[Any], args:
                 )
 
 
-def _read(args: tuple[Any, ...]) -> list[Any]:
+def _tensors_read(args: tuple[Any, ...]) -> list[Any]:
     """Tensors that are read while the operator writes; one number is read before."""
     listed = [item for arg in args for item in (arg if isinstance(arg, (list, tuple)) else (arg,))]
     return [item for item in listed if type(item) is FakeTensor and item.dim()]
@@ -113,7 +113,7 @@ def _layout(tensor: Any) -> tuple[Any, ...]:
     return tensor.shape, tensor.stride(), tensor.storage_offset()
 
 
-def _shows_other_places(target: Any, arg: Any) -> bool:
+def _overlap_at_other_indices(target: Any, arg: Any) -> bool:
     """Whether two tensors have elements in common, and not each the same ones at the same places."""
     if _layout(target) == _layout(arg):
         return False

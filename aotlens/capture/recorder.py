@@ -118,7 +118,7 @@ class Recorder(Recording, TorchDispatchMode):
         Recording.__init__(self, fake_mode)
         TorchDispatchMode.__init__(self)
         self.calls: list[Call] = []
-        self.desugared: list[UnwrappedCall] = []
+        self.unwrapped_calls: list[UnwrappedCall] = []
         self.saved = SavedValues(self)
         self.checkpoints = Checkpoints(self.saved)
         self.random, self.torchbind = RecordedRngState(self), FakeObjects(self)
@@ -133,65 +133,65 @@ class Recorder(Recording, TorchDispatchMode):
             Kind.NUMBER: self._number,
             Kind.READ: lambda *call: read_scalar(self, *call),
             Kind.VIEW: self._view,
-            Kind.SAME: self._same,
+            Kind.DETACH: self._same,
             Kind.MUTATION: self._mutation,
             Kind.METADATA_MUTATION: lambda *call: record_metadata_mutation(self, Write(*call)),
             Kind.COMPOSITE: self._composite,
-            Kind.EXCHANGE: lambda *call: record_storage_swap(self, Write(*call)),
+            Kind.STORAGE_SWAP: lambda *call: record_storage_swap(self, Write(*call)),
             Kind.HIGHER_ORDER: self._higher_order,
             Kind.EFFECT: self._effect,
         }
         self.split_region: SplitRegion | None = None
-        self.hooked: list[tuple[Any, int]] = []
+        self.hooked_edges: list[tuple[Any, int]] = []
         """Where in the tape the function has registered hooks on tensors that are no inputs."""
         self.hooked_arguments: list[Any] = []
-        self.wanting_none: list[Any] = []
+        self.unmaterialised_nodes: list[Any] = []
         """Nodes of custom functions that ask for None in place of zeros."""
-        self.met_gradients: dict[int, str] = {}
+        self.grad_accesses: dict[int, str] = {}
         """What the function did first to the `.grad` of a tensor, `read` or `set`, by identity."""
         self.arguments: tuple[Any, ...] = ()
         """The tensors among the arguments."""
-        self.names_of_arguments: dict[int, str] = {}
+        self.argument_names: dict[int, str] = {}
         """The user's name of each, by identity."""
 
-    def data_assigned(self, target: Any, source: Any) -> None:
+    def on_data_assignment(self, target: Any, source: Any) -> None:
         """`target.data = source` is about to happen, which no operator tells of."""
-        self.origin = self.origins.of(aten.set_.source_Tensor, self.in_backward)
+        self.origin = self.origins.origin_of(aten.set_.source_Tensor, self.in_backward)
         record_data_assignment(self, target, source)
         self.calls.append((aten.set_.source_Tensor, (target, source), {}, target, self.origin))
 
-    def history_dropped(self, tensor: Any) -> None:
+    def on_detach(self, tensor: Any) -> None:
         """`tensor.detach_()` or `tensor.requires_grad_(False)` has happened, which no operator tells of."""
         record_detach(self, tensor)
 
-    def gradient_met(self, tensor: Any, how: str) -> Any:
+    def on_grad_access(self, tensor: Any, how: str) -> Any:
         """The user's code is about to read or to set `tensor.grad`, which no operator tells of.
 
         Gives the argument that stands for a tensor of the caller's, which an optimizer holds.
         """
-        known = tensor if type(tensor) is FakeTensor else self._stand_in_of(tensor)
-        if known is not None and id(known) not in self.met_gradients:
-            self.met_gradients[id(known)] = how
+        known = tensor if type(tensor) is FakeTensor else self._fake_argument_of(tensor)
+        if known is not None and id(known) not in self.grad_accesses:
+            self.grad_accesses[id(known)] = how
             callers = self.originals.get(id(known))
             if how == "read" and not self.in_backward and grad_without_callbacks(callers) is not None:
-                raise unsupported_grad_read(self.names_of_arguments[id(known)], self.place_here().innermost)
+                raise unsupported_grad_read(self.argument_names[id(known)], self.current_frames().innermost)
         return known
 
-    def hook_met(self, tensor: Any) -> None:
+    def on_hook_registration(self, tensor: Any) -> None:
         """The user's code is about to register a hook on a tensor, which no operator tells of."""
         if any(tensor is argument for argument in self.arguments):
             self.hooked_arguments.append(tensor)
         elif tensor.grad_fn is not None:
-            self.hooked.append((tensor.grad_fn, tensor.output_nr))
+            self.hooked_edges.append((tensor.grad_fn, tensor.output_nr))
 
-    def _stand_in_of(self, tensor: Any) -> Any:
+    def _fake_argument_of(self, tensor: Any) -> Any:
         candidates = (argument for argument in self.arguments if self.originals.get(id(argument)) is tensor)
         fake_argument = next(candidates, None)
         return fake_argument if fake_argument is not None else self._constants.get(id(tensor), (None,))[0]
 
-    def storage_resized(self, storage: Any, size: Any) -> None:
+    def on_storage_resize(self, storage: Any, size: Any) -> None:
         """`storage.resize_(size)` is about to happen, which no operator tells of."""
-        self.origin = self.origins.of(RESIZE_STORAGE.default, self.in_backward)
+        self.origin = self.origins.origin_of(RESIZE_STORAGE.default, self.in_backward)
         record_untyped_resize(self, storage, size)
 
     def seen_tensors(self) -> Iterator[Any]:
@@ -207,7 +207,7 @@ class Recorder(Recording, TorchDispatchMode):
     ) -> Any:
         kwargs = with_original_device(args, kwargs) if kwargs else {}
         if has_wrapper(types):
-            return self._desugared(func, args, kwargs)
+            return self._unwrap(func, args, kwargs)
         if func in QUERIES:
             return self._answer(func, args, kwargs)
         if self.floats is not None:
@@ -217,13 +217,13 @@ class Recorder(Recording, TorchDispatchMode):
             with below_views() if self._notes_views else nullcontext():
                 return self._handlers[operator.kind](func, operator, args, kwargs)
         mark = self.checkpoints.mark(func, args, kwargs) if self.checkpoints.active else None
-        self.origin = self.origins.of(func, self.in_backward, mark)
-        noted = set_from_tensor(self, func, args) if operator.kind is Kind.EXCHANGE else (func, args)
+        self.origin = self.origins.origin_of(func, self.in_backward, mark)
+        noted = set_from_tensor(self, func, args) if operator.kind is Kind.STORAGE_SWAP else (func, args)
         self._depth = 1
         try:
             result = self._handlers[operator.kind](func, operator, args, kwargs)
         except UnsupportedError:
-            if not self._on_stand_ins(args, kwargs):
+            if not self._has_only_untracked(args, kwargs):
                 raise
             return func(*args, **kwargs)
         finally:
@@ -241,7 +241,7 @@ class Recorder(Recording, TorchDispatchMode):
             return func, args, kwargs
         return func, *floats.fixed((args, kwargs))
 
-    def _on_stand_ins(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    def _has_only_untracked(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
         """Whether all tensors were made outside: by torch, which traces a higher-order operator's gradient.
 
         What comes of them is a stand-in too, and refused where it meets the recording.
@@ -251,7 +251,7 @@ class Recorder(Recording, TorchDispatchMode):
             type(tensor) is not FakeTensor or hasattr(tensor, TRACKED_ATTRIBUTE) for tensor in tensors
         )
 
-    def _desugared(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _unwrap(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Let the subclass take an operator on wrappers apart; its inner operators come back here.
 
         The operator is called once more so that torch itself finds the subclass's way (a DTensor's is not in
@@ -260,46 +260,46 @@ class Recorder(Recording, TorchDispatchMode):
         if self._declines:
             self._declines = False
             return NotImplemented
-        is_query, frames = func in QUERIES, self.origins.place
+        is_query, frames = func in QUERIES, self.origins.known_frames
         if not is_query:
-            self.origins.place = self.origins.here()
+            self.origins.known_frames = self.origins.current_frames()
         self._declines = True
-        first, unwrapped_before = len(self.calls), len(self.desugared)
+        first, unwrapped_before = len(self.calls), len(self.unwrapped_calls)
         try:
             with self:
                 result = func(*args, **kwargs)
             if not is_query:
-                self.origin = self.origins.of(func, self.in_backward)
+                self.origin = self.origins.origin_of(func, self.in_backward)
                 record_wrapper_output(self, Write(func, describe(func), args, kwargs), result)
                 if not self.in_backward:  # of wrappers in wrappers the outermost operator is the user's
                     call = (func, args, kwargs, result, self.origin)
-                    self.desugared[unwrapped_before:] = [UnwrappedCall(call, first, len(self.calls))]
+                    self.unwrapped_calls[unwrapped_before:] = [UnwrappedCall(call, first, len(self.calls))]
         finally:
-            self._declines, self.origins.place = False, frames
+            self._declines, self.origins.known_frames = False, frames
         return result
 
     @property
-    def in_users_backward(self) -> bool:
-        return self.origins.in_users_backward
+    def in_user_backward(self) -> bool:
+        return self.origins.in_user_backward
 
     @property
-    def calls_so_far(self) -> int:
+    def call_count(self) -> int:
         return len(self.calls)
 
-    def note_call(self, call: Any) -> None:
+    def add_call(self, call: Any) -> None:
         self.calls.append(call)
 
-    def renote_call(self, since: int, func: Any, call: Callable[[], Any]) -> None:
+    def replace_calls(self, since: int, func: Any, call: Callable[[], Any]) -> None:
         if self.calls[-1][0] is func:
             self.calls[since:] = [call()]
 
-    def play(self, call: Call) -> Any:
+    def replay_call(self, call: Call) -> Any:
         """Record one call of another recording, its arguments given as this recording's; its result here.
 
         Call it below autograd and in the fake mode, with this recorder off the stack of modes.
         """
         func, args, kwargs, _, self.origin = call
-        self.plays = True
+        self.is_replay = True
         if not is_operator(func):
             result = None if call[3] is None else call[3].detach()
             node = self.add_node(func, tuple(self.argument(arg) for arg in args), {}, result)
@@ -316,9 +316,9 @@ class Recorder(Recording, TorchDispatchMode):
             return device_for_autograd(args[0])
         return func(*args, **kwargs)
 
-    def body(self) -> "Recorder":
+    def subgraph_recorder(self) -> "Recorder":
         body = Recorder(self.fake_mode, self.decompositions, self.origins.boundary)
-        body.is_body, body.at_number_of_data = True, self.at_number_of_data
+        body.is_subgraph, body.on_data_dependent_number = True, self.on_data_dependent_number
         body.fixed_floats = self.fixed_floats
         body._names, body.regions, body.split_region = self._names, self.regions, self.split_region
         body.origins = Origins(self.origins.boundary, caller=self.origin)
@@ -328,8 +328,8 @@ class Recorder(Recording, TorchDispatchMode):
     def is_inside_operator(self) -> bool:
         return bool(self._depth)
 
-    def place_here(self) -> Frames:
-        return self.origins.here()
+    def current_frames(self) -> Frames:
+        return self.origins.current_frames()
 
     def decomposed_node(
         self, op: Any, values: list[Any], args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -484,8 +484,8 @@ class Recorder(Recording, TorchDispatchMode):
 
     def _effect(self, func: Any, operator: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         self.origin = replace(self.origin, effect=True)
-        args = self.torchbind.taken(args)
-        return self.torchbind.given(args, self.pure(func, operator, args, kwargs))
+        args = self.torchbind.with_fakes(args)
+        return self.torchbind.checked_result(args, self.pure(func, operator, args, kwargs))
 
     def _higher_order(
         self, func: Any, operator: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -495,8 +495,8 @@ class Recorder(Recording, TorchDispatchMode):
             self._depth = 0
             with self:
                 return inline(*args, **kwargs)
-        args = self.torchbind.taken(args)
-        return self.torchbind.given(args, record_functional_call(self, func, args, kwargs))
+        args = self.torchbind.with_fakes(args)
+        return self.torchbind.checked_result(args, record_functional_call(self, func, args, kwargs))
 
     def _mutation(self, func: Any, operator: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         call = Write(func, operator, args, kwargs)

@@ -48,13 +48,13 @@ class CapturedInput:
     shares_storage_with: tuple[int, ...] = ()
     base: int | None = None
     """The input, or synthetic base after the flat inputs, that the graph takes in its place."""
-    is_apart: bool = False
+    has_own_edge: bool = False
     """Whether it has a place in the tape of its own although its memory is a synthetic base's."""
-    is_part: bool = False
+    is_leaf_view: bool = False
     """Whether it is a leaf within a tensor without gradient: views of it without grad mode have none."""
-    outside: Any = None
+    free_tensor: Any = None
     """The tensor itself, where the function reaches it without being given it."""
-    found_at: tuple[Any, Any] | None = None
+    carried_binding: tuple[Any, Any] | None = None
     """What holds it, and under which key, where each call leaves another for the next."""
 
     @property
@@ -65,7 +65,7 @@ class CapturedInput:
     @property
     def has_own_gradient(self) -> bool:
         """Whether autograd leads a gradient to it, and not only to what the graph takes in its place."""
-        return self.is_graph_input or (self.requires_grad and self.is_apart)
+        return self.is_graph_input or (self.requires_grad and self.has_own_edge)
 
     wrapped: Wrapped | None = None
     """For a wrapper subclass: the graph inputs inside it, in whose place `node` only gives the name."""
@@ -78,9 +78,9 @@ class CapturedInput:
         return (self.node,) if self.node is not None else ()
 
     @property
-    def came_as(self) -> tuple[ViewStep, ...]:
+    def initial_chain(self) -> tuple[ViewStep, ...]:
         """The views that lead to it from its storage's base, before its own sizes changed."""
-        joined = self.storage.joined.items() if self.storage is not None else ()
+        joined = self.storage.overlapping_inputs.items() if self.storage is not None else ()
         return next((chain for chain, node in joined if node is self.node), ())
 
     @property
@@ -97,7 +97,7 @@ class CapturedInput:
         return self.argument._base is not None or self.fake._base is not None
 
     @property
-    def is_made_leaf(self) -> bool:
+    def becomes_leaf(self) -> bool:
         """Whether the function made a leaf of it in place (`x.detach_().requires_grad_()`)."""
         own = self.argument
         if not self.requires_grad or self.is_leaf or not own.requires_grad or own._base is not None:
@@ -107,7 +107,7 @@ class CapturedInput:
     @property
     def gradient_leaf(self) -> Any:
         """The tensor whose gradient is the caller's, after the function has switched it on or off."""
-        if self.is_made_leaf:
+        if self.becomes_leaf:
             return self.argument
         if self.leaf is not None:
             switched_off = isinstance(self.leaf, torch.Tensor) and not self.leaf.requires_grad
@@ -131,9 +131,9 @@ class SyntheticBaseOf:
 class GradWriteKind(Enum):
     """How the wrapper leaves a gradient."""
 
-    ADDED = "added to what is there"
-    PUT = "put in its place"
-    PUT_WHERE_NONE_IS = "put there, where the call finds none"
+    ADD = "added to what is there"
+    SET = "put in its place"
+    SET_IF_NONE = "put there, where the call finds none"
     """The function reads the gradient, which the recording had none of."""
 
 
@@ -143,7 +143,7 @@ class GradWrite:
 
     index: int
     """Of the flat input."""
-    leaving: GradWriteKind
+    kind: GradWriteKind
     origin: Origin | None
     """What computes it; None where the function leaves None."""
 
@@ -162,20 +162,22 @@ class Structure:
     """The pytree structure of the result; None when it is a flat tuple or list."""
     parameters: tuple[str, ...] = ()
     """Python names of the function's positional parameters, when every argument is a leaf."""
-    refills: tuple[ContainerUpdate, ...] = ()
+    container_updates: tuple[ContainerUpdate, ...] = ()
     """Containers among the arguments that the function changes; what they hold follows the flat results."""
     rebound: tuple[str, ...] = ()
     """Buffers and attributes that the module binds to other tensors: the last of the flat results."""
-    standing: tuple[tuple[tuple[int, ...], OuterObject], ...] = ()
+    existing_containers: tuple[tuple[tuple[int, ...], OuterObject], ...] = ()
     """Containers in the result that are there already, by the positions that lead to them."""
-    registered: tuple[tuple[int, str, Any], ...] = ()
+    registered_hooks: tuple[tuple[int, str, Any], ...] = ()
     """Hooks that the function registers on inputs: index, method, and what that is given (None: nothing)."""
     gradients: tuple[GradWrite, ...] = ()
     """What it leaves in `.grad` of inputs; the tensors are the last of the flat results."""
 
     def flat(self) -> "Structure":
         """With a tuple of the result's leaves as the result."""
-        return replace(self, result=pytree.tree_structure((None,) * self.result.num_leaves), standing=())
+        return replace(
+            self, result=pytree.tree_structure((None,) * self.result.num_leaves), existing_containers=()
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,9 +203,9 @@ class CapturedTensor:
     name: str
     """As the user would write it: `state`, `model.head.weight`, `cache['k']`."""
     tensor: Any
-    places: list[tuple[Any, Any]]
+    bindings: list[tuple[Any, Any]]
     """Each dictionary, list, class or cell that holds it, and under which key."""
-    alone: bool = True
+    shares_no_memory: bool = True
     """Whether no argument and no other of these shares its memory."""
 
 
@@ -219,7 +221,7 @@ class FlatCall:
     """The pytree structure that the values came out of; None when the call is flat already."""
     run: Callable[[Recorder, tuple[CapturedInput, ...]], Any]
     """Runs the user's function on the captured inputs and gives its result."""
-    reached: tuple[CapturedTensor, ...] = ()
+    free_tensors: tuple[CapturedTensor, ...] = ()
     """What the last of the values are."""
 
 
@@ -249,13 +251,13 @@ class Captured:
     """How many nodes the forward recorded."""
     calls: tuple[Call, ...] = ()
     """The operators as the user's code ran them; in place of those on wrappers, what was made of them."""
-    desugared: tuple[UnwrappedCall, ...] = ()
+    unwrapped_calls: tuple[UnwrappedCall, ...] = ()
     """The operators on wrappers."""
     variables: tuple[Variable, ...] = ()
     bases: tuple[SyntheticBaseOf, ...] = ()
-    surroundings: ReachableState = NOTHING_REACHABLE
+    reachable: ReachableState = NOTHING_REACHABLE
     side_effects: SideEffects = SideEffects.REPLAYED
-    only_once: str = ""
+    single_use_reason: str = ""
     """What a later call would not do again, in words, so that the compilation is for one call."""
     """What the function can read besides its arguments, as it was; empty behind Dynamo, which guards."""
     hooks: SavedTensorHooks | None = None
@@ -263,7 +265,7 @@ class Captured:
     has_hooks: bool = False
     """Whether the caller had any hooks on saved tensors."""
 
-    def results_in(self, storage: Storage) -> list[Any]:
+    def outputs_in(self, storage: Storage) -> list[Any]:
         """The results that lie in a storage."""
         tensors = (value for value in self.outputs if isinstance(value, torch.Tensor))
         return [value for value in tensors if self.recorder.tracked(value).storage is storage]

@@ -113,14 +113,14 @@ def capture_run(subject: Subject, call: FlatCall, settings: Settings) -> Capture
         captured_input.argument for captured_input in inputs if captured_input.is_tensor
     )
     recorder.originals = {id(g.argument): v for g, v in zip(inputs, call.values, strict=False)}
-    recorder.names_of_arguments = {
+    recorder.argument_names = {
         id(captured_input.argument): captured_input.slot.name for captured_input in inputs
     }
     random_state, modes = torch.get_rng_state(), current_modes()
     with recording(recorder, settings.dynamic), preserved_grad_mode(), translated_errors(recorder):
         watching_grad_mode = notify_enable_grad(lambda: grad_switches.append(True))
         if settings.dynamic:
-            recorder.at_number_of_data()
+            recorder.on_data_dependent_number()
         with (
             observer or nullcontext(),
             recording_guards(recorder),
@@ -130,14 +130,14 @@ def capture_run(subject: Subject, call: FlatCall, settings: Settings) -> Capture
             result = call_boundary(lambda: call.run(recorder, inputs))
         grad_mode_after = torch.is_grad_enabled()
     check_modes_restored(modes, recorder.span)
-    _refuse_seeding(recorder, random_state)
-    _refuse_second_way(recorder, inputs, call.values)
-    recorder.random.refuse_seeding()
+    _reject_seeding(recorder, random_state)
+    _reject_unseen_reads(recorder, inputs, call.values)
+    recorder.random.reject_seeding()
     changes = result if isinstance(result, OutputWithUpdates) else OutputWithUpdates(result, (), ())
     result, filled = changes.result, changes.leaves
     returned = [*pytree.tree_leaves(result), *(value for _, value in filled)]
     record_requires_grad(recorder, returned)
-    inputs = used_inputs(recorder, inputs, call.reached, (result, [value for _, value in filled]))
+    inputs = used_inputs(recorder, inputs, call.free_tensors, (result, [value for _, value in filled]))
     inputs = _carried(inputs, changes)
     inputs, bases = inputs_with_bases(recorder, inputs, base_groups, returned)
     inputs = (*inputs, *captured_inputs(recorder, len(inputs)))
@@ -158,9 +158,9 @@ def capture_run(subject: Subject, call: FlatCall, settings: Settings) -> Capture
             call.arguments,
             spec,
             (),
-            changes.refills,
+            changes.container_updates,
             changes.rebound,
-            changes.standing,
+            changes.existing_containers,
             registered,
             gradients,
         ),
@@ -172,7 +172,7 @@ def capture_run(subject: Subject, call: FlatCall, settings: Settings) -> Capture
         modes=modes,
         forward_nodes=len(recorder.nodes),
         calls=tuple(recorder.calls),
-        desugared=tuple(recorder.desugared),
+        unwrapped_calls=tuple(recorder.unwrapped_calls),
         variables=observer.variables() if observer is not None else (),
         bases=bases,
         hooks=callers_hooks(),
@@ -190,18 +190,22 @@ def _recorder(subject: Subject, settings: Settings) -> Recorder:
 
 def _carried(inputs: tuple[CapturedInput, ...], changes: OutputWithUpdates) -> tuple[CapturedInput, ...]:
     """With the places of the tensors that a call takes over from the one before."""
-    bindings = {id(tensor): (refill.box, key) for refill in changes.refills for key, tensor in refill.carried}
+    bindings = {
+        id(tensor): (refill.store, key)
+        for refill in changes.container_updates
+        for key, tensor in refill.carried
+    }
     if not bindings:
         return inputs
     return tuple(
         captured_input
-        if captured_input.outside is None
-        else replace(captured_input, found_at=bindings.get(id(captured_input.outside)))
+        if captured_input.free_tensor is None
+        else replace(captured_input, carried_binding=bindings.get(id(captured_input.free_tensor)))
         for captured_input in inputs
     )
 
 
-def _refuse_second_way(recorder: Recorder, inputs: tuple[CapturedInput, ...], values: list[Any]) -> None:
+def _reject_unseen_reads(recorder: Recorder, inputs: tuple[CapturedInput, ...], values: list[Any]) -> None:
     """An input that is written to, and that the function reaches past its arguments too: there it is old.
 
     Raises:
@@ -226,7 +230,7 @@ def _refuse_second_way(recorder: Recorder, inputs: tuple[CapturedInput, ...], va
         )
 
 
-def _refuse_seeding(recorder: Recorder, before: torch.Tensor) -> None:
+def _reject_seeding(recorder: Recorder, before: torch.Tensor) -> None:
     """Fake tensors draw nothing, so a state that has moved was set by the function itself."""
     if not torch.equal(before, torch.get_rng_state()):
         torch.set_rng_state(before)
@@ -242,7 +246,7 @@ KEEP_SYMBOLS = (
     "keep the value a tensor (`torch.where`), or a symbol (`.item()` in place of `float()`, `int()`), or "
     "move this line out of the compiled function"
 )
-SAID_OF_SYMBOLS: tuple[tuple[type[Exception], str, str, str], ...] = (
+SYMBOL_ERRORS: tuple[tuple[type[Exception], str, str, str], ...] = (
     (
         IndexError,
         "(got SymInt)",
@@ -270,7 +274,7 @@ SAID_OF_SYMBOLS: tuple[tuple[type[Exception], str, str, str], ...] = (
 )
 """What Python says of code that takes a symbolic number for a known one: type, phrase; our case and hint."""
 NESTED = "aten._nested_"
-SAID_BY_TORCH: tuple[tuple[tuple[str, ...], type[UnsupportedError], str, str], ...] = (
+TORCH_ERRORS: tuple[tuple[tuple[str, ...], type[UnsupportedError], str, str], ...] = (
     (
         (" on tensor with symbolic sizes",),
         UnsupportedError,
@@ -355,12 +359,12 @@ def recording(recorder: Recorder, dynamic: bool) -> Iterator[None]:
         stack.enter_context(redirect_object_methods(recorder.torchbind.call))
         stack.enter_context(redirect_rng_state(recorder.random))
         stack.enter_context(redirect_device_rng_state(recorder.random))
-        stack.enter_context(notify_new_generators(recorder.made_generators.note))
+        stack.enter_context(notify_new_generators(recorder.created_generators.note))
         stack.enter_context(checkpoints_run_once(recorder.checkpoints.region))
-        stack.enter_context(notify_zeros_not_materialised(recorder.wanting_none.append))
+        stack.enter_context(notify_zeros_not_materialised(recorder.unmaterialised_nodes.append))
         stack.enter_context(launches_as_operators())
         stack.enter_context(redirect_function_graphs(partial(apply_function, recorder.origins)))
-        recorder.at_number_of_data = stack.enter_context(function_mode_below(SymbolicCalls()))
+        recorder.on_data_dependent_number = stack.enter_context(function_mode_below(SymbolicCalls()))
         stack.enter_context(preprocess_indices(index_with_scalars))
         stack.enter_context(without_compiled_autograd())
         stack.enter_context(cumulative_batch_norm())
@@ -393,18 +397,20 @@ def translated_errors(recorder: Recorder) -> Iterator[None]:
         raise
     except Exception as error:
         span = raising_span(error) or recorder.span or _layer_span(error)
-        refusal = invalid_view_error(span, None) if _is_of_a_view(error, recorder) else _refusal(error, span)
+        refusal = (
+            invalid_view_error(span, None) if _is_view_error(error, recorder) else _as_user_error(error, span)
+        )
         if refusal is None:
             raise
         raise refusal from error
 
 
-def _is_of_a_view(error: Exception, recorder: Recorder) -> bool:
+def _is_view_error(error: Exception, recorder: Recorder) -> bool:
     """Whether autograd, and not the user's code, tried to take a view again.
 
     It does so before the operator that the user's code calls, so that only the views themselves tell.
     """
-    if not recorder.has_moved or not isinstance(error, (RuntimeError, ValueError, IndexError)):
+    if not recorder.has_metadata_mutation or not isinstance(error, (RuntimeError, ValueError, IndexError)):
         return False
     if CANNOT_VIEW in str(error):
         return True
@@ -412,7 +418,7 @@ def _is_of_a_view(error: Exception, recorder: Recorder) -> bool:
         return any(is_invalid_view(tensor) for tensor in recorder.seen_tensors())
 
 
-def _refusal(error: Exception, span: Span | None) -> AotlensError | None:
+def _as_user_error(error: Exception, span: Span | None) -> AotlensError | None:
     """What to tell the user about an error of torch's; None for the user's own errors."""
     text = str(error)
     if isinstance(error, DATA_DEPENDENT_ERRORS):
@@ -425,12 +431,12 @@ def _refusal(error: Exception, span: Span | None) -> AotlensError | None:
     higher_order = re.search(r"HigherOrderOperator[^\w]*(\w+)|HOP[^\w]*(\w+)", text)
     if isinstance(error, NotImplementedError) and higher_order is not None:
         return UnsupportedError(f"the higher-order operator `{higher_order[1] or higher_order[2]}`", span)
-    for raised, phrase, case, hint in SAID_OF_SYMBOLS:
+    for raised, phrase, case, hint in SYMBOL_ERRORS:
         if isinstance(error, raised) and phrase in text:
             return UnsupportedError(case, span, hint)
     if not isinstance(error, RuntimeError):
         return None
-    for phrases, kind, case, hint in SAID_BY_TORCH:
+    for phrases, kind, case, hint in TORCH_ERRORS:
         if any(phrase in text for phrase in phrases):
             return kind(case, span, hint)
     if "a leaf Variable that requires grad" in text and _within_higher_order(error):

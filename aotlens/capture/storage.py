@@ -39,19 +39,19 @@ class Storage:
     """That tensor."""
     inputs: tuple[int, ...] = ()
     """Flat inputs on this storage; empty for an intermediate."""
-    inside: str = ""
+    wrapper_name: str = ""
     """The user's name of a wrapper subclass that it lies in; empty for all others."""
     version: int = 0
     writes: list[Write] = field(default_factory=list)
-    moves: list[Write] = field(default_factory=list)
+    metadata_mutations: list[Write] = field(default_factory=list)
     """Changes of a tensor's sizes or strides."""
-    came_as: Any = None
+    initial_tensor: Any = None
     """The base tensor as it was before its own sizes or strides changed; None where they never did."""
-    last_move: ViewStep | None = None
+    last_metadata_step: ViewStep | None = None
     """The latest of these, as a step of that tensor's chain; None after a write."""
-    grown: bool = False
+    is_enlarged: bool = False
     """Whether an operator gave the tensor more elements than it came with (`resize_`, `out=`)."""
-    reached_outside: bool = False
+    exceeds_view: bool = False
     """Whether `as_strided`, called on a part of it, shows more than that part."""
     bytes_before: Any = None
     """Its size before the first resize; None when it is never resized."""
@@ -59,11 +59,11 @@ class Storage:
     """Its size as the last resize left it."""
     views: dict[tuple[ViewStep, ...], Node] = field(default_factory=dict)
     """Nodes of views at the current version, by chain."""
-    joined: dict[tuple[ViewStep, ...], Node] = field(default_factory=dict)
+    overlapping_inputs: dict[tuple[ViewStep, ...], Node] = field(default_factory=dict)
     """Graph inputs that lie on this storage and overlap, by chain."""
     on_base: bool = False
     """Whether they have become views of the base: by a write, or a read whose gradient reaches only that."""
-    of_inference: bool = False
+    is_inference_tensor: bool = False
     """Whether the caller's is an inference tensor's although the fake one is not, as behind Dynamo."""
     needs_inference_mode: bool = False
     """Whether it is written to where the caller's mode decides if eager takes that."""
@@ -89,7 +89,7 @@ class Tracked:
     chain: tuple[ViewStep, ...]
     node: Node
     version: int
-    takes_writes_outside: bool = False
+    writable_outside_inference_mode: bool = False
     """An inference tensor that may be written to with inference mode off."""
 
 
@@ -146,7 +146,7 @@ class StorageRange:
             positions = {start + index * stride for start in positions for index in range(size)}
         return positions
 
-    def holds(self, part: "StorageRange") -> bool:
+    def contains(self, part: "StorageRange") -> bool:
         """Whether all of another lies on its elements; large ones with gaps hold none."""
         inside = self.offset * self.element_bytes <= part.offset * part.element_bytes
         inside &= (part.last + 1) * part.element_bytes <= (self.last + 1) * self.element_bytes
@@ -187,7 +187,7 @@ def ranges_overlap(left: Any, right: Any) -> bool:
 def contains_range(whole: Any, part: Any) -> bool:
     """Whether all of a tensor lies on elements of another on its storage; large ones with gaps do not."""
     whole_range, part_range = storage_range_of(whole), storage_range_of(part)
-    return whole_range is not None and part_range is not None and whole_range.holds(part_range)
+    return whole_range is not None and part_range is not None and whole_range.contains(part_range)
 
 
 def _bytes_meet(left: StorageRange, right: StorageRange) -> bool:

@@ -37,8 +37,8 @@ def record_storage_swap(tape: Recording, call: Write) -> Any:
                 tape.span,
                 "call it under `torch.no_grad()`",
             )
-        tracked: Tracked | None = _looked_at(tape, call)
-        tape.keep_values(target)
+        tracked: Tracked | None = _after_set(tape, call)
+        tape.preserve_values(target)
         if target.requires_grad:
             tape.reset_leaves.append(target)
         result = call.func(*call.args, **call.kwargs)
@@ -49,7 +49,7 @@ def record_storage_swap(tape: Recording, call: Write) -> Any:
         raise UnsupportedError(f"storage mutation by `{call.name}`", tape.span, "give the new tensor back")
     if tracked is not None:
         setattr(target, TRACKED_ATTRIBUTE, tracked)
-        tape.exchanged.append(target)
+        tape.swapped_tensors.append(target)
     return result
 
 
@@ -69,7 +69,7 @@ def record_storage_resize(tape: Recording, tensor: Any, size: Any) -> None:
     if storage.bytes_before is None:
         storage.bytes_before = _bytes_before(tape, storage)
     storage.bytes_after = size
-    storage.moves.append(replace(tape.write_here(), is_counted=False))
+    storage.metadata_mutations.append(replace(tape.new_write(), is_counted=False))
 
 
 def _bytes_before(tape: Recording, storage: Storage) -> int:
@@ -104,9 +104,9 @@ def record_data_assignment(tape: Recording, target: Any, source: Any) -> None:
             "make it under `torch.no_grad()`",
         )
     if target.is_inference() and not source.is_inference() and not has_version_counter(target):
-        tape.uncounted += (tape.place_here().innermost,)
-    tape.keep_values(target)
-    tape.hides_changes = tape.hides_changes or target.requires_grad
+        tape.inference_data_spans += (tape.current_frames().innermost,)
+    tape.preserve_values(target)
+    tape.has_hidden_changes = tape.has_hidden_changes or target.requires_grad
     node, source_tracked = tape.node_of(source), tape.tracked(source)
     is_seen_view = target._base is not None and target.requires_grad
     if is_seen_view and source_tracked.storage is tape.tracked(target).storage:
@@ -115,22 +115,22 @@ def record_data_assignment(tape: Recording, target: Any, source: Any) -> None:
             tape.span,
             "take another view instead",
         )
-    tape.tracked(target).storage.moves.append(replace(tape.write_here(), is_counted=False))
+    tape.tracked(target).storage.metadata_mutations.append(replace(tape.new_write(), is_counted=False))
     if target.requires_grad and target.is_leaf and target.shape != source.shape:
-        tape.reshaped += ((target, tape.calls_so_far, tape.place_here().innermost),)
+        tape.resized_leaves += ((target, tape.call_count, tape.current_frames().innermost),)
     setattr(
         target,
         TRACKED_ATTRIBUTE,
         Tracked(source_tracked.storage, source_tracked.chain, node, source_tracked.version),
     )
-    tape.exchanged.append(target)
+    tape.swapped_tensors.append(target)
 
 
-def _looked_at(tape: Recording, call: Write) -> Tracked:
+def _after_set(tape: Recording, call: Write) -> Tracked:
     """What the target of a `set_` looks at afterwards."""
     target, *rest = call.args
     tracked = tape.tracked(target)
-    tracked.storage.moves.append(tape.write_here(tracked.chain))
+    tracked.storage.metadata_mutations.append(tape.new_write(tracked.chain))
     if not rest:
         node = tape.emit(aten.empty.memory_format, [0], dtype=target.dtype, device=target.device)
         return Tracked(Storage(node, node.val), (), node, 0)
@@ -187,9 +187,9 @@ def _resized(tape: Recording, call: Write) -> Tracked | None:
     if list(target.shape) == size:
         return None
     tracked, node = tape.tracked(target), tape.node_of(target)
-    tracked.storage.moves.append(tape.write_here())
+    tracked.storage.metadata_mutations.append(tape.new_write())
     old, new = target.numel(), _product(size)
-    tape.keep_values(target)
+    tape.preserve_values(target)
     node = tape.node_of(target)
     call.func(*call.args, **call.kwargs)
     if new <= old and node.val.is_contiguous():

@@ -139,21 +139,21 @@ def record_wrapper_output(tape: Recording, call: Write, result: Any) -> None:
     if operator.kind is Kind.MUTATION:
         for target in call.targets:
             if is_wrapper(target):
-                tape.tracked(target).storage.writes.append(tape.write_here())
+                tape.tracked(target).storage.writes.append(tape.new_write())
     if operator.kind is Kind.METADATA_MUTATION and is_wrapper(source):
-        tape.tracked(source).storage.moves.append(tape.write_here())
+        tape.tracked(source).storage.metadata_mutations.append(tape.new_write())
     several = isinstance(result, (list, tuple))
     for index, made in enumerate(result if several else (result,)):
         if not is_wrapper(made) or hasattr(made, TRACKED_ATTRIBUTE):
             continue
         known = tape.tracked(source) if is_wrapper(source) else None
-        if known is None or operator.kind not in (Kind.VIEW, Kind.SAME) or not _share(source, made):
+        if known is None or operator.kind not in (Kind.VIEW, Kind.DETACH) or not _share(source, made):
             tape.tracked(made)
             continue
         chain = known.chain
         if operator.kind is Kind.VIEW:
             result_index = index if several else None
-            step = ViewStep.taken_here(call.func, call.args[1:], call.kwargs, result=result_index)
+            step = ViewStep.in_current_modes(call.func, call.args[1:], call.kwargs, result=result_index)
             chain = (*chain, step)
         setattr(made, TRACKED_ATTRIBUTE, Tracked(known.storage, chain, known.node, known.version))
 

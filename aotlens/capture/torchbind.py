@@ -34,29 +34,29 @@ class FakeObjects:
 
     def argument(self, base: str, real: Any) -> tuple[Node, Any]:
         """The graph input for an object that the caller passes, and what the function gets for it."""
-        fake = self._stand_in(real)
+        fake = self._make_fake(real)
         node = Node(self._tape.name(base), None, (), {}, fake, Origin(NO_ORIGIN, ""))
         self._tape.objects[id(fake)] = node
         return node, fake
 
-    def stand_in(self, value: Any) -> Any:
+    def fake_of(self, value: Any) -> Any:
         """What operators get in place of an object; everything else as it is."""
         if not isinstance(value, ScriptObject):
             return value
         if id(value) not in self._known:
-            fake = self._stand_in(value)
+            fake = self._make_fake(value)
             node = Node(self._tape.name("object"), None, (), {}, fake, self._tape.origin, constant=value)
             self._tape.nodes.insert(0, node)
             self._tape.objects[id(fake)] = node
         return self._known[id(value)][0]
 
-    def taken(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
+    def with_fakes(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
         """The arguments of an operator with a stand-in for each object.
 
         An object may keep a tensor together with its history, or hand out one that it was given before: no
         gradient goes through it.
         """
-        args = tuple([self.stand_in(arg) for arg in args])
+        args = tuple([self.fake_of(arg) for arg in args])
         if not torch.is_grad_enabled() or not any(isinstance(arg, OBJECTS) for arg in args):
             return args
         if any(leaf.requires_grad for leaf in pytree.tree_leaves(args) if isinstance(leaf, torch.Tensor)):
@@ -67,7 +67,7 @@ class FakeObjects:
             )
         return args
 
-    def given(self, args: tuple[Any, ...], result: Any) -> Any:
+    def checked_result(self, args: tuple[Any, ...], result: Any) -> Any:
         """The operator's result; a number is refused, since another call may find another one there."""
         if isinstance(result, (int, float, str)) and any(isinstance(arg, OBJECTS) for arg in args):
             raise UnsupportedError(
@@ -75,7 +75,7 @@ class FakeObjects:
             )
         return result
 
-    def _stand_in(self, real: Any) -> Any:
+    def _make_fake(self, real: Any) -> Any:
         """An object of the registered class; the object itself where its operators know it as it is."""
         fake = to_fake_object(self._tape.fake_mode, real)
         self._known[id(real)] = (fake, real)
@@ -83,17 +83,17 @@ class FakeObjects:
 
     def call(self, owner: Any, method: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A method that the user's function calls on an object from outside."""
-        fake = self.stand_in(owner)
+        fake = self.fake_of(owner)
         if not isinstance(fake, FakeScriptObject):
             raise UnsupportedError(
                 f"the method `{method}` of a torchbind object of the class `{torchbind_class_name(owner)}`",
-                self._tape.place_here().innermost,
+                self._tape.current_frames().innermost,
                 REGISTER,
             )
         if not hasattr(fake.wrapped_obj, method):
             raise UnsupportedError(
                 f"the method `{method}` of a torchbind object, which the class registered for tracing lacks",
-                self._tape.place_here().innermost,
+                self._tape.current_frames().innermost,
                 f"add `{method}` to it",
             )
         return call_torchbind(fake, method, *args, **kwargs)

@@ -31,13 +31,13 @@ def record_view(
             tape.span,
             "make it dense before (`to_dense()`)",
         )
-    if func is aten.select.int and not tape.is_body:
+    if func is aten.select.int and not tape.is_subgraph:
         _check_index(source, *args[1:])
     tracked = tape.tracked(source)
     source_node = tape.node_to_view(source)
     result = viewed(func, args, kwargs)
     several = isinstance(result, (list, tuple))
-    step = ViewStep.taken_here(func, args[1:], kwargs)
+    step = ViewStep.in_current_modes(func, args[1:], kwargs)
     node: Any = None
     if func is aten.as_strided.default:
         step = with_storage_offset(step, source, tracked, tape.span)

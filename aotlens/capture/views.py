@@ -40,7 +40,9 @@ class ViewStep:
     """Whether the viewed tensor itself became the view (`t_`)."""
 
     @classmethod
-    def taken_here(cls, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any], **facts: Any) -> "ViewStep":
+    def in_current_modes(
+        cls, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any], **facts: Any
+    ) -> "ViewStep":
         """A view that is taken in the modes of now."""
         modes = {"grad_enabled": torch.is_grad_enabled(), "inference": torch.is_inference_mode_enabled()}
         return cls(op, args, tuple(kwargs.items()), **modes, **facts)

@@ -29,9 +29,9 @@ def record_inference_argument(tape: Recording, argument: Any, value: Any) -> Non
         return
     tracked = tape.tracked(argument)
     if argument.is_inference():
-        tracked.takes_writes_outside = has_version_counter(value)
+        tracked.writable_outside_inference_mode = has_version_counter(value)
     else:
-        tracked.storage.of_inference = True
+        tracked.storage.is_inference_tensor = True
 
 
 def with_writability_of(like: Any, argument: Any) -> Any:
@@ -49,7 +49,7 @@ def is_writable_outside_inference_mode(func: Any, source: Tracked, result: Any) 
     """
     if func is not aten.detach.default or torch.is_inference_mode_enabled():
         return False
-    return result.is_inference() or source.storage.of_inference
+    return result.is_inference() or source.storage.is_inference_tensor
 
 
 def reject_inference_write(tape: Recording, target: Any) -> None:
@@ -57,21 +57,21 @@ def reject_inference_write(tape: Recording, target: Any) -> None:
 
     Of one that Dynamo's fake hides, each call has to raise it: the caller's mode is not known before.
     """
-    if torch.is_inference_mode_enabled() or tape.plays:
+    if torch.is_inference_mode_enabled() or tape.is_replay:
         return
     tracked = tape.tracked(target)
-    if tracked.takes_writes_outside:
+    if tracked.writable_outside_inference_mode:
         return
     if target.is_inference():
         raise_as_inference_write()
-    if tracked.storage.of_inference:
+    if tracked.storage.is_inference_tensor:
         tracked.storage.needs_inference_mode = True
 
 
 def is_created_under_inference_mode(tape: Recording, tensor: Any) -> bool:
     """Whether a caller finds the tensor, or the view that it is, made under `inference_mode`."""
     if tensor.is_inference():
-        return not tape.tracked(tensor).takes_writes_outside
+        return not tape.tracked(tensor).writable_outside_inference_mode
     return is_inference_mode_view(tensor)
 
 
@@ -83,13 +83,13 @@ def check_writable(tape: Recording, target: Any, func: Any, args: tuple[Any, ...
     """Raises UnsupportedError or RejectedRuntimeError where the tensor cannot be written to."""
     reject_inference_write(tape, target)
     tracked = tape.tracked(target)
-    if tracked.storage.moves and target._base is not None and _has_gradient(target, args):
+    if tracked.storage.metadata_mutations and target._base is not None and _has_gradient(target, args):
         check_view_is_valid(target, tape.span, written=target.requires_grad)
-    if tape.exchanged and _has_gradient(target, args):
-        _refuse_history_of_other_memory(tape, target)
+    if tape.swapped_tensors and _has_gradient(target, args):
+        _reject_view_of_swapped_input(tape, target)
     base = tracked.storage.base
     is_constant = base.constant is not None or tape.is_constant(target)
-    if is_constant or any(base is node for node, _ in tape.outside):
+    if is_constant or any(base is node for node, _ in tape.free_inputs):
         raise UnsupportedError(
             f"mutation by `{op_name(func)}` of a tensor that is neither argument, parameter nor buffer",
             tape.span,
@@ -109,17 +109,17 @@ def check_writable(tape: Recording, target: Any, func: Any, args: tuple[Any, ...
             tape.span,
             "clone them before",
         )
-    _refuse_part_of_repeating_input(tape, target)
-    if tracked.storage.inside and len(tracked.storage.inputs) > 1:
+    _reject_part_of_repeating_input(tape, target)
+    if tracked.storage.wrapper_name and len(tracked.storage.inputs) > 1:
         raise RejectedRuntimeError(
             "Encountered aliased inputs that are mutated in the graph, but "
-            f"`{tracked.storage.inside}` is a tensor subclass. This is not supported today",
+            f"`{tracked.storage.wrapper_name}` is a tensor subclass. This is not supported today",
             tape.span,
             "clone one of them before the call",
         )
 
 
-def _refuse_history_of_other_memory(tape: Recording, target: Any) -> None:
+def _reject_view_of_swapped_input(tape: Recording, target: Any) -> None:
     """Of a view that lies elsewhere by now: autograd then gives the input under it a new history."""
     under = getattr(target._base, TRACKED_ATTRIBUTE, None)
     if under is not None and under.storage.inputs and under.storage is not tape.tracked(target).storage:
@@ -130,7 +130,7 @@ def _refuse_history_of_other_memory(tape: Recording, target: Any) -> None:
         )
 
 
-def _refuse_part_of_repeating_input(tape: Recording, target: Any) -> None:
+def _reject_part_of_repeating_input(tape: Recording, target: Any) -> None:
     """Of one with symbolic sizes, which has no base under it (`bases`)."""
     storage = tape.tracked(target).storage
     if not storage.inputs or not tape.tracked(target).chain or not overlaps_itself(storage.base_tensor):

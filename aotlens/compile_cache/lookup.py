@@ -47,7 +47,7 @@ def graph_entry(call: GraphCall, options: CompileOptions) -> tuple[CacheEntry, l
     fakes: list[Any] = []
     try:
         options_text = [*option_lines(options), *environment_lines()]
-        fakes = call.twins()
+        fakes = call.fakes()
         shared = sharing_lines(call.values)
         if shared and (call.dynamic or sharing_lines(fakes) != shared):
             raise NoFingerprintError("inputs that share memory in a way that their fake twins do not")

@@ -38,7 +38,7 @@ def reject_inexpressible(joint: JointProgram, trace_joint: bool) -> None:
         span = _span(joint, info)
         name = f"`{captured_input.slot.name}`"
         if isinstance(captured_input.slot, FreeTensor):
-            own = joint.captured.surroundings.name_of(captured_input.outside)
+            own = joint.captured.reachable.name_of(captured_input.free_tensor)
             case = f"aot_export of a function that reads `{own}`, which requires grad, past its arguments"
             raise RejectedRuntimeError(case, joint.captured.subject.span, "pass it, or make it a parameter")
         if captured_input.wrapped is not None:

@@ -205,7 +205,7 @@ class Entries:
 
     def _warn_recompiling(self, before: Compiled | None) -> None:
         """Warn, once, where each call is compiled anew."""
-        changed = before.captured.only_once if before is not None else ""
+        changed = before.captured.single_use_reason if before is not None else ""
         if before is not None and changed and not self._has_warned:
             self._has_warned = True
             warnings.warn(

@@ -26,10 +26,10 @@ def held_tensors(compiled: Compiled, fn: Any, leaves: list[Any]) -> HeldTensors:
 
 def call_check(compiled: Compiled, args: Any, kwargs: Any) -> CallCheck | None:
     """What is asked before a call; None where nothing is (the module text sees to the module's tensors)."""
-    if compiled.captured.only_once:
+    if compiled.captured.single_use_reason:
         calls = iter((True,))
         return lambda args, kwargs: next(calls, False)
-    if not compiled.captured.surroundings.places:
+    if not compiled.captured.reachable.bindings:
         return None
     around = free_variables_unchanged(compiled)
     if not _free_tensors(compiled) and not carried_bindings(compiled.captured):
@@ -42,9 +42,9 @@ def _free_tensors(compiled: Compiled) -> list[torch.Tensor]:
     """Tensors that the module text reads and holds, and that are neither arguments nor the module's own."""
     inputs = compiled.captured.inputs
     outside = [
-        captured_input.outside
+        captured_input.free_tensor
         for captured_input in inputs
-        if captured_input.outside is not None and captured_input.found_at is None
+        if captured_input.free_tensor is not None and captured_input.carried_binding is None
     ]
     constants = [value for value in compiled.module.text.bound.values() if isinstance(value, torch.Tensor)]
     return [tensor for tensor in (*outside, *constants) if tensor.layout is torch.strided]

@@ -126,5 +126,5 @@ def _aligned(mask: Any) -> Any:
 
 def _note(why: str) -> None:
     """Keep why the attention that is recorded at the moment is taken apart."""
-    for place_here in mode_callbacks("place_here"):
-        chosen_steps[place_here().innermost] = why
+    for current_frames in mode_callbacks("current_frames"):
+        chosen_steps[current_frames().innermost] = why

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from aotlens.capture.device_checks import accepts_mixed_devices, mixed_device_message, what_to_do
+from aotlens.capture.device_checks import accepts_mixed_devices, mixed_device_hint, mixed_device_message
 from aotlens.capture.operators import aten
 from aotlens.errors import UserError
 from aotlens.gpu_emulation.tensor_devices import (
@@ -125,7 +125,7 @@ def _reject_mixed_devices(func: Any, tensors: list[Any]) -> None:
         None,
     )
     if cpu is not None:
-        what = what_to_do(_shown(cpu), _shown(gpu))
+        what = mixed_device_hint(_shown(cpu), _shown(gpu))
         raise UserError(f"{mixed_device_message(str(func))}: {what}")
 
 

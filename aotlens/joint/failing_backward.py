@@ -102,7 +102,7 @@ def _run(
 
 def _refuse_other_memory(recorder: Recorder, error: Exception) -> None:
     """Where the backward reads what was given memory of other sizes, which eager's does too, and fails."""
-    if recorder.exchanged and isinstance(error, RuntimeError):
+    if recorder.swapped_tensors and isinstance(error, RuntimeError):
         raise UnsupportedError(
             f"a backward that fails after a tensor was given other memory (`set_`, `.data`): {error}",
             recorder.span,

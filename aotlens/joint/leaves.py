@@ -35,7 +35,7 @@ def gradients_of(outputs: list[Any], leaves: list[Any], tangents: list[Any], rec
     )
     gradients, rest = results[: len(leaves)], results[len(leaves) :]
     led = {id(leaf): leaf for leaf, gradient in zip(leaves, gradients, strict=True) if gradient is not None}
-    recorder.led_to_new_place = tuple(leaf for leaf in reset if id(leaf) in led)
+    recorder.reset_leaves_with_gradient = tuple(leaf for leaf in reset if id(leaf) in led)
     beyond = _beyond_edges(leaves, gradients) if former else frozenset()
     for (index, node), gradient in zip(former, rest, strict=True):
         met_by_zeros = node in beyond and node._input_metadata[0].shape != leaves[index].shape

@@ -136,7 +136,7 @@ def build_joint(
         replace_shape_only_reads(captured.recorder, [output.value for output in outputs])
     needed = [result.value for result in (*results, *aliases)]
     nodes = reachable(needed, tuple(captured.recorder.nodes))
-    captured.recorder.saved.refuse_changed(nodes)
+    captured.recorder.saved.reject_changed(nodes)
     return JointProgram(
         captured=captured,
         meta=meta,
@@ -291,7 +291,7 @@ def _in_first_geometry(captured: Captured, captured_input: CapturedInput, info: 
         return _moved_back(captured, captured_input)
     recorder = captured.recorder
     reason = "the updated input with the sizes and strides that it came with"
-    with recording(recorder, dynamic=False), torch.enable_grad(), recorder.origins.of_stage("joint", reason):
+    with recording(recorder, dynamic=False), torch.enable_grad(), recorder.origins.in_stage("joint", reason):
         first = captured_input.fake
         return captured_input.argument.as_strided(first.shape, first.stride(), first.storage_offset())
 
@@ -316,7 +316,7 @@ def record_backward(
     with recorder.fake_mode:
         tangents = [_tangent(recorder, output) for output in differentiable]
     numbers = allow_unbacked_symbols(recorder.fake_mode)  # the gradient of a loop counts its steps
-    events = BackwardEvents(recorder.hooked, recorder.wanting_none)
+    events = BackwardEvents(recorder.hooked_edges, recorder.unmaterialised_nodes)
     run, notified = recording(recorder, dynamic), notify_custom_backward(events.record_gradients)
     with run, translated_errors(recorder), torch.enable_grad(), without_autocast(), numbers, notified:
         outputs = [output.tensor for output in differentiable]
@@ -334,7 +334,7 @@ def record_backward(
             return Backward(tuple(tangents), none, attempt.failing, tangent_dependence=reached)
     for index in attempt.failing_tangents:
         tangents[index] = replace(tangents[index], inputs=(), wrapped=None)
-    recorder.current.settle()
+    recorder.current.restore_unwritten()
     with recorder.fake_mode, recorder.adding("joint", "a gradient, brought up to date after a write"):
         results = tuple(
             (item.slot, None if gradient is None else value_of(recorder, gradient))

@@ -119,7 +119,7 @@ class Partitioned:
     @property
     def regions(self) -> tuple[Region, ...]:
         """The marked regions that were divided, in the order in which the forward first called them."""
-        return self.joint.captured.recorder.divided_regions()
+        return self.joint.captured.recorder.split_regions()
 
     @property
     def saved_inputs(self) -> tuple[ProgramInput, ...]:

@@ -127,7 +127,7 @@ class _Recording:
         with self._recording_context():
             output = hook.run_for(hook_input, origin)
             if like is not None:
-                with recorder.internally(origin):
+                with recorder.inside_operator(origin):
                     output = _in_layout_of(output, like)
         constants = next(index for index, node in enumerate(recorder.nodes) if node is first)
         return output, [*recorder.nodes[:constants], *recorder.nodes[count + constants :]]

@@ -122,7 +122,7 @@ def _version(captured_input: CapturedInput, names: Names) -> str:
     """An inference tensor has none; a function may have bound a buffer to one."""
     if captured_input.node is None or not captured_input.is_tensor or captured_input.argument.is_inference():
         return "None"
-    if captured_input.storage is not None and captured_input.storage.of_inference:
+    if captured_input.storage is not None and captured_input.storage.is_inference_tensor:
         return "None"
     name = names.node(captured_input.node)
     asks = f"None if {name}.is_inference() else " if isinstance(captured_input.slot, Buffer) else ""
@@ -132,7 +132,8 @@ def _version(captured_input: CapturedInput, names: Names) -> str:
 def _is_held(captured_input: CapturedInput) -> bool:
     """Whether a reference keeps nothing alive that would go otherwise."""
     stays = (
-        isinstance(captured_input.slot, (Parameter, Buffer, FreeTensor)) and captured_input.found_at is None
+        isinstance(captured_input.slot, (Parameter, Buffer, FreeTensor))
+        and captured_input.carried_binding is None
     )
     return stays or not captured_input.is_tensor
 

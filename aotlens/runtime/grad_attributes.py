@@ -13,7 +13,7 @@ def written_grad_count(captured: Captured) -> int:
 
 def check_gradients(builder: TextBuilder, captured: Captured, arguments: list[str]) -> None:
     """Before the graphs: a gradient that the function reads was not there when it was recorded."""
-    read = [left for left in captured.structure.gradients if left.leaving is GradWriteKind.PUT_WHERE_NONE_IS]
+    read = [left for left in captured.structure.gradients if left.kind is GradWriteKind.SET_IF_NONE]
     if not read:
         return
     with builder.step("check gradients of inputs", "the function reads `.grad` of an input, which had none"):
@@ -42,11 +42,11 @@ def write_grad_attributes(
         for left in captured.structure.gradients:
             name = arguments[left.index]
             if left.is_none:
-                if left.leaving is GradWriteKind.PUT:
+                if left.kind is GradWriteKind.SET:
                     builder.add(f"{name}.grad = None")
                 continue
             value = next(remaining)
-            if left.leaving is not GradWriteKind.ADDED:
+            if left.kind is not GradWriteKind.ADD:
                 builder.add(f"{name}.grad = {value}")
                 continue
             with builder.block(f"if {name}.grad is None:"):

@@ -123,7 +123,7 @@ def write_header(builder: TextBuilder, names: Names, parts: Partitioned, binding
     programs = [parts.forward] if parts.backward is None else [parts.forward, parts.backward]
     captured = parts.joint.captured
     returned = [out.base.node for out in parts.joint.meta.outputs if isinstance(out.base, ConstantBase)]
-    held = {id(reached.value) for reached in captured.surroundings.places}
+    held = {id(reached.value) for reached in captured.reachable.bindings}
     write_operators(builder, names, bindings)
     write_objects(builder, names, bindings)
     constants = {node.name: node for program in programs for node in program.constants()}
@@ -141,7 +141,7 @@ def write_header(builder: TextBuilder, names: Names, parts: Partitioned, binding
         text = _value_text(captured_input)
         if text is None:
             note = f"`{captured_input.slot.name}`, which the function reaches by itself"
-            bindings.bind(builder, name, captured_input.outside, note)
+            bindings.bind(builder, name, captured_input.free_tensor, note)
         else:
             builder.add(
                 f"# {name}: `{captured_input.slot.name}` as it was, bound to the tensor itself by aotlens"
@@ -155,7 +155,7 @@ def captured_tensor_names(captured: Captured, names: Names) -> Iterator[tuple[st
         if (
             isinstance(captured_input.slot, FreeTensor)
             and captured_input.node is not None
-            and captured_input.found_at is None
+            and captured_input.carried_binding is None
         ):
             yield names.node(captured_input.node), captured_input
 
@@ -166,7 +166,9 @@ def _value_text(captured_input: CapturedInput) -> str | None:
         captured_input.requires_grad or captured_input.shares_storage_with or captured_input.base is not None
     )
     return (
-        None if tied or type(captured_input.outside) is FakeTensor else constant_text(captured_input.outside)
+        None
+        if tied or type(captured_input.free_tensor) is FakeTensor
+        else constant_text(captured_input.free_tensor)
     )
 
 

@@ -181,8 +181,8 @@ class Guards:
 
     def _is_written_through(self, value: Any) -> bool:
         """Whether an object among the arguments may hold what the function changes."""
-        refills = self._captured.structure.refills
-        return hasattr(value, "__dict__") and any(refill.box is not None for refill in refills)
+        refills = self._captured.structure.container_updates
+        return hasattr(value, "__dict__") and any(refill.store is not None for refill in refills)
 
     def _checked_tensors(self) -> list[tuple[str, CapturedInput]]:
         """The arguments, and what is the module's own where a call leaves it in other memory."""
@@ -233,7 +233,9 @@ class Guards:
         error = "AssertionError" if self.behind_dynamo else "TypeError"
         for info, (_, captured_input) in zip(self._meta.inputs, self._inputs(), strict=False):
             asked = info.is_mutated and not info.seen_by_autograd and captured_input.duplicate_of is None
-            if not asked or (captured_input.storage is not None and captured_input.storage.of_inference):
+            if not asked or (
+                captured_input.storage is not None and captured_input.storage.is_inference_tensor
+            ):
                 continue
             other = "not " if captured_input.argument.is_inference() else ""
             message = f"`{captured_input.slot.name}`, which is written to, is {other}an inference tensor"

@@ -28,10 +28,10 @@ def check_exportable(captured: Captured, stands_alone: bool) -> None:
     Raises:
         UnsupportedError: the function leaves something in one.
     """
-    for refill in captured.structure.refills if stands_alone else ():
-        if refill.box is not None:
+    for refill in captured.structure.container_updates if stands_alone else ():
+        if refill.store is not None:
             raise UnsupportedError(
-                f"export of `{captured.subject.name}`, which leaves a value in {refill.said}",
+                f"export of `{captured.subject.name}`, which leaves a value in {refill.description}",
                 refill.span,
                 "return the value instead",
             )
@@ -39,41 +39,45 @@ def check_exportable(captured: Captured, stands_alone: bool) -> None:
 
 def check_free_variables(builder: TextBuilder, captured: Captured, names: Names) -> None:
     """Refuse a call that finds another value than was built in, where only the first calls change it."""
-    checked = [refill for refill in captured.structure.refills if refill.assumes is not None]
+    checked = [refill for refill in captured.structure.container_updates if refill.required_items is not None]
     if not checked:
         return
     inputs = {
-        id(captured_input.outside): captured_input
+        id(captured_input.free_tensor): captured_input
         for captured_input in captured.inputs
-        if captured_input.found_at is not None
+        if captured_input.carried_binding is not None
     }
     with builder.step("check what the function leaves", "the function may read what it changes"):
         for refill in checked:
-            message = f"compiled `{captured.subject.name}` is for {refill.said} as it was, which has changed"
-            if refill.assumes:
+            message = (
+                f"compiled `{captured.subject.name}` is for {refill.description} as it was, which has changed"
+            )
+            if refill.required_items:
                 with builder.block(f"if {_differs(refill, names)}:"):
                     builder.add(f"raise ValueError({message!r})")
             for key, tensor in refill.carried:
                 captured_input = inputs.get(id(tensor))
                 name = "found" if captured_input is None else names.node(captured_input.node)  # type: ignore[arg-type]
-                read = reading if refill.assumes else reading_if_bound
-                builder.add(f"{name} = {read(names.object(refill.box, refill.place), refill.box, repr(key))}")
+                read = reading if refill.required_items else reading_if_bound
+                builder.add(
+                    f"{name} = {read(names.object(refill.store, refill.expression), refill.store, repr(key))}"
+                )
                 with builder.block(f"if {_is_other(name, tensor)}:"):
                     builder.add(f"raise ValueError({message!r})")
 
 
 def _differs(refill: ContainerUpdate, names: Names) -> str:
-    box, assumed = names.object(refill.box, refill.place), refill.assumes or ()
-    if not refill.binds:
+    box, assumed = names.object(refill.store, refill.expression), refill.required_items or ()
+    if not refill.binds_names:
         content: Any = dict(assumed) if refill.keyed else [value for _, value in assumed]
         if not content:
             return f"len({box})"
         same = names.object(same_items, "same_items")
-        return f"not {same}({box}, {names.object(content, f'{refill.place}_before')})"
+        return f"not {same}({box}, {names.object(content, f'{refill.expression}_before')})"
     key, value = assumed[0]
     if value is not MISSING_ITEM:
-        return f"{reading(box, refill.box, repr(key))} is not {value!r}"
-    return presence(box, refill.box, repr(key))
+        return f"{reading(box, refill.store, repr(key))} is not {value!r}"
+    return presence(box, refill.store, repr(key))
 
 
 def _is_other(name: str, tensor: torch.Tensor) -> str:
@@ -86,20 +90,22 @@ def _is_other(name: str, tensor: torch.Tensor) -> str:
 
 def write_side_effects(builder: TextBuilder, captured: Captured, names: Names, leaves: list[str]) -> None:
     """Statements that put new items into the caller's containers, and bind names anew."""
-    refills, remaining = captured.structure.refills, iter(leaves)
-    of_arguments = [refill for refill in refills if refill.box is None]
+    refills, remaining = captured.structure.container_updates, iter(leaves)
+    of_arguments = [refill for refill in refills if refill.store is None]
     boxes = {id(refill): f"box_{index}" for index, refill in enumerate(of_arguments)}
     boxes |= {
-        id(refill): names.object(refill.box, refill.place) for refill in refills if refill.box is not None
+        id(refill): names.object(refill.store, refill.expression)
+        for refill in refills
+        if refill.store is not None
     }
     if of_arguments:
         with builder.step("fill containers of the caller", "the function changes what they hold"):
-            builder.add(*(f"{boxes[id(refill)]} = {refill.place}" for refill in of_arguments))
+            builder.add(*(f"{boxes[id(refill)]} = {refill.expression}" for refill in of_arguments))
             for refill in of_arguments:
                 builder.add(*_lines(boxes[id(refill)], refill, remaining, names))
     outside = refills[len(of_arguments) :]
     if outside:
-        reason = f"the function changes {', '.join(dict.fromkeys(refill.said for refill in outside))}"
+        reason = f"the function changes {', '.join(dict.fromkeys(refill.description for refill in outside))}"
         with builder.step("leave values outside", reason, 0, _sites(outside)):
             for refill in outside:
                 builder.add(*_lines(boxes[id(refill)], refill, remaining, names))
@@ -118,13 +124,13 @@ def _lines(box: str, refill: ContainerUpdate, leaves: Iterator[str], names: Name
             yield f"{box}.clear()"
         for key in refill.removed:
             written = _key(key, names)
-            yield f"del {box}[{written}]" if refill.box is None else removal(box, refill.box, written)
+            yield f"del {box}[{written}]" if refill.store is None else removal(box, refill.store, written)
         for item, text in zip(refill.items, texts, strict=True):
-            yield binding(box, refill.box, _key(item.key, names), text)
-    elif refill.grows:
+            yield binding(box, refill.store, _key(item.key, names), text)
+    elif refill.appends:
         new = [text for text, item in zip(texts, refill.items, strict=True) if item.before is None]
         yield f"{box}.append({new[0]})" if len(new) == 1 else f"{box}.extend([{', '.join(new)}])"
-    elif isinstance(refill.box, list) or refill.box is None:
+    elif isinstance(refill.store, list) or refill.store is None:
         yield f"{box}[:] = {listed}"
     else:
         yield f"items = {listed}"

@@ -67,7 +67,7 @@ def write_module(parts: Partitioned, code: Generated) -> ModuleText:
     steps = tuple(_shifted(step, offset) for step in body.steps)
     outside = captured_tensor_names(parts.joint.captured, names)
     late: dict[str, Any] = {
-        name: captured_input.outside for name, captured_input in outside if name not in bindings.bound
+        name: captured_input.free_tensor for name, captured_input in outside if name not in bindings.bound
     }
     if parts.backward is not None and double_backward_obstacle(parts) is None:
         late[BOUND_NAME] = DifferentiableBackward(parts, code.backward.donated if code.backward else ())

@@ -288,7 +288,7 @@ def write_captured_tensors(builder: TextBuilder, bindings: Bindings, outside: Ou
     """Each tensor as it was at export, under a comment with the user's name for it."""
     makes = _Outside(builder, bindings, outside)
     for name, captured_input in outside:
-        value: Any = captured_input.outside
+        value: Any = captured_input.free_tensor
         note = (
             f"# {name}: `{captured_input.slot.name}` as it was at export; assign another tensor to it before "
             "a call"
@@ -311,9 +311,9 @@ class _Outside:
         self._name_of_storage: dict[int, str] = {}
         """Names of memories that several tensors lie in, by storage."""
         storages = [
-            captured_input.outside.untyped_storage()._cdata
+            captured_input.free_tensor.untyped_storage()._cdata
             for _, captured_input in outside
-            if _is_plain(captured_input.outside)
+            if _is_plain(captured_input.free_tensor)
         ]
         self._shared = {storage for storage in storages if storages.count(storage) > 1}
 

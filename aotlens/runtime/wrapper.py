@@ -146,7 +146,7 @@ class WrapperText:
 
     def _register_hooks(self) -> None:
         """Before the graphs run, as the function does: autograd then leads gradients through the hooks."""
-        registered = self._captured.structure.registered
+        registered = self._captured.structure.registered_hooks
         if not registered:
             return
         with self._builder.step("register hooks on inputs", "the function registers a hook on an input"):
@@ -237,7 +237,9 @@ class WrapperText:
     def _gets_new_edge(self, info: InputAliasInfo) -> bool:
         """Whether `set_` gave a leaf a new place for gradients, and those of the call go to its former."""
         argument, recorder = self._captured.inputs[info.index].argument, self._captured.recorder
-        return self._is_reset(info) and all(leaf is not argument for leaf in recorder.led_to_new_place)
+        return self._is_reset(info) and all(
+            leaf is not argument for leaf in recorder.reset_leaves_with_gradient
+        )
 
     def _is_reset(self, info: InputAliasInfo) -> bool:
         """Whether `set_` gave a leaf a new place for gradients."""
@@ -532,7 +534,7 @@ class WrapperText:
             else:
                 leaves.append(literal(info.value, self._names))
         spec = self._captured.structure.result
-        refills, rebound = self._captured.structure.refills, self._captured.structure.rebound
+        refills, rebound = self._captured.structure.container_updates, self._captured.structure.rebound
         rest = len(leaves) - written_grad_count(self._captured)
         write_grad_attributes(self._builder, self._captured, self.arguments, leaves[rest:])
         own = rest if spec is None else spec.num_leaves
@@ -543,7 +545,8 @@ class WrapperText:
             text = f"({', '.join(leaves)}{',' if len(leaves) == 1 else ''})"
         else:
             standing = {
-                path: literal(container, self._names) for path, container in self._captured.structure.standing
+                path: literal(container, self._names)
+                for path, container in self._captured.structure.existing_containers
             }
             text = output_text(spec, leaves, standing)
         if rebound:

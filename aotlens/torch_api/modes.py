@@ -123,7 +123,7 @@ def mode_callbacks(method: str) -> list[Any]:
 
 def is_recording() -> bool:
     """Whether a recording of ours runs on this thread; a compiled function called in it is part of it."""
-    return torch._C._len_torch_dispatch_stack() > 0 and bool(mode_callbacks("gradient_met"))
+    return torch._C._len_torch_dispatch_stack() > 0 and bool(mode_callbacks("on_grad_access"))
 
 
 @contextmanager

@@ -26,9 +26,9 @@ __all__ = [
 def notify_silent_changes() -> None:
     """Make what no operator tells of known to the dispatch modes that ask for it.  Idempotent.
 
-    `fake.data = source` calls `data_assigned(fake, source)` before it is done; `storage.resize_(size)` calls
-    `storage_resized(storage, size)` in its place, since a fake storage has no memory; `fake.detach_()` and
-    `fake.requires_grad_(False)` call `history_dropped(fake)` after they are done.
+    `fake.data = source` calls `on_data_assignment(fake, source)` before it is done; `storage.resize_(size)`
+    calls `on_storage_resize(storage, size)` in its place, since a fake storage has no memory;
+    `fake.detach_()` and `fake.requires_grad_(False)` call `on_detach(fake)` after they are done.
     """
     if "data" in vars(FakeTensor):
         return
@@ -36,25 +36,25 @@ def notify_silent_changes() -> None:
     resize: Any = torch.UntypedStorage.resize_
 
     def assign(target: Any, source: Any) -> None:
-        for told in mode_callbacks("data_assigned"):
+        for told in mode_callbacks("on_data_assignment"):
             told(target, source)
         plain.__set__(target, source)
 
     def resize_and_tell(storage: Any, size: Any) -> Any:
-        asking = mode_callbacks("storage_resized")
+        asking = mode_callbacks("on_storage_resize")
         for told in asking:
             told(storage, size)
         return storage if asking else resize(storage, size)
 
     def detach_and_tell(target: Any) -> Any:
         torch.Tensor.detach_(target)
-        for told in mode_callbacks("history_dropped") if not target.requires_grad else ():
+        for told in mode_callbacks("on_detach") if not target.requires_grad else ():
             told(target)  # inference mode leaves a history as it is
         return target
 
     def require_and_tell(target: Any, requires_grad: bool = True) -> Any:
         torch.Tensor.requires_grad_(target, requires_grad)
-        for told in mode_callbacks("history_dropped") if not requires_grad else ():
+        for told in mode_callbacks("on_detach") if not requires_grad else ():
             told(target)
         return target
 
@@ -75,7 +75,7 @@ def grad_without_callbacks(tensor: Any) -> Any:
 
 @contextmanager
 def notify_grad_access() -> Iterator[None]:
-    """Within it, whoever reads or sets `tensor.grad` calls `gradient_met(tensor, "read" or "set")` of the
+    """Within it, whoever reads or sets `tensor.grad` calls `on_grad_access(tensor, "read" or "set")` of the
     dispatch modes that ask for it, which may name the tensor that stands for this one."""
     if "grad" in vars(torch.Tensor):
         yield
@@ -83,7 +83,7 @@ def notify_grad_access() -> Iterator[None]:
     gradient = _GRAD
 
     def stand_in(target: Any, how: str) -> Any:
-        told = (told(target, how) for told in mode_callbacks("gradient_met"))
+        told = (told(target, how) for told in mode_callbacks("on_grad_access"))
         return next((one for one in told if one is not None), target)
 
     torch.Tensor.grad = property(  # type: ignore[assignment]
@@ -99,11 +99,11 @@ def notify_grad_access() -> Iterator[None]:
 
 @contextmanager
 def notify_hook_registration() -> Iterator[None]:
-    """Within it, who registers a hook on a tensor calls `hook_met(tensor)` of the dispatch modes that ask."""
+    """Within it, registering a hook on a tensor calls `on_hook_registration(tensor)` of dispatch modes."""
     register = torch.Tensor.register_hook
 
     def told(tensor: Any, hook: Any) -> Any:
-        for tell in mode_callbacks("hook_met"):
+        for tell in mode_callbacks("on_hook_registration"):
             tell(tensor)
         return register(tensor, hook)
 
@@ -124,7 +124,7 @@ def preprocess_indices(prepare: Callable[[Any], Any]) -> Iterator[None]:
     get, put = torch.Tensor.__getitem__, torch.Tensor.__setitem__
 
     def prepared(index: Any) -> Any:
-        if getattr(current_mode(), "is_body", True) or torch._C._functorch.maybe_current_level():
+        if getattr(current_mode(), "is_subgraph", True) or torch._C._functorch.maybe_current_level():
             return index
         names = (type(mode).__name__ for mode in _get_current_function_mode_stack())  # its import is slow
         return index if "TransformGetItemToIndex" in names else prepare(index)

@@ -33,26 +33,26 @@ class CheckpointFrame:
         self._changed: tuple[int, dict[int, Origin]] = -1, {}
         """The writes since then by what was read, and how many operators had run when that was asked."""
 
-    def hold(self, arguments: Sequence[Any]) -> None:
+    def save_arguments(self, arguments: Sequence[Any]) -> None:
         """The tensors among the arguments; eager saves them, and so counts the writes to them."""
         if not torch.is_grad_enabled():
             return
         tensors = (arg for arg in arguments if isinstance(arg, torch.Tensor) and not arg.is_inference())
         self._arguments += [(tensor, tensor._version) for tensor in tensors]
 
-    def hold_inner(self, arguments: Sequence[Any]) -> None:
+    def save_inner_arguments(self, arguments: Sequence[Any]) -> None:
         """The same of a checkpoint within this one, when that has run."""
         tensors = (arg for arg in arguments if isinstance(arg, torch.Tensor) and arg.requires_grad)
         self._inner_arguments += [(tensor, tensor._version, self._tape.origin) for tensor in tensors]
 
-    def read(self, args: Iterable[Any]) -> None:
+    def note_reads(self, args: Iterable[Any]) -> None:
         """What one of its operators takes."""
         for tensor in (tensor for arg in args for tensor in tensors_of(arg)):
             tracked = getattr(tensor, TRACKED_ATTRIBUTE, None)
             if tracked is not None and not self._is_inside(tracked.storage.base):
                 self._read[id(self._tape.node_of(tensor))] = tracked.storage
 
-    def leave(self) -> None:
+    def finish(self) -> None:
         """Call it when the function has run."""
         self._writes_before = {id(storage): len(storage.writes) for storage in self._read.values()}
 
@@ -78,14 +78,14 @@ class CheckpointFrame:
                     origin.location.innermost,
                     "pass a clone to the function",
                 )
-        if self._changed[0] != self._tape.calls_so_far:
+        if self._changed[0] != self._tape.call_count:
             writes = ((node_id, self._write(storage)) for node_id, storage in self._read.items())
             self._changed = (
-                self._tape.calls_so_far,
+                self._tape.call_count,
                 {node_id: write for node_id, write in writes if write is not None},
             )
         changed = self._changed[1]
-        written = self._met(node, changed) if changed else None
+        written = self._first_write_upstream(node, changed) if changed else None
         if written is not None:
             raise UnsupportedError(
                 "a write to a tensor that a checkpointed function reads, after the function has run: eager "
@@ -99,7 +99,7 @@ class CheckpointFrame:
         later = storage.writes[self._writes_before.get(id(storage), 0) :]
         return next((write.origin for write in later if write.origin.checkpoint is None), None)
 
-    def _met(self, node: Node, changed: dict[int, Origin]) -> Origin | None:
+    def _first_write_upstream(self, node: Node, changed: dict[int, Origin]) -> Origin | None:
         """The write to the first of those nodes that the value is computed from."""
         todo, seen = [node], set[int]()
         while todo:
@@ -144,21 +144,21 @@ class Checkpoints:
         """
         if self._frame is not None:
             yield
-            self._frame.hold_inner(arguments)
+            self._frame.save_inner_arguments(arguments)
             return
         frame = self._frame = CheckpointFrame(self._saved.tape, self._count)
-        frame.hold(arguments)
+        frame.save_arguments(arguments)
         forward, _ = context_fn() if context_fn is not None else (nullcontext(), None)
         self._policy = getattr(forward, "policy_fn", None)
         try:
             with (
                 nullcontext() if self._policy is not None else forward,
-                self._saved.computed_again(frame.check),
+                self._saved.recomputed(frame.check),
             ):
                 yield
         finally:
             self._frame = None
-            frame.leave()
+            frame.finish()
             self._count += 1
 
     @property
@@ -168,7 +168,7 @@ class Checkpoints:
     def mark(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Checkpoint:
         """What the region says of the value that an operator is about to compute."""
         assert self._frame is not None  # or there is no region
-        self._frame.read((*args, *kwargs.values()))
+        self._frame.note_reads((*args, *kwargs.values()))
         if self._policy is None:
             return Checkpoint(self._count, CheckpointMark.PREFER_RECOMPUTE)
         context = SelectiveCheckpointContext(is_recompute=False)

@@ -49,19 +49,19 @@ def apply_function(origins: Origins, graphs: tuple[Any, Any], args: Any, options
             saved = list(ctx.kept)
             for index, value in zip(ctx.checked, ctx.saved_tensors, strict=True):
                 saved[index] = value
-            with origins.users_code():
+            with origins.user_code():
                 return fx.Interpreter(backward_graph).run(*gradients, *saved)
 
     return Applied.apply(*args)
 
 
 @dataclass(slots=True, eq=False)
-class _Current:
+class _CurrentInput:
     """One input's storage while the backward is recorded."""
 
-    given: CapturedInput
+    captured_input: CapturedInput
     node: Node
-    before: Node
+    base_before: Node
     """The storage's value when the forward had run."""
     version: int
     """Of the storage, then."""
@@ -69,8 +69,8 @@ class _Current:
 
     @property
     def storage(self) -> Storage:
-        assert self.given.storage is not None  # `_is_followed`
-        return self.given.storage
+        assert self.captured_input.storage is not None  # `_is_followed`
+        return self.captured_input.storage
 
 
 class CurrentInputs:
@@ -78,30 +78,35 @@ class CurrentInputs:
 
     def __init__(self, tape: Recording, inputs: Iterable[CapturedInput]) -> None:
         self._tape = tape
-        self._followed = {
+        self._by_storage = {
             id(captured_input.storage): captured_input
             for captured_input in inputs
             if _is_followed(captured_input)
         }
-        self._found: dict[int, _Current] = {}
+        self._current_inputs: dict[int, _CurrentInput] = {}
         """By the identity of the storage."""
         self._saved: dict[int, bool] = {}
         """Whether the custom function that met a storage first had saved it."""
-        self._looking: dict[int, bool] = {}
+        self._in_progress: dict[int, bool] = {}
         """Storages of which that is being asked, and whether they were met meanwhile."""
 
-    def meet(self, tracked: Tracked, is_write: bool = False) -> None:
+    def note_access(self, tracked: Tracked, is_write: bool = False) -> None:
         """A tensor is about to be read, or written to, in the backward."""
         storage = tracked.storage
-        current_input, captured_input = self._found.get(id(storage)), self._followed.get(id(storage))
+        current_input, captured_input = (
+            self._current_inputs.get(id(storage)),
+            self._by_storage.get(id(storage)),
+        )
         if current_input is not None or captured_input is None or captured_input.node is None:
             return
-        is_saved = not self._tape.in_users_backward or self._is_saved(storage)
+        is_saved = not self._tape.in_user_backward or self._is_saved(storage)
         if is_saved and not (is_write and storage.version):
             return
         like = captured_input.fake.detach()
         node = Node(self._tape.name(f"{captured_input.node.name}_now"), None, (), {}, like, self._tape.origin)
-        self._found[id(storage)] = _Current(captured_input, node, storage.base, storage.version, is_saved)
+        self._current_inputs[id(storage)] = _CurrentInput(
+            captured_input, node, storage.base, storage.version, is_saved
+        )
         if not is_saved:
             storage.base, storage.views = node, {}
             storage.version += 1
@@ -112,25 +117,25 @@ class CurrentInputs:
         Looking runs the hooks on saved tensors: what these meet meanwhile was saved.
         """
         key = id(storage)
-        if key in self._looking:
-            self._looking[key] = True
+        if key in self._in_progress:
+            self._in_progress[key] = True
             return True
         if key not in self._saved:
-            self._looking[key] = False
+            self._in_progress[key] = False
             is_saved = _is_saved_here(storage)
-            self._saved[key] = self._looking.pop(key) or is_saved
+            self._saved[key] = self._in_progress.pop(key) or is_saved
         return self._saved[key]
 
-    def settle(self) -> None:
+    def restore_unwritten(self) -> None:
         """Inputs that neither side wrote to are plain inputs again: autograd may look after their values."""
         same: dict[int, Node] = {}
-        for key, current in list(self._found.items()):
+        for key, current in list(self._current_inputs.items()):
             storage = current.storage
             if current.version or storage.version != current.version + 1:
                 continue
-            del self._found[key]
-            storage.base, storage.views, storage.version = current.before, {}, current.version
-            same[id(current.node)] = current.before
+            del self._current_inputs[key]
+            storage.base, storage.views, storage.version = current.base_before, {}, current.version
+            same[id(current.node)] = current.base_before
         if same:
             self._replace(same)
 
@@ -144,12 +149,12 @@ class CurrentInputs:
 
     def target(self, storage: Storage) -> Node | None:
         """What the backward's write to an input goes to; None for an input that only autograd gives it."""
-        current = self._found.get(id(storage))
+        current = self._current_inputs.get(id(storage))
         return current.node if current is not None else None
 
     def is_written(self, storage: Storage, version: int) -> bool:
         """Whether the backward wrote to a storage that was at this version after the forward."""
-        current = self._found.get(id(storage))
+        current = self._current_inputs.get(id(storage))
         is_rebased = current is not None and not current.is_saved
         return storage.version != version + is_rebased
 
@@ -158,9 +163,11 @@ class CurrentInputs:
         return tuple(
             ProgramInput(
                 current.node,
-                CurrentInput(current.given.slot.name, current.given.slot.index, current.is_saved),
+                CurrentInput(
+                    current.captured_input.slot.name, current.captured_input.slot.index, current.is_saved
+                ),
             )
-            for current in self._found.values()
+            for current in self._current_inputs.values()
         )
 
 
@@ -169,9 +176,13 @@ def _is_followed(captured_input: CapturedInput) -> bool:
     storage = captured_input.storage
     if storage is None or captured_input.wrapped is not None or not captured_input.is_graph_input:
         return False
-    if captured_input.duplicate_of is not None or storage.moves or storage.bytes_before is not None:
+    if (
+        captured_input.duplicate_of is not None
+        or storage.metadata_mutations
+        or storage.bytes_before is not None
+    ):
         return False
-    return storage.on_base or not storage.joined
+    return storage.on_base or not storage.overlapping_inputs
 
 
 def _is_saved_here(storage: Storage) -> bool:

@@ -14,10 +14,10 @@ from aotlens.model.report import Span
 
 def record_detach(tape: Recording, tensor: Any) -> None:
     """Call it where a tensor has lost its history."""
-    tape.detached.append((tensor, tape.place_here().innermost, tape.calls_so_far))
+    tape.detached.append((tensor, tape.current_frames().innermost, tape.call_count))
     for view in tape.seen_tensors():
         if view._base is tensor and getattr(view, TRACKED_ATTRIBUTE, None) and view.requires_grad:
-            tape.left_behind.append(tape.tracked(view).chain)
+            tape.views_before_detach.append(tape.tracked(view).chain)
 
 
 def record_requires_grad(tape: Recording, results: Iterable[Any]) -> None:
@@ -25,14 +25,14 @@ def record_requires_grad(tape: Recording, results: Iterable[Any]) -> None:
 
     Asked after a write without grad, a fake one is taken again from what has no history now; eager's has one.
     """
-    if tape.left_behind:
+    if tape.views_before_detach:
         tensors = (tensor for tensor in results if isinstance(tensor, torch.Tensor))
-        tape.requiring = frozenset(id(tensor) for tensor in tensors if tensor.requires_grad)
+        tape.outputs_requiring_grad = frozenset(id(tensor) for tensor in tensors if tensor.requires_grad)
 
 
 def requires_grad(tape: Recording, result: Any) -> bool:
     """Whether a result requires grad as eager's does."""
-    return id(result) in tape.requiring or bool(result.requires_grad)
+    return id(result) in tape.outputs_requiring_grad or bool(result.requires_grad)
 
 
 def is_view_of_detached(tape: Recording, value: Any) -> bool:
@@ -41,7 +41,7 @@ def is_view_of_detached(tape: Recording, value: Any) -> bool:
     return any(
         len(detached_chain) <= len(chain)
         and all(step is other_step for step, other_step in zip(detached_chain, chain, strict=False))
-        for detached_chain in tape.left_behind
+        for detached_chain in tape.views_before_detach
     )
 
 

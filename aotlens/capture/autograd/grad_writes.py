@@ -31,20 +31,20 @@ def grad_writes(
             continue
         argument = (
             captured_input.argument
-            if captured_input.leaf is not captured_input.outside or captured_input.outside is None
-            else captured_input.outside
+            if captured_input.leaf is not captured_input.free_tensor or captured_input.free_tensor is None
+            else captured_input.free_tensor
         )
-        _refuse_outer_leaf(recorder, captured_input)
-        first_access = recorder.met_gradients.get(id(argument))
-        gradient = _taken(argument) if _may_have(captured_input, argument) else None
+        _reject_outer_leaf(recorder, captured_input)
+        first_access = recorder.grad_accesses.get(id(argument))
+        gradient = _pop_gradient(argument) if _may_have_grad(captured_input, argument) else None
         if first_access is None and gradient is None:
             continue
         kind = {
-            "read": GradWriteKind.PUT_WHERE_NONE_IS,
-            "set": GradWriteKind.PUT,
-            None: GradWriteKind.ADDED,
+            "read": GradWriteKind.SET_IF_NONE,
+            "set": GradWriteKind.SET,
+            None: GradWriteKind.ADD,
         }[first_access]
-        _refuse(recorder, captured_input, kind, gradient)
+        _reject(recorder, captured_input, kind, gradient)
         origin = recorder.node_of(gradient).origin if gradient is not None else None
         writes.append(GradWrite(index, kind, origin))
         if gradient is not None:
@@ -52,12 +52,12 @@ def grad_writes(
     return tuple(writes), tuple(leaves)
 
 
-def _may_have(captured_input: CapturedInput, argument: Any) -> bool:
+def _may_have_grad(captured_input: CapturedInput, argument: Any) -> bool:
     """A view of what is detached in place cannot be asked."""
     return (captured_input.is_leaf or not captured_input.requires_grad) and argument.is_leaf
 
 
-def _taken(argument: Any) -> Any:
+def _pop_gradient(argument: Any) -> Any:
     gradient = argument.grad
     if type(gradient) is not FakeTensor:
         return None
@@ -65,12 +65,12 @@ def _taken(argument: Any) -> Any:
     return gradient
 
 
-def _refuse_outer_leaf(recorder: Recorder, captured_input: CapturedInput) -> None:
+def _reject_outer_leaf(recorder: Recorder, captured_input: CapturedInput) -> None:
     """In eager such a backward goes on through what led to the input."""
     leaf = captured_input.leaf
     own = (
         leaf is captured_input.argument
-        or leaf is captured_input.outside
+        or leaf is captured_input.free_tensor
         or not isinstance(leaf, torch.Tensor)
     )
     if not own and type(leaf.grad) is FakeTensor:
@@ -83,9 +83,9 @@ def _refuse_outer_leaf(recorder: Recorder, captured_input: CapturedInput) -> Non
         )
 
 
-def _refuse(recorder: Recorder, captured_input: CapturedInput, kind: GradWriteKind, gradient: Any) -> None:
+def _reject(recorder: Recorder, captured_input: CapturedInput, kind: GradWriteKind, gradient: Any) -> None:
     name, callers = captured_input.slot.name, recorder.originals.get(id(captured_input.argument))
-    if kind is GradWriteKind.PUT_WHERE_NONE_IS and getattr(callers, "grad", None) is not None:
+    if kind is GradWriteKind.SET_IF_NONE and getattr(callers, "grad", None) is not None:
         raise unsupported_grad_read(name, recorder.span)
     if gradient is not None and gradient.requires_grad:
         raise UnsupportedError(

@@ -52,7 +52,7 @@ class HookRunner(fx.Interpreter):
     def run_node(self, n: fx.Node) -> Any:
         spans = spans_of_node(n)
         origin = replace(self._origin, location=Frames(known_spans=spans)) if spans else self._origin
-        with self._recorder.internally(origin):
+        with self._recorder.inside_operator(origin):
             return super().run_node(n)
 
     def get_attr(self, target: Any, args: Any, kwargs: Any) -> Any:

@@ -35,7 +35,7 @@ class SavedValues:
 
     def pack(self, tensor: Any) -> Packed:
         known = isinstance(tensor, torch.Tensor) and not is_wrapper(tensor)
-        return tensor, self.tape.node_of(tensor) if known else None, self.tape.place_here()
+        return tensor, self.tape.node_of(tensor) if known else None, self.tape.current_frames()
 
     def unpack(self, packed: Packed) -> Any:
         """The saved tensor; another one, with a node of its own, where its value has changed."""
@@ -51,15 +51,17 @@ class SavedValues:
         return fake
 
     @contextmanager
-    def computed_again(self, check: Callable[[Node], None]) -> Iterator[None]:
+    def recomputed(self, check: Callable[[Node], None]) -> Iterator[None]:
         """Within it, what is saved is computed again for the backward, whatever is written to it since.
 
         `check` is called with its node before.
         """
-        with torch.autograd.graph.saved_tensors_hooks(self._keep, partial(self._kept, check)):
+        with torch.autograd.graph.saved_tensors_hooks(
+            self._pack_recomputed, partial(self._unpack_recomputed, check)
+        ):
             yield
 
-    def _keep(self, tensor: Any) -> tuple[Any, Node | None]:
+    def _pack_recomputed(self, tensor: Any) -> tuple[Any, Node | None]:
         """What autograd saves, which it detaches for its hooks, and its value now.
 
         Of what torch makes while it tries a function of a higher-order operator, nothing is known.
@@ -67,7 +69,7 @@ class SavedValues:
         is_tried = type(tensor) is FakeTensor and not hasattr(tensor, TRACKED_ATTRIBUTE)
         return tensor, None if is_tried or is_wrapper(tensor) else self.tape.node_of(tensor)
 
-    def _kept(self, check: Callable[[Node], None], packed: tuple[Any, Node | None]) -> Any:
+    def _unpack_recomputed(self, check: Callable[[Node], None], packed: tuple[Any, Node | None]) -> Any:
         tensor, node = packed
         if node is not None:
             check(node)
@@ -75,7 +77,7 @@ class SavedValues:
             self.tape.track(tensor, Storage(node, tensor))
         return tensor
 
-    def refuse_changed(self, nodes: Iterable[Node]) -> None:
+    def reject_changed(self, nodes: Iterable[Node]) -> None:
         """Call it with the nodes of a program.
 
         Raises:

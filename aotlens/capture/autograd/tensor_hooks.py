@@ -44,22 +44,24 @@ def remove_hooks(
         is_tensor = isinstance(argument, torch.Tensor) and not argument.is_inference()
         if captured_input.duplicate_of is not None or not is_tensor:
             continue
-        _refuse_attributes(recorder, captured_input)
-        if any(argument is hooked for hooked in recorder.hooked_arguments) and _is_made_anew(captured_input):
-            raise _hook_refused(recorder, captured_input)
+        _reject_attributes(recorder, captured_input)
+        if any(argument is hooked for hooked in recorder.hooked_arguments) and _has_new_grad_fn(
+            captured_input
+        ):
+            raise _hook_error(recorder, captured_input)
         if not captured_input.is_leaf and argument.retains_grad:
             registered.append((index, "retain_grad", None))
         for method, name in KINDS.items():
             hooks = getattr(argument, name) or {}
             if not hooks:
                 continue
-            if _stays_as_it_is(captured_input) and not _hold_of_recording(recorder, hooks.values()):
+            if _has_same_grad_fn(captured_input) and not _reference_recording(recorder, hooks.values()):
                 registered += [(index, method, hook) for hook in hooks.values()]
                 hooks.clear()
                 continue
-            is_returned = any(_is_look_at(leaf, argument) for leaf in results)
-            if method != "register_hook" or is_returned or _fills(recorder, hooks.values()):
-                raise _hook_refused(recorder, captured_input)
+            is_returned = any(_is_differentiable_alias(leaf, argument) for leaf in results)
+            if method != "register_hook" or is_returned or _reference_containers(recorder, hooks.values()):
+                raise _hook_error(recorder, captured_input)
     return tuple(registered)
 
 
@@ -80,7 +82,7 @@ def reject_retain_grad(recorder: Recorder, inputs: Sequence[CapturedInput], outp
             )
 
 
-def _refuse_attributes(recorder: Recorder, captured_input: CapturedInput) -> None:
+def _reject_attributes(recorder: Recorder, captured_input: CapturedInput) -> None:
     """An attribute that the function gives to a tensor: the caller's would not have it."""
     own = vars(captured_input.argument)
     if (
@@ -96,7 +98,7 @@ def _refuse_attributes(recorder: Recorder, captured_input: CapturedInput) -> Non
         )
 
 
-def _stays_as_it_is(captured_input: CapturedInput) -> bool:
+def _has_same_grad_fn(captured_input: CapturedInput) -> bool:
     """Whether the caller's tensor has the same place in autograd's graph after the call as before."""
     argument = captured_input.argument
     same = (
@@ -106,16 +108,16 @@ def _stays_as_it_is(captured_input: CapturedInput) -> bool:
     return same and captured_input.base is None
 
 
-def _is_made_anew(captured_input: CapturedInput) -> bool:
+def _has_new_grad_fn(captured_input: CapturedInput) -> bool:
     """Whether autograd has another history for it than that on which its hooks stay: of a view, once its base
     is written to; of what gets other sizes or strides, which the wrapper repeats on the caller's."""
     if captured_input.is_view and captured_input.argument._version != captured_input.version:
         return True
-    has_new_geometry = captured_input.storage is not None and bool(captured_input.storage.moves)
-    return (captured_input.is_view or has_new_geometry) and not _stays_as_it_is(captured_input)
+    has_new_geometry = captured_input.storage is not None and bool(captured_input.storage.metadata_mutations)
+    return (captured_input.is_view or has_new_geometry) and not _has_same_grad_fn(captured_input)
 
 
-def _hook_refused(recorder: Recorder, captured_input: CapturedInput) -> UnsupportedError:
+def _hook_error(recorder: Recorder, captured_input: CapturedInput) -> UnsupportedError:
     return UnsupportedError(
         f"a hook on the input `{captured_input.slot.name}`, which the function returns (or a view "
         "of it) or changes, or that fills a container which the function is given",
@@ -124,26 +126,28 @@ def _hook_refused(recorder: Recorder, captured_input: CapturedInput) -> Unsuppor
     )
 
 
-def _is_look_at(value: Any, argument: Any) -> bool:
+def _is_differentiable_alias(value: Any, argument: Any) -> bool:
     """Whether a result is the input or a view of it, which the wrapper takes of the caller's."""
     has_gradient = isinstance(value, torch.Tensor) and value.requires_grad and not value.is_inference()
     return has_gradient and view_base(value) is view_base(argument)
 
 
-def _hold_of_recording(recorder: Recorder, hooks: Iterable[Any]) -> bool:
+def _reference_recording(recorder: Recorder, hooks: Iterable[Any]) -> bool:
     """Whether hooks reach what only the recording has: a fake tensor, a symbol, a copy of a container."""
     kinds = (FakeTensor, torch.SymInt, torch.SymFloat, torch.SymBool)
-    held = list(_held(hooks, 3))
-    return _fills(recorder, held) or any(isinstance(leaf, kinds) for leaf in pytree.tree_leaves(held))
+    held = list(_referenced(hooks, 3))
+    return _reference_containers(recorder, held) or any(
+        isinstance(leaf, kinds) for leaf in pytree.tree_leaves(held)
+    )
 
 
-def _fills(recorder: Recorder, hooks: Iterable[Any]) -> bool:
+def _reference_containers(recorder: Recorder, hooks: Iterable[Any]) -> bool:
     """Whether hooks have in their hands a container that the function is given."""
-    held = list(_held(hooks, 3)) if recorder.containers else []
+    held = list(_referenced(hooks, 3)) if recorder.containers else []
     return any(value is container for value in held for container in recorder.containers)
 
 
-def _held(values: Iterable[Any], depth: int) -> Iterator[Any]:
+def _referenced(values: Iterable[Any], depth: int) -> Iterator[Any]:
     for value in values:
         yield value
         inner: list[Any] = []
@@ -157,4 +161,4 @@ def _held(values: Iterable[Any], depth: int) -> Iterator[Any]:
         elif isinstance(value, MethodType):
             inner = [value.__func__, *getattr(value.__self__, "__dict__", {}).values()]
         if inner and depth:
-            yield from _held(inner, depth - 1)
+            yield from _referenced(inner, depth - 1)

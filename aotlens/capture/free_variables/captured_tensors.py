@@ -32,17 +32,17 @@ def captured_tensors(reachable: ReachableState, arguments: Sequence[Any]) -> tup
     by_identity: dict[int, CapturedTensor] = {}
     in_tuples: set[int] = set()
     names = _module_names(reachable)
-    for binding in reachable.places:
-        if binding.within:  # found with its container
+    for binding in reachable.bindings:
+        if binding.outer_keys:  # found with its container
             continue
-        for store, key, path, tensor in _held(binding.store, binding.name, binding.name, binding.value):
+        for store, key, path, tensor in _tensors_at(binding.store, binding.name, binding.name, binding.value):
             if store is None:
                 in_tuples.add(id(tensor))
                 continue
             known = by_identity.setdefault(
                 id(tensor), CapturedTensor(names.get(id(tensor), path), tensor, [])
             )
-            known.places.append((store, key))
+            known.bindings.append((store, key))
     usable = [free_tensor for key, free_tensor in by_identity.items() if key not in in_tuples]
     storages: dict[int, int] = {}
     for tensor in (*arguments, *(free_tensor.tensor for free_tensor in usable)):
@@ -50,9 +50,10 @@ def captured_tensors(reachable: ReachableState, arguments: Sequence[Any]) -> tup
             storage = _storage(tensor)
             storages[storage] = storages.get(storage, 0) + 1
     usable = [
-        replace(free_tensor, alone=storages[_storage(free_tensor.tensor)] == 1) for free_tensor in usable
+        replace(free_tensor, shares_no_memory=storages[_storage(free_tensor.tensor)] == 1)
+        for free_tensor in usable
     ]
-    return tuple(sorted(usable, key=lambda free_tensor: free_tensor.alone))
+    return tuple(sorted(usable, key=lambda free_tensor: free_tensor.shares_no_memory))
 
 
 def _storage(tensor: Any) -> int:
@@ -62,15 +63,15 @@ def _storage(tensor: Any) -> int:
 def _module_names(reachable: ReachableState) -> dict[int, str]:
     """The user's names of tensors that hang in modules: `model.head.weight`."""
     names: dict[int, str] = {}
-    for binding in reachable.places:
-        if isinstance(binding.value, torch.nn.Module) and binding.what != "the submodule":
+    for binding in reachable.bindings:
+        if isinstance(binding.value, torch.nn.Module) and binding.kind_text != "the submodule":
             owned = (*binding.value.named_parameters(), *binding.value.named_buffers())
             for fqn, tensor in owned:
                 names.setdefault(id(tensor), f"{binding.name}.{fqn}")
     return names
 
 
-def _held(store: Any, key: Any, path: str, value: Any) -> Iterator[tuple[Any, Any, str, Any]]:
+def _tensors_at(store: Any, key: Any, path: str, value: Any) -> Iterator[tuple[Any, Any, str, Any]]:
     """The tensors at one place and in the containers there; a tuple's have no place of their own (None)."""
     if type(value) in KINDS and value.layout is torch.strided:
         yield store, key, path, value
@@ -78,7 +79,7 @@ def _held(store: Any, key: Any, path: str, value: Any) -> Iterator[tuple[Any, An
         inner = None if type(value) is tuple else value
         items = value.items() if isinstance(value, dict) else enumerate(value)
         for item_key, item in items:
-            yield from _held(inner, item_key, f"{path}[{item_key!r}]", item)
+            yield from _tensors_at(inner, item_key, f"{path}[{item_key!r}]", item)
 
 
 @contextmanager
@@ -88,13 +89,13 @@ def bound_to_fakes(
     """Within it, the places hold the captured inputs' fake tensors."""
     try:
         for free_tensor, captured_input in zip(free_tensors, captured_inputs, strict=True):
-            recorder.stand_in_for(free_tensor.tensor, captured_input.argument)
-            for store, key in free_tensor.places:
+            recorder.use_fake_for(free_tensor.tensor, captured_input.argument)
+            for store, key in free_tensor.bindings:
                 namespace(store)[key] = captured_input.argument
         yield
     finally:
         for free_tensor, captured_input in zip(free_tensors, captured_inputs, strict=True):
-            for store, key in free_tensor.places:
+            for store, key in free_tensor.bindings:
                 if value_at(store, key) is captured_input.argument:
                     namespace(store)[key] = free_tensor.tensor
 
@@ -114,11 +115,11 @@ def used_inputs(
     used = {id(node) for node in _read_nodes(recorder)}
     used |= {id(recorder.tracked(leaf).storage) for leaf in results}
     used |= _with_gradient([*results, *_changed(inputs)], inputs[first:], used)
-    read_otherwise = {id(tensor) for _, tensor in recorder.outside}
+    read_otherwise = {id(tensor) for _, tensor in recorder.free_inputs}
     graph_inputs = list(inputs[:first])
     for free_tensor, captured_input in zip(free_tensors, inputs[first:], strict=True):
         if (
-            free_tensor.alone
+            free_tensor.shares_no_memory
             and captured_input.node is not None
             and not _is_used(recorder, captured_input, used)
         ):
@@ -133,10 +134,10 @@ def used_inputs(
                 recorder.span,
                 "read it by one name, or pass it as an argument",
             )
-        if free_tensor.alone and captured_input.storage is not None:
+        if free_tensor.shares_no_memory and captured_input.storage is not None:
             captured_input.storage.inputs = (len(graph_inputs),)
         slot = replace(captured_input.slot, index=len(graph_inputs))
-        graph_inputs.append(replace(captured_input, slot=slot, outside=free_tensor.tensor))
+        graph_inputs.append(replace(captured_input, slot=slot, free_tensor=free_tensor.tensor))
     return tuple(graph_inputs)
 
 
@@ -152,7 +153,7 @@ def _is_used(recorder: Recorder, captured_input: CapturedInput, used: set[int]) 
     storage, argument = captured_input.storage, captured_input.argument
     if argument._backward_hooks or argument._post_accumulate_grad_hooks:
         return True
-    if id(argument) in recorder.met_gradients:
+    if id(argument) in recorder.grad_accesses:
         return True
     if (
         not used.isdisjoint((id(captured_input.node), id(storage), id(captured_input.leaf)))
@@ -160,7 +161,7 @@ def _is_used(recorder: Recorder, captured_input: CapturedInput, used: set[int]) 
     ):
         return True
     return (
-        bool(storage.version or storage.moves)
+        bool(storage.version or storage.metadata_mutations)
         or storage.new_bytes is not None
         or recorder.tracked(argument).storage is not storage
         or argument.requires_grad is not captured_input.requires_grad

@@ -32,32 +32,34 @@ from aotlens.torch_api.fake import FakeTensor
 class Change:
     """One place that is not as it was."""
 
-    place: Binding
+    binding: Binding
     now: Any
     """What the name is bound to; for a container, a copy of what it holds."""
-    held: Any
+    old_items: Any
     """What a container held before; None where the name itself is bound anew."""
-    told: str = ""
+    user_name: str = ""
     """The place in the user's own names; empty until it is known that something is left."""
 
     @property
-    def said(self) -> str:
-        what = self.place.what if self.held is None else f"the {type(self.place.value).__name__}"
-        return f"{what} `{self.place.path}`"
+    def description(self) -> str:
+        what = (
+            self.binding.kind_text if self.old_items is None else f"the {type(self.binding.value).__name__}"
+        )
+        return f"{what} `{self.binding.path}`"
 
 
 def changes_in(reachable: ReachableState) -> Iterator[Change]:
     seen: set[int] = set()
     named: set[tuple[int, Any]] = set()
-    for binding in reachable.places:
+    for binding in reachable.bindings:
         named.add((id(binding.store), binding.name))
         now = binding.now()
         if binding.content is not None and id(binding.value) not in seen:
             seen.add(id(binding.value))
             now_held = shallow_copy(binding.value)
-            if not same_items(binding.value, binding.content) and _is_own(binding, now_held):
+            if not same_items(binding.value, binding.content) and _is_checked(binding, now_held):
                 yield Change(binding, now_held, binding.content)
-        if now is not binding.value and not _is_unchanged_binding(binding, now) and _is_own(binding, now):
+        if now is not binding.value and not _is_unchanged_binding(binding, now) and _is_checked(binding, now):
             yield Change(binding, now, None)
     for instance in reachable.instances:
         yield from _changed_attributes(instance, named)
@@ -76,7 +78,7 @@ def _changed_attributes(instance: Instance, named: set[tuple[int, Any]]) -> Iter
             yield Change(Binding("the attribute", name, store, then), now, None)
 
 
-def _is_own(binding: Binding, now: Any) -> bool:
+def _is_checked(binding: Binding, now: Any) -> bool:
     """Whether to look after it: a package's objects see to themselves, but not to fake tensors."""
     return not binding.foreign or contains_fake(now)
 
@@ -114,27 +116,27 @@ def _parts(value: Any) -> Iterator[Any]:
 
 
 def restore(change: Change) -> None:
-    _put(change.place, change.place.value, change.held)
+    _bind(change.binding, change.binding.value, change.old_items)
 
 
 def rebind(change: Change) -> None:
-    if change.held is None:
-        _put(change.place, change.now, None)
+    if change.old_items is None:
+        _bind(change.binding, change.now, None)
     else:
-        _put(change.place, change.place.value, change.now)
+        _bind(change.binding, change.binding.value, change.now)
 
 
-def _put(binding: Binding, value: Any, content: Any) -> None:
+def _bind(binding: Binding, value: Any, content: Any) -> None:
     """Bind a name to a value; or give a container this content."""
     if content is not None:
-        _refill(value, content)
+        _set_items(value, content)
     elif value is MISSING:
         namespace(binding.store).pop(binding.name, None)
     else:
         namespace(binding.store)[binding.name] = value
 
 
-def _refill(container: Any, content: Any) -> None:
+def _set_items(container: Any, content: Any) -> None:
     base: Any = OrderedDict if isinstance(container, OrderedDict) else base_of(container)
     base.clear(container)
     if isinstance(container, dict):

@@ -68,7 +68,7 @@ class Item:
 class ContainerUpdate:
     """What the wrapper does to one of the caller's containers."""
 
-    place: str
+    expression: str
     """Where the caller's container is found: `args[0]['x']`; or a name for `box`."""
     keyed: bool
     """Whether its items have keys: a dict, an object's attributes, a class, a closure's variable."""
@@ -76,21 +76,21 @@ class ContainerUpdate:
     """All of a list's; of what is keyed those that are new."""
     removed: tuple[Any, ...]
     """Keys that a dict no longer has."""
-    box: Any = None
+    store: Any = None
     """The container itself, where no argument leads to it."""
-    binds: bool = False
+    binds_names: bool = False
     """Whether `box` binds names, and is no container that the function fills."""
-    grows: bool = False
+    appends: bool = False
     """Of a list that nobody reads: whether the new items come behind what it holds at each call."""
     cleared: bool = False
     """Whether nothing of what it held before is left."""
-    assumes: tuple[tuple[Any, Any], ...] | None = None
+    required_items: tuple[tuple[Any, Any], ...] | None = None
     """What the call must find there, since the function may have read it: values by key, ABSENT for none."""
     carried: tuple[tuple[Any, torch.Tensor], ...] = ()
     """Keys under which a call finds the tensor that the one before left, each with that of the first call."""
-    said: str = ""
+    description: str = ""
     """In a message: `the attribute `last``."""
-    told: str = ""
+    user_name: str = ""
     """The place in the user's own names: `self.last`, `state['keys']`."""
     writes: tuple[NameWrite, ...] = ()
     """The user's expressions that write to it."""
@@ -106,17 +106,17 @@ class OutputWithUpdates:
     """A function's result, and the containers that it changed."""
 
     result: Any
-    refills: tuple[ContainerUpdate, ...]
+    container_updates: tuple[ContainerUpdate, ...]
     leaves: tuple[tuple[str, Any], ...]
     """What the containers newly hold, flat, each with a name; then the rebound buffers."""
     rebound: tuple[str, ...] = ()
     """Buffers that the module bound to another tensor."""
-    standing: tuple[tuple[tuple[int, ...], OuterObject], ...] = ()
+    existing_containers: tuple[tuple[tuple[int, ...], OuterObject], ...] = ()
     """Containers in the result that are the caller's own, or that stand elsewhere as well."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Seen:
+class ContainerSnapshot:
     path: Path
     """In `(args, kwargs)`."""
     container: Any
@@ -127,24 +127,24 @@ class _Seen:
         object.__setattr__(self, "before", self.container.copy())
 
     @property
-    def place(self) -> str:
+    def expression(self) -> str:
         """`args[0]['x']`."""
         which, *rest = self.path
         return ("kwargs" if which.idx else "args") + pytree.keystr(tuple(rest))
 
 
-def watch_containers(args: Any, kwargs: Any) -> tuple[_Seen, ...]:
+def watch_containers(args: Any, kwargs: Any) -> tuple[ContainerSnapshot, ...]:
     """Remember every list and dict among the arguments."""
     return (*_inside((pytree.SequenceKey(0),), args), *_inside((pytree.SequenceKey(1),), kwargs))
 
 
-def _walk(path: Path, value: Any) -> Iterator[_Seen]:
+def _walk(path: Path, value: Any) -> Iterator[ContainerSnapshot]:
     if isinstance(value, (list, dict)):
-        yield _Seen(path, value)
+        yield ContainerSnapshot(path, value)
     yield from _inside(path, value)
 
 
-def _inside(path: Path, value: Any) -> Iterator[_Seen]:
+def _inside(path: Path, value: Any) -> Iterator[ContainerSnapshot]:
     if isinstance(value, dict):
         for key, item in value.items():
             yield from _walk((*path, pytree.MappingKey(key)), item)
@@ -157,48 +157,48 @@ class NewLeaves:
     """What the function newly left at its places, flat; a container that was met before stands for itself."""
 
     def __init__(self, known: dict[int, OuterObject], span: Span | None) -> None:
-        self.found: list[tuple[str, Any]] = []
+        self.leaves: list[tuple[str, Any]] = []
         """Each value with a name."""
-        self.standing: list[tuple[tuple[int, ...], OuterObject]] = []
+        self.existing_containers: list[tuple[tuple[int, ...], OuterObject]] = []
         """Containers in the result that are there already, each with the positions that lead to it."""
-        self._reached = {key for key, outer_object in known.items() if outer_object.object is not None}
+        self._marked_ids = {key for key, outer_object in known.items() if outer_object.object is not None}
         self._known = known
         """Containers by identity."""
-        self._kept: list[Any] = []
+        self._alive: list[Any] = []
         self._span = span
 
-    def take(self, name: str, value: Any, location: OuterObject) -> Any:
+    def add(self, name: str, value: Any, location: OuterObject) -> Any:
         """The value taken apart: its pytree structure.  `at` is where the wrapper will have put it."""
         paths, spec = flatten_with_path(self._marked(value, location))
-        self.found.extend((name + pytree.keystr(path), leaf) for path, leaf in paths)
+        self.leaves.extend((name + pytree.keystr(path), leaf) for path, leaf in paths)
         return spec
 
-    def taken(self) -> int:
+    def count(self) -> int:
         """How many values have been taken."""
-        return len(self.found)
+        return len(self.leaves)
 
-    def forget(self, count: int) -> None:
+    def truncate(self, count: int) -> None:
         """All but the first of the values."""
-        del self.found[count:]
+        del self.leaves[count:]
 
     def result(self, value: Any) -> Any:
         """The function's result, with marks for the containers in it that the function reaches by itself."""
         if not self._known:
             return value
-        self._note_standing(value, ())
+        self._note_existing(value, ())
         return (
             self._marked(value, None)
             if any(outer_object.object is not None for outer_object in self._known.values())
             else value
         )
 
-    def _note_standing(self, value: Any, path: tuple[int, ...]) -> None:
+    def _note_existing(self, value: Any, path: tuple[int, ...]) -> None:
         known = self._known.get(id(value))
         if known is not None:
-            self.standing.append((path, known))
+            self.existing_containers.append((path, known))
         elif type(value) in (tuple, list, dict):
             for index, item in enumerate(value.values() if type(value) is dict else value):
-                self._note_standing(item, (*path, index))
+                self._note_existing(item, (*path, index))
 
     def _marked(self, value: Any, location: OuterObject | None) -> Any:
         kind = type(value)
@@ -207,20 +207,20 @@ class NewLeaves:
                 self._marked(item, location and _item_of(location, key)) for key, item in enumerate(value)
             )
         if kind not in (list, dict):
-            return self._known.get(id(value), value) if id(value) in self._reached else value
+            return self._known.get(id(value), value) if id(value) in self._marked_ids else value
         known = self._known.get(id(value))
-        if known is not None and (location is not None or id(value) in self._reached):
+        if known is not None and (location is not None or id(value) in self._marked_ids):
             return known
         if location is not None:
             self._known[id(value)] = location
-            self._kept.append(value)  # so that no other gets its identity
+            self._alive.append(value)  # so that no other gets its identity
         if kind is dict:
             return {
                 key: self._marked(item, location and _item_of(location, key)) for key, item in value.items()
             }
         return [self._marked(item, location and _item_of(location, key)) for key, item in enumerate(value)]
 
-    def key(self, key: Any, container_name: str) -> Any:
+    def checked_key(self, key: Any, container_name: str) -> Any:
         """A key that the text can name.
 
         Raises:
@@ -240,7 +240,7 @@ class NewLeaves:
 
 def output_with_updates(
     result: Any,
-    snapshots: tuple[_Seen, ...],
+    snapshots: tuple[ContainerSnapshot, ...],
     rebound: tuple[tuple[str, Any], ...],
     named: Callable[[Path], str],
     span: Span | None,
@@ -251,31 +251,37 @@ def output_with_updates(
     """
     if not snapshots and not rebound:
         return result
-    leaves = NewLeaves({id(snapshot.container): OuterObject(snapshot.place) for snapshot in snapshots}, span)
+    leaves = NewLeaves(
+        {id(snapshot.container): OuterObject(snapshot.expression) for snapshot in snapshots}, span
+    )
     refills = tuple(
         _refill(snapshot, leaves, named(snapshot.path), span) for snapshot in snapshots if not _same(snapshot)
     )
     result = leaves.result(result)
-    if not refills and not rebound and not leaves.standing:
+    if not refills and not rebound and not leaves.existing_containers:
         return result
-    flat = (*leaves.found, *rebound)
-    return OutputWithUpdates(result, refills, flat, tuple(fqn for fqn, _ in rebound), tuple(leaves.standing))
+    flat = (*leaves.leaves, *rebound)
+    return OutputWithUpdates(
+        result, refills, flat, tuple(fqn for fqn, _ in rebound), tuple(leaves.existing_containers)
+    )
 
 
-def _same(snapshot: _Seen) -> bool:
+def _same(snapshot: ContainerSnapshot) -> bool:
     now, before = snapshot.container, snapshot.before
     if isinstance(now, dict):
         return now.keys() == before.keys() and all(now[key] is before[key] for key in now)
     return len(now) == len(before) and all(new is old for new, old in zip(now, before, strict=True))
 
 
-def _refill(snapshot: _Seen, leaves: NewLeaves, user_name: str, span: Span | None) -> ContainerUpdate:
-    location = OuterObject(snapshot.place)
+def _refill(
+    snapshot: ContainerSnapshot, leaves: NewLeaves, user_name: str, span: Span | None
+) -> ContainerUpdate:
+    location = OuterObject(snapshot.expression)
     if isinstance(snapshot.container, dict):
         items, removed = new_items(user_name, snapshot.container, snapshot.before, leaves, location)
-        return ContainerUpdate(snapshot.place, True, items, removed, told=user_name, span=span)
+        return ContainerUpdate(snapshot.expression, True, items, removed, user_name=user_name, span=span)
     items = list_items(user_name, snapshot.container, snapshot.before, leaves, location)
-    return ContainerUpdate(snapshot.place, False, items, (), told=user_name, span=span)
+    return ContainerUpdate(snapshot.expression, False, items, (), user_name=user_name, span=span)
 
 
 def new_items(
@@ -284,9 +290,9 @@ def new_items(
     """What a dict newly holds, and the keys that it lost."""
     items = [
         Item(
-            leaves.key(key, user_name),
+            leaves.checked_key(key, user_name),
             None,
-            leaves.take(f"{user_name}[{key!r}]", value, _item_of(location, key)),
+            leaves.add(f"{user_name}[{key!r}]", value, _item_of(location, key)),
         )
         for key, value in now.items()
         if key not in before or before[key] is not value
@@ -315,7 +321,7 @@ def list_items(
             items.append(Item(None, old))
         else:
             items.append(
-                Item(None, None, leaves.take(f"{user_name}[{index}]", value, _item_of(location, index)))
+                Item(None, None, leaves.add(f"{user_name}[{index}]", value, _item_of(location, index)))
             )
     return tuple(items)
 

@@ -64,7 +64,7 @@ def free_variable_check(before: ReachableState) -> Callable[[], bool]:
     """
     names: dict[str, Any] = {}
     conditions = []
-    for index, binding in enumerate(before.places):
+    for index, binding in enumerate(before.bindings):
         names[f"s{index}"], names[f"v{index}"] = binding.store, binding.value
         conditions.append(f"{reading(f's{index}', binding.store, repr(binding.name))} is v{index}")
         if isinstance(binding.value, torch.Tensor):
@@ -77,8 +77,8 @@ def free_variable_check(before: ReachableState) -> Callable[[], bool]:
     for index, instance in enumerate(before.instances):
         if not instance.is_read:
             continue
-        names[f"i{index}"], names[f"l{index}"] = instance.store, instance.left
-        subtracted = f" - sum(name in i{index} for name in l{index})" if instance.left else ""
+        names[f"i{index}"], names[f"l{index}"] = instance.store, instance.bound_names
+        subtracted = f" - sum(name in i{index} for name in l{index})" if instance.bound_names else ""
         conditions.append(f"len(i{index}){subtracted} == {len(instance.before)}")
     if not conditions:
         return lambda: True
@@ -91,7 +91,7 @@ def free_variable_check(before: ReachableState) -> Callable[[], bool]:
                 return True
         except (LookupError, ValueError):  # a name that is gone
             return False
-        return all(map(_has_same_names, before.instances)) and all(map(is_unchanged_binding, before.places))
+        return all(map(_has_same_names, before.instances)) and all(map(is_unchanged_binding, before.bindings))
 
     return fits
 
@@ -99,5 +99,5 @@ def free_variable_check(before: ReachableState) -> Callable[[], bool]:
 def _has_same_names(instance: Instance) -> bool:
     if not instance.is_read:
         return True
-    left = sum(name in instance.store for name in instance.left)
+    left = sum(name in instance.store for name in instance.bound_names)
     return len(instance.store) - left == len(instance.before)

@@ -29,7 +29,7 @@ class HiddenState:
     state: Any
     """Another value when it was moved."""
     now: Callable[[], Any]
-    set_back: Callable[[], object] | None
+    restore_state: Callable[[], object] | None
     """None for an iterator, which goes on only."""
 
 
@@ -128,11 +128,11 @@ def check_hidden_state(
     """
     changed = [hidden for hidden in before if hidden.now() != hidden.state]
     for hidden in changed:
-        if hidden.set_back is not None:
-            hidden.set_back()
+        if hidden.restore_state is not None:
+            hidden.restore_state()
     for hidden in changed:
         name = hidden.owner.__name__ if isinstance(hidden.owner, ModuleType) else name_of(hidden.owner)
-        if hidden.set_back is None:
+        if hidden.restore_state is None:
             raise UnsupportedError(
                 f"a function that takes items from the iterator `{name}`, the same ones at every call",
                 span,

@@ -56,7 +56,7 @@ class NameUses:
 
     reads: bool
     """Whether it may read the value."""
-    ways: frozenset[str]
+    write_kinds: frozenset[str]
     """The methods, or `STORE_SUBSCR`, by which it writes to what the name holds."""
     writes: tuple[NameWrite, ...]
 
@@ -70,14 +70,14 @@ def name_uses(reachable: ReachableState, binding: Binding) -> NameUses:
     """What all code that can run does with a place's name."""
     first, *keys = binding.keys
     codes = (inner for code in reachable.codes for inner in (code, *inner_codes(code)))
-    local = binding.what == "the default"
+    local = binding.kind_text == "the default"
     uses = [_in_code(_Instructions(code), str(first), keys, local) for code in codes]
     return combined_uses(uses, _read_by_packages(reachable, str(first)))
 
 
 def combined_uses(uses: Sequence[NameUses], reads: bool = False) -> NameUses:
     """What several say of one thing."""
-    ways = frozenset[str]().union(*(use.ways for use in uses))
+    ways = frozenset[str]().union(*(use.write_kinds for use in uses))
     writes = (write for use in uses for write in use.writes)
     return NameUses(reads or any(use.reads for use in uses), ways, tuple(dict.fromkeys(writes)))
 
@@ -114,7 +114,7 @@ class _Instructions:
             if begin is not None and end is not None and instruction.opname not in BESIDE:
                 self._from.setdefault(begin, []).append((end, instruction))
 
-    def takers(self, instruction: dis.Instruction) -> list[dis.Instruction]:
+    def consumers(self, instruction: dis.Instruction) -> list[dis.Instruction]:
         """The instructions of the smallest expression that begins with this one's and goes on behind it."""
         begin, end = _range(instruction)
         if begin is None or end is None:
@@ -123,7 +123,7 @@ class _Instructions:
         nearest = min((known[0] for known in longer), default=None)
         return [other for known, other in longer if known == nearest]
 
-    def within(self, instruction: dis.Instruction) -> list[dis.Instruction]:
+    def instructions_inside(self, instruction: dis.Instruction) -> list[dis.Instruction]:
         """The instructions whose expressions lie inside this one's."""
         begin, end = _range(instruction)
         ranges = ((_range(other), other) for other in self.all if other is not instruction)
@@ -156,7 +156,7 @@ def _in_code(instructions: _Instructions, name: str, keys: list[Any], local: boo
         if instruction.argval == name and instruction.opname in STORES and not keys:
             note(instruction)
         elif instruction.argval == name and is_load and instruction.opname != "LOAD_CONST":
-            load_ways, by, key = _ways(instructions, instruction, keys)
+            load_ways, by, key = _write_kinds(instructions, instruction, keys)
             reads |= bool(load_ways & READ)
             ways |= load_ways - READ
             if load_ways - READ:
@@ -177,7 +177,7 @@ def _in_code(instructions: _Instructions, name: str, keys: list[Any], local: boo
 READ = frozenset({"read"})
 
 
-def _ways(
+def _write_kinds(
     instructions: _Instructions, load: dis.Instruction, keys: list[Any]
 ) -> tuple[frozenset[str], dis.Instruction, Any]:
     """How the loaded container, or the one under `keys` in it, is written to, by what and under which key.
@@ -185,7 +185,7 @@ def _ways(
     None where another is meant.
     """
     nothing = frozenset[str](), load, UNKNOWN
-    takers = instructions.takers(load)
+    takers = instructions.consumers(load)
     for key in keys:
         if not takers or any(taker.opname not in ITEM for taker in takers):
             is_other = (
@@ -196,7 +196,7 @@ def _ways(
             return nothing if is_other else (READ, load, UNKNOWN)
         if _is_other_key(instructions, load, takers[0], key):
             return nothing
-        load, takers = takers[0], instructions.takers(takers[0])
+        load, takers = takers[0], instructions.consumers(takers[0])
     if takers and all(taker.opname == "STORE_SUBSCR" for taker in takers):
         return frozenset({"STORE_SUBSCR"}), takers[0], _written_key(instructions, load, takers[0])
     methods = {taker.argval for taker in takers if taker.opname in ("LOAD_ATTR", "LOAD_METHOD")}
@@ -206,7 +206,7 @@ def _ways(
     if not methods or not methods <= FILLING | CHANGING or others:
         return READ, load, UNKNOWN
     ways = frozenset(methods) if methods <= FILLING else READ | methods
-    return ways, next(iter(instructions.takers(takers[0])), load), UNKNOWN
+    return ways, next(iter(instructions.consumers(takers[0])), load), UNKNOWN
 
 
 def _is_other_key(
@@ -221,7 +221,7 @@ def _written_key(instructions: _Instructions, load: dis.Instruction, item: dis.I
     """The key under which an item is taken or put, where it is written out."""
     inside = [
         instruction
-        for instruction in instructions.within(item)
+        for instruction in instructions.instructions_inside(item)
         if (_range(instruction)[0] or (0, 0)) >= (_range(load)[1] or (0, 0))
     ]
     written = [
@@ -232,7 +232,7 @@ def _written_key(instructions: _Instructions, load: dis.Instruction, item: dis.I
 
 def _call_from(instructions: _Instructions, load: dis.Instruction) -> dis.Instruction | None:
     """The call of the function that the instruction loads."""
-    return next((taker for taker in instructions.takers(load) if taker.opname.startswith("CALL")), None)
+    return next((taker for taker in instructions.consumers(load) if taker.opname.startswith("CALL")), None)
 
 
 def _setting_by_text(instructions: _Instructions, text: dis.Instruction) -> dis.Instruction | None:
@@ -240,7 +240,7 @@ def _setting_by_text(instructions: _Instructions, text: dis.Instruction) -> dis.
     for instruction in instructions.all:
         if instruction.argval == "setattr" and instruction.opname.startswith("LOAD"):
             call = _call_from(instructions, instruction)
-            if call is not None and any(inner is text for inner in instructions.within(call)):
+            if call is not None and any(inner is text for inner in instructions.instructions_inside(call)):
                 return call
     return None
 
@@ -250,7 +250,7 @@ def _looks_up_any(instructions: _Instructions, load: dis.Instruction) -> bool:
     call = _call_from(instructions, load)
     if call is None:
         return True
-    parts = [part for part in instructions.within(call) if _range(part) != _range(call)]
+    parts = [part for part in instructions.instructions_inside(call) if _range(part) != _range(call)]
     return not _has_text(parts) or any(not part.opname.startswith(("LOAD", "PUSH_NULL")) for part in parts)
 
 

@@ -50,7 +50,7 @@ BINDERS = frozenset({"setattr", "register_buffer", "register_parameter", "_buffe
 class Binding:
     """A name that the function can read, and what it was bound to."""
 
-    what: str
+    kind_text: str
     """For a message: `the global`, `the attribute`, `the closure variable`."""
     name: Any
     """Of an item: its key in a dictionary, its position in a list."""
@@ -65,7 +65,7 @@ class Binding:
     requires_grad: bool = False
     """Of a tensor."""
 
-    within: tuple[Any, ...] = ()
+    outer_keys: tuple[Any, ...] = ()
     """Of an item: the name that leads to it, and the keys up to its container."""
 
     def now(self) -> Any:
@@ -75,7 +75,7 @@ class Binding:
     @property
     def keys(self) -> tuple[Any, ...]:
         """The name in the user's code, and the keys from there on."""
-        return (*self.within, self.name)
+        return (*self.outer_keys, self.name)
 
     @property
     def path(self) -> str:
@@ -93,7 +93,7 @@ class Instance:
     """A shallow copy."""
     kind: type
     """Of the object."""
-    left: frozenset[str] = frozenset()
+    bound_names: frozenset[str] = frozenset()
     """Names that the function binds at each call."""
     is_read: bool = True
     """Whether a later call must find the same names."""
@@ -103,16 +103,18 @@ class Instance:
 class ReachableState:
     """All that one function can read."""
 
-    places: tuple[Binding, ...]
+    bindings: tuple[Binding, ...]
     instances: tuple[Instance, ...]
     codes: tuple[CodeType, ...] = ()
     """The user's own code that can run, without the functions inside it."""
     caches: "tuple[ReachCache[Any], ...]" = ()
-    stateful: tuple[HiddenState, ...] = ()
+    hidden_states: tuple[HiddenState, ...] = ()
 
     def name_of(self, value: Any) -> str:
         """The user's name for an object, or what kind it is."""
-        return next((binding.path for binding in self.places if binding.value is value), type(value).__name__)
+        return next(
+            (binding.path for binding in self.bindings if binding.value is value), type(value).__name__
+        )
 
 
 NOTHING_REACHABLE = ReachableState((), ())
@@ -121,19 +123,19 @@ NOTHING_REACHABLE = ReachableState((), ())
 def reachable_state(function: Callable[..., Any], arguments: Sequence[Any] = ()) -> ReachableState:
     """Everything that a function, method, partial or module can read by name, in modules it is given too."""
     walk = _Walk(function)
-    walk.look_into(function, frozenset())
+    walk.enqueue(function, frozenset())
     if isinstance(function, torch.nn.Module):
         walk.hooks_of_all_layers()
     names = _names(getattr(getattr(function, "forward", function), "__code__", None))
     for argument in arguments:
-        walk.look_into(argument, names)
+        walk.enqueue(argument, names)
     walk.run()
     return ReachableState(
-        tuple(walk.places.values()),
+        tuple(walk.bindings.values()),
         tuple(walk.instances),
         tuple(walk.codes),
         tuple(walk.caches),
-        (*process_generators(), *walk.stateful),
+        (*process_generators(), *walk.hidden_states),
     )
 
 
@@ -144,11 +146,11 @@ class _Walk:
         layers = function.modules() if isinstance(function, torch.nn.Module) else ()
         self._arguments = {id(layer) for layer in layers}
         """Layers whose tensors the graph is given."""
-        self.places: dict[tuple[int, str], Binding] = {}
+        self.bindings: dict[tuple[int, str], Binding] = {}
         self.instances: list[Instance] = []
         self.codes: list[CodeType] = []
         self.caches: list[ReachCache[Any]] = []
-        self.stateful: list[HiddenState] = []
+        self.hidden_states: list[HiddenState] = []
         self._functions: list[tuple[FunctionType, frozenset[str]]] = []
         self._layers: dict[int, torch.nn.Module] = {}
         self._waiting: list[tuple[Any, frozenset[str]]] = []
@@ -157,7 +159,7 @@ class _Walk:
         self._classes: dict[int, set[str]] = {}
         """The names by which classes of the user's were looked into: each function may read others."""
 
-    def look_into(self, value: Any, names: frozenset[str]) -> None:
+    def enqueue(self, value: Any, names: frozenset[str]) -> None:
         """Note a value that code with these names can reach."""
         if value is None or isinstance(value, (int, float, str, torch.Tensor)):
             return
@@ -186,7 +188,7 @@ class _Walk:
                 self._layer(owner)
         elif isinstance(value, (*CONTAINERS, tuple)):
             for item in _items(value):
-                self.look_into(item, names)
+                self.enqueue(item, names)
         elif isinstance(value, ModuleType):
             if is_first_party_file(getattr(value, "__file__", None) or ""):
                 self._names_in("the global", vars(value), names)
@@ -194,7 +196,7 @@ class _Walk:
             self._callable(value, names)
         elif isinstance(value, ReachCache):
             self.caches.append(value)
-            self.look_into(value.__wrapped__, names)
+            self.enqueue(value.__wrapped__, names)
         elif isinstance(value, type):
             self._class(value, names)
         else:
@@ -202,11 +204,11 @@ class _Walk:
 
     def _object(self, value: Any, names: frozenset[str]) -> None:
         if isinstance(value, ReferenceType):
-            self.look_into(value(), names)
+            self.enqueue(value(), names)
         elif isinstance(value, BuiltinMethodType):
-            self.look_into(value.__self__, names)
+            self.enqueue(value.__self__, names)
         elif (state := hidden_state_of(value)) is not None:
-            self.stateful.append(state)
+            self.hidden_states.append(state)
         elif _has_attributes(value) and not type(value).__module__.startswith("torch."):
             self._instance(value, names | self._names_of(type(value)))
 
@@ -214,14 +216,14 @@ class _Walk:
         if isinstance(value, FunctionType):
             self._function(value)
         elif isinstance(value, MethodType):
-            self.look_into(value.__func__, names)
-            self.look_into(value.__self__, names | _names(getattr(value.__func__, "__code__", None)))
+            self.enqueue(value.__func__, names)
+            self.enqueue(value.__self__, names | _names(getattr(value.__func__, "__code__", None)))
         else:
             for part in (value.func, *value.args, *value.keywords.values()):
-                self.look_into(part, names)
+                self.enqueue(part, names)
 
     def _function(self, function: FunctionType) -> None:
-        self.look_into(getattr(function, "__wrapped__", None), frozenset())
+        self.enqueue(getattr(function, "__wrapped__", None), frozenset())
         code = function.__code__
         if not is_first_party_file(code.co_filename):
             return
@@ -232,7 +234,7 @@ class _Walk:
         self._names_in("the global", function.__globals__, names)
         for name, cell in filled_cells(function):
             self._place("the closure variable", name, cell, cell.cell_contents)
-            self.look_into(cell.cell_contents, names)
+            self.enqueue(cell.cell_contents, names)
 
     def _attributes_of_functions(self) -> None:
         """What code binds in functions, as `f.calls = 0` does."""
@@ -247,9 +249,9 @@ class _Walk:
         for layer in self._layers.values():
             store = vars(layer)
             for name in sorted((names & store.keys()) - self._names_of(type(layer))):
-                if (id(store), name) not in self.places and name not in names_bound_by_hooks(layer):
+                if (id(store), name) not in self.bindings and name not in names_bound_by_hooks(layer):
                     self._place("the attribute", name, store, store[name])
-                    self.look_into(store[name], names)
+                    self.enqueue(store[name], names)
 
     def _layers_of_torch(self) -> None:
         """Layers to which the user's code may give attributes or tensors that they have not had."""
@@ -266,7 +268,7 @@ class _Walk:
         for name, value in defaults.items():
             if isinstance(value, CONTAINERS):
                 self._place("the default", name, defaults, value)
-            self.look_into(value, names)
+            self.enqueue(value, names)
 
     def _instance(self, value: Any, names: frozenset[str]) -> None:
         foreign = not is_user_class(type(value)) and not isinstance(value, NAMESPACES)
@@ -286,7 +288,7 @@ class _Walk:
         for name in sorted(names & store.keys() - NOT_READ - names_bound_by_hooks(layer)):
             self._place("the attribute", name, store, store[name], foreign)
             if not foreign:
-                self.look_into(store[name], names)
+                self.enqueue(store[name], names)
         if isinstance(
             submodules := layer._modules, dict
         ):  # a layer of TorchScript has another kind of mapping
@@ -312,12 +314,12 @@ class _Walk:
         for hooks in HOOKS:
             self._place("the hooks", f"_global{hooks}", store, store[f"_global{hooks}"], foreign=True)
             for hook in store[f"_global{hooks}"].values():
-                self.look_into(hook, frozenset())
+                self.enqueue(hook, frozenset())
 
     def _hooks(self, store: dict[str, Any], hooks: Iterable[Any]) -> None:
         """What hooks read and keep, on the layer itself too."""
         for hook in hooks:
-            self.look_into(hook, frozenset())
+            self.enqueue(hook, frozenset())
             names = _names(getattr(hook, "__code__", None))
             self._names_in("the attribute", store, names - NOT_READ)
 
@@ -327,22 +329,22 @@ class _Walk:
                 continue
             self._names_in("the class attribute", base, names)
             for member in vars(base).values():
-                self.look_into(_function_of(member), names)
+                self.enqueue(_function_of(member), names)
 
     def _names_in(self, what: str, owner: Any, names: frozenset[str], foreign: bool = False) -> None:
         store = namespace(owner)
         for name in sorted(names & store.keys()):
             value = store[name]
             self._place(what, name, owner, value, foreign)
-            self.look_into(value, names)
+            self.enqueue(value, names)
 
     def _place(self, what: str, name: Any, store: Any, value: Any, foreign: bool = False) -> None:
-        if isinstance(value, ModuleType) or (id(store), name) in self.places:
+        if isinstance(value, ModuleType) or (id(store), name) in self.bindings:
             return
         content = shallow_copy(value) if isinstance(value, CONTAINERS) else None
         grad = isinstance(value, torch.Tensor) and value.requires_grad
         binding = Binding(what, name, store, value, content, foreign, grad)
-        self.places[id(store), name] = binding
+        self.bindings[id(store), name] = binding
         if content:
             self._items_of(binding)
 
@@ -350,11 +352,11 @@ class _Walk:
         """The containers within one."""
         value, foreign = outer.value, outer.foreign
         for key, item in _keyed(value):
-            if isinstance(item, CONTAINERS) and (id(value), key) not in self.places:
+            if isinstance(item, CONTAINERS) and (id(value), key) not in self.bindings:
                 binding = Binding(
-                    "the item", key, value, item, shallow_copy(item), foreign, within=outer.keys
+                    "the item", key, value, item, shallow_copy(item), foreign, outer_keys=outer.keys
                 )
-                self.places[id(value), key] = binding
+                self.bindings[id(value), key] = binding
                 self._items_of(binding)
 
     def _names_of(self, kind: type) -> frozenset[str]:

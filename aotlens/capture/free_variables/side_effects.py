@@ -52,72 +52,74 @@ class SideEffectChanges:
     ) -> None:
         self._around = reachable
         self._effects = effects
-        self._done: list[Change] = []
-        self.only_once = ""
+        self._left_as_recorded: list[Change] = []
+        self.single_use_reason = ""
         """What a later call would not do again, and is left as the recording left it."""
-        self._reached = {id(free_tensor.tensor): free_tensor for free_tensor, _ in free_tensors}
-        self._stand_ins = {id(fake): free_tensor.tensor for free_tensor, fake in free_tensors}
+        self._free_tensors = {id(free_tensor.tensor): free_tensor for free_tensor, _ in free_tensors}
+        self._originals_by_fake = {id(fake): free_tensor.tensor for free_tensor, fake in free_tensors}
         self._function, self._span = subject.function, subject.span
         self._changes = list(changes_in(reachable))
         for change in self._changes:
             restore(change)
 
-    def beside(self, result: Any) -> Any:
+    def with_updates(self, result: Any) -> Any:
         """The result, with what the wrapper leaves at each place if anything.
 
         Raises:
             UnsupportedError: something that a compiled call would not do again.
         """
         if self._effects is SideEffects.REPLAYED:
-            check_hidden_state(self._around.stateful, self._around.name_of, self._span)
+            check_hidden_state(self._around.hidden_states, self._around.name_of, self._span)
         else:
-            self.only_once = changed_state_name(self._around.stateful, self._around.name_of)
+            self.single_use_reason = changed_state_name(self._around.hidden_states, self._around.name_of)
         if not self._changes:
             return result
         output = result if isinstance(result, OutputWithUpdates) else OutputWithUpdates(result, (), ())
         known = {
             id(binding.value): OuterObject(_name(binding), binding.value)
-            for binding in self._around.places
+            for binding in self._around.bindings
             if not isinstance(binding.value, (*VALUES, *PLAIN, tuple))
         }
         leaves = NewLeaves(known, self._span)
         refills = tuple(update for change in self._changes if (update := self._replayed(change, leaves)))
-        for change in self._done:
+        for change in self._left_as_recorded:
             rebind(change)
         own = leaves.result(output.result)
-        standing = (*output.standing, *leaves.standing)
+        standing = (*output.existing_containers, *leaves.existing_containers)
         first = len(output.leaves) - len(output.rebound)
-        flat = (*output.leaves[:first], *leaves.found, *output.leaves[first:])
-        return OutputWithUpdates(own, (*output.refills, *refills), flat, output.rebound, standing)
+        flat = (*output.leaves[:first], *leaves.leaves, *output.leaves[first:])
+        return OutputWithUpdates(own, (*output.container_updates, *refills), flat, output.rebound, standing)
 
     def _replayed(self, change: Change, leaves: NewLeaves) -> ContainerUpdate | None:
         """None for what stays as the recording left it."""
         is_traced = self._effects is SideEffects.TRACED
         if not is_traced:
-            before = leaves.taken()
+            before = leaves.count()
             try:
                 return self._refill(change, leaves)
             except UnsupportedError:
                 if self._effects is SideEffects.REPLAYED or contains_fake(change.now):
                     raise
-                leaves.forget(before)
-                self.only_once = change.said
+                leaves.truncate(before)
+                self.single_use_reason = change.description
         elif contains_fake(change.now):
             raise RejectedRuntimeError(
-                f"aot_export of a function that leaves a tensor in {change.said}",
-                self._mention(change).span or self._span,
+                f"aot_export of a function that leaves a tensor in {change.description}",
+                self._uses_of(change).span or self._span,
                 "return the tensor",
             )
-        self._done.append(change)
+        self._left_as_recorded.append(change)
         return None
 
-    def settled(self) -> ReachableState:
+    def remaining_state(self) -> ReachableState:
         """All that the function reaches, less what stays as the recording left it."""
-        names = {(id(change.place.store), change.place.name) for change in self._done}
-        container_ids = {id(change.place.value) for change in self._done if change.held is not None}
+        names = {(id(change.binding.store), change.binding.name) for change in self._left_as_recorded}
+        container_ids = {
+            id(change.binding.value) for change in self._left_as_recorded if change.old_items is not None
+        }
         bindings = [
             binding
-            for binding in self._around.places
+            for binding in self._around.bindings
             if (id(binding.store), binding.name) not in names and id(binding.value) not in container_ids
         ]
         instances = (
@@ -126,116 +128,132 @@ class SideEffectChanges:
             else instance
             for instance in self._around.instances
         )
-        return replace(self._around, places=tuple(bindings), instances=tuple(instances))
+        return replace(self._around, bindings=tuple(bindings), instances=tuple(instances))
 
     def _refill(self, change: Change, leaves: NewLeaves) -> ContainerUpdate:
-        uses = self._mention(change)
-        before = len(leaves.found)
-        name = user_name_of(self._around, self._function, change.place, uses.writes)
-        change = replace(change, told=name)
-        update = self._rebound(change, leaves) if change.held is None else self._filled(change, leaves, uses)
-        self._refuse_values(change, [value for _, value in leaves.found[before:]])
-        may_read = uses.reads or (change.held is not None and _is_unsure(change, update, uses))
+        uses = self._uses_of(change)
+        before = len(leaves.leaves)
+        name = user_name_of(self._around, self._function, change.binding, uses.writes)
+        change = replace(change, user_name=name)
+        update = (
+            self._rebound(change, leaves) if change.old_items is None else self._filled(change, leaves, uses)
+        )
+        self._reject_values(change, [value for _, value in leaves.leaves[before:]])
+        may_read = uses.reads or (change.old_items is not None and _depends_on_contents(change, update, uses))
         if may_read:
             carried = self._carried(change, update)
-            if carried is None and not _settles(change, update, uses):
-                raise self._refusal(change, uses.span)
-            update = replace(update, assumes=_assumed(change, carried or ()), carried=carried or ())
+            if carried is None and not _changes_once(change, update, uses):
+                raise self._unsupported(change, uses.span)
+            update = replace(
+                update, required_items=_required_items(change, carried or ()), carried=carried or ()
+            )
         span = uses.span or self._span
-        return replace(update, said=change.said, told=name, writes=uses.writes, span=span)
+        return replace(update, description=change.description, user_name=name, writes=uses.writes, span=span)
 
-    def _mention(self, change: Change) -> NameUses:
+    def _uses_of(self, change: Change) -> NameUses:
         """Of all names of a container."""
-        bindings = [change.place]
-        if change.held is not None:
-            value = change.place.value
-            bindings = [binding for binding in self._around.places if binding.value is value] or bindings
+        bindings = [change.binding]
+        if change.old_items is not None:
+            value = change.binding.value
+            bindings = [binding for binding in self._around.bindings if binding.value is value] or bindings
         return combined_uses([name_uses(self._around, binding) for binding in bindings])
 
     def _rebound(self, change: Change, leaves: NewLeaves) -> ContainerUpdate:
-        binding, location = change.place, _outer(change.place)
-        box = OuterObject(_box_name(binding), binding.store)
+        binding, location = change.binding, _outer(change.binding)
+        box = OuterObject(_store_name(binding), binding.store)
         if change.now is MISSING:
-            return ContainerUpdate(box.name, True, (), (binding.name,), binding.store, binds=True)
-        item = Item(binding.name, None, leaves.take(change.told, change.now, location))
-        return ContainerUpdate(box.name, True, (item,), (), binding.store, binds=True)
+            return ContainerUpdate(box.name, True, (), (binding.name,), binding.store, binds_names=True)
+        item = Item(binding.name, None, leaves.add(change.user_name, change.now, location))
+        return ContainerUpdate(box.name, True, (item,), (), binding.store, binds_names=True)
 
     def _filled(self, change: Change, leaves: NewLeaves, uses: NameUses) -> ContainerUpdate:
-        binding, container = change.place, change.place.value
+        binding, container = change.binding, change.binding.value
         location = OuterObject(_name(binding), container)
         base = base_of(container)
         if base is dict:
-            items, removed = new_items(change.told, change.now, change.held, leaves, location)
-            cleared = bool(change.held) and change.held.keys() == set(removed) and "clear" in uses.ways
-            if not _in_order(change.now, change.held):
-                raise self._refusal(change, uses.span)
+            items, removed = new_items(change.user_name, change.now, change.old_items, leaves, location)
+            cleared = (
+                bool(change.old_items)
+                and change.old_items.keys() == set(removed)
+                and "clear" in uses.write_kinds
+            )
+            if not _keeps_order(change.now, change.old_items):
+                raise self._unsupported(change, uses.span)
             return ContainerUpdate(
                 location.name, True, items, () if cleared else removed, container, cleared=cleared
             )
         if base not in (list, deque):
-            raise self._refusal(change, uses.span)
-        before = list(change.held)
+            raise self._unsupported(change, uses.span)
+        before = list(change.old_items)
         now = [self._as_before(value, before) for value in change.now]
-        listed = list_items(change.told, now, before, leaves, location)
+        listed = list_items(change.user_name, now, before, leaves, location)
         old_positions = [item.before for item in listed if item.before is not None]
-        grows = _is_behind(listed, old_positions, len(before), getattr(container, "maxlen", None) is not None)
-        cleared = bool(before) and not old_positions and "clear" in uses.ways
+        grows = _appends_only(
+            listed, old_positions, len(before), getattr(container, "maxlen", None) is not None
+        )
+        cleared = bool(before) and not old_positions and "clear" in uses.write_kinds
         return ContainerUpdate(
-            location.name, False, listed, (), container, grows=grows and not cleared, cleared=cleared
+            location.name, False, listed, (), container, appends=grows and not cleared, cleared=cleared
         )
 
     def _as_before(self, value: Any, before: list[Any]) -> Any:
         """An item that moved within its list, for which a fake tensor stood in."""
-        real = self._stand_ins.get(id(value), value)
+        real = self._originals_by_fake.get(id(value), value)
         return real if any(real is item for item in before) else value
 
     def _carried(self, change: Change, update: ContainerUpdate) -> tuple[tuple[Any, Any], ...] | None:
         """The tensors, by key, that a call takes over from the one before; None where other values are."""
-        if change.held is None:
-            carried = [(change.place.name, change.place.value)]
+        if change.old_items is None:
+            carried = [(change.binding.name, change.binding.value)]
         elif update.keyed:
-            carried = [(item.key, change.held[item.key]) for item in update.items if item.key in change.held]
+            carried = [
+                (item.key, change.old_items[item.key])
+                for item in update.items
+                if item.key in change.old_items
+            ]
         elif all(item.before in (None, index) for index, item in enumerate(update.items)):
             carried = [
-                (index, change.held[index])
-                for index, item in enumerate(update.items[: len(change.held)])
+                (index, change.old_items[index])
+                for index, item in enumerate(update.items[: len(change.old_items)])
                 if item.spec
             ]
         else:
             return None
-        is_same_size = update.keyed or len(update.items) == len(change.held)
+        is_same_size = update.keyed or len(update.items) == len(change.old_items)
         is_carried = (
-            is_same_size and not update.removed and all(self._is_by_itself(value) for _, value in carried)
+            is_same_size and not update.removed and all(self._has_one_binding(value) for _, value in carried)
         )
         return tuple(carried) if carried and is_carried else None
 
-    def _is_by_itself(self, value: Any) -> bool:
+    def _has_one_binding(self, value: Any) -> bool:
         """Whether a tensor is found at one place only, and shares no memory with another."""
-        free_tensor = self._reached.get(id(value))
+        free_tensor = self._free_tensors.get(id(value))
         return (
             free_tensor is not None
-            and free_tensor.alone
-            and len({(id(store), key) for store, key in free_tensor.places}) == 1
+            and free_tensor.shares_no_memory
+            and len({(id(store), key) for store, key in free_tensor.bindings}) == 1
         )
 
-    def _refuse_values(self, change: Change, values: list[Any]) -> None:
+    def _reject_values(self, change: Change, values: list[Any]) -> None:
         for value in values:
             if isinstance(value, torch.nn.Module):
                 raise UnsupportedError(
-                    f"a layer (`{type(value).__name__}`) that the function makes and leaves in {change.said}",
+                    f"a layer (`{type(value).__name__}`) that the function makes and leaves in "
+                    f"{change.description}",
                     self._span,
                     "make it in `__init__`, or call the function once before it is compiled",
                 )
             if not isinstance(value, (*VALUES, *PLAIN, OuterObject)):
                 raise UnsupportedError(
-                    f"an object of type `{type(value).__name__}` that the function leaves in {change.said}",
+                    f"an object of type `{type(value).__name__}` that the function leaves in "
+                    f"{change.description}",
                     self._span,
                     "leave tensors in tuples, lists or dicts, or register the class with pytree",
                 )
 
-    def _refusal(self, change: Change, span: Span | None) -> UnsupportedError:
+    def _unsupported(self, change: Change, span: Span | None) -> UnsupportedError:
         return UnsupportedError(
-            f"a function that changes {change.said}, which a compiled call would not do again",
+            f"a function that changes {change.description}, which a compiled call would not do again",
             span or self._span,
             "return the value instead; or, where only a first call does it (it fills a cache), call the "
             "function once before it is compiled; or use `torch.compile(fn, backend='aotlens')`",
@@ -246,42 +264,42 @@ def _outer(binding: Binding) -> OuterObject:
     """Where the wrapper finds what a name is bound to."""
     if binding.content is not None:
         return OuterObject(_name(binding), binding.value)
-    return OuterObject(_box_name(binding), binding.store, path_to(binding.store, binding.name))
+    return OuterObject(_store_name(binding), binding.store, path_to(binding.store, binding.name))
 
 
 def _name(binding: Binding) -> str:
     return f"outer_{binding.keys[0]}"
 
 
-def _box_name(binding: Binding) -> str:
+def _store_name(binding: Binding) -> str:
     """A name in the text for what binds the place's name."""
     if isinstance(binding.store, CellType):
         return f"cell_of_{binding.name}"
     if isinstance(binding.store, type):
         return f"class_{binding.store.__name__}"
-    if binding.within:
-        return f"outer_{binding.within[0]}"
-    return "outer_globals" if binding.what == "the global" else "outer_attributes"
+    if binding.outer_keys:
+        return f"outer_{binding.outer_keys[0]}"
+    return "outer_globals" if binding.kind_text == "the global" else "outer_attributes"
 
 
-def _in_order(now: dict[Any, Any], before: dict[Any, Any]) -> bool:
+def _keeps_order(now: dict[Any, Any], before: dict[Any, Any]) -> bool:
     """Whether keys that stay are where they were, and new ones come after them."""
     remaining = [key for key in before if key in now]
     return list(now)[: len(remaining)] == remaining
 
 
-def _is_unsure(change: Change, update: ContainerUpdate, uses: NameUses) -> bool:
+def _depends_on_contents(change: Change, update: ContainerUpdate, uses: NameUses) -> bool:
     """Whether what is left of a container depends on what it held before."""
-    if "clear" in uses.ways and not update.cleared:
+    if "clear" in uses.write_kinds and not update.cleared:
         return True
     if update.keyed:
         return bool(update.removed)
-    if "STORE_SUBSCR" in uses.ways:
+    if "STORE_SUBSCR" in uses.write_kinds:
         return True
-    return not (update.grows or update.cleared)
+    return not (update.appends or update.cleared)
 
 
-def _is_behind(listed: tuple[Item, ...], old_positions: list[Any], count: int, bounded: bool) -> bool:
+def _appends_only(listed: tuple[Item, ...], old_positions: list[Any], count: int, bounded: bool) -> bool:
     """Whether new items stand behind the old ones; of those, a list with a largest length drops the first."""
     first = count - len(old_positions) if bounded else 0
     return old_positions == list(range(first, count)) and all(
@@ -289,22 +307,22 @@ def _is_behind(listed: tuple[Item, ...], old_positions: list[Any], count: int, b
     )
 
 
-def _settles(change: Change, update: ContainerUpdate, uses: NameUses) -> bool:
+def _changes_once(change: Change, update: ContainerUpdate, uses: NameUses) -> bool:
     """Whether a value that the function may read changes in its first calls only."""
-    if change.held is None:
-        before = change.place.value
+    if change.old_items is None:
+        before = change.binding.value
         return before is MISSING or before is None or isinstance(before, bool)
     if update.keyed:
-        return not update.removed and all(item.key not in change.held for item in update.items)
-    return not change.held and "clear" in uses.ways and not uses.reads
+        return not update.removed and all(item.key not in change.old_items for item in update.items)
+    return not change.old_items and "clear" in uses.write_kinds and not uses.reads
 
 
-def _assumed(change: Change, carried: tuple[tuple[Any, Any], ...]) -> tuple[tuple[Any, Any], ...]:
+def _required_items(change: Change, carried: tuple[tuple[Any, Any], ...]) -> tuple[tuple[Any, Any], ...]:
     """What a call must find as it was; of what is carried over, that it is there."""
-    binding, keys = change.place, [key for key, _ in carried]
-    if change.held is None:
+    binding, keys = change.binding, [key for key, _ in carried]
+    if change.old_items is None:
         return () if keys else ((binding.name, MISSING_ITEM if binding.value is MISSING else binding.value),)
-    items = change.held.items() if isinstance(change.held, dict) else enumerate(change.held)
+    items = change.old_items.items() if isinstance(change.old_items, dict) else enumerate(change.old_items)
     return tuple((key, ANY_VALUE if key in keys else value) for key, value in items)
 
 
@@ -314,15 +332,15 @@ def check_backward_side_effects(captured: Captured) -> None:
     Raises:
         UnsupportedError: a hook, or the backward of a custom function, changes what it reaches by itself.
     """
-    changes = list(changes_in(captured.surroundings))
+    changes = list(changes_in(captured.reachable))
     if captured.side_effects is not SideEffects.REPLAYED:
         changes = [change for change in changes if contains_fake(change.now)]
     for change in changes:
         restore(change)
     if changes:
-        write_span = name_uses(captured.surroundings, changes[0].place).span
+        write_span = name_uses(captured.reachable, changes[0].binding).span
         raise UnsupportedError(
-            f"a hook or a custom backward that changes {changes[0].said}, which a compiled backward "
+            f"a hook or a custom backward that changes {changes[0].description}, which a compiled backward "
             "would not do again",
             write_span or captured.subject.span,
             "return the tensor and hook it outside, or use `torch.compile(fn, backend='aotlens')`",
@@ -331,20 +349,20 @@ def check_backward_side_effects(captured: Captured) -> None:
 
 def unwritten_free_variables(captured: Captured) -> ReachableState:
     """What a later call must find as it was: all but what the function only writes."""
-    reachable = captured.surroundings
-    outside = [refill for refill in captured.structure.refills if refill.box is not None]
+    reachable = captured.reachable
+    outside = [refill for refill in captured.structure.container_updates if refill.store is not None]
     if not outside:
         return reachable
-    unread = [refill for refill in outside if refill.assumes is None]
-    boxes: dict[int, Any] = {id(refill.box): None for refill in unread}
+    unread = [refill for refill in outside if refill.required_items is None]
+    boxes: dict[int, Any] = {id(refill.store): None for refill in unread}
     for refill in outside:
-        if refill.assumes and refill.carried:
-            values = [value for _, value in refill.assumes]
-            boxes[id(refill.box)] = dict(refill.assumes) if refill.keyed else values
-    names = {(id(refill.box), item.key) for refill in unread for item in refill.items}
-    names |= {(id(refill.box), key) for refill in unread for key in refill.removed}
-    names |= {(id(refill.box), key) for refill in outside for key, _ in refill.carried}
-    bindings = [binding for binding in reachable.places if (id(binding.store), binding.name) not in names]
+        if refill.required_items and refill.carried:
+            values = [value for _, value in refill.required_items]
+            boxes[id(refill.store)] = dict(refill.required_items) if refill.keyed else values
+    names = {(id(refill.store), item.key) for refill in unread for item in refill.items}
+    names |= {(id(refill.store), key) for refill in unread for key in refill.removed}
+    names |= {(id(refill.store), key) for refill in outside for key, _ in refill.carried}
+    bindings = [binding for binding in reachable.bindings if (id(binding.store), binding.name) not in names]
     bindings = [
         replace(binding, content=boxes[id(binding.value)])
         if binding.content is not None and id(binding.value) in boxes
@@ -352,12 +370,12 @@ def unwritten_free_variables(captured: Captured) -> ReachableState:
         for binding in bindings
     ]
     absent = {
-        id(refill.box)
+        id(refill.store)
         for refill in outside
-        if any(value is MISSING_ITEM for _, value in refill.assumes or ())
+        if any(value is MISSING_ITEM for _, value in refill.required_items or ())
     }
     instances = tuple(_without(instance, names, absent) for instance in reachable.instances)
-    return replace(reachable, places=tuple(bindings), instances=instances)
+    return replace(reachable, bindings=tuple(bindings), instances=instances)
 
 
 def _without(instance: Instance, names: set[tuple[int, Any]], absent: set[int]) -> Instance:
@@ -367,11 +385,13 @@ def _without(instance: Instance, names: set[tuple[int, Any]], absent: set[int]) 
     if not written_names and is_read is instance.is_read:
         return instance
     before = {name: value for name, value in instance.before.items() if name not in written_names}
-    return replace(instance, before=before, left=written_names, is_read=is_read)
+    return replace(instance, before=before, bound_names=written_names, is_read=is_read)
 
 
 def carried_bindings(captured: Captured) -> list[tuple[Any, Any]]:
     """Where a call finds the tensors that the one before left: the names, and the key."""
     return [
-        (namespace(refill.box), key) for refill in captured.structure.refills for key, _ in refill.carried
+        (namespace(refill.store), key)
+        for refill in captured.structure.container_updates
+        for key, _ in refill.carried
     ]

@@ -27,17 +27,17 @@ def user_name_of(
     """The user's name for a place that the function writes to."""
     first, *keys = binding.keys
     outer = binding
-    if binding.within:
+    if binding.outer_keys:
         outer = next(
             (
                 candidate
-                for candidate in reachable.places
+                for candidate in reachable.bindings
                 if candidate.name == first and _leads_to(candidate, binding)
             ),
             binding,
         )
     owner = ""
-    if outer.what in OF_OBJECTS:
+    if outer.kind_text in OF_OBJECTS:
         owner = _of_layer(function, outer.store) or _as_written(str(first), writes)
         owner = owner or _holder(reachable, outer.store, DEEPEST) or getattr(outer.store, "__name__", "")
     name = f"{owner}.{first}" if owner else str(first)
@@ -47,12 +47,12 @@ def user_name_of(
 def _leads_to(outer: Binding, inner: Binding) -> bool:
     """Whether an item lies in what a name holds."""
     value = outer.value
-    for key in inner.within[1:]:
+    for key in inner.outer_keys[1:]:
         try:
             value = value[key]
         except (LookupError, TypeError):
             return False
-    return not outer.within and value is inner.store
+    return not outer.outer_keys and value is inner.store
 
 
 def _of_layer(function: Any, store: Any) -> str:
@@ -88,11 +88,13 @@ def _holder(reachable: ReachableState, store: Any, deepest: int) -> str:
 
 
 def _holders(reachable: ReachableState, store: Any, deepest: int) -> Iterator[str]:
-    for binding in reachable.places:
+    for binding in reachable.bindings:
         path = _path_to(str(binding.path), binding.value, store)
         if not path:
             continue
         owner = (
-            _holder(reachable, binding.store, deepest - 1) if binding.what in OF_OBJECTS and deepest else ""
+            _holder(reachable, binding.store, deepest - 1)
+            if binding.kind_text in OF_OBJECTS and deepest
+            else ""
         )
         yield f"{owner}.{path}" if owner else path

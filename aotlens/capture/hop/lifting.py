@@ -43,14 +43,14 @@ def lifting(originals: dict[int, Any]) -> Iterator[None]:
         _active.reset(token)
 
 
-def _instead_of_compiling(function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+def _without_compiling(function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     if _active.get() is None:
         return NotImplemented
     with Lifting():
         return function(*args, **kwargs)
 
 
-redirect_hop_compilation(_instead_of_compiling)
+redirect_hop_compilation(_without_compiling)
 
 
 class Lifting(TorchFunctionMode):
@@ -107,26 +107,26 @@ class Observed:
     """Traced tensors that it read or returned and that were not operands, by identity."""
     structure: Any
     """Of its result."""
-    one: bool
+    returns_one: bool
     """Whether it returns the one tensor itself."""
 
 
 def _observe(function: Callable[..., Any], inputs: tuple[Any, ...], returns_one: bool) -> Observed:
     """Run the function once on stand-ins, recording nothing."""
     fakes = [value.detach() if isinstance(value, torch.Tensor) else value for value in inputs]
-    watching = _Watching(fakes)
-    with watching, redirect_custom_functions(watching.call), _Making(watching):
+    read_mode = _ReadMode(fakes)
+    with read_mode, redirect_custom_functions(read_mode.call), _ResultMode(read_mode):
         result = function(*fakes)
-    watching.note(result)
-    watching.forget_writes()
-    return Observed(function, watching.outside, pytree.tree_structure(result), returns_one)
+    read_mode.note_reads(result)
+    read_mode.restore_versions()
+    return Observed(function, read_mode.outside, pytree.tree_structure(result), returns_one)
 
 
 class Lifted:
     """A function that takes flat operands, then the tensors from outside, and returns a flat tuple."""
 
     def __init__(self, observed: Observed, outside: tuple[Any, ...]) -> None:
-        self._seen = observed
+        self._observed = observed
         self._outside = outside
         self._originals = _active.get() or {}
 
@@ -139,16 +139,16 @@ class Lifted:
                 operand  # in the backward, modules hold their own again
             )
         replacements.pop(id(None), None)
-        replacing = _Replacing(replacements)
+        replacing = _ReplacingMode(replacements)
         with lifting(self._originals), replacing, redirect_custom_functions(replacing.call):
-            result = self._seen.function(*operands[:count])
+            result = self._observed.function(*operands[:count])
         leaves = [replacements.get(id(leaf), leaf) for leaf in pytree.tree_leaves(result)]
         if torch.is_grad_enabled():
-            _refuse_missed(leaves, self._outside)
-        return leaves[0] if self._seen.one else tuple(leaves)
+            _reject_missed_operands(leaves, self._outside)
+        return leaves[0] if self._observed.returns_one else tuple(leaves)
 
 
-def _refuse_missed(results: list[Any], outside: tuple[Any, ...]) -> None:
+def _reject_missed_operands(results: list[Any], outside: tuple[Any, ...]) -> None:
     """A tensor from outside that reached autograd past its operand: its gradient would be lost.
 
     A custom `autograd.Function` takes its arguments before any operator sees them.
@@ -165,12 +165,12 @@ def _refuse_missed(results: list[Any], outside: tuple[Any, ...]) -> None:
             )
 
 
-class _Replacing(TorchFunctionMode):
+class _ReplacingMode(TorchFunctionMode):
     """Gives every operator the operand that stands for a tensor from outside."""
 
     def __init__(self, replacements: dict[int, Any]) -> None:
         super().__init__()
-        self._given = replacements
+        self._replacements = replacements
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -179,12 +179,12 @@ class _Replacing(TorchFunctionMode):
 
     def call(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """An operator, or a custom `autograd.Function`."""
-        change = lambda leaf: self._given.get(id(leaf), leaf)
+        change = lambda leaf: self._replacements.get(id(leaf), leaf)
         args, kwargs = pytree.tree_map(change, (args, kwargs))
         return func(*args, **kwargs)
 
 
-class _Watching(TorchFunctionMode):
+class _ReadMode(TorchFunctionMode):
     """Notes every traced tensor that operators read and that none of them made."""
 
     def __init__(self, inputs: Sequence[Any]) -> None:
@@ -202,16 +202,16 @@ class _Watching(TorchFunctionMode):
 
     def call(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """An operator, or a custom `autograd.Function`."""
-        self.note((args, kwargs))
+        self.note_reads((args, kwargs))
         result = func(*args, **kwargs)
-        self.made(result)
+        self.note_results(result)
         return result
 
-    def made(self, result: Any) -> None:
+    def note_results(self, result: Any) -> None:
         """Take in what an operator gave."""
         self._own |= {id(leaf): leaf for leaf in pytree.tree_leaves(result)}
 
-    def note(self, values: Any) -> None:
+    def note_reads(self, values: Any) -> None:
         """Take in what an operator read, or what the function returned."""
         for leaf in pytree.tree_leaves(values):
             if type(leaf) in TRACED and id(leaf) not in self._own:
@@ -222,24 +222,24 @@ class _Watching(TorchFunctionMode):
         if isinstance(value, torch.Tensor) and not value.is_inference():
             self._versions.setdefault(id(value), (value, value._version))
 
-    def forget_writes(self) -> None:
+    def restore_versions(self) -> None:
         """What this run has written to counts as not written to; stand-ins share what is counted."""
         counted = list(self._versions.values())
         set_version([value for value, _ in counted], [version for _, version in counted])
 
 
-class _Making(TorchDispatchMode):
+class _ResultMode(TorchDispatchMode):
     """Tells of tensors that no function of torch's gives back: what `torch.func` unwraps at its end."""
 
     supports_higher_order_operators = True
 
-    def __init__(self, watching: _Watching) -> None:
+    def __init__(self, read_mode: _ReadMode) -> None:
         super().__init__()
-        self._watching = watching
+        self._read_mode = read_mode
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         result = func(*args, **(kwargs or {}))
-        self._watching.made(result)
+        self._read_mode.note_results(result)
         return result

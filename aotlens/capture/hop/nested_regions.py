@@ -40,7 +40,7 @@ def record_region_part(
         if not isinstance(value, torch.Tensor):
             continue
         inside = program is region.forward and index >= region.result_count
-        item = tape.kept_item(node, index, output) if inside else tape.item(node, index)
+        item = tape.saved_item(node, index, output) if inside else tape.item(node, index)
         tape.track(value, Storage(item, value))
     return values, (_module_of(tape, half), program.name, *args[2:])
 

@@ -58,7 +58,7 @@ def record_functional_call(tape: Recording, func: Any, args: tuple[Any, ...], kw
         finally:  # the functions ran on stand-ins for the operands, which share their versions
             set_version(tensors, before)
     if not tape.in_backward:
-        tape.note_call((func, functional_args, keywords, result, tape.origin))
+        tape.add_call((func, functional_args, keywords, result, tape.origin))
     for target, value in zip(call.targets, call.values(result), strict=True):
         _write(tape, target, value)
     return call.results(result)
@@ -67,7 +67,7 @@ def record_functional_call(tape: Recording, func: Any, args: tuple[Any, ...], kw
 def _write(tape: Recording, target: Any, value: Any) -> None:
     record_mutation(tape, Write(COPY, describe(COPY), (target, value), {}))
     if not tape.in_backward:
-        tape.note_call((COPY, (target, value), {}, target, tape.origin))
+        tape.add_call((COPY, (target, value), {}, target, tape.origin))
     if not target.is_inference():
         increment_version([target])
 
@@ -92,15 +92,15 @@ class SubgraphOnCopies:
     def __init__(
         self, function: Callable[..., Any], operands: Callable[..., list[Any]], written: Sequence[int]
     ) -> None:
-        self._function, self._operands, self._at = function, operands, written
+        self._function, self._operands, self._written = function, operands, written
 
     def __call__(self, *values: Any) -> Any:
         operands = self._operands(*values)
-        for index in self._at:
+        for index in self._written:
             operands[index] = operands[index].clone()
         result = runner_of(current_mode(), self._function)(*operands)
         flat = tuple(result) if isinstance(result, (list, tuple)) else (result,)
-        return self._ordered(flat, tuple(operands[index] for index in self._at))
+        return self._ordered(flat, tuple(operands[index] for index in self._written))
 
     def _ordered(self, results: tuple[Any, ...], copies: tuple[Any, ...]) -> Any:
         return (*results, *copies)

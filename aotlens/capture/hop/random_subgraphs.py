@@ -22,7 +22,7 @@ from aotlens.torch_api.hop import has_ordered_effect, without_empty_mutation_inf
 from aotlens.torch_api.modes import TorchDispatchMode, current_mode, without_modes, without_python_rules
 from aotlens.torch_api.operators import call_composite, pytree
 
-RerunKey = Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]
+SplitCall = Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]
 """Makes two of a call within such a function, the first of which only draws (`draws_first.py`)."""
 
 
@@ -46,7 +46,7 @@ class RandomValue:
         like = self.like
         return torch.empty_strided(like.shape, like.stride(), dtype=like.dtype, device=like.device).zero_()
 
-    def apart(self, value: Any) -> Any:
+    def for_subgraph(self, value: Any) -> Any:
         """The value as the function may have it: a copy where it writes to it."""
         return value.clone() if self.is_written else value.detach()
 
@@ -68,9 +68,9 @@ class RandomOpMode(TorchDispatchMode):
 
     supports_higher_order_operators = True
 
-    def __init__(self, again: RerunKey, recorder: Any) -> None:
+    def __init__(self, split_call: SplitCall, recorder: Any) -> None:
         super().__init__()
-        self._again = again
+        self._split_call = split_call
         self.recorder = recorder
         """What records the function, or None."""
 
@@ -85,7 +85,7 @@ class RandomOpMode(TorchDispatchMode):
             parts = [arg for arg in args if isinstance(arg, RandomSubgraph)]
             if not parts:
                 with self:
-                    result = self._again(func, args, kwargs)
+                    result = self._split_call(func, args, kwargs)
                 if result is not NotImplemented:
                     return result
             if any(part.draws is not None for part in parts):
@@ -93,12 +93,12 @@ class RandomOpMode(TorchDispatchMode):
         if operator.kind is Kind.COMPOSITE:
             with self:
                 return call_composite(func, args, kwargs)
-        self.note(func, _targets(operator, args, kwargs))
+        self.on_operator(func, _targets(operator, args, kwargs))
         if operator.random:
             return self.draw(func, operator, args, kwargs)
         return func(*args, **kwargs)
 
-    def note(self, func: Any, targets: tuple[Any, ...]) -> None:
+    def on_operator(self, func: Any, targets: tuple[Any, ...]) -> None:
         """Any operator that is about to run, and what it writes to."""
 
     def draw(self, func: Any, operator: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -107,10 +107,10 @@ class RandomOpMode(TorchDispatchMode):
         targets = _targets(operator, args, kwargs)
         results = () if operator.returned else pytree.tree_leaves(result)
         for drawn in (*targets, *(value for value in results if isinstance(value, torch.Tensor))):
-            self.keep(drawn)
+            self.on_drawn(drawn)
         return result
 
-    def keep(self, drawn: Any) -> None:
+    def on_drawn(self, drawn: Any) -> None:
         """One tensor that was just drawn."""
 
 
@@ -121,7 +121,7 @@ def _targets(operator: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]) 
     )
 
 
-def is_only_seen(func: Any) -> bool:
+def has_only_effect(func: Any) -> bool:
     """Whether an operator has an effect and gives nothing, as a print."""
     gives_nothing = func.name() == "print" if is_higher_order(func) else not func._schema.returns
     return gives_nothing and has_ordered_effect(func)
@@ -130,21 +130,21 @@ def is_only_seen(func: Any) -> bool:
 class FindRandomOps(RandomOpMode):
     """Says what a function draws, from a run on stand-ins."""
 
-    def __init__(self, again: RerunKey) -> None:
-        super().__init__(again, None)
+    def __init__(self, split_call: SplitCall) -> None:
+        super().__init__(split_call, None)
         self.has_effect = False
         self._drawn: list[Any] = []
         self._written: set[int] = set()
 
-    def note(self, func: Any, targets: tuple[Any, ...]) -> None:
-        self.has_effect |= has_ordered_effect(func) and not is_only_seen(func)
+    def on_operator(self, func: Any, targets: tuple[Any, ...]) -> None:
+        self.has_effect |= has_ordered_effect(func) and not has_only_effect(func)
         for target in targets:  # by storage: a factory function gives its caller another object
             storage = target.untyped_storage()._cdata
             self._written |= {
                 index for index, drawn in enumerate(self._drawn) if drawn.untyped_storage()._cdata == storage
             }
 
-    def keep(self, drawn: Any) -> None:
+    def on_drawn(self, drawn: Any) -> None:
         self._drawn.append(drawn.detach())
 
     def draws(self) -> tuple[RandomValue, ...]:
@@ -154,18 +154,18 @@ class FindRandomOps(RandomOpMode):
 class CollectRandomValues(RandomOpMode):
     """Keeps what a function draws."""
 
-    def __init__(self, again: RerunKey, recorder: Any, draws: Sequence[RandomValue]) -> None:
-        super().__init__(again, recorder)
+    def __init__(self, split_call: SplitCall, recorder: Any, draws: Sequence[RandomValue]) -> None:
+        super().__init__(split_call, recorder)
         self._draws = draws
         self.drawn: list[Any] = []
 
-    def keep(self, drawn: Any) -> None:
-        self.drawn.append(self._draws[len(self.drawn)].apart(drawn))
+    def on_drawn(self, drawn: Any) -> None:
+        self.drawn.append(self._draws[len(self.drawn)].for_subgraph(drawn))
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        if is_only_seen(func):  # the call that is given the draws does it
+        if has_only_effect(func):  # the call that is given the draws does it
             return None
         return super().__torch_dispatch__(func, types, args, kwargs)
 
@@ -174,9 +174,9 @@ class ReplayRandomValues(RandomOpMode):
     """Gives a function what it drew before."""
 
     def __init__(
-        self, again: RerunKey, recorder: Any, draws: Sequence[RandomValue], values: Sequence[Any]
+        self, split_call: SplitCall, recorder: Any, draws: Sequence[RandomValue], values: Sequence[Any]
     ) -> None:
-        super().__init__(again, recorder)
+        super().__init__(split_call, recorder)
         self._values: Iterator[tuple[RandomValue, Any]] = zip(draws, values, strict=True)
 
     def draw(self, func: Any, operator: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -184,7 +184,7 @@ class ReplayRandomValues(RandomOpMode):
         for target in targets:
             target.copy_(self._next())
         if operator.returned:
-            return operator.given_back(targets)
+            return operator.returned_value(targets)
         if is_higher_order(func):
             count = next(
                 arg.draws for arg in args if isinstance(arg, RandomSubgraph) and arg.draws is not None
@@ -195,7 +195,7 @@ class ReplayRandomValues(RandomOpMode):
 
     def _next(self) -> Any:
         draw, value = next(self._values)
-        return draw.apart(value)
+        return draw.for_subgraph(value)
 
 
 STACKING = torch.ops.higher_order.while_loop_stack_output
@@ -209,12 +209,12 @@ class Body:
     function: Any
     draws: tuple[RandomValue, ...]
 
-    def drawn(self, operands: Sequence[Any]) -> tuple[list[Any], Any]:
+    def run_and_collect(self, operands: Sequence[Any]) -> tuple[list[Any], Any]:
         """What it draws, and its result."""
         collecting = CollectRandomValues(_in_two_calls, _recorder(), self.draws)
         return collecting.drawn, self._run(collecting, operands)
 
-    def given(self, operands: Sequence[Any], drawn: Sequence[Any]) -> Any:
+    def run_with(self, operands: Sequence[Any], drawn: Sequence[Any]) -> Any:
         """Its result where it drew these."""
         return self._run(ReplayRandomValues(_in_two_calls, _recorder(), self.draws, drawn), operands)
 
@@ -285,11 +285,11 @@ def _run_once(func: Any, args: tuple[Any, ...]) -> list[Body]:
 def _cond(func: Any, args: tuple[Any, ...], bodies: Sequence[Body]) -> Any:
     predicate, _, _, operands = args
     count = len(operands)
-    random_values, own = _shared_places(bodies)
+    random_values, own = _shared_values(bodies)
 
     def drawing(body: Body, own: list[int]) -> RandomSubgraph:
         def draw(*operands: Any) -> tuple[Any, ...]:
-            drawn = dict(zip(own, body.drawn(operands)[0], strict=True))
+            drawn = dict(zip(own, body.run_and_collect(operands)[0], strict=True))
             return tuple(
                 drawn[index] if index in drawn else random_value.zeros()
                 for index, random_value in enumerate(random_values)
@@ -299,7 +299,7 @@ def _cond(func: Any, args: tuple[Any, ...], bodies: Sequence[Body]) -> Any:
 
     def computing(body: Body, own: list[int]) -> RandomSubgraph:
         return RandomSubgraph(
-            lambda *values: body.given(values[:count], [values[count + index] for index in own])
+            lambda *values: body.run_with(values[:count], [values[count + index] for index in own])
         )
 
     with torch.no_grad():
@@ -307,7 +307,7 @@ def _cond(func: Any, args: tuple[Any, ...], bodies: Sequence[Body]) -> Any:
     return func(predicate, *map(computing, bodies, own), (*operands, *drawn))
 
 
-def _shared_places(bodies: Sequence[Body]) -> tuple[list[RandomValue], list[list[int]]]:
+def _shared_values(bodies: Sequence[Body]) -> tuple[list[RandomValue], list[list[int]]]:
     """One list of draws for all functions, and the places in it of each function's own."""
     random_values: list[RandomValue] = []
     indices: list[list[int]] = []
@@ -331,10 +331,12 @@ def _map(func: Any, args: tuple[Any, ...], bodies: Sequence[Body]) -> Any:
     start, stop = len(mapped), len(mapped) + len(body.draws)
     with torch.no_grad():
         drawn = func(
-            RandomSubgraph(lambda *values: tuple(body.drawn(values)[0]), len(body.draws)), mapped, more
+            RandomSubgraph(lambda *values: tuple(body.run_and_collect(values)[0]), len(body.draws)),
+            mapped,
+            more,
         )
     computing = RandomSubgraph(
-        lambda *values: body.given((*values[:start], *values[stop:]), values[start:stop])
+        lambda *values: body.run_with((*values[:start], *values[stop:]), values[start:stop])
     )
     return func(computing, (*mapped, *drawn), more)
 
@@ -343,17 +345,17 @@ def _while_loop(func: Any, args: tuple[Any, ...], bodies: Sequence[Body]) -> Any
     """The loop for its draws and the number of its steps; then as many steps, each with its draws."""
     condition, _, carried, more = args
     body, count = bodies[1], len(carried)
-    noughts = [draw.zeros() for draw in body.draws]
-    rest = count + 1 + len(noughts)
+    zeros = [draw.zeros() for draw in body.draws]
+    rest = count + 1 + len(zeros)
 
     def draw(*values: Any) -> tuple[Any, ...]:
-        drawn, result = body.drawn((*values[:count], *values[rest:]))
+        drawn, result = body.run_and_collect((*values[:count], *values[rest:]))
         return (*result, values[count] + 1, *drawn)
 
     before = RandomSubgraph(lambda *values: condition(*values[:count], *values[rest:]))
     step = torch.zeros((), dtype=torch.int64)
     with torch.no_grad():
-        states = STACKING(before, RandomSubgraph(draw, rest), (*carried, step, *noughts), more)
+        states = STACKING(before, RandomSubgraph(draw, rest), (*carried, step, *zeros), more)
         total, drawn = states[count][-1].clone(), states[count + 1 :]
 
     def compute(*values: Any) -> tuple[Any, ...]:
@@ -361,7 +363,7 @@ def _while_loop(func: Any, args: tuple[Any, ...], bodies: Sequence[Body]) -> Any
             stacked.index_select(0, values[count].reshape(1)).squeeze(0)
             for stacked in values[count + 2 : rest + 1]
         ]
-        return (*body.given((*values[:count], *values[rest + 1 :]), row), values[count] + 1)
+        return (*body.run_with((*values[:count], *values[rest + 1 :]), row), values[count] + 1)
 
     has_more = RandomSubgraph(lambda *values: values[count] < values[count + 1])
     results = func(

@@ -62,7 +62,7 @@ def record_region_call(subgraph: Any, identifier: Any, *operands: Any) -> Any:
         if not torch.is_grad_enabled() or not any(tensor.requires_grad for tensor in tensors):
             _record_functional(tape, subgraph, identifier, operands)
             return NotImplemented
-        region = _divided(tape, subgraph, identifier, operands)
+        region = _split(tape, subgraph, identifier, operands)
     except (WritesToOperandError, RandomOpInSubgraphError):
         tape.regions[in_place] = (None, subgraph)
         return tuple(runner_of(tape, subgraph)(*operands))
@@ -82,7 +82,7 @@ def _record_functional(tape: Recorder, subgraph: Any, identifier: Any, operands:
         region_subgraph(tape, same_region(subgraph, identifier, *operands), "invoke_subgraph", body)
 
 
-def _divided(tape: Recorder, subgraph: Any, identifier: Any, operands: tuple[Any, ...]) -> Region | None:
+def _split(tape: Recorder, subgraph: Any, identifier: Any, operands: tuple[Any, ...]) -> Region | None:
     """The region with its gradient; None where no gradient flows through it.
 
     Raises:
@@ -109,9 +109,9 @@ class _Call(torch.autograd.Function):
         results = values[: region.result_count]
         ctx.region, ctx.subgraph, ctx.operands = region, subgraph, operands
         ctx.versions = [operand._version if isinstance(operand, torch.Tensor) else 0 for operand in operands]
-        ctx.kept = [_value(saved_value, operands, values) for saved_value in region.saved]
+        ctx.saved_values = [_value(saved_value, operands, values) for saved_value in region.saved]
         ctx.save_for_backward(
-            *(value for value in ctx.kept if any(value is known for known in (*operands, *results)))
+            *(value for value in ctx.saved_values if any(value is known for known in (*operands, *results)))
         )
         differentiable = {index for index, _ in region.tangents}
         ctx.mark_non_differentiable(
@@ -132,7 +132,7 @@ class _Call(torch.autograd.Function):
         tangents = [_tangent(gradients[index], like.val) for index, like in region.tangents]
         with below_autograd():
             values = invoke_subgraph(
-                RegionPart(region, region.backward), region.backward.name, *ctx.kept, *tangents
+                RegionPart(region, region.backward), region.backward.name, *ctx.saved_values, *tangents
             )
         by_operand = dict(zip(region.gradients, values, strict=True))
         return (None, None, *(by_operand.get(index) for index in range(len(ctx.operands))))
@@ -199,9 +199,9 @@ def _boundary(run: Callable[[], Any]) -> Any:
 def _record(tape: Recorder, subgraph: Any, identifier: Any, operands: tuple[Any, ...]) -> Program | None:
     """Forward and backward of the region in one program; None where no gradient flows through it."""
     name = tape.name(str(identifier))
-    inner: Recorder = tape.body()
+    inner: Recorder = tape.subgraph_recorder()
     inner.origins = Origins(tape.origins.boundary)
-    inner.origins.place = tape.origins.place
+    inner.origins.known_frames = tape.origins.known_frames
     with without_modes(), tape.fake_mode:
         parameters = [
             subgraph_parameter(inner, f"{name}_{index}", value) for index, value in enumerate(operands)
@@ -234,12 +234,12 @@ def _assemble(
     }
     if not differentiable:
         return None
-    tangents = [_stand_in(inner, index, leaf) for index, leaf in differentiable.items()]
+    tangents = [_tangent_input(inner, index, leaf) for index, leaf in differentiable.items()]
     storages += [inner.tracked(value).storage for _, value in tangents]
     wanted = [
         (index, leaf) for index, (_, leaf) in enumerate(parameters) if getattr(leaf, "requires_grad", False)
     ]
-    inner.in_backward, inner.origins.boundary, inner.origins.place = True, _boundary.__code__, None
+    inner.in_backward, inner.origins.boundary, inner.origins.known_frames = True, _boundary.__code__, None
     with inner, without_autocast():
         gradients = _boundary(
             lambda: torch.autograd.grad(
@@ -263,7 +263,7 @@ def _assemble(
     return Program(name, inputs, nodes, tuple(outputs))
 
 
-def _stand_in(inner: Recorder, index: int, like: Any) -> tuple[ProgramInput, Any]:
+def _tangent_input(inner: Recorder, index: int, like: Any) -> tuple[ProgramInput, Any]:
     """The gradient that arrives for one result: in its layout, or contiguous where that has gaps."""
     tensor = torch.empty(like.shape, dtype=like.dtype, device=like.device)
     if aten.is_non_overlapping_and_dense.default(like):

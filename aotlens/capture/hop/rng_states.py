@@ -19,7 +19,7 @@ from aotlens.ir.graph_module import to_graph_module
 from aotlens.torch_api.modes import current_mode, without_modes
 
 SCAN = torch.ops.higher_order.scan
-AS_CALLED = "aotlens_program"
+PROGRAM_KEY = "aotlens_program"
 """Under this name a graph's `meta` has the program that it was made of."""
 
 Record = Callable[[Recording, Any, tuple[Any, ...], dict[str, Any]], Any]
@@ -41,7 +41,7 @@ class SubgraphWithState:
         offset, recorder = operands.pop(self._offset_at), current_mode()
         random = recorder.random.functional
         if self._result_at is not None:
-            random.lend(self._error.device, seed, offset)
+            random.use_operands(self._error.device, seed, offset)
         result = runner_of(recorder, self._function)(*operands)
         if self._result_at is None:
             return result
@@ -81,8 +81,10 @@ def _while_loop(args: tuple[Any, ...], make: Make, state: State) -> CallWithStat
 
 def _stacking_loop(args: tuple[Any, ...], make: Make, state: State) -> CallWithState:
     """What a loop gives of each step: the last offset is the one after it."""
-    stated = _while_loop(args, make, state)
-    return CallWithState(torch.ops.higher_order.while_loop_stack_output, stated.args, stated.offset_at)
+    with_state = _while_loop(args, make, state)
+    return CallWithState(
+        torch.ops.higher_order.while_loop_stack_output, with_state.args, with_state.offset_at
+    )
 
 
 def _map(args: tuple[Any, ...], make: Make, state: State) -> CallWithState:
@@ -123,17 +125,17 @@ def record_random_call(
         raise error
     random = tape.random.functional  # type: ignore[attr-defined]  # a recorder
     make = lambda function, offset_at, result_at: SubgraphWithState(error, function, offset_at, result_at)
-    stated = form(args, make, random.state(error.device))
-    calls_before = tape.calls_so_far
-    results = record(tape, stated.func, stated.args, {})
-    position = stated.offset_at % len(results)
-    random.go_on(
+    with_state = form(args, make, random.state(error.device))
+    calls_before = tape.call_count
+    results = record(tape, with_state.func, with_state.args, {})
+    position = with_state.offset_at % len(results)
+    random.set_offset(
         error.device, _last(tape, results[position]) if form is _stacking_loop else results[position]
     )
     own = type(results)((*results[:position], *results[position + 1 :]))
     if not tape.in_backward:
-        tape.renote_call(
-            calls_before, stated.func, lambda: (func, _as_called(tape, func, args), {}, own, tape.origin)
+        tape.replace_calls(
+            calls_before, with_state.func, lambda: (func, _as_called(tape, func, args), {}, own, tape.origin)
         )
     return own
 
@@ -149,7 +151,7 @@ def _as_called(tape: Any, func: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
         tape.decompositions = own
     modules = {id(function): to_graph_module(program, training=False) for function, program in programs}
     for function, program in programs:
-        modules[id(function)].meta[AS_CALLED] = program
+        modules[id(function)].meta[PROGRAM_KEY] = program
     return tuple(modules.get(id(arg), arg) for arg in args)
 
 

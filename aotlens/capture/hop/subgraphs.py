@@ -52,7 +52,7 @@ class OuterSymbols:
     def operands(self) -> tuple[Any, ...]:
         return tuple(self._operands.values())
 
-    def lend_to(self, inner: Recording, label: str) -> None:
+    def add_inputs_to(self, inner: Recording, label: str) -> None:
         """Make symbols that the recording of a function lacks inputs of it."""
         own: dict[Any, ProgramInput] = {}
         self._own[id(inner)] = own
@@ -93,7 +93,7 @@ class OuterSymbols:
         operand = node.val.detach()
         tape.track(operand, Storage(node, operand))
         if not tape.in_backward:
-            tape.note_call((func, (number,), kind, operand, tape.origin))
+            tape.add_call((func, (number,), kind, operand, tape.origin))
         return operand
 
 
@@ -176,7 +176,7 @@ def record_higher_order(tape: Recording, func: Any, args: tuple[Any, ...], kwarg
     if has_ordered_effect(func) or any(must_run(node) for body in programs.values() for node in body.nodes):
         tape.origin = replace(tape.origin, effect=True)
     node = tape.add_node(func, node_args, node_kwargs, result)
-    _adopt(tape, node, result)
+    _track_results(tape, node, result)
     return result, args, kwargs
 
 
@@ -216,14 +216,14 @@ def _argument(tape: Recording, operator: str, value: Any, programs: dict[int, Pr
     return tape.argument(value)
 
 
-def _adopt(tape: Recording, node: Node, result: Any) -> None:
+def _track_results(tape: Recording, node: Node, result: Any) -> None:
     """Track each tensor of a new result as a storage of its own, in nested results too."""
     if isinstance(result, torch.Tensor):
         tape.track(result, Storage(node, result))
     elif isinstance(result, (list, tuple)):
         for index, item in enumerate(result):
             if isinstance(item, (torch.Tensor, list, tuple, torch.SymInt)):
-                _adopt(tape, tape.item(node, index), item)
+                _track_results(tape, tape.item(node, index), item)
     elif isinstance(result, (torch.SymInt, torch.SymFloat, torch.SymBool)):
         tape.symbols.define(result, node)
 
@@ -242,11 +242,11 @@ def record_subgraph(
         UnsupportedError: it reads a traced tensor that is not an input.
     """
     label, function, inputs = body
-    inner = tape.body()
+    inner = tape.subgraph_recorder()
     if numbers is not None:
-        numbers.lend_to(inner, label)
+        numbers.add_inputs_to(inner, label)
     parameters = [subgraph_parameter(inner, f"{label}_{index}", value) for index, value in enumerate(inputs)]
-    with inner, _brackets(inner, operator):
+    with inner, _indexing(inner, operator):
         result = runner_of(inner, function)(*(argument for _, argument in parameters))
     program_inputs = tuple(parameter for parameter, _ in parameters)
     check_no_operand_writes(operator, label, parameters, inner)
@@ -270,7 +270,7 @@ def record_subgraph(
     return program
 
 
-def _brackets(inner: Recording, operator: str) -> AbstractContextManager[Any]:
+def _indexing(inner: Recording, operator: str) -> AbstractContextManager[Any]:
     """How the function's brackets are read: torch takes the mode of the whole off while the operator runs."""
     if operator.startswith("flex"):
         return indices_from_tensors()
@@ -322,17 +322,17 @@ def check_no_operand_writes(
     written: list[tuple[int, Storage]] = []
     for index, (_, argument) in enumerate(parameters):
         storage = inner.tracked(argument).storage if isinstance(argument, torch.Tensor) else None
-        if storage is not None and (storage.writes or storage.moves):
+        if storage is not None and (storage.writes or storage.metadata_mutations):
             written.append((index, storage))
     if written:
         index, storage = written[0]
-        change = (storage.writes or storage.moves)[0]
+        change = (storage.writes or storage.metadata_mutations)[0]
         error = WritesToOperandError(
             f"mutation by `{change.origin.op}` of operand {index} inside a function of `{operator}`",
             change.origin.location.innermost,
             "write to a clone and return it, or keep what writes to it outside",
         )
-        error.operands = tuple(index for index, storage in written if not storage.moves)
+        error.operands = tuple(index for index, storage in written if not storage.metadata_mutations)
         raise error
 
 

@@ -33,7 +33,7 @@ def launches_as_operators() -> Iterator[None]:
     """Within it launches on this thread are recorded; without Triton there is nothing to do."""
     for module, name in _LAUNCHING.items():
         if module in sys.modules:
-            _listen(getattr(sys.modules[module], name))
+            _patch(getattr(sys.modules[module], name))
     _recording.depth = getattr(_recording, "depth", 0) + 1
     try:
         yield
@@ -41,7 +41,7 @@ def launches_as_operators() -> Iterator[None]:
         _recording.depth -= 1
 
 
-def _listen(kind: Any) -> None:
+def _patch(kind: Any) -> None:
     """Have a class of kernels ask for the recording first: once for all threads, since they share it."""
     run: Callable[..., Any] = kind.run
     if hasattr(run, "records_launches"):

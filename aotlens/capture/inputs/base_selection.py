@@ -14,7 +14,7 @@ from torch.autograd.graph import GradientEdge
 
 from aotlens.capture.autograd.graph_walk import autograd_nodes, grad_fn_of
 from aotlens.capture.graph import TRACKED_ATTRIBUTE, Recording
-from aotlens.capture.inputs.synthetic_bases import BaseGroup, has_other_grad_fn, no_group
+from aotlens.capture.inputs.synthetic_bases import BaseGroup, block_gradients, has_other_grad_fn
 from aotlens.capture.records import CapturedInput, SyntheticBaseOf
 from aotlens.errors import UnsupportedError
 
@@ -26,11 +26,19 @@ def inputs_with_bases(
     new_inputs, bases = list(inputs), []
     for base_group in base_groups:
         storage, group = base_group.base.storage, base_group.group
-        _refuse_read(tape, base_group, results)
-        if storage is not None and storage.moves and _meets_function(base_group, results):
-            tape.join(storage)
-        if storage is not None and base_group.hidden_starts and (storage.moves or storage.version):
-            _refuse_lost(
+        _reject_base_read(tape, base_group, results)
+        if (
+            storage is not None
+            and storage.metadata_mutations
+            and _reaches_custom_function(base_group, results)
+        ):
+            tape.use_synthetic_base(storage)
+        if (
+            storage is not None
+            and base_group.hidden_leaves
+            and (storage.metadata_mutations or storage.version)
+        ):
+            _reject_lost_gradient(
                 tape,
                 base_group,
                 (
@@ -38,7 +46,7 @@ def inputs_with_bases(
                     *(
                         captured_input.argument
                         for captured_input in inputs
-                        if _is_beside(captured_input, base_group)
+                        if _is_outside_group(captured_input, base_group)
                     ),
                 ),
             )
@@ -55,12 +63,12 @@ def inputs_with_bases(
     return tuple(new_inputs), tuple(bases)
 
 
-def _refuse_read(tape: Recording, base_group: BaseGroup, results: list[Any]) -> None:
+def _reject_base_read(tape: Recording, base_group: BaseGroup, results: list[Any]) -> None:
     """Of a base that is no argument itself; autograd reads it too, past a write or a change of sizes."""
     base, storage = base_group.base, base_group.base.storage
     if base_group.group.root_member is not None or storage is None:
         return
-    is_unchanged = not storage.on_base and not storage.moves
+    is_unchanged = not storage.on_base and not storage.metadata_mutations
     is_read = is_unchanged and any(node is base.node for read in tape.nodes for node in read.inputs())
     if is_read or any(value is base.argument for value in results):
         names = ", ".join(f"`{captured_input.slot.name}`" for captured_input in base_group.members.values())
@@ -71,7 +79,7 @@ def _refuse_read(tape: Recording, base_group: BaseGroup, results: list[Any]) -> 
         )
 
 
-def _meets_function(base_group: BaseGroup, results: list[Any]) -> bool:
+def _reaches_custom_function(base_group: BaseGroup, results: list[Any]) -> bool:
     """Whether a custom function took a member by a history that autograd had made anew, on the base, or gave
     a view of one: it takes its arguments before any operator tells of them."""
     input_nodes = set[Any]()
@@ -92,7 +100,7 @@ def _meets_function(base_group: BaseGroup, results: list[Any]) -> bool:
     )
 
 
-def _is_beside(captured_input: CapturedInput, base_group: BaseGroup) -> bool:
+def _is_outside_group(captured_input: CapturedInput, base_group: BaseGroup) -> bool:
     return captured_input.is_tensor and all(
         captured_input is not member for member in base_group.members.values()
     )
@@ -103,9 +111,9 @@ def _is_on(base_group: BaseGroup, value: Any) -> bool:
     return tracked is not None and tracked.storage is base_group.base.storage
 
 
-def _refuse_lost(tape: Recording, base_group: BaseGroup, results: Sequence[Any]) -> None:
+def _reject_lost_gradient(tape: Recording, base_group: BaseGroup, results: Sequence[Any]) -> None:
     """After a write without grad, autograd takes a member apart from what it is a view of once more."""
-    apart = [captured_input for captured_input in base_group.members.values() if captured_input.is_apart]
+    apart = [captured_input for captured_input in base_group.members.values() if captured_input.has_own_edge]
     if any(has_other_grad_fn(captured_input.argument) for captured_input in apart):
         return  # refused as a write with a gradient
     ends = [
@@ -116,7 +124,7 @@ def _refuse_lost(tape: Recording, base_group: BaseGroup, results: Sequence[Any])
     )
     starts = map(grad_fn_of, computed)  # the wrapper takes a view of an input again
     variables = (getattr(node, "variable", None) for node in autograd_nodes(starts, ends))
-    if any(variable is leaf for variable in variables for leaf in base_group.hidden_starts):
+    if any(variable is leaf for variable in variables for leaf in base_group.hidden_leaves):
         names = ", ".join(
             f"`{captured_input.slot.name}`" for captured_input in apart if not captured_input.is_leaf
         )
@@ -134,6 +142,6 @@ def _separate(base_group: BaseGroup) -> None:
         if (
             index != base_group.group.root_member
             and captured_input.leaf is not None
-            and not captured_input.is_apart
+            and not captured_input.has_own_edge
         ):
-            captured_input.leaf.node.register_prehook(no_group)
+            captured_input.leaf.node.register_prehook(block_gradients)

@@ -154,9 +154,9 @@ def captured_inputs(recorder: Recorder, first: int) -> tuple[CapturedInput, ...]
             fake=node.val,
             leaf=tensor,
             is_leaf=tensor.is_leaf,
-            outside=tensor,
+            free_tensor=tensor,
         )
-        for index, (node, tensor) in enumerate(recorder.outside)
+        for index, (node, tensor) in enumerate(recorder.free_inputs)
     )
 
 
@@ -179,7 +179,7 @@ def _with_sharing(
         elif captured_input.storage is not None and captured_input.duplicate_of is None:
             others = tuple(sorted(sharing.get(index, ())))
             wrappers = [inputs[other] for other in others if inputs[other].wrapped is not None]
-            captured_input.storage.inside = next(
+            captured_input.storage.wrapper_name = next(
                 (
                     other.slot.name
                     for other in wrappers

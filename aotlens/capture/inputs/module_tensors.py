@@ -32,7 +32,7 @@ def call_with_tensors(
     `call` runs the module where it is not to be called itself; it takes no keywords.
     `torch.func.functional_call` leaves the stand-ins in a module that hangs at two names.
     """
-    _refuse_scripted(module)
+    _reject_scripted(module)
     own = module_tensors(module)
     names = {id(own[fqn]): fqn for fqn in tensors}
     bindings: list[tuple[str, dict[str, Any], str, Any]] = [
@@ -56,7 +56,7 @@ def call_with_tensors(
                 store[key] = tensor
 
 
-def _refuse_scripted(module: torch.nn.Module) -> None:
+def _reject_scripted(module: torch.nn.Module) -> None:
     for name, layer in module.named_modules():
         if isinstance(layer, torch.jit.ScriptModule):
             case = f"a module of TorchScript, {f'`{name}`' if name else 'which is the compiled one'}"

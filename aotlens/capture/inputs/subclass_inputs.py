@@ -155,4 +155,4 @@ def share_inner(
         beside = (inner for other_path, inner in befores.items() if other_path != path)
         shared += [index for inner in beside if overlaps_wrapper(befores[path], inner, overlap)]
         storage = getattr(tensor, TRACKED_ATTRIBUTE).storage
-        storage.inputs, storage.inside = (index, *shared), captured_input.slot.name
+        storage.inputs, storage.wrapper_name = (index, *shared), captured_input.slot.name

@@ -93,7 +93,7 @@ def _group(values: list[Any], members: tuple[int, ...]) -> OverlappingGroup:
     own_leaves = with_history and root is not None and not root.requires_grad  # in the memory of another
     if len(with_history) > 1 or root is None or own_leaves:
         return OverlappingGroup(members, None, None)
-    if not all(_holds(root, values[index]) for index in members):
+    if not all(_contains(root, values[index]) for index in members):
         return OverlappingGroup(members, None, None)
     return OverlappingGroup(members, root, next((index for index in members if values[index] is root), None))
 
@@ -102,7 +102,7 @@ def _root(value: Any) -> Any:
     return value._base if value._base is not None else value
 
 
-def _holds(root: Any, value: Any) -> bool:
+def _contains(root: Any, value: Any) -> bool:
     """Whether a look at the root's memory from its start gives the tensor, in elements that the root has."""
     if root.storage_offset() != 0:
         return False
@@ -116,7 +116,7 @@ class BaseGroup:
     group: OverlappingGroup
     base: CapturedInput
     members: dict[int, CapturedInput]
-    hidden_starts: tuple[Any, ...]
+    hidden_leaves: tuple[Any, ...]
     """Leaves that stand for what members apart are views of, where that is no member."""
 
 
@@ -135,14 +135,14 @@ def make_synthetic_base(
     storage = base.storage
     assert storage is not None  # a base is a tensor
     storage.inputs = group.members
-    captured, roots = {}, dict[int, Place]()
+    captured, roots = {}, dict[int, RootAlias]()
     for index in sorted(group.members, key=lambda index: not values[index].requires_grad):
         if index == group.root_member:
             captured[index] = base
         elif group.kind == "flat" and values[index].requires_grad:
             root = values[index] if values[index].is_leaf else _root(values[index])
-            root_alias = roots[id(root)] = roots.get(id(root)) or _place(base, group, root, roots)
-            captured[index] = _apart(tape, base, root_alias, (values[index], slots[index]))
+            root_alias = roots[id(root)] = roots.get(id(root)) or _root_alias(base, group, root, roots)
+            captured[index] = _member_with_own_edge(tape, base, root_alias, (values[index], slots[index]))
         else:
             under = _root_of_member(base, group, values[index], roots)
             captured[index] = _member(tape, base, under, (values[index], slots[index]))
@@ -151,42 +151,48 @@ def make_synthetic_base(
     return BaseGroup(group, base, captured, tuple(leaf for leaf in hidden if leaf is not None))
 
 
-Place = tuple[Any, Any, Any]
+RootAlias = tuple[Any, Any, Any]
 """What stands for a tensor under members: a leaf, or None, and what they are taken of; the caller's own."""
 
 
-def _root_of_member(base: CapturedInput, group: OverlappingGroup, value: Any, roots: dict[int, Place]) -> Any:
+def _root_of_member(
+    base: CapturedInput, group: OverlappingGroup, value: Any, roots: dict[int, RootAlias]
+) -> Any:
     """What the member is taken of: on a flat stretch, those that are views of one tensor are so here too."""
     root = _root(value)
-    if group.kind != "flat" and (value.requires_grad or root is group.root or _counts_with(root, group.root)):
+    if group.kind != "flat" and (
+        value.requires_grad or root is group.root or _shares_version(root, group.root)
+    ):
         detached = base.requires_grad and not value.requires_grad
         return base.argument.detach() if detached else base.argument
-    leaf, under, _ = _without_history(base, group, root, roots)
+    leaf, under, _ = _alias_without_grad(base, group, root, roots)
     return under if leaf is None else under.detach()
 
 
-def _without_history(
-    base: CapturedInput, group: OverlappingGroup, root: Any, roots: dict[int, Place]
-) -> Place:
+def _alias_without_grad(
+    base: CapturedInput, group: OverlappingGroup, root: Any, roots: dict[int, RootAlias]
+) -> RootAlias:
     if id(root) not in roots:
-        roots[id(root)] = None, _look(base, group, root, roots), root
+        roots[id(root)] = None, _detached_alias(base, group, root, roots), root
     return roots[id(root)]
 
 
-def _look(base: CapturedInput, group: OverlappingGroup, root: Any, roots: dict[int, Place]) -> Any:
+def _detached_alias(
+    base: CapturedInput, group: OverlappingGroup, root: Any, roots: dict[int, RootAlias]
+) -> Any:
     """A look without history that counts its writes with those members with which the caller's does."""
-    beside = _counted_with(root, roots)
+    beside = _alias_sharing_version(root, roots)
     if beside is not None:
         return beside.detach()
     return base.argument.data if roots or group.root is not None else base.argument.detach()
 
 
-def _counted_with(root: Any, roots: dict[int, Place]) -> Any:
+def _alias_sharing_version(root: Any, roots: dict[int, RootAlias]) -> Any:
     """What stands for a tensor that counts its writes with another; None where none does yet."""
-    return next((under for _, under, like in roots.values() if _counts_with(root, like)), None)
+    return next((under for _, under, like in roots.values() if _shares_version(root, like)), None)
 
 
-def _counts_with(tensor: Any, other: Any) -> bool:
+def _shares_version(tensor: Any, other: Any) -> bool:
     """Whether a write to the one counts for the other; Dynamo does not tell of its arguments."""
     return (
         tensor is other
@@ -211,8 +217,8 @@ def base_input(tape: Recording, slot: FlatInput, fake: Any, like: Any, name: str
     storage = Storage(node, argument)
     tape.track(argument, storage)
     captured_input = _captured(tape, slot, argument, (node, leaf if requires_grad else None, is_leaf))
-    is_part = requires_grad and is_leaf and not _root(like).requires_grad
-    return replace(captured_input, is_part=True) if is_part else captured_input
+    is_leaf_view = requires_grad and is_leaf and not _root(like).requires_grad
+    return replace(captured_input, is_leaf_view=True) if is_leaf_view else captured_input
 
 
 def _leaf(fake: Any, requires_grad: bool) -> Any:
@@ -276,11 +282,11 @@ def _fake_base(tape: Recording, group: OverlappingGroup, values: list[Any]) -> A
     dynamo_fakes = [values[index] for index in group.members if is_dynamo_input(values[index])]
     dynamo_fakes = [fake_tensor_of(tape.fake_mode, value, dynamic=False) for value in dynamo_fakes]
     for known in dynamo_fakes:
-        _fix(known)
+        _specialise(known)
     if group.root is not None:
         fake = fake_tensor_of(tape.fake_mode, group.root, dynamic=False)
         if group.root_member is None:  # no argument gives symbols of its sizes, which Dynamo made
-            _fix(fake)
+            _specialise(fake)
         return fake
     members = [values[index] for index in group.members]
     plain = (value for value in members if not value.is_neg() and not value.is_conj())
@@ -293,7 +299,7 @@ def _fake_base(tape: Recording, group: OverlappingGroup, values: list[Any]) -> A
         return fake.detach().as_strided((-(-wide // size),), (1,), 0)
 
 
-def _fix(fake: Any) -> None:
+def _specialise(fake: Any) -> None:
     """Let Dynamo compile anew for another place in memory: members are taken of their base by numbers."""
     for number in (*fake.shape, *fake.stride(), fake.storage_offset()):
         number.__index__()
@@ -321,19 +327,21 @@ def _member(tape: Recording, base: CapturedInput, under: Any, member: tuple[Any,
         argument = _apply(chain, under)
     if value._base is None and not value.requires_grad:
         argument = argument.detach()
-    _join(base, chain, argument, node)
+    _track_member(base, chain, argument, node)
     leaf = torch.autograd.graph.get_gradient_edge(argument) if value.requires_grad else None
     return _captured(tape, slot, argument, (node, leaf, value.is_leaf))
 
 
-def _join(base: CapturedInput, chain: tuple[ViewStep, ...], argument: Any, node: Node) -> None:
+def _track_member(base: CapturedInput, chain: tuple[ViewStep, ...], argument: Any, node: Node) -> None:
     storage = base.storage
     assert storage is not None  # a base is a tensor
-    storage.views[chain] = storage.joined[chain] = node
+    storage.views[chain] = storage.overlapping_inputs[chain] = node
     setattr(argument, TRACKED_ATTRIBUTE, Tracked(storage, chain, node, storage.version))
 
 
-def _apart(tape: Recording, base: CapturedInput, root_alias: Place, member: tuple[Any, FlatInput]) -> Any:
+def _member_with_own_edge(
+    tape: Recording, base: CapturedInput, root_alias: RootAlias, member: tuple[Any, FlatInput]
+) -> Any:
     """A member with a place in the tape that leads to no other's, or to that of a view of the same tensor."""
     value, slot = member
     (leaf, argument, root), chain = root_alias, _chain(base.fake, value)
@@ -341,7 +349,7 @@ def _apart(tape: Recording, base: CapturedInput, root_alias: Place, member: tupl
         with torch.enable_grad():
             argument = _apply(chain, argument)
         leaf = torch.autograd.graph.get_gradient_edge(argument)
-        leaf.node.register_prehook(no_group)  # the wrapper's call leads it on
+        leaf.node.register_prehook(block_gradients)  # the wrapper's call leads it on
     with torch.no_grad(), below_views():
         fake = _apply(chain, base.fake)
     copy_tensor_class(argument, value)
@@ -350,11 +358,13 @@ def _apart(tape: Recording, base: CapturedInput, root_alias: Place, member: tupl
         leaf,
         value.is_leaf,
     )
-    _join(base, chain, argument, known[0])
-    return replace(_captured(tape, slot, argument, known), is_apart=True)
+    _track_member(base, chain, argument, known[0])
+    return replace(_captured(tape, slot, argument, known), has_own_edge=True)
 
 
-def _place(base: CapturedInput, group: OverlappingGroup, root: Any, roots: dict[int, Place]) -> Place:
+def _root_alias(
+    base: CapturedInput, group: OverlappingGroup, root: Any, roots: dict[int, RootAlias]
+) -> RootAlias:
     """The leaf that stands for a tensor with a history, and what the function's views of it are taken of.
 
     A leaf that is a part of another member's memory counts writes to that where the caller's does; where it
@@ -362,7 +372,7 @@ def _place(base: CapturedInput, group: OverlappingGroup, root: Any, roots: dict[
     """
     known = ((under, like) for _, under, like in roots.values() if root.is_leaf)
     if root.is_leaf and root._base is not None:
-        _, whole, _ = _without_history(base, group, root._base, roots)
+        _, whole, _ = _alias_without_grad(base, group, root._base, roots)
         with torch.enable_grad():
             leaf = _apply(_chain(whole, root), whole)
     elif (
@@ -383,7 +393,7 @@ def has_other_grad_fn(argument: Any) -> bool:
     return came_by is not None and getattr(came_by, "_forward_cls", None) is not MakeNonLeaf
 
 
-def no_group(gradients: tuple[Any, ...]) -> tuple[None, ...]:
+def block_gradients(gradients: tuple[Any, ...]) -> tuple[None, ...]:
     return (None,) * len(gradients)
 
 

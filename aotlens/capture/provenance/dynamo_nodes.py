@@ -51,18 +51,18 @@ class LocatedRunner(fx.Interpreter):
         self.extra_traceback = False
 
     @contextmanager
-    def at(self, node: fx.Node) -> Iterator[None]:
-        self.recorder.origins.place = Frames(known_spans=spans_of_node(node))
+    def at_node(self, node: fx.Node) -> Iterator[None]:
+        self.recorder.origins.known_frames = Frames(known_spans=spans_of_node(node))
         try:
             yield
         finally:
-            self.recorder.origins.place = None
+            self.recorder.origins.known_frames = None
 
     def run_node(self, n: fx.Node) -> Any:
-        with self.at(n):
+        with self.at_node(n):
             return super().run_node(n)
 
-    def inner(self, body: fx.GraphModule) -> "LocatedRunner":
+    def nested_runner(self, body: fx.GraphModule) -> "LocatedRunner":
         """What runs a graph within this one as if it stood here."""
         return LocatedRunner(body, self.recorder)
 
@@ -72,7 +72,7 @@ class LocatedRunner(fx.Interpreter):
             checkpoints = self.recorder.checkpoints
             held = operands if checkpoints.active else ()
             with checkpoints.region(body.meta.get("_checkpoint_context_fn"), held):
-                return self.inner(body).run(*operands)
+                return self.nested_runner(body).run(*operands)
         return super().call_function(target, args, kwargs)
 
 

@@ -22,13 +22,13 @@ class Origins:
     def __init__(self, boundary: CodeType, caller: Origin | None = None) -> None:
         self.boundary = boundary
         """Of the function that calls the user's: frames outside it are not looked at."""
-        self.place: Frames | None = None
+        self.known_frames: Frames | None = None
         """Set by a frontend that knows the place itself; None walks the stack."""
         self.called_at = NO_ORIGIN
         """Of what runs where no code of the user's does: see `Subject.called_at`."""
-        self.in_users_backward = False
+        self.in_user_backward = False
         """Whether the user's code called the operator of a backward whose origin was asked for last."""
-        self._in_users_code = False
+        self._in_user_code = False
         self._caller = caller
         """Of the higher-order operator whose body is recorded; None for the user's function itself."""
         self._stage: tuple[str, str] | None = None
@@ -38,7 +38,7 @@ class Origins:
         self._by_sequence: list[Origin] = []
 
     @contextmanager
-    def of_stage(self, stage: str, reason: str) -> Iterator[None]:
+    def in_stage(self, stage: str, reason: str) -> Iterator[None]:
         """Within the block, a stage of ours runs operators on the recorded tensors, seen by autograd."""
         self._stage = (stage, reason)
         try:
@@ -47,29 +47,29 @@ class Origins:
             self._stage = None
 
     @contextmanager
-    def users_code(self) -> Iterator[None]:
+    def user_code(self) -> Iterator[None]:
         """Within the block, what runs of a backward is the user's code, as a graph that Dynamo made of it."""
-        before, self._in_users_code = self._in_users_code, True
+        before, self._in_user_code = self._in_user_code, True
         try:
             yield
         finally:
-            self._in_users_code = before
+            self._in_user_code = before
 
-    def here(self) -> Frames:
+    def current_frames(self) -> Frames:
         """The user's expression that runs; where none does, the one that called what runs."""
-        frames = self._found()
+        frames = self._stack_frames()
         return frames if frames.frames or frames.known_spans else self.called_at
 
-    def _found(self) -> Frames:
-        return self.place or user_frames(self.boundary)
+    def _stack_frames(self) -> Frames:
+        return self.known_frames or user_frames(self.boundary)
 
-    def of(self, func: Any, in_backward: bool, checkpoint: Checkpoint | None = None) -> Origin:
+    def origin_of(self, func: Any, in_backward: bool, checkpoint: Checkpoint | None = None) -> Origin:
         """The origin of what an operator records that is about to run."""
         if self._caller is not None:
-            return _in_body(func, self._found(), self._caller)
+            return _in_subgraph(func, self._stack_frames(), self._caller)
         if in_backward:
-            return self._in_backward(func, self._found())
-        origin = Origin(self.here(), op_name(func), checkpoint=checkpoint)
+            return self._in_backward(func, self._stack_frames())
+        origin = Origin(self.current_frames(), op_name(func), checkpoint=checkpoint)
         if self._stage is not None:
             origin = Origin(NO_ORIGIN, op_name(func), stage=self._stage[0], reason=self._stage[1])
         number = next_sequence_number() - 1
@@ -79,7 +79,7 @@ class Origins:
         return origin
 
     def _in_backward(self, func: Any, frames: Frames) -> Origin:
-        self.in_users_backward = bool(frames.frames) or self._in_users_code
+        self.in_user_backward = bool(frames.frames) or self._in_user_code
         node = current_autograd_node()
         forward = self.forward_of(node) if node is not None else None
         if forward is not None and not frames.frames:
@@ -92,7 +92,7 @@ class Origins:
         return self._by_sequence[position - 1] if position else None
 
 
-def _in_body(func: Any, frames: Frames, caller: Origin) -> Origin:
+def _in_subgraph(func: Any, frames: Frames, caller: Origin) -> Origin:
     if not frames.frames and not frames.known_spans:
         frames = caller.location
     return Origin(frames, op_name(func), caller.backward, differentiates=caller.differentiates)

@@ -57,10 +57,10 @@ class RandomOpInSubgraphError(UnsupportedError):
 
 
 @dataclass(slots=True)
-class _Side:
+class _GraphState:
     """The state within one of the two graphs."""
 
-    given: tuple[Node, ...]
+    inputs: tuple[Node, ...]
     """The graph's inputs: seed, base offset; empty in a function that has them as operands."""
     seed: Any
     offset: Any
@@ -72,7 +72,7 @@ class FunctionalRandom:
 
     def __init__(self, tape: Recording) -> None:
         self._tape = tape
-        self._sides: dict[bool, _Side] = {}
+        self._graph_states: dict[bool, _GraphState] = {}
         self._states: list[tuple[Any, Any, Any]] = []
         """States that the function has read: the tensor that it got, seed and offset."""
         self.device: torch.device | None = None
@@ -84,7 +84,7 @@ class FunctionalRandom:
         """Numbers from [0, 1); call it with the recorder on the stack of modes."""
         if any(type(length) is int and length == 0 for length in size):
             return torch.empty(size, device=device, dtype=dtype)
-        side = self._side(device)
+        side = self._graph_state(device)
         source = RANDOM_SOURCES[device.type]
         values, jump = source.draw(size, side.seed, side.offset, None, device, dtype)
         side.offset = side.offset + jump
@@ -92,14 +92,14 @@ class FunctionalRandom:
 
     def get_state(self, device: torch.device) -> Any:
         """The state at this point of the run, in the bytes in which the device's generator gives it."""
-        side = self._side(device)
+        side = self._graph_state(device)
         state = torch.stack([side.seed, side.offset]).view(torch.uint8)
         self._states.append((state, side.seed, side.offset))
         return state
 
     def set_state(self, state: Any, device: torch.device) -> bool:
         """Draw from here on from another state; whether its seed may be another one than at the start."""
-        side = self._side(device)
+        side = self._graph_state(device)
         for known, seed, offset in self._states:
             if known is state:
                 side.seed, side.offset = seed, offset
@@ -107,7 +107,7 @@ class FunctionalRandom:
         side.seed, side.offset = state.view(torch.int64).unbind()
         return True
 
-    def at_known_device(self, action: Callable[[torch.device], None]) -> None:
+    def when_device_is_known(self, action: Callable[[torch.device], None]) -> None:
         """Do something to the state: at once, or just before the first draw tells the device."""
         if self.device is not None:
             action(self.device)
@@ -119,12 +119,12 @@ class FunctionalRandom:
     def inputs(self, backward: bool) -> tuple[ProgramInput, ...]:
         """Seed and base offset, where that graph draws."""
         slot = BackwardRngState if backward else RngState
-        side = self._sides.get(backward)
-        return tuple(ProgramInput(node, slot(node.name)) for node in side.given) if side is not None else ()
+        side = self._graph_states.get(backward)
+        return tuple(ProgramInput(node, slot(node.name)) for node in side.inputs) if side is not None else ()
 
     def outputs(self, backward: bool) -> tuple[ProgramOutput, ...]:
         """The offset after all draws, where that graph draws."""
-        side = self._sides.get(backward)
+        side = self._graph_states.get(backward)
         if side is None:
             return ()
         slot = BackwardRngOffset() if backward else RngOffset()
@@ -132,20 +132,20 @@ class FunctionalRandom:
 
     def state(self, device: torch.device) -> tuple[Any, Any]:
         """The seed, and the offset where the next draw starts."""
-        side = self._side(device)
+        side = self._graph_state(device)
         return side.seed, side.offset
 
-    def lend(self, device: torch.device, seed: Any, offset: Any) -> None:
+    def use_operands(self, device: torch.device, seed: Any, offset: Any) -> None:
         """Give the state to a function of a higher-order operator, as its operands."""
         self.device = device
-        self._sides[self._tape.in_backward] = _Side((), seed, offset)
+        self._graph_states[self._tape.in_backward] = _GraphState((), seed, offset)
 
-    def go_on(self, device: torch.device, offset: Any) -> None:
+    def set_offset(self, device: torch.device, offset: Any) -> None:
         """Start the next draw there."""
-        self._side(device).offset = offset
+        self._graph_state(device).offset = offset
 
-    def _side(self, device: torch.device) -> _Side:
-        if self._tape.is_body and self._tape.in_backward not in self._sides:
+    def _graph_state(self, device: torch.device) -> _GraphState:
+        if self._tape.is_subgraph and self._tape.in_backward not in self._graph_states:
             raise RandomOpInSubgraphError(device, self._tape.span)
         if self.device is None:
             self.device = device
@@ -156,18 +156,18 @@ class FunctionalRandom:
                 "draw all of them on one device",
             )
         backward = self._tape.in_backward
-        known = self._sides.get(backward)
+        known = self._graph_states.get(backward)
         if known is None:
-            known = self._sides[backward] = self._new_side("bwd" if backward else "fwd")
+            known = self._graph_states[backward] = self._new_graph_state("bwd" if backward else "fwd")
         seeding, self._seeding = self._seeding, None
         if seeding is not None:
             seeding(device)
         return known
 
-    def _new_side(self, name: str) -> _Side:
+    def _new_graph_state(self, name: str) -> _GraphState:
         seed_node, seed = self._input(f"{name}_seed")
         offset_node, offset = self._input(f"{name}_base_offset")
-        return _Side((seed_node, offset_node), seed, offset)
+        return _GraphState((seed_node, offset_node), seed, offset)
 
     def _input(self, name: str) -> tuple[Node, Any]:
         with without_modes(), self._tape.fake_mode:

@@ -34,32 +34,32 @@ class RecordedRngState:
             state = torch.empty(torch.default_generator.get_state().numel(), dtype=torch.uint8)
         node = self._tape.add_node(torch.random.get_rng_state, (), {}, state, self._origin("get_rng_state"))
         self._tape.track(state, Storage(node, state))
-        self._tape.note_call((torch.random.get_rng_state, (), {}, state, node.origin))
+        self._tape.add_call((torch.random.get_rng_state, (), {}, state, node.origin))
         return state
 
     def set_state(self, state: Any) -> None:
         origin = self._origin("set_rng_state", effect=True)
         self._tape.add_node(torch.random.set_rng_state, (self._tape.node_of(state),), {}, None, origin)
-        self._tape.note_call((torch.random.set_rng_state, (state,), {}, None, origin))
+        self._tape.add_call((torch.random.set_rng_state, (state,), {}, None, origin))
 
     def manual_seed(self, seed: int) -> torch.Generator:
         origin = self._origin("manual_seed", effect=True)
         self._tape.add_node(torch.random.manual_seed, (seed,), {}, None, origin)
-        self._tape.note_call((torch.random.manual_seed, (seed,), {}, None, origin))
+        self._tape.add_call((torch.random.manual_seed, (seed,), {}, None, origin))
         return torch.default_generator
 
     def get_device_state(self, device: Any = "cuda") -> Any:
         """`torch.cuda.get_rng_state`: a value of the graph."""
         call, origin = torch.cuda.random.get_rng_state, self._origin("cuda.get_rng_state")
         if self.is_functional:
-            with self._tape.internally(origin):
+            with self._tape.inside_operator(origin):
                 state = self.functional.get_state(self._device(device))
         else:
             with without_modes(), self._tape.fake_mode:
                 state = torch.empty(2 * torch.int64.itemsize, dtype=torch.uint8)
             node = self._tape.add_node(call, (device,), {}, state, origin)
             self._tape.track(state, Storage(node, state))
-        self._tape.note_call((call, (device,), {}, state, origin))
+        self._tape.add_call((call, (device,), {}, state, origin))
         return state
 
     def set_device_state(self, state: Any, device: Any = "cuda") -> None:
@@ -69,27 +69,27 @@ class RecordedRngState:
         else:
             args = (self._tape.node_of(state), device)
             self._tape.add_node(call, args, {}, None, replace(origin, effect=True))
-        self._tape.note_call((call, (state, device), {}, None, origin))
+        self._tape.add_call((call, (state, device), {}, None, origin))
 
     def seed_devices(self, seed: int) -> None:
         """`torch.cuda.manual_seed` and `manual_seed_all`, which `torch.manual_seed` calls too."""
         call, origin = torch.cuda.random.manual_seed_all, self._origin("cuda.manual_seed_all", effect=True)
         if self.is_functional:
-            self.functional.at_known_device(lambda device: self._seed_device(seed, device, origin))
+            self.functional.when_device_is_known(lambda device: self._seed_device(seed, device, origin))
         elif torch.cuda.is_available():
             self._tape.add_node(call, (seed,), {}, None, origin)
         else:
             return
-        self._tape.note_call((call, (seed,), {}, None, origin))
+        self._tape.add_call((call, (seed,), {}, None, origin))
 
     def _seed_device(self, seed: int, device: torch.device, origin: Origin) -> None:
-        with self._tape.internally(origin):
+        with self._tape.inside_operator(origin):
             pair = [torch.full((), number, dtype=torch.int64) for number in (_signed(seed), 0)]
             state = torch.stack(pair).view(torch.uint8)
         self._set_device_state(state, device, origin)
 
     def _set_device_state(self, state: Any, device: torch.device, origin: Origin) -> None:
-        with self._tape.internally(origin):
+        with self._tape.inside_operator(origin):
             foreign = self.functional.set_state(state, device)
         if foreign:  # its seed is set here; the offset by the wrapper, once all draws are counted
             args = (self._tape.node_of(state), device)
@@ -105,19 +105,19 @@ class RecordedRngState:
     def seed(self) -> int:
         raise UnsupportedError(
             "a seed that is drawn inside the function (`torch.seed`)",
-            self._tape.place_here().innermost,
+            self._tape.current_frames().innermost,
             "draw it outside",
         )
 
     def initial_seed(self) -> int:
         raise UnsupportedError(
             "a function that reads the seed (`torch.initial_seed`)",
-            self._tape.place_here().innermost,
+            self._tape.current_frames().innermost,
             "read it outside",
         )
 
     def _origin(self, op: str, effect: bool = False) -> Origin:
-        return Origin(self._tape.place_here(), f"torch.{op}", effect=effect)
+        return Origin(self._tape.current_frames(), f"torch.{op}", effect=effect)
 
     def argument(self, name: str, node_name: str, generator: torch.Generator) -> tuple[Node, torch.Generator]:
         """The graph input for a generator that the caller passes, and what the function gets for it."""
@@ -127,7 +127,7 @@ class RecordedRngState:
         self._clones.append((name, clone, clone.get_state()))
         return node, clone
 
-    def refuse_seeding(self) -> None:
+    def reject_seeding(self) -> None:
         """Raises UnsupportedError where the function itself moved the state of a generator of its own."""
         for name, clone, before in self._clones:
             if not torch.equal(clone.get_state(), before):

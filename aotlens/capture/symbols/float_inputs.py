@@ -148,8 +148,8 @@ class FloatRunner(LocatedRunner):
             return number
         if number is None:
             return super().run_node(n)
-        with self.at(n):
-            self.recorder.origin = Origin(self.recorder.origins.here(), "_local_scalar_dense")
+        with self.at_node(n):
+            self.recorder.origin = Origin(self.recorder.origins.current_frames(), "_local_scalar_dense")
             self.recorder.read_number(self.env[n.args[0]], number)  # type: ignore[index]
         return number
 

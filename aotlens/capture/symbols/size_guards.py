@@ -30,7 +30,7 @@ class GuardLog(list[Any]):
                 self.origins[len(self)] = recorder.origin
             elif self.runs_forward:
                 op = recorder.origin.op if recorder.is_inside_operator else ""
-                self.origins[len(self)] = Origin(recorder.place_here(), op)
+                self.origins[len(self)] = Origin(recorder.current_frames(), op)
             else:
                 self.origins[len(self)] = Origin(NO_ORIGIN, "")
         super().append(guard)

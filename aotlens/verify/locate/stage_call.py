@@ -43,7 +43,7 @@ def run_module(compiled: Compiled, values: list[Any], tangents: Mapping[str, Any
     before = [value.detach() if isinstance(value, Tensor) else value for value in flat]
     mode = torch.is_grad_enabled()
     args, kwargs = _arguments(compiled, flat[: len(captured.flat_inputs)])
-    with initial_state(captured.surroundings):
+    with initial_state(captured.reachable):
         with torch.set_grad_enabled(captured.grad_enabled):
             result = compiled.module.call(*args, **kwargs)
         torch.set_grad_enabled(mode)
@@ -70,10 +70,14 @@ def _result_leaves(captured: Captured, result: Any) -> list[Any]:
 def _left(compiled: Compiled, args: list[Any], kwargs: dict[str, Any]) -> list[Any]:
     """What the call has left in containers, attributes and closures, flat."""
     structure, leaves = compiled.captured.structure, list[Any]()
-    owned = len(compiled.captured.flat_inputs) - structure.arguments.num_leaves if structure.refills else 0
+    owned = (
+        len(compiled.captured.flat_inputs) - structure.arguments.num_leaves
+        if structure.container_updates
+        else 0
+    )
     namespaces = {"args": args[owned:], "kwargs": kwargs}
-    for refill in structure.refills:
-        box = refill.box if refill.box is not None else eval(refill.place, namespaces)  # noqa: S307 (our own text)
+    for refill in structure.container_updates:
+        box = refill.store if refill.store is not None else eval(refill.expression, namespaces)  # noqa: S307 (our own text)
         content = namespace(box) if refill.keyed else list(box)
         for index, item in enumerate(refill.items):
             if item.before is None:

@@ -158,7 +158,7 @@ class InputCopies:
 
     def _hooked(self, index: int, gradient: Any) -> Any:
         """An input's gradient as its hooks leave it, which the wrapper registers on the caller's tensor."""
-        for input_index, method, hook in self._compiled.captured.structure.registered:
+        for input_index, method, hook in self._compiled.captured.structure.registered_hooks:
             if input_index == index and method == "register_hook":
                 changed = hook(gradient)
                 gradient = gradient if changed is None else changed

@@ -44,13 +44,15 @@ def replay_stages(compiled: Compiled, values: list[Any]) -> tuple[StageResult, .
     is_state = any(
         captured_input.requires_grad or info.is_mutated
         for captured_input, info in zip(captured.inputs, compiled.meta.inputs, strict=True)
-        if captured_input.outside is not None
+        if captured_input.free_tensor is not None
     )
     functional = captured.recorder.random.functional.device is not None
-    hooked = any(captured.inputs[index].wrapped is not None for index, _, _ in captured.structure.registered)
+    hooked = any(
+        captured.inputs[index].wrapped is not None for index, _, _ in captured.structure.registered_hooks
+    )
     if is_state or functional or hooked:
         return ()
-    values = [*values, *(captured_input.outside for captured_input in outside)]
+    values = [*values, *(captured_input.free_tensor for captured_input in outside)]
     stages = {stage.name: stage for stage in compiled.stages()}
     results = []
     tangents: dict[str, Any] = {}
