@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from aotlens.analysis.inputs import grad_fn_of, raises_on_grad_fn
-from aotlens.analysis.leaves import geometry_on_base, passes_custom_function, reinterpretation, relative_chain
+from aotlens.analysis.leaves import geometry_on_base, passes_custom_function, reinterpreted_as, relative_chain
 from aotlens.analysis.records import (
     AliasBase,
     BaseInfo,
@@ -127,7 +127,7 @@ class DetachedOutputs:
     def _detached_storage(self, start: Any, storage: Storage) -> DetachedStorage:
         base, under = self._storage_base(storage)
         chain = relative_chain(self._captured.recorder, under, start)
-        otherwise = reinterpretation(start, under) if chain is None else None
+        otherwise = reinterpreted_as(start, under) if chain is None else None
         if otherwise is not None:
             raise UnsupportedError(
                 f"a result with a gradient of its own in memory that an input shows as {otherwise}",

@@ -21,7 +21,11 @@ from aotlens.torch_api.operators import pytree
 def check_view_storage(captured: Captured, value: Any) -> None:
     """A view, for autograd, of a tensor whose memory or history it does not share."""
     recorder, base = captured.recorder, value._base
-    if base is not None and is_view_of_detached(recorder, value) and not _is_as_it_was(captured, value):
+    if (
+        base is not None
+        and is_view_of_detached(recorder, value)
+        and not _can_view_before_detach(captured, value)
+    ):
         raise UnsupportedError(
             "a view with a gradient that was taken before the tensor under it is detached in place, which is "
             "no input or is written to or moved too",
@@ -30,7 +34,7 @@ def check_view_storage(captured: Captured, value: Any) -> None:
         )
     start = view_base(value)
     if not value.requires_grad or not any(start is tensor for tensor in recorder.swapped_tensors):
-        return _refuse_other_memory(captured, value)
+        return _check_shares_base_storage(captured, value)
     if start.requires_grad and grad_fn_of(start) is not None and gradient_sizes(start) != tuple(start.shape):
         raise UnsupportedError(
             "a result with a gradient that was given memory of other sizes (`.data`, `set_`), whose gradient "
@@ -49,7 +53,7 @@ def check_view_storage(captured: Captured, value: Any) -> None:
     return None
 
 
-def _refuse_other_memory(captured: Captured, value: Any) -> None:
+def _check_shares_base_storage(captured: Captured, value: Any) -> None:
     recorder, base = captured.recorder, value._base
     if base is None or not value.requires_grad or not getattr(base, TRACKED_ATTRIBUTE, None):
         return
@@ -59,7 +63,7 @@ def _refuse_other_memory(captured: Captured, value: Any) -> None:
             raise UnsupportedError(
                 f"a result with a gradient that is a view between a `{kind}` and tensors inside it "
                 "(`values()`, `chunk`, `unbind`)",
-                _span_of_call(captured, value) or captured.subject.span,
+                _span_of_producer(captured, value) or captured.subject.span,
                 "return a clone",
             )
         raise UnsupportedError(
@@ -69,7 +73,7 @@ def _refuse_other_memory(captured: Captured, value: Any) -> None:
         )
 
 
-def _span_of_call(captured: Captured, value: Any) -> Span | None:
+def _span_of_producer(captured: Captured, value: Any) -> Span | None:
     """The user's expression that gave a result."""
     for _, _, _, result, origin in captured.calls:
         if any(tensor is value for tensor in pytree.tree_leaves(result)):
@@ -77,7 +81,7 @@ def _span_of_call(captured: Captured, value: Any) -> Span | None:
     return None
 
 
-def _is_as_it_was(captured: Captured, value: Any) -> bool:
+def _can_view_before_detach(captured: Captured, value: Any) -> bool:
     """Whether the view of an input that is detached later can be taken before that, as in the function."""
     base, storage = value._base, captured.recorder.tracked(value).storage
     if captured.recorder.tracked(base).storage is not storage or storage.metadata_mutations:

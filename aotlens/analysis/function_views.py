@@ -88,11 +88,13 @@ def view_of_intermediate(
         output_type=OutputType.ALIAS_OF_INTERMEDIATE_BASE_IS_USER_OUTPUT,
         reason=reason,
         is_custom_function_view=True,
-        base=given_to_input if len(group) == 1 else OutputBase(_beside(captured, index, group)),
+        base=given_to_input
+        if len(group) == 1
+        else OutputBase(_output_sharing_storage(captured, index, group)),
     )
 
 
-def _beside(captured: Captured, index: int, group: list[int]) -> int:
+def _output_sharing_storage(captured: Captured, index: int, group: list[int]) -> int:
     """The result whose memory the view is told to share: all of that memory, where one is."""
     others = [output_index for output_index in group if output_index != index]
     return min(

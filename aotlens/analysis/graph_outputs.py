@@ -23,7 +23,7 @@ def view_of_output(captured: Captured, index: int, group: list[int]) -> OutputAl
     """A view, without a gradient, of another result: autograd is told of a write through either."""
     recorder, outputs = captured.recorder, captured.outputs
     value = outputs[index]
-    first = _shown_by(captured, value, group)
+    first = _viewed_output(captured, value, group)
     if first is None or first == index:
         return None
     if any(outputs[i].requires_grad or is_wrapper(outputs[i]) for i in (index, first)):
@@ -44,7 +44,7 @@ def view_of_output(captured: Captured, index: int, group: list[int]) -> OutputAl
     )
 
 
-def _shown_by(captured: Captured, value: Any, group: list[int]) -> int | None:
+def _viewed_output(captured: Captured, value: Any, group: list[int]) -> int | None:
     """The result that the value is a view of, or one of which all that count together are views."""
     outputs, base = captured.outputs, view_base(value)
     of_result = next((i for i in group if outputs[i] is base), None) if base is not value else None
@@ -53,10 +53,12 @@ def _shown_by(captured: Captured, value: Any, group: list[int]) -> int | None:
     relatives = [
         i for i in group if view_base(outputs[i]) is base or shares_version_counter(outputs[i], value)
     ]
-    return next((i for i in relatives if _shows(captured.recorder, outputs[i], outputs, relatives)), None)
+    return next(
+        (i for i in relatives if _is_base_of_all(captured.recorder, outputs[i], outputs, relatives)), None
+    )
 
 
-def _shows(recorder: Recorder, start: Any, outputs: Sequence[Any], group: list[int]) -> bool:
+def _is_base_of_all(recorder: Recorder, start: Any, outputs: Sequence[Any], group: list[int]) -> bool:
     """Whether views lead from a tensor to each of some results; not so from one of several views.
 
     As a value of its own autograd would let a caller write to that, as eager does not.
@@ -66,7 +68,7 @@ def _shows(recorder: Recorder, start: Any, outputs: Sequence[Any], group: list[i
     return all(relative_chain(recorder, start, outputs[i]) is not None for i in group)
 
 
-def internal_base(captured: Captured, group: list[int]) -> Any:
+def intermediate_base(captured: Captured, group: list[int]) -> Any:
     """What stays inside and results without a gradient are views of; None where a result stands in for it.
 
     No result could: autograd cuts what is written through a view out of the tensor under it.
@@ -75,7 +77,7 @@ def internal_base(captured: Captured, group: list[int]) -> Any:
     values = [outputs[i] for i in group]
     if len(group) == 1 or any(is_wrapper(value) for value in values):
         return None
-    value = next((tensor for tensor in values if _shown_by(captured, tensor, group) is None), None)
+    value = next((tensor for tensor in values if _viewed_output(captured, tensor, group) is None), None)
     if value is None:
         return None
     starts = [
@@ -86,10 +88,10 @@ def internal_base(captured: Captured, group: list[int]) -> Any:
         tensor for tensor in starts if recorder.tracked(tensor).storage is recorder.tracked(value).storage
     )
     fit = (tensor for tensor in on_it if shares_version_counter(tensor, value))
-    return next((tensor for tensor in fit if _shows(recorder, tensor, outputs, group)), None)
+    return next((tensor for tensor in fit if _is_base_of_all(recorder, tensor, outputs, group)), None)
 
 
-def view_of_internal_base(
+def view_of_intermediate_base(
     captured: Captured, index: int, start: Any, base: IntermediateBaseOf
 ) -> OutputAliasInfo:
     """A result without a gradient, made again from what stays inside."""
@@ -154,9 +156,9 @@ def graph_output(recorder: Recorder, index: int, value: Any) -> OutputAliasInfo:
     node = value_of(recorder, value)
     if isinstance(node, Wrapped):
         tensors = dict(inner_tensors(value))
-        node = node.map(lambda path, inner: _in_strides_of(recorder, inner, tensors[path]))
+        node = node.map(lambda path, inner: _with_strides_of(recorder, inner, tensors[path]))
     else:
-        node = _in_strides_of(recorder, node, value)
+        node = _with_strides_of(recorder, node, value)
     base = value._base
     unsafe = base is not None and value.requires_grad and base.requires_grad
     reason = "its base does not leave the function" if unsafe else "memory of its own"
@@ -172,7 +174,7 @@ def graph_output(recorder: Recorder, index: int, value: Any) -> OutputAliasInfo:
     )
 
 
-def _in_strides_of(recorder: Recorder, node: Node, value: Any) -> Node:
+def _with_strides_of(recorder: Recorder, node: Node, value: Any) -> Node:
     """The same values in eager's strides."""
     if node.val.stride() == value.stride() or value.numel() <= 1:
         return node

@@ -44,17 +44,17 @@ def check_views_with_grad_fn(captured: Captured, captured_input: CapturedInput, 
     where, own = moves[-1].origin.location.innermost, captured_input.argument
     other_sizes = captured_input.is_leaf and own.shape != captured_input.fake.shape
     if other_sizes and any(index < moved for index in _reads(captured, own, seen=True)):
-        _refuse(
+        _raise_unsupported(
             captured_input, "it is a leaf and is read before that: its gradient has its former sizes", where
         )
     if captured_input.is_view and any(index > moved for index in _reads(captured, own, seen=True)):
-        _refuse(captured_input, "it is a view, and is read after that", where)
+        _raise_unsupported(captured_input, "it is a view, and is read after that", where)
     if not storage.overlapping_inputs:
         return
     for other in captured.inputs:
         is_view = other.storage is storage and other.argument._base is own
         if is_view and any(index < moved for index in _reads(captured, other.argument, seen=True)):
-            _refuse(captured_input, f"its view `{other.slot.name}` is read before that", where)
+            _raise_unsupported(captured_input, f"its view `{other.slot.name}` is read before that", where)
 
 
 def check_reads_before_resize(captured: Captured, captured_input: CapturedInput) -> None:
@@ -81,18 +81,18 @@ def _reads(captured: Captured, tensor: Any, seen: bool = False) -> Iterator[int]
     for index, (func, args, _, result, _) in enumerate(captured.calls):
         if is_operator(func) and describe(func).kind is Kind.METADATA_MUTATION:
             continue
-        takes_it = any(value is tensor for value in _listed(args))
-        if takes_it and (not seen or any(_is_seen(value) for value in _listed((result,)))):
+        takes_it = any(value is tensor for value in _flattened(args))
+        if takes_it and (not seen or any(_is_seen_by_autograd(value) for value in _flattened((result,)))):
             yield index
 
 
-def _listed(values: tuple[Any, ...]) -> Iterator[Any]:
+def _flattened(values: tuple[Any, ...]) -> Iterator[Any]:
     """The values, and what the lists among them hold."""
     for value in values:
         yield from value if isinstance(value, (list, tuple)) else (value,)
 
 
-def _is_seen(result: Any) -> bool:
+def _is_seen_by_autograd(result: Any) -> bool:
     """Whether a gradient starts from it: from no leaf that is written to, nor a view without a history."""
     if not getattr(result, "requires_grad", False):
         return False
@@ -102,7 +102,7 @@ def _is_seen(result: Any) -> bool:
         return False
 
 
-def _refuse(captured_input: CapturedInput, what: str, where: Span | None) -> None:
+def _raise_unsupported(captured_input: CapturedInput, what: str, where: Span | None) -> None:
     raise UnsupportedError(
         f"a change of the sizes or strides of `{captured_input.slot.name}` under `no_grad`, where {what}",
         where,

@@ -61,55 +61,60 @@ def analyse_inputs(
                 analyse_wrapper(captured, index, captured_input, captured_input.wrapped, keep_mutations)
             )
         elif index in exchanges.by_input:
-            alias_infos.append(_exchanged(captured, index, exchanges.by_input[index], keep_mutations))
+            alias_infos.append(
+                _analyse_storage_swap(captured, index, exchanges.by_input[index], keep_mutations)
+            )
         else:
-            alias_infos.append(_analyse(captured, index, keep_mutations))
+            alias_infos.append(_analyse_tensor(captured, index, keep_mutations))
     return tuple(alias_infos)
 
 
-def _analyse(captured: Captured, index: int, keep_mutations: bool) -> InputAliasInfo:
+def _analyse_tensor(captured: Captured, index: int, keep_mutations: bool) -> InputAliasInfo:
     captured_input = captured.inputs[index]
     storage: Any = captured_input.storage
     mutates_data = _writes_data(captured_input)
-    moved = _moved(captured_input)
+    moved = _new_geometry(captured_input)
     if moved is None and storage.metadata_mutations and captured_input.argument.requires_grad:
-        _moved_without_grad(captured, captured_input)  # refuses changes that cancel out, but not for autograd
+        _metadata_mutated_without_grad(
+            captured, captured_input
+        )  # refuses changes that cancel out, but not for autograd
     autograd = _autograd_change(captured, captured_input)
     if autograd is AutogradChange.DETACHED and (storage.version or storage.metadata_mutations):
-        _refuse_views_of_detached(captured, captured_input)
-    bumps = _bumps(captured, index)
+        _check_views_of_detached(captured, captured_input)
+    bumps = _version_group_bumps(captured, index)
     if storage.new_bytes is not None:
-        _refuse_resized(captured, captured_input, moved)
+        _check_storage_resize(captured, captured_input, moved)
         if not mutates_data:
-            return _resized(index, storage, bumps)
+            return _storage_resize_only(index, storage, bumps)
     if not mutates_data and moved is None:
         kind, reason = MutationType.NOT_MUTATED, "not written to"
         if autograd is not AutogradChange.NONE:
             kind, reason = MutationType.MUTATED_OUT_GRAPH, f"{autograd.value}, which only the wrapper can do"
         return InputAliasInfo(index, kind, reason, version_bumps=bumps, autograd=autograd)
     written = captured_input if captured_input.base is None else captured.inputs[captured_input.base]
-    seen = _is_seen(written)
+    seen = _is_seen_by_autograd(written)
     if captured_input.base is not None:
-        _refuse_lost_history(captured, captured_input, written)
+        _check_grad_fn_kept(captured, captured_input, written)
     if seen and mutates_data and captured_input.base is None and repeated_dims(captured_input.fake):
         raise UnsupportedError(
             f"a write that autograd sees to `{captured_input.slot.name}`, which is expanded",
             span_of_writes(storage.writes),
             "clone it before writing, or write under `torch.no_grad()`",
         )
-    mutation_type, reason = mutation_placement(mutates_data, _moved(written), seen, keep_mutations)
+    mutation_type, reason = mutation_placement(mutates_data, _new_geometry(written), seen, keep_mutations)
     return InputAliasInfo(
         index=index,
         mutation_type=mutation_type,
-        reason=_with_change(_base_reason(captured, index) or reason, autograd),
+        reason=_with_autograd_change(_synthetic_base_reason(captured, index) or reason, autograd),
         base=captured_input.base,
         mutates_data=mutates_data,
         hidden_from_autograd=mutates_data and captured_input.base is None and bumps == 0,
         under_no_grad=mutates_data and all(not write.grad_enabled for write in storage.writes),
         version_bumps=bumps,
         new_geometry=moved,
-        is_view=_is_view_with_history(captured, captured_input, moved),
-        metadata_mutated_without_grad=moved is not None and _moved_without_grad(captured, captured_input),
+        is_view=_is_view_with_grad_fn(captured, captured_input, moved),
+        metadata_mutated_without_grad=moved is not None
+        and _metadata_mutated_without_grad(captured, captured_input),
         seen_by_autograd=seen and mutates_data,
         value=storage.base if mutates_data else None,
         writes=(*storage.writes, *(storage.metadata_mutations if moved is not None else ())),
@@ -119,7 +124,7 @@ def _analyse(captured: Captured, index: int, keep_mutations: bool) -> InputAlias
     )
 
 
-def _refuse_views_of_detached(captured: Captured, captured_input: CapturedInput) -> None:
+def _check_views_of_detached(captured: Captured, captured_input: CapturedInput) -> None:
     """Eager's histories of views go on without the tensor under them, which no call repeats."""
     views = (
         view for view in captured.inputs if view.is_tensor and view.argument._base is captured_input.argument
@@ -134,14 +139,14 @@ def _refuse_views_of_detached(captured: Captured, captured_input: CapturedInput)
             )
 
 
-def _is_view_with_history(captured: Captured, captured_input: CapturedInput, moved: Geometry | None) -> bool:
+def _is_view_with_grad_fn(captured: Captured, captured_input: CapturedInput, moved: Geometry | None) -> bool:
     """Whether it matters when autograd looks for the input's place in the tape."""
     if captured_input.argument._base is None or not captured_input.argument.requires_grad:
         return False
     return moved is None or is_input_read(captured, captured_input)
 
 
-def _refuse_resized(captured: Captured, captured_input: CapturedInput, moved: Any) -> None:
+def _check_storage_resize(captured: Captured, captured_input: CapturedInput, moved: Any) -> None:
     storage: Any = captured_input.storage
     if moved is not None and storage.new_bytes == 0:
         raise UnsupportedError(
@@ -162,7 +167,7 @@ def _refuse_resized(captured: Captured, captured_input: CapturedInput, moved: An
         )
 
 
-def _resized(index: int, storage: Storage, bumps: int) -> InputAliasInfo:
+def _storage_resize_only(index: int, storage: Storage, bumps: int) -> InputAliasInfo:
     """An input of which only the memory is given back or made."""
     return InputAliasInfo(
         index,
@@ -174,17 +179,17 @@ def _resized(index: int, storage: Storage, bumps: int) -> InputAliasInfo:
     )
 
 
-def _with_change(reason: str, autograd: AutogradChange) -> str:
+def _with_autograd_change(reason: str, autograd: AutogradChange) -> str:
     return reason if autograd is AutogradChange.NONE else f"{reason}; {autograd.value}"
 
 
-def _moved(captured_input: CapturedInput) -> Geometry | None:
+def _new_geometry(captured_input: CapturedInput) -> Geometry | None:
     """The metadata that the function leaves; None when it is as it was."""
     geometry = geometry_of(captured_input.argument)
     return geometry if geometry != geometry_of(captured_input.fake) else None
 
 
-def _moved_without_grad(captured: Captured, captured_input: CapturedInput) -> bool:
+def _metadata_mutated_without_grad(captured: Captured, captured_input: CapturedInput) -> bool:
     """Whether autograd sees none of the changes of the tensor's own metadata.
 
     Raises:
@@ -202,7 +207,7 @@ def _moved_without_grad(captured: Captured, captured_input: CapturedInput) -> bo
         )
     after = storage.writes[moves[0].version :] if moves else []
     autograd_sees_write = any(write.grad_enabled for write in after) or (
-        after and _is_seen(captured_input)
+        after and _is_seen_by_autograd(captured_input)
     )  # `mark_dirty`
     if not seen and captured_input.argument.requires_grad and autograd_sees_write:
         raise UnsupportedError(
@@ -211,7 +216,7 @@ def _moved_without_grad(captured: Captured, captured_input: CapturedInput) -> bo
             span_of_writes(moves),
             "write first, or make both in one grad mode",
         )
-    if moves and not seen and _moved(captured_input) is not None:
+    if moves and not seen and _new_geometry(captured_input) is not None:
         check_views_with_grad_fn(captured, captured_input, moves)
     return not seen
 
@@ -241,14 +246,14 @@ def raises_on_grad_fn(tensor: Any) -> bool:
     return False
 
 
-def _refuse_lost_history(captured: Captured, captured_input: CapturedInput, base: CapturedInput) -> None:
+def _check_grad_fn_kept(captured: Captured, captured_input: CapturedInput, base: CapturedInput) -> None:
     """A write with a gradient to a tensor that only shares memory with those that autograd knows."""
     flat = any(
         synthetic_base.kind == "flat" and captured.inputs[synthetic_base.index] is base
         for synthetic_base in captured.bases
     )
     starts = captured_input.argument.requires_grad and not captured_input.requires_grad
-    lost = starts and (flat or base.requires_grad or not _is_seen(base))
+    lost = starts and (flat or base.requires_grad or not _is_seen_by_autograd(base))
     if lost or (captured_input.has_own_edge and has_other_grad_fn(captured_input.argument)):
         raise UnsupportedError(
             f"a write with a gradient to `{captured_input.slot.name}`, which overlaps another input and is "
@@ -258,17 +263,17 @@ def _refuse_lost_history(captured: Captured, captured_input: CapturedInput, base
         )
 
 
-def _bumps(captured: Captured, index: int) -> int:
+def _version_group_bumps(captured: Captured, index: int) -> int:
     """By how much the wrapper raises the input's version counter; those that overlap share one."""
     captured_input = captured.inputs[index]
     bumps, joined = (
         _version_bumps(captured_input),
         captured_input.storage is not None and captured_input.storage.overlapping_inputs,
     )
-    return _writes_through(captured, index) if bumps and joined else bumps
+    return _writes_through_input(captured, index) if bumps and joined else bumps
 
 
-def _writes_through(captured: Captured, index: int) -> int:
+def _writes_through_input(captured: Captured, index: int) -> int:
     """How many writes went through an overlapping input, or a view of it, and not through a nearer one.
 
     A view that was given other memory goes on to count for its base: the first input takes such writes.
@@ -293,7 +298,7 @@ def _writes_through(captured: Captured, index: int) -> int:
     return nearest.count(index) + (elsewhere if index == on_it[0] and elsewhere > 0 else 0)
 
 
-def _base_reason(captured: Captured, index: int) -> str:
+def _synthetic_base_reason(captured: Captured, index: int) -> str:
     """Why an input changes with others; empty when it has no synthetic base."""
     for base in captured.bases:
         if index in base.members:
@@ -304,14 +309,16 @@ def _base_reason(captured: Captured, index: int) -> str:
     return ""
 
 
-def _exchanged(captured: Captured, index: int, exchange: StorageSwap, keep_mutations: bool) -> InputAliasInfo:
+def _analyse_storage_swap(
+    captured: Captured, index: int, exchange: StorageSwap, keep_mutations: bool
+) -> InputAliasInfo:
     """An input on another storage: its own may have been written to before, or it itself since."""
     captured_input = captured.inputs[index]
     storage: Any = captured_input.storage
     check_reads_before_resize(captured, captured_input)
     old, seen = (
         captured_input.base is None and _writes_data(captured_input),
-        _is_seen(captured_input),
+        _is_seen_by_autograd(captured_input),
     )  # else the base is written to
     if captured_input.is_view and captured_input.argument.requires_grad and _version_bumps(captured_input):
         raise UnsupportedError(
@@ -332,14 +339,14 @@ def _exchanged(captured: Captured, index: int, exchange: StorageSwap, keep_mutat
         value = captured.recorder.emit(aten.clone.default, captured.recorder.node_of(captured_input.argument))
     in_graph, autograd = old and keep_mutations, _autograd_change(captured, captured_input)
     if autograd is AutogradChange.DETACHED:
-        _refuse_views_of_detached(captured, captured_input)
+        _check_views_of_detached(captured, captured_input)
     return InputAliasInfo(
         index=index,
         mutation_type=MutationType.MUTATED_IN_GRAPH if in_graph else MutationType.MUTATED_OUT_GRAPH,
-        reason=_with_change("it is given another storage, which only the wrapper can do", autograd),
+        reason=_with_autograd_change("it is given another storage, which only the wrapper can do", autograd),
         mutates_data=old or seen,
         under_no_grad=old and all(not write.grad_enabled for write in storage.writes),
-        version_bumps=_bumps(captured, index),
+        version_bumps=_version_group_bumps(captured, index),
         seen_by_autograd=seen,
         value=value,
         writes=(*storage.writes, *storage.metadata_mutations),
@@ -360,7 +367,7 @@ def _writes_data(captured_input: CapturedInput) -> bool:
     return storage.version > 0 and storage.base is not captured_input.node and storage.bytes_after != 0
 
 
-def _is_seen(captured_input: CapturedInput) -> bool:
+def _is_seen_by_autograd(captured_input: CapturedInput) -> bool:
     changed = (
         captured_input.argument.requires_grad
         and grad_fn_of(captured_input.argument) is not captured_input.grad_fn
@@ -398,12 +405,12 @@ def _autograd_change(captured: Captured, captured_input: CapturedInput) -> Autog
             "give back a new tensor",
         )
     if captured_input.becomes_leaf:
-        _refuse_uses_before(captured, captured_input)
+        _check_uses_before_new_leaf(captured, captured_input)
         return AutogradChange.NEW_LEAF
     return AutogradChange.NONE
 
 
-def _refuse_uses_before(captured: Captured, captured_input: CapturedInput) -> None:
+def _check_uses_before_new_leaf(captured: Captured, captured_input: CapturedInput) -> None:
     """Of an input that is made a leaf in place: autograd is given either the former tensor or the leaf."""
     views = (
         view for view in captured.inputs if view.is_tensor and view.argument._base is captured_input.argument

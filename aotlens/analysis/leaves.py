@@ -28,25 +28,25 @@ def created_leaf_base(captured: Captured, value: Any) -> Any:
     tracked = getattr(value, TRACKED_ATTRIBUTE, None)
     if tracked is None or not tracked.chain or not value.requires_grad:
         return None
-    leaf = _start(value, 2 * len(tracked.chain) + 2)
+    leaf = _leaf_behind(value, 2 * len(tracked.chain) + 2)
     known = getattr(leaf, TRACKED_ATTRIBUTE, None)
     if leaf is value or known is None or known.storage is not tracked.storage:
         return None
     if any(
         leaf is tensor
         for captured_input in captured.inputs
-        for tensor in (captured_input.argument, captured_input.leaf, _under(captured_input))
+        for tensor in (captured_input.argument, captured_input.leaf, _base_of_input(captured_input))
     ):
         return None
     return leaf if is_created_leaf(leaf) else None
 
 
-def _under(captured_input: CapturedInput) -> Any:
+def _base_of_input(captured_input: CapturedInput) -> Any:
     """What an argument is a view of; that may be a leaf which is no argument."""
     return captured_input.argument._base if captured_input.is_tensor else None
 
 
-def _start(value: Any, most: int) -> Any:
+def _leaf_behind(value: Any, most: int) -> Any:
     """The leaf at the end of single steps back through autograd's graph; None where it branches before.
 
     The steps from a view of one that was taken without grad end there, and lead to no leaf.
@@ -76,7 +76,7 @@ def view_of_created_leaf(captured: Captured, index: int, leaf: Any) -> OutputAli
         (leaf_index for leaf_index, other in enumerate(captured.outputs) if other is leaf), None
     )
     if leaf_index is None:
-        if _is_alone(captured, value):
+        if _has_own_storage(captured, value):
             return None
         raise UnsupportedError(
             "a view of a leaf that the function makes (`requires_grad_()`) and does not return, beside "
@@ -108,7 +108,7 @@ def view_of_created_leaf(captured: Captured, index: int, leaf: Any) -> OutputAli
     )
 
 
-def _is_alone(captured: Captured, value: Any) -> bool:
+def _has_own_storage(captured: Captured, value: Any) -> bool:
     storage = captured.recorder.tracked(value).storage
     others = (other for other in captured.outputs if isinstance(other, torch.Tensor) and other is not value)
     return not storage.inputs and all(
@@ -149,7 +149,7 @@ def geometry_on_base(
     """
     if chain is not None:
         return None
-    otherwise = reinterpretation(value, base)
+    otherwise = reinterpreted_as(value, base)
     if otherwise is not None:
         name = next(
             (
@@ -167,7 +167,7 @@ def geometry_on_base(
     return geometry_of(value)
 
 
-def reinterpretation(value: Any, base: Any) -> str | None:
+def reinterpreted_as(value: Any, base: Any) -> str | None:
     """As what a tensor shows the memory of another, beyond its sizes and strides; None when as that does."""
     if value.dtype is not base.dtype:
         return "another dtype"

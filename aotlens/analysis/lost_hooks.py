@@ -29,7 +29,7 @@ def check_hooks_on_views(
     Raises:
         UnsupportedError: a hook on such a result, or on a view that it was taken of.
     """
-    made = [info for info in alias_infos if _is_made(info) and info.tensor.requires_grad]
+    made = [info for info in alias_infos if _is_made_by_wrapper(info) and info.tensor.requires_grad]
     if not made:
         return
     firsts = (args[0] for _, args, _, _, _ in captured.calls if args)
@@ -48,7 +48,7 @@ def check_hooks_on_views(
             )
 
 
-def _is_made(info: OutputAliasInfo) -> bool:
+def _is_made_by_wrapper(info: OutputAliasInfo) -> bool:
     is_view = info.value is None and info.output_type is not OutputType.IS_INPUT
     return info.tensor is not None and (info.is_new_leaf or is_view)
 

@@ -19,8 +19,8 @@ from aotlens.analysis.function_views import (
 from aotlens.analysis.graph_outputs import (
     graph_output,
     graph_output_or_duplicate,
-    internal_base,
-    view_of_internal_base,
+    intermediate_base,
+    view_of_intermediate_base,
     view_of_output,
 )
 from aotlens.analysis.inputs import grad_fn_of, raises_on_grad_fn
@@ -63,7 +63,7 @@ def analyse_outputs(
     captured: Captured, exchanges: StorageSwaps
 ) -> tuple[tuple[OutputAliasInfo, ...], tuple[BaseInfo, ...]]:
     """One record per flat result, and the intermediates that several of them are views of."""
-    groups = _by_storage(captured)
+    groups = _groups_by_storage(captured)
     bases, known = exchanges.bases, exchanges.known
     own = DetachedOutputs(captured, bases, known)
     owners = {
@@ -73,30 +73,30 @@ def analyse_outputs(
     alias_infos: list[OutputAliasInfo] = []
     for index, value in enumerate(captured.outputs):
         if not isinstance(value, torch.Tensor):
-            alias_infos.append(_plain(captured, index, value))
+            alias_infos.append(_plain_value(captured, index, value))
             continue
         if type(value) is not FakeTensor and not is_wrapper(value):
-            alias_infos.append(_constant(captured, index, value))
+            alias_infos.append(_captured_constant(captured, index, value))
             continue
         check_view_storage(captured, value)
         same = next((i for i in range(index) if captured.outputs[i] is value), None)
         storage = captured.recorder.tracked(value).storage
-        inside = _storage_inside(captured, value, storage)
+        inside = _input_storage_inside(captured, value, storage)
         of_leaf = _view_of_leaf(captured, index, value) if same is None and id(value) not in owners else None
         if of_leaf is not None:
             alias_infos.append(of_leaf)
         elif id(value) in owners:
             alias_infos.append(_is_input(captured, index, value, owners[id(value)]))
         elif inside is not None:
-            alias_infos.append(_inside_a_wrapper(captured, index, value, inside))
+            alias_infos.append(_alias_inside_wrapper(captured, index, value, inside))
         elif (base := own.base_of(value)) is not None:
             alias_infos.append(own.result(index, base, same))
-        elif (owner := _exchanged_owner(captured, exchanges, value)) is not None:
-            alias_infos.append(_alias_of_exchanged(captured, index, value, owner, same))
+        elif (owner := _storage_swap_base(captured, exchanges, value)) is not None:
+            alias_infos.append(_view_after_storage_swap(captured, index, value, owner, same))
         elif storage.inputs:
             alias_infos.append(_alias_of_input(captured, index, exchanges, value, same))
         elif same is not None:
-            alias_infos.append(_repeated(index, value, same))
+            alias_infos.append(_duplicate(index, value, same))
         else:
             group = groups[id(storage)]
             alias_infos.append(_intermediate(captured, index, group, known, bases))
@@ -109,7 +109,7 @@ def _view_of_leaf(captured: Captured, index: int, value: Any) -> OutputAliasInfo
     return None if leaf is None else view_of_created_leaf(captured, index, leaf)
 
 
-def _by_storage(captured: Captured) -> dict[int, list[int]]:
+def _groups_by_storage(captured: Captured) -> dict[int, list[int]]:
     """Which distinct results stand on each intermediate storage."""
     groups: dict[int, list[int]] = {}
     for index, value in enumerate(captured.outputs):
@@ -121,7 +121,7 @@ def _by_storage(captured: Captured) -> dict[int, list[int]]:
     return groups
 
 
-def _plain(captured: Captured, index: int, value: Any) -> OutputAliasInfo:
+def _plain_value(captured: Captured, index: int, value: Any) -> OutputAliasInfo:
     if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
         value = captured.recorder.symbols.value(value)
     elif not _is_number_like(value):
@@ -140,14 +140,14 @@ def _is_number_like(value: Any) -> bool:
     return type(value) in (*PLAIN, range, OuterObject) or is_opaque_value(value)
 
 
-def _constant(captured: Captured, index: int, value: Any) -> OutputAliasInfo:
+def _captured_constant(captured: Captured, index: int, value: Any) -> OutputAliasInfo:
     """A real tensor of the user's, handed back as it is."""
     node = captured.recorder.node_of(value)
     reason = "a tensor that the function has from outside, handed back as it is"
     return OutputAliasInfo(index, OutputType.IS_INPUT, reason, None, base=ConstantBase(node), tensor=value)
 
 
-def _storage_inside(captured: Captured, value: Any, storage: Storage) -> Storage | None:
+def _input_storage_inside(captured: Captured, value: Any, storage: Storage) -> Storage | None:
     """The input's storage that a result shares otherwise than as a view: inside a wrapper, or around it."""
     if storage.inputs:
         return (
@@ -165,7 +165,7 @@ def _can_be_written(storage: Storage) -> bool:
     return not storage.wrapper_name or bool(storage.base.val.is_floating_point())
 
 
-def _inside_a_wrapper(captured: Captured, index: int, value: Any, storage: Storage) -> OutputAliasInfo:
+def _alias_inside_wrapper(captured: Captured, index: int, value: Any, storage: Storage) -> OutputAliasInfo:
     """A look at a tensor inside a wrapper: for autograd no view, so the graph itself may hand it out."""
     input_index = storage.inputs[0]
     name = captured.inputs[input_index].slot.name
@@ -182,7 +182,7 @@ def _inside_a_wrapper(captured: Captured, index: int, value: Any, storage: Stora
     )
 
 
-def _repeated(index: int, value: Any, same: int) -> OutputAliasInfo:
+def _duplicate(index: int, value: Any, same: int) -> OutputAliasInfo:
     return OutputAliasInfo(
         index=index,
         output_type=OutputType.ALIAS_OF_INTERMEDIATE_BASE_IS_USER_OUTPUT,
@@ -270,7 +270,7 @@ def _view_of_input(
     )
 
 
-def _exchanged_owner(captured: Captured, exchanges: StorageSwaps, value: Any) -> int | None:
+def _storage_swap_base(captured: Captured, exchanges: StorageSwaps, value: Any) -> int | None:
     """The input with this storage as its other one, with which the result shares its base for autograd."""
     storage = captured.recorder.tracked(value).storage
     for input_index in exchanges.by_input if value._base is not None else ():
@@ -280,7 +280,7 @@ def _exchanged_owner(captured: Captured, exchanges: StorageSwaps, value: Any) ->
     return None
 
 
-def _alias_of_exchanged(
+def _view_after_storage_swap(
     captured: Captured, index: int, value: Any, input_index: int, same: int | None
 ) -> OutputAliasInfo:
     """A view that was taken after the exchange."""
@@ -324,17 +324,17 @@ def _intermediate(
     if of_function is not None:
         return of_function
     alone = len(group) == 1 and not _viewed_without_grad(value)
-    apart = alone or not any(_has_history(captured.outputs[i]) for i in group)
+    apart = alone or not any(_has_grad_fn(captured.outputs[i]) for i in group)
     storage = tracked.storage
     if apart and id(storage) not in known:
-        start = internal_base(captured, group) if index == group[0] else None
+        start = intermediate_base(captured, group) if index == group[0] else None
         if start is None:
             return view_of_output(captured, index, group) or graph_output_or_duplicate(captured, index, group)
         bases.append(BaseInfo(value_of(recorder, start), start, without_gradient=True))
         known[id(storage)] = IntermediateBaseOf(len(bases) - 1)
     base = known.get(id(storage))
     if isinstance(base, IntermediateBaseOf) and bases[base.index].without_gradient:
-        return view_of_internal_base(captured, index, bases[base.index].tensor, base)
+        return view_of_intermediate_base(captured, index, bases[base.index].tensor, base)
     first = base is None
     if base is None:
         base = known[id(storage)] = _choose_base(captured, group, storage, bases)
@@ -368,7 +368,7 @@ def _intermediate(
     )
 
 
-def _has_history(value: Any) -> bool:
+def _has_grad_fn(value: Any) -> bool:
     """Whether autograd starts from the result, or would but for the grad mode in which its view was taken."""
     return bool(value.requires_grad and grad_fn_of(value) is not None) or _viewed_without_grad(value)
 

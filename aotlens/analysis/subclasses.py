@@ -18,7 +18,7 @@ def analyse_wrapper(
     Raises:
         UnsupportedError: its sizes or strides were changed, or whether it requires grad.
     """
-    _refuse_metadata(captured, captured_input)
+    _check_metadata(captured, captured_input)
     value = value_like(captured.recorder, captured_input.argument, before)
     if value.nodes() == before.nodes():
         return InputAliasInfo(index, MutationType.NOT_MUTATED, "not written to")
@@ -44,7 +44,7 @@ def analyse_wrapper(
     )
 
 
-def _refuse_metadata(captured: Captured, captured_input: CapturedInput) -> None:
+def _check_metadata(captured: Captured, captured_input: CapturedInput) -> None:
     argument, name = captured_input.argument, captured_input.slot.name
     storage = captured.recorder.tracked(argument).storage
     span = (

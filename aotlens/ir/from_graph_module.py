@@ -24,7 +24,7 @@ def import_graph(module: fx.GraphModule, placeholders: Mapping[fx.Node, Node]) -
     made: Made = dict(placeholders)
     for node in module.graph.nodes:
         if node.op != "output" and node not in made:
-            made[node] = imported(module, node, made)
+            made[node] = import_node(module, node, made)
     return made
 
 
@@ -33,7 +33,7 @@ def nodes_of(made: Made) -> tuple[Node, ...]:
     return tuple(ours for node, ours in made.items() if node.op != "placeholder" and isinstance(ours, Node))
 
 
-def _body(module: fx.GraphModule, name: str) -> Program:
+def _subgraph(module: fx.GraphModule, name: str) -> Program:
     """A graph that belongs to a higher-order operator."""
     made = import_graph(module, {})
     placeholders = module.graph.find_nodes(op="placeholder")
@@ -57,7 +57,7 @@ def flat_outputs(module: fx.GraphModule) -> list[Any]:
     return list(results) if isinstance(results, (list, tuple)) else [results]
 
 
-def imported(module: fx.GraphModule, node: fx.Node, made: Made) -> Node | Program:
+def import_node(module: fx.GraphModule, node: fx.Node, made: Made) -> Node | Program:
     """One node; `made` holds what it reads."""
     name, val, origin = free_name(node.name), _value(node), _origin(node)
     if node.op == "placeholder":
@@ -65,10 +65,10 @@ def imported(module: fx.GraphModule, node: fx.Node, made: Made) -> Node | Progra
     if node.op == "get_attr":
         constant = operator.attrgetter(str(node.target))(module)
         if isinstance(constant, fx.GraphModule):
-            return _body(constant, name)
+            return _subgraph(constant, name)
         return Node(name, None, (), {}, constant if val is None else val, origin, constant=constant)
-    args = tuple(mapped(arg, made) for arg in node.args)
-    kwargs = {key: mapped(arg, made) for key, arg in node.kwargs.items()}
+    args = tuple(map_argument(arg, made) for arg in node.args)
+    kwargs = {key: map_argument(arg, made) for key, arg in node.kwargs.items()}
     op: Any = getitem if node.target is operator.getitem else node.target
     if node.op == "call_method":  # of a generator: methods of tensors are operators by then
         op = getattr(torch.Generator, str(node.target))
@@ -90,15 +90,15 @@ def _origin(node: fx.Node) -> Origin:
     return Origin(NO_ORIGIN, name, stage="joint", reason="put there by the user's graph pass", effect=effect)
 
 
-def mapped(value: Any, made: Made) -> Any:
+def map_argument(value: Any, made: Made) -> Any:
     if isinstance(value, fx.Node):
         return made[value]
     if isinstance(value, tuple):
-        return tuple(mapped(item, made) for item in value)
+        return tuple(map_argument(item, made) for item in value)
     if isinstance(value, list):
-        return [mapped(item, made) for item in value]
+        return [map_argument(item, made) for item in value]
     if isinstance(value, slice):
-        return slice(*(mapped(item, made) for item in (value.start, value.stop, value.step)))
+        return slice(*(map_argument(item, made) for item in (value.start, value.stop, value.step)))
     if isinstance(value, dict):
-        return {key: mapped(item, made) for key, item in value.items()}
+        return {key: map_argument(item, made) for key, item in value.items()}
     return value

@@ -92,16 +92,16 @@ def _add(graph: fx.Graph, node: Node, made: dict[int, Any], owned: dict[str, Any
     args, kwargs = map_nodes(node.args, change, body), map_nodes(node.kwargs, change, body)
     name = node.name
     if as_torch:
-        name, op = torch_name(node), aten.view.default if _is_a_view(node) else op
+        name, op = torch_name(node), aten.view.default if _is_view_reshape(node) else op
     if isinstance(op, MethodDescriptorType):  # fx cannot name one as a function
         result = graph.create_node("call_method", op.__name__, args, kwargs, name=name)
     else:
         result = graph.create_node("call_function", op, args, kwargs, name=name)
-    _describe(result, node)
+    _set_metadata(result, node)
     return result
 
 
-def _is_a_view(node: Node) -> bool:
+def _is_view_reshape(node: Node) -> bool:
     """Whether it is a reshape of what lies in one piece."""
     if node.op is not aten.reshape.default:
         return False
@@ -109,7 +109,7 @@ def _is_a_view(node: Node) -> bool:
     return all(type(size) is int for size in tensor.shape) and bool(tensor.is_contiguous())
 
 
-def _describe(result: fx.Node, node: Node) -> None:
+def _set_metadata(result: fx.Node, node: Node) -> None:
     meta = result.meta
     meta["val"] = list(node.val) if isinstance(node.val, tuple) else node.val
     if "tensors_to_clone" in node.kwargs:  # a Triton kernel gives a dict by argument name

@@ -190,7 +190,7 @@ def has_effect(node: Node) -> bool:
     return node.origin.effect
 
 
-def before_backward(nodes: Iterable[Node]) -> tuple[Node, ...]:
+def without_backward_effects(nodes: Iterable[Node]) -> tuple[Node, ...]:
     """The nodes without those that the backward runs for what they do outside of their value."""
     return tuple(node for node in nodes if not (node.origin.effect and node.origin.backward))
 

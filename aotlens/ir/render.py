@@ -94,7 +94,7 @@ def literal(value: Any, names: Names) -> str:
         expression = value.node.expr
         return print_expression(expression, {str(symbol): str(symbol) for symbol in expression.free_symbols})
     if isinstance(value, (TableIndex, OuterObject)):
-        return _named(value, names)
+        return _object_name(value, names)
     if isinstance(value, torch.device):
         return f"torch.device('{value}')"
     if type(value) is dict:
@@ -105,19 +105,19 @@ def literal(value: Any, names: Names) -> str:
         return attribute_text(f"torch.ops.{value}")
     if not isinstance(value, (int, float, complex, str)) and is_opaque_value(value):
         return names.object(value, type(value).__name__.lower())
-    return _number(value)
+    return _number_text(value)
 
 
-def _named(value: TableIndex | OuterObject, names: Names) -> str:
+def _object_name(value: TableIndex | OuterObject, names: Names) -> str:
     if isinstance(value, TableIndex):
         return names.object(value, "table_index")
     return (value.name if value.object is None else names.object(value.object, value.name)) + value.path
 
 
-def _number(value: Any) -> str:
+def _number_text(value: Any) -> str:
     """Also of a class of numbers: a member of an `IntEnum`, a number of numpy's."""
     if isinstance(value, complex):
-        parts = f"complex({_number(value.real)}, {_number(value.imag)})"
+        parts = f"complex({_number_text(value.real)}, {_number_text(value.imag)})"
         return complex.__repr__(value) if isfinite(value.real) and isfinite(value.imag) else parts
     if isinstance(value, float) and not isfinite(value):
         return f"float('{float(value)}')"
@@ -136,12 +136,12 @@ def call_text(node: Node, names: Names) -> str:
         case UnwrapOperator(attribute=attribute):
             return f"{arguments[0]}.{attribute}"
         case WrapOperator() as made:
-            return _made_text(made, node, names)
+            return _wrap_text(made, node, names)
     arguments += [f"{key}={literal(value, names)}" for key, value in node.kwargs.items()]
     return f"{names.operator(node.op if names.as_called else _kernel(node))}({', '.join(arguments)})"
 
 
-def _made_text(made: WrapOperator, node: Node, names: Names) -> str:
+def _wrap_text(made: WrapOperator, node: Node, names: Names) -> str:
     inner, size, stride = node.args
     parts = {name: literal(value, names) for name, value in zip(made.inner, inner, strict=True)}
     parts |= {name: opaque_text(name, value, names) for name, value in made.others}

@@ -23,10 +23,10 @@ from aotlens.ir.program import (
     Program,
     ProgramInput,
     ProgramOutput,
-    before_backward,
     computed_by,
     is_random_op,
     reachable,
+    without_backward_effects,
 )
 from aotlens.ir.slots import (
     BACKWARD_INPUTS,
@@ -124,20 +124,20 @@ def primals(joint: JointProgram) -> tuple[ProgramInput, ...]:
 
 def forward_inputs(joint: JointProgram) -> tuple[ProgramInput, ...]:
     """The primals, then seed and offset where the forward draws functionally."""
-    return (*primals(joint), *_of_kind(joint, RngState))
+    return (*primals(joint), *_inputs_of_kind(joint, RngState))
 
 
 def backward_tangents(joint: JointProgram) -> tuple[ProgramInput, ...]:
     """The tangents, then seed and offset where the backward draws functionally."""
-    return (*_tangents(joint), *_of_kind(joint, BackwardRngState))
+    return (*_tangents(joint), *_inputs_of_kind(joint, BackwardRngState))
 
 
 def _tangents(joint: JointProgram) -> tuple[ProgramInput, ...]:
     """The gradients that arrive; then, by the same name, inputs as the backward finds them."""
-    return (*_of_kind(joint, Tangent), *_of_kind(joint, CurrentInput))
+    return (*_inputs_of_kind(joint, Tangent), *_inputs_of_kind(joint, CurrentInput))
 
 
-def _of_kind(joint: JointProgram, kind: type) -> tuple[ProgramInput, ...]:
+def _inputs_of_kind(joint: JointProgram, kind: type) -> tuple[ProgramInput, ...]:
     return tuple(graph_input for graph_input in joint.program.inputs if isinstance(graph_input.slot, kind))
 
 
@@ -157,10 +157,10 @@ def gradients(joint: JointProgram, inputs: tuple[ProgramInput, ...]) -> tuple[Pr
     known: dict[int, list[ProgramOutput]] = {}
     for out in own:
         known.setdefault(out.slot.index, []).append(out)  # type: ignore[union-attr]
-    own_slots = {_which(out.slot) for out in own}
+    own_slots = {_slot_key(out.slot) for out in own}
     outputs: list[ProgramOutput] = []
     for graph_input in inputs:
-        index, inner = _which(graph_input.slot)
+        index, inner = _slot_key(graph_input.slot)
         if index in known:
             outputs += known.pop(index)
         elif (index, inner) not in own_slots:
@@ -169,7 +169,7 @@ def gradients(joint: JointProgram, inputs: tuple[ProgramInput, ...]) -> tuple[Pr
     return (*outputs, *apart, *(out for out in joint.gradients if not isinstance(out.slot, Gradient)))
 
 
-def _which(slot: Any) -> tuple[int, tuple[str, ...]]:
+def _slot_key(slot: Any) -> tuple[int, tuple[str, ...]]:
     """The flat input, and the tensor within a wrapper."""
     return getattr(slot, "index", -1), getattr(slot, "inner", ())
 
@@ -177,7 +177,7 @@ def _which(slot: Any) -> tuple[int, tuple[str, ...]]:
 def joint_convention(joint: JointProgram) -> Convention:
     """The joint program: `(primals, tangents)`, then the random states, to `(results, gradients)`."""
     first, tangents = primals(joint), _tangents(joint)
-    states = (*_of_kind(joint, RngState), *_of_kind(joint, BackwardRngState))
+    states = (*_inputs_of_kind(joint, RngState), *_inputs_of_kind(joint, BackwardRngState))
     inputs = (*first, *tangents, *states)
     outputs = (*forward_graph_outputs(joint), *(gradients(joint, first) if joint.training else ()))
     nodes = reachable([out.value for out in outputs], joint.program.nodes)
@@ -230,7 +230,7 @@ def forward_convention(joint: JointProgram, forward: Program, saved: tuple[Node,
         *(ProgramOutput(node, SavedForBackward(node.name)) for node in saved),
     )
     every = dict.fromkeys((*joint.program.nodes, *forward.nodes))
-    nodes = reachable([out.value for out in outputs], before_backward(every))
+    nodes = reachable([out.value for out in outputs], without_backward_effects(every))
     program = Program(forward.name, inputs, nodes, outputs)
     positions: dict[GraphOutput, int] = {}
     for index, out in enumerate(outputs):

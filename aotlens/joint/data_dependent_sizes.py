@@ -93,10 +93,10 @@ def missing_sizes(
     with joint.captured.recorder.adding("partition", reason, forward=True):
         sizes = [symbols.of_symbol(symbol) for symbol in sorted(missing, key=str)]
     known = {id(node) for node in saved}
-    return tuple(node for node in sizes if id(node) not in known and not _bringer(node).origin.backward)
+    return tuple(node for node in sizes if id(node) not in known and not _size_source(node).origin.backward)
 
 
-def _bringer(number: Node) -> Node:
+def _size_source(number: Node) -> Node:
     """The node that brings a number: itself, or the value that it is a size of."""
     return number.args[0] if number.op in SIZES else number
 

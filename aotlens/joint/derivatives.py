@@ -74,7 +74,9 @@ class Derivatives:
                     [alias_of(recorder, node).requires_grad_() for node in known.tangents], self._defined
                 )
             else:
-                outputs = [tensor if _has_history(tensor) else None for tensor in self._orders[-1].gradients]
+                outputs = [
+                    tensor if _requires_grad(tensor) else None for tensor in self._orders[-1].gradients
+                ]
                 tangents = [None if tensor is None else self._tangent(tensor) for tensor in outputs]
         earlier = [tangent for order in self._orders for tangent in order.tangents]
         sources = [*known.leaves, *earlier]
@@ -121,7 +123,7 @@ def _differentiate(
     return [None if source is None else next(remaining) for source in sources]
 
 
-def _has_history(tensor: Any) -> bool:
+def _requires_grad(tensor: Any) -> bool:
     return tensor is not None and tensor.requires_grad
 
 
@@ -135,12 +137,14 @@ def _dependencies(tensors: list[Any], sources: list[Any]) -> tuple[int, ...]:
     own = dict(reached)
     done: set[Any] = set()
     for tensor in tensors:
-        if _has_history(tensor):
-            _reach(get_gradient_edge(tensor).node, reached, own, done)
-    return tuple(reached[get_gradient_edge(tensor).node] if _has_history(tensor) else 0 for tensor in tensors)
+        if _requires_grad(tensor):
+            _propagate(get_gradient_edge(tensor).node, reached, own, done)
+    return tuple(
+        reached[get_gradient_edge(tensor).node] if _requires_grad(tensor) else 0 for tensor in tensors
+    )
 
 
-def _reach(start: Any, reached: dict[Any, int], own: dict[Any, int], done: set[Any]) -> None:
+def _propagate(start: Any, reached: dict[Any, int], own: dict[Any, int], done: set[Any]) -> None:
     """Fill in what each node of the tape from `start` on leads to."""
     stack = [start]
     while stack:

@@ -73,7 +73,7 @@ def run_backward(
             _, fails = _run(recorder, outputs, run, [index])
             if fails is not None:
                 alone[index] = fails
-            _forget(recorder)
+            _drop_effects(recorder)
         rest = [index for index in every if index not in alone]
         if not rest or not is_unchanged():
             return Attempt(None, failing)
@@ -93,14 +93,14 @@ def _run(
     except (RuntimeError, AttributeError) as error:
         failing = failing_backward(recorder, [outputs[index] for index in among], error)
         if failing is None:
-            _refuse_other_memory(recorder, error)
+            _check_storage_swap(recorder, error)
             raise
         if assumed:  # by a backward that never runs: autograd's message has numbers for sizes
             restore_shape_env(environment, assumed)
         return None, failing
 
 
-def _refuse_other_memory(recorder: Recorder, error: Exception) -> None:
+def _check_storage_swap(recorder: Recorder, error: Exception) -> None:
     """Where the backward reads what was given memory of other sizes, which eager's does too, and fails."""
     if recorder.swapped_tensors and isinstance(error, RuntimeError):
         raise UnsupportedError(
@@ -123,7 +123,7 @@ def failing_backward(recorder: Recorder, outputs: list[Any], error: Exception) -
     if not refuses:
         return None
     origin = _origin_of_failure(recorder, outputs)
-    _forget(recorder)
+    _drop_effects(recorder)
     span = origin.location.innermost if origin is not None else None
     lacks = isinstance(error, NotImplementedError)
     message = with_location(first.split(" Hint:")[0].rstrip(" ."), span)
@@ -133,12 +133,12 @@ def failing_backward(recorder: Recorder, outputs: list[Any], error: Exception) -
 def _origin_of_failure(recorder: Recorder, outputs: list[Any]) -> Origin | None:
     """The operator whose saved values have changed, or that has no derivative."""
     for node in autograd_nodes(get_gradient_edge(output).node for output in outputs):
-        if _fails(node):
+        if _raises(node):
             return recorder.origins.forward_of(node)
     return None
 
 
-def _fails(node: Any) -> bool:
+def _raises(node: Any) -> bool:
     if node.name() == "NotImplemented":
         return True
     names = [name for name in dir(node) if name.startswith("_saved_") or name == "saved_tensors"]
@@ -150,6 +150,6 @@ def _fails(node: Any) -> bool:
     return False
 
 
-def _forget(recorder: Recorder) -> None:
+def _drop_effects(recorder: Recorder) -> None:
     """What the part of the backward that did run is seen by: nobody reads the rest of its nodes."""
     recorder.nodes[:] = [node for node in recorder.nodes if not (node.origin.backward and node.origin.effect)]

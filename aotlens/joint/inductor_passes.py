@@ -12,7 +12,7 @@ from typing import Any
 from torch import fx
 
 from aotlens.capture.operators import Kind, describe
-from aotlens.ir.from_graph_module import flat_outputs, imported
+from aotlens.ir.from_graph_module import flat_outputs, import_node
 from aotlens.ir.graph_module import to_graph_module
 from aotlens.ir.names import free_name
 from aotlens.ir.origin import NO_ORIGIN, Origin
@@ -41,15 +41,15 @@ def with_joint_passes(joint: JointProgram, config: dict[str, Any]) -> JointProgr
     if not _can_follow(joint):
         return joint
     module = to_graph_module(joint.program, joint.training)
-    reading = _Reading(joint.program, module)
+    reading = _NodeTracker(joint.program, module)
     try:
         run_joint_passes(module, joint.captured.recorder.fake_mode, config)
     except RuntimeError:  # a pattern that fails on this graph, half replaced
         return joint
     program = reading.changed(module)
-    if program is None or _reads_anew(program, joint) or _merges_results(program, joint.program):
+    if program is None or _reads_changed_input(program, joint) or _merges_results(program, joint.program):
         return joint
-    if not _seen_inputs(program) <= _seen_inputs(joint.program):
+    if not _returned_inputs(program) <= _returned_inputs(joint.program):
         return joint
     return replace(joint, program=program, before_passes=joint.program)
 
@@ -68,7 +68,7 @@ def _can_follow(joint: JointProgram) -> bool:
     )
 
 
-def _reads_anew(program: Program, joint: JointProgram) -> bool:
+def _reads_changed_input(program: Program, joint: JointProgram) -> bool:
     """Whether something reads an input that the function changes, and did not before."""
     return not _reads_of_changed(program, joint) <= _reads_of_changed(joint.program, joint)
 
@@ -82,18 +82,18 @@ def _merges_results(after: Program, before: Program) -> bool:
     return distinct(after) < distinct(before)
 
 
-def _seen_inputs(program: Program) -> set[str]:
+def _returned_inputs(program: Program) -> set[str]:
     """The results that are an input or a view of one: in place of a copy, whose owner may write to it."""
     inputs = {id(graph_input.node) for graph_input in program.inputs}
     names = set()
     for out in program.outputs:
         value = out.value if not isinstance(out.slot, GRADIENTS) else None
-        if isinstance(value, Node) and id(_under_views(value)) in inputs:
+        if isinstance(value, Node) and id(_view_root(value)) in inputs:
             names.add(out.slot.name)
     return names
 
 
-def _under_views(node: Node) -> Node:
+def _view_root(node: Node) -> Node:
     while _is_view(node):
         node = node.args[0]
     return node
@@ -108,13 +108,13 @@ def _reads_of_changed(program: Program, joint: JointProgram) -> set[tuple[str, s
     return {
         (node.name, read.name)
         for node in program.nodes
-        for read in (*node.inputs(), *map(_under_views, node.inputs()))
+        for read in (*node.inputs(), *map(_view_root, node.inputs()))
         if id(read) in changed
     }
 
 
 @dataclass(slots=True)
-class _Reading:
+class _NodeTracker:
     """Follows the nodes of one graph module through the passes."""
 
     before: Program
@@ -165,10 +165,10 @@ class _Reading:
         old = self.node_of.get(node)
         if old is not None and (node.op == "placeholder" or self._is_as_it_was(node, made)):
             return old
-        new: Any = imported(module, node, made)
+        new: Any = import_node(module, node, made)
         if old is not None:
             return replace(new, name=old.name, origin=old.origin, val=old.val)
-        return replace(new, name=_free(free_name(node.name), names), origin=origins[node])
+        return replace(new, name=_unused_name(free_name(node.name), names), origin=origins[node])
 
     def _is_as_it_was(self, node: fx.Node, made: dict[fx.Node, Any]) -> bool:
         same = self.calls[node] == _call(node)
@@ -195,7 +195,7 @@ class _Reading:
                 origins[node] = gradient_of
             sources = (origins.get(source) or self._known_origin(source) for source in node.all_input_nodes)
             origins[node] = origins[node] or next(filter(None, sources), None)
-        return {node: _taken_over(origins[node], backward[node], node) for node in new}
+        return {node: _origin_on_side(origins[node], backward[node], node) for node in new}
 
     def _known_origin(self, node: fx.Node) -> Origin | None:
         old = self.node_of.get(node)
@@ -215,7 +215,7 @@ class _Reading:
         return is_backward
 
 
-def _taken_over(origin: Origin | None, backward: bool, node: fx.Node) -> Origin:
+def _origin_on_side(origin: Origin | None, backward: bool, node: fx.Node) -> Origin:
     """The origin for a new node on its side of the graph."""
     base_origin = origin or Origin(NO_ORIGIN, op_name(node.target))  # type: ignore[arg-type]
     gradient_of = base_origin.differentiates or (None if base_origin.backward else base_origin)
@@ -235,7 +235,7 @@ def _call(node: fx.Node) -> tuple[Any, Any, Any]:
     return node.target, node.args, node.kwargs
 
 
-def _free(name: str, names: set[str]) -> str:
+def _unused_name(name: str, names: set[str]) -> str:
     """The name, numbered where another node has it."""
     numbered = (f"{name}_{number}" for number in range(1, len(names) + 2))
     free = name if name not in names else next(candidate for candidate in numbered if candidate not in names)

@@ -79,10 +79,10 @@ class InputState:
 
 def input_states(captured: Captured) -> list[InputState | None]:
     """One per input; None for what is no tensor."""
-    return [_state(captured_input) for captured_input in captured.inputs]
+    return [_input_state(captured_input) for captured_input in captured.inputs]
 
 
-def _state(captured_input: CapturedInput) -> InputState | None:
+def _input_state(captured_input: CapturedInput) -> InputState | None:
     if captured_input.storage is None or captured_input.duplicate_of is not None:
         return None
     own = captured_input.argument
@@ -104,7 +104,7 @@ def write_in_backward(
     """
     recorder, bumps = captured.recorder, dict[int, int]()
     for index, (captured_input, state) in enumerate(zip(captured.inputs, before, strict=True)):
-        now = _state(captured_input)
+        now = _input_state(captured_input)
         if state is None or captured_input.storage is None or now is None or state == now:
             continue
         if (state.shape, state.stride) != (now.shape, now.stride):

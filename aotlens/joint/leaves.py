@@ -25,7 +25,7 @@ def gradients_of(outputs: list[Any], leaves: list[Any], tangents: list[Any], rec
     if not leaves:
         return []
     reset = recorder.reset_leaves
-    former = _former_places(outputs, leaves, reset) if reset else []
+    former = _former_edges(outputs, leaves, reset) if reset else []
     sources = [*leaves, *(GradientEdge(node, 0) for _, node in former)]
     again = any(tangent.requires_grad for tangent in tangents)
     results = list(
@@ -36,7 +36,7 @@ def gradients_of(outputs: list[Any], leaves: list[Any], tangents: list[Any], rec
     gradients, rest = results[: len(leaves)], results[len(leaves) :]
     led = {id(leaf): leaf for leaf, gradient in zip(leaves, gradients, strict=True) if gradient is not None}
     recorder.reset_leaves_with_gradient = tuple(leaf for leaf in reset if id(leaf) in led)
-    beyond = _beyond_edges(leaves, gradients) if former else frozenset()
+    beyond = _nodes_beyond_edges(leaves, gradients) if former else frozenset()
     for (index, node), gradient in zip(former, rest, strict=True):
         met_by_zeros = node in beyond and node._input_metadata[0].shape != leaves[index].shape
         if id(leaves[index]) in led and (gradient is not None or met_by_zeros):
@@ -50,7 +50,7 @@ def gradients_of(outputs: list[Any], leaves: list[Any], tangents: list[Any], rec
     return gradients
 
 
-def _beyond_edges(leaves: list[Any], gradients: list[Any]) -> frozenset[Any]:
+def _nodes_beyond_edges(leaves: list[Any], gradients: list[Any]) -> frozenset[Any]:
     """Nodes in the tape that autograd goes on to from arguments that are no leaves and get a gradient.
 
     A leaf that gets zeros beside such a gradient must have the sizes of its former place.
@@ -60,7 +60,7 @@ def _beyond_edges(leaves: list[Any], gradients: list[Any]) -> frozenset[Any]:
     return frozenset(autograd_nodes(ends))
 
 
-def _former_places(outputs: list[Any], leaves: list[Any], reset: list[Any]) -> list[tuple[int, Any]]:
+def _former_edges(outputs: list[Any], leaves: list[Any], reset: list[Any]) -> list[tuple[int, Any]]:
     """Nodes in the tape that collect the gradient of a reset leaf, each with the leaf's position."""
     position = {
         id(leaf): index for index, leaf in enumerate(leaves) if any(leaf is tensor for tensor in reset)
@@ -70,11 +70,11 @@ def _former_places(outputs: list[Any], leaves: list[Any], reset: list[Any]) -> l
         index = position.get(id(getattr(node, "variable", None)))
         if index is not None:
             former_nodes.setdefault(index, []).append(node)
-    current = {index: _current_place(leaves[index]) for index in former_nodes}
+    current = {index: _current_node(leaves[index]) for index in former_nodes}
     return [
         (index, node) for index, nodes in former_nodes.items() for node in nodes if node is not current[index]
     ]
 
 
-def _current_place(leaf: Any) -> Any:
+def _current_node(leaf: Any) -> Any:
     return leaf.view_as(leaf).grad_fn.next_functions[0][0]

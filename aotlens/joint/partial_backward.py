@@ -41,7 +41,7 @@ def partial_gradients(joint: JointProgram, arrived: DefinedTangents) -> list[Nod
             [tangents[index] for index in defined],
         )
         if not defined:
-            outputs = [_Nothing.apply(*known.outputs)]
+            outputs = [_UndefinedTangents.apply(*known.outputs)]
             defined_tangents = [outputs[0].detach()]
         gradients = call_boundary(
             lambda: gradients_of(outputs, list(known.leaves), defined_tangents, recorder)
@@ -65,7 +65,7 @@ def alias_of(recorder: Recorder, node: Node) -> Any:
     return alias
 
 
-class _Nothing(torch.autograd.Function):
+class _UndefinedTangents(torch.autograd.Function):
     """Has autograd run the backward of tensors whose gradients are None."""
 
     @staticmethod

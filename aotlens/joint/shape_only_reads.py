@@ -94,7 +94,7 @@ def replace_shape_only_reads(recorder: Recorder, handed_out: list[Any]) -> None:
                 and _is_replaceable(source)
                 and _storage(source) not in handed
             ):
-                stand_in = _stand_in(recorder, source, node)
+                stand_in = _size_only_node(recorder, source, node)
                 recorder.nodes.insert(recorder.nodes.index(node), stand_in)
                 args = (*node.args[:position], stand_in, *node.args[position + 1 :])
                 object.__setattr__(node, "args", args)
@@ -120,7 +120,7 @@ def _is_replaceable(source: Node) -> bool:
     return known and val.device.type in DEVICES
 
 
-def _stand_in(recorder: Recorder, source: Node, reader: Node) -> Node:
+def _size_only_node(recorder: Recorder, source: Node, reader: Node) -> Node:
     val = source.val
     reason = f"has the sizes of `{source.name}`, whose numbers nobody reads"
     location = reader.origin.location

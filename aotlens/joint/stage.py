@@ -81,7 +81,7 @@ class Backward:
     """As the joint program has them (`bumps_in_backward`)."""
 
     def outputs(self) -> tuple[ProgramOutput, ...]:
-        return _expanded(self.gradients)
+        return _unwrapped_outputs(self.gradients)
 
     def wrapped(self) -> dict[tuple[type, int], Wrapped]:
         """The gradients that are wrappers, by their slots."""
@@ -127,7 +127,7 @@ def build_joint(
     forward_inputs = (*graph_inputs(captured), *random.inputs(False))
     inputs = (*forward_inputs, *tangents, *backward.current_inputs, *random.inputs(True))
     results = (
-        *_expanded((output.slot, output.value) for output in outputs),
+        *_unwrapped_outputs((output.slot, output.value) for output in outputs),
         *random.outputs(False),
         *backward.outputs(),
         *random.outputs(True),
@@ -157,7 +157,7 @@ def build_joint(
         user_grad_sources=backward.tangent_dependence.user_grad_sources,
         differentiated=_differentiated(differentiable, wanted, backward),
         failing=backward.failing,
-        failing_tangents=_with_results(captured, meta, differentiable, backward),
+        failing_tangents=_with_output_names(captured, meta, differentiable, backward),
         bumps_in_backward=backward.version_bumps,
     )
 
@@ -175,16 +175,16 @@ def _differentiated(
     )
 
 
-def _with_results(
+def _with_output_names(
     captured: Captured, meta: ViewAndMutationMeta, outputs: list[ForwardOutput], backward: Backward
 ) -> dict[int, FailingBackward]:
     return {
-        index: replace(failing, results=_results_of(captured, meta, outputs[index].slot))
+        index: replace(failing, results=_output_names(captured, meta, outputs[index].slot))
         for index, failing in backward.failing_tangents.items()
     }
 
 
-def _results_of(captured: Captured, meta: ViewAndMutationMeta, slot: Any) -> tuple[str, ...]:
+def _output_names(captured: Captured, meta: ViewAndMutationMeta, slot: Any) -> tuple[str, ...]:
     """The user's names for what the caller differentiates a graph output by."""
     if not isinstance(slot, IntermediateBase):
         return (slot.name,)
@@ -204,7 +204,7 @@ def random_state(captured: Captured) -> FunctionalRandom:
     return random.functional
 
 
-def _expanded(outputs: Iterable[tuple[Any, Any]]) -> tuple[ProgramOutput, ...]:
+def _unwrapped_outputs(outputs: Iterable[tuple[Any, Any]]) -> tuple[ProgramOutput, ...]:
     """Program outputs, a wrapper by the tensors inside it."""
     return tuple(
         ProgramOutput(inner, inner_slot(slot, path))
@@ -226,7 +226,7 @@ def alias_values(captured: Captured, meta: ViewAndMutationMeta) -> tuple[Program
                 known = None
             value = value_of(recorder, tensor) if isinstance(tensor, torch.Tensor) else known
             values.append((UserOutput(captured.output_names[output.index], output.index), value))
-    return _expanded(values)
+    return _unwrapped_outputs(values)
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,7 +268,7 @@ def forward_outputs(captured: Captured, meta: ViewAndMutationMeta) -> tuple[Forw
     outputs: list[ForwardOutput] = []
     for info in meta.out_of_graph:
         captured_input = captured.inputs[info.index]
-        tensor = _in_first_geometry(captured, captured_input, info) if info.seen_by_autograd else None
+        tensor = _in_entry_geometry(captured, captured_input, info) if info.seen_by_autograd else None
         outputs.append(ForwardOutput(MutatedInput(captured_input.slot.name, info.index), info.value, tensor))
     for output in meta.outputs:
         if isinstance(output.value, (Node, Wrapped)):
@@ -283,12 +283,12 @@ def forward_outputs(captured: Captured, meta: ViewAndMutationMeta) -> tuple[Forw
     return tuple(outputs)
 
 
-def _in_first_geometry(captured: Captured, captured_input: CapturedInput, info: InputAliasInfo) -> Any:
+def _in_entry_geometry(captured: Captured, captured_input: CapturedInput, info: InputAliasInfo) -> Any:
     """The mutated argument with the sizes and strides that it came with, as autograd sees it."""
     if info.new_geometry is None or info.is_resized:
         return captured_input.argument
     if info.metadata_mutated_without_grad:
-        return _moved_back(captured, captured_input)
+        return _restore_entry_geometry(captured, captured_input)
     recorder = captured.recorder
     reason = "the updated input with the sizes and strides that it came with"
     with recording(recorder, dynamic=False), torch.enable_grad(), recorder.origins.in_stage("joint", reason):
@@ -296,7 +296,7 @@ def _in_first_geometry(captured: Captured, captured_input: CapturedInput, info: 
         return captured_input.argument.as_strided(first.shape, first.stride(), first.storage_offset())
 
 
-def _moved_back(captured: Captured, captured_input: CapturedInput) -> Any:
+def _restore_entry_geometry(captured: Captured, captured_input: CapturedInput) -> Any:
     """The argument itself as it was before changes that autograd does not see; nothing reads it again."""
     first = captured_input.fake
     with captured.recorder.fake_mode, torch.no_grad():

@@ -83,7 +83,7 @@ def tangent_dependence(
         for leaf, edge in zip(leaves, edges, strict=True)
     ]
     custom = walk.custom_nodes
-    tellers = _tellers(walk, reached, events) if custom or events.hooked else ()
+    tellers = _user_grad_sources(walk, reached, events) if custom or events.hooked else ()
     return TangentDependence(tuple(map(_bits, masks)), bool(custom or events.hooked), tellers)
 
 
@@ -111,7 +111,7 @@ class _Walk:
                 self._add(start, 1 << index)
         for node in nodes_in_order(start[0] for start in starts if start is not None):
             mask, following = self.mask_by_node.get(node, 0), node.next_functions
-            of_each = _of_each(node, len(following), self.mask_by_edge)
+            of_each = _foreach_masks(node, len(following), self.mask_by_edge)
             if _function_of(node) not in (None, *PASSES_ON):
                 self.custom_nodes.append(node)
                 mask, none = self.tangents_at_nodes.get(node, mask), self.none_gradients.get(node, ())
@@ -132,7 +132,7 @@ def _bits(mask: int) -> frozenset[int]:
     return frozenset(bit for bit in range(mask.bit_length()) if mask >> bit & 1)
 
 
-def _tellers(walk: _Walk, reached: _Walk, events: BackwardEvents) -> tuple[UserGradSource, ...]:
+def _user_grad_sources(walk: _Walk, reached: _Walk, events: BackwardEvents) -> tuple[UserGradSource, ...]:
     """One for each gradient that a hook takes, or a function that asks for None; one for any other function.
 
     That one takes zeros if any of its gradients is there, and does not run if none is.
@@ -141,7 +141,7 @@ def _tellers(walk: _Walk, reached: _Walk, events: BackwardEvents) -> tuple[UserG
     wanting = set(events.without_zeros)
     for node in walk.custom_nodes:
         function = _function_of(node)
-        if _is_users(function):
+        if _is_user_function(function):
             edges = [edge for edge in walk.mask_by_edge if edge[0] is node] if node in wanting else []
             masks = [walk.mask_by_edge[edge] or reached.mask_by_node[node] for edge in edges]
             masks = masks or [reached.mask_by_node[node]]
@@ -152,12 +152,12 @@ def _tellers(walk: _Walk, reached: _Walk, events: BackwardEvents) -> tuple[UserG
     return (*sources, *(UserGradSource("a hook", _bits(mask)) for mask in at_hooks if mask))
 
 
-def _is_users(function: Any) -> bool:
+def _is_user_function(function: Any) -> bool:
     name = function.__module__
     return name.startswith(USERS) or name.partition(".")[0] not in ("torch", "aotlens")
 
 
-def _of_each(node: Any, count: int, at_edges: dict[Edge, int]) -> list[int]:
+def _foreach_masks(node: Any, count: int, at_edges: dict[Edge, int]) -> list[int]:
     """What arrives at each tensor of the lists of a `foreach` operator, which are independent."""
     if not node.name().startswith("Foreach"):
         return []

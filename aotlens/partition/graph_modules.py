@@ -13,9 +13,9 @@ from aotlens.ir.program import (
     Program,
     ProgramInput,
     ProgramOutput,
-    before_backward,
     has_effect,
     reachable,
+    without_backward_effects,
 )
 from aotlens.ir.slots import (
     BACKWARD_INPUTS,
@@ -85,7 +85,9 @@ def _split(read: _Read, num_fwd_outputs: int, policy: str) -> tuple[fx.GraphModu
     ]
     results = flat_outputs(module)
     outputs = [out.value for out in read.joint.forward_outputs]
-    forward_nodes = reachable([*outputs, *tensors, *sizes], before_backward(read.joint.program.nodes))
+    forward_nodes = reachable(
+        [*outputs, *tensors, *sizes], without_backward_effects(read.joint.program.nodes)
+    )
     forward = _extract(
         module,
         read.original(inputs),

@@ -14,9 +14,9 @@ from aotlens.ir.program import (
     Program,
     ProgramInput,
     ProgramOutput,
-    before_backward,
     has_effect,
     reachable,
+    without_backward_effects,
 )
 from aotlens.ir.regions import RecomputedValue, Region, RegionOperand, RegionOutput, RegionSize, SavedValue
 from aotlens.ir.slots import SavedForBackward, SavedInput, Tangent
@@ -67,7 +67,7 @@ def split_region(program: Program, policy: Policy | PartitionFunction) -> Region
                 copies.append(value)
             outputs.append(ProgramOutput(value, SavedForBackward(node.name)))
         saved_values.append(SavedValue(node, source, _reason(node, split)))
-    nodes = reachable([out.value for out in outputs], (*before_backward(program.nodes), *copies))
+    nodes = reachable([out.value for out in outputs], (*without_backward_effects(program.nodes), *copies))
     forward = Program(f"{program.name}_forward", _operands(program), nodes, tuple(outputs))
     saved = tuple(ProgramInput(node, SavedInput(node.name)) for node in split.saved)
     tangents = tuple(

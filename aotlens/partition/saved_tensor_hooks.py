@@ -23,10 +23,10 @@ from aotlens.ir.program import (
     Program,
     ProgramInput,
     ProgramOutput,
-    before_backward,
     map_nodes,
     nodes_in,
     reachable,
+    without_backward_effects,
     writes_input,
 )
 from aotlens.ir.slots import Buffer, Parameter, SavedForBackward, SavedInput
@@ -269,7 +269,9 @@ def _forward(parts: Partitioned, saved: tuple[Node, ...]) -> Program:
             if node.op is not None and id(node) not in output_ids
         ),
     )
-    forward_nodes = before_backward(with_sizes(joint.program.nodes, [value.node for value in parts.saved]))
+    forward_nodes = without_backward_effects(
+        with_sizes(joint.program.nodes, [value.node for value in parts.saved])
+    )
     known = {id(node) for node in forward_nodes} | {
         id(program_input.node) for program_input in forward.inputs
     }

@@ -6,7 +6,7 @@ needs is forward; every other node can be computed on either side.
 
 from dataclasses import dataclass
 
-from aotlens.ir.program import Node, ancestors, before_backward, computed_by, has_effect
+from aotlens.ir.program import Node, ancestors, computed_by, has_effect, without_backward_effects
 from aotlens.ir.slots import BACKWARD_INPUTS
 from aotlens.joint.records import Joint
 from aotlens.partition.rules import has_several_outputs
@@ -59,7 +59,7 @@ def split_sides(joint: Joint) -> Sides:
     outputs = [out.value for out in joint.forward_outputs]
     leaving = _checkpoint_outputs(joint)
     handed_on = _passed_between_checkpoints(joint) if leaving else set()
-    forward = ancestors(outputs, before_backward(program.nodes), effects=True)
+    forward = ancestors(outputs, without_backward_effects(program.nodes), effects=True)
     return Sides(
         forward=frozenset(forward),
         backward=frozenset(backward),

@@ -8,10 +8,10 @@ from aotlens.ir.program import (
     ProgramInput,
     ProgramOutput,
     ancestors,
-    before_backward,
     has_effect,
     nodes_in,
     reachable,
+    without_backward_effects,
     writes_input,
 )
 from aotlens.ir.slots import BACKWARD_INPUTS, SavedForBackward, SavedInput
@@ -140,7 +140,7 @@ def forward_program(joint: Joint, saved: tuple[Node, ...]) -> Program:
         ),
     )
     all_nodes = with_sizes(joint.program.nodes, saved)
-    nodes = reachable([out.value for out in outputs], before_backward(all_nodes))
+    nodes = reachable([out.value for out in outputs], without_backward_effects(all_nodes))
     inputs = tuple(
         program_input
         for program_input in joint.program.inputs

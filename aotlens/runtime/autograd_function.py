@@ -53,7 +53,7 @@ from aotlens.runtime.undefined_tangents import (
 )
 
 
-class Position(NamedTuple):
+class GradientPosition(NamedTuple):
     """Where a gradient is among the backward's results."""
 
     key: tuple[type, int]
@@ -115,7 +115,7 @@ def _forward(builder: TextBuilder, parts: Partitioned, code: GraphCode, names: N
             tensors = [
                 out.name
                 for out in outer
-                if not _differentiable(parts, out.inner[0]) and _is_tensor(out.inner[0].value)
+                if not _is_differentiable(parts, out.inner[0]) and _is_tensor(out.inner[0].value)
             ]
             if tensors:
                 builder.add(f"ctx.mark_non_differentiable({', '.join(tensors)})")
@@ -162,7 +162,7 @@ def _save(builder: TextBuilder, parts: Partitioned, names: Names) -> None:
     saved = [
         graph_input.node for graph_input in parts.backward.inputs if isinstance(graph_input.slot, SavedInput)
     ]
-    aliases = _kept_aliases(parts)
+    aliases = _detached_aliases(parts)
     for index, root in _views_of_inputs(parts, outputs).items():
         builder.add(f"counted_{index} = {names.node(root)}.detach()")
         builder.add(f"counted_{index}.data = saved_{index}")
@@ -196,7 +196,7 @@ def _views_of_inputs(parts: Partitioned, saved: list[ProgramOutput]) -> dict[int
     return {index: root for index, root in roots.items() if id(root) in unchanged}
 
 
-def _kept_aliases(parts: Partitioned) -> dict[int, str]:
+def _detached_aliases(parts: Partitioned) -> dict[int, str]:
     """Inputs whose sizes, strides or storage the wrapper changes after the forward: what keeps their values.
 
     The alias shares the version counter where that is raised before the forward.
@@ -208,7 +208,7 @@ def _kept_aliases(parts: Partitioned) -> dict[int, str]:
     }
 
 
-def _differentiable(parts: Partitioned, out: ProgramOutput) -> bool:
+def _is_differentiable(parts: Partitioned, out: ProgramOutput) -> bool:
     index = parts.joint.forward_outputs.index(out)
     return parts.joint.differentiable[index]
 
@@ -224,7 +224,7 @@ def _backward(builder: TextBuilder, parts: Partitioned, code: GraphCode, names: 
         return
     with builder.block(f"def backward(ctx, {', '.join(tangent.parameter for tangent in tangents)}):"):
         if code.compile is not None:
-            _refuse_surroundings(builder, parts, [tangent.parameter for tangent in tangents])
+            _reject_surroundings(builder, parts, [tangent.parameter for tangent in tangents])
         _write_failing(builder, parts, tangents)
         graph = write_choice(builder, parts, tangents, graph_name(program))
         wrappers.read_symbols(builder)
@@ -254,7 +254,9 @@ def _backward(builder: TextBuilder, parts: Partitioned, code: GraphCode, names: 
             ]
             only_some = bool(wrappers.saved_arguments())
             hold_written_inputs(builder, program, names)
-            _hand_over(builder, [graph_input.node for graph_input in saved], arrived, code, only_some)
+            _write_graph_inputs(
+                builder, [graph_input.node for graph_input in saved], arrived, code, only_some
+            )
             with builder.block(graph_context(parts)):
                 builder.add(f"gradients = {wrappers.wrapped_call(f'{graph}(inputs)')}")
         bump_written_versions(builder, parts, program, names)
@@ -262,7 +264,7 @@ def _backward(builder: TextBuilder, parts: Partitioned, code: GraphCode, names: 
         _return_gradients(builder, gradients, conditions, uses_functional_rng(program))
 
 
-def _hand_over(
+def _write_graph_inputs(
     builder: TextBuilder, saved: list[Node], tangents: list[str], code: GraphCode, only_some: bool
 ) -> None:
     """Give the graph the only references, so that each value's memory is free after its last use.
@@ -299,7 +301,7 @@ def failing_message(joint: JointProgram, failing: FailingBackward) -> str:
     return f"the backward of `{joint.captured.subject.name}` fails{results}, in eager too: {failing.message}"
 
 
-def _refuse_surroundings(builder: TextBuilder, parts: Partitioned, tangents: list[str]) -> None:
+def _reject_surroundings(builder: TextBuilder, parts: Partitioned, tangents: list[str]) -> None:
     """What a backend's code cannot follow, other than the graph's own text."""
     name = parts.joint.captured.subject.name
     functorch = "torch._C._functorch"
@@ -324,7 +326,7 @@ def _refuse_surroundings(builder: TextBuilder, parts: Partitioned, tangents: lis
 
 
 def _return_gradients(
-    builder: TextBuilder, gradients: list[Position | None], conditions: Conditions, gives_offset: bool
+    builder: TextBuilder, gradients: list[GradientPosition | None], conditions: Conditions, gives_offset: bool
 ) -> None:
     """One gradient per input of the forward; inputs that need none get None."""
     is_all = [position.output_index for position in gradients if position is not None] == list(
@@ -336,7 +338,7 @@ def _return_gradients(
     builder.add(f"return {', '.join(_gradient_text(position, conditions) for position in gradients)}")
 
 
-def _gradient_text(position: Position | None, conditions: Conditions) -> str:
+def _gradient_text(position: GradientPosition | None, conditions: Conditions) -> str:
     if position is None:
         return "None"
     arrives = conditions.get(position.key)
@@ -365,14 +367,14 @@ def _coerce(builder: TextBuilder, name: str, val: Any) -> None:
     if any(isinstance(size, torch.SymInt) for size in (*val.shape, *val.stride())):
         order = _dense_order(val)
         if order is not None:
-            builder.add(f"{name} = {_in_order(name, order, 'contiguous()')}")
+            builder.add(f"{name} = {_in_dim_order(name, order, 'contiguous()')}")
         return
     if val.numel() < 2:
         return
     with builder.block(f"if {name}.stride() != {tuple(val.stride())}:"):
         order = _dense_order(val)
         if order is not None:  # for several gradients at once too (`is_grads_batched`)
-            copied = _in_order(name, order, "clone(memory_format=torch.contiguous_format)")
+            copied = _in_dim_order(name, order, "clone(memory_format=torch.contiguous_format)")
             builder.add(f"{name} = {copied}")
             return
         builder.add(
@@ -381,7 +383,7 @@ def _coerce(builder: TextBuilder, name: str, val: Any) -> None:
         )
 
 
-def _in_order(name: str, order: tuple[int, ...], made: str) -> str:
+def _in_dim_order(name: str, order: tuple[int, ...], made: str) -> str:
     """What is made of a tensor, contiguous in an order of its dimensions."""
     if order == tuple(range(len(order))):
         return f"{name}.{made}"
@@ -401,19 +403,19 @@ def _dense_order(val: Any) -> tuple[int, ...] | None:
         return order if val.permute(order).is_contiguous() else None
 
 
-def _gradients(parts: Partitioned, names: Names) -> list[Position | None]:
+def _gradients(parts: Partitioned, names: Names) -> list[GradientPosition | None]:
     """For each input of the forward, where its gradient is."""
     assert parts.backward is not None  # written for training only
     slots = (out.slot for out in parts.backward.outputs if isinstance(out.slot, GRADIENTS))
     keys = dict.fromkeys((type(slot), slot.index) for slot in slots)
-    order = {key: Position(key, index) for index, key in enumerate(keys)}
+    order = {key: GradientPosition(key, index) for index, key in enumerate(keys)}
     inputs = outer_inputs(parts.joint.captured, parts.forward.inputs, names)
     positions = [order.get((Gradient, outer_input.index)) for outer_input in inputs]
     positions += [
         order.get((Gradient, captured_input.slot.index)) for captured_input in inputs_without_graph_use(parts)
     ]
     positions += [None] * len(reshaped_leaves(parts))
-    leaves: list[Position | None] = [
+    leaves: list[GradientPosition | None] = [
         position for position in order.values() if position.key[0] is LeafGradient
     ]
     return positions + (leaves or [None] * len(created_leaves(parts)))

@@ -115,7 +115,7 @@ class DifferentiableBackward:
         ]
 
         def run(arrived: list[Any]) -> Sequence[Any]:
-            arrived = [_in_layout(value, expected) for value, expected in zip(arrived, like, strict=True)]
+            arrived = [_with_strides(value, expected) for value, expected in zip(arrived, like, strict=True)]
             known = [*request.values, *arrived]
             results: Sequence[Any] = program(*[known[index] for index in reads])
             return results
@@ -187,7 +187,7 @@ class DifferentiableBackward:
         return f"the input `{name}` is gone, or was written to since the call; keep it until then"
 
 
-def _in_layout(value: Any, like: Any) -> Any:
+def _with_strides(value: Any, like: Any) -> Any:
     """A gradient in the layout that the recording assumes."""
     if not isinstance(value, torch.Tensor) or like is None:
         return value
@@ -207,7 +207,7 @@ class _Derivative(torch.autograd.Function):
         saved = [value for value in request.values if isinstance(value, torch.Tensor)]
         marked = tuple(torch.Tensor if isinstance(v, torch.Tensor) else v for v in request.values)
         ctx.save_for_backward(*saved, *tensors)
-        ctx.owner, ctx.request = owner, replace(request, values=marked, run=_spent)
+        ctx.owner, ctx.request = owner, replace(request, values=marked, run=_used_request)
         with below_views(), without_autocast():
             results = list(request.run(list(tensors[request.source_count :])))
         for index, result in enumerate(results):
@@ -239,6 +239,6 @@ def hide_derivatives_from_dynamo() -> None:
         setattr(_Derivative, "backward", staticmethod(hide_from_dynamo(_Derivative.backward)))  # noqa: B010
 
 
-def _spent(_: list[Any]) -> Sequence[Any]:
+def _used_request(_: list[Any]) -> Sequence[Any]:
     """In place of what a request runs, which would hold tensors that autograd keeps."""
     raise AssertionError("an order of derivatives runs once")

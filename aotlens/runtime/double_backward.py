@@ -92,7 +92,7 @@ def write_saved_for_double(builder: TextBuilder, parts: Partitioned, names: Name
         versions = ", ".join(_version(captured_input, names) for captured_input in unsaved)
         builder.add(f"ctx.versions = ({versions},)")
     if changed:
-        _write_former(
+        _write_former_inputs(
             builder,
             [
                 names.node(captured_input.node)
@@ -102,7 +102,7 @@ def write_saved_for_double(builder: TextBuilder, parts: Partitioned, names: Name
         )
 
 
-def _write_former(builder: TextBuilder, inputs: list[str]) -> None:
+def _write_former_inputs(builder: TextBuilder, inputs: list[str]) -> None:
     """Tensors without memory that stand where the inputs stood in the tape before they are written to."""
     former = [f"former_{name}" for name in inputs]
     with builder.block("with torch.enable_grad():"):
@@ -115,7 +115,7 @@ def _write_former(builder: TextBuilder, inputs: list[str]) -> None:
 
 def _reference(captured_input: CapturedInput, names: Names) -> str:
     name = names.node(captured_input.node) if captured_input.node is not None else ""
-    return name if _is_held(captured_input) else f"weakref.ref({name})"
+    return name if _is_kept_alive(captured_input) else f"weakref.ref({name})"
 
 
 def _version(captured_input: CapturedInput, names: Names) -> str:
@@ -129,7 +129,7 @@ def _version(captured_input: CapturedInput, names: Names) -> str:
     return f"{asks}{name}._version"
 
 
-def _is_held(captured_input: CapturedInput) -> bool:
+def _is_kept_alive(captured_input: CapturedInput) -> bool:
     """Whether a reference keeps nothing alive that would go otherwise."""
     stays = (
         isinstance(captured_input.slot, (Parameter, Buffer, FreeTensor))
@@ -141,7 +141,7 @@ def _is_held(captured_input: CapturedInput) -> bool:
 def needs_weakref(parts: Partitioned) -> bool:
     if parts.backward is None or double_backward_obstacle(parts) is not None:
         return False
-    return any(not _is_held(captured_input) for captured_input in unsaved_inputs(parts))
+    return any(not _is_kept_alive(captured_input) for captured_input in unsaved_inputs(parts))
 
 
 def double_backward_call(

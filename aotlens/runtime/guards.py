@@ -324,7 +324,7 @@ class Guards:
                 else f"a {what} of `{captured_input.slot.name}`"
             )
             message = f"{what} must be {expression}{where}, got "
-            self._check(f"{source} != {_text(expression)}", "ValueError", message, source)
+            self._check(f"{source} != {_expression_text(expression)}", "ValueError", message, source)
 
     def _size_relations(self) -> None:
         """What tracing assumed of the symbols: their ranges, and the comparisons that it decided."""
@@ -350,7 +350,9 @@ class Guards:
             if {
                 str(symbol) for symbol in guard.expr.free_symbols
             } <= self._sizes.keys() and not guard.expr.is_number:
-                self._check(f"not ({_text(guard.expr)})", "ValueError", f"sizes must satisfy {guard.expr}")
+                self._check(
+                    f"not ({_expression_text(guard.expr)})", "ValueError", f"sizes must satisfy {guard.expr}"
+                )
 
     def _gradients(self) -> None:
         grad_enabled, fixed = self._captured.grad_enabled, self._captured.fixed_modes
@@ -468,7 +470,7 @@ class Guards:
                 for left, right in product(self._inner_tensors(index), self._inner_tensors(other)):
                     if left[1].untyped_storage()._cdata == right[1].untyped_storage()._cdata:
                         same = f"{left[0]}.untyped_storage() is {right[0]}.untyped_storage()"
-                        self._check(f"{_moved_apart(left, right)} and {same}", "AssertionError", message)
+                        self._check(f"{_offset_differs(left, right)} and {same}", "AssertionError", message)
 
     def _inner_tensors(self, index: int) -> list[tuple[str, Any]]:
         """A flat input's text and tensor; of a wrapper, those inside."""
@@ -476,7 +478,7 @@ class Guards:
         return [(".".join((name, *path)), tensor) for path, tensor in inner_tensors(fake)]
 
 
-def _moved_apart(first: tuple[str, Any], second: tuple[str, Any]) -> str:
+def _offset_differs(first: tuple[str, Any], second: tuple[str, Any]) -> str:
     """The condition that two tensors lie otherwise to each other; symbolic sizes are fixed by it."""
     (left, before), (right, beside) = first, second
     ranges = storage_range_of(before), storage_range_of(beside)
@@ -504,5 +506,5 @@ def _assumption(assumed: str, actual: str) -> str:
     )
 
 
-def _text(expression: Any) -> str:
+def _expression_text(expression: Any) -> str:
     return print_expression(expression, {str(symbol): str(symbol) for symbol in expression.free_symbols})

@@ -108,7 +108,7 @@ def write_inference_tensors(builder: TextBuilder, captured: Captured, meta: View
     ]
     under = {info.base.index for info in meta.outputs if isinstance(info.base, IntermediateBaseOf)}
     own += [(f"base_{index}", meta.bases[index].tensor) for index in sorted(under)]
-    turned = [(name, tensor) for name, tensor in own if _is_turned(captured, tensor)]
+    turned = [(name, tensor) for name, tensor in own if _needs_mode_change(captured, tensor)]
     if not turned:
         return
     mode = "" if not captured.inference_mode else "False"
@@ -120,7 +120,7 @@ def write_inference_tensors(builder: TextBuilder, captured: Captured, meta: View
                 builder.add(f"{name} = {name}.detach()  # takes writes, as what was detached outside")
 
 
-def _is_turned(captured: Captured, tensor: Any) -> bool:
+def _needs_mode_change(captured: Captured, tensor: Any) -> bool:
     if not isinstance(tensor, torch.Tensor) or tensor.is_inference() == captured.inference_mode:
         return False
     if tensor.requires_grad and tensor.is_inference():

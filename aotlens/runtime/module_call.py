@@ -18,7 +18,7 @@ def bind_module(
 
     With `rebound` names of tensors of the module, `call` gives what they are bound to beside the result.
     """
-    slots, ties = _distinct_places(module)
+    slots, ties = _distinct_slots(module)
 
     def call_module(*args: Any, **kwargs: Any) -> Any:
         before = ModuleSwapCounter.ended
@@ -28,7 +28,7 @@ def bind_module(
                 tensors = [store[key] for store, key in slots]
         for (store, key), first in ties:
             if store.get(key) is not tensors[first]:
-                raise AssertionError(_untied(module, (store, key), slots[first]))
+                raise AssertionError(_untied_error(module, (store, key), slots[first]))
         return call(*tensors, *args, **kwargs)
 
     def call_and_bind(*args: Any, **kwargs: Any) -> Any:
@@ -45,16 +45,16 @@ def bind_module(
 
 def tensor_slots(module: torch.nn.Module) -> list[ModuleSlot]:
     """Where each parameter and then each buffer hangs; tied ones hang at several places."""
-    return [(store, key) for store, key in _places(module) if store[key] is not None]
+    return [(store, key) for store, key in _all_slots(module) if store[key] is not None]
 
 
 def absent_slots(function: Any) -> tuple[ModuleSlot, ...]:
     """Where a module has a parameter or buffer that is None."""
-    slots = _places(function) if isinstance(function, torch.nn.Module) else ()
+    slots = _all_slots(function) if isinstance(function, torch.nn.Module) else ()
     return tuple((store, key) for store, key in slots if store[key] is None)
 
 
-def _places(module: torch.nn.Module) -> list[ModuleSlot]:
+def _all_slots(module: torch.nn.Module) -> list[ModuleSlot]:
     return [
         (getattr(owner, kind), key)
         for kind in ("_parameters", "_buffers")
@@ -63,7 +63,7 @@ def _places(module: torch.nn.Module) -> list[ModuleSlot]:
     ]
 
 
-def _distinct_places(module: torch.nn.Module) -> tuple[list[ModuleSlot], list[tuple[ModuleSlot, int]]]:
+def _distinct_slots(module: torch.nn.Module) -> tuple[list[ModuleSlot], list[tuple[ModuleSlot, int]]]:
     """The first place of each tensor, in the order of `named_parameters`; the others, each with its first."""
     first_index: dict[int, int] = {}
     distinct: list[ModuleSlot] = []
@@ -77,7 +77,7 @@ def _distinct_places(module: torch.nn.Module) -> tuple[list[ModuleSlot], list[tu
     return distinct, ties
 
 
-def _untied(module: torch.nn.Module, slot: ModuleSlot, first: ModuleSlot) -> str:
+def _untied_error(module: torch.nn.Module, slot: ModuleSlot, first: ModuleSlot) -> str:
     names = {
         (id(store), key): ".".join(filter(None, (owner, key)))
         for owner, layer in module.named_modules()

@@ -29,7 +29,7 @@ def write_versions_of_unwritten(builder: TextBuilder, meta: ViewAndMutationMeta,
         for info in meta.inputs
         if info.version_bumps and (not info.is_mutated or changes_metadata_only(info))
     ]
-    joined = _joined_outside(meta)
+    joined = _overlapping_written_back(meta)
     if not raised and not joined:
         return
     reason = "a view of the input changes its sizes or strides, which autograd counts as a change"
@@ -50,7 +50,7 @@ def write_versions(
 ) -> None:
     """After the graph: inputs that it wrote to, and overlapping ones whose base did not raise theirs."""
     _increment(builder, raised, names)
-    for info in _joined_outside(meta):
+    for info in _overlapping_written_back(meta):
         name = names[info.index]
         with builder.block(f"if {name}._version == version_{info.index}:"):
             _increment(builder, [info], names)
@@ -95,7 +95,7 @@ def check_saved_aliases(parts: Partitioned, moved: list[InputAliasInfo]) -> None
                 )
 
 
-def _joined_outside(meta: ViewAndMutationMeta) -> list[InputAliasInfo]:
+def _overlapping_written_back(meta: ViewAndMutationMeta) -> list[InputAliasInfo]:
     """Overlapping inputs that were written and get the new data by a write to their base."""
     outside = MutationType.MUTATED_OUT_GRAPH
     return [
@@ -131,14 +131,14 @@ def hold_current_inputs(builder: TextBuilder, parts: Partitioned, names: Names) 
     held = [names.node(node) for slot in slots if (node := inputs[slot.index].node) is not None]
     builder.add(f"ctx.now = ({', '.join(held)},)")
     left = [
-        f"{name}._version + {_bumps_left(infos[slot.index])}" if slot.is_saved else "None"
+        f"{name}._version + {_remaining_bumps(infos[slot.index])}" if slot.is_saved else "None"
         for name, slot in zip(held, slots, strict=True)
     ]
     if any(slot.is_saved for slot in slots):
         builder.add(f"ctx.versions_left = ({', '.join(left)},)")
 
 
-def _bumps_left(info: InputAliasInfo) -> int:
+def _remaining_bumps(info: InputAliasInfo) -> int:
     """By how much the call raises the version counter after the forward graph has begun."""
     outside = info.mutation_type is MutationType.MUTATED_OUT_GRAPH
     return min(info.version_bumps, 1) if outside else info.version_bumps

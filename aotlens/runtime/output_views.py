@@ -54,7 +54,7 @@ def _views_of_results(builder: TextBuilder, parts: Partitioned, outputs: list[Pr
             by_storage.setdefault(id(recorder.tracked(info.tensor).storage), []).append(info.index)
     for views in by_storage.values():
         storage = recorder.tracked(meta.outputs[views[0]].tensor).storage
-        base_outputs = [out for out in outputs if _lies_on(parts, out, storage)]
+        base_outputs = [out for out in outputs if _shares_storage(parts, out, storage)]
         base = output_name(base_outputs[0]) if base_outputs else "shared"
         if not base_outputs:
             builder.add(f"shared = out_{views[0]}")
@@ -63,7 +63,7 @@ def _views_of_results(builder: TextBuilder, parts: Partitioned, outputs: list[Pr
             builder.add(f"{out} = {base}.as_strided({out}.size(), {out}.stride(), {out}.storage_offset())")
 
 
-def _lies_on(parts: Partitioned, out: ProgramOutput, storage: Storage) -> bool:
+def _shares_storage(parts: Partitioned, out: ProgramOutput, storage: Storage) -> bool:
     """Whether it is a result in that memory, other than by such a view."""
     meta, tensor = parts.joint.meta, None
     match out.slot:
@@ -78,7 +78,7 @@ Line = Callable[[Modes, str], None]
 """Writes a line that runs under modes."""
 
 
-class SeveralViews:
+class MultiOutputViews:
     """The names under which `call` has what those operators gave, by modes and expression."""
 
     def __init__(self, write: Line) -> None:

@@ -24,7 +24,7 @@ def output_text(spec: Any, leaves: list[str], standing: dict[tuple[int, ...], st
 
 def needs_spec(spec: Any) -> bool:
     """Whether the result cannot be written out."""
-    return written_out(spec, iter(["_"] * spec.num_leaves)) is None
+    return structure_literal(spec, iter(["_"] * spec.num_leaves)) is None
 
 
 NONE_STANDING: dict[tuple[int, ...], str] = {}
@@ -35,8 +35,8 @@ def structure_text(
 ) -> str:
     """The structure as an expression, with the text `name` for `custom_spec(spec)` if it needs that."""
     if not needs_spec(spec):
-        return str(written_out(spec, leaves, standing))
-    parts = ", ".join(_parts(spec, leaves, standing, ()))
+        return str(structure_literal(spec, leaves, standing))
+    parts = ", ".join(_leaf_texts(spec, leaves, standing, ()))
     return f"torch.utils._pytree.tree_unflatten([{parts}], {name})"
 
 
@@ -47,25 +47,26 @@ def custom_spec(spec: Any) -> Any:
     return pytree.TreeSpec(spec.type, spec.context, [custom_spec(child) for child in spec.children()])
 
 
-def _parts(
+def _leaf_texts(
     spec: Any, leaves: Iterator[str], standing: dict[tuple[int, ...], str], path: tuple[int, ...]
 ) -> Iterator[str]:
     """The text of each leaf of `custom_spec(spec)`."""
     if not needs_spec(spec):
-        yield str(written_out(spec, leaves, standing, path))
+        yield str(structure_literal(spec, leaves, standing, path))
         return
     for index, child in enumerate(spec.children()):
-        yield from _parts(child, leaves, standing, (*path, index))
+        yield from _leaf_texts(child, leaves, standing, (*path, index))
 
 
-def written_out(
+def structure_literal(
     spec: Any, leaves: Any, standing: dict[tuple[int, ...], str] = NONE_STANDING, path: tuple[int, ...] = ()
 ) -> str | None:
     """The structure as an expression; None where a container is of a class of its own."""
     if spec.is_leaf():
         return next(leaves)
     parts = [
-        written_out(child, leaves, standing, (*path, index)) for index, child in enumerate(spec.children())
+        structure_literal(child, leaves, standing, (*path, index))
+        for index, child in enumerate(spec.children())
     ]
     if path in standing:
         return standing[path]

@@ -25,7 +25,7 @@ def check_hooks(builder: TextBuilder, parts: Partitioned, names: Names) -> None:
             return
         if parts.packing is None:
             if captured.recorder.has_hidden_changes and not captured.has_hooks:
-                _refuse_hooks(builder, captured.subject.name)
+                _reject_hooks(builder, captured.subject.name)
             return
         hooks = parts.packing.hooks
         pair = f"({names.object(hooks.pack, 'PACK')}, {names.object(hooks.unpack, 'UNPACK')})"
@@ -37,7 +37,7 @@ def check_hooks(builder: TextBuilder, parts: Partitioned, names: Names) -> None:
             builder.add(f"raise ValueError({message!r})")
 
 
-def _refuse_hooks(builder: TextBuilder, name: str) -> None:
+def _reject_hooks(builder: TextBuilder, name: str) -> None:
     """The backward was recorded for saved tensors that show a change; a hook may have kept what they were."""
     with builder.block(f"if {AUTOGRAD}._top_saved_tensors_default_hooks(True) is not None:"):
         message = (
@@ -74,11 +74,11 @@ def counts_backward_runs(parts: Partitioned) -> bool:
     if not all(map(is_number, saved)):
         return False
     starts = [output.grad_fn for output in parts.joint.differentiated.outputs]
-    reached = [{node for node in autograd_nodes([start]) if _keeps(node)} for start in starts]
+    reached = [{node for node in autograd_nodes([start]) if _has_saved_tensors(node)} for start in starts]
     return bool(reached) and bool(set.intersection(*reached))
 
 
-def _keeps(node: Any) -> bool:
+def _has_saved_tensors(node: Any) -> bool:
     """Whether a node of the tape has saved a tensor, be it freed by now."""
     names = [name for name in dir(node) if name.startswith("_saved_") or name == "saved_tensors"]
     try:

@@ -53,7 +53,7 @@ def check_free_variables(builder: TextBuilder, captured: Captured, names: Names)
                 f"compiled `{captured.subject.name}` is for {refill.description} as it was, which has changed"
             )
             if refill.required_items:
-                with builder.block(f"if {_differs(refill, names)}:"):
+                with builder.block(f"if {_binding_differs(refill, names)}:"):
                     builder.add(f"raise ValueError({message!r})")
             for key, tensor in refill.carried:
                 captured_input = inputs.get(id(tensor))
@@ -62,11 +62,11 @@ def check_free_variables(builder: TextBuilder, captured: Captured, names: Names)
                 builder.add(
                     f"{name} = {read(names.object(refill.store, refill.expression), refill.store, repr(key))}"
                 )
-                with builder.block(f"if {_is_other(name, tensor)}:"):
+                with builder.block(f"if {_tensor_differs(name, tensor)}:"):
                     builder.add(f"raise ValueError({message!r})")
 
 
-def _differs(refill: ContainerUpdate, names: Names) -> str:
+def _binding_differs(refill: ContainerUpdate, names: Names) -> str:
     box, assumed = names.object(refill.store, refill.expression), refill.required_items or ()
     if not refill.binds_names:
         content: Any = dict(assumed) if refill.keyed else [value for _, value in assumed]
@@ -80,7 +80,7 @@ def _differs(refill: ContainerUpdate, names: Names) -> str:
     return presence(box, refill.store, repr(key))
 
 
-def _is_other(name: str, tensor: torch.Tensor) -> str:
+def _tensor_differs(name: str, tensor: torch.Tensor) -> str:
     """The condition that a tensor is not of the same kind."""
     is_tensor = f"type({name}) is not torch.Tensor and {not_plain(name)}"
     same = f"{name}.requires_grad is {tensor.requires_grad} and {name}.is_leaf is {tensor.is_leaf}"
@@ -102,13 +102,13 @@ def write_side_effects(builder: TextBuilder, captured: Captured, names: Names, l
         with builder.step("fill containers of the caller", "the function changes what they hold"):
             builder.add(*(f"{boxes[id(refill)]} = {refill.expression}" for refill in of_arguments))
             for refill in of_arguments:
-                builder.add(*_lines(boxes[id(refill)], refill, remaining, names))
+                builder.add(*_update_lines(boxes[id(refill)], refill, remaining, names))
     outside = refills[len(of_arguments) :]
     if outside:
         reason = f"the function changes {', '.join(dict.fromkeys(refill.description for refill in outside))}"
         with builder.step("leave values outside", reason, 0, _sites(outside)):
             for refill in outside:
-                builder.add(*_lines(boxes[id(refill)], refill, remaining, names))
+                builder.add(*_update_lines(boxes[id(refill)], refill, remaining, names))
 
 
 def _sites(refills: Sequence[ContainerUpdate]) -> tuple[Site, ...]:
@@ -116,7 +116,7 @@ def _sites(refills: Sequence[ContainerUpdate]) -> tuple[Site, ...]:
     return tuple(dict.fromkeys(site_at(span) for span in spans))
 
 
-def _lines(box: str, refill: ContainerUpdate, leaves: Iterator[str], names: Names) -> Iterator[str]:
+def _update_lines(box: str, refill: ContainerUpdate, leaves: Iterator[str], names: Names) -> Iterator[str]:
     texts = [_item(box, item, leaves, names) for item in refill.items]
     listed = f"[{', '.join(texts)}]"
     if refill.keyed:

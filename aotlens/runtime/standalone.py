@@ -187,13 +187,13 @@ def check_all_values_in_text(bound: Mapping[str, Any], subject: Subject) -> None
         UnsupportedError: it needs what only this process has, with the user's line.
     """
     for name, value in bound.items():
-        what, hint = _only_here(value)
+        what, hint = _unexportable(value)
         raise UnsupportedError(
             f"export of `{subject.name}`, which needs {what} (`{name}`)", subject.span, hint
         )
 
 
-def _only_here(value: Any) -> tuple[str, str]:
+def _unexportable(value: Any) -> tuple[str, str]:
     """What a module cannot make, in words, and what to do."""
     kind = type(value).__qualname__
     if isinstance(value, TableIndex):

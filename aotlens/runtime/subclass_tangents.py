@@ -165,7 +165,7 @@ class BackwardWrappers:
         """Tensors inside a result that no gradient can be made of: offsets and other indices."""
         if out.wrapped is None:
             return []
-        return [(path, node) for path, node in out.wrapped.leaves() if not _is_number(node)]
+        return [(path, node) for path, node in out.wrapped.leaves() if not _is_differentiable_dtype(node)]
 
     @cached_property
     def _inside_wrappers(self) -> set[int]:
@@ -220,7 +220,9 @@ class BackwardWrappers:
                 )
                 return
             made = lambda path, node: (
-                self._zeros(node.val) if _is_number(node) else f"ctx.{inner_name(tangent.output.name, path)}"
+                self._zeros(node.val)
+                if _is_differentiable_dtype(node)
+                else f"ctx.{inner_name(tangent.output.name, path)}"
             )
             builder.add(f"{tangent.parameter} = {wrap_text(tangent.wrapped, made, self._names)}")
 
@@ -248,6 +250,6 @@ def _zeros_like_result(index: int) -> str:
     return f"torch.zeros({result}.shape, dtype={result}.dtype, device={result}.device)"
 
 
-def _is_number(node: Node) -> bool:
+def _is_differentiable_dtype(node: Node) -> bool:
     val = node.val
     return isinstance(val, torch.Tensor) and (val.is_floating_point() or val.is_complex())

@@ -19,11 +19,11 @@ def write_bases(builder: TextBuilder, captured: Captured, names: list[str]) -> N
     )
     with builder.step("make synthetic bases", reason):
         for base in captured.bases:
-            _find(builder, captured, base, names)
-            _check(builder, captured, base, names)
+            _write_base(builder, captured, base, names)
+            _write_check(builder, captured, base, names)
 
 
-def _find(builder: TextBuilder, captured: Captured, base: SyntheticBaseOf, names: list[str]) -> None:
+def _write_base(builder: TextBuilder, captured: Captured, base: SyntheticBaseOf, names: list[str]) -> None:
     if base.kind == "view_base":
         # A member that was detached before the call has another base, or none.
         known = next(
@@ -32,11 +32,11 @@ def _find(builder: TextBuilder, captured: Captured, base: SyntheticBaseOf, names
         builder.add(f"{names[base.index]} = {names[known]}._base")
     elif base.kind == "flat":
         count = literal(captured.inputs[base.index].fake.shape[0], Names())
-        first = names[_like(captured, base)]
+        first = names[_reference_member(captured, base)]
         builder.add(f"{names[base.index]} = {first}.detach().as_strided(({count},), (1,), 0)")
 
 
-def _like(captured: Captured, base: SyntheticBaseOf) -> int:
+def _reference_member(captured: Captured, base: SyntheticBaseOf) -> int:
     """The member whose elements those of a flat base are."""
     like, inputs = captured.inputs[base.index].fake, captured.inputs
     same = [index for index in base.members if inputs[index].fake.dtype is like.dtype]
@@ -44,21 +44,23 @@ def _like(captured: Captured, base: SyntheticBaseOf) -> int:
     return next(plain, same[0])
 
 
-def _check(builder: TextBuilder, captured: Captured, base: SyntheticBaseOf, names: list[str]) -> None:
+def _write_check(builder: TextBuilder, captured: Captured, base: SyntheticBaseOf, names: list[str]) -> None:
     name = names[base.index]
     conditions = []
     if base.kind == "view_base":
-        conditions.append(f"{name} is None or {_layout(name)} != {_found(captured.inputs[base.index].fake)}")
+        conditions.append(
+            f"{name} is None or {_layout(name)} != {_expected_layout(captured.inputs[base.index].fake)}"
+        )
     for index in base.members:
         captured_input = captured.inputs[index]
         if index == base.index:
-            conditions.append(f"{_layout(name)} != {_found(captured_input.fake)}")
+            conditions.append(f"{_layout(name)} != {_expected_layout(captured_input.fake)}")
             continue
         if captured_input.requires_grad and base.kind != "flat":
             conditions.append(f"{names[index]}._base is not {name}")
         else:
             conditions.append(f"{names[index]}.untyped_storage()._cdata != {name}.untyped_storage()._cdata")
-        conditions.append(f"{_layout(names[index])} != {_found(captured_input.fake)}")
+        conditions.append(f"{_layout(names[index])} != {_expected_layout(captured_input.fake)}")
     listed = ", ".join(f"`{captured.inputs[index].slot.name}`" for index in base.members)
     message = (
         f"compiled `{captured.subject.name}`: {listed} overlap in memory and one of them is written; they do "
@@ -72,7 +74,7 @@ def _layout(name: str) -> str:
     return f"({name}.shape, {name}.stride(), {name}.storage_offset(), {name}.is_conj())"
 
 
-def _found(fake: Any) -> str:
+def _expected_layout(fake: Any) -> str:
     names = Names()
     shape = f"torch.Size({literal(list(fake.shape), names)})"
     stride, offset = literal(tuple(fake.stride()), names), literal(fake.storage_offset(), names)

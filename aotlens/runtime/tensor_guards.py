@@ -43,14 +43,14 @@ BITS = {"conj": "conjugated", "neg": "negated"}
 
 def lazy_bits_differ(name: str, fake: Any) -> list[str]:
     """The conditions that its memory holds other numbers than it shows: conjugates, or negatives."""
-    return [f"{'not ' if is_set else ''}{name}.is_{bit}()" for bit, is_set in _bits_asked(fake)]
+    return [f"{'not ' if is_set else ''}{name}.is_{bit}()" for bit, is_set in _checked_bits(fake)]
 
 
 def lazy_bits_text(fake: Any) -> str:
-    return "".join(f", {'' if is_set else 'not '}{BITS[bit]}" for bit, is_set in _bits_asked(fake))
+    return "".join(f", {'' if is_set else 'not '}{BITS[bit]}" for bit, is_set in _checked_bits(fake))
 
 
-def _bits_asked(fake: Any) -> list[tuple[str, bool]]:
+def _checked_bits(fake: Any) -> list[tuple[str, bool]]:
     bits = {bit: getattr(fake, f"is_{bit}")() for bit in BITS}
     return [(bit, is_set) for bit, is_set in bits.items() if is_set or bit in lazy_bits(fake)]
 

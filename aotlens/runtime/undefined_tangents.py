@@ -34,16 +34,18 @@ def write_undefined_checks(
 ) -> Conditions:
     """For a backward that takes one tangent per result and returns `count` gradients."""
     received = [tangent for tangent in tangents if tangent.nodes]
-    several, fills = len(received) > 1, _fills(parts)
+    several, fills = len(received) > 1, _materialises_zeros(parts)
     if len(received) == 1 and not fills:
-        _write_none(builder, received, count)
-    arriving = _arriving(parts, [tangent for tangent in tangents if tangent.differentiable], len(received))
+        _write_all_undefined(builder, received, count)
+    arriving = _defined_conditions(
+        parts, [tangent for tangent in tangents if tangent.differentiable], len(received)
+    )
     named = {
         condition: f"arrives_{index}" for index, condition in enumerate(dict.fromkeys(arriving.values()))
     }
     with builder.step("fill in missing gradients", _reason(parts, several, fills, arriving)):
         if several and not fills:
-            _write_none(builder, received, count)
+            _write_all_undefined(builder, received, count)
         builder.add(*(f"{name} = {condition}" for condition, name in named.items()))
         for index, tangent in enumerate(tangents):
             if tangent.nodes and (several or fills):
@@ -51,18 +53,18 @@ def write_undefined_checks(
     return {key: named[condition] for key, condition in arriving.items()}
 
 
-def _fills(parts: Partitioned) -> bool:
+def _materialises_zeros(parts: Partitioned) -> bool:
     """Whether eager's backward does something although no gradient arrives."""
     assert parts.backward is not None  # written for training only
     return parts.joint.materialises_zeros or any(map(has_effect, parts.backward.nodes))
 
 
-def _write_none(builder: TextBuilder, received: list[TangentText], count: int) -> None:
+def _write_all_undefined(builder: TextBuilder, received: list[TangentText], count: int) -> None:
     with builder.block(f"if {' and '.join(f'{tangent.parameter} is None' for tangent in received)}:"):
         builder.add(f"return {', '.join(['None'] * count)}")
 
 
-def _arriving(parts: Partitioned, tangents: list[TangentText], received: int) -> Conditions:
+def _defined_conditions(parts: Partitioned, tangents: list[TangentText], received: int) -> Conditions:
     """The condition for each gradient that comes from some of those that are received."""
     conditions: Conditions = {}
     for key, indices in parts.joint.tangents_by_gradient.items():
@@ -86,7 +88,7 @@ BOUND_NAME = "backward_of_some"
 CompilePartial = Callable[[Program], Callable[[list[Any]], Any]]
 
 
-def _cannot(parts: Partitioned) -> str | None:
+def _recording_obstacle(parts: Partitioned) -> str | None:
     """Why the backward of some gradients is not recorded; None where it is."""
     if parts.backward is not None and any(map(has_effect, parts.backward.nodes)):
         return "its backward has an effect"
@@ -102,9 +104,9 @@ def write_choice(builder: TextBuilder, parts: Partitioned, tangents: list[Tangen
         sources = [differentiable[index] for index in sorted(teller.tangents) if differentiable[index].nodes]
         if sources:
             conditions.setdefault(
-                _none_of(sources), f"{teller.name} may tell a gradient that is missing from zeros"
+                _all_undefined(sources), f"{teller.name} may tell a gradient that is missing from zeros"
             )
-    zeros, sites = _where_zeros_will_not_do(parts, received)
+    zeros, sites = _unsafe_zeros(parts, received)
     reasons = [*dict.fromkeys(conditions.values()), *zeros.values()]
     if zeros:
         any_defined = " or ".join(f"{tangent.parameter} is not None" for tangent in received)
@@ -119,18 +121,16 @@ def write_choice(builder: TextBuilder, parts: Partitioned, tangents: list[Tangen
     return "graph"
 
 
-def _none_of(tangents: list[TangentText]) -> str:
+def _all_undefined(tangents: list[TangentText]) -> str:
     return " and ".join(f"{tangent.parameter} is None" for tangent in tangents)
 
 
-def _where_zeros_will_not_do(
-    parts: Partitioned, received: list[TangentText]
-) -> tuple[dict[str, str], tuple[Site, ...]]:
+def _unsafe_zeros(parts: Partitioned, received: list[TangentText]) -> tuple[dict[str, str], tuple[Site, ...]]:
     """By their conditions, the reasons; and the user's lines."""
     if (
         parts.backward is None
         or len(received) < 2
-        or (parts.joint.user_grad_sources and _cannot(parts) is not None)
+        or (parts.joint.user_grad_sources and _recording_obstacle(parts) is not None)
     ):
         return {}, ()
     reasons, sites = dict[str, str](), list[Site | None]()
@@ -140,7 +140,7 @@ def _where_zeros_will_not_do(
             continue
         results = ", ".join(f"`{tangent.name}`" for tangent in affected)
         of_what = slope.node.origin.differentiates or slope.node.origin
-        reasons[_none_of(affected)] = (
+        reasons[_all_undefined(affected)] = (
             f"zeros for a missing gradient of {results} would meet what may be infinite, "
             f"in the derivative of `{of_what.op or slope.node.target}`"
         )
@@ -148,21 +148,23 @@ def _where_zeros_will_not_do(
     return reasons, tuple(site for site in sites if site is not None)
 
 
-def is_asked(builder: TextBuilder) -> bool:
+def may_run_partial_backward(builder: TextBuilder) -> bool:
     """Whether the backward may be that of some of the gradients."""
     return any(f"graph = {BOUND_NAME}(" in line for line in builder.lines)
 
 
 def needs_partial_backward(builder: TextBuilder, parts: Partitioned) -> bool:
     """Whether the module is bound to what makes such a backward."""
-    return is_asked(builder) and not (parts.joint.user_grad_sources and _cannot(parts) is not None)
+    return may_run_partial_backward(builder) and not (
+        parts.joint.user_grad_sources and _recording_obstacle(parts) is not None
+    )
 
 
 def write_undefined_error(builder: TextBuilder, parts: Partitioned, graph: str) -> None:
     """What the module does by itself; where it is loaded by aotlens, `PartialBackward` stands there."""
-    if not is_asked(builder):
+    if not may_run_partial_backward(builder):
         return
-    reason = _cannot(parts)
+    reason = _recording_obstacle(parts)
     builder.add("", "")
     with builder.block(f"def {BOUND_NAME}(arrived):"):
         if not parts.joint.user_grad_sources:

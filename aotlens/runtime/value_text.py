@@ -77,7 +77,7 @@ class ValueWriter:
             return short
         self._once(builder, "import base64", "import zlib", TENSOR_HELPER)
         size, stride = tuple(value.shape), tuple(value.stride())
-        flat = on_cpu.contiguous() if value.numel() == 0 else _memory(on_cpu)
+        flat = on_cpu.contiguous() if value.numel() == 0 else _flat_storage(on_cpu)
         data = flat.contiguous().view(torch.uint8).numpy().tobytes()
         text = base64.b85encode(zlib.compress(data, 9)).decode()
         return f"tensor_from({_wrapped(text)}, {value.dtype}, {size}, {stride})"
@@ -135,7 +135,7 @@ class ValueWriter:
             return None
         if isinstance(value, Enum):
             return f"{kind}.{value.name}"
-        fields = _fields(value)
+        fields = _constructor_fields(value)
         if fields is None:
             return None
         parts = [(name, self.text(builder, item)) for name, item in fields.items()]
@@ -216,7 +216,7 @@ def _plain(value: Any) -> str:
     return repr(value)
 
 
-def _memory(value: torch.Tensor) -> torch.Tensor:
+def _flat_storage(value: torch.Tensor) -> torch.Tensor:
     """All that lies between the tensor's first and last element."""
     last = sum((size - 1) * step for size, step in zip(value.shape, value.stride(), strict=True))
     return value.as_strided((last + 1,), (1,))
@@ -231,16 +231,16 @@ def _wrapped(text: str) -> str:
     return "(\n    " + "\n    ".join(parts) + "\n)"
 
 
-def _fields(value: Any) -> dict[str, Any] | None:
+def _constructor_fields(value: Any) -> dict[str, Any] | None:
     """What a constructor of the value's class takes; None where that cannot be told."""
     if isinstance(value, tuple) and hasattr(value, "_fields"):
         return dict(zip(value._fields, value, strict=True))
     if dataclasses.is_dataclass(value):
         return {item.name: getattr(value, item.name) for item in dataclasses.fields(value) if item.init}
-    return _told_fields(value)
+    return _fields_from_repr(value)
 
 
-def _told_fields(value: Any) -> dict[str, Any] | None:
+def _fields_from_repr(value: Any) -> dict[str, Any] | None:
     """The fields in what `repr` says: `Shard(dim=0)`, `Partial(sum)`."""
     name, _, inside = repr(value).removesuffix(")").partition("(")
     names = [part.partition("=")[0].strip() for part in inside.split(",") if part]
@@ -281,12 +281,12 @@ class Bindings:
         return self.value_writer is not None
 
 
-Outside = list[tuple[str, CapturedInput]]
+CapturedTensors = list[tuple[str, CapturedInput]]
 
 
-def write_captured_tensors(builder: TextBuilder, bindings: Bindings, outside: Outside) -> None:
+def write_captured_tensors(builder: TextBuilder, bindings: Bindings, outside: CapturedTensors) -> None:
     """Each tensor as it was at export, under a comment with the user's name for it."""
-    makes = _Outside(builder, bindings, outside)
+    makes = _CapturedTensorText(builder, bindings, outside)
     for name, captured_input in outside:
         value: Any = captured_input.free_tensor
         note = (
@@ -302,8 +302,8 @@ def write_captured_tensors(builder: TextBuilder, bindings: Bindings, outside: Ou
         makes.write(name, value)
 
 
-class _Outside:
-    def __init__(self, builder: TextBuilder, bindings: Bindings, outside: Outside) -> None:
+class _CapturedTensorText:
+    def __init__(self, builder: TextBuilder, bindings: Bindings, outside: CapturedTensors) -> None:
         self._builder = builder
         self._bindings = bindings
         self._written: dict[int, str] = {}
@@ -323,11 +323,13 @@ class _Outside:
         if base is not None and base.dtype == value.dtype and _is_plain(value):
             source = self._base(name, base)
             source += ".detach()" if base.requires_grad and not value.requires_grad else ""
-            self._builder.add(f"{name} = {_with_signs(f'{source}.as_strided({_place(value)})', value, base)}")
+            self._builder.add(
+                f"{name} = {_with_signs(f'{source}.as_strided({_geometry_text(value)})', value, base)}"
+            )
         elif _is_plain(value) and value.untyped_storage()._cdata in self._shared:
             memory = self._whole_storage(name, value)
             dtype = f"torch.empty(0, dtype={value.dtype})"
-            text = f"{dtype}.set_({memory}.untyped_storage(), {_storage_place(value)})"
+            text = f"{dtype}.set_({memory}.untyped_storage(), {_storage_geometry_text(value)})"
             text = _with_signs(text, value)
             if isinstance(value, torch.nn.Parameter):
                 text = f"torch.nn.Parameter({text}, requires_grad={value.requires_grad})"
@@ -369,9 +371,9 @@ def _is_plain(value: Any) -> bool:
     return type(value) in kinds and type(value) is not FakeTensor and value.layout == torch.strided
 
 
-def _place(value: torch.Tensor) -> str:
+def _geometry_text(value: torch.Tensor) -> str:
     return f"{tuple(value.shape)}, {tuple(value.stride())}, {value.storage_offset()}"
 
 
-def _storage_place(value: torch.Tensor) -> str:
+def _storage_geometry_text(value: torch.Tensor) -> str:
     return f"{value.storage_offset()}, {tuple(value.shape)}, {tuple(value.stride())}"

@@ -60,7 +60,7 @@ from aotlens.runtime.mutations import (
     write_versions,
     write_versions_of_unwritten,
 )
-from aotlens.runtime.output_views import SeveralViews, write_output_bases
+from aotlens.runtime.output_views import MultiOutputViews, write_output_bases
 from aotlens.runtime.pytrees import Unpacking, argument_names, output_text
 from aotlens.runtime.rng_state import write_advance, write_reading
 from aotlens.runtime.saved_tensors import check_hooks, without_hooks
@@ -87,7 +87,7 @@ class WrapperText:
         self.arguments = argument_names(self._captured, names)
         self.needs_overlap_helper = False
         self._has_seen = False
-        self._multi_output_views = SeveralViews(self._under)
+        self._multi_output_views = MultiOutputViews(self._under)
         self._reshaped = reshaped_leaves(parts) if code.backward is not None else ()
 
     def write(self) -> None:
@@ -359,7 +359,7 @@ class WrapperText:
             self._resize(info)
         elif info in self._reshaped and not info.is_resized:
             name = f"before_{name}"
-        once = _once(captured_input.fake)
+        once = _without_repeats(captured_input.fake)
         line = f"{name}{once}.copy_(updated_{info.index}{once})"
         if info.seen_by_autograd:
             self._under(Modes(True, self._captured.inference_mode), line)
@@ -444,7 +444,7 @@ class WrapperText:
         later = {info.index: steps for info in outputs if (steps := views_of_leaf(outputs, info))}
         with self._builder.step("make aliased results again", reason):
             write_output_bases(self._builder, self._meta.bases, self._detached_view)
-            for info in sorted(aliases, key=lambda info: _results_below(outputs, info)):
+            for info in sorted(aliases, key=lambda info: _alias_depth(outputs, info)):
                 if not info.viewed_before_change and info.index not in later:
                     self._make_alias(info)
         with self._builder.step("make results require grad", "the function turned it on itself"):
@@ -559,12 +559,12 @@ class WrapperText:
         return tuple(dict.fromkeys(site for site in sites if site is not None))
 
 
-def _once(tensor: Any) -> str:
+def _without_repeats(tensor: Any) -> str:
     """`once` as text; empty where all of the tensor is taken."""
     parts = [":1" if part.stop else ":" for part in index_without_repeats(tensor)]
     return f"[{', '.join(parts)}]" if ":1" in parts else ""
 
 
-def _results_below(outputs: tuple[OutputAliasInfo, ...], info: OutputAliasInfo) -> int:
+def _alias_depth(outputs: tuple[OutputAliasInfo, ...], info: OutputAliasInfo) -> int:
     """How many results are made before this one, which is a view of the last of them."""
-    return 1 + _results_below(outputs, outputs[info.base.index]) if isinstance(info.base, OutputBase) else 0
+    return 1 + _alias_depth(outputs, outputs[info.base.index]) if isinstance(info.base, OutputBase) else 0
