@@ -67,7 +67,7 @@ DIFFERENCES: tuple[Difference, ...] = (
     Difference(
         "distributed/reduced",
         ("2.11", "2.12"),
-        "torch's stand-in for other processes leaves the result of a reduce-scatter unwritten, so eager "
+        "torch's fake process group does not write the output of a reduce-scatter, so eager "
         "differs from eager",
     ),
 )
@@ -304,15 +304,18 @@ TEXT = """
 
 The engine is one and the same; where releases differ, `torch_api/` asks what the installed one has.
 
-- Before 2.12, `torch.cond`, `map`, `scan` and similar operators compile their subgraphs themselves; capture replaces
-  `torch.compile` there. Creating a fake tensor for a GPU also creates a real one, except under GPU emulation.
-- From 2.14 on, `torch.utils.checkpoint` starts in another function, `map` is passed which operands its subgraph writes to
-  (such a subgraph is unsupported), and a fake tensor of one number would remember that number, which would specialise the
-  program; ours do not remember it.
-- A build for CUDA on a machine without a GPU counts GPUs when the first fake tensor is created. The worker starts
-  autograd before that, because a child of a process with autograd's GPU threads cannot run a backward.
+- Before 2.12, `torch.cond`, `map`, `scan` and similar operators compile their subgraphs themselves;
+  capture replaces `torch.compile` there. Creating a fake tensor for a GPU also creates a real one,
+  except under GPU emulation.
+- From 2.14 on, `torch.utils.checkpoint` starts in another function, `map` is passed which operands its
+  subgraph writes to (such a subgraph is unsupported), and a fake tensor of one number would remember
+  that number, which would specialise the program; ours do not remember it.
+- A build for CUDA on a machine without a GPU counts GPUs when the first fake tensor is created. The
+  worker starts autograd before that, because a child of a process with autograd's GPU threads cannot run
+  a backward.
 - Triton: each release brings its own, 3.6 with 2.11 to 3.9 with 2.15; kernels for a GPU differ with it.
-- 2.11's Inductor does not name the nodes when it explains why two kernels were not fused: `--gpu` shows only the reason.
+- 2.11's Inductor does not name the nodes when it explains why two kernels were not fused: `--gpu` shows
+  only the reason.
 
 Tests that fail with some releases:
 
