@@ -1,1 +1,1 @@
-"""Which forward values the backward keeps and which it computes again, and why."""
+"""The partition stage: which forward values are saved for the backward, which are recomputed, and why."""

@@ -1,9 +1,9 @@
-"""The least work that fits a memory budget, and the frontier between bytes and work.
+"""The cheapest recomputation within a memory budget, and the frontier between saved bytes and recomputed
+work.
 
-The frontier comes from minimum cuts under a price for bytes and one for work: each is the cheapest choice
-for its bytes (a point of the lower hull).  Between two points of the hull a budget is met exactly by integer
-programming (OR-tools CP-SAT) while the problem is small enough; beyond that by the next point of the hull,
-with the distance to the hull, which no choice beats, as the gap.
+Minimum cuts under a price for bytes and one for work give the points of the lower convex hull. Between two of
+these points, integer programming (OR-tools CP-SAT) meets a budget exactly while the problem is small enough;
+larger problems take the next point, and the gap is the distance to the hull, which no choice beats.
 """
 
 import heapq
@@ -18,36 +18,36 @@ from aotlens.partition.problem import InfeasibleError, Problem
 
 FRONTIER_POINTS = 32
 EXACT_VALUES = 6000
-"""Problems with more values than this are left to the hull."""
+"""Problems with more values than this take the next point of the hull."""
 _NUDGE = 1e-4
-"""How far equal layers are told apart, so that the hull has a point for each of them."""
+"""How much the costs of identical layers are made to differ, so that the hull has a point for each layer."""
 
 
 @dataclass(frozen=True, slots=True)
 class FrontierPoint:
-    """One choice of saved values."""
+    """A choice of saved values."""
 
     saved: frozenset[int]
     size_bytes: int
     flops: int
     work: float = 0.0
-    """The flops with equal layers told apart."""
+    """The FLOPs with the costs of identical layers made to differ."""
 
 
 @dataclass(frozen=True, slots=True)
 class BudgetSolution:
-    """How a budget was met."""
+    """How a budget is met."""
 
     point: FrontierPoint
     budget_bytes: int
     bound_flops: int
-    """No choice within the budget computes less again."""
+    """No choice within the budget recomputes less."""
     exact: bool
     method: str
 
 
 def point_of(problem: Problem, saved_ids: frozenset[int]) -> FrontierPoint:
-    """A choice without what nobody needs, and its work."""
+    """Return a choice without the values that are not needed, with its bytes and work."""
     recomputed = problem.recomputed(saved_ids)
     needed = problem.read.union(*(value.sources for value in recomputed))
     saved = saved_ids & needed
@@ -70,12 +70,13 @@ class Frontier:
         total = max(sum(self._work.values()), 1.0)
         weight = float(sum(value.size_bytes for value in problem.values)) or 1.0
         self.least_bytes = self._solve(1.0, 1e-9 * weight / total)
-        """The fewest bytes that any choice saves."""
+        """The choice that saves the fewest bytes."""
         self.least_work = self._solve(1e-9 * total / weight, 1.0)
-        """The least work, with the fewest bytes that need no more."""
+        """The choice that recomputes the least, and of those the one that saves the fewest bytes."""
 
     def points(self, count: int = FRONTIER_POINTS) -> tuple[FrontierPoint, ...]:
-        """Up to `count` points, the fewest bytes first; the widest gap between two is refined first."""
+        """Return up to `count` points, the fewest bytes first; the widest gap between two is refined
+        first."""
         by_bytes = {
             self.least_bytes.size_bytes: self.least_bytes,
             self.least_work.size_bytes: self.least_work,
@@ -92,7 +93,7 @@ class Frontier:
         return _undominated(by_bytes.values())
 
     def meet(self, budget_bytes: int) -> tuple[FrontierPoint, FrontierPoint | None]:
-        """The two neighbours on the hull: one within the budget, and the next beyond it (None at the end).
+        """Return the last hull point within the budget, and the first beyond it (None where all points fit).
 
         Raises:
             InfeasibleError: even the fewest bytes are more than the budget.
@@ -112,7 +113,8 @@ class Frontier:
                 high = between
 
     def within(self, budget_bytes: int) -> tuple[FrontierPoint, int]:
-        """The cheapest point of the hull within the budget, and the least work of any choice within it.
+        """Return the cheapest hull point within the budget, and a lower bound on the work of any choice
+        within it.
 
         Raises:
             InfeasibleError: even the fewest bytes are more than the budget.
@@ -129,7 +131,7 @@ class Frontier:
         return (-(high.size_bytes - low.size_bytes) * 1.0, low.size_bytes, low, high)
 
     def _between(self, low: FrontierPoint, high: FrontierPoint) -> FrontierPoint | None:
-        """A point below the line through two others; None when there is none."""
+        """Return a point below the line through two others; None if there is none."""
         bytes_apart, work = high.size_bytes - low.size_bytes, low.work - high.work
         if bytes_apart <= 0 or work <= 0:
             return None
@@ -143,7 +145,7 @@ class Frontier:
 
 
 def _undominated(points: Iterable[FrontierPoint]) -> tuple[FrontierPoint, ...]:
-    """The points of which no other saves as little and computes less again, the fewest bytes first."""
+    """Return the points that no other beats in both bytes and work, the fewest bytes first."""
     frontier: list[FrontierPoint] = []
     for point in sorted(points, key=lambda candidate: (candidate.size_bytes, candidate.flops)):
         if not frontier or point.flops < frontier[-1].flops:
@@ -152,7 +154,7 @@ def _undominated(points: Iterable[FrontierPoint]) -> tuple[FrontierPoint, ...]:
 
 
 def meet_budget(problem: Problem, budget_bytes: int) -> BudgetSolution:
-    """The cheapest recomputation that saves at most the budget.
+    """Return the choice that recomputes the least while it saves at most the budget.
 
     Raises:
         InfeasibleError: even the fewest bytes are more than the budget.

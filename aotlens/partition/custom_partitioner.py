@@ -1,7 +1,7 @@
-"""Partition functions of the user's, over graph modules: `partition_fn` of `functorch.compile`.
+"""The user's partition functions over graph modules: `partition_fn` of `functorch.compile`.
 
-Invariant: the two graph modules that the function gives are what the compilers get; their nodes are read
-back so that wrapper and report know what is saved, and by whom each result is computed.
+Invariant: the two graph modules that the function returns are compiled as they are; their nodes are imported
+so that the wrapper and the report know what is saved and which node computes each output.
 """
 
 from dataclasses import dataclass, replace
@@ -38,24 +38,24 @@ from aotlens.partition.storages import node_bytes
 from aotlens.torch_api.dynamo import TracingContext, tracing
 
 GRAPH_SAFE_STATES = ("fwd_rng_state_", "bwd_rng_state_")
-"""Placeholders that torch's partition functions add for generators of their own."""
+"""Prefixes of the placeholders that torch's partition functions add for generators."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Forward:
-    """The forward graph module, read back."""
+    """The forward graph module as imported nodes."""
 
     nodes: tuple[Node, ...]
     results: list[Any]
     """The joint program's forward outputs, in torch's order."""
     saved: list[Node]
-    """What it hands on: tensors, then sizes."""
+    """The saved values: tensors, then sizes."""
 
 
 def partition_with(
     joint: JointProgram, function: PartitionFunction, module: fx.GraphModule | None = None
 ) -> Partitioned:
-    """Let a function split the joint program, or `module`, which is an edited form of it.
+    """Split the joint program, or its edited form `module`, with the user's function.
 
     Raises:
         UserError: its graphs do not fit the joint graph's inputs and outputs.
@@ -63,7 +63,7 @@ def partition_with(
     inputs = forward_inputs(joint)
     incoming = backward_tangents(joint)
     context = TracingContext.try_get() or TracingContext(joint.captured.recorder.fake_mode)
-    with tracing(context):  # torch's own makes examples of the random states that it hands on
+    with tracing(context):  # torch's partition functions make examples of RNG states
         answer = function(
             module if module is not None else joint_module(joint),
             _examples(joint),
@@ -102,7 +102,7 @@ def _two_modules(answer: object, name: str) -> tuple[fx.GraphModule, fx.GraphMod
 
 
 def inference_with(joint: JointProgram, module: fx.GraphModule) -> Partitioned:
-    """An inference program that a user edited as a graph module."""
+    """Return the partition of an inference program that the user edited as a graph module."""
     read = _read_forward(joint, forward_inputs(joint), module, "the edited graph")
     whole = _with_nodes_of(joint, read, (), [])
     program = Program("inference", whole.program.inputs, read.nodes, whole.program.outputs)
@@ -110,7 +110,7 @@ def inference_with(joint: JointProgram, module: fx.GraphModule) -> Partitioned:
 
 
 def _examples(joint: JointProgram) -> tuple[Any, ...]:
-    """The joint graph's inputs: primals and tangents as lists, then the random states."""
+    """Return the joint graph's inputs: primals and tangents as lists, then the RNG states."""
     count = len(primals(joint))
     inputs, incoming = forward_inputs(joint), backward_tangents(joint)
     tangents = sum(isinstance(program_input.slot, (Tangent, CurrentInput)) for program_input in incoming)
@@ -135,7 +135,7 @@ def _read_forward(
 def _read_backward(
     joint: JointProgram, count: int, module: fx.GraphModule, forward: _Forward, name: str
 ) -> tuple[tuple[Node, ...], list[Any]]:
-    """The backward's nodes, and its results: one per input of the forward."""
+    """Import the backward's nodes and its outputs, one gradient per input of the forward."""
     sizes = [node for node in forward.saved if not isinstance(node.val, torch.Tensor)]
     tensors = [node for node in forward.saved if isinstance(node.val, torch.Tensor)]
     wanted = [*sizes, *tensors, *(item.node for item in backward_tangents(joint))]
@@ -164,7 +164,7 @@ def _bind_placeholders(module: fx.GraphModule, nodes: list[Node], what: str) -> 
 def _with_nodes_of(
     joint: JointProgram, read: _Forward, backward_nodes: tuple[Node, ...], grads: list[Any]
 ) -> JointProgram:
-    """The joint program with the nodes that the function's graphs have."""
+    """Return the joint program with the nodes of the function's graphs."""
     values = {out.slot: value for out, value in zip(forward_graph_outputs(joint), read.results, strict=True)}
     if joint.training:
         slots = [out.slot for out in gradients(joint, primals(joint))]

@@ -1,4 +1,5 @@
-"""Saved values on which no gradient depends: proved from the graph, or suspected from random runs."""
+"""Saved values on which no gradient depends, proved from the graph or suspected from runs on random
+inputs."""
 
 from collections import ChainMap
 from collections.abc import Iterator, Mapping
@@ -18,7 +19,7 @@ ZERO = "whatever it holds is multiplied by zero, or raised to the power zero"
 
 
 def statically_dead(parts: Partitioned) -> dict[int, str]:
-    """By identity, the saved values whose numbers reach no gradient, each with the reason."""
+    """Return the saved values whose data reaches no gradient, by identity, each with the reason."""
     if parts.backward is None:
         return {}
     live = {id(node) for node in nodes_in(out.value for out in parts.backward.outputs)}
@@ -37,7 +38,7 @@ def statically_dead(parts: Partitioned) -> dict[int, str]:
 
 
 def _value_operands(node: Node) -> list[Node]:
-    """The arguments whose numbers the result depends on."""
+    """Return the arguments on whose data the node's value depends."""
     zero = _zero_factor(node)
     if zero is not None:
         return []
@@ -47,7 +48,7 @@ def _value_operands(node: Node) -> list[Node]:
 
 
 def _zero_factor(node: Node) -> Any:
-    """What makes the result a constant, for finite numbers."""
+    """Return the node if a factor or exponent of zero makes its value constant, for finite numbers."""
     if packet_name(node.op) in ("aten.mul", "aten.pow") and len(node.args) == 2:
         other = node.args[1]
         if isinstance(other, (int, float)) and other == 0:
@@ -65,21 +66,21 @@ RANDOM_RUNS = 3
 SAME_GRADIENTS = f"no gradient changed when it was replaced, in {RANDOM_RUNS} draws"
 
 Values = dict[int, Any]
-"""By the identity of the node."""
+"""Runtime values by node identity."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeadValueCheck:
-    """What the draws showed."""
+    """The outcome of the runs on random inputs."""
 
     dead: frozenset[int]
-    """Identities of the values on which nothing depends."""
+    """Identities of the saved values that changed no gradient."""
     note: str
-    """How many values were replaced how often, or why none could be."""
+    """How many values were replaced how often, or why none could be replaced."""
 
 
 def dead_on_random_runs(parts: Partitioned) -> DeadValueCheck:
-    """Replace each saved value that takes memory and look whether a gradient changes."""
+    """Replace each saved value that takes memory, and check whether any gradient changes."""
     refusal = _obstacle(parts)
     if refusal is not None or parts.backward is None:
         return DeadValueCheck(
@@ -101,7 +102,7 @@ def dead_on_random_runs(parts: Partitioned) -> DeadValueCheck:
 
 
 def _obstacle(parts: Partitioned) -> str | None:
-    """Why the graphs cannot run on values made up here."""
+    """Return why the graphs cannot run on generated inputs; None if they can."""
     for program in (parts.forward, parts.backward):
         for node in program.nodes if program is not None else ():
             if node.bodies():
@@ -122,7 +123,7 @@ def _is_plain(val: Any) -> bool:
 
 
 def _can_replace(node: Node) -> bool:
-    """Whether any numbers of its type would do: an index would not."""
+    """Return True if any data of the value's type is valid for it; an index would not be."""
     val = node.val
     return isinstance(val, torch.Tensor) and (val.is_floating_point() or val.dtype is torch.bool)
 
@@ -130,7 +131,7 @@ def _can_replace(node: Node) -> bool:
 def _without_effect(
     parts: Partitioned, backward: Program, suspects: list[Node], generator: torch.Generator
 ) -> list[Node]:
-    """Those of the suspects whose replacement leaves all gradients of this draw as they are."""
+    """Return the suspects whose replacement changes no gradient in this run."""
     values = {
         id(program_input.node): _random_values(program_input.node.val, generator)
         for program_input in parts.forward.inputs
@@ -144,12 +145,12 @@ def _without_effect(
 
 
 def _backward_only_nodes(backward: Program, values: Values) -> Iterator[Node]:
-    """The backward's nodes; those that the forward has run are known already."""
+    """Yield the backward's nodes that the forward has not computed."""
     return (node for node in backward.nodes if id(node) not in values)
 
 
 def _random_values(val: Any, generator: torch.Generator) -> torch.Tensor:
-    """Random numbers in the layout of a fake tensor; zeros for integers, which may be indices."""
+    """Return random data in the layout of a fake tensor; zeros for integers, which may be indices."""
     made = torch.empty_strided(val.shape, val.stride(), dtype=val.dtype)
     if val.dtype is torch.bool:
         return made.bernoulli_(0.5, generator=generator)
@@ -176,7 +177,7 @@ def _value(node: Node, values: Mapping[int, Any]) -> Any:
 
 
 def _changes_gradients(node: Node, backward: Program, values: Values, generator: torch.Generator) -> bool:
-    """Whether a gradient is another one when the saved value is."""
+    """Return True if replacing the saved value changes a gradient."""
     gradients = {id(gradient) for gradient in nodes_in(out.value for out in backward.outputs)}
     if id(node) in gradients:
         return True

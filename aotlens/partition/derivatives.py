@@ -1,7 +1,7 @@
-"""The program of a derivative of the backward: from what the backward keeps anyway, to the gradients.
+"""Programs for derivatives of the backward (double backward), from values that the backward saves anyway.
 
-Invariant: nothing is saved for it.  It reads what the first backward reads, the inputs that the caller still
-holds, and the gradients that arrive; what cannot be computed from these is refused by name.
+Invariant: nothing is saved for a derivative. It reads what the first backward reads, the inputs that the
+caller still holds, and the tangents; a value that cannot be computed from these is an error that names it.
 """
 
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ aten = ops.aten
 
 
 def available_nodes(parts: Partitioned) -> tuple[Node, ...]:
-    """What the backward gets from the forward, then every other input that keeps its value."""
+    """Return what the backward gets from the forward, then every other input that is not mutated."""
     changed = parts.joint.changed_inputs
     inputs = [
         node
@@ -43,8 +43,8 @@ def available_nodes(parts: Partitioned) -> tuple[Node, ...]:
 
 
 def recorded_nodes(parts: Partitioned) -> dict[str, Node]:
-    """The recording's nodes by name, where a pass changed the joint graph, which leaves a value its name, or
-    a function of the user's divided it, which leaves a value what it is in the recording."""
+    """Return the recorded nodes by name, where a pass or the user's partition function replaced the joint
+    graph."""
     if parts.modules is not None:
         nodes = parts.joint.captured.recorder.nodes
         known = {id(node.val): node for node in nodes if isinstance(node.val, Tensor)}
@@ -105,22 +105,23 @@ def derivative_program(
 
 
 class _EquivalentValues:
-    """Finds what is as good as a value that is not at hand."""
+    """Finds an available value that equals one that is not available."""
 
     def __init__(self, nodes: Sequence[Node], known: Sequence[Node]) -> None:
         self._known = known
         self._number: dict[int, Any] = {}
-        """By identity: the same for values that are computed in the same way."""
+        """By identity: a number that values share which are computed in the same way."""
         self._first: dict[str, int] = {}
-        """By how a value is computed, the identity of the first that is."""
+        """The identity of the first value that is computed in a given way."""
         self.added_sizes: list[Node] = []
-        """Sizes of other tensors, in place of inputs'."""
+        """Sizes read from other tensors, instead of from inputs that are not available."""
         for node in nodes:
             self._number[id(node)] = self._numbering(node)
         self._by_number = {self._number.get(id(node)): node for node in known if id(node) in self._number}
 
     def find(self, node: Node) -> Node | None:
-        """A known value that is computed alike, or another look at a size of an input; None without one."""
+        """Return an available value that is computed in the same way, or the same size read from another
+        tensor; None if there is none."""
         equivalent = self._by_number.get(self._number.get(id(node), node))
         if equivalent is not None or node.op is not aten.sym_size.int:
             return equivalent
@@ -145,7 +146,8 @@ class _EquivalentValues:
 
 
 def _reject_unavailable(parts: Partitioned, node: Node) -> None:
-    """What ran once and is not kept, or is what an input was before the function wrote to it."""
+    """Raise UnsupportedError for a value that runs once and is not saved, or that an input had before a
+    mutation."""
     if any(
         node is program_input.node
         for program_input in parts.joint.program.inputs

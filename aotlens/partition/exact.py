@@ -1,7 +1,8 @@
-"""A memory budget met exactly: integer programming over the values (OR-tools CP-SAT).
+"""Meet a memory budget exactly, by integer programming over the values (OR-tools CP-SAT).
 
-Every value is at hand in the backward or not, and computed again or not; what is at hand and not computed
-again is saved.  The search is deterministic: one thread, a fixed seed, an effort not measured in time.
+Each value is available in the backward or not, and recomputed or not; a value that is available but not
+recomputed is saved. The search is deterministic: one thread, a fixed seed, and a limit that is not measured
+in time.
 """
 
 from dataclasses import dataclass
@@ -13,22 +14,23 @@ import numpy as np
 from aotlens.partition.problem import Problem, Value
 
 EFFORT = 8.0
-"""CP-SAT's deterministic time, about seconds."""
+"""CP-SAT's deterministic time limit, roughly in seconds."""
 PROVEN_TO_THE_END = 1200
-"""In a problem with more values the search ends as soon as the choice is within `GAP` of the cheapest."""
+"""In problems with more values the search ends as soon as the choice is within `GAP` of the optimum."""
 GAP = 0.003
 
 
 @dataclass(frozen=True, slots=True)
 class Proven:
     saved: frozenset[int]
-    """Identities of the values to save, and maybe of some that nobody needs."""
+    """Identities of the values to save; some of them may not be needed."""
     optimal: bool
     bound_flops: int
 
 
 def solve_exactly(problem: Problem, budget_bytes: int, start: frozenset[int]) -> Proven | None:
-    """The least work within the budget, from a choice that fits; None when nothing was found in time."""
+    """Return the least work within the budget, starting from a valid choice; None when the search found
+    nothing in time."""
     from ortools.sat.python import cp_model  # 0.4 s to import, and only a budget needs it
 
     program = _Program(cp_model.CpModel(), problem, start)
@@ -49,7 +51,7 @@ def solve_exactly(problem: Problem, budget_bytes: int, start: frozenset[int]) ->
 
 
 class _Program:
-    """The integer program of a problem; a constant stands where nothing can be chosen."""
+    """The integer program of a problem; a value without a choice has a constant instead of a variable."""
 
     def __init__(self, model: Any, problem: Problem, start: frozenset[int]) -> None:
         self.model = model
@@ -83,7 +85,7 @@ class _Program:
         return variable
 
     def limit(self, budget_bytes: int) -> None:
-        """At most the budget, with as little work as can be."""
+        """Limit the saved bytes to the budget, and minimise the recomputed work."""
         sizes = [value.size_bytes for value in self._problem.values if value.size_bytes]
         unit = int(np.gcd.reduce(np.array(sizes, dtype=np.int64))) if sizes else 1
         saved = sum(

@@ -1,8 +1,8 @@
-"""The certificate of a value that the solver chose to save: what stands above and below it, and the price
-of doing without it.
+"""Explain why the solver saves a value: what prevents recomputing it, what needs it, and the price of not
+saving it.
 
-Invariant: a price is the difference of two solved problems.  Under a budget both are the bounds of the
-frontier at the budget, so the price is in work and no choice avoids it.
+Invariant: a price is the difference between two solved problems. Under a budget both are the frontier's
+bounds at the budget, so the price is in work and no choice avoids it.
 """
 
 from dataclasses import dataclass
@@ -17,7 +17,8 @@ from aotlens.partition.reasons import Freedom, Reason
 from aotlens.partition.records import Split
 
 OWN_PRICES = 128
-"""Up to so many choices each is priced by itself; beyond, one value of a line stands for its layers."""
+"""Up to this many choices are priced one by one; beyond, one value of a source line represents all its
+layers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,23 +26,24 @@ class Certificate:
     """Why the solver saves a value."""
 
     above: Node | None
-    """What computing it again would need and the backward cannot have: kept by nobody, dear or impossible."""
+    """The operand that recomputing would need and the backward cannot have: not saved, and costly or
+    impossible to recompute."""
     above_reason: Reason | None
     path: tuple[Node, ...]
-    """From `above` to the value."""
+    """The path from `above` to the value."""
     below: Node | None
-    """A node of the backward that needs it, or what is computed from it."""
+    """A backward node that reads the value, or something recomputed from it."""
     instead: tuple[Node, ...]
-    """What the next cheapest choice would save in its place."""
+    """The values that the next cheapest choice would save instead."""
     price_bytes: int | None
-    """How much more that saves; None when the backward could not do without the value at all."""
+    """How much more that choice saves; None when the backward needs the value in every choice."""
     price_flops: int
     same_as: Node | None = None
-    """The value of an identical layer whose price this is; None when it is its own."""
+    """The value of an identical layer whose price is reported; None when this value has its own."""
 
 
 def certificates(split: Split) -> dict[int, Certificate]:
-    """One for each saved value that was a choice, by identity."""
+    """Return a certificate for each saved value that the solver chose, by identity."""
     problem = split.choice.problem
     if problem is None:
         return {}
@@ -72,19 +74,19 @@ def certificates(split: Split) -> dict[int, Certificate]:
 
 
 class _Prices:
-    """The next cheapest choice without one value."""
+    """Prices of the next cheapest choice without one value."""
 
     def __init__(self, problem: Problem, choice: Choice) -> None:
         self._problem = problem
         self._budget = choice.budget_solution.budget_bytes if choice.budget_solution is not None else None
         if self._budget is None:
-            self._network = Network(problem)  # one for all: only a capacity changes
+            self._network = Network(problem)  # shared by all prices: only a capacity changes
             self._current = point_of(problem, self._network.solve())
         else:
             self._current, self._bound = Frontier(problem).within(self._budget)
 
     def without(self, node: Node) -> tuple[tuple[Node, ...], int | None, int]:
-        """What would be saved instead, bytes more, work more."""
+        """Return what would be saved instead, the additional bytes, and the additional work."""
         try:
             if self._budget is None:
                 other = point_of(self._problem, self._network.solve(without=id(node)))
@@ -106,7 +108,7 @@ class _Prices:
 
 
 class _Graph:
-    """Ways up to what forbids computing a value again, and down to what needs it."""
+    """Paths up to what prevents recomputing a value, and down to what needs it."""
 
     def __init__(self, split: Split, problem: Problem) -> None:
         self._values = problem.by_identity()
@@ -119,14 +121,15 @@ class _Graph:
                 self._users.setdefault(source, []).append(node)
 
     def above(self, node: Node) -> tuple[Node | None, Reason | None, tuple[Node, ...]]:
-        """The nearest value above that is not at hand and may not be computed again, with the way from it."""
+        """Return the nearest value above that is neither available nor recomputable, its reason, and the path
+        from it."""
         path = recompute_path(self._values, node, self._saved)
         if not path:
             return None, None, (node,)
         return path[0].node, path[0].save, tuple(value.node for value in path)
 
     def below(self, node: Node) -> Node | None:
-        """The first backward node that reads the value, or something that is computed again from it."""
+        """Return the first backward node that reads the value, or something recomputed from it."""
         queue: list[Node] = [node]
         seen = {id(node)}
         for source in queue:

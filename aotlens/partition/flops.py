@@ -1,8 +1,8 @@
-"""How much work one node is: what computing it again costs.
+"""The work of one node: the cost of recomputing it.
 
 Invariant: matrix products, convolutions and attention count multiplications and additions by torch's own
-formulas; every other operator counts one operation for each element that it reads or writes, whichever are
-more; a view, a size and one of several results count nothing.
+formulas; every other operator counts one operation per element that it reads or writes, whichever are more; a
+view, a size and one of several outputs count nothing.
 """
 
 from functools import cache
@@ -16,7 +16,7 @@ from aotlens.partition.storages import is_view
 
 
 def node_flops(node: Node) -> int:
-    """Floating-point operations of one run of the node; symbolic sizes at their example."""
+    """Return the floating-point operations of one run of the node, with symbolic sizes at their example."""
     if node.op is None or node.op is getitem or is_number(node) or is_view(node):
         return 0
     values = [source.val for source in dict.fromkeys(node.inputs())]
@@ -27,9 +27,9 @@ def node_flops(node: Node) -> int:
 def operator_flops(
     op: Any, args: Any, kwargs: dict[str, Any], result: Any, read: list[Any]
 ) -> tuple[int, bool]:
-    """The work of an operator that is no view, and whether it is a product by one of torch's formulas.
+    """Return the work of an operator that is not a view, and whether torch has a formula for it.
 
-    `read` holds the values among its arguments, each once.
+    `read` holds the distinct values among its arguments.
     """
     formula = _formula(op)
     if formula is not None:
@@ -38,23 +38,24 @@ def operator_flops(
 
 
 def has_price(node: Node) -> bool:
-    """Whether the work of the node is known: an operator of torch's own that takes no functions."""
+    """Return True if the work of the node is known: a torch operator without subgraphs."""
     return getattr(node.op, "namespace", None) in (None, "aten", "prims", "quantized")
 
 
 @cache
 def _formula(op: Any) -> Any:
-    """torch's formula for the operator's packet; its import is left until something costly is priced."""
+    """Return torch's formula for the operator; the registry is imported when the first costly operator is
+    priced."""
     packet = getattr(op, "overloadpacket", None)
     if packet is None:
         return None
-    from torch.utils.flop_counter import flop_registry  # imports nothing else, but only inspection asks
+    from torch.utils.flop_counter import flop_registry  # only reports need it
 
     return flop_registry.get(packet)
 
 
 def _plain(value: Any) -> Any:
-    """Arguments as the formulas take them: fake tensors, with symbolic sizes replaced by their example."""
+    """Convert arguments to what the formulas take: meta tensors, with symbolic sizes at their example."""
     if type(value) is Node:
         return _plain(value.val)
     if isinstance(value, torch.Tensor):

@@ -1,4 +1,4 @@
-"""Partition policies over graph modules, as `partition_fn` of `functorch.compile`."""
+"""Partition functions over graph modules, for the `partition_fn` of `functorch.compile`."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -39,7 +39,7 @@ from aotlens.torch_api.aot import LazyGraphModule
 
 @dataclass(frozen=True, slots=True)
 class EditedJoint(Joint):
-    """A joint program that was read from a graph module."""
+    """A joint program that was imported from a graph module."""
 
     changed: frozenset[int]
 
@@ -50,7 +50,7 @@ class EditedJoint(Joint):
 
 @dataclass(frozen=True, slots=True)
 class _Read:
-    """A joint graph module and the same graph as a program of ours."""
+    """A joint graph module and the same graph as a `Program`."""
 
     module: fx.GraphModule
     joint: Joint
@@ -63,9 +63,9 @@ class _Read:
 def split_graph_module(
     module: fx.GraphModule, num_fwd_outputs: int, policy: str, static: Sequence[int] = ()
 ) -> tuple[fx.GraphModule, fx.GraphModule]:
-    """Forward and backward of a joint graph module, in `functorch.compile`'s calling convention.
+    """Split a joint graph module into forward and backward, in the calling convention of `functorch.compile`.
 
-    `static` are the positions of the inputs that live as long as the module: parameters.
+    `static` are the positions of the inputs that live as long as the module: its parameters.
 
     Raises:
         UserError: the graph has fewer outputs than the forward is said to have.
@@ -131,7 +131,7 @@ def _read(module: fx.GraphModule, num_fwd_outputs: int, static: frozenset[int]) 
 
 
 def _slot(name: str, index: int) -> GraphInput:
-    """What a placeholder is, by the name that it has in torch's convention."""
+    """Return the slot of a placeholder by its name in torch's convention."""
     if name.startswith("tangents"):
         return Tangent(name)
     if name.startswith(("fwd_seed", "fwd_base_offset")):
@@ -144,7 +144,8 @@ def _slot(name: str, index: int) -> GraphInput:
 def _extract(
     module: fx.GraphModule, inputs: Sequence[fx.Node], nodes: Sequence[fx.Node], results: Sequence[Any]
 ) -> fx.GraphModule:
-    """A graph module of some of another's nodes; an input that is no placeholder there becomes one."""
+    """Return a graph module of some nodes of another; inputs that are not placeholders there become
+    placeholders."""
     graph = fx.Graph()
     made: dict[fx.Node, fx.Node] = {}
     for node in inputs:
@@ -152,20 +153,20 @@ def _extract(
         made[node].target = made[node].name
         made[node].meta = dict(node.meta)
     for node in nodes:
-        for source in node.all_input_nodes:  # a graph that a higher-order operator takes
+        for source in node.all_input_nodes:  # a subgraph of a higher-order operator
             if source not in made:
                 made[source] = graph.node_copy(source)
         if node not in made:
             made[node] = graph.node_copy(node, lambda source: made[source])
     graph.output(tuple(made[value] if isinstance(value, fx.Node) else value for value in results))
     graph.lint()
-    return LazyGraphModule(module, graph)  # its Python text is made when somebody asks for it
+    return LazyGraphModule(module, graph)  # generates its Python text when it is needed
 
 
 def _describe_outputs(
     module: fx.GraphModule, forward: fx.GraphModule, backward: fx.GraphModule, count: int
 ) -> None:
-    """Pass on what the joint graph's outputs were said to be."""
+    """Copy the descriptors of the joint graph's outputs to the two graphs."""
     descriptors = module.graph.output_node().meta.get("desc")
     if descriptors is not None:
         forward.graph.output_node().meta["desc"] = list(descriptors[:count])
@@ -183,7 +184,7 @@ def default_partition(
     static_lifetime_input_indices: list[int] | None = None,
     static_lifetime_input_nodes: Any = None,
 ) -> Modules:
-    """Forward and backward graph; every forward value that the backward reads is saved."""
+    """Split a joint graph; every forward value that the backward reads is saved."""
     return split_graph_module(joint_module, num_fwd_outputs, "default", static_lifetime_input_indices or ())
 
 
@@ -195,5 +196,5 @@ def min_cut_rematerialization_partition(
     num_fwd_outputs: int,
     static_lifetime_input_indices: list[int] | None = None,
 ) -> Modules:
-    """Forward and backward graph; what is saved and what is computed again is chosen by a minimal cut."""
+    """Split a joint graph; a minimum cut decides which values are saved and which are recomputed."""
     return split_graph_module(joint_module, num_fwd_outputs, "min-cut", static_lifetime_input_indices or ())

@@ -1,9 +1,9 @@
-"""The cheapest set of forward values from which the backward can compute all that it needs.
+"""The cheapest set of forward values from which the backward can compute everything that it needs.
 
-A minimum cut of a network in which each value that may be saved is an arc of its bytes; max-flow by OR-tools
-(push-relabel, 64-bit capacities).  Arcs that may not be cut are contracted where that loses nothing, and
-infinite elsewhere.  Of all minimum cuts the one nearest to the backward is taken, since it computes the
-least again.
+A minimum cut of a network in which each value that may be saved is an arc with its bytes as capacity; maximum
+flow by OR-tools (push-relabel, 64-bit capacities). Arcs that may not be cut are contracted where that is
+equivalent, and infinite elsewhere. Of all minimum cuts the one nearest to the backward is used, since it
+recomputes the least.
 """
 
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from aotlens.partition.problem import InfeasibleError, Problem, Value
 
 INFINITE = 1 << 60
 FREE = 1
-"""What a value that costs nothing counts in the cut: an arc of 0 would not be an arc at all."""
+"""The capacity of a value that costs nothing: an arc of capacity 0 would not exist."""
 
 _SOURCE, _SINK = 0, 1
 
@@ -22,10 +22,10 @@ _SOURCE, _SINK = 0, 1
 class Network:
     """The flow network of a problem.
 
-    A value has a vertex where it begins to be known (all that it is computed from is at hand) and one where
-    it is at hand.  Both are one vertex when it may not be saved; the first is the source when it may not be
-    computed again, and the vertex of what it is computed from when that is one value and the work is free;
-    the second is the sink when the backward cannot do without it.
+    A value has a begin vertex (its operands are available) and an end vertex (the value is available). Both
+    are the same vertex when the value may not be saved. The begin vertex is the source when the value may not
+    be recomputed, and the operand's end vertex when there is one operand and work is free. The end vertex is
+    the sink when the backward needs the value.
     """
 
     def __init__(self, problem: Problem, work: Mapping[int, float] | None = None) -> None:
@@ -83,7 +83,7 @@ class Network:
         self._works.append(work)
 
     def solve(self, without: int | None = None) -> frozenset[int]:
-        """Identities of the values that the cheapest cut saves; the value `without` may not be one of them.
+        """Return the identities of the values that the cheapest cut saves; `without` may not be one of them.
 
         Raises:
             InfeasibleError: no cut is finite.
@@ -95,7 +95,7 @@ class Network:
         return self._cut(capacities)
 
     def solve_priced(self, byte_price: float, work_price: float) -> frozenset[int]:
-        """The same when bytes and work have these prices."""
+        """Return the same under these prices of bytes and work."""
         finite = self._bytes < INFINITE
         costs = byte_price * np.where(finite, self._bytes, 0) + work_price * self._work
         scale = (1 << 52) / max(float(costs.sum()), 1.0)
@@ -123,7 +123,7 @@ class Network:
 
 
 def _needed(problem: Problem) -> set[int]:
-    """The values that the backward reads, or has to compute what it reads from."""
+    """Return the values that the backward reads, and those from which it must compute them."""
     needed = set(problem.read)
     for value in reversed(problem.values):
         if id(value.node) in needed and value.recompute is not None:

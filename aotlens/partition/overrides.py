@@ -1,7 +1,7 @@
-"""What the user says of single values: by name, by source line, or by a function over each value.
+"""The user's decisions about single values: by name, by source line, or by a function over each value.
 
-Invariant: an override that names nothing, or asks for what would be wrong, is refused with the reason's code
-and never passed over.
+Invariant: an override that names nothing, or asks for something incorrect, raises an error with the reason's
+code; it is never ignored.
 """
 
 import difflib
@@ -29,27 +29,28 @@ ANSWERS = {"save": Decision.SAVE, "recompute": Decision.RECOMPUTE}
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """One value, as a policy function of the user's sees it."""
+    """A value as the user's policy function sees it."""
 
     name: str
-    """The node's: `addmm_3`."""
+    """The node's name: `addmm_3`."""
     variable: str | None
-    """The user's name for it, where one is known."""
+    """The user's variable, where one is known."""
     op: str
     """`aten.addmm.default`."""
     tensor: Tensor
     size_bytes: int
-    """What saving it adds to memory."""
+    """The memory that saving it adds."""
     flops: int
-    """What computing it again costs."""
+    """The cost of recomputing it."""
     spans: tuple[Span, ...]
-    """The user's expressions that were running, innermost first."""
+    """The user's expressions that computed it, innermost first."""
 
 
 def overridden_values(
     joint: Joint, sides: Sides, policy: Policy, problem: Problem, variables: Mapping[int, str]
 ) -> dict[int, Decision]:
-    """Which values the policy's overrides decide, by identity; `variables` are the user's names for nodes.
+    """Return the values that the policy's overrides decide, by identity; `variables` are the user's names of
+    nodes.
 
     Raises:
         UserError: an override that names nothing, or a value that has to be the other way; a function that
@@ -90,7 +91,7 @@ def overridden_values(
 def unknown_overrides(
     joint: Joint, sides: Sides, overrides: Iterable[Override], variables: Mapping[int, str]
 ) -> dict[Override, UnknownValueError]:
-    """Those that name no value of the program, each with the error that says so."""
+    """Return the overrides that name no value of the program, each with its error."""
     named, errors = _NamedValues(joint, sides, variables), {}
     for override in overrides:
         try:
@@ -105,7 +106,7 @@ def _past_tense(keep: Decision) -> str:
 
 
 def _targets(node: Node, keep: Decision, joint: Joint) -> Iterator[Node]:
-    """The values that hold a node's memory: for a view its base, for several results each of them."""
+    """Yield the values that own a node's memory: the base of a view, or each of several outputs."""
     root = storage_root(node) if keep is Decision.SAVE and is_view(node) else node
     if has_several_outputs(root):
         yield from (other for other in joint.program.nodes if other.op is getitem and other.args[0] is root)
@@ -114,11 +115,11 @@ def _targets(node: Node, keep: Decision, joint: Joint) -> Iterator[Node]:
 
 
 def _rejection_reason(value: Value | None, owner: Value | None, keep: Decision) -> Reason | None:
-    """Why the value cannot be that way; `owner` is the value whose storage it lies on."""
+    """Return why the decision is impossible for the value; `owner` is the value whose storage it is on."""
     if keep is Decision.RECOMPUTE and owner is not None and owner.save is not None and not owner.size_bytes:
         return owner.save if owner.save.freedom is Freedom.FORCED else None
     if value is None:
-        return None  # the backward does not need it: nothing to decide
+        return None  # the backward does not need it
     if keep is Decision.RECOMPUTE:
         return value.save if value.save is not None and value.save.freedom is Freedom.FORCED else None
     return value.recompute if value.recompute in (Reason.MAY_CHANGE, Reason.BUNDLE) else None
@@ -127,7 +128,7 @@ def _rejection_reason(value: Value | None, owner: Value | None, keep: Decision) 
 def _function_decisions(
     function: Callable[[Any], Any], problem: Problem, variables: Mapping[int, str]
 ) -> dict[int, Decision]:
-    """What the user's function answers for each value that could be either way."""
+    """Return the decisions of the user's function about each value that has a choice."""
     decisions = {}
     for value in problem.values:
         forced = [reason for reason in (value.save, value.recompute) if reason is not None]
@@ -148,7 +149,7 @@ def _function_decisions(
 
 
 def _answer(function: Callable[[Any], Any], candidate: Candidate) -> object:
-    """What the function says of one value; a mistake inside it is the user's to see as it was raised."""
+    """Call the user's function with one value; an error inside it propagates unchanged."""
     try:
         inspect.signature(function).bind(candidate)
     except TypeError as error:
@@ -156,7 +157,7 @@ def _answer(function: Callable[[Any], Any], candidate: Candidate) -> object:
             f"the policy function `{getattr(function, '__qualname__', function)}` cannot be called with one"
             f" value: {error}; write `def keep(value)`, which answers 'save', 'recompute' or None"
         ) from None
-    except ValueError:  # made in C, without a signature to ask
+    except ValueError:  # a C function without a signature
         pass
     return function(candidate)
 
@@ -175,7 +176,7 @@ def _candidate(value: Value, variables: Mapping[int, str]) -> Candidate:
 
 
 class _NamedValues:
-    """Nodes of the forward by what the user may call them."""
+    """The forward's nodes by the names that the user may use."""
 
     def __init__(self, joint: Joint, sides: Sides, variables: Mapping[int, str]) -> None:
         inputs = [item.node for item in joint.program.inputs if id(item.node) not in sides.backward]
@@ -187,7 +188,7 @@ class _NamedValues:
                 self._names.setdefault(variables[id(node)], []).append(node)
 
     def find(self, override: Override) -> list[Node]:
-        """The values that an override means.
+        """Return the values that an override names.
 
         Raises:
             UnknownValueError: none; the message offers what is near.
@@ -200,7 +201,7 @@ class _NamedValues:
         raise UnknownValueError(f"`{override}` names no value of the forward{self._nearest(override.what)}")
 
     def _nearest(self, what: str) -> str:
-        """A hint: the names like it, else the first names that there are."""
+        """Return a hint: similar names, or the first names that exist."""
         near = difflib.get_close_matches(what, self._names, n=5, cutoff=0.4)
         if near:
             return f"; did you mean {', '.join(f'`{name}`' for name in near)}?"
@@ -209,7 +210,7 @@ class _NamedValues:
         return f"; its values are {', '.join(names[:8])}{more}" if names else ", which computes no values"
 
     def _on_line(self, override: Override, file: str, line: int) -> list[Node]:
-        """The values that a line makes itself; where there are none, those that what it calls makes."""
+        """Return the values that a line computes itself, or else those that its calls compute."""
         computed = [node for node in self._nodes if node.op is not None]
         itself = [
             node
@@ -245,6 +246,6 @@ def _is_on_line(span: Span, file: str, line: int) -> bool:
 
 
 def _is_file(path: str, asked: str) -> bool:
-    """Whether a path is the file asked for, by its last parts."""
+    """Return True if the last parts of a path are the file that the user named."""
     parts, wanted = os.path.normpath(path).split(os.sep), os.path.normpath(asked).split(os.sep)
     return parts[-len(wanted) :] == wanted

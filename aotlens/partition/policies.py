@@ -1,4 +1,4 @@
-"""What each policy saves: `default`, `min-cut`, `budget`, each with the user's overrides."""
+"""The values that each policy saves: `default`, `min-cut` and `budget`, each with the user's overrides."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -29,14 +29,14 @@ from aotlens.policy import Policy
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A policy's answer."""
+    """The decision of a policy."""
 
     saved: tuple[Node, ...]
-    """What the forward hands on, in program order."""
+    """The values that the forward saves, in program order."""
     why_saved: Callable[[Node], Reason]
     why_recomputed: Callable[[Node], Reason]
     problem: Problem | None = None
-    """What was solved; None for `default`, which solves nothing."""
+    """The problem that was solved; None for `default`, which solves none."""
     budget_solution: BudgetSolution | None = None
     """Set under the policy `budget`."""
     forced: Mapping[int, Decision] | None = None
@@ -44,7 +44,7 @@ class Choice:
 
 
 def choose_saved(joint: Joint, sides: Sides, policy: Policy) -> Choice:
-    """The values that a policy saves.
+    """Return the values that a policy saves.
 
     Raises:
         UserError: an override or a budget that cannot be met.
@@ -69,7 +69,7 @@ def _overrides(joint: Joint, sides: Sides, policy: Policy, scope: Scope) -> dict
 
 
 def save_all_reads(joint: Joint, sides: Sides, forced: Mapping[int, Decision] | None = None) -> Choice:
-    """Whatever the forward computes and the backward reads; a size as a number, whoever asks for it."""
+    """Save every forward value that the backward reads; sizes are saved as numbers."""
     forced = forced or {}
     sizes = {id(node) for node in joint.program.nodes if is_number(node)} - sides.backward
     read: set[int] = {id(out.value) for out in joint.gradients}
@@ -117,7 +117,8 @@ def _recompute_reason(node: Node, otherwise: Reason) -> Reason:
 def _solver_choice(
     joint: Joint, problem: Problem, saved: frozenset[int], free: Reason, forced: Mapping[int, Decision]
 ) -> Choice:
-    """A solver's answer, with the reason of each value: a rule's, or that the solver was `free` to choose."""
+    """Turn a solver's answer into a `Choice`: a value's reason is a rule's, or `free` where the solver
+    chose."""
     values = problem.by_identity()
 
     def why_saved(node: Node) -> Reason:
@@ -146,21 +147,21 @@ def _within_budget(joint: Joint, sides: Sides, policy: Policy) -> Choice:
 
 
 def budget_bytes(joint: Joint, sides: Sides, policy: Policy) -> int:
-    """The budget in bytes; a fraction is of what `default` would save."""
+    """Return the budget in bytes; a fraction is relative to what `default` would save."""
     budget = policy.budget
-    assert budget is not None  # Policy.parse sees to it
+    assert budget is not None  # set by Policy.parse
     if budget.size_bytes is not None:
         return budget.size_bytes
     return int((budget.fraction or 0.0) * added_bytes(joint, save_all_reads(joint, sides).saved))
 
 
 def added_bytes(joint: Joint, saved: tuple[Node, ...]) -> int:
-    """What saved values add to memory, each storage once, without what inputs and results keep alive."""
+    """Return the memory that saved values add: each storage once, without those of inputs and outputs."""
     return sum(node_bytes(root) for root in added_storages(joint, saved))
 
 
 def added_storages(joint: Joint, saved: tuple[Node, ...]) -> Iterator[Node]:
-    """The values whose storage is kept for the backward alone."""
+    """Yield the values whose storage only the backward keeps alive."""
     counted = {id(storage_root(out.value)) for out in joint.returned_outputs if isinstance(out.value, Node)}
     counted.update(id(program_input.node) for program_input in joint.program.inputs)
     for node in saved:
@@ -196,7 +197,7 @@ def _too_small(problem: Problem, asked: int, joint: Joint) -> str:
 
 
 def _obstacle(known: Mapping[int, Value], value: Value, saved: frozenset[int]) -> str:
-    """Why a value is saved whatever the budget."""
+    """Explain why a value is saved under every budget."""
     if value.save is not None:
         return value.save.text
     path = recompute_path(known, value.node, saved)

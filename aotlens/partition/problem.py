@@ -1,9 +1,10 @@
-"""The choice that a partition policy makes, as data: what each value costs either way, and what is fixed.
+"""The choice of a partition policy as data: what saving and recomputing each value cost, and which values are
+fixed.
 
-Invariant: storage is what costs.  A value whose memory somebody else keeps anyway (a parameter, an argument
-or result that eager's backward keeps too) costs nothing to save; a view is never saved but made again from
-the value whose storage it lies on.  An argument or result that eager's backward does not keep is not saved
-at all: the caller may write to it before the backward runs, which eager allows.
+Invariant: costs are counted by storage. Saving costs nothing where somebody else keeps the storage anyway: a
+parameter, or an argument or output that eager's backward saves too. A view is never saved but regenerated
+from its base. An argument or output that eager's backward does not save is not saved either, because eager
+allows the caller to write to it before the backward.
 """
 
 from collections.abc import Iterable, Mapping
@@ -30,27 +31,28 @@ from aotlens.partition.storages import is_view, node_bytes, storage_root
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """One value that the forward computes, or could."""
+    """A value that the forward computes, or could compute."""
 
     node: Node
     size_bytes: int
-    """What saving it adds to memory."""
+    """The memory that saving it adds."""
     flops: int
-    """What computing it again costs; nothing when the forward does not compute it at all."""
+    """The cost of recomputing it; 0 where the forward does not compute it."""
     save: Reason | None = None
-    """Why the backward may not compute it again; None when it may."""
+    """Why the backward may not recompute it; None when it may."""
     recompute: Reason | None = None
-    """Why it may not be saved; None when it may.  With `save` set too, the backward cannot have it at all."""
+    """Why it may not be saved; None when it may be. With `save` set too, the backward cannot have the value
+    at all."""
     sources: tuple[int, ...] = ()
-    """Identities of the values that it is computed from."""
+    """Identities of the operands."""
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Which values to save, so that the backward has all that it reads."""
+    """Which values to save so that the backward can compute everything that it reads."""
 
     values: tuple[Value, ...]
-    """In program order: only those that the backward may need."""
+    """The values that the backward may need, in program order."""
     read: frozenset[int]
     """Identities of the values that the backward reads directly."""
 
@@ -58,7 +60,7 @@ class Problem:
         return {id(value.node): value for value in self.values}
 
     def recomputed(self, saved: Iterable[int]) -> tuple[Value, ...]:
-        """The values that the backward computes when it is given `saved`, in program order."""
+        """Return the values that the backward recomputes if `saved` are saved, in program order."""
         saved_ids, needed = frozenset(saved), set(self.read)
         recomputed_values = []
         for value in reversed(self.values):
@@ -69,9 +71,9 @@ class Problem:
 
 
 def recompute_path(values: Mapping[int, Value], node: Node, saved: frozenset[int]) -> tuple[Value, ...]:
-    """The way from the nearest value that computing `node` again would need and nobody has, to `node`.
+    """Return the path to `node` from the nearest value that recomputing it needs and that is not available.
 
-    Empty when nothing stands in the way: then only the work does.
+    Empty when nothing but the cost prevents recomputing `node`.
     """
     start = values[id(node)]
     before: dict[int, Value] = {}
@@ -86,14 +88,14 @@ def recompute_path(values: Mapping[int, Value], node: Node, saved: frozenset[int
             other = values.get(source)
             if other is None or source in saved or source in before or other is start:
                 continue
-            if other.recompute is not None or other.size_bytes:  # else it could be saved for nothing
+            if other.recompute is not None or other.size_bytes:  # else saving it would be free
                 before[source] = value
                 queue.append(other)
     return ()
 
 
 def forbidding(problem: Problem, identity: int) -> Problem:
-    """The same problem, in which one value may not be saved."""
+    """Return the problem with one value that may not be saved."""
     values = tuple(
         replace(value, recompute=Reason.USER) if id(value.node) == identity else value
         for value in problem.values
@@ -102,7 +104,7 @@ def forbidding(problem: Problem, identity: int) -> Problem:
 
 
 class InfeasibleError(Exception):
-    """No set of saved values gives the backward all that it reads; carries a value that is missing."""
+    """No set of saved values lets the backward compute everything that it reads; names a missing value."""
 
     def __init__(self, value: Value) -> None:
         super().__init__(value.node.name)
@@ -111,21 +113,21 @@ class InfeasibleError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """How much of a policy's rules binds."""
+    """Which of a policy's rules apply."""
 
     heuristics: bool
-    """Whether rules that only guess at the cost of work (slow to compute again, small) decide."""
+    """Whether rules that estimate cost (slow to recompute, small) decide."""
 
 
 MIN_CUT = Scope(heuristics=True)
 PRICED = Scope(heuristics=False)
-"""For the policy `budget`: work has a price instead."""
+"""For the policy `budget`, which prices work instead of estimating it."""
 
 
 def build_problem(
     joint: Joint, sides: Sides, scope: Scope, forced: Mapping[int, Decision] | None = None
 ) -> Problem:
-    """The problem of a joint program; `forced` holds the user's overrides by node identity."""
+    """Return the problem of a joint program; `forced` holds the user's overrides by node identity."""
     read = _read_by_backward(joint, sides)
     facts = _Facts(joint, sides, scope)
     values = [
@@ -143,7 +145,7 @@ def build_problem(
 
 
 def _possible(values: list[Value]) -> list[Value]:
-    """The values, with those that need something which the backward cannot have marked as not computable."""
+    """Mark the values that cannot be recomputed because an operand is unavailable in the backward."""
     lost: set[int] = set()
     marked = []
     for original in values:
@@ -156,7 +158,7 @@ def _possible(values: list[Value]) -> list[Value]:
 
 
 def _relevant(values: list[Value], read: frozenset[int]) -> Problem:
-    """Only what the backward reads, or could compute it from."""
+    """Keep the values that the backward reads, and those from which it could compute them."""
     wanted = set(read)
     relevant = []
     for value in reversed(values):
@@ -169,7 +171,7 @@ def _relevant(values: list[Value], read: frozenset[int]) -> Problem:
 
 
 def _overridden(value: Value, keep: Decision | None) -> Value:
-    """The value as the user wants it; what they want saved counts as free, so that it is."""
+    """Apply the user's override to a value; a value that they save costs nothing, so that it is saved."""
     if keep is Decision.SAVE:
         return replace(value, save=Reason.USER, recompute=None, size_bytes=0)
     if keep is Decision.RECOMPUTE:
@@ -178,7 +180,7 @@ def _overridden(value: Value, keep: Decision | None) -> Value:
 
 
 class _Facts:
-    """What is looked up once for all values of a joint program."""
+    """Facts about a joint program that are the same for all values, computed once."""
 
     def __init__(self, joint: Joint, sides: Sides, scope: Scope) -> None:
         self._sides, self._scope = sides, scope
@@ -196,7 +198,7 @@ class _Facts:
 
     def value(self, node: Node) -> Value:
         save, recompute = self._must_save(node), self._must_recompute(node)
-        if recompute not in (Reason.MAY_CHANGE, Reason.BUNDLE):  # of those the backward may have neither
+        if recompute not in (Reason.MAY_CHANGE, Reason.BUNDLE):  # these may be neither saved nor recomputed
             if save is not None and save.freedom is Freedom.FORCED:
                 recompute = None
             elif recompute is not None:
@@ -212,9 +214,9 @@ class _Facts:
         )
 
     def _must_save(self, node: Node) -> Reason | None:
-        """Why the backward may not compute the value again.
+        """Return why the backward may not recompute the value.
 
-        A size is kept as a number: computing it again would keep its tensor, and refuse later writes to it.
+        A size is saved as a number: recomputing it would save its tensor, and reject later writes to that.
         """
         if node.op is None:
             return _owner(node, self._slots.get(id(node)))
@@ -236,8 +238,8 @@ class _Facts:
         return None if has_price(node) else Reason.COSTLY
 
     def _must_recompute(self, node: Node) -> Reason | None:
-        """Why the value may not be saved."""
-        if id(node) in self._may_change and not is_number(node):  # nobody can write to a number
+        """Return why the value may not be saved."""
+        if id(node) in self._may_change and not is_number(node):  # numbers are immutable
             return Reason.MAY_CHANGE
         if is_view(node):
             return Reason.VIEW
@@ -249,9 +251,9 @@ class _Facts:
 
 
 def _storages_that_eager_keeps(joint: Joint, sides: Sides) -> set[int]:
-    """Identities of the storages that eager holds for its backward, and whose changes it would notice.
+    """Return the storages, by identity, that eager saves for its backward and checks for mutations.
 
-    Its formulas read them, or an activation checkpoint is given them.
+    Derivative formulas read them, or they are inputs of an activation checkpoint.
     """
     storages: set[int] = set()
     for node in joint.program.nodes:
@@ -268,7 +270,7 @@ def _owner(node: Node, slot: object) -> Reason:
 
 
 def _read_by_backward(joint: Joint, sides: Sides) -> frozenset[int]:
-    """Values that a backward node, or a gradient output, takes directly."""
+    """Return the values that a backward node or a gradient output reads directly."""
     read = {id(out.value) for out in joint.gradients if isinstance(out.value, Node)}
     for node in joint.program.nodes:
         if id(node) in sides.backward:
@@ -277,7 +279,8 @@ def _read_by_backward(joint: Joint, sides: Sides) -> frozenset[int]:
 
 
 def overruled_checkpoint(node: Node, saved: bool) -> str | None:
-    """What the user's checkpoint asked for, when the opposite was done for a value that it marks."""
+    """Return what the user's checkpoint policy asked for, if the opposite was done with a value that it
+    marks."""
     checkpoint = node.origin.checkpoint
     if checkpoint is None or is_view(node):
         return None

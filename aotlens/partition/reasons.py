@@ -1,7 +1,7 @@
-"""Why a value is saved or computed again: a closed list of codes, each with its words.
+"""Why a value is saved or recomputed: a closed list of codes, each with its words.
 
-Promise: every saved and every recomputed value has exactly one of these, and its class says whether the user
-can change it.
+Invariant: every saved and every recomputed value has exactly one reason, whose `Freedom` says whether the
+user can change the decision.
 """
 
 from dataclasses import dataclass
@@ -9,28 +9,28 @@ from enum import Enum
 
 
 class Freedom(Enum):
-    """What may still be chosen about a value."""
+    """How far the decision about a value can be changed."""
 
     FORCED = "forced"
-    """Nothing: the other way would be wrong, or would spare no memory."""
+    """It cannot: the opposite would be incorrect, or would save no memory."""
     RULE = "rule"
-    """A rule of the policy decided; an override may say otherwise."""
+    """A rule of the policy decided; an override can change it."""
     CHOICE = "choice"
     CHEAPER = "cheaper"
-    """The solver chose the cheaper way, and can say what the other one costs."""
+    """The solver chose the cheaper option, and can price the other."""
     USER = "user"
-    """The user said so."""
+    """The user decided."""
 
 
 @dataclass(frozen=True, slots=True)
 class Words:
     text: str
-    """Shown to the user beside the value, so no internal words."""
+    """Shown to the user beside the value, so it contains no internal terms."""
     freedom: Freedom
 
 
 class Reason(Enum):
-    """The closed list; a value is the code in the report."""
+    """The closed list of reasons; the enum's value is the code in the report."""
 
     INPUT = "input"
     PARAMETER = "parameter"

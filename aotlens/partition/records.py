@@ -1,4 +1,4 @@
-"""What the partition stage gives."""
+"""The records of the partition stage."""
 
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -16,74 +16,74 @@ from aotlens.policy import Policy
 
 @dataclass(frozen=True, slots=True)
 class Saved:
-    """A value that goes from forward to backward."""
+    """A value that is saved in the forward for the backward."""
 
     node: Node
     reason: Reason
     owner: FlatInput | None
-    """The input that it is, or is a view of; None for a value of the graph."""
+    """The input that the value is, or is a view of; None for a value that the graph computes."""
     is_output: bool
-    """Whether the caller receives it as a result too."""
+    """Whether the forward also returns the value to the caller."""
     size_bytes: int
-    """What it adds to memory: 0 when something else keeps it alive."""
+    """The memory that saving adds: 0 where something else keeps the storage alive."""
 
     donated: bool = False
-    """Whether the backward owns its memory: nobody else holds it or a view of it."""
+    """Whether the backward may overwrite the storage: nobody else holds it or a view of it."""
     overruled: str | None = None
-    """What asked for the opposite, in words."""
+    """The checkpoint policy that asked for the opposite, in words."""
     packs: Node | None = None
-    """The value in whose place it is saved, where a hook of the caller's packs that."""
+    """The value that a saved-tensor hook packs into this one; None where no hook runs on it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Recomputed:
-    """A forward value that the backward computes again."""
+    """A forward value that the backward recomputes."""
 
     node: Node
     reason: Reason
     size_bytes: int
-    """What it would have cost to save."""
+    """The memory that saving it would have added."""
     flops: int
     overruled: str | None = None
-    """What asked for the opposite, in words."""
+    """The checkpoint policy that asked for the opposite, in words."""
 
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """What a policy made of a joint program."""
+    """The division of a joint program by a policy."""
 
     policy: Policy
     sides: Sides
     choice: Choice
     saved: tuple[Node, ...]
-    """Inputs that the backward reads, then chosen values, in program order."""
+    """The inputs that the backward reads, then the chosen values, in program order."""
     backward_nodes: tuple[Node, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Packed:
-    """A saved value that a hook of the caller's packs at the end of the forward."""
+    """A saved value that the user's `pack` hook replaces at the end of the forward."""
 
     value: Node
     leaves: tuple[Node, ...]
-    """What the backward gets in its place: tensors and numbers."""
+    """The tensors and numbers that are saved instead."""
     unpacked: Node
-    """What the other hook makes of these at the start of the backward, for all that read the value there."""
+    """The result of the `unpack` hook at the start of the backward, which every reader of the value reads."""
     nodes: tuple[Node, ...]
-    """What that hook runs, in order."""
+    """The nodes that the `unpack` hook runs, in order."""
 
 
 @dataclass(frozen=True, slots=True)
 class Packing:
-    """The caller's hooks on saved tensors as parts of the graphs."""
+    """The user's saved-tensor hooks as parts of the graphs."""
 
     hooks: SavedTensorHooks
     values: tuple[Packed, ...]
-    """Empty where the hooks get no value: they do not run then."""
+    """Empty where no value is packed: the hooks do not run then."""
 
 
 class ForwardBackward(Protocol):
-    """A joint program as a forward and a backward, whoever divided it."""
+    """A joint program as forward and backward, whichever partitioner divided it."""
 
     @property
     def joint(self) -> Joint: ...
@@ -100,7 +100,7 @@ class ForwardBackward(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Partitioned:
-    """Forward and backward as two programs over shared nodes."""
+    """Forward and backward as two programs that share nodes."""
 
     joint: JointProgram
     policy: str
@@ -110,20 +110,21 @@ class Partitioned:
     saved: tuple[Saved, ...] = ()
     recomputed: tuple[Recomputed, ...] = ()
     modules: tuple[Any, Any] | None = None
-    """What a partition function of the user's gave: the graph modules that the compilers get."""
+    """The two graph modules that the user's partition function returned, which are compiled as they are."""
     split: Split | None = None
-    """What a policy decided; None in inference, and where a partition function did."""
+    """The decision of a policy; None in inference, and where a partition function decided."""
     packing: Packing | None = None
-    """Set where the caller's hooks on saved tensors are in the graphs; others run when the module does."""
+    """Set where saved-tensor hooks are parts of the graphs; otherwise hooks run with the module."""
 
     @property
     def regions(self) -> tuple[Region, ...]:
-        """The marked regions that were divided, in the order in which the forward first called them."""
+        """Return the `invoke_subgraph` regions with their own partition, in the order of their first call in
+        the forward."""
         return self.joint.captured.recorder.split_regions()
 
     @property
     def saved_inputs(self) -> tuple[ProgramInput, ...]:
-        """The backward's inputs that come from the forward, in its order."""
+        """Return the backward's inputs that the forward saved, in order."""
         inputs = self.backward.inputs if self.backward is not None else ()
         return tuple(item for item in inputs if isinstance(item.slot, SavedInput))
 

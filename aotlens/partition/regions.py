@@ -1,7 +1,8 @@
-"""A marked region's joint program as forward and backward, under the policy of the whole.
+"""Partition a marked region (`invoke_subgraph`) once for all of its calls, under the policy of the whole
+program.
 
-Invariant: a value that is kept shares memory neither with a result of the region nor with another one that is
-kept, so that call sites own what they get.
+Invariant: a saved value shares its storage neither with an output of the region nor with another saved value,
+so every call owns the values that it saves.
 """
 
 from dataclasses import dataclass
@@ -33,7 +34,7 @@ aten = torch.ops.aten
 
 @dataclass(frozen=True, slots=True)
 class RegionJoint(Joint):
-    """A region's forward and backward in one program."""
+    """Forward and backward of a region in one program."""
 
     @property
     def keeps_views(self) -> bool:
@@ -41,9 +42,10 @@ class RegionJoint(Joint):
 
 
 def split_region(program: Program, policy: Policy | PartitionFunction) -> Region:
-    """Decide once what every call of the region keeps.
+    """Partition a region once for all of its calls.
 
-    By the base of the policy; a function, a budget and terms about single values see the whole only.
+    Only the base of the policy applies: partition functions, budgets and overrides see the whole program
+    only.
     """
     joint = RegionJoint(program)
     split = split_joint(joint, Policy(_base(policy)))
@@ -99,7 +101,7 @@ def _operands(program: Program) -> tuple[ProgramInput, ...]:
 
 
 def _copy(node: Node) -> Node:
-    """A value that the caller gets a view of and may write to, kept apart for the backward."""
+    """Copy a value for the backward, because the caller gets a view of it and may write to it."""
     origin = Origin(
         NO_ORIGIN, "", stage="partition", reason="a copy for the backward of what a result is a view of"
     )

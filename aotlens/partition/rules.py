@@ -1,7 +1,7 @@
-"""Whether the backward keeps a forward value or computes it again.
+"""The rules that decide whether a forward value is saved or recomputed.
 
-Promise: the answer depends on the value alone, so one row of RULES explains it in the editor; a value that
-no row names is left to the min cut.
+Invariant: a rule depends on the value alone, so one row of RULES explains it in the editor; values that match
+no rule are decided by the minimum cut.
 """
 
 from collections.abc import Callable
@@ -87,7 +87,7 @@ CHEAP_PACKETS = frozenset(
         "aten::zeros_like",
     }
 )
-"""Operators that cost about one pass over memory, beside the pointwise ones."""
+"""Operators that cost about one pass over memory, in addition to the pointwise ones."""
 
 
 @cache
@@ -103,7 +103,7 @@ def _cheap_operator(op: Any) -> bool:
 
 
 def is_random(node: Node) -> bool:
-    """Whether the value was drawn, or is the boolean form in which a drawn mask is kept."""
+    """Return True if the value is random, or is the boolean form in which a random mask is saved."""
     source = node.args[0] if node.op is aten.ne.Scalar else computed_by(node)
     return type(source) is Node and is_random_node(source)
 
@@ -113,7 +113,7 @@ def is_effect(node: Node) -> bool:
 
 
 def is_saved_by_region(node: Node) -> bool:
-    """Whether a marked region gives the value out for its own backward and for nothing else."""
+    """Return True if a marked region returns the value for its own backward only."""
     if node.op is not getitem or node.args[0].op is not invoke_subgraph:
         return False
     outputs = node.args[0].args[0].outputs
@@ -121,22 +121,22 @@ def is_saved_by_region(node: Node) -> bool:
 
 
 def is_costly(node: Node) -> bool:
-    """Whether the operator (for one of its results, too) is more than about one pass over memory."""
+    """Return True if the operator that computes the value costs more than about one pass over memory."""
     return not _cheap_operator(computed_by(node).op)
 
 
 def has_several_outputs(node: Node) -> bool:
-    """Whether the node gives several values, of which each is kept or not by itself."""
+    """Return True if the node has several outputs, each of which is saved or recomputed by itself."""
     return isinstance(node.val, (list, tuple))
 
 
 def is_number(node: Node) -> bool:
-    """Whether the value is a size or another number, neither a tensor nor a bundle of tensors."""
+    """Return True if the value is a size or another number, not a tensor or a list of tensors."""
     return not isinstance(node.val, (torch.Tensor, list, tuple))
 
 
 def shrinks(node: Node) -> bool:
-    """Whether the value is at most a quarter of the largest tensor that it is computed from."""
+    """Return True if the value is at most a quarter of the largest tensor that it is computed from."""
     if is_view(node) or not isinstance(node.val, torch.Tensor):
         return False
     computed = computed_by(node)
@@ -150,7 +150,7 @@ def _is_marked(node: Node, *marks: CheckpointMark) -> bool:
 
 
 def is_checkpointed(node: Node) -> bool:
-    """Whether the user's activation checkpoint wants the value computed again."""
+    """Return True if the user's activation checkpoint asks to recompute the value."""
     return _is_marked(node, CheckpointMark.MUST_RECOMPUTE, CheckpointMark.PREFER_RECOMPUTE) and not is_random(
         node
     )
@@ -171,9 +171,9 @@ RULES = (
     Rule(is_costly, Decision.SAVE, Reason.COSTLY),
     Rule(shrinks, Decision.SAVE, Reason.REDUCTION),
 )
-"""The first rule that fits wins."""
+"""The first rule that matches wins."""
 
 
 def choose(node: Node) -> Rule | None:
-    """The rule for one forward value; None leaves it to the min cut."""
+    """Return the first rule that matches a forward value; None leaves it to the minimum cut."""
     return next((rule for rule in RULES if rule.matches(node)), None)

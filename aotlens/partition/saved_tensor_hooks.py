@@ -1,9 +1,8 @@
-"""The caller's hooks on saved tensors as parts of the graphs: `pack` ends the forward, `unpack` starts the
-backward.
+"""The user's saved-tensor hooks as parts of the graphs: `pack` runs at the end of the forward, `unpack` at
+the start of the backward.
 
-Invariant: every node of the backward that reads a packed value reads what is unpacked of it; the joint
-program and the policy's choice stay as they are.  Where one hook cannot be recorded,
-both stay out of the graphs.
+Invariant: every backward node that reads a packed value reads the unpacked one; the joint program and the
+policy's decision do not change. If one of the hooks cannot be recorded, neither is part of the graphs.
 """
 
 from collections.abc import Iterable, Iterator
@@ -45,7 +44,7 @@ UNPACKING = "the caller's hook on saved tensors unpacks it"
 
 
 def with_hooks(parts: Partitioned, hooks: SavedTensorHooks) -> Partitioned:
-    """The same partition with the hooks in its graphs; as it is where they cannot be recorded."""
+    """Return the partition with the hooks in its graphs, or unchanged where they cannot be recorded."""
     if parts.backward is None or parts.joint.always_fails:
         return parts
     recorder = _Recording(parts.joint, hooks)
@@ -57,7 +56,7 @@ def with_hooks(parts: Partitioned, hooks: SavedTensorHooks) -> Partitioned:
 
 
 def _hooked(parts: Partitioned, backward: Program, hooks: SavedTensorHooks) -> Iterator[Saved]:
-    """The saved tensors that the hooks get.
+    """Yield the saved tensors on which the hooks run.
 
     Raises:
         UnsupportedError: the backward writes to one, which in eager is a write to what is unpacked.
@@ -76,7 +75,7 @@ def _hooked(parts: Partitioned, backward: Program, hooks: SavedTensorHooks) -> I
 
 
 class _Recording:
-    """Runs the hooks on stand-ins for saved values, on the tape of the forward and the backward."""
+    """Runs the hooks on fake aliases of saved values, and records them after the joint graph's nodes."""
 
     def __init__(self, joint: JointProgram, hooks: SavedTensorHooks) -> None:
         self._joint = joint
@@ -84,10 +83,10 @@ class _Recording:
         self._pack = HookRunner(hooks.pack, self._recorder)
         self._unpack = HookRunner(hooks.unpack, self._recorder)
         self.forward_numbers: dict[int, Node] = {}
-        """Numbers of the forward that `unpack` reads, by identity."""
+        """Numbers of the forward that `unpack` reads, by identity; they are saved too."""
 
     def run_hooks(self, value: Node) -> Packed:
-        """One value through both hooks.
+        """Record both hooks on one value.
 
         Raises:
             UnsupportedError: a hook that cannot be recorded, or does not give back what was saved.
@@ -108,11 +107,12 @@ class _Recording:
         self._reject_effects(added, unpack_inputs, value)
         packed_nodes = tuple(dict.fromkeys(node for node in nodes if node is not None))
         result = self._node(unpacked)
-        assert result is not None  # a tensor, as _like sees to
+        assert result is not None  # a tensor, since it passed _in_layout_of
         return Packed(value, packed_nodes, result, self._needed(result, packed_nodes, added))
 
     def _fake_alias(self, node: Node) -> Any:
-        """A tensor with a storage of its own on the tape, so that a hook's views and writes stay in it."""
+        """Return a fake tensor with a tracked storage of its own, so that views and writes of a hook stay in
+        it."""
         with self._recorder.fake_mode, torch.no_grad():
             alias = node.val.detach()
         self._recorder.track(alias, Storage(node, alias))
@@ -121,7 +121,7 @@ class _Recording:
     def _run(
         self, hook: HookRunner, hook_input: Any, origin: Origin, like: Any = None
     ) -> tuple[Any, list[Node]]:
-        """What the hook gives, in the layout of `like`, and the nodes that it recorded."""
+        """Return the hook's output, in the layout of `like`, and the nodes that it recorded."""
         recorder = self._recorder
         first, count = recorder.nodes[0], len(recorder.nodes)
         with self._recording_context():
@@ -140,18 +140,19 @@ class _Recording:
             yield
 
     def _node(self, leaf: Any) -> Node | None:
-        """The node of what a hook gave; None for a plain value, which is built in."""
+        """Return the node of a hook's output; None for a Python value, which is a constant of the graph."""
         with self._recorder.fake_mode, self._recorder.adding("partition", PACKING, forward=True):
             argument = self._recorder.argument(leaf)
         return argument if isinstance(argument, Node) else None
 
     def _needed(self, result: Node, packed_nodes: tuple[Node, ...], added: list[Node]) -> tuple[Node, ...]:
-        """The nodes of `unpack` that its result needs; numbers of the forward's that they read are `lost`."""
+        """Return the nodes of `unpack` that its result needs, and note the forward's numbers that they
+        read."""
         packed_ids, added_ids = {id(node) for node in packed_nodes}, {id(node) for node in added}
         known: dict[int, bool] = {}
 
         def at_hand(node: Node) -> bool:
-            """Whether the backward can compute it from what is packed."""
+            """Return True if the backward can compute the node from the packed values."""
             if id(node) in packed_ids or node.constant is not None:
                 return True
             if id(node) not in known:
@@ -175,7 +176,9 @@ class _Recording:
 
     def _reject_effects(self, added: list[Node], hook_inputs: list[Any], value: Node) -> None:
         tensors = [self._recorder.tracked(leaf) for leaf in hook_inputs if isinstance(leaf, torch.Tensor)]
-        counted = any(getattr(node.op, "namespace", "") == "rngprims" for node in added)  # by the wrapper
+        counted = any(
+            getattr(node.op, "namespace", "") == "rngprims" for node in added
+        )  # the wrapper counts its random numbers
         written = any(known.storage.version for known in tensors)
         if counted or written or any(node.origin.effect for node in added):
             raise self._unsupported("one does more than to compute", value)
@@ -185,7 +188,7 @@ class _Recording:
 
 
 def _in_layout_of(unpacked: Any, like: Any) -> Any:
-    """What was unpacked, in the layout that the backward was recorded for.
+    """Return the unpacked tensor in the layout with which the backward was recorded.
 
     Raises:
         UnsupportedError: it is another kind of tensor.
@@ -208,7 +211,7 @@ def _in_layout_of(unpacked: Any, like: Any) -> Any:
 
 def _with_packing(parts: Partitioned, packing: Packing, recording: _Recording) -> Partitioned:
     backward, joint = parts.backward, parts.joint
-    assert backward is not None  # with_hooks sees to it
+    assert backward is not None  # checked by with_hooks
     known = {id(packed.value): packed for packed in packing.values}
     nodes, swaps = with_replaced_values(backward.nodes, unpacked_values(packing))
     nodes = tuple(dict.fromkeys((*unpacking_nodes(packing), *nodes)))
@@ -236,18 +239,18 @@ def _with_packing(parts: Partitioned, packing: Packing, recording: _Recording) -
 
 
 def is_of_hook(node: Node) -> bool:
-    """Whether a hook has recorded the node first."""
+    """Return True if a hook recorded the node."""
     return node.origin.reason in (PACKING, UNPACKING)
 
 
 def unpacked_values(packing: Packing | None) -> dict[int, Node]:
-    """What the backward reads in place of a packed value, by that value's identity."""
+    """Map each packed value, by identity, to the value that the backward reads instead."""
     values = packing.values if packing is not None else ()
     return {id(packed.value): packed.unpacked for packed in values if packed.unpacked is not packed.value}
 
 
 def unpacking_nodes(packing: Packing | None) -> tuple[Node, ...]:
-    """What the backward runs first, each once."""
+    """Return the nodes that the backward runs first, each once."""
     values = packing.values if packing is not None else ()
     return tuple(dict.fromkeys(node for packed in values for node in packed.nodes))
 
@@ -258,7 +261,7 @@ def _leaves(node: Node, known: dict[int, Packed]) -> tuple[Node, ...]:
 
 
 def _forward(parts: Partitioned, saved: tuple[Node, ...]) -> Program:
-    """The forward, which hands out packed values in place of those that they pack."""
+    """Return the forward program with packed values as outputs instead of the values that they pack."""
     forward, joint = parts.forward, parts.joint
     output_ids = {id(out.value) for out in joint.forward_outputs}
     outputs = (
@@ -280,7 +283,7 @@ def _forward(parts: Partitioned, saved: tuple[Node, ...]) -> Program:
 
 
 def _nodes_needed_for(values: Iterable[Any], known: set[int]) -> list[Node]:
-    """The nodes behind some values that are not `known`, in an order in which they can run."""
+    """Return the nodes that compute some values and are not `known`, in execution order."""
     ordered: dict[int, Node] = {}
     waiting = list(nodes_in(values))
     while waiting:
@@ -296,7 +299,7 @@ def _nodes_needed_for(values: Iterable[Any], known: set[int]) -> list[Node]:
 
 
 def _describe_packed(parts: Partitioned, saved: tuple[Node, ...], packing: Packing) -> tuple[Saved, ...]:
-    """The rows of what is saved after packing; a value that is not packed keeps its own."""
+    """Describe the saved values after packing; a value that is not packed keeps its description."""
     own = {id(value.node): value for value in parts.saved}
     value_of_leaf = {id(leaf): packed.value for packed in packing.values for leaf in packed.leaves}
     rows = describe_saved(
@@ -315,9 +318,10 @@ def _describe_packed(parts: Partitioned, saved: tuple[Node, ...], packing: Packi
 def with_replaced_values(
     nodes: Iterable[Node], swaps: dict[int, Node]
 ) -> tuple[tuple[Node, ...], dict[int, Node]]:
-    """The nodes with some values in place of others, and all swaps that this led to.
+    """Replace values in a list of nodes; return the new nodes and all replacements, including those that
+    follow.
 
-    A node that reads another value is another node, of the same name.
+    A node that reads a replaced value becomes a new node of the same name.
     """
     replacements, replaced = dict(swaps), []
 

@@ -1,4 +1,4 @@
-"""What each saved value adds to memory, the order in which they are saved, and notes on saved nodes."""
+"""The memory that each saved value adds, the order in which values are saved, and notes on nodes."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -16,14 +16,15 @@ from aotlens.view.quantities import human_bytes, human_flops
 
 
 def sizes_last(saved: Iterable[Node]) -> tuple[Node, ...]:
-    """Tensors first, then sizes: the order in which the runtime keeps them."""
+    """Order tensors before sizes, as the runtime saves them."""
     return tuple(sorted(saved, key=is_number))
 
 
 def describe_saved(
     joint: JointProgram, saved: tuple[Node, ...], why: Callable[[Node], Reason]
 ) -> tuple[Saved, ...]:
-    """Nothing is added to memory where an input, a result or an earlier value keeps the storage."""
+    """Describe saved values; memory is added only where no input, output or earlier value keeps the storage
+    alive."""
     outputs = {id(storage_root(out.value)) for out in joint.returned_outputs if isinstance(out.value, Node)}
     owners: dict[int, Any] = {
         id(program_input.node): program_input.slot
@@ -61,7 +62,7 @@ def _reason(node: Node, owner: FlatInput | None, is_output: bool, why: Callable[
 
 
 def side_notes(parts: Partitioned, side: str) -> dict[str, str]:
-    """By node name, of the `forward` or the `backward`; other programs have none."""
+    """Return notes by node name for the `forward` or `backward` program; other programs have none."""
     packed = parts.packing.values if parts.packing is not None else ()
     if side == "forward":
         return {
@@ -77,7 +78,7 @@ PACKED_NOTE = "the caller's hook"
 
 
 def recompute_notes(recomputed: Iterable[Recomputed]) -> dict[str, str]:
-    """By node name: `computed again: twin of forward add_3, 0.5 MFLOP, spares 512.0 KiB`."""
+    """Return notes on recomputed values, by node name."""
     return {value.node.name: _note(value) for value in recomputed}
 
 

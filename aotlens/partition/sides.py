@@ -1,7 +1,7 @@
-"""Which nodes the forward needs, which only the backward can compute, and which either could.
+"""Which nodes the forward needs, which only the backward can compute, and which can run on either side.
 
-Invariant: a node that depends on a tangent is backward; a node that a forward output or an in-graph write
-needs is forward; every other node can be computed on either side.
+Invariant: a node that depends on a tangent belongs to the backward; a node that a forward output or an
+in-graph mutation needs belongs to the forward; every other node can run on either side.
 """
 
 from dataclasses import dataclass
@@ -15,29 +15,31 @@ from aotlens.partition.storages import storage_root
 
 @dataclass(frozen=True, slots=True)
 class Sides:
-    """The two sides of one joint program, as sets of node identities."""
+    """The two sides of a joint program, as sets of node identities."""
 
     forward: frozenset[int]
     backward: frozenset[int]
-    """Depends on what arrives with the backward: tangents, its random state; these themselves included."""
+    """The backward's own inputs (tangents, RNG state) and all nodes that depend on them."""
     inputs: frozenset[int]
     """Flat inputs."""
     changed_inputs: frozenset[int]
-    """Flat inputs whose caller's tensor has another value by the time the backward runs."""
+    """Flat inputs whose caller's tensor has been mutated by the time the backward runs."""
 
     checkpoint_outputs: frozenset[int]
-    """What an activation checkpoint hands to the code around it, which may keep it."""
+    """Values of an activation checkpoint that code outside of it reads, and may save."""
     passed_between_checkpoints: frozenset[int] = frozenset()
-    """What an activation checkpoint computes for a later one: computed again, the values of both would be in
-    memory at once, so it is kept, as eager keeps what a checkpoint is given."""
+    """Values that an activation checkpoint computes for a later one. They are saved, as eager saves the
+    inputs of a checkpoint: if they were recomputed, the values of both checkpoints would be in memory at
+    once."""
 
     def is_forward_value(self, node: Node) -> bool:
-        """Whether the user's forward computed the value, used there or not."""
+        """Return True if the user's forward computes the value, whether or not the forward reads it."""
         return id(node) in self.forward or not (node.origin.backward or id(node) in self.backward)
 
     def reads_mutated_input(self, node: Node) -> bool:
-        """Whether the value cannot be computed again, since what it reads will have changed by then."""
-        if has_several_outputs(node):  # its items are what is kept
+        """Return True if the value cannot be recomputed, because an input that it reads is mutated before the
+        backward."""
+        if has_several_outputs(node):  # its items are saved one by one
             return False
         return any(id(source) in self.changed_inputs for source in computed_by(node).inputs())
 
@@ -71,7 +73,7 @@ def split_sides(joint: Joint) -> Sides:
 
 
 def _checkpoint_outputs(joint: Joint) -> set[int]:
-    """Values of a checkpoint that an operator of the forward outside of it reads, or that are results."""
+    """Return the values of checkpoints that forward operators outside read, or that are outputs."""
     marked = {
         id(node): node.origin.checkpoint.region
         for node in joint.program.nodes
@@ -89,7 +91,8 @@ def _checkpoint_outputs(joint: Joint) -> set[int]:
 
 
 def _passed_between_checkpoints(joint: Joint) -> set[int]:
-    """Values of a checkpoint that reach another one through the forward outside of both, and no results."""
+    """Return the values of a checkpoint, other than outputs, that reach a later one through code outside of
+    both."""
     handed_on: set[int] = set()
     reaches: dict[int, set[int]] = {}
     for node in reversed(joint.program.nodes):

@@ -1,4 +1,5 @@
-"""The partition stage: a joint program and a policy give forward, backward, and what passes between."""
+"""The partition stage: a joint program and a policy become forward, backward, and the values saved between
+them."""
 
 from torch import fx
 
@@ -34,9 +35,9 @@ from aotlens.policy import Policy
 def partition(
     joint: JointProgram, policy: str | Policy | PartitionFunction, module: fx.GraphModule | None = None
 ) -> Partitioned:
-    """Split the joint program; in inference the forward is the whole of it.
+    """Split the joint program; in inference the forward is all of it.
 
-    `module` is the program as a graph module that its user edited, for a policy that is a function.
+    `module` is the joint program as a graph module that the user edited, for a policy that is a function.
 
     Raises:
         UserError: no such policy, or one that cannot be met.
@@ -65,7 +66,7 @@ def partition(
 
 
 def split_joint(joint: Joint, policy: Policy) -> Split:
-    """The values to save, and the backward that they leave.
+    """Choose the values to save, and derive the backward's nodes.
 
     Raises:
         UserError: a policy that cannot be met.
@@ -84,7 +85,8 @@ def _renamed(program: Program, name: str) -> Program:
 
 
 def _backward_nodes(joint: Joint, sides: Sides, saved: set[int]) -> tuple[tuple[Node, ...], set[int]]:
-    """The backward's nodes, each recomputed value just before its first reader, and all that they read."""
+    """Return the backward's nodes, each recomputed one just before its first reader, and all values that they
+    read."""
     available = saved | sides.inputs | {id(item.node) for item in joint.program.inputs}
     order: list[Node] = []
     done: set[int] = set()
@@ -129,7 +131,8 @@ def _saved_inputs(joint: Joint, available: frozenset[int], read: set[int]) -> tu
 
 
 def forward_program(joint: Joint, saved: tuple[Node, ...]) -> Program:
-    """The forward hands out what it computes; saved inputs and results are at hand where it is called."""
+    """Return the forward program, whose outputs include the saved values that it computes and does not
+    return."""
     output_ids = {id(out.value) for out in joint.forward_outputs}
     outputs = (
         *joint.forward_outputs,
@@ -150,7 +153,7 @@ def forward_program(joint: Joint, saved: tuple[Node, ...]) -> Program:
 
 
 def backward_program(joint: Joint, saved: tuple[Node, ...], nodes: tuple[Node, ...]) -> Program:
-    """The backward's nodes, behind the saved values and the gradients that arrive."""
+    """Return the backward program, with saved values and then tangents as inputs."""
     incoming = tuple(
         program_input
         for program_input in joint.program.inputs
@@ -162,7 +165,7 @@ def backward_program(joint: Joint, saved: tuple[Node, ...], nodes: tuple[Node, .
 
 
 def recomputed_values(split: Split) -> tuple[Recomputed, ...]:
-    """The forward values that the backward computes again, in its order."""
+    """Return the forward values that the backward recomputes, in its order."""
     sides, values = split.sides, []
     for node in split.backward_nodes:
         if id(node) in sides.backward or id(node) not in sides.forward:

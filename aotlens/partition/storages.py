@@ -1,7 +1,7 @@
 """Which values share a storage, and how large a storage is.
 
-Invariant: memory is counted by storage.  A view adds nothing; a value with a storage of its own adds all of
-it, also the part that no element lies in (padding, or the base of what a copy keeps the layout of).
+Invariant: memory is counted by storage. A view adds nothing; a value with its own storage adds all of it,
+including what its elements do not cover (padding, or the base whose layout a copy preserves).
 """
 
 from functools import cache
@@ -23,17 +23,18 @@ COPIES_OPERAND_STORAGE = frozenset(
         aten.slice_scatter.default,
     }
 )
-"""Operators that copy the whole storage of their first operand, also the part outside of its elements."""
+"""Operators that copy the whole storage of their first operand, including the part outside of its
+elements."""
 
 
 @cache
 def is_view_operator(op: Any) -> bool:
-    """`_unsafe_view` promises a new value, and is taken so; but it lies in the argument's memory."""
+    """Return True for view operators, and for `_unsafe_view`, which shares its argument's storage too."""
     return hasattr(op, "_schema") and (describe(op).kind is Kind.VIEW or op is aten._unsafe_view.default)
 
 
 def is_view(node: Node) -> bool:
-    """Whether the value lies on the storage of the first argument."""
+    """Return True if the value shares the storage of its first argument."""
     if node.op is getitem:
         return is_view(node.args[0])
     if node.op is aten.reshape.default:  # a view where the layout allows one
@@ -46,7 +47,7 @@ def _same_storage(first: Any, second: Any) -> bool:
 
 
 def storage_root(node: Node) -> Node:
-    """The node on whose storage a value lies: the value itself unless it is a view."""
+    """Return the node that owns the value's storage: the node itself unless it is a view."""
     source: Any = node
     while source.op is not None and is_view(source):
         source = source.args[0]
@@ -54,14 +55,14 @@ def storage_root(node: Node) -> Node:
 
 
 def node_bytes(node: Node) -> int:
-    """Bytes of the storages that the node's value lies on; symbols at their example, numbers nothing."""
+    """Return the bytes of the node's storages, with symbolic sizes at their example; numbers have none."""
     if node.op in COPIES_OPERAND_STORAGE:
         return max(value_bytes(node.val), node_bytes(storage_root(node.args[0])))
     return value_bytes(node.val)
 
 
 def value_bytes(val: Any) -> int:
-    """Bytes of storage; of a list's tensors added up, and nothing where only the data tells the size."""
+    """Return the bytes of a value's storages; 0 where the size depends on data."""
     if isinstance(val, torch.Tensor):
         return _storage_bytes(val)
     if isinstance(val, (list, tuple)):
@@ -70,7 +71,7 @@ def value_bytes(val: Any) -> int:
 
 
 def _storage_bytes(tensor: torch.Tensor) -> int:
-    if tensor.layout is not torch.strided:  # made of tensors that are counted themselves
+    if tensor.layout is not torch.strided:  # its inner tensors are counted themselves
         return 0
     size: Any = tensor.untyped_storage().nbytes()
     if isinstance(size, torch.SymInt):
@@ -79,7 +80,7 @@ def _storage_bytes(tensor: torch.Tensor) -> int:
 
 
 def depends_on_data(node: Node) -> bool:
-    """Whether only the run tells how large the value is."""
+    """Return True if the value's size depends on data."""
     if not isinstance(node.val, torch.Tensor) or node.val.layout is not torch.strided:
         return False
     size: Any = node.val.untyped_storage().nbytes()

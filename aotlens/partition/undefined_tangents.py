@@ -1,7 +1,7 @@
-"""The backward without gradients that do not arrive, and where zeros in their place would not do.
+"""The backward for calls in which some tangents are undefined, and where zeros may not replace them.
 
-Invariant: a gradient is linear in those that arrive, so what is computed of missing ones alone is missing
-too, as in eager; zeros for them are the same as long as no value meets them that may be infinite.
+Invariant: gradients are linear in the tangents, so a gradient that depends on undefined tangents only is
+undefined too, as in eager. Zeros have the same effect unless a factor may be infinite.
 """
 
 from collections.abc import Callable, Collection, Iterator
@@ -21,15 +21,16 @@ aten = torch.ops.aten
 
 @dataclass(frozen=True, slots=True)
 class InfiniteFactor:
-    """An operator of the backward that multiplies by what may be infinite: of zeros it makes nan."""
+    """A backward operator that multiplies by a value that may be infinite, so that a zero tangent becomes
+    nan."""
 
     node: Node
     tangents: frozenset[int]
-    """Identities of the graph inputs that it computes from: it is not needed where none of them is there."""
+    """Identities of the tangents that it depends on; it is not needed where all of them are undefined."""
 
 
 def infinite_factors(program: Program) -> tuple[InfiniteFactor, ...]:
-    """One for each least group of gradients without which an operator is not needed."""
+    """Return one operator for each minimal set of tangents that reaches such an operator."""
     tangents = [
         program_input.node for program_input in program.inputs if isinstance(program_input.slot, Tangent)
     ]
@@ -59,7 +60,8 @@ def _tangent_ids(mask: int, tangents: list[Node]) -> Iterator[int]:
 
 
 def _multiplies(node: Node, masks: dict[int, int], plain: set[int]) -> bool:
-    """Whether an operator on gradients reads something else that may be infinite, or divides by zero."""
+    """Return True if an operator on gradients reads another operand that may be infinite, or divides by
+    zero."""
     numbers = [arg for arg in node.args if isinstance(arg, (int, float))]
     if any(not isfinite(number) or (number == 0 and "div" in node.target) for number in numbers):
         return True
@@ -80,10 +82,10 @@ def _may_be_infinite(val: Any) -> bool:
 def without_tangents(
     program: Program, missing: Collection[int], is_defined: Callable[[Any], bool]
 ) -> Program:
-    """The program where the tangents of these identities are missing; it takes what it took.
+    """Return the program for calls in which the tangents with these identities are undefined; inputs stay.
 
-    It gives None for a gradient of which nothing arrives, by its slot.  One that arrives may yet be computed
-    of nothing that is left, where the backend's passes have found it to be zero.
+    A gradient is None, by its slot, if it depends on undefined tangents only. A defined one may depend on no
+    remaining value, where the backend's passes proved it to be zero.
     """
     rewriter = _Rewriter(program, set(missing))
     nodes = [added for node in program.nodes for added in (*rewriter.rewritten(node), node)]
@@ -91,7 +93,9 @@ def without_tangents(
     for out in program.outputs:
         value = rewriter.current(out.value)
         if type(value) is Node and id(value) in rewriter.undefined:
-            is_inside = isinstance(out.slot, GRADIENTS) and out.slot.inner  # a wrapper is made, then left out
+            is_inside = (
+                isinstance(out.slot, GRADIENTS) and out.slot.inner
+            )  # the wrapper subclass is built, then dropped
             filled = is_inside or is_defined(out.slot)
             nodes += rewriter.new_zeros(value) if filled else ()
             value = rewriter.zeros_of[id(value)] if filled else None
@@ -101,31 +105,31 @@ def without_tangents(
 
 
 class _Rewriter:
-    """What is left of a program, node by node."""
+    """Rewrites a program without its undefined tangents, node by node."""
 
     def __init__(self, program: Program, missing: set[int]) -> None:
         self.undefined = missing
-        """Values that are computed of missing gradients alone."""
+        """Values that depend on undefined tangents only."""
         self.zeros_of: dict[int, Node] = {}
-        """Zeros for such a value, where it is computed with others."""
+        """The zeros that replace an undefined value where an operator combines it with defined ones."""
         self._defined = {
             id(program_input.node)
             for program_input in program.inputs
             if isinstance(program_input.slot, Tangent)
         } - missing
-        """Values that are computed of gradients that arrive."""
+        """Values that depend on a defined tangent."""
         self._replacements: dict[int, Node] = {}
-        """By the identity of a node, the one that stands for it."""
+        """The new node for each rewritten node, by identity."""
 
     def current(self, value: Any) -> Any:
         return self._replacements.get(id(value), value)
 
     def rewritten(self, node: Node) -> Iterator[Node]:
-        """The new nodes for one of the program."""
+        """Yield the new nodes for one node of the program."""
         sources = list(node.inputs())
         undefined = [source for source in sources if id(source) in self.undefined]
         has_defined_source = any(id(source) in self._defined for source in sources)
-        if undefined and is_number(node):  # of a size: it is what it was
+        if undefined and is_number(node):  # a size does not change
             return
         if undefined and not has_defined_source and not has_effect(node):
             self.undefined.add(id(node))
@@ -151,7 +155,7 @@ class _Rewriter:
             yield changed
 
     def new_zeros(self, node: Node) -> tuple[Node, ...]:
-        """The new nodes of zeros like a value that is gone."""
+        """Return the new nodes that compute zeros like an undefined value."""
         if id(node) in self.zeros_of:
             return ()
         sizes = [
@@ -178,7 +182,8 @@ def _new_node(
 
 
 def _other_term(node: Node, lost: Node) -> Node | None:
-    """Of a sum of two that look alike, the one that is not lost; None for every other operator."""
+    """Return the other term of a sum of two tensors of the same type and shape; None for every other
+    operator."""
     if node.op is not aten.add.Tensor or node.kwargs or len(node.args) != 2:
         return None
     other = next((term for term in node.args if term is not lost), None)

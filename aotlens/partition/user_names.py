@@ -1,6 +1,6 @@
-"""What the user calls a value: an argument's name, or the variable that its expression is assigned to.
+"""The user's name for a value: an argument's name, or the variable to which an expression is assigned.
 
-Invariant: an expression that computes several values gives its name to one of them, its result.
+Invariant: of the several values that an expression computes, only its result gets the name.
 """
 
 from collections.abc import Iterable, Iterator
@@ -15,7 +15,7 @@ from aotlens.partition.storages import node_bytes
 
 
 def user_names(joint: Joint) -> dict[int, str]:
-    """Names by node identity."""
+    """Return the user's names by node identity."""
     names = {id(program_input.node): program_input.slot.name for program_input in joint.program.inputs}
     forward = [node for node in joint.program.nodes if not node.origin.backward]
     for name, nodes in _runs(forward):
@@ -30,7 +30,7 @@ def user_names(joint: Joint) -> dict[int, str]:
 
 
 def _unpacked(node: Node) -> str | None:
-    """The name of one of several results that a statement takes apart."""
+    """Return the name that a tuple assignment gives to one of several outputs."""
     span = node.origin.location.innermost
     if node.op is not getitem or span is None:
         return None
@@ -40,11 +40,12 @@ def _unpacked(node: Node) -> str | None:
 
 
 Bound = tuple[Span, str, int]
-"""An expression, the name that it is assigned to, and how many frames of the user's stand below it."""
+"""An expression, the name to which it is assigned, and the number of user frames below it."""
 
 
 def _runs(nodes: Iterable[Node]) -> Iterator[tuple[str, list[tuple[Node, int]]]]:
-    """Neighbours that one run of one assigned expression computed, each with its depth below it."""
+    """Group consecutive nodes by the run of an assigned expression that computed them, each with its depth
+    below it."""
     open_runs: dict[Span, tuple[str, list[tuple[Node, int]]]] = {}
     for node in nodes:
         bound = {span: (name, depth) for span, name, depth in _bound(node)}
@@ -63,7 +64,8 @@ def _bound(node: Node) -> Iterator[Bound]:
 
 
 def _result(nodes: list[tuple[Node, int]]) -> Node | None:
-    """What the expression gives: of a call into the user's code the last value, else the last largest."""
+    """Return the node that holds the expression's result: of a call into user code the last value, else the
+    last largest one."""
     tensors = [(node, depth) for node, depth in nodes if isinstance(node.val, torch.Tensor)]
     if not tensors:
         return None

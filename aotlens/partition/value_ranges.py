@@ -1,7 +1,7 @@
-"""Which numbers a value can hold, where these are few: masks, in whatever type they are kept.
+"""The set of numbers that a value can hold, where there are at most two: masks of any dtype.
 
-Invariant: an answer covers every element, where what it is computed from is finite; None says that nothing is
-known, or that there are more than two numbers.
+Invariant: the set covers every element, provided that the operands are finite; None means that the set is
+unknown or has more than two numbers.
 """
 
 from collections.abc import Callable
@@ -20,24 +20,24 @@ BOTH: frozenset[float] = frozenset({0.0, 1.0})
 
 @cache
 def packet_name(op: Any) -> str:
-    """The operator without its overload: `aten.mul`."""
+    """Return an operator's name without its overload: `aten.mul`."""
     return ".".join(op_name(op).split(".")[:2])
 
 
 class ValueRanges:
-    """Looks through casts, scaling, masking and views; remembers what it found."""
+    """Follows casts, scaling, masking and views; results are memoised by node."""
 
     def __init__(self) -> None:
         self._known: dict[int, Numbers] = {}
 
     def range_of(self, node: Any) -> Numbers:
-        """The numbers that a node's value can hold; a plain number holds itself."""
+        """Return the numbers that a node's value can hold; a Python number is its own set."""
         if isinstance(node, (bool, int, float)):
             return frozenset({float(node)})
         if type(node) is not Node:
             return None
         if id(node) not in self._known:
-            self._known[id(node)] = None  # while its arguments are looked at
+            self._known[id(node)] = None  # while its operands are evaluated
             numbers = self._compute(node)
             self._known[id(node)] = numbers if numbers is None or len(numbers) <= 2 else None
         return self._known[id(node)]
@@ -117,4 +117,4 @@ RULES: dict[str, Callable[[ValueRanges, Node], Numbers]] = {
     "aten.full_like": lambda few, node: few.range_of(node.args[1]),
     "aten.scalar_tensor": _same,
 }
-"""How each operator's numbers follow from those of its arguments."""
+"""By operator, how the set of the result follows from those of the operands."""
