@@ -22,6 +22,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:  # the report package imports this module, so at run time the import would be a cycle
+    from collections.abc import Callable
+
     from aotlens.model.failure import FailureKind
     from aotlens.model.report import Span
 
@@ -70,17 +72,31 @@ class UserError(AotlensError):
 
 
 class UnsupportedError(UserError):
-    """A case that the engine refuses; the message names it, the user's expression and the way out."""
+    """A case that the engine does not support; `aotlens.unsupported` holds the table of all of them."""
 
     default_kind = "unsupported"
 
-    def __init__(self, case: str, span: Span | None = None, hint: str = "") -> None:
+    def __init__(self, case: str, span: Span | None = None, hint: str = "", *, name: str = "") -> None:
         parts = [with_location(f"not supported: {case}", span)]
         if hint:
             parts.append(f"; {hint}")
         super().__init__("".join(parts), span=span)
+        self.name = name
+        """The case's name in the table."""
         self.case = case
+        """What the user's code does, in the user's names."""
         self.hint = hint
+        """What to do instead."""
+
+    def __reduce__(self) -> tuple[Callable[..., UnsupportedError], tuple[object, ...]]:
+        return _remade, (type(self), self.case, self.span, self.hint, self.name)
+
+
+def _remade(
+    kind: type[UnsupportedError], case: str, span: Span | None, hint: str, name: str
+) -> UnsupportedError:
+    """An error as it was before another process sent it."""
+    return kind(case, span, hint, name=name)
 
 
 class RejectedAssertionError(UnsupportedError, AssertionError):

@@ -25,8 +25,8 @@ from aotlens.capture.operators import aten
 from aotlens.capture.records import Captured
 from aotlens.capture.storage import Storage, view_base
 from aotlens.capture.subclasses import is_wrapper, value_of
-from aotlens.errors import UnsupportedError
 from aotlens.torch_api.autograd import shares_version_counter
+from aotlens.unsupported import unsupported
 
 
 def detached_start(captured: Captured, value: Any) -> Any:
@@ -94,12 +94,7 @@ class DetachedOutputs:
         """
         value, start = self._captured.outputs[index], self._bases[base.index].tensor
         if passes_custom_function(grad_fn_of(value), [grad_fn_of(start)]):
-            raise UnsupportedError(
-                "a view made in a custom `autograd.Function` of a tensor that was detached, and then written "
-                "to with a gradient",
-                self._captured.subject.span,
-                "return a clone from the function",
-            )
+            raise unsupported("custom-view-of-detached", self._captured.subject.span)
         recorder = self._captured.recorder
         chain, of_input = relative_chain(recorder, start, value), recorder.tracked(start).storage.inputs
         return OutputAliasInfo(
@@ -129,10 +124,8 @@ class DetachedOutputs:
         chain = relative_chain(self._captured.recorder, under, start)
         otherwise = reinterpreted_as(start, under) if chain is None else None
         if otherwise is not None:
-            raise UnsupportedError(
-                f"a result with a gradient of its own in memory that an input shows as {otherwise}",
-                self._captured.subject.span,
-                "return a clone",
+            raise unsupported(
+                "detached-output-reinterpreted", self._captured.subject.span, reinterpretation=otherwise
             )
         return DetachedStorage(
             base=base,
@@ -151,11 +144,10 @@ class DetachedOutputs:
             )
             argument = inputs[index].argument
             if self._captured.recorder.tracked(argument).storage is not storage:
-                raise UnsupportedError(
-                    "a result with a gradient of its own in the memory that "
-                    f"`{inputs[index].slot.name}` came with, beside an exchange of its storage",
+                raise unsupported(
+                    "detached-output-on-swapped-storage",
                     span_of_storage_swap(self._captured, argument),
-                    "return a clone",
+                    input=inputs[index].slot.name,
                 )
             return InputBase(index), argument
         tensor = storage.base_tensor

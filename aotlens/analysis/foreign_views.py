@@ -12,10 +12,10 @@ from aotlens.capture.graph import TRACKED_ATTRIBUTE
 from aotlens.capture.records import Captured, CapturedInput
 from aotlens.capture.storage import view_base
 from aotlens.capture.subclasses import is_wrapper
-from aotlens.errors import UnsupportedError
 from aotlens.model.report import Span
 from aotlens.torch_api.autograd import gradient_sizes
 from aotlens.torch_api.operators import pytree
+from aotlens.unsupported import unsupported
 
 
 def check_view_storage(captured: Captured, value: Any) -> None:
@@ -26,30 +26,15 @@ def check_view_storage(captured: Captured, value: Any) -> None:
         and is_view_of_detached(recorder, value)
         and not _can_view_before_detach(captured, value)
     ):
-        raise UnsupportedError(
-            "a view with a gradient that was taken before the tensor under it is detached in place, which is "
-            "no input or is written to or moved too",
-            span_of_detaching(recorder, base) or captured.subject.span,
-            "use `detach`, or take the view after that",
-        )
+        raise unsupported("view-before-detach", span_of_detaching(recorder, base) or captured.subject.span)
     start = view_base(value)
     if not value.requires_grad or not any(start is tensor for tensor in recorder.swapped_tensors):
         return _check_shares_base_storage(captured, value)
     if start.requires_grad and grad_fn_of(start) is not None and gradient_sizes(start) != tuple(start.shape):
-        raise UnsupportedError(
-            "a result with a gradient that was given memory of other sizes (`.data`, `set_`), whose gradient "
-            "then has not the sizes that its operator gave",
-            span_of_storage_swap(captured, start),
-            "give it memory of the same sizes, or return a clone",
-        )
+        raise unsupported("storage-of-other-sizes", span_of_storage_swap(captured, start))
     is_input = any(captured_input.argument is start for captured_input in captured.inputs)
     if not is_input and recorder.tracked(start).storage is not recorder.tracked(value).storage:
-        raise UnsupportedError(
-            "a result that is a view with a gradient, of a tensor that was given other memory after it was "
-            "taken (`.data`, `set_`)",
-            span_of_storage_swap(captured, start),
-            "take the view after that, or return a clone",
-        )
+        raise unsupported("view-before-storage-swap", span_of_storage_swap(captured, start))
     return None
 
 
@@ -60,17 +45,12 @@ def _check_shares_base_storage(captured: Captured, value: Any) -> None:
     if recorder.tracked(base).storage is not recorder.tracked(value).storage:
         kind = next((type(tensor).__name__ for tensor in (base, value) if is_wrapper(tensor)), "")
         if kind:
-            raise UnsupportedError(
-                f"a result with a gradient that is a view between a `{kind}` and tensors inside it "
-                "(`values()`, `chunk`, `unbind`)",
+            raise unsupported(
+                "view-into-subclass",
                 _span_of_producer(captured, value) or captured.subject.span,
-                "return a clone",
+                subclass=kind,
             )
-        raise UnsupportedError(
-            "a result that is a view with a gradient and was given other memory (`.data`, `set_`)",
-            span_of_storage_swap(captured, value),
-            "assign to a tensor of its own, or return a clone",
-        )
+        raise unsupported("view-with-swapped-storage", span_of_storage_swap(captured, value))
 
 
 def _span_of_producer(captured: Captured, value: Any) -> Span | None:
@@ -97,18 +77,16 @@ def check_output_grad_fn(captured: Captured, captured_input: CapturedInput, valu
     has_history = value.requires_grad and (grad_fn_of(value) is not None or raises_on_grad_fn(value))
     is_detached = captured_input.requires_grad and not captured_input.argument.requires_grad
     if has_history and is_detached and not is_view_of_detached(captured.recorder, value):
-        raise UnsupportedError(
-            f"a view of `{captured_input.slot.name}` that was taken before `{captured_input.slot.name}` is "
-            "detached in place",
+        raise unsupported(
+            "input-view-before-detach",
             span_of_detaching(captured.recorder, captured_input.argument) or captured.subject.span,
-            "use `detach`, or take the view after that",
+            input=captured_input.slot.name,
         )
     if value.requires_grad and any(
         view_base(value) is tensor for tensor in captured.recorder.swapped_tensors
     ):
-        raise UnsupportedError(
-            f"a result with a gradient of its own that was given the memory of `{captured_input.slot.name}` "
-            "(`set_`, `.data`)",
+        raise unsupported(
+            "output-on-input-storage",
             span_of_storage_swap(captured, view_base(value)),
-            "return a clone",
+            input=captured_input.slot.name,
         )

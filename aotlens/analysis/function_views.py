@@ -13,9 +13,9 @@ from aotlens.analysis.leaves import passes_custom_function, relative_chain
 from aotlens.analysis.records import AliasBase, OutputAliasInfo, OutputBase, OutputType
 from aotlens.capture.records import Captured, CapturedInput
 from aotlens.capture.storage import Storage
-from aotlens.errors import UnsupportedError
 from aotlens.ir.program import Node
 from aotlens.torch_api.autograd import is_view_of_custom_function
+from aotlens.unsupported import unsupported
 
 
 def is_custom_function_view(captured: Captured, captured_input: CapturedInput, value: Any) -> bool:
@@ -36,11 +36,11 @@ def custom_function_view(captured: Captured, index: int, value: Any, input_index
     if chain is None or written or exchanged or on_base:
         change = "written to" if written else "on the memory of one that is moved or given other memory"
         change = "given other memory" if exchanged else change
-        raise UnsupportedError(
-            f"a view of the input `{captured_input.slot.name}`, which is {change}, made in a custom "
-            "`autograd.Function` (custom function view)",
+        raise unsupported(
+            "custom-view-of-changed-input",
             captured.subject.span,
-            "return a clone from the function",
+            input=captured_input.slot.name,
+            change=change,
         )
     return OutputAliasInfo(
         index=index,
@@ -79,9 +79,7 @@ def view_of_intermediate(
     as_view_of_storage(recorder, value)
     own = graph_output(recorder, index, value)
     if not isinstance(own.value, Node):
-        raise UnsupportedError(
-            "a view of a wrapper subclass made in a custom function", captured.subject.span, "return a clone"
-        )
+        raise unsupported("custom-view-of-subclass", captured.subject.span)
     reason = "a view made in a custom function, whose backward no repeated view would call"
     return replace(
         own,
@@ -107,9 +105,4 @@ def check_view_not_written(value: Any, storage: Storage) -> None:
     base = value._base
     alone = base is not None and not base.requires_grad and raises_on_grad_fn(value)
     if storage.version and (is_view_of_custom_function(value) or alone):
-        raise UnsupportedError(
-            "a view made in a custom `autograd.Function` of a tensor that is written to after (custom "
-            "function view); its backward fails in eager",
-            storage.writes[-1].origin.location.innermost,
-            "return a clone from the function",
-        )
+        raise unsupported("custom-view-then-write", storage.writes[-1].origin.location.innermost)

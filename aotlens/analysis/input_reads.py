@@ -12,8 +12,8 @@ from aotlens.capture.autograd.detached_views import calls_before_detaching
 from aotlens.capture.operators import Kind, describe, is_operator
 from aotlens.capture.records import Captured, CapturedInput
 from aotlens.capture.storage import Write
-from aotlens.errors import UnsupportedError
 from aotlens.model.report import Span
+from aotlens.unsupported import unsupported
 
 
 def is_input_read(captured: Captured, captured_input: CapturedInput) -> bool:
@@ -68,12 +68,7 @@ def check_reads_before_resize(captured: Captured, captured_input: CapturedInput)
         if leaf is captured_input.argument and any(
             index < before for index in _reads(captured, leaf, seen=True)
         ):
-            raise UnsupportedError(
-                f"an assignment of other sizes to `.data` of `{captured_input.slot.name}`, a leaf that is "
-                "read before: its gradient has its former sizes",
-                where,
-                "assign first, or to a new tensor",
-            )
+            raise unsupported("data-of-other-sizes-after-read", where, input=captured_input.slot.name)
 
 
 def _reads(captured: Captured, tensor: Any, seen: bool = False) -> Iterator[int]:
@@ -103,8 +98,4 @@ def _is_seen_by_autograd(result: Any) -> bool:
 
 
 def _raise_unsupported(captured_input: CapturedInput, what: str, where: Span | None) -> None:
-    raise UnsupportedError(
-        f"a change of the sizes or strides of `{captured_input.slot.name}` under `no_grad`, where {what}",
-        where,
-        "take another view instead, or make the change with grad mode on",
-    )
+    raise unsupported("geometry-change-after-read", where, input=captured_input.slot.name, reason=what)

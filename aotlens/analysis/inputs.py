@@ -30,8 +30,8 @@ from aotlens.capture.inputs.synthetic_bases import has_other_grad_fn
 from aotlens.capture.invalid_views import invalid_view_error
 from aotlens.capture.records import Captured, CapturedInput
 from aotlens.capture.storage import Storage, Write, repeated_dims
-from aotlens.errors import RejectedAssertionError, UnsupportedError
 from aotlens.model.report import Span
+from aotlens.unsupported import unsupported
 
 aten = torch.ops.aten
 
@@ -96,10 +96,8 @@ def _analyse_tensor(captured: Captured, index: int, keep_mutations: bool) -> Inp
     if captured_input.base is not None:
         _check_grad_fn_kept(captured, captured_input, written)
     if seen and mutates_data and captured_input.base is None and repeated_dims(captured_input.fake):
-        raise UnsupportedError(
-            f"a write that autograd sees to `{captured_input.slot.name}`, which is expanded",
-            span_of_writes(storage.writes),
-            "clone it before writing, or write under `torch.no_grad()`",
+        raise unsupported(
+            "recorded-write-to-expanded-input", span_of_writes(storage.writes), input=captured_input.slot.name
         )
     mutation_type, reason = mutation_placement(mutates_data, _new_geometry(written), seen, keep_mutations)
     return InputAliasInfo(
@@ -131,11 +129,11 @@ def _check_views_of_detached(captured: Captured, captured_input: CapturedInput) 
     )
     for view in views:
         if view.requires_grad:
-            raise UnsupportedError(
-                f"`{captured_input.slot.name}` detached in place, and written to or moved, while "
-                f"`{view.slot.name}` is a view of it",
+            raise unsupported(
+                "detached-input-with-view",
                 span_of_detaching(captured.recorder, captured_input.argument) or captured.subject.span,
-                "use `detach`",
+                input=captured_input.slot.name,
+                view=view.slot.name,
             )
 
 
@@ -149,21 +147,20 @@ def _is_view_with_grad_fn(captured: Captured, captured_input: CapturedInput, mov
 def _check_storage_resize(captured: Captured, captured_input: CapturedInput, moved: Any) -> None:
     storage: Any = captured_input.storage
     if moved is not None and storage.new_bytes == 0:
-        raise UnsupportedError(
-            f"a storage without memory under `{captured_input.slot.name}`, whose sizes or strides change",
+        raise unsupported(
+            "geometry-change-of-empty-storage",
             span_of_writes(storage.metadata_mutations),
-            "give the memory back after the call",
+            input=captured_input.slot.name,
         )
     flat = any(
         synthetic_base.kind == "flat" and captured.inputs[synthetic_base.index].storage is storage
         for synthetic_base in captured.bases
     )
     if flat and storage.bytes_before == 0:
-        raise UnsupportedError(
-            f"memory made for `{captured_input.slot.name}`, which overlaps another input and is no view of "
-            "one tensor with it",
+        raise unsupported(
+            "storage-resize-of-overlapping-input",
             span_of_writes(storage.metadata_mutations),
-            "resize the storage before the call",
+            input=captured_input.slot.name,
         )
 
 
@@ -200,21 +197,16 @@ def _metadata_mutated_without_grad(captured: Captured, captured_input: CapturedI
     moves = [move for move in storage.metadata_mutations if move.chain == chain[: len(move.chain)]]
     seen = [move for move in moves if move.grad_enabled]
     if seen and len(seen) < len(moves) and captured_input.argument.requires_grad:
-        raise UnsupportedError(
-            f"changes of the sizes or strides of `{captured_input.slot.name}`, some of them under `no_grad`",
-            span_of_writes(moves),
-            "make all of them in one grad mode",
+        raise unsupported(
+            "geometry-changes-in-two-grad-modes", span_of_writes(moves), input=captured_input.slot.name
         )
     after = storage.writes[moves[0].version :] if moves else []
     autograd_sees_write = any(write.grad_enabled for write in after) or (
         after and _is_seen_by_autograd(captured_input)
     )  # `mark_dirty`
     if not seen and captured_input.argument.requires_grad and autograd_sees_write:
-        raise UnsupportedError(
-            f"a change of the sizes or strides of `{captured_input.slot.name}` under `no_grad` before a "
-            "write to it with grad mode on",
-            span_of_writes(moves),
-            "write first, or make both in one grad mode",
+        raise unsupported(
+            "geometry-change-before-write", span_of_writes(moves), input=captured_input.slot.name
         )
     if moves and not seen and _new_geometry(captured_input) is not None:
         check_views_with_grad_fn(captured, captured_input, moves)
@@ -255,11 +247,8 @@ def _check_grad_fn_kept(captured: Captured, captured_input: CapturedInput, base:
     starts = captured_input.argument.requires_grad and not captured_input.requires_grad
     lost = starts and (flat or base.requires_grad or not _is_seen_by_autograd(base))
     if lost or (captured_input.has_own_edge and has_other_grad_fn(captured_input.argument)):
-        raise UnsupportedError(
-            f"a write with a gradient to `{captured_input.slot.name}`, which overlaps another input and is "
-            "no view of one tensor with it",
-            captured.subject.span,
-            "clone one of them before the call",
+        raise unsupported(
+            "recorded-write-to-overlapping-input", captured.subject.span, input=captured_input.slot.name
         )
 
 
@@ -321,18 +310,16 @@ def _analyse_storage_swap(
         _is_seen_by_autograd(captured_input),
     )  # else the base is written to
     if captured_input.is_view and captured_input.argument.requires_grad and _version_bumps(captured_input):
-        raise UnsupportedError(
-            f"a storage mutation (`set_`, `.data`) of `{captured_input.slot.name}`, a view with a gradient "
-            "that is changed in place too",
+        raise unsupported(
+            "storage-swap-of-mutated-view",
             span_of_writes(storage.metadata_mutations) or captured.subject.span,
-            "return the new tensor instead",
+            input=captured_input.slot.name,
         )
     if old and seen:
-        raise RejectedAssertionError(
-            f"a storage mutation (`set_`) of `{captured_input.slot.name}`, but the input has other mutations "
-            "that we cannot do in the graph: autograd sees a write to it",
+        raise unsupported(
+            "storage-swap-and-recorded-write",
             span_of_writes(storage.metadata_mutations) or captured.subject.span,
-            "write under `torch.no_grad()`, or give the new tensor back",
+            input=captured_input.slot.name,
         )
     value = storage.base if old else None
     if seen:  # a value of its own: the new storage is handed out beside it, without history
@@ -398,11 +385,10 @@ def _autograd_change(captured: Captured, captured_input: CapturedInput) -> Autog
     if detached and grad_fn_of(captured_input.argument) is not None:  # by a write after that
         if not captured_input.is_leaf:
             return AutogradChange.DETACHED
-        raise UnsupportedError(
-            f"the leaf `{captured_input.slot.name}`, made to require no grad and then written to with a "
-            "gradient",
+        raise unsupported(
+            "leaf-without-grad-then-written",
             span_of_writes(captured.recorder.tracked(captured_input.argument).storage.writes),
-            "give back a new tensor",
+            input=captured_input.slot.name,
         )
     if captured_input.becomes_leaf:
         _check_uses_before_new_leaf(captured, captured_input)
@@ -416,9 +402,8 @@ def _check_uses_before_new_leaf(captured: Captured, captured_input: CapturedInpu
         view for view in captured.inputs if view.is_tensor and view.argument._base is captured_input.argument
     )
     if is_used_before_detach(captured, captured_input.argument) or any(view.requires_grad for view in views):
-        raise UnsupportedError(
-            f"`requires_grad_` on `{captured_input.slot.name}`, which the function took off its history "
-            "before, and used before that, or of which another input is a view",
+        raise unsupported(
+            "requires-grad-after-detach",
             span_of_detaching(captured.recorder, captured_input.argument),
-            "give back a new leaf (`x.detach().requires_grad_()`)",
+            input=captured_input.slot.name,
         )

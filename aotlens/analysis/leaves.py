@@ -14,7 +14,7 @@ from aotlens.capture.recorder import Recorder
 from aotlens.capture.records import Captured, CapturedInput
 from aotlens.capture.storage import view_base
 from aotlens.capture.views import ViewStep
-from aotlens.errors import UnsupportedError
+from aotlens.unsupported import unsupported
 
 
 def is_created_leaf(value: Any) -> bool:
@@ -78,19 +78,9 @@ def view_of_created_leaf(captured: Captured, index: int, leaf: Any) -> OutputAli
     if leaf_index is None:
         if _has_own_storage(captured, value):
             return None
-        raise UnsupportedError(
-            "a view of a leaf that the function makes (`requires_grad_()`) and does not return, beside "
-            "another look at the same memory",
-            captured.subject.span,
-            "return the leaf itself too, or a clone of the view",
-        )
+        raise unsupported("view-of-created-leaf", captured.subject.span)
     if passes_custom_function(grad_fn_of(value), []):
-        raise UnsupportedError(
-            "a view of a leaf that the function makes (`requires_grad_()`), made in a custom "
-            "`autograd.Function`",
-            captured.subject.span,
-            "return a clone from the function",
-        )
+        raise unsupported("custom-view-of-created-leaf", captured.subject.span)
     chain = relative_chain(captured.recorder, leaf, value)
     return OutputAliasInfo(
         index=index,
@@ -159,10 +149,11 @@ def geometry_on_base(
             ),
             "",
         )
-        raise UnsupportedError(
-            f"a view of {name or 'a tensor'} as {otherwise}, beside a change of its sizes or storage",
+        raise unsupported(
+            "reinterpreted-view-of-changed-leaf",
             captured.subject.span,
-            "return a clone",
+            tensor=name or "a tensor",
+            reinterpretation=otherwise,
         )
     return geometry_of(value)
 

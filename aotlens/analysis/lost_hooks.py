@@ -17,8 +17,8 @@ from aotlens.analysis.records import (
     OutputType,
 )
 from aotlens.capture.records import Captured
-from aotlens.errors import UnsupportedError
 from aotlens.torch_api.fake import FakeTensor
+from aotlens.unsupported import unsupported
 
 
 def check_hooks_on_views(
@@ -40,12 +40,7 @@ def check_hooks_on_views(
     } - {None}
     for info in made:
         if info.tensor._backward_hooks or (hooked and _leads_through(captured, info, bases, hooked)):
-            raise UnsupportedError(
-                "a hook on a result that is a view, or a leaf made in the function, or on a view that such "
-                "a result is taken of (`register_hook`)",
-                captured.subject.span,
-                "register it on the result after the call, or on what the view is taken of",
-            )
+            raise unsupported("hook-on-view", captured.subject.span)
 
 
 def _is_made_by_wrapper(info: OutputAliasInfo) -> bool:

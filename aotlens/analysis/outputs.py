@@ -50,11 +50,11 @@ from aotlens.capture.records import Captured
 from aotlens.capture.storage import Storage, view_base
 from aotlens.capture.subclasses import inner_storages, is_wrapper, value_of
 from aotlens.capture.views import ViewStep
-from aotlens.errors import UnsupportedError
 from aotlens.ir.slots import OuterObject
 from aotlens.torch_api.autograd import shares_version_counter
 from aotlens.torch_api.dynamo import is_opaque_value
 from aotlens.torch_api.fake import FakeTensor
+from aotlens.unsupported import unsupported
 
 aten = torch.ops.aten
 
@@ -125,11 +125,7 @@ def _plain_value(captured: Captured, index: int, value: Any) -> OutputAliasInfo:
     if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
         value = captured.recorder.symbols.value(value)
     elif not _is_number_like(value):
-        raise UnsupportedError(
-            f"a result of type `{type(value).__name__}`",
-            captured.subject.span,
-            "return tensors in tuples, lists or dicts, or register the class with pytree",
-        )
+        raise unsupported("output-type", captured.subject.span, type=type(value).__name__)
     return OutputAliasInfo(index, OutputType.NON_ALIAS, "not a tensor", value)
 
 
@@ -170,10 +166,8 @@ def _alias_inside_wrapper(captured: Captured, index: int, value: Any, storage: S
     input_index = storage.inputs[0]
     name = captured.inputs[input_index].slot.name
     if storage.version:
-        raise UnsupportedError(
-            f"a result that shares memory with `{name}` inside a wrapper, and is written to",
-            storage.writes[-1].origin.location.innermost,
-            "clone the result",
+        raise unsupported(
+            "output-shares-inner-tensor", storage.writes[-1].origin.location.innermost, tensor=name
         )
     own = graph_output(captured.recorder, index, value)
     reason = f"shares memory with `{name}` inside a wrapper, which autograd does not see"
@@ -387,11 +381,7 @@ def _choose_base(captured: Captured, group: list[int], storage: Storage, bases: 
         if has_history and is_graph_start(captured, view_base(value), storage):
             return OutputBase(index)
     if not storage.base_tensor.requires_grad:
-        raise UnsupportedError(
-            "results that are views of an intermediate without history, made in a custom function",
-            captured.subject.span,
-            "clone one of them",
-        )
+        raise unsupported("custom-views-of-intermediate", captured.subject.span)
     cut_off = all(_is_cut_off(captured.outputs[index]) for index in group)
     bases.append(BaseInfo(value_of(recorder, storage.base_tensor), storage.base_tensor, cut_off))
     return IntermediateBaseOf(len(bases) - 1)

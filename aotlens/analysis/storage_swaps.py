@@ -12,9 +12,9 @@ from aotlens.analysis.records import AliasBase, BaseInfo, InputBase, Intermediat
 from aotlens.capture.operators import Kind, describe, is_operator
 from aotlens.capture.records import Captured, CapturedInput
 from aotlens.capture.storage import Storage, Tracked, view_base
-from aotlens.errors import UnsupportedError
 from aotlens.model.report import Span
 from aotlens.torch_api.autograd import has_version_counter
+from aotlens.unsupported import unsupported
 
 
 def is_storage_swapped(captured: Captured, captured_input: CapturedInput) -> bool:
@@ -33,10 +33,10 @@ def is_storage_swapped(captured: Captured, captured_input: CapturedInput) -> boo
     ):
         return True
     if captured_input.argument.untyped_storage()._cdata != captured_input.fake.untyped_storage()._cdata:
-        raise UnsupportedError(
-            f"storage mutation of `{captured_input.slot.name}`",
+        raise unsupported(
+            "storage-mutation-of-input",
             span_of_storage_swap(captured, captured_input.argument),
-            "return the new tensor instead",
+            input=captured_input.slot.name,
         )
     return False
 
@@ -59,12 +59,7 @@ def check_version_counters(captured: Captured) -> None:
     )
     tensors = (value for value in leaving if isinstance(value, torch.Tensor) and not value.is_inference())
     if not all(has_version_counter(value) for value in tensors):
-        raise UnsupportedError(
-            "an assignment to `.data`, outside of `inference_mode`, of a tensor that was made under it and "
-            "leaves the function (inference tensors do not track version counter)",
-            captured.recorder.inference_data_spans[0],
-            "make it under `torch.no_grad()`",
-        )
+        raise unsupported("data-outside-inference-mode", captured.recorder.inference_data_spans[0])
 
 
 class StorageSwaps:
@@ -101,11 +96,10 @@ class StorageSwaps:
                 if leads and (nearest is None or len(chain) > nearest[0]):
                     nearest = len(chain), index
         if nearest is None:
-            raise UnsupportedError(
-                f"storage mutation of `{captured_input.slot.name}`, which ends in the memory of several "
-                "inputs",
+            raise unsupported(
+                "storage-of-several-inputs",
                 span_of_storage_swap(self._captured, captured_input.argument),
-                "return the new tensor instead",
+                input=captured_input.slot.name,
             )
         return StorageSwap(InputBase(nearest[1]), tracked.chain[nearest[0] :])
 

@@ -6,8 +6,8 @@ Invariant: autograd's evidence is read from the wrapper, new values from the ten
 from aotlens.analysis.records import InputAliasInfo, MutationType, mutation_placement
 from aotlens.capture.records import Captured, CapturedInput
 from aotlens.capture.subclasses import inner_storages, value_like
-from aotlens.errors import RejectedRuntimeError, UnsupportedError
 from aotlens.ir.subclasses import Wrapped
+from aotlens.unsupported import unsupported
 
 
 def analyse_wrapper(
@@ -53,13 +53,8 @@ def _check_metadata(captured: Captured, captured_input: CapturedInput) -> None:
         else captured.subject.span
     )
     if argument.shape != captured_input.fake.shape or argument.stride() != captured_input.fake.stride():
-        raise RejectedRuntimeError(
-            f"metadata mutation of `{name}`, a `{type(argument).__name__}`. Metadata mutations are currently "
-            "not allowed on tensor subclasses",
-            span,
-            "return the new tensor instead",
-        )
+        raise unsupported("metadata-mutation-of-subclass", span, input=name, type=type(argument).__name__)
     if argument.requires_grad != captured_input.requires_grad and (
         argument.is_leaf or captured_input.requires_grad
     ):
-        raise UnsupportedError(f"a change of `requires_grad` on `{name}`", span, "set it before the call")
+        raise unsupported("requires-grad-of-subclass", span, input=name)

@@ -11,8 +11,8 @@ from typing import Any
 from aotlens.capture.operators import aten
 from aotlens.capture.storage import EXACT_OVERLAP, Storage, Tracked, has_symbols, storage_range_of
 from aotlens.capture.views import ViewStep
-from aotlens.errors import UnsupportedError
 from aotlens.model.report import Span
+from aotlens.unsupported import unsupported
 
 OTHER_ELEMENTS = frozenset(
     {
@@ -60,11 +60,7 @@ def check_within_input(storage: Storage, step: ViewStep, view: Any, span: Span |
         # After a write, a value begins elsewhere in memory.
         view_range = replace(view_range, offset=step.offset)
     if not (_is_inside(step, whole) if has_symbols(whole) else input_range.contains(view_range)):
-        raise UnsupportedError(
-            "`as_strided` that shows elements of the storage which the input does not have",
-            span,
-            "pass the tensor that has them",
-        )
+        raise unsupported("as-strided-beyond-input", span)
 
 
 def with_storage_offset(step: ViewStep, source: Any, tracked: Tracked, span: Span | None) -> ViewStep:
@@ -79,11 +75,7 @@ def with_storage_offset(step: ViewStep, source: Any, tracked: Tracked, span: Spa
     if not chain or _is_inside(step, source):
         return step
     if any(before.op in OTHER_ELEMENTS for before in chain):
-        raise UnsupportedError(
-            "`as_strided` that reaches outside of a view of another type, or of a conjugate",
-            span,
-            "call it on the tensor under that view",
-        )
+        raise unsupported("as-strided-beyond-typed-view", span)
     tracked.storage.exceeds_view = True
     return step
 
@@ -94,12 +86,7 @@ def check_as_strided_grad_fn(span: Span | None) -> None:
     Raises:
         UnsupportedError: always.
     """
-    raise UnsupportedError(
-        "a write to a tensor of which `as_strided`, called on a part of it, shows more than that part; the "
-        "gradients would not be eager's",
-        span,
-        "call `as_strided` on the whole tensor, or after the write",
-    )
+    raise unsupported("as-strided-beyond-written-view", span)
 
 
 def overlaps_itself(tensor: Any) -> bool:
@@ -126,8 +113,7 @@ def as_strided_chain(chain: tuple[ViewStep, ...], tensor: Any, span: Span | None
         UnsupportedError: it shows other elements than the base's.
     """
     if any(step.op in OTHER_ELEMENTS for step in chain):
-        case = "a write to a part of a view that shows elements twice, in another type or conjugated"
-        raise UnsupportedError(case, span, "clone it before")
+        raise unsupported("write-to-repeated-elements", span)
     geometry = (list(tensor.shape), list(tensor.stride()), tensor.storage_offset())
     return (ViewStep(aten.as_strided.default, geometry, offset=geometry[2]),)
 

@@ -13,9 +13,9 @@ from aotlens.capture.operators import aten
 from aotlens.capture.overlapping_arguments import overlapping_written, tensors_of
 from aotlens.capture.storage import Storage
 from aotlens.capture.writability import check_writable
-from aotlens.errors import UnsupportedError
 from aotlens.ir.program import Node
 from aotlens.torch_api.hop import auto_functionalized, auto_functionalized_v2, can_auto_functionalize
+from aotlens.unsupported import unsupported
 
 Geometry = tuple[list[Any], list[Any], Any]
 """Sizes, strides and the first element, on a base."""
@@ -95,11 +95,7 @@ class _Bases:
         known = self._tape.tracked(tensor)
         base, like = known.storage.base.val, known.storage.base_tensor
         if base.stride() != like.stride() or any(step.op in OTHER_ELEMENTS for step in known.chain):
-            raise UnsupportedError(
-                "a custom operator that writes to tensors which overlap, one of another type or layout",
-                self._tape.span,
-                "clone one of them before the call",
-            )
+            raise unsupported("custom-operator-overlap", self._tape.span)
         start = tensor.storage_offset() - like.storage_offset() + base.storage_offset()
         return list(tensor.shape), list(tensor.stride()), start
 
@@ -112,9 +108,7 @@ def record_custom_mutation(tape: Recording, call: Write) -> Any:
     """
     if not can_auto_functionalize(call.func):
         reason = "its result aliases an argument" if _returns_alias(call.func) else "no functional variant"
-        raise UnsupportedError(
-            f"mutation by `{call.name}`: {reason}", tape.span, "return a new tensor from the operator"
-        )
+        raise unsupported("operator-mutation", tape.span, operator=call.name, reason=reason)
     by_name = _by_name(call)
     written = _written(call.func)
     for name in written:

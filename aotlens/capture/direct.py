@@ -28,13 +28,13 @@ from aotlens.capture.recorder import Recorder
 from aotlens.capture.records import Captured, CapturedInput, CapturedTensor, FlatCall, Subject
 from aotlens.capture.run import capture_run
 from aotlens.capture.symbols.int_inputs import can_be_symbol
-from aotlens.errors import UnsupportedError
 from aotlens.ir.slots import Buffer, FlatInput, Parameter, SymIntInput, UserInput
 from aotlens.model.report import Span
 from aotlens.options import SideEffects
 from aotlens.torch_api.dynamo import is_static_address
 from aotlens.torch_api.fake import FakeTensor
 from aotlens.torch_api.operators import pytree
+from aotlens.unsupported import unsupported
 
 
 def capture_direct(
@@ -183,8 +183,7 @@ def _reject_lazy_modules(subject: Subject, owned: dict[str, Any], reachable: Rea
     known = (*owned.items(), *((binding.path, binding.value) for binding in reachable.bindings))
     for name, value in known:
         if is_lazy(value):
-            case = f"a lazy module without its parameters (`{name}`)"
-            raise UnsupportedError(case, subject.span, "call it once before")
+            raise unsupported("lazy-module", subject.span, module=name)
 
 
 def _rebound(
@@ -198,11 +197,7 @@ def _rebound(
     rebound = tuple((fqn, now) for fqn, now in tensors.items() if now is not before.get(fqn, MISSING))
     for fqn, now in rebound:
         if effects is SideEffects.TRACED or not isinstance(now, torch.Tensor):
-            raise UnsupportedError(
-                f"the module binds `{fqn}` to another tensor",
-                subject.span,
-                f"write in place: `self.{fqn}.copy_(…)`",
-            )
+            raise unsupported("module-rebinds-tensor", subject.span, name=fqn)
     return () if effects is SideEffects.TRACED else (*rebound, *attributes)
 
 

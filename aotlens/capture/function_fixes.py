@@ -17,11 +17,11 @@ from torch.optim.optimizer import register_optimizer_step_pre_hook
 from aotlens.capture.autograd.graph_walk import autograd_nodes
 from aotlens.capture.graph import Recording
 from aotlens.capture.recorder import Recorder
-from aotlens.errors import UnsupportedError
 from aotlens.ir.program import is_random_op
 from aotlens.torch_api.fake import FakeTensor
 from aotlens.torch_api.modes import current_mode
 from aotlens.torch_api.operators import BatchNorm, decompositions_module, pytree
+from aotlens.unsupported import unsupported
 
 
 @contextmanager
@@ -136,11 +136,7 @@ def _reject_gradient(tape: Recording, tangents: tuple[Any, ...], results: list[A
     tangent_nodes = {tangent.grad_fn for tangent in tangents if tangent.grad_fn is not None}
     roots = [result.grad_fn for result in results if isinstance(result, torch.Tensor)]
     if any(hasattr(node, "variable") for node in autograd_nodes(roots, tangent_nodes)):
-        raise UnsupportedError(
-            "a gradient by a tensor that a function given to `torch.func.linearize` closes over",
-            tape.span,
-            "pass the tensor as a primal, or detach it",
-        )
+        raise unsupported("linearize-free-variable", tape.span)
 
 
 @contextmanager
@@ -151,10 +147,8 @@ def without_outer_optimizer_steps(recorder: Recorder) -> Iterator[None]:
     def refuse(optimizer: torch.optim.Optimizer, *_: Any) -> None:
         tensors = (tensor for group in optimizer.param_groups for tensor in group["params"])
         if get_ident() == thread and any(type(tensor) is not FakeTensor for tensor in tensors):
-            raise UnsupportedError(
-                f"the step of an optimizer that is made outside (`{type(optimizer).__name__}`)",
-                recorder.current_frames().innermost,
-                "take the step outside, or use `torch.compile(fn, backend='aotlens')`",
+            raise unsupported(
+                "outer-optimizer", recorder.current_frames().innermost, type=type(optimizer).__name__
             )
 
     handle = register_optimizer_step_pre_hook(refuse)

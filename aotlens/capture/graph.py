@@ -26,7 +26,6 @@ from aotlens.capture.storage import Storage, Tracked, Write
 from aotlens.capture.symbols.float_inputs import Floats
 from aotlens.capture.symbols.size_nodes import Symbols
 from aotlens.capture.views import ViewStep, inverse_write, with_lazy_bits_of
-from aotlens.errors import RejectedAssertionError, UnsupportedError
 from aotlens.ir.names import free_name
 from aotlens.ir.origin import NO_ORIGIN, Frames, Origin
 from aotlens.ir.program import Node, getitem
@@ -34,6 +33,7 @@ from aotlens.ir.regions import Region
 from aotlens.model.report import Span
 from aotlens.torch_api.fake import FakeTensor, FakeTensorMode, to_fake
 from aotlens.torch_api.objects import FakeScriptObject, ScriptObject
+from aotlens.unsupported import unsupported
 
 PLAIN = frozenset(
     {int, float, bool, str, complex, type(None), torch.dtype, torch.device, torch.layout, torch.memory_format}
@@ -240,11 +240,7 @@ class Recording:
             self.track(tensor, Storage(Node(self.name("wrapper"), None, (), {}, tensor, self.origin), tensor))
             return self.tracked(tensor)
         if type(tensor) is FakeTensor:
-            raise RejectedAssertionError(
-                "a fake tensor that was made outside the traced function (Unexpected fake)",
-                self.span,
-                "pass it as an argument",
-            )
+            raise unsupported("unexpected-fake", self.span)
         return self.tracked(self.constant(tensor))
 
     def node_of(self, tensor: Any) -> Node:
@@ -305,7 +301,7 @@ class Recording:
             known = None  # a stand-in, past which autograd has got hold of the tensor itself
         if known is None:
             if not isinstance(tensor, torch.Tensor):
-                raise UnsupportedError(f"an argument of type `{type(tensor).__name__}`", self.span)
+                raise unsupported("argument-type", self.span, type=type(tensor).__name__)
             fake = to_fake(self.fake_mode, tensor)
             with torch.no_grad():
                 alias = fake.detach()

@@ -15,6 +15,7 @@ from aotlens.capture.storage import Tracked
 from aotlens.capture.views import ViewStep
 from aotlens.errors import UnsupportedError
 from aotlens.model.report import Span
+from aotlens.unsupported import unsupported
 
 TRACK = "_aotlens_tracked"
 
@@ -60,12 +61,7 @@ def _has_new_geometry(tensor: Any) -> bool:
 
 def invalid_view_error(span: Span | None, moved: Span | None) -> UnsupportedError:
     where = f" at line {moved.line}" if moved is not None else ""
-    return UnsupportedError(
-        "a view with a gradient, taken before it or the tensor under it got other sizes or strides in place"
-        f"{where}, and used after",
-        span,
-        "take the view after that change, or make the change on another view (`x = x.t()`)",
-    )
+    return unsupported("invalid-view", span, where=where)
 
 
 def _is_regenerated(base: Any, tensor: Any, tracked: Tracked, tracked_base: Tracked) -> bool:

@@ -11,13 +11,13 @@ import torch
 
 from aotlens.capture.autograd.saved_tensors import SavedValues
 from aotlens.capture.operators import Decompositions
-from aotlens.errors import UnsupportedError
 from aotlens.ir.program import Program
 from aotlens.ir.regions import Region
 from aotlens.model.report import Span
 from aotlens.options import SideEffects
 from aotlens.torch_api.fake import FakeTensorMode
 from aotlens.torch_api.saved_tensor_hooks import replace_saved_tensor_hooks
+from aotlens.unsupported import unsupported
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,9 +69,7 @@ def check_modes_restored(before: Modes, span: Span | None) -> None:
     changed = "the autocast state" if after.autocast != before.autocast else "the default dtype"
     if after.deterministic != before.deterministic:
         changed = "deterministic mode"
-    raise UnsupportedError(
-        f"a function that leaves {changed} changed", span, "use a `with` block, or change it outside"
-    )
+    raise unsupported("mode-left-changed", span, mode=changed)
 
 
 @contextmanager

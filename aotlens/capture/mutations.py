@@ -19,10 +19,10 @@ from aotlens.capture.result_fixes import in_place_mask_value, is_random_mask, wi
 from aotlens.capture.storage import Storage, Tracked, ranges_overlap, repeated_dims
 from aotlens.capture.views import ViewStep
 from aotlens.capture.writability import check_writable, reject_inference_write
-from aotlens.errors import RejectedRuntimeError, UnsupportedError
 from aotlens.ir.program import Node, op_name
 from aotlens.model.report import Span
 from aotlens.torch_api.fake import FakeTensor
+from aotlens.unsupported import unsupported
 
 FOREACH = "aten._foreach_"
 """In eager such an operator raises the version counters by single writes; as one operator it raises none."""
@@ -71,12 +71,7 @@ def check_intermediate_views(tape: Recording, results: Iterable[Any]) -> None:
 
 
 def _reject_intermediate_view(span: Span | None) -> None:
-    raise UnsupportedError(
-        "a `torch._foreach_` operator that writes twice to the memory of one view with a gradient, which is "
-        "then seen from outside",
-        span,
-        "return the tensor under it, write to each memory once in a list, or call the operators one by one",
-    )
+    raise unsupported("foreach-writes-twice", span)
 
 
 def _item_for(arg: Any, index: int, count: int) -> Any:
@@ -134,16 +129,12 @@ def record_metadata_mutation(tape: Recording, call: Write) -> Any:
     tracked = tape.tracked(tensor)
     if call.func is aten.detach_.default:
         if tracked.chain in tracked.storage.overlapping_inputs:
-            raise RejectedRuntimeError(
-                "`detach_` of an input that overlaps another (Can't detach views in-place)",
-                tape.span,
-                "use `detach`",
-            )
+            raise unsupported("detach-of-overlapping-input", tape.span)
         return call.func(*call.args, **call.kwargs)
     reject_inference_write(tape, tensor)
     functional = call.operator.functional
     if functional is None:
-        raise UnsupportedError(f"metadata mutation by `{call.name}`", tape.span, "take a view instead")
+        raise unsupported("operator-metadata-mutation", tape.span, operator=call.name)
     step = ViewStep.in_current_modes(functional, call.args[1:], call.kwargs, in_place=True)
     node, step = _value_as_view(tape, tensor, step)
     before, unseen = tensor.shape, not torch.is_grad_enabled() and not tracked.storage.inputs
@@ -153,12 +144,7 @@ def record_metadata_mutation(tape: Recording, call: Write) -> Any:
     call.func(*call.args, **call.kwargs)
     unseen = unseen and tensor._base is None  # the history of a view is made again, as the view lies then
     if unseen and tensor.requires_grad and tensor.grad_fn is not None and tensor.shape != before:
-        raise UnsupportedError(
-            f"other sizes, under `no_grad`, of a tensor with a history (`{call.name}`), whose gradient then "
-            "has not the sizes that its operator gave",
-            tape.span,
-            "take a view instead, or make the change with grad mode on",
-        )
+        raise unsupported("resize-under-no-grad", tape.span, operator=call.name)
     tracked.storage.metadata_mutations.append(tape.new_write(tracked.chain, tracked.storage.version))
     tape.has_metadata_mutation = True
     tracked.storage.last_metadata_step = step
@@ -183,7 +169,7 @@ def _value_as_view(tape: Recording, tensor: Any, step: ViewStep) -> tuple[Node, 
 def record_mutation(tape: Recording, call: Write) -> Any:
     """Give every written tensor its new value; the result is what the operator returns."""
     if call.operator.functional is None:
-        raise UnsupportedError(f"mutation by `{call.name}`, which has no functional variant", tape.span)
+        raise unsupported("no-functional-variant", tape.span, operator=call.name)
     targets = call.targets
     is_foreach = call.name.startswith(FOREACH)
     if is_foreach and (turns := calls_per_tensor(tape, call.args, targets)):
@@ -262,7 +248,7 @@ def _fitted(tape: Recording, call: Write, target: Any, value: Node) -> Node:
     tape.preserve_values(target)
     call.func(*call.args, **call.kwargs)
     if value.val.shape != target.shape:
-        raise UnsupportedError(f"`{call.name}` to a tensor of another size", tape.span)
+        raise unsupported("write-of-other-size", tape.span, operator=call.name)
     if target.shape != before:
         _lay_out(tape, call, target, value)
         record_resize(tape, target)
@@ -277,8 +263,7 @@ def _lay_out(tape: Recording, call: Write, target: Any, value: Node) -> None:
     if torch.Tag.pointwise not in call.func.tags or target.stride() == strides:
         return
     if tape.tracked(target).storage.inputs:
-        case = f"`{call.name}` to an input of another size, which is then laid out otherwise than in rows"
-        raise UnsupportedError(case, tape.span, "make a new tensor")
+        raise unsupported("out-strides", tape.span, operator=call.name)
     with torch.no_grad():
         target.as_strided_(target.shape, strides)
 
@@ -287,21 +272,15 @@ def record_resize(tape: Recording, target: Any) -> None:
     """Note that a tensor has other sizes, which an operator gave it to hold its result."""
     storage = tape.tracked(target).storage
     if tape.tracked(target).chain:
-        raise UnsupportedError("a view that gets other sizes by `out=`", tape.span, "make a new tensor")
+        raise unsupported("out-resizes-view", tape.span)
     if target.requires_grad and target.grad_fn is not None:
-        raise UnsupportedError(
-            "other sizes by `out=`, under `no_grad`, of a tensor with a history, whose gradient then has not "
-            "the sizes that its operator gave",
-            tape.span,
-            "make a new tensor",
-        )
+        raise unsupported("out-resizes-under-no-grad", tape.span)
     for other in (*tape.seen_tensors(), *((storage.base_tensor,) if storage.inputs else ())):
         if other is target or not getattr(other, TRACKED_ATTRIBUTE, None):
             continue
         known = tape.tracked(other)
         if known.storage is storage and (known.chain or storage.inputs):
-            case = "a tensor that gets more memory while another looks at it"
-            raise UnsupportedError(case, tape.span, "make a new tensor")
+            raise unsupported("resize-of-viewed-storage", tape.span)
     storage.is_enlarged = bool(storage.inputs)
 
 

@@ -13,9 +13,9 @@ from torch.fx.experimental.symbolic_shapes import guard_or_false
 from aotlens.capture.graph import Recording
 from aotlens.capture.operators import aten
 from aotlens.capture.storage import has_symbols, ranges_overlap, storage_range_of
-from aotlens.errors import RejectedRuntimeError, UnsupportedError
 from aotlens.ir.program import op_name
 from aotlens.torch_api.fake import FakeTensor
+from aotlens.unsupported import unsupported
 
 Named = tuple[str, Any, bool]
 """An argument's name, a tensor of it, and whether the operator writes to it."""
@@ -45,11 +45,7 @@ def overlapping_written(tape: Recording, call: str, arguments: Iterable[Named]) 
 
 
 def _reject(tape: Recording, call: str, names: tuple[str, str]) -> None:
-    raise UnsupportedError(
-        f"{call} that writes to `{names[0]}` and reads `{names[1]}`, which overlap in memory",
-        tape.span,
-        "clone one of them before the call",
-    )
+    raise unsupported("overlapping-arguments", tape.span, operator=call, written=names[0], read=names[1])
 
 
 def _overlap(tape: Recording, left: Any, right: Any) -> bool:
@@ -94,13 +90,7 @@ def reject_partial_overlap(tape: Recording, func: Any, targets: list[Any], args:
             if arg is target or type(arg) is not FakeTensor or tape.tracked(arg).storage is not storage:
                 continue
             if meet(target, arg):
-                raise RejectedRuntimeError(
-                    f"`{op_name(func)}` of tensors that overlap in part (unsupported operation: some "
-                    "elements of the input tensor and the written-to tensor refer to a single memory "
-                    "location)",
-                    tape.span,
-                    "clone one of them before",
-                )
+                raise unsupported("partial-overlap", tape.span, operator=op_name(func))
 
 
 def _tensors_read(args: tuple[Any, ...]) -> list[Any]:

@@ -78,6 +78,7 @@ from aotlens.torch_api.operators import (
 )
 from aotlens.torch_api.symbolic import make_shape_env
 from aotlens.torch_api.tensor_attributes import grad_without_callbacks, notify_silent_changes
+from aotlens.unsupported import unsupported
 
 notify_silent_changes()
 accept_grouped_mm_dtypes()
@@ -87,12 +88,7 @@ escape_operator_keywords()
 
 def unsupported_grad_read(name: str, span: Any) -> UnsupportedError:
     """Reading `.grad` of a tensor whose caller has left a gradient there, of which the recording has none."""
-    return UnsupportedError(
-        f"a function that reads `{name}.grad`, where the caller has left one",
-        span,
-        f"pass the gradient as an argument, set `{name}.grad = None` before, or use "
-        "`torch.compile(fn, backend='aotlens')`",
-    )
+    return unsupported("reads-grad", span, input=name)
 
 
 Call = tuple[Any, tuple[Any, ...], dict[str, Any], Any, Origin]
@@ -399,7 +395,7 @@ class Recorder(Recording, TorchDispatchMode):
     def _with_symbols(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Under known sizes too, a number that only the data tells is a symbol; made when one is met."""
         if self.fake_mode.shape_env is not None:
-            raise UnsupportedError(f"a result of `{op_name(func)}`, which depends on data", self.span)
+            raise unsupported("data-dependent-output", self.span, operator=op_name(func))
         self.fake_mode.shape_env = make_shape_env()
         return func(*args, **kwargs)
 

@@ -3,9 +3,6 @@
 Invariant: whatever happens in the user's function, grad mode and the mode stack are afterwards as before.
 """
 
-import os
-import re
-import traceback
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import replace
@@ -20,6 +17,7 @@ from aotlens.capture.autograd.grad_writes import grad_writes
 from aotlens.capture.autograd.saved_tensor_hooks import callers_hooks
 from aotlens.capture.autograd.tensor_hooks import reject_retain_grad, remove_hooks
 from aotlens.capture.device_checks import reject_mixed_devices
+from aotlens.capture.error_translation import translated_errors
 from aotlens.capture.free_variables.captured_tensors import used_inputs
 from aotlens.capture.free_variables.containers import OutputWithUpdates, flatten_with_path
 from aotlens.capture.function_fixes import (
@@ -29,44 +27,32 @@ from aotlens.capture.function_fixes import (
     symbolic_tensor_split,
 )
 from aotlens.capture.graph import REAL_MODULES
-from aotlens.capture.hop.lifting import Lifted, Lifting, lifting
+from aotlens.capture.hop.lifting import Lifting, lifting
 from aotlens.capture.hop.random_subgraphs import RANDOM_CALLS, record_random_values_first
 from aotlens.capture.hop.region_gradient import record_region_call
 from aotlens.capture.hop.triton_kernels import launches_as_operators
 from aotlens.capture.inputs.base_selection import inputs_with_bases
 from aotlens.capture.inputs.fake_inputs import captured_inputs, make_inputs
-from aotlens.capture.invalid_views import invalid_view_error, is_invalid_view
 from aotlens.capture.modes import Settings, check_modes_restored, current_modes, isolated_from_caller
 from aotlens.capture.mutations import check_intermediate_views
 from aotlens.capture.operator_fixes import KERNEL_DECOMPOSITIONS
-from aotlens.capture.provenance.frames import is_user_code
 from aotlens.capture.provenance.variables import VariableObserver
 from aotlens.capture.recorder import Recorder
 from aotlens.capture.records import Captured, CapturedInput, FlatCall, Structure, Subject
 from aotlens.capture.rng.random_op_rules import has_random_rules
 from aotlens.capture.symbols.size_guards import recording_guards
 from aotlens.capture.symbols.symint_calls import SymbolicCalls, index_with_scalars
-from aotlens.capture.views import CANNOT_VIEW
-from aotlens.errors import (
-    AotlensError,
-    RejectedAssertionError,
-    RejectedRuntimeError,
-    UnsupportedError,
-    UserError,
-)
-from aotlens.ir.origin import Frames, span_of
-from aotlens.model.report import Span
+from aotlens.ir.origin import Frames
 from aotlens.torch_api.autograd import notify_enable_grad, without_compiled_autograd
 from aotlens.torch_api.checkpoints import checkpoints_run_once
 from aotlens.torch_api.custom_functions import notify_zeros_not_materialised, redirect_function_graphs
-from aotlens.torch_api.fake import DATA_DEPENDENT_ERRORS, UnsupportedOperatorException, mute_fake_tensor_log
+from aotlens.torch_api.fake import mute_fake_tensor_log
 from aotlens.torch_api.fake_gpu import emulates_gpu
 from aotlens.torch_api.hop import replace_gradient_rule, uncompiled_flex_attention
 from aotlens.torch_api.modes import (
     function_mode_below,
     hidden_from_user_modes,
     with_user_function_modes,
-    without_modes,
     without_onednn,
 )
 from aotlens.torch_api.objects import redirect_object_methods
@@ -84,6 +70,7 @@ from aotlens.torch_api.tensor_attributes import (
     preprocess_indices,
 )
 from aotlens.torch_api.transforms import redirect_linearize
+from aotlens.unsupported import unsupported
 
 replace_gradient_rule("invoke_subgraph", lambda _, args, kwargs: record_region_call(*args, **kwargs))
 for name in RANDOM_CALLS:
@@ -222,11 +209,8 @@ def _reject_unseen_reads(recorder: Recorder, inputs: tuple[CapturedInput, ...], 
         return
     for tensor in recorder.constants_in(set(written)):
         name, write = written[tensor.untyped_storage()._cdata]
-        raise RejectedAssertionError(
-            f"a write to `{name}`, which the function also reads past its arguments "
-            f"(as an attribute that is no buffer, a closure, a global): {list(tensor.shape)}",
-            write.origin.location.innermost,
-            "read it by the one name, or use `aotlens.compile`",
+        raise unsupported(
+            "write-to-free-variable", write.origin.location.innermost, input=name, sizes=list(tensor.shape)
         )
 
 
@@ -234,109 +218,7 @@ def _reject_seeding(recorder: Recorder, before: torch.Tensor) -> None:
     """Fake tensors draw nothing, so a state that has moved was set by the function itself."""
     if not torch.equal(before, torch.get_rng_state()):
         torch.set_rng_state(before)
-        raise UnsupportedError(
-            "a function that sets the state of torch's generator itself",
-            recorder.span,
-            "use `torch.manual_seed` or `torch.set_rng_state`",
-        )
-
-
-KEEP_TENSORS = "keep the value a tensor (`torch.where`), or move this line out of the compiled function"
-KEEP_SYMBOLS = (
-    "keep the value a tensor (`torch.where`), or a symbol (`.item()` in place of `float()`, `int()`), or "
-    "move this line out of the compiled function"
-)
-SYMBOL_ERRORS: tuple[tuple[type[Exception], str, str, str], ...] = (
-    (
-        IndexError,
-        "(got SymInt)",
-        "an index in brackets that depends on data",
-        "index with the tensor itself, or use `torch.select(tensor, dim, index)`",
-    ),
-    (
-        TypeError,
-        "but got FakeTensor",
-        "a tensor as a size, whose value only the data tells",
-        "take `.item()` of it; leave a layer of packed sequences uncompiled, or give it padded ones",
-    ),
-    (
-        AttributeError,
-        "'SymInt' object has no attribute 'unsqueeze'",
-        "a loop (`scan`) whose gradient needs a symbolic size in each step",
-        "compile it with known sizes",
-    ),
-    (
-        TypeError,
-        "unhashable type: non-nested SymInt",
-        "a symbolic size as a key (of a dictionary, a set, `functools.lru_cache`)",
-        "compile it with known sizes, or look up `int(size)`",
-    ),
-)
-"""What Python says of code that takes a symbolic number for a known one: type, phrase; our case and hint."""
-NESTED = "aten._nested_"
-TORCH_ERRORS: tuple[tuple[tuple[str, ...], type[UnsupportedError], str, str], ...] = (
-    (
-        (" on tensor with symbolic sizes",),
-        UnsupportedError,
-        "an operator that needs known sizes, under symbolic sizes",
-        "",
-    ),
-    (
-        (NESTED, "NestedTensorImpl"),
-        UnsupportedError,
-        "a nested tensor of strided layout",
-        "give `nn.TransformerEncoder` `enable_nested_tensor=False`, or use `layout=torch.jagged`",
-    ),
-    (
-        ("is not tracked with proxy",),
-        UnsupportedError,
-        "a number from outside (a size, `item()`) in a function of a higher-order operator with a gradient",
-        "pass it as an operand, in a tensor",
-    ),
-    (
-        ("Expected IntList but got GenericList",),
-        UnsupportedError,
-        "an operator with a rule for known sizes only within `torch.func.vmap`, under symbolic sizes",
-        "compile it with known sizes",
-    ),
-    (
-        ("tried to directly modify sizes for customized tensor",),
-        UnsupportedError,
-        "an operator that changes sizes in place, under symbolic sizes",
-        "",
-    ),
-    (
-        ("data is not allocated yet",),
-        UnsupportedError,
-        "an operator that reads a tensor's values",
-        KEEP_TENSORS,
-    ),
-    (
-        (".numpy() is not supported",),
-        UnsupportedError,
-        "a tensor's values in numpy",
-        "keep to torch, or leave this line uncompiled",
-    ),
-    (
-        ("new_fn INTERNAL ASSERT FAILED",),
-        UnsupportedError,
-        "a view, taken before a write, of a tensor detached in place or a leaf in the memory of another",
-        "take the view after that",
-    ),
-    (
-        ("NYI SymInt equality",),
-        UnsupportedError,
-        "the gradient of a power whose exponent is a symbolic size",
-        "multiply, or make the exponent a tensor (`torch.scalar_tensor(n)`)",
-    ),
-    (
-        ("Can't detach views in-place",),
-        RejectedRuntimeError,
-        "`detach_` of a view, or of an input that overlaps another (Can't detach views in-place)",
-        "use `detach`",
-    ),
-)
-"""Phrases of torch's errors, and how they are told."""
+        raise unsupported("default-generator-state", recorder.span)
 
 
 @contextmanager
@@ -386,92 +268,3 @@ def preserved_grad_mode() -> Iterator[None]:
         yield
     finally:
         torch.set_grad_enabled(before)
-
-
-@contextmanager
-def translated_errors(recorder: Recorder) -> Iterator[None]:
-    """Turn what torch raises about fake tensors into one error that names the user's line."""
-    try:
-        yield
-    except AotlensError:
-        raise
-    except Exception as error:
-        span = raising_span(error) or recorder.span or _layer_span(error)
-        refusal = (
-            invalid_view_error(span, None) if _is_view_error(error, recorder) else _as_user_error(error, span)
-        )
-        if refusal is None:
-            raise
-        raise refusal from error
-
-
-def _is_view_error(error: Exception, recorder: Recorder) -> bool:
-    """Whether autograd, and not the user's code, tried to take a view again.
-
-    It does so before the operator that the user's code calls, so that only the views themselves tell.
-    """
-    if not recorder.has_metadata_mutation or not isinstance(error, (RuntimeError, ValueError, IndexError)):
-        return False
-    if CANNOT_VIEW in str(error):
-        return True
-    with without_modes(), recorder.fake_mode:
-        return any(is_invalid_view(tensor) for tensor in recorder.seen_tensors())
-
-
-def _as_user_error(error: Exception, span: Span | None) -> AotlensError | None:
-    """What to tell the user about an error of torch's; None for the user's own errors."""
-    text = str(error)
-    if isinstance(error, DATA_DEPENDENT_ERRORS):
-        op = error.args[0] if error.args else "an operator"
-        return UnsupportedError(f"control flow or a shape that depends on data (`{op}`)", span, KEEP_TENSORS)
-    if type(error).__name__ == "GuardOnDataDependentSymNode":
-        return UnsupportedError("control flow that depends on data", span, KEEP_SYMBOLS)
-    if isinstance(error, UnsupportedOperatorException) and NESTED not in text:
-        return UnsupportedError(f"the operator `{error.args[0]}`, which has no fake kernel", span)
-    higher_order = re.search(r"HigherOrderOperator[^\w]*(\w+)|HOP[^\w]*(\w+)", text)
-    if isinstance(error, NotImplementedError) and higher_order is not None:
-        return UnsupportedError(f"the higher-order operator `{higher_order[1] or higher_order[2]}`", span)
-    for raised, phrase, case, hint in SYMBOL_ERRORS:
-        if isinstance(error, raised) and phrase in text:
-            return UnsupportedError(case, span, hint)
-    if not isinstance(error, RuntimeError):
-        return None
-    for phrases, kind, case, hint in TORCH_ERRORS:
-        if any(phrase in text for phrase in phrases):
-            return kind(case, span, hint)
-    if "a leaf Variable that requires grad" in text and _within_higher_order(error):
-        case = "a write to an operand inside a function of a higher-order operator"
-        return UnsupportedError(case, span, "write to a clone and return it")
-    if "modified by an inplace operation" in text or "has been detached in-place" in text:
-        first = text.strip().splitlines()[0]
-        return UserError(f"the backward of this function fails in eager too: {first}", span=span)
-    return None
-
-
-def _within_higher_order(error: Exception) -> bool:
-    """Whether torch ran a function of a higher-order operator, on leaves of its own."""
-    frames = (frame for frame, _ in traceback.walk_tb(error.__traceback__))
-    return any(isinstance(frame.f_locals.get("self"), Lifted) for frame in frames)
-
-
-def _layer_span(error: Exception) -> Span | None:
-    """The line of torch's own layer, where one is compiled by itself and no line of the user's runs."""
-    span = None
-    for frame, _ in traceback.walk_tb(error.__traceback__):
-        if frame.f_code.co_filename.startswith(LAYERS):
-            span = span_of(frame.f_code, frame.f_lasti)
-    return span
-
-
-LAYERS = os.path.dirname(torch.nn.modules.__file__) + os.sep
-
-
-def raising_span(error: Exception) -> Span | None:
-    """The user's expression that was running when the error was raised."""
-    span = None
-    step = error.__traceback__
-    while step is not None:
-        if is_user_code(step.tb_frame.f_code):
-            span = span_of(step.tb_frame.f_code, step.tb_lasti) or span
-        step = step.tb_next
-    return span

@@ -15,10 +15,10 @@ from aotlens.capture.mutations import Write, record_resize
 from aotlens.capture.operators import RESIZE_STORAGE, aten
 from aotlens.capture.storage import Storage, Tracked
 from aotlens.capture.views import ViewStep
-from aotlens.errors import UnsupportedError
 from aotlens.ir.program import Node
 from aotlens.torch_api.autograd import has_version_counter
 from aotlens.torch_api.fake import FakeTensor
+from aotlens.unsupported import unsupported
 
 
 def record_storage_swap(tape: Recording, call: Write) -> Any:
@@ -31,12 +31,7 @@ def record_storage_swap(tape: Recording, call: Write) -> Any:
     if packet is aten.set_:
         tensors = [arg for arg in call.args if isinstance(arg, torch.Tensor)]
         if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
-            raise UnsupportedError(
-                "`set_` of a tensor that requires grad, or to one, with grad mode on (derivative for set_ is "
-                "not implemented)",
-                tape.span,
-                "call it under `torch.no_grad()`",
-            )
+            raise unsupported("set-with-grad", tape.span)
         tracked: Tracked | None = _after_set(tape, call)
         tape.preserve_values(target)
         if target.requires_grad:
@@ -46,7 +41,7 @@ def record_storage_swap(tape: Recording, call: Write) -> Any:
         tracked = _resized(tape, call)
         result = call.func(*call.args, **call.kwargs) if tracked is None else target
     else:
-        raise UnsupportedError(f"storage mutation by `{call.name}`", tape.span, "give the new tensor back")
+        raise unsupported("storage-mutation-by-operator", tape.span, operator=call.name)
     if tracked is not None:
         setattr(target, TRACKED_ATTRIBUTE, tracked)
         tape.swapped_tensors.append(target)
@@ -92,17 +87,9 @@ def record_untyped_resize(tape: Recording, storage: Any, size: Any) -> None:
 def record_data_assignment(tape: Recording, target: Any, source: Any) -> None:
     """`target.data = source`, before it is done: the tensor will lie where the source lies."""
     if target.dtype is not source.dtype:
-        raise UnsupportedError(
-            f"an assignment to `.data` of another dtype (`{source.dtype}`; it is `{target.dtype}`)",
-            tape.span,
-            "make a new tensor (`x = x.to(dtype)`)",
-        )
+        raise unsupported("data-of-other-dtype", tape.span, source=source.dtype, target=target.dtype)
     if source.is_inference() and not target.is_inference():
-        raise UnsupportedError(
-            "an assignment to `.data` of a tensor that was made under `inference_mode`",
-            tape.span,
-            "make it under `torch.no_grad()`",
-        )
+        raise unsupported("data-of-inference-tensor", tape.span)
     if target.is_inference() and not source.is_inference() and not has_version_counter(target):
         tape.inference_data_spans += (tape.current_frames().innermost,)
     tape.preserve_values(target)
@@ -110,11 +97,7 @@ def record_data_assignment(tape: Recording, target: Any, source: Any) -> None:
     node, source_tracked = tape.node_of(source), tape.tracked(source)
     is_seen_view = target._base is not None and target.requires_grad
     if is_seen_view and source_tracked.storage is tape.tracked(target).storage:
-        raise UnsupportedError(
-            "an assignment to `.data` of a view with a gradient, of another look at the same memory",
-            tape.span,
-            "take another view instead",
-        )
+        raise unsupported("data-of-view", tape.span)
     tape.tracked(target).storage.metadata_mutations.append(replace(tape.new_write(), is_counted=False))
     if target.requires_grad and target.is_leaf and target.shape != source.shape:
         tape.resized_leaves += ((target, tape.call_count, tape.current_frames().innermost),)
@@ -177,7 +160,7 @@ def _tensor_on(tape: Recording, storage: Any) -> Any:
     for tensor in tape.seen_tensors():
         if tensor.untyped_storage()._cdata == storage._cdata:
             return tensor
-    raise UnsupportedError("a storage that no tensor here has", tape.span, "pass the tensor")
+    raise unsupported("foreign-storage", tape.span)
 
 
 def _resized(tape: Recording, call: Write) -> Tracked | None:

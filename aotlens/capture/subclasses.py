@@ -16,10 +16,10 @@ from aotlens.capture.mutations import Write
 from aotlens.capture.operators import Kind, describe
 from aotlens.capture.storage import Storage, Tracked
 from aotlens.capture.views import ViewStep
-from aotlens.errors import UnsupportedError
 from aotlens.ir.program import Node
 from aotlens.ir.subclasses import Opaque, SubclassCreationMeta, Value, Wrapped
 from aotlens.torch_api.fake import FakeTensor
+from aotlens.unsupported import unsupported
 
 Path = tuple[str, ...]
 MakeInner = Callable[[Path, Any], tuple[Node, Any]]
@@ -98,10 +98,7 @@ def _geometry_within(tensor: Any, inner: list[Any]) -> tuple[tuple[Any, ...], tu
     for geometry in symbolic:
         if tuple(tuple(map(_now, part)) for part in geometry) == numbers:
             return geometry
-    case = (
-        f"a `{type(tensor).__name__}` in a wrapper, of other sizes than what it wraps, under symbolic sizes"
-    )
-    raise UnsupportedError(case, None, "compile it with known sizes")
+    raise unsupported("inner-tensor-sizes", type=type(tensor).__name__)
 
 
 def _has_symbols(geometry: tuple[tuple[Any, ...], ...]) -> bool:

@@ -9,7 +9,6 @@ from typing import Any
 import torch
 
 from aotlens.capture.graph import Recording
-from aotlens.errors import UnsupportedError
 from aotlens.ir.origin import NO_ORIGIN, Origin
 from aotlens.ir.program import Node
 from aotlens.torch_api.objects import (
@@ -20,6 +19,7 @@ from aotlens.torch_api.objects import (
     torchbind_class_name,
 )
 from aotlens.torch_api.operators import pytree
+from aotlens.unsupported import unsupported
 
 REGISTER = "register a class for tracing with `torch._library.register_fake_class`"
 OBJECTS = (FakeScriptObject, ScriptObject)
@@ -60,19 +60,13 @@ class FakeObjects:
         if not torch.is_grad_enabled() or not any(isinstance(arg, OBJECTS) for arg in args):
             return args
         if any(leaf.requires_grad for leaf in pytree.tree_leaves(args) if isinstance(leaf, torch.Tensor)):
-            raise UnsupportedError(
-                "a tensor that requires grad, given to a torchbind object",
-                self._tape.span,
-                "detach it before",
-            )
+            raise unsupported("torchbind-grad", self._tape.span)
         return args
 
     def checked_result(self, args: tuple[Any, ...], result: Any) -> Any:
         """The operator's result; a number is refused, since another call may find another one there."""
         if isinstance(result, (int, float, str)) and any(isinstance(arg, OBJECTS) for arg in args):
-            raise UnsupportedError(
-                "a number that a torchbind object gives", self._tape.span, "read it outside and pass it in"
-            )
+            raise unsupported("torchbind-number", self._tape.span)
         return result
 
     def _make_fake(self, real: Any) -> Any:
@@ -85,15 +79,12 @@ class FakeObjects:
         """A method that the user's function calls on an object from outside."""
         fake = self.fake_of(owner)
         if not isinstance(fake, FakeScriptObject):
-            raise UnsupportedError(
-                f"the method `{method}` of a torchbind object of the class `{torchbind_class_name(owner)}`",
+            raise unsupported(
+                "torchbind-class",
                 self._tape.current_frames().innermost,
-                REGISTER,
+                method=method,
+                type=torchbind_class_name(owner),
             )
         if not hasattr(fake.wrapped_obj, method):
-            raise UnsupportedError(
-                f"the method `{method}` of a torchbind object, which the class registered for tracing lacks",
-                self._tape.current_frames().innermost,
-                f"add `{method}` to it",
-            )
+            raise unsupported("torchbind-method", self._tape.current_frames().innermost, method=method)
         return call_torchbind(fake, method, *args, **kwargs)

@@ -10,9 +10,9 @@ from aotlens.capture.graph import TRACKED_ATTRIBUTE, Recording
 from aotlens.capture.operators import HIDDEN_SPLITS, aten
 from aotlens.capture.storage import Tracked
 from aotlens.capture.views import ViewStep, viewed
-from aotlens.errors import UnsupportedError
 from aotlens.ir.symbols import is_data_dependent
 from aotlens.torch_api.operators import check_at_run_time
+from aotlens.unsupported import unsupported
 
 WITH_STRIDES = (torch.strided, torch.jagged, torch.sparse_coo)
 
@@ -26,11 +26,7 @@ def record_view(
     """
     func, source = HIDDEN_SPLITS.get(func, func), args[0]
     if source.layout not in WITH_STRIDES:
-        raise UnsupportedError(
-            f"`{func}` of a {source.layout} tensor, of which no view is followed",
-            tape.span,
-            "make it dense before (`to_dense()`)",
-        )
+        raise unsupported("view-of-sparse", tape.span, operator=func, layout=source.layout)
     if func is aten.select.int and not tape.is_subgraph:
         _check_index(source, *args[1:])
     tracked = tape.tracked(source)

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from aotlens.errors import UnsupportedError
+from aotlens.unsupported import unsupported
 
 aten = torch.ops.aten
 
@@ -122,7 +122,7 @@ def _as_strided(emit: Emit, source: Any, step: ViewStep, new: Any) -> Any:
 def _expand(emit: Emit, source: Any, step: ViewStep, new: Any) -> Any:
     """Legal only where no element is repeated: sizes equal but for leading ones."""
     if new.val.numel() != source.val.numel():
-        raise UnsupportedError("a write to an expanded tensor", _span(emit), "clone it before writing")
+        raise unsupported("write-to-expanded", _span(emit))
     return emit(aten.reshape.default, new, list(source.val.shape))
 
 
@@ -189,12 +189,7 @@ def _unfold(emit: Emit, source: Any, step: ViewStep, new: Any) -> Any:
     """Legal only where the windows lie apart, as eager says itself."""
     dim, size, distance = step.args
     if distance < size and new.val.shape[dim] > 1:
-        raise UnsupportedError(
-            "a write to windows that overlap (`unfold`): more than one element of the written-to tensor "
-            "refers to a single memory location",
-            _span(emit),
-            "clone it before writing",
-        )
+        raise unsupported("write-to-overlapping-windows", _span(emit))
     return _by_strides(emit, source, step, new)
 
 

@@ -14,10 +14,10 @@ from aotlens.capture.graph import TRACKED_ATTRIBUTE, Recording
 from aotlens.capture.invalid_views import check_view_is_valid
 from aotlens.capture.operators import aten
 from aotlens.capture.storage import Tracked, repeated_dims, storage_range_of
-from aotlens.errors import RejectedRuntimeError, UnsupportedError
 from aotlens.ir.program import op_name
 from aotlens.torch_api.autograd import has_version_counter, is_inference_mode_view, raise_as_inference_write
 from aotlens.torch_api.operators import pytree
+from aotlens.unsupported import unsupported
 
 
 def record_inference_argument(tape: Recording, argument: Any, value: Any) -> None:
@@ -90,44 +90,21 @@ def check_writable(tape: Recording, target: Any, func: Any, args: tuple[Any, ...
     base = tracked.storage.base
     is_constant = base.constant is not None or tape.is_constant(target)
     if is_constant or any(base is node for node, _ in tape.free_inputs):
-        raise UnsupportedError(
-            f"mutation by `{op_name(func)}` of a tensor that is neither argument, parameter nor buffer",
-            tape.span,
-            "pass it as an argument, register it as a buffer, or use `torch.compile(fn, backend='aotlens')`",
-        )
+        raise unsupported("write-to-captured-tensor", tape.span, operator=op_name(func))
     if repeated_dims(target) and func not in FILL_OPS:
-        raise RejectedRuntimeError(
-            f"`{op_name(func)}` on an expanded tensor (unsupported operation: more than one element of "
-            "the written-to tensor refers to a single memory location)",
-            tape.span,
-            "clone it before writing",
-        )
+        raise unsupported("operator-on-expanded", tape.span, operator=op_name(func))
     if func not in FILL_OPS and overlaps_itself(target):
-        raise UnsupportedError(
-            f"`{op_name(func)}` on elements that overlap (`as_strided`, or windows of `unfold`), of which "
-            "more than one refers to a single memory location",
-            tape.span,
-            "clone them before",
-        )
+        raise unsupported("operator-on-overlapping-elements", tape.span, operator=op_name(func))
     _reject_part_of_repeating_input(tape, target)
     if tracked.storage.wrapper_name and len(tracked.storage.inputs) > 1:
-        raise RejectedRuntimeError(
-            "Encountered aliased inputs that are mutated in the graph, but "
-            f"`{tracked.storage.wrapper_name}` is a tensor subclass. This is not supported today",
-            tape.span,
-            "clone one of them before the call",
-        )
+        raise unsupported("aliased-subclass-inputs", tape.span, tensor=tracked.storage.wrapper_name)
 
 
 def _reject_view_of_swapped_input(tape: Recording, target: Any) -> None:
     """Of a view that lies elsewhere by now: autograd then gives the input under it a new history."""
     under = getattr(target._base, TRACKED_ATTRIBUTE, None)
     if under is not None and under.storage.inputs and under.storage is not tape.tracked(target).storage:
-        raise UnsupportedError(
-            "a write with a gradient to a view of an input that was given other memory (`.data`, `set_`)",
-            tape.span,
-            "assign to a tensor of its own, or write under `torch.no_grad()`",
-        )
+        raise unsupported("write-to-swapped-view", tape.span)
 
 
 def _reject_part_of_repeating_input(tape: Recording, target: Any) -> None:
@@ -138,12 +115,7 @@ def _reject_part_of_repeating_input(tape: Recording, target: Any) -> None:
     whole, part = storage_range_of(storage.base_tensor), storage_range_of(target)
     if whole is None or part is None or prod(whole.sizes) != prod(part.sizes):
         name = f"`{storage.base.name}`, " if not storage.version else ""
-        raise UnsupportedError(
-            f"a write to a part of an input of symbolic sizes, {name}that shows the same memory several "
-            "times (`expand`, `unfold`, `as_strided`)",
-            tape.span,
-            "clone it before, pass the tensor under it, or compile without dynamic sizes",
-        )
+        raise unsupported("write-to-repeated-memory", tape.span, input=name)
 
 
 def _has_gradient(target: Any, args: tuple[Any, ...]) -> bool:

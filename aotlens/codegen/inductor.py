@@ -24,7 +24,7 @@ from aotlens.codegen.records import Generated, GraphCode
 from aotlens.codegen.saved_layouts import lay_out
 from aotlens.codegen.serialized_code import SerializedCode, serialize_code
 from aotlens.codegen.standalone_code import StandaloneGraph, aligning_lines, standalone_graph
-from aotlens.errors import AotlensError, BackendError, UnsupportedError
+from aotlens.errors import AotlensError, BackendError
 from aotlens.ir.graph_module import to_graph_module
 from aotlens.ir.program import Program
 from aotlens.ir.slots import SavedInput, stays_in_place
@@ -44,6 +44,7 @@ from aotlens.torch_api.inductor import (
 from aotlens.torch_api.inductor_lowerings import OWN_LOWERINGS
 from aotlens.torch_api.inductor_output import inductor_module_globals
 from aotlens.torch_api.triton import triton_operators
+from aotlens.unsupported import unsupported
 
 Config = dict[str, Any]
 
@@ -191,11 +192,7 @@ class _Unit:
         name = next((name for name, value in kernel_settings(names).items() if value), None)
         if name is not None:
             subject = self._parts.joint.captured.subject
-            raise UnsupportedError(
-                f"export of `{subject.name}` under Inductor's setting `{name}`, which no text can hold",
-                subject.span,
-                f"leave `{name}` out, or export with `--backend eager`",
-            )
+            raise unsupported("export-inductor-setting", subject.span, target=subject.name, setting=name)
 
     def kernels_of(self, phase: str) -> Callable[[], tuple[Kernel, ...]]:
         return lambda: self._kernels.get(phase, ())

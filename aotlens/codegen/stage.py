@@ -10,13 +10,14 @@ from aotlens.codegen.graph_calls import as_boxed, as_unchanged_graph
 from aotlens.codegen.in_place_updates import with_in_place_updates
 from aotlens.codegen.inductor import inductor_code, inductor_text
 from aotlens.codegen.records import Generated, GraphCode
-from aotlens.errors import BackendError, UnsupportedError
+from aotlens.errors import BackendError
 from aotlens.ir.graph_module import to_graph_module
 from aotlens.ir.program import Program
 from aotlens.options import BACKENDS, CompileOptions, Compilers, Interpreted
 from aotlens.partition.records import Partitioned
 from aotlens.torch_api.fake_gpu import emulates_gpu
 from aotlens.torch_api.modes import without_autocast
+from aotlens.unsupported import unsupported
 
 
 def generate(parts: Partitioned, options: CompileOptions) -> Generated:
@@ -69,11 +70,7 @@ def _generate(parts: Partitioned, options: CompileOptions) -> Generated:
 def _reject_emulated_gpu(parts: Partitioned) -> None:
     """Raises UnsupportedError for a target on a GPU that is pretended: its kernels cannot run here."""
     if emulates_gpu() and has_gpu_tensors(parts):
-        raise UnsupportedError(
-            "kernels to run, of a target on a GPU that is not there",
-            parts.joint.captured.subject.span,
-            "use `--backend eager` (inspect's default): the GPU's kernels are shown all the same",
-        )
+        raise unsupported("kernels-of-absent-gpu", parts.joint.captured.subject.span)
 
 
 def _custom(parts: Partitioned, backend: Callable[..., Any], options: CompileOptions) -> Generated:

@@ -13,7 +13,6 @@ from aotlens.capture.inputs.constant_arguments import hashable, plain_attributes
 from aotlens.capture.inputs.fake_inputs import unsupported_kind
 from aotlens.capture.inputs.module_tensors import module_tensors
 from aotlens.capture.subclasses import inner_tensors, is_wrapper
-from aotlens.errors import UnsupportedError
 from aotlens.runtime.module_call import tensor_slots
 from aotlens.torch_api.autograd import has_version_counter
 from aotlens.torch_api.fake import tensor_guard
@@ -24,6 +23,7 @@ from aotlens.torch_api.saved_tensor_hooks import (
     has_saved_tensor_hooks,
     saved_tensor_hooks_filter,
 )
+from aotlens.unsupported import unsupported
 
 LEAVES = frozenset({torch.Tensor, torch.nn.Parameter, int, float, bool, str, type(None)})
 """Types that need no pytree to be known as leaves."""
@@ -117,11 +117,7 @@ def _storage(tensor: Any) -> int:
     except NotImplementedError as error:
         if unsupported_kind(tensor):
             raise
-        raise UnsupportedError(
-            "a transform of torch.func (vmap, grad, jvp) around a compiled function",
-            None,
-            "compile the function that holds the transform",
-        ) from error
+        raise unsupported("functorch-transform") from error
 
 
 def _layout(tensor: Any) -> tuple[Any, ...]:

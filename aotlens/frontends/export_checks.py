@@ -9,11 +9,11 @@ import torch
 
 from aotlens.analysis.records import InputAliasInfo, OutputType
 from aotlens.capture.records import CapturedInput
-from aotlens.errors import RejectedRuntimeError
 from aotlens.ir.slots import FreeTensor
 from aotlens.joint.records import JointProgram
 from aotlens.model.report import Span
 from aotlens.torch_api.rng import functionalizes_rng
+from aotlens.unsupported import unsupported
 
 FRESH = frozenset({OutputType.NON_ALIAS, OutputType.UNSAFE_VIEW_ALIAS})
 
@@ -21,46 +21,38 @@ FRESH = frozenset({OutputType.NON_ALIAS, OutputType.UNSAFE_VIEW_ALIAS})
 def reject_settings() -> None:
     """Refuse what the user switched on that an exported graph cannot hold."""
     if functionalizes_rng():
-        raise RejectedRuntimeError(
-            "Functionalized RNG is not currently supported in the aot_export workflow",
-            None,
-            "set `functionalize_rng_ops` to False",
-        )
+        raise unsupported("export-functional-rng")
 
 
 def reject_inexpressible(joint: JointProgram, trace_joint: bool) -> None:
     """Refuse mutations that need a wrapper around the graph."""
     for gradient in joint.captured.structure.gradients:
         name = joint.captured.inputs[gradient.index].slot.name
-        case = f"aot_export of a function that leaves or takes away a gradient in `{name}.grad`"
-        raise RejectedRuntimeError(case, joint.captured.subject.span, "return the gradient")
+        raise unsupported("export-grad-write", joint.captured.subject.span, input=name)
     for captured_input, info in zip(joint.captured.inputs, joint.meta.inputs, strict=True):
         span = _span(joint, info)
-        name = f"`{captured_input.slot.name}`"
+        name = captured_input.slot.name
         if isinstance(captured_input.slot, FreeTensor):
             own = joint.captured.reachable.name_of(captured_input.free_tensor)
-            case = f"aot_export of a function that reads `{own}`, which requires grad, past its arguments"
-            raise RejectedRuntimeError(case, joint.captured.subject.span, "pass it, or make it a parameter")
+            raise unsupported("export-free-variable", joint.captured.subject.span, name=own)
         if captured_input.wrapped is not None:
             kind = captured_input.wrapped.meta.name
-            case = f"aot_export is not currently supported with traceable tensor subclass: {name}, a `{kind}`"
-            raise RejectedRuntimeError(case, joint.captured.subject.span, "pass the tensors inside it")
+            raise unsupported("export-subclass", joint.captured.subject.span, input=name, type=kind)
         if captured_input.duplicate_of is not None:
             _reject_duplicate(joint, captured_input)
         elif info.mutates_metadata:
-            case = f"Found an input that received a metadata mutation: {name}"
-            raise RejectedRuntimeError(case, span, "export a function that works on a view of it")
+            raise unsupported("export-metadata-mutation", span, input=name)
         elif (
             captured_input.base is not None and joint.captured.inputs[captured_input.base].storage is not None
         ):
             others = ", ".join(
                 f"`{joint.captured.inputs[index].slot.name}`" for index in captured_input.shares_storage_with
             )
-            case = f"Encountered aliased inputs that are mutated in the graph: {name} and {others}"
-            raise RejectedRuntimeError(case, _span_of_base(joint, captured_input), "pass clones of them")
+            raise unsupported(
+                "export-aliased-inputs", _span_of_base(joint, captured_input), input=name, others=others
+            )
         elif trace_joint and info.mutates_data and (captured_input.requires_grad or info.seen_by_autograd):
-            case = f"Found a graph input that requires gradients, and received a mutation: {name}"
-            raise RejectedRuntimeError(case, span, "write to a clone of it")
+            raise unsupported("export-input-with-grad", span, input=name)
 
 
 def _reject_duplicate(joint: JointProgram, captured_input: CapturedInput) -> None:
@@ -68,8 +60,8 @@ def _reject_duplicate(joint: JointProgram, captured_input: CapturedInput) -> Non
     info = joint.meta.inputs[captured_input.duplicate_of]
     if info.mutates_data or info.mutates_metadata:
         first, second = joint.captured.inputs[captured_input.duplicate_of].slot.name, captured_input.slot.name
-        case = f"Encountered duplicated inputs that are mutated in the graph: `{first}` and `{second}`"
-        raise RejectedRuntimeError(case, _span(joint, info), "pass a clone as one of them")
+        inputs = f"`{first}` and `{second}`"
+        raise unsupported("export-duplicated-inputs", _span(joint, info), inputs=inputs)
 
 
 def reject_calling_convention(joint: JointProgram) -> None:
@@ -77,66 +69,44 @@ def reject_calling_convention(joint: JointProgram) -> None:
     for captured_input, info in zip(joint.captured.inputs, joint.meta.inputs, strict=True):
         if info.mutates_data or info.mutates_metadata:
             name = captured_input.slot.name
-            case = f"aot_export_joint_simple does not support input mutations: `{name}` is written to"
-            raise RejectedRuntimeError(case, _span(joint, info), "return the new value")
+            raise unsupported("export-joint-mutation", _span(joint, info), input=name)
     for output in joint.meta.outputs:
         if output.output_type not in FRESH:
             name = joint.captured.output_names[output.index]
-            case = f"aot_export_joint_simple does not support outputs that alias inputs: `{name}`"
-            raise RejectedRuntimeError(
-                f"{case} ({output.reason})", joint.captured.subject.span, "return a clone"
+            raise unsupported(
+                "export-joint-alias", joint.captured.subject.span, output=name, reason=output.reason
             )
 
 
 def reject_pytrees(args: Any, result: Any) -> None:
     """Refuse containers within the flat list of arguments, or within the flat list of results."""
-    hint = "flatten them before"
     if not isinstance(args, (list, tuple)):
-        raise RejectedRuntimeError(
-            "aot_export_joint_simple requires inputs to be a single list/tuple", None, hint
-        )
+        raise unsupported("export-joint-inputs")
     for index, arg in enumerate(args):
         if isinstance(arg, (list, tuple, dict)):
-            case = "aot_export_joint_simple requires individual inputs not to be pytrees"
-            raise RejectedRuntimeError(f"{case}: argument {index} is a {type(arg).__name__}", None, hint)
+            raise unsupported("export-joint-nested-inputs", index=index, type=type(arg).__name__)
     if result is not None and result.is_leaf():
-        raise RejectedRuntimeError(
-            "aot_export_joint_simple requires outputs to be a single list/tuple", None, hint
-        )
+        raise unsupported("export-joint-outputs")
     if result is not None and not all(child.is_leaf() for child in result.children()):
-        raise RejectedRuntimeError(
-            "aot_export_joint_simple requires individual outputs not to be pytrees", None, hint
-        )
+        raise unsupported("export-joint-nested-outputs")
 
 
 def reject_loss(result: Any, loss_index: int | None) -> None:
     """Refuse results among which the loss is not the one scalar that requires grad."""
     if loss_index is None:
-        raise RejectedRuntimeError(
-            "trace_joint=True without output_loss_index: it is required that one of your forward outputs "
-            "must be a scalar loss",
-            None,
-            "give its position as `output_loss_index`",
-        )
+        raise unsupported("export-no-loss-index")
     results = (result,) if isinstance(result, torch.Tensor) else result
     if not isinstance(results, (list, tuple)):
-        case = "Expected forward output to be either a tensor or a list/tuple of tensors"
-        raise RejectedRuntimeError(f"{case}, found {type(results).__name__}")
+        raise unsupported("export-output-type", type=type(results).__name__)
     for index, value in enumerate(results):
         if index != loss_index and isinstance(value, torch.Tensor) and value.requires_grad:
-            raise RejectedRuntimeError(
-                "Found an output of the forward that requires gradients, that was not the scalar loss: "
-                f"output {index}, while output {loss_index} is the loss",
-                None,
-                f"detach output {index}",
-            )
+            raise unsupported("export-other-gradient", index=index, loss=loss_index)
     loss = results[loss_index]
     if not loss.requires_grad:
-        case = f"The output at index {loss_index} was marked as the loss, but it does not require gradients"
-        raise RejectedRuntimeError(case)
+        raise unsupported("export-loss-without-grad", index=loss_index)
     if loss.numel() != 1:
         case = f"We require the output marked as the loss (at index {loss_index}) to be a scalar"
-        raise RejectedRuntimeError(f"{case}, but it has shape {tuple(loss.shape)}")
+        raise unsupported("export-loss-shape", index=case, shape=tuple(loss.shape))
 
 
 def _span(joint: JointProgram, info: InputAliasInfo) -> Span | None:

@@ -16,7 +16,6 @@ import torch
 from aotlens.capture.inputs.constant_arguments import is_compared_by_attributes, is_value
 from aotlens.clock import COMPILING
 from aotlens.compiled import Compiled
-from aotlens.errors import RejectedAssertionError
 from aotlens.frontends.call_signature import autocast_dtypes, signature
 from aotlens.frontends.dynamo import compile_for_dynamo
 from aotlens.frontends.recompilation import CallCheck, call_check
@@ -34,6 +33,7 @@ from aotlens.torch_api.modes import (
     is_recording,
     user_function_mode_types,
 )
+from aotlens.unsupported import unsupported
 
 Decompositions = dict[Any, Callable[..., Any]]
 
@@ -226,12 +226,11 @@ def _reject_objects(compiled: Compiled) -> None:
         if flat_input.is_tensor or flat_input.node is not None or isinstance(value, KNOWN):
             continue
         if not is_value(value) and not is_compared_by_attributes(value):
-            raise RejectedAssertionError(
-                f"an object of the class `{type(value).__qualname__}` as the argument"
-                f" `{flat_input.slot.name}` "
-                "(all flat_args must be KNOWN_TYPES or opaque types)",
+            raise unsupported(
+                "argument-class",
                 compiled.captured.subject.span,
-                "pass the tensors that it holds, or use `aotlens.compile`",
+                type=type(value).__qualname__,
+                input=flat_input.slot.name,
             )
 
 

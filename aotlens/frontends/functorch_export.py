@@ -12,7 +12,6 @@ import torch
 from torch import fx
 
 from aotlens.capture.inputs.module_tensors import module_tensors
-from aotlens.errors import RejectedAssertionError, RejectedRuntimeError
 from aotlens.frontends.compilers import nop
 from aotlens.frontends.export_checks import (
     reject_calling_convention,
@@ -32,6 +31,7 @@ from aotlens.options import Backend, CompileOptions, PartitionFunction, SideEffe
 from aotlens.partition.graph_modules import default_partition
 from aotlens.pipeline import compile_joint, trace_direct
 from aotlens.torch_api.operators import pytree
+from aotlens.unsupported import unsupported
 
 aten = torch.ops.aten
 
@@ -56,7 +56,7 @@ def aot_export_module(  # noqa: PLR0913 (torch's signature)
         RuntimeError: a mutation that the graph cannot express, or a loss that is none.
     """
     if pre_dispatch and trace_joint:
-        raise RejectedRuntimeError("pre_dispatch is not supported when trace_joint is True")
+        raise unsupported("export-pre-dispatch-joint")
     reject_settings()
     call_args, call_kwargs = tuple(args), kwargs or {}
     options = _options(decompositions, dynamic=bool(dynamic_shapes))
@@ -183,11 +183,7 @@ def aot_compile_joint_with_descriptors(
     """
     if serializable:
         name = jd.joint.captured.subject.name
-        what = f"`serializable=True` for `{name}`: the callables that compilers give back"
-        hint = (
-            "use `aotlens.export`, which gives a module as text, or keep the joint graph and compile it again"
-        )
-        raise RejectedRuntimeError(f"{what} cannot be written down", jd.joint.captured.subject.span, hint)
+        raise unsupported("export-serializable", jd.joint.captured.subject.span, target=name)
     options = Request(fw_compiler, bw_compiler, partition_fn=partition_fn).options()
     options = replace(options, policy=partition_fn)
     return compile_joint(jd.joint, jd.graph_module, options).call
@@ -235,10 +231,8 @@ def _start_from_loss(module: fx.GraphModule, joint: JointProgram) -> None:
     graph.erase_node(tangent)
     for out in joint.gradients:
         if out.value is None:
-            raise RejectedAssertionError(
-                f"Found a parameter that did not receive a gradient: `{out.slot.name}`",
-                joint.captured.subject.span,
-                "let the loss depend on it, or do not let it require grad",
+            raise unsupported(
+                "export-parameter-without-gradient", joint.captured.subject.span, parameter=out.slot.name
             )
     grads = [value for value in values[len(results) :] if value is not None]
     output = graph.output_node()

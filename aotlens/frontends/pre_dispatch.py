@@ -10,14 +10,14 @@ from typing import Any
 import torch
 from torch import fx
 
+from aotlens.capture.error_translation import raising_span
 from aotlens.capture.inputs.module_tensors import call_with_tensors
-from aotlens.capture.run import raising_span
-from aotlens.errors import RejectedRuntimeError
 from aotlens.ir.slots import Buffer, MutatedInput, Parameter
 from aotlens.joint.convention import forward_graph_outputs, with_node_metadata
 from aotlens.joint.records import JointProgram
 from aotlens.torch_api.aot import trace_above_autograd
 from aotlens.torch_api.operators import pytree
+from aotlens.unsupported import unsupported
 
 FROZEN = "cannot mutate tensors with frozen storage"
 """Torch's words, which programs look for."""
@@ -45,9 +45,7 @@ def pre_dispatch_module(
     except RuntimeError as error:
         if FROZEN not in str(error):
             raise
-        case = f"{FROZEN}: a write to the result of an operator that may be its argument, before dispatch"
-        hint = "write to a clone, or export without `pre_dispatch`"
-        raise RejectedRuntimeError(case, raising_span(error) or captured.subject.span, hint) from error
+        raise unsupported("export-frozen-storage", raising_span(error) or captured.subject.span) from error
     return with_node_metadata(module)
 
 

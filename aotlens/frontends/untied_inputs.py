@@ -13,9 +13,9 @@ from typing import Any
 import torch
 
 from aotlens.capture.inputs.module_tensors import module_tensors
-from aotlens.errors import RejectedRuntimeError
 from aotlens.joint.records import JointProgram
 from aotlens.torch_api.operators import pytree
+from aotlens.unsupported import unsupported
 
 
 @dataclass
@@ -90,8 +90,7 @@ class UntiedInputs:
             names = " and ".join(f"`{joint.captured.inputs[index].slot.name}`" for index in group)
             writes = [write for index in group for write in joint.meta.inputs[index].writes]
             span = writes[-1].origin.location.innermost if writes else joint.captured.subject.span
-            case = f"Encountered duplicated inputs that are mutated in the graph: {names}"
-            raise RejectedRuntimeError(case, span, "pass a clone as one of them")
+            raise unsupported("export-duplicated-inputs", span, inputs=names)
 
 
 @contextmanager

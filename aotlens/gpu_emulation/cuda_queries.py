@@ -12,12 +12,12 @@ import torch
 from aotlens.codegen.gpu.offline.context import Replacement, cuda_queries
 from aotlens.codegen.gpu.offline.emulated_devices import NullContext, interface_for
 from aotlens.codegen.gpu.targets import GpuTarget
-from aotlens.errors import UnsupportedError
 from aotlens.gpu_emulation.streams import Event, Generator, Stream
 from aotlens.gpu_emulation.tensor_devices import GPU, checked_device, mark_device
 from aotlens.torch_api.fake import FakeTensor
 from aotlens.torch_api.gpu import compiling_modules
 from aotlens.torch_api.operators import pytree
+from aotlens.unsupported import unsupported
 
 _load: Callable[..., Any] = torch.load
 
@@ -134,10 +134,7 @@ def _of_accelerator() -> Iterator[Replacement]:
 
 def _unsupported_query(name: str) -> Callable[..., Any]:
     def refuse(*args: Any, **kwargs: Any) -> Any:
-        raise UnsupportedError(
-            f"`torch.cuda.{name}` where no GPU is",
-            hint="leave CUDA graphs out: the report says whether a target can be captured",
-        )
+        raise unsupported("cuda-query", name=name)
 
     return refuse
 

@@ -10,9 +10,9 @@ from typing import Any
 import torch
 
 from aotlens.codegen.gpu.offline.context import Replacement
-from aotlens.errors import RejectedRuntimeError
 from aotlens.torch_api.fake import FakeTensor
 from aotlens.torch_api.transforms import unwrap_functorch
+from aotlens.unsupported import unsupported
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda", 0)
 MARK = "aotlens_on_gpu"
@@ -72,7 +72,7 @@ def checked_device(device: Any) -> torch.device:
     """The device that a script names; Raises for a GPU beyond the one that is pretended."""
     named = torch.device("cuda", device) if isinstance(device, int) else torch.device(device)
     if named.type == "cuda" and named.index not in (None, 0):
-        raise RejectedRuntimeError(f"`{named}`", hint="aotlens pretends one GPU: write `cuda` or `cuda:0`")
+        raise unsupported("device-index", device=named)
     return named
 
 

@@ -13,10 +13,11 @@ from aotlens.codegen.gpu.interpreter.process import interpreter
 from aotlens.codegen.gpu.interpreter.records import MESSAGES, Finding, UserLaunch
 from aotlens.codegen.gpu.interpreter.transfer import write_bytes
 from aotlens.codegen.gpu.offline.context import Replacement
-from aotlens.errors import UnsupportedError, UserError
+from aotlens.errors import UserError
 from aotlens.gpu_emulation.tensor_devices import is_on_gpu, script_running
 from aotlens.torch_api.fake import FakeTensor
 from aotlens.torch_api.triton import triton_source
+from aotlens.unsupported import unsupported
 
 FAULTS = ("out of bounds", "failed assertion")
 """Findings that are the kernel's own mistakes."""
@@ -83,7 +84,4 @@ def _error(kernel: str, finding: Finding) -> Exception:
     what = f"{MESSAGES[finding.kind]}{line}: {finding.message}"
     if finding.kind in FAULTS:
         return UserError(f"the Triton kernel `{kernel}` {what}")
-    return UnsupportedError(
-        f"running the Triton kernel `{kernel}` without a GPU: it {what}",
-        hint="`aotlens inspect --fake` runs the script without values, and shows the kernel",
-    )
+    return unsupported("triton-interpreter", kernel=kernel, reason=what)

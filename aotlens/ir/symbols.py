@@ -10,10 +10,10 @@ from typing import Any
 import torch
 from torch import fx
 
-from aotlens.errors import UnsupportedError
 from aotlens.torch_api.fake import FakeTensor
 from aotlens.torch_api.operators import SYMBOLIC_FUNCTIONS
 from aotlens.torch_api.symbolic import paths_to_symbols, print_expression, unbacked_symbols
+from aotlens.unsupported import unsupported
 
 
 def is_ragged(size: Any) -> bool:
@@ -71,7 +71,7 @@ def _build(graph: fx.Graph, expression: Any, symbols: dict[Any, Any]) -> Any:
     if name == "Piecewise":
         return _build_choice(graph, expression.args, symbols)
     if name not in OPERATORS:
-        raise UnsupportedError(f"the size expression `{expression}` in a graph for a backend")
+        raise unsupported("size-expression", expression=expression)
     arguments = [_build(graph, argument, symbols) for argument in expression.args]
     function = OPERATORS[name]
     if len(arguments) == 1:

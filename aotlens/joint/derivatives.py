@@ -10,8 +10,8 @@ from typing import Any
 import torch
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 
-from aotlens.capture.run import call_boundary, recording, translated_errors
-from aotlens.errors import UnsupportedError
+from aotlens.capture.error_translation import translated_errors
+from aotlens.capture.run import call_boundary, recording
 from aotlens.ir.names import node_name
 from aotlens.ir.origin import NO_ORIGIN, Origin
 from aotlens.ir.program import Node
@@ -19,6 +19,7 @@ from aotlens.joint.leaves import gradients_of
 from aotlens.joint.partial_backward import DefinedTangents, alias_of, defined_values, guard_count
 from aotlens.joint.records import JointProgram
 from aotlens.torch_api.modes import without_autocast
+from aotlens.unsupported import unsupported
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +83,7 @@ class Derivatives:
         sources = [*known.leaves, *earlier]
         gradients = _differentiate(self._joint, outputs, sources, tangents)
         if guard_count(recorder) != guards:
-            raise UnsupportedError("a derivative that fixes a size", self._joint.captured.subject.span)
+            raise unsupported("derivative-specialises", self._joint.captured.subject.span)
         with recorder.fake_mode, recorder.adding("joint", "a derivative, brought up to date after a write"):
             values = tuple(None if tensor is None else recorder.node_of(tensor) for tensor in gradients)
         masks = _dependencies(gradients, [*sources, *tangents])

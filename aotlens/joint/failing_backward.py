@@ -13,11 +13,12 @@ from torch.autograd.graph import get_gradient_edge
 from aotlens.capture.autograd.graph_walk import autograd_nodes
 from aotlens.capture.invalid_views import is_invalid_view
 from aotlens.capture.recorder import Recorder
-from aotlens.errors import UnsupportedError, with_location
+from aotlens.errors import with_location
 from aotlens.ir.origin import Origin
 from aotlens.joint.records import FailingBackward
 from aotlens.torch_api.modes import without_modes
 from aotlens.torch_api.symbolic import restore_shape_env, shape_env_snapshot
+from aotlens.unsupported import unsupported
 
 AUTOGRAD_REFUSES = (
     "modified by an inplace operation",
@@ -103,11 +104,7 @@ def _run(
 def _check_storage_swap(recorder: Recorder, error: Exception) -> None:
     """Where the backward reads what was given memory of other sizes, which eager's does too, and fails."""
     if recorder.swapped_tensors and isinstance(error, RuntimeError):
-        raise UnsupportedError(
-            f"a backward that fails after a tensor was given other memory (`set_`, `.data`): {error}",
-            recorder.span,
-            "assign to a new tensor",
-        ) from error
+        raise unsupported("failing-backward-after-storage-swap", recorder.span, error=error) from error
 
 
 def failing_backward(recorder: Recorder, outputs: list[Any], error: Exception) -> FailingBackward | None:

@@ -13,9 +13,9 @@ from aotlens.analysis.records import MutationType, ViewAndMutationMeta
 from aotlens.capture.operators import RESIZE_STORAGE
 from aotlens.capture.records import Captured, CapturedInput
 from aotlens.capture.storage import repeated_dims
-from aotlens.errors import RejectedAssertionError, UnsupportedError
 from aotlens.ir.origin import NO_ORIGIN, Origin
 from aotlens.ir.subclasses import leaves_of
+from aotlens.unsupported import unsupported
 
 aten = torch.ops.aten
 
@@ -108,11 +108,7 @@ def write_in_backward(
         if state is None or captured_input.storage is None or now is None or state == now:
             continue
         if (state.shape, state.stride) != (now.shape, now.stride):
-            raise RejectedAssertionError(
-                f"`{captured_input.slot.name}` is an input that had its metadata mutated in the backward",
-                recorder.span,
-                "take a view of it instead",
-            )
+            raise unsupported("metadata-mutation-in-backward", recorder.span, input=captured_input.slot.name)
         if not recorder.current.is_written(captured_input.storage, state.version):
             continue
         target = recorder.current.target(captured_input.storage)
@@ -121,12 +117,7 @@ def write_in_backward(
         changed = index < len(meta.inputs) and meta.inputs[index]
         is_changed = changed and (changed.mutates_data or changed.mutates_metadata_or_storage)
         if target is None and (captured_input.node is None or captured_input.base is not None or is_changed):
-            raise UnsupportedError(
-                f"the backward writes to the input `{captured_input.slot.name}`, which the forward writes to "
-                "as well",
-                recorder.span,
-                "write to a clone in one of them",
-            )
+            raise unsupported("write-in-forward-and-backward", recorder.span, input=captured_input.slot.name)
         location = captured_input.storage.writes[-1].origin.location
         reason = f"the backward changes `{captured_input.slot.name}`"
         origin = Origin(

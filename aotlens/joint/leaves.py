@@ -11,7 +11,7 @@ from torch.autograd.graph import GradientEdge
 
 from aotlens.capture.autograd.graph_walk import autograd_nodes
 from aotlens.capture.recorder import Recorder
-from aotlens.errors import UnsupportedError
+from aotlens.unsupported import unsupported
 
 
 def gradients_of(outputs: list[Any], leaves: list[Any], tangents: list[Any], recorder: Recorder) -> list[Any]:
@@ -40,11 +40,7 @@ def gradients_of(outputs: list[Any], leaves: list[Any], tangents: list[Any], rec
     for (index, node), gradient in zip(former, rest, strict=True):
         met_by_zeros = node in beyond and node._input_metadata[0].shape != leaves[index].shape
         if id(leaves[index]) in led and (gradient is not None or met_by_zeros):
-            raise UnsupportedError(
-                "`set_` of a leaf with gradients by what was computed of it both before and after",
-                recorder.span,
-                "compute with it on one side of `set_`, or give back a new tensor",
-            )
+            raise unsupported("set-between-uses-of-leaf", recorder.span)
         if gradient is not None:
             gradients[index] = gradient if gradients[index] is None else gradients[index] + gradient
     return gradients

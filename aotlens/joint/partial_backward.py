@@ -10,14 +10,15 @@ from typing import Any
 
 import torch
 
+from aotlens.capture.error_translation import translated_errors
 from aotlens.capture.recorder import Recorder
-from aotlens.capture.run import call_boundary, recording, translated_errors
+from aotlens.capture.run import call_boundary, recording
 from aotlens.capture.storage import Storage
-from aotlens.errors import UnsupportedError
 from aotlens.ir.program import Node
 from aotlens.joint.leaves import gradients_of
 from aotlens.joint.records import JointProgram
 from aotlens.torch_api.modes import without_autocast
+from aotlens.unsupported import unsupported
 
 DefinedTangents = tuple[bool, ...]
 """For each gradient that the backward takes, whether it is there."""
@@ -47,7 +48,7 @@ def partial_gradients(joint: JointProgram, arrived: DefinedTangents) -> list[Nod
             lambda: gradients_of(outputs, list(known.leaves), defined_tangents, recorder)
         )
     if guard_count(recorder) != guards:
-        raise UnsupportedError("a backward that fixes a size", joint.captured.subject.span)
+        raise unsupported("partial-backward-specialises", joint.captured.subject.span)
     with recorder.fake_mode, recorder.adding("joint", "a gradient, brought up to date after a write"):
         return [None if tensor is None else recorder.node_of(tensor) for tensor in gradients]
 

@@ -12,11 +12,12 @@ import torch
 
 from aotlens.analysis.records import InputAliasInfo, IntermediateBaseOf, ViewAndMutationMeta
 from aotlens.capture.autograd.custom_functions import CurrentInputs
+from aotlens.capture.error_translation import translated_errors
 from aotlens.capture.free_variables.side_effects import check_backward_side_effects
 from aotlens.capture.recorder import Recorder
 from aotlens.capture.records import Captured, CapturedInput
 from aotlens.capture.rng.philox import FunctionalRandom, check_other_random_ops
-from aotlens.capture.run import call_boundary, recording, translated_errors
+from aotlens.capture.run import call_boundary, recording
 from aotlens.capture.storage import Storage
 from aotlens.capture.subclasses import is_wrapper, value_of
 from aotlens.ir.names import node_name

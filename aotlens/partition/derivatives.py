@@ -10,7 +10,6 @@ from typing import Any
 
 from torch import Tensor, ops
 
-from aotlens.errors import UnsupportedError
 from aotlens.ir.program import (
     Node,
     Program,
@@ -23,6 +22,7 @@ from aotlens.ir.program import (
 from aotlens.ir.slots import RNG_STATES, Gradient, SavedInput, Tangent
 from aotlens.partition.records import Partitioned
 from aotlens.partition.saved_tensor_hooks import unpacked_values, unpacking_nodes, with_replaced_values
+from aotlens.unsupported import unsupported
 
 aten = ops.aten
 
@@ -173,4 +173,4 @@ def _reject_unavailable(parts: Partitioned, node: Node) -> None:
     else:
         return
     hint = "the policy `default` keeps what autograd keeps" if parts.policy != "default" else ""
-    raise UnsupportedError(case, node.origin.location.innermost, hint)
+    raise unsupported("lost-for-derivative", node.origin.location.innermost, reason=case, advice=hint)

@@ -13,7 +13,8 @@ from typing import Any
 import torch
 
 from aotlens.capture.autograd.saved_tensor_hooks import HookRunner, SavedTensorHooks
-from aotlens.capture.run import recording, translated_errors
+from aotlens.capture.error_translation import translated_errors
+from aotlens.capture.run import recording
 from aotlens.capture.storage import Storage
 from aotlens.errors import UnsupportedError
 from aotlens.ir.origin import Origin
@@ -38,6 +39,7 @@ from aotlens.partition.saved_values import describe_saved, sizes_last
 from aotlens.torch_api.fake import FakeTensor
 from aotlens.torch_api.modes import without_autocast
 from aotlens.torch_api.operators import pytree
+from aotlens.unsupported import unsupported
 
 PACKING = "the caller's hook on saved tensors packs it"
 UNPACKING = "the caller's hook on saved tensors unpacks it"
@@ -70,7 +72,7 @@ def _hooked(parts: Partitioned, backward: Program, hooks: SavedTensorHooks) -> I
         if hooks.values == "no_static" and isinstance(value.owner, (Parameter, Buffer)):
             continue
         if id(value.node) in written:
-            raise UnsupportedError("hooks on a saved tensor that the backward writes to")
+            raise unsupported("saved-tensor-hook-on-written")
         yield value
 
 
@@ -184,7 +186,7 @@ class _Recording:
             raise self._unsupported("one does more than to compute", value)
 
     def _unsupported(self, case: str, value: Node) -> UnsupportedError:
-        return UnsupportedError(f"hooks on saved tensors of which {case}", value.origin.location.innermost)
+        return unsupported("saved-tensor-hook", value.origin.location.innermost, reason=case)
 
 
 def _in_layout_of(unpacked: Any, like: Any) -> Any:
@@ -199,7 +201,7 @@ def _in_layout_of(unpacked: Any, like: Any) -> Any:
         or unpacked.device != like.device
         or unpacked.shape != like.shape
     ):
-        raise UnsupportedError("hooks on saved tensors that give back another kind of tensor")
+        raise unsupported("saved-tensor-hook-type")
     if unpacked.stride() == like.stride():
         return unpacked
     if not torch.ops.aten.is_non_overlapping_and_dense.default(like):

@@ -16,7 +16,6 @@ from aotlens.capture.records import Captured, CapturedInput
 from aotlens.capture.storage import has_symbols, storage_range_of
 from aotlens.capture.subclasses import inner_tensors
 from aotlens.capture.symbols.int_inputs import IntSymbol
-from aotlens.errors import UnsupportedError
 from aotlens.ir.names import node_name
 from aotlens.ir.render import Names, context_text, literal
 from aotlens.ir.slots import UserInput, inner_slot
@@ -36,6 +35,7 @@ from aotlens.runtime.tensor_guards import (
     write_remember,
 )
 from aotlens.torch_api.symbolic import print_expression
+from aotlens.unsupported import unsupported
 
 SHARED_MEMORY = "which arguments share memory is built into the graph"
 
@@ -334,10 +334,7 @@ class Guards:
         for name in sorted(self._sizes):
             symbol = next((known for known in environment.var_to_range if str(known) == name), None)
             if symbol is None:  # a ragged size of a jagged tensor, as torch writes it
-                raise UnsupportedError(
-                    f"symbolic sizes beside the ragged size `{name}`",
-                    hint="leave `dynamic` out: a ragged size is symbolic in any case",
-                )
+                raise unsupported("ragged-and-symbolic-sizes", name=name)
             lower = environment.var_to_range[symbol].lower
             if lower.is_number and lower > 0:
                 self._check(
@@ -483,9 +480,7 @@ def _offset_differs(first: tuple[str, Any], second: tuple[str, Any]) -> str:
     (left, before), (right, beside) = first, second
     ranges = storage_range_of(before), storage_range_of(beside)
     if ranges[0] is None or ranges[1] is None:
-        raise UnsupportedError(
-            f"a write to one of `{left}` and `{right}`, on one storage, of sizes that the data tells"
-        )
+        raise unsupported("write-on-data-dependent-storage", left=left, right=right)
     moved = f"{right}.storage_offset() - {left}.storage_offset() != {ranges[1].offset - ranges[0].offset}"
     if not has_symbols(before) and not has_symbols(beside):
         return moved

@@ -13,10 +13,10 @@ import torch
 from aotlens.analysis.records import IntermediateBaseOf, OutputAliasInfo, ViewAndMutationMeta
 from aotlens.capture.records import Captured
 from aotlens.capture.writability import is_created_under_inference_mode
-from aotlens.errors import UnsupportedError
 from aotlens.ir.program import Node
 from aotlens.ir.subclasses import Wrapped
 from aotlens.runtime.module_text import TextBuilder
+from aotlens.unsupported import unsupported
 
 OF_THIS_MODE = """
 
@@ -124,9 +124,5 @@ def _needs_mode_change(captured: Captured, tensor: Any) -> bool:
     if not isinstance(tensor, torch.Tensor) or tensor.is_inference() == captured.inference_mode:
         return False
     if tensor.requires_grad and tensor.is_inference():
-        raise UnsupportedError(
-            "a result that is made under `inference_mode` and requires grad",
-            captured.subject.span,
-            "make it under `torch.no_grad()`",
-        )
+        raise unsupported("inference-output-with-grad", captured.subject.span)
     return not tensor.requires_grad

@@ -12,12 +12,12 @@ import torch
 from aotlens.analysis.inputs import span_of_writes
 from aotlens.analysis.records import InputAliasInfo, InputBase, OutputAliasInfo, OutputBase
 from aotlens.capture.records import CapturedInput
-from aotlens.errors import UnsupportedError
 from aotlens.ir.render import Names, literal
 from aotlens.ir.slots import Gradient, LeafGradient
 from aotlens.partition.records import Partitioned
 from aotlens.runtime.graph_text import view_text
 from aotlens.runtime.module_text import TextBuilder
+from aotlens.unsupported import unsupported
 
 ANCHOR = "anchor"
 """A leaf that stands in where no input gets a gradient, so that results can require grad."""
@@ -119,10 +119,10 @@ def _leaf(parts: Partitioned, info: OutputAliasInfo, names: Names, arguments: li
     under = parts.joint.meta.inputs[info.base.index]
     if under.mutates_metadata_or_storage:
         name = parts.joint.captured.inputs[under.index].slot.name
-        raise UnsupportedError(
-            f"`requires_grad_()` on a view of `{name}`, whose sizes or storage change",
+        raise unsupported(
+            "requires-grad-of-changed-view",
             span_of_writes(list(under.writes)) or parts.joint.captured.subject.span,
-            "call it on a clone of the view",
+            input=name,
         )
     text = arguments[info.base.index]
     apart = ".data" if info.has_own_version else ".detach()"

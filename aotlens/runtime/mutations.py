@@ -9,13 +9,13 @@ from contextlib import contextmanager
 from aotlens.analysis.inputs import span_of_writes
 from aotlens.analysis.records import InputAliasInfo, MutationType, ViewAndMutationMeta
 from aotlens.build.describe import site_of
-from aotlens.errors import UnsupportedError
 from aotlens.ir.program import Node, Program, writes_input
 from aotlens.ir.render import Names
 from aotlens.ir.slots import CurrentInput, SavedInput
 from aotlens.partition.records import Partitioned
 from aotlens.partition.rules import is_number
 from aotlens.runtime.module_text import TextBuilder
+from aotlens.unsupported import unsupported
 
 SET_VERSION = "torch._C._autograd._unsafe_set_version_counter"
 FAR = 1 << 20
@@ -87,11 +87,11 @@ def check_saved_aliases(parts: Partitioned, moved: list[InputAliasInfo]) -> None
         ):
             if id(inputs[index].node) in saved:
                 other = f"`{inputs[index].slot.name}`" if index < flat else "what it is a view of"
-                raise UnsupportedError(
-                    f"a change of the sizes or strides of `{captured_input.slot.name}`, which is read "
-                    f"and shares memory with {other}, of which the backward needs the values",
+                raise unsupported(
+                    "geometry-change-of-shared-input",
                     span_of_writes(list(info.writes)),
-                    "take another view instead",
+                    input=captured_input.slot.name,
+                    other=other,
                 )
 
 

@@ -13,13 +13,13 @@ from aotlens.capture.free_variables.containers import KEYS, MISSING_ITEM, Contai
 from aotlens.capture.free_variables.guards import same_items
 from aotlens.capture.free_variables.namespaces import binding, presence, reading, reading_if_bound, removal
 from aotlens.capture.records import Captured
-from aotlens.errors import UnsupportedError
 from aotlens.ir.render import Names
 from aotlens.model.report import Site
 from aotlens.model.spans import site_at
 from aotlens.runtime.module_text import TextBuilder
 from aotlens.runtime.pytrees import custom_spec, needs_spec, structure_text
 from aotlens.runtime.tensor_guards import not_plain, shape_differs, strides_differ
+from aotlens.unsupported import unsupported
 
 
 def check_exportable(captured: Captured, stands_alone: bool) -> None:
@@ -30,10 +30,8 @@ def check_exportable(captured: Captured, stands_alone: bool) -> None:
     """
     for refill in captured.structure.container_updates if stands_alone else ():
         if refill.store is not None:
-            raise UnsupportedError(
-                f"export of `{captured.subject.name}`, which leaves a value in {refill.description}",
-                refill.span,
-                "return the value instead",
+            raise unsupported(
+                "export-of-side-effect", refill.span, target=captured.subject.name, binding=refill.description
             )
 
 

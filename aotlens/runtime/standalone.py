@@ -13,11 +13,11 @@ from aotlens.capture.records import Captured, Subject
 from aotlens.codegen.graph_adapter import ADAPTER_HELPER
 from aotlens.codegen.records import Generated
 from aotlens.codegen.standalone_code import WAIT_FOR_KERNELS, StandaloneGraph
-from aotlens.errors import UnsupportedError
 from aotlens.ir.program import TableIndex
 from aotlens.runtime.module_text import TextBuilder
 from aotlens.runtime.value_text import Bindings
 from aotlens.torch_api.operators import pytree
+from aotlens.unsupported import unsupported
 
 
 def written_graphs(code: Generated) -> list[StandaloneGraph]:
@@ -188,9 +188,8 @@ def check_all_values_in_text(bound: Mapping[str, Any], subject: Subject) -> None
     """
     for name, value in bound.items():
         what, hint = _unexportable(value)
-        raise UnsupportedError(
-            f"export of `{subject.name}`, which needs {what} (`{name}`)", subject.span, hint
-        )
+        values = {"target": subject.name, "value": what, "name": name, "advice": hint}
+        raise unsupported("export-of-process-value", subject.span, **values)
 
 
 def _unexportable(value: Any) -> tuple[str, str]:

@@ -105,7 +105,7 @@ def test_a_compiled_function_calls_another(entry: str) -> None:
 def test_a_scripted_layer_is_refused_by_name_and_left_as_it_was() -> None:
     scripted = torch.jit.script(nn.Linear(2, 2))
     model = nn.Sequential(scripted, nn.ReLU())
-    with pytest.raises(UnsupportedError, match="a module of TorchScript, `0`; compile the module that"):
+    with pytest.raises(UnsupportedError, match="a TorchScript module, `0`; compile the module that"):
         aotlens.compile(model, options=EAGER)(torch.ones(1, 2))
     assert model(torch.ones(1, 2)).shape == (1, 2)
 

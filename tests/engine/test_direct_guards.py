@@ -866,7 +866,7 @@ def test_a_gradient_of_the_surroundings_that_is_read_is_refused() -> None:
         assert weight.grad is not None
         weight.grad.mul_(2)
 
-    with pytest.raises(UnsupportedError, match=r"reads `weight.grad`, where the caller has left one"):
+    with pytest.raises(UnsupportedError, match=r"reads `weight.grad`, which the caller has set"):
         aotlens.compile(doubled, options=EAGER)()
 
 

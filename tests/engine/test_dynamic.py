@@ -232,7 +232,7 @@ def test_a_size_as_a_key_is_refused_by_name() -> None:
         return x + ramp(x.shape[0])
 
     with pytest.raises(
-        UnsupportedError, match=r"a symbolic size as a key.*`ramp\(x.shape\[0\]\)`.*known sizes"
+        UnsupportedError, match=r"a symbolic size as a key.*`ramp\(x.shape\[0\]\)`.*static sizes"
     ):
         compiled(ramped, torch.randn(3))
     assert compiled(lambda x: x + ramp(int(x.shape[0])), torch.randn(3)) is not None

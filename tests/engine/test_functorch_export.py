@@ -212,7 +212,9 @@ def test_joint_with_descriptors_for_inference() -> None:
 def test_a_serializable_callable_is_refused_and_says_what_to_use() -> None:
     with ExitStack() as stack:
         jd = aotlens.aot_export_joint_with_descriptors(stack, torch.nn.Linear(2, 2), (torch.randn(3, 2),))
-        with pytest.raises(RuntimeError, match=r"serializable=True.*cannot be written down.*aotlens.export"):
+        with pytest.raises(
+            RuntimeError, match=r"serializable=True.*cannot be written as text.*aotlens.export"
+        ):
             aotlens.aot_compile_joint_with_descriptors(jd, serializable=True)
 
 

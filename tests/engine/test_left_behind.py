@@ -296,7 +296,7 @@ def test_export_refuses() -> None:
         kept.append(x * 2)
         return x
 
-    with pytest.raises(UnsupportedError, match="export of `step`, which leaves a value in the list `kept`"):
+    with pytest.raises(UnsupportedError, match="export of `step`, which stores a value in the list `kept`"):
         aotlens.export(step, torch.ones(3))
 
 
@@ -424,7 +424,7 @@ def test_a_layer_that_a_call_makes_is_refused() -> None:
     module = Grows()
     for compiled in (aotlens.compile(module, options=EAGER), aotlens.aot_module(module, aotlens.nop)):
         with pytest.raises(
-            UnsupportedError, match=r"a layer \(`Linear`\) that the function makes and leaves in"
+            UnsupportedError, match=r"a layer \(`Linear`\) that the function creates and stores in"
         ):
             compiled(torch.ones(2, 3))
         assert len(module.heads) == 0
@@ -442,7 +442,7 @@ def test_an_object_that_is_left_is_refused() -> None:
         kept.append(Private(x * 2))
         return x
 
-    with pytest.raises(UnsupportedError, match="an object of type `Private` that the function leaves in"):
+    with pytest.raises(UnsupportedError, match="an object of type `Private` that the function stores in"):
         aotlens.compile(step, options=EAGER)(torch.ones(3))
     assert kept == []
 
@@ -508,11 +508,11 @@ yielded: Any = (2 * one for one in [1, 2, 3])
 context: Any = ContextVar("context", default=1)
 
 HIDDEN: dict[str, tuple[Callable[[], Any], str]] = {
-    "python": (random.random, "draws from `random`"),
-    "own": (own.random, "draws from `Random`"),
-    "numpy": (lambda: float(np.random.rand()), r"draws from `numpy\.random`"),
-    "numpy's state": (lambda: float(numbers.rand()), "draws from `numbers`"),
-    "numpy's generator": (lambda: float(new_numbers.random()), "draws from `new_numbers`"),
+    "python": (random.random, "draws random numbers from `random`"),
+    "own": (own.random, "draws random numbers from `Random`"),
+    "numpy": (lambda: float(np.random.rand()), r"draws random numbers from `numpy\.random`"),
+    "numpy's state": (lambda: float(numbers.rand()), "draws random numbers from `numbers`"),
+    "numpy's generator": (lambda: float(new_numbers.random()), "draws random numbers from `new_numbers`"),
     "count": (lambda: next(counted), "takes items from the iterator `counted`"),
     "pairs": (lambda: next(paired)[1], "takes items from the iterator `paired`"),
     "generator": (lambda: next(yielded), "takes items from the iterator `yielded`"),
@@ -531,7 +531,7 @@ def test_random_numbers_of_python_are_set_back_where_they_are_refused() -> None:
     state: Any = np.random.get_state
     before, numpys = random.getstate(), state()[2]
     for draw in (random.random, np.random.rand):
-        with pytest.raises(UnsupportedError, match="draws from"):
+        with pytest.raises(UnsupportedError, match="draws random numbers from"):
             aotlens.compile(lambda x, draw=draw: x * float(draw()), options=EAGER)(torch.ones(3))
     assert (random.getstate(), state()[2]) == (before, numpys)
 

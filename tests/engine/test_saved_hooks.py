@@ -237,7 +237,10 @@ def test_a_saved_value_that_changes_under_hooks_is_refused_at_its_line(
     """Without hooks the backward reads the new value, or fails; a hook may have kept the old."""
     call, first = aotlens.compile(fn, options=EAGER), fn.__code__.co_firstlineno
     call(leaf(3))
-    with made(*COPIED), pytest.raises(UnsupportedError, match="saved for the backward here") as refused:
+    with (
+        made(*COPIED),
+        pytest.raises(UnsupportedError, match="saved for the backward and mutated before it runs") as refused,
+    ):
         call(leaf(3))
     assert refused.value.span is not None
     assert refused.value.span.line == first + 1

@@ -284,7 +284,5 @@ def test_leaf_used_before_its_storage_is_exchanged() -> None:
 
 def test_leaf_used_on_both_sides_of_an_exchange_is_refused() -> None:
     """One gradient would stand for two places: `torch.autograd.grad` finds one of them only."""
-    with pytest.raises(
-        UnsupportedError, match="`set_` of a leaf with gradients by what was computed of it both"
-    ):
+    with pytest.raises(UnsupportedError, match="`set_` of a leaf whose gradient comes from uses both"):
         compiled(used_around_set, torch.ones(3, requires_grad=True))

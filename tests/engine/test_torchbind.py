@@ -107,7 +107,7 @@ def test_the_report_shows_the_call_and_its_line() -> None:
 def test_what_an_object_may_keep_with_its_history_is_refused() -> None:
     numbers = foo()
     with pytest.raises(
-        UnsupportedError, match=r"requires grad, given to a torchbind object.*detach it before"
+        UnsupportedError, match=r"requires grad, given to a torchbind object.*detach it first"
     ):
         _direct(lambda x: numbers.add_tensor(x) * 2, (torch.randn(3, requires_grad=True),))
 
@@ -123,7 +123,7 @@ def test_a_class_without_a_twin_is_refused_by_name() -> None:
     [lambda x, tasks: x * tasks.size(), lambda x, tasks: x * torch.ops._TorchScriptTesting.queue_size(tasks)],
 )
 def test_a_number_from_an_object_is_refused_since_it_would_be_built_in(function: Any) -> None:
-    with pytest.raises(UnsupportedError, match="a number that a torchbind object gives"):
+    with pytest.raises(UnsupportedError, match="a number that a torchbind object returns"):
         _direct(function, (torch.randn(3), queue()))
 
 

@@ -524,7 +524,7 @@ def leaf_in_the_memory_of_a_history_written(x: Tensor, view: Tensor, weight: Ten
     return (view * weight).sum() + x.sin()
 
 
-@cases(_history_and_leaf_in_its_memory, refused="a write with a gradient to `x`")
+@cases(_history_and_leaf_in_its_memory, refused="recorded-write-to-overlapping-input")
 def history_written_under_a_leaf_in_its_memory(x: Tensor, view: Tensor, weight: Tensor) -> Tensor:
     x.mul_(2)
     return view * weight
@@ -701,14 +701,14 @@ def view_of_a_part_written_to_without_grad_beside_a_leaf_on_its_memory(x: Tensor
     return x[0], y * 2
 
 
-@cases(part_and_leaf_on_its_memory, refused="after a write without one")
+@cases(part_and_leaf_on_its_memory, refused="recorded-read-after-unrecorded-write")
 def part_read_after_a_write_without_grad_beside_a_leaf_on_its_memory(x: Tensor, y: Tensor) -> Tensor:
     with torch.no_grad():
         y.mul_(2)
     return x * y
 
 
-@cases(part_and_leaf_on_its_memory, refused="after a write without one")
+@cases(part_and_leaf_on_its_memory, refused="recorded-read-after-unrecorded-write")
 def part_added_to_another_after_a_write_without_grad(x: Tensor, y: Tensor) -> Tensor:
     total = y * 2
     with torch.no_grad():
@@ -724,7 +724,7 @@ def part_read_after_a_leaf_on_its_memory_is_turned(x: Tensor, y: Tensor) -> Tens
     return x.sin()
 
 
-@cases(lambda: (*part_and_leaf_on_its_memory(), plain(3, 4)), refused="after a write without one")
+@cases(lambda: (*part_and_leaf_on_its_memory(), plain(3, 4)), refused="recorded-read-after-unrecorded-write")
 def part_copied_to_another_input_after_a_write_without_grad(x: Tensor, y: Tensor, z: Tensor) -> Tensor:
     with torch.no_grad():
         y.mul_(2)
@@ -732,7 +732,7 @@ def part_copied_to_another_input_after_a_write_without_grad(x: Tensor, y: Tensor
     return y * 2
 
 
-@cases(lambda: views_of(leaf(4, 4), lambda x: x[:3], lambda x: x[1:]), refused="`_base` of `x`, `y`")
+@cases(lambda: views_of(leaf(4, 4), lambda x: x[:3], lambda x: x[1:]), refused="base-is-no-argument")
 def tensor_under_parts_is_read(x: Tensor, y: Tensor) -> tuple[Any, Tensor]:
     return x._base * 2, y[0]  # type: ignore[operator]
 
@@ -751,7 +751,7 @@ def part_with_a_history_strided_in_place(x: Tensor, y: Tensor) -> Tensor:
 
 @cases(
     lambda: views_of(tape(4, 4), lambda x: x[:3], lambda x: x[1:]),
-    refused="shares memory with what it is a view of, of which the backward needs the values",
+    refused="geometry-change-of-shared-input",
 )
 def part_with_a_history_turned_beside_another(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
     x.t_()

@@ -183,7 +183,7 @@ def writes_to_an_argument_given_twice(left: Tensor, right: Tensor, step: Tensor)
     return exchange(left, right, step) + left
 
 
-@cases(lambda: (plain(3, 4),), refused="writes to `total` and reads `x`, which overlap in memory")
+@cases(lambda: (plain(3, 4),), refused="overlapping-arguments")
 def reads_what_it_writes(total: Tensor) -> Tensor:
     accumulate(total[1:], total[:2])
     return total * 2
@@ -200,11 +200,11 @@ def own_gradient(x: Tensor) -> Tensor:
     return cube(x.sin()) * 2
 
 
-@cases(lambda: (plain(3, 4),), refused="aliases an argument")
+@cases(lambda: (plain(3, 4),), refused="operator-mutation")
 def in_place_by_name(x: Tensor) -> Tensor:
     return torch.ops.aotlens_test.double_(x) + 1
 
 
-@cases(lambda: (plain(3, 4),), refused="aliases an argument")
+@cases(lambda: (plain(3, 4),), refused="operator-mutation")
 def result_aliases_an_argument(x: Tensor) -> Tensor:
     return torch.ops.aotlens_test.touch(x) + 1

@@ -244,9 +244,7 @@ def overlapping_part_with_other_memory_written_with_a_gradient(x: Tensor, y: Ten
     return x[1:], y.sum()
 
 
-@cases(
-    lambda: (*_overlapping_parts(), leaf(12)), refused="which overlaps another input and is no view of one"
-)
+@cases(lambda: (*_overlapping_parts(), leaf(12)), refused="recorded-write-to-overlapping-input")
 def detached_part_written_with_a_gradient_beside_a_write(x: Tensor, y: Tensor, z: Tensor) -> Tensor:
     y.mul_(z)
     x.mul_(3)
@@ -286,7 +284,7 @@ def result_in_the_memory_of_another_result(x: Tensor, y: Tensor) -> tuple[Tensor
     return made, other
 
 
-@cases(lambda: (leaf(3, 4), plain(2, 2)), refused="was given memory of other sizes")
+@cases(lambda: (leaf(3, 4), plain(2, 2)), refused="storage-of-other-sizes")
 def result_in_memory_of_other_sizes(x: Tensor, y: Tensor) -> Tensor:
     made = x * 2
     made.data = y
@@ -341,9 +339,7 @@ def leaf_set_before_its_use(x: Tensor) -> Tensor:
     return x * 3
 
 
-@cases(
-    lambda: (leaf(4, 4),), refused="`set_` of a leaf with gradients by what was computed of it both before"
-)
+@cases(lambda: (leaf(4, 4),), refused="set-between-uses-of-leaf")
 def leaf_set_between_two_uses(x: Tensor) -> tuple[Tensor, Tensor]:
     made = x * 2
     with torch.no_grad():
@@ -351,7 +347,7 @@ def leaf_set_between_two_uses(x: Tensor) -> tuple[Tensor, Tensor]:
     return made, x * 3
 
 
-@cases(lambda: (leaf(4), plain(4, 4)), refused="an assignment of other sizes to `.data` of `x`")
+@cases(lambda: (leaf(4), plain(4, 4)), refused="data-of-other-sizes-after-read")
 def data_of_other_sizes_after_a_use(x: Tensor, y: Tensor) -> Tensor:
     view = x.t()
     x.data = y
@@ -364,9 +360,7 @@ def data_of_other_sizes_before_a_view(x: Tensor, y: Tensor) -> Tensor:
     return x.t()
 
 
-@cases(
-    lambda: (leaf(4, 4), plain(4, 4)), refused="a backward that fails after a tensor was given other memory"
-)
+@cases(lambda: (leaf(4, 4), plain(4, 4)), refused="failing-backward-after-storage-swap")
 def data_of_other_sizes_after_a_product(x: Tensor, y: Tensor) -> Tensor:
     product = x * y
     y.data = torch.ones(2)

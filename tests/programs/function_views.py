@@ -136,7 +136,7 @@ def of_what_needs_no_gradient(x: Tensor) -> Any:
     return Flat.apply(hidden), hidden, Reversed.apply(x)
 
 
-@cases(lambda: (leaf(3, 4),), later="a view made in a custom `autograd.Function` of a tensor that is written")
+@cases(lambda: (leaf(3, 4),), later="custom-view-then-write")
 def of_what_is_written_to_after(x: Tensor) -> Any:
     hidden = x * 2
     flat = Flat.apply(hidden)

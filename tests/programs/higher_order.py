@@ -357,7 +357,7 @@ def vectorised_in_a_step(x: Tensor, w: Tensor) -> Tensor:
     return hop_map(row, x)
 
 
-@cases(lambda: (plain(3, 4), plain(4)), refused="reads `w` from outside")
+@cases(lambda: (plain(3, 4), plain(4)), refused="subgraph-reads-outer-tensor")
 def vectorised_over_a_tensor_from_outside(x: Tensor, w: Tensor) -> Tensor:
     row: Any = torch.func.vmap(torch.mul)
     step: Any = lambda given: row(given, w)
@@ -382,7 +382,7 @@ def loop_to_a_number_of_data(x: Tensor, w: Tensor) -> Tensor:
     return while_loop(lambda at, y: at < end, lambda at, y: (at + 1, y * 2), (torch.tensor(0), x))[1]
 
 
-@cases(lambda: (leaf(3, 4), plain(5)), refused="a number from outside (a size, `item()`) in a function of")
+@cases(lambda: (leaf(3, 4), plain(5)), refused="outer-number-in-subgraph")
 def branch_with_a_number_and_a_gradient(x: Tensor, w: Tensor) -> Tensor:
     first = w.argmax().item()
     return torch.cond(x.sum() > 0, lambda x: x * first, lambda x: x + 1, (x,))

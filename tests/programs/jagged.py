@@ -120,7 +120,7 @@ def view_with_the_ragged_size(x: Tensor) -> tuple[Tensor, Tensor]:
     return x.view(2, size, 3, 1) * 2, x.reshape(x.size(0), size, 1, 3) * 3
 
 
-@cases(lambda: (jagged(grad=True),), "dynamo", later="attention of jagged tensors in a direct call")
+@cases(lambda: (jagged(grad=True),), "dynamo", later="strided-nested-tensor")
 def attention(x: Tensor) -> Tensor:
     heads = x.unflatten(-1, [3, 1]).transpose(1, 2)
     mixed = torch.nn.functional.scaled_dot_product_attention(heads, heads, heads)

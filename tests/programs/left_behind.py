@@ -296,7 +296,7 @@ def input_written_and_kept() -> Step:
     return step
 
 
-@cases(lambda: (leaf(3),), refused="changes the list `kept`")
+@cases(lambda: (leaf(3),), refused="side-effect")
 def list_that_grows_and_is_read() -> Step:
     kept: list[Tensor] = []
 

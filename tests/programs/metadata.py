@@ -266,7 +266,7 @@ def metadata_of_an_overlapping_input_under_no_grad(x: Tensor, y: Tensor) -> Tens
     return flat + x.sum()
 
 
-@cases(lambda: views_of_one(tape(4, 4)), later="view `y` is read before that")
+@cases(lambda: views_of_one(tape(4, 4)), later="geometry-change-after-read")
 def metadata_of_a_base_under_no_grad_after_a_read_of_its_view(x: Tensor, y: Tensor) -> Tensor:
     read = y.exp()
     with torch.no_grad():
@@ -274,14 +274,14 @@ def metadata_of_a_base_under_no_grad_after_a_read_of_its_view(x: Tensor, y: Tens
     return read
 
 
-@cases(lambda: (tape(4, 4).t(),), refused="it is a view, and is read after that")
+@cases(lambda: (tape(4, 4).t(),), refused="geometry-change-after-read")
 def input_that_is_a_view_turned_without_grad_and_read(x: Tensor) -> Tensor:
     with torch.no_grad():
         x.t_()
     return x * 2
 
 
-@cases(lambda: views_of_one(tape(4, 4)), later="it is a view, and is read after that")
+@cases(lambda: views_of_one(tape(4, 4)), later="invalid-view")
 def metadata_of_an_overlapping_input_under_no_grad_then_read(x: Tensor, y: Tensor) -> Tensor:
     with torch.no_grad():
         y.t_()
@@ -319,7 +319,7 @@ def views_of_one(tensor: Tensor) -> tuple[Tensor, Tensor]:
     return tensor, tensor.t()
 
 
-@cases(lambda: (tape(4, 4),), later="some of them under no_grad")
+@cases(lambda: (tape(4, 4),), later="geometry-changes-in-two-grad-modes")
 def metadata_in_two_grad_modes(x: Tensor) -> Tensor:
     with torch.no_grad():
         x.t_()
@@ -364,7 +364,7 @@ def resize_to_less_of_a_transposed(x: Tensor) -> Tensor:
     return made + 1
 
 
-@cases(lambda: (tape(4, 4),), later="taken before it or the tensor under it got other sizes")
+@cases(lambda: (tape(4, 4),), later="invalid-view")
 def metadata_of_the_base_of_an_expanded_view_that_is_filled(x: Tensor) -> Tensor:
     same = x.expand_as(x)
     x.unsqueeze_(0)
@@ -448,7 +448,7 @@ def non_leaf_turned_and_then_scaled_without_grad(x: Tensor) -> Tensor:
     return x * 2
 
 
-@cases(lambda: (tape(4, 4),), refused="under `no_grad` before a write to it with grad mode on")
+@cases(lambda: (tape(4, 4),), refused="geometry-change-before-write")
 def turned_without_grad_and_scaled_with_grad(x: Tensor) -> Tensor:
     with torch.no_grad():
         x.t_()
@@ -498,7 +498,7 @@ def view_of_an_intermediate_turned_without_grad(x: Tensor) -> tuple[Tensor, Tens
     return view, middle
 
 
-@cases(lambda: (leaf(4, 4),), refused="a view with a gradient, taken before it")
+@cases(lambda: (leaf(4, 4),), refused="invalid-view")
 def view_turned_without_grad_and_read(x: Tensor) -> Tensor:
     view = (x * 2)[1:]
     with torch.no_grad():
@@ -523,9 +523,7 @@ def used_then_detached_turned_and_written_with_a_gradient(x: Tensor, y: Tensor) 
     return out, x[1:]
 
 
-@cases(
-    lambda: (leaf(4, 4), leaf(4, 4)), refused="made to require no grad and then written to with a gradient"
-)
+@cases(lambda: (leaf(4, 4), leaf(4, 4)), refused="leaf-without-grad-then-written")
 def leaf_turned_off_and_written_with_a_gradient(x: Tensor, y: Tensor) -> Tensor:
     x.requires_grad_(False)
     x.mul_(y)
@@ -568,7 +566,7 @@ def views_with_and_without_grad_from_before_a_detaching_and_a_write(x: Tensor) -
     return view, row, x
 
 
-@cases(lambda: (tape(3, 4), leaf(3, 4)), refused="before the tensor under it is detached in place")
+@cases(lambda: (tape(3, 4), leaf(3, 4)), refused="view-before-detach")
 def view_from_before_its_input_is_detached_and_written(x: Tensor, y: Tensor) -> Tensor:
     view = x.t()
     x.detach_()
@@ -608,7 +606,7 @@ def complexes() -> Tensor:
     return torch.randn(3, 4, dtype=torch.complex64)
 
 
-@cases(lambda: (complexes(),), refused="`x` as its conjugate or negative, beside a change of its sizes")
+@cases(lambda: (complexes(),), refused="reinterpreted-view-of-changed-leaf")
 def conjugate_taken_before_the_input_is_turned(x: Tensor) -> Tensor:
     view = x.conj()
     x.t_()
@@ -621,7 +619,7 @@ def conjugate_taken_after_the_input_is_turned(x: Tensor) -> Tensor:
     return x.conj()
 
 
-@cases(lambda: (complexes(),), refused="a tensor as its conjugate or negative, beside a change of its sizes")
+@cases(lambda: (complexes(),), refused="reinterpreted-view-of-changed-leaf")
 def conjugate_beside_an_intermediate_that_is_turned(x: Tensor) -> tuple[Tensor, Tensor]:
     hidden = x * 2
     view = hidden.conj()

@@ -23,6 +23,8 @@ class Program:
 
     name: str
     """`file/function`."""
+    function: Callable[..., Any]
+    """As the list has it: the function itself, or what makes the module or closure."""
     make: Callable[[], Callable[..., Any]]
     """Makes the callable: the function itself, or a new module or closure."""
     make_args: Callable[[], Args]
@@ -32,7 +34,8 @@ class Program:
     context: Context
     """What the call stands in: grad mode, autocast."""
     refused: str | None
-    """A phrase of the error that refuses this program; None where it must work."""
+    """The case of `aotlens.unsupported` that it is, or a phrase of the error if eager fails too; None if it
+    must work."""
     later: str | None
     """The case that may still be refused, by name; it is never wrong in silence.  None where it must work."""
     tolerated: frozenset[str]
@@ -61,7 +64,7 @@ class Cases:
             name = f"{self.file}/{fn.__name__}"
             made = fn if _is_factory(fn) else lambda: fn
             self.programs.append(
-                Program(name, made, make_args, frozenset(tags), context, refused, later, tolerated)
+                Program(name, fn, made, make_args, frozenset(tags), context, refused, later, tolerated)
             )
             return fn
 

@@ -251,7 +251,7 @@ def aliases(x: Tensor, y: Tensor) -> Tensor:
     return x.sin() + y.sum()
 
 
-@cases(lambda: and_inside(plain(3, 4)), later="aliased subclass inputs")
+@cases(lambda: and_inside(plain(3, 4)), later="aliased-subclass-inputs")
 def inside_another_mutated(x: Tensor, y: Tensor) -> Tensor:
     x.mul_(2)
     return x + y
@@ -273,7 +273,7 @@ def one_tensor_inside_twice_mutated(x: Tensor) -> Tensor:
     return x * 3
 
 
-@cases(lambda: (two(3, 4),), later="metadata mutation of a subclass")
+@cases(lambda: (two(3, 4),), later="metadata-mutation-of-subclass")
 def transposed_in_place(x: Tensor) -> Tensor:
     x.t_()
     return x + 1
@@ -399,7 +399,7 @@ def custom_function(x: Tensor) -> Any:
     return Tripled.apply(x)
 
 
-@cases(lambda: (two(3, 4),), later="a result inside a written wrapper")
+@cases(lambda: (two(3, 4),), later="output-shares-inner-tensor")
 def mutated_and_inner_tensor_returned(x: Any) -> Tensor:
     x.mul_(2)
     return x.a
@@ -412,13 +412,13 @@ def wrapped_inputs_mutated(x: Tensor, y: Tensor) -> Tensor:
     return wrapped
 
 
-@cases(lambda: (two_tape(3, 4),), later="detach_ of a wrapper")
+@cases(lambda: (two_tape(3, 4),), later="requires-grad-of-subclass")
 def detached_in_place(x: Tensor) -> Tensor:
     x.detach_()
     return x * 2
 
 
-@cases(lambda: (two(3, 4),), later="requires_grad_ of a wrapper")
+@cases(lambda: (two(3, 4),), later="requires-grad-of-subclass")
 def made_to_require_grad(x: Tensor) -> Tensor:
     x.requires_grad_()
     return x * 2

@@ -98,7 +98,7 @@ for _name, _view in COMPLEX.items():
     )
 
 
-@cases(lambda: (plain(5),), refused="single memory location")
+@cases(lambda: (plain(5),), refused="operator-on-overlapping-elements")
 def overlapping_windows(x: Tensor) -> Tensor:
     x.unfold(0, 3, 1).mul_(2)
     return x
@@ -153,12 +153,12 @@ def write_under_a_strided_view_inside_the_input(x: Tensor) -> tuple[Tensor, Tens
     return seen * 1, x.as_strided((2,), (2,), 2)
 
 
-@cases(lambda: (torch.randn(4, dtype=torch.complex64),), later="outside of a view of another type")
+@cases(lambda: (torch.randn(4, dtype=torch.complex64),), later="as-strided-beyond-typed-view")
 def strided_view_past_a_slice_of_reals(x: Tensor) -> Tensor:
     return torch.view_as_real(x)[1:].as_strided((2, 2), (1, 2), 1) + 1
 
 
-@cases(lambda: (plain(4, 4),), later="elements that overlap")
+@cases(lambda: (plain(4, 4),), later="operator-on-overlapping-elements")
 def write_to_strided_elements_that_overlap(x: Tensor) -> Tensor:
     x.as_strided((3, 3), (1, 1)).add_(1)
     return x
@@ -216,12 +216,12 @@ def part_of_windows_of_an_input(x: Tensor) -> tuple[Tensor, Tensor]:
     return windows + 0, windows
 
 
-@cases(lambda: (plain(6).as_strided((2, 3), (2, 1)),), later="elements that overlap")
+@cases(lambda: (plain(6).as_strided((2, 3), (2, 1)),), later="operator-on-overlapping-elements")
 def all_of_an_input_whose_rows_overlap(x: Tensor) -> Tensor:
     return x.add_(1)
 
 
-@cases(lambda: (plain(3, 1).expand(3, 3),), refused="single memory location")
+@cases(lambda: (plain(3, 1).expand(3, 3),), refused="operator-on-expanded")
 def row_of_an_expanded_input_set_to_a_number(x: Tensor) -> Tensor:
     x[1] = 5.0
     return x + 0

@@ -74,7 +74,7 @@ def program(text: str, name: str) -> Program:
     space = _loaded(_asking_first(text))
     fn = space["fn"]
     make: Callable[[], Any] = fn if isinstance(fn, type) else lambda: fn
-    return Program(name, make, space["make_args"], frozenset(), nullcontext, None, None, frozenset())
+    return Program(name, fn, make, space["make_args"], frozenset(), nullcontext, None, None, frozenset())
 
 
 def options(text: str) -> dict[str, Any]:

@@ -11,9 +11,9 @@ from aotlens.capture.autograd.saved_tensors import SavedValues
 from aotlens.capture.graph import TRACKED_ATTRIBUTE, Recording
 from aotlens.capture.overlapping_arguments import tensors_of
 from aotlens.capture.storage import Storage
-from aotlens.errors import UnsupportedError
 from aotlens.ir.origin import Checkpoint, CheckpointMark, Origin
 from aotlens.ir.program import Node
+from aotlens.unsupported import unsupported
 
 CHANGED = "one of the variables needed for gradient computation has been modified by an inplace operation"
 """Autograd's words, by which a backward that eager refuses is known."""
@@ -73,11 +73,7 @@ class CheckpointFrame:
                 )
         for tensor, version, origin in self._inner_arguments:
             if tensor._version != version:
-                raise UnsupportedError(
-                    "a write to an argument of a checkpointed function within another one",
-                    origin.location.innermost,
-                    "pass a clone to the function",
-                )
+                raise unsupported("write-in-nested-checkpoint", origin.location.innermost)
         if self._changed[0] != self._tape.call_count:
             writes = ((node_id, self._write(storage)) for node_id, storage in self._read.items())
             self._changed = (
@@ -87,12 +83,7 @@ class CheckpointFrame:
         changed = self._changed[1]
         written = self._first_write_upstream(node, changed) if changed else None
         if written is not None:
-            raise UnsupportedError(
-                "a write to a tensor that a checkpointed function reads, after the function has run: eager "
-                "computes it again with the new values",
-                written.location.innermost,
-                "pass a clone to the function",
-            )
+            raise unsupported("write-after-checkpoint", written.location.innermost)
 
     def _write(self, storage: Storage) -> Origin | None:
         """A later write; what checkpointed functions write counts once, as their other effects do."""

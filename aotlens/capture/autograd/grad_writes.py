@@ -11,8 +11,8 @@ import torch
 
 from aotlens.capture.recorder import Recorder, unsupported_grad_read
 from aotlens.capture.records import CapturedInput, GradWrite, GradWriteKind
-from aotlens.errors import UnsupportedError
 from aotlens.torch_api.fake import FakeTensor
+from aotlens.unsupported import unsupported
 
 
 def grad_writes(
@@ -75,12 +75,7 @@ def _reject_outer_leaf(recorder: Recorder, captured_input: CapturedInput) -> Non
     )
     if not own and type(leaf.grad) is FakeTensor:
         leaf.grad = None
-        raise UnsupportedError(
-            f"a backward inside the function through `{captured_input.slot.name}`, "
-            "which has a history outside of it",
-            recorder.span,
-            "detach it before, or call the backward outside",
-        )
+        raise unsupported("backward-through-non-leaf-input", recorder.span, input=captured_input.slot.name)
 
 
 def _reject(recorder: Recorder, captured_input: CapturedInput, kind: GradWriteKind, gradient: Any) -> None:
@@ -88,8 +83,4 @@ def _reject(recorder: Recorder, captured_input: CapturedInput, kind: GradWriteKi
     if kind is GradWriteKind.SET_IF_NONE and getattr(callers, "grad", None) is not None:
         raise unsupported_grad_read(name, recorder.span)
     if gradient is not None and gradient.requires_grad:
-        raise UnsupportedError(
-            f"a gradient with a history of its own (`create_graph=True`) that is left in `{name}.grad`",
-            recorder.span,
-            "take gradients by `torch.autograd.grad` and return them",
-        )
+        raise unsupported("grad-with-graph", recorder.span, input=name)

@@ -16,10 +16,10 @@ from aotlens.capture.graph import TRACKED_ATTRIBUTE, Recording
 from aotlens.capture.operators import aten
 from aotlens.capture.storage import Storage
 from aotlens.capture.subclasses import is_wrapper
-from aotlens.errors import UnsupportedError
 from aotlens.ir.origin import Frames
 from aotlens.ir.program import Node
 from aotlens.torch_api.fake import FakeTensor
+from aotlens.unsupported import unsupported
 
 Packed = tuple[Any, Node | None, Frames]
 """A saved tensor, its value and where it was saved; no value for a wrapper."""
@@ -88,9 +88,4 @@ class SavedValues:
         for node in nodes:
             frames = self._former.get(id(node))
             if frames is not None:
-                raise UnsupportedError(
-                    "a value that is saved for the backward here and changed before it runs, under hooks on "
-                    "saved tensors, which alone know whether they kept the former value",
-                    frames.innermost,
-                    "clone it before the change, or call the function without the hooks",
-                )
+                raise unsupported("saved-under-hooks-then-written", frames.innermost)

@@ -19,6 +19,7 @@ from aotlens.capture.storage import view_base
 from aotlens.errors import UnsupportedError
 from aotlens.torch_api.fake import FakeTensor
 from aotlens.torch_api.operators import pytree
+from aotlens.unsupported import unsupported
 
 KINDS = {
     "register_hook": "_backward_hooks",
@@ -75,11 +76,7 @@ def reject_retain_grad(recorder: Recorder, inputs: Sequence[CapturedInput], outp
         if type(tensor) is not FakeTensor or not tensor.retains_grad:  # of a leaf it is False
             continue
         if not any(captured_input.argument is tensor for captured_input in inputs):
-            raise UnsupportedError(
-                "`retain_grad` on a result, whose gradient the compiled backward would not leave in `.grad`",
-                recorder.node_of(tensor).origin.location.innermost,
-                "take the gradient by `torch.autograd.grad`, or return what is computed from it apart",
-            )
+            raise unsupported("retain-grad", recorder.node_of(tensor).origin.location.innermost)
 
 
 def _reject_attributes(recorder: Recorder, captured_input: CapturedInput) -> None:
@@ -91,10 +88,8 @@ def _reject_attributes(recorder: Recorder, captured_input: CapturedInput) -> Non
         return
     names = [name for name in own.keys() - vars(captured_input.fake).keys() if not name.startswith("_")]
     if names:
-        raise UnsupportedError(
-            f"a function that sets the attribute `{min(names)}` of its input `{captured_input.slot.name}`",
-            recorder.span,
-            "return the value instead",
+        raise unsupported(
+            "attribute-of-input", recorder.span, attribute=min(names), input=captured_input.slot.name
         )
 
 
@@ -118,12 +113,7 @@ def _has_new_grad_fn(captured_input: CapturedInput) -> bool:
 
 
 def _hook_error(recorder: Recorder, captured_input: CapturedInput) -> UnsupportedError:
-    return UnsupportedError(
-        f"a hook on the input `{captured_input.slot.name}`, which the function returns (or a view "
-        "of it) or changes, or that fills a container which the function is given",
-        recorder.span,
-        "register it outside of the compiled function",
-    )
+    return unsupported("hook-on-changed-input", recorder.span, input=captured_input.slot.name)
 
 
 def _is_differentiable_alias(value: Any, argument: Any) -> bool:

@@ -17,11 +17,11 @@ from aotlens.capture.free_variables.reachable import MAX_ITEMS, ReachableState
 from aotlens.capture.graph import TRACKED_ATTRIBUTE
 from aotlens.capture.recorder import Recorder
 from aotlens.capture.records import CapturedInput, CapturedTensor
-from aotlens.errors import UnsupportedError
 from aotlens.ir.program import nodes_in
 from aotlens.ir.slots import FlatInput, FreeTensor
 from aotlens.torch_api.fake import FakeTensor
 from aotlens.torch_api.operators import pytree
+from aotlens.unsupported import unsupported
 
 KINDS = frozenset({torch.Tensor, torch.nn.Parameter, FakeTensor})
 """Types of tensors that a place can hold for the recording."""
@@ -128,12 +128,7 @@ def used_inputs(
             recorder.nodes.insert(0, captured_input.node)
             continue
         if id(free_tensor.tensor) in read_otherwise:
-            raise UnsupportedError(
-                f"a function that reads `{free_tensor.name}`, which requires grad, by another way as well "
-                "that is not seen, so that its gradient would be lost",
-                recorder.span,
-                "read it by one name, or pass it as an argument",
-            )
+            raise unsupported("captured-gradient-lost", recorder.span, name=free_tensor.name)
         if free_tensor.shares_no_memory and captured_input.storage is not None:
             captured_input.storage.inputs = (len(graph_inputs),)
         slot = replace(captured_input.slot, index=len(graph_inputs))

@@ -9,10 +9,10 @@ from typing import Any
 import torch
 
 from aotlens.capture.free_variables.name_uses import NameWrite
-from aotlens.errors import UnsupportedError
 from aotlens.ir.slots import OuterObject
 from aotlens.model.report import Span
 from aotlens.torch_api.operators import pytree
+from aotlens.unsupported import unsupported
 
 Path = tuple[Any, ...]
 
@@ -230,11 +230,7 @@ class NewLeaves:
         for part in inner:
             if not isinstance(part, (*KEYS, *BOUND_KEYS)):
                 kind = type(part).__name__
-                raise UnsupportedError(
-                    f"a key of type `{kind}` that the function adds to `{container_name}`",
-                    self._span,
-                    "use text or numbers as keys",
-                )
+                raise unsupported("container-key", self._span, type=kind, container=container_name)
         return key
 
 

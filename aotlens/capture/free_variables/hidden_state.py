@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from types import GeneratorType, ModuleType
 from typing import Any
 
-from aotlens.errors import UnsupportedError
 from aotlens.model.report import Span
 from aotlens.torch_api.fake_kernels import isolate_collectives_rng
+from aotlens.unsupported import unsupported
 
 STEPS = 4
 """How far iterators over iterators (`zip(a, map(f, b))`) are looked into."""
@@ -133,17 +133,7 @@ def check_hidden_state(
     for hidden in changed:
         name = hidden.owner.__name__ if isinstance(hidden.owner, ModuleType) else name_of(hidden.owner)
         if hidden.restore_state is None:
-            raise UnsupportedError(
-                f"a function that takes items from the iterator `{name}`, the same ones at every call",
-                span,
-                "take them outside and pass them in",
-            )
+            raise unsupported("iterator", span, name=name)
         if isinstance(hidden.owner, ContextVar):
-            raise UnsupportedError(
-                f"a function that sets the context variable `{name}`", span, "set it outside"
-            )
-        raise UnsupportedError(
-            f"a function that draws from `{name}`, whose numbers would be the same at every call",
-            span,
-            "draw with torch (`torch.rand(())`), or outside and pass the number in",
-        )
+            raise unsupported("context-variable", span, name=name)
+        raise unsupported("python-random", span, name=name)

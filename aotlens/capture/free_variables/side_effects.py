@@ -31,10 +31,11 @@ from aotlens.capture.free_variables.namespaces import MISSING, namespace, path_t
 from aotlens.capture.free_variables.reachable import Binding, Instance, ReachableState, base_of
 from aotlens.capture.free_variables.user_names import user_name_of
 from aotlens.capture.records import Captured, CapturedTensor, Subject
-from aotlens.errors import RejectedRuntimeError, UnsupportedError
+from aotlens.errors import UnsupportedError
 from aotlens.ir.slots import OuterObject
 from aotlens.model.report import Span
 from aotlens.options import SideEffects
+from aotlens.unsupported import unsupported
 
 VALUES = (torch.Tensor, torch.SymInt, torch.SymFloat, torch.SymBool, torch.dtype, torch.device, type(None))
 """What can be left besides numbers and texts."""
@@ -103,10 +104,8 @@ class SideEffectChanges:
                 leaves.truncate(before)
                 self.single_use_reason = change.description
         elif contains_fake(change.now):
-            raise RejectedRuntimeError(
-                f"aot_export of a function that leaves a tensor in {change.description}",
-                self._uses_of(change).span or self._span,
-                "return the tensor",
+            raise unsupported(
+                "export-side-effect", self._uses_of(change).span or self._span, binding=change.description
             )
         self._left_as_recorded.append(change)
         return None
@@ -237,27 +236,19 @@ class SideEffectChanges:
     def _reject_values(self, change: Change, values: list[Any]) -> None:
         for value in values:
             if isinstance(value, torch.nn.Module):
-                raise UnsupportedError(
-                    f"a layer (`{type(value).__name__}`) that the function makes and leaves in "
-                    f"{change.description}",
-                    self._span,
-                    "make it in `__init__`, or call the function once before it is compiled",
+                raise unsupported(
+                    "new-layer-side-effect", self._span, type=type(value).__name__, binding=change.description
                 )
             if not isinstance(value, (*VALUES, *PLAIN, OuterObject)):
-                raise UnsupportedError(
-                    f"an object of type `{type(value).__name__}` that the function leaves in "
-                    f"{change.description}",
+                raise unsupported(
+                    "new-object-side-effect",
                     self._span,
-                    "leave tensors in tuples, lists or dicts, or register the class with pytree",
+                    type=type(value).__name__,
+                    binding=change.description,
                 )
 
     def _unsupported(self, change: Change, span: Span | None) -> UnsupportedError:
-        return UnsupportedError(
-            f"a function that changes {change.description}, which a compiled call would not do again",
-            span or self._span,
-            "return the value instead; or, where only a first call does it (it fills a cache), call the "
-            "function once before it is compiled; or use `torch.compile(fn, backend='aotlens')`",
-        )
+        return unsupported("side-effect", span or self._span, binding=change.description)
 
 
 def _outer(binding: Binding) -> OuterObject:
@@ -339,11 +330,8 @@ def check_backward_side_effects(captured: Captured) -> None:
         restore(change)
     if changes:
         write_span = name_uses(captured.reachable, changes[0].binding).span
-        raise UnsupportedError(
-            f"a hook or a custom backward that changes {changes[0].description}, which a compiled backward "
-            "would not do again",
-            write_span or captured.subject.span,
-            "return the tensor and hook it outside, or use `torch.compile(fn, backend='aotlens')`",
+        raise unsupported(
+            "side-effect-in-backward", write_span or captured.subject.span, binding=changes[0].description
         )
 
 

@@ -17,7 +17,6 @@ import torch
 
 from aotlens.capture.autograd.graph_walk import autograd_nodes
 from aotlens.capture.hop.operands import ONE_OUTPUT, OPERANDS_BY_OPERATOR, with_more_operands
-from aotlens.errors import UnsupportedError
 from aotlens.ir.program import is_higher_order
 from aotlens.torch_api.autograd import set_version
 from aotlens.torch_api.custom_functions import redirect_custom_functions
@@ -25,6 +24,7 @@ from aotlens.torch_api.fake import FakeTensor, detect_fake_mode
 from aotlens.torch_api.hop import indices_from_tensors, redirect_hop_compilation, without_empty_mutation_info
 from aotlens.torch_api.modes import TorchDispatchMode, TorchFunctionMode, without_modes
 from aotlens.torch_api.operators import pytree
+from aotlens.unsupported import unsupported
 
 _active: ContextVar[dict[int, Any] | None] = ContextVar("lifting", default=None)
 """The caller's own tensors by the identity of what stands for each; None outside of a recording."""
@@ -157,12 +157,7 @@ def _reject_missed_operands(results: list[Any], outside: tuple[Any, ...]) -> Non
     leaves = {id(tensor) for tensor in outside}
     for node in autograd_nodes(result.grad_fn for result in results if isinstance(result, torch.Tensor)):
         if node in histories or id(getattr(node, "variable", None)) in leaves:
-            raise UnsupportedError(
-                "a custom `autograd.Function`, inside a function of a higher-order operator, that takes a "
-                "tensor from outside",
-                None,
-                "pass the tensor as an operand",
-            )
+            raise unsupported("custom-function-in-subgraph")
 
 
 class _ReplacingMode(TorchFunctionMode):

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from aotlens.errors import UnsupportedError
+from aotlens.unsupported import unsupported
 
 OperandsOfSubgraphs = list[tuple[str, Any, tuple[Any, ...]]]
 """What each function is called in the text, the function, and example inputs."""
@@ -114,5 +114,5 @@ def with_more_operands(operator: str, args: tuple[Any, ...], more: tuple[Any, ..
         return args
     position = MORE_OPERANDS.get(operator)
     if position is None:
-        raise UnsupportedError(f"a function of `{operator}` that reads a traced tensor from outside")
+        raise unsupported("subgraph-free-variable", operator=operator)
     return (*args[:position], (*args[position], *more), *args[position + 1 :])

@@ -15,12 +15,12 @@ from aotlens.capture.hop.loop_numbers import carries_scalars, record_scalar_loop
 from aotlens.capture.hop.operands import OPERANDS_BY_OPERATOR
 from aotlens.capture.hop.subgraphs import runner_of
 from aotlens.capture.operators import QUERIES, Kind, Operator, describe
-from aotlens.errors import UnsupportedError
 from aotlens.ir.program import is_higher_order
 from aotlens.torch_api.fake import detect_fake_mode, ignore_unbacked_symbols
 from aotlens.torch_api.hop import has_ordered_effect, without_empty_mutation_info
 from aotlens.torch_api.modes import TorchDispatchMode, current_mode, without_modes, without_python_rules
 from aotlens.torch_api.operators import call_composite, pytree
+from aotlens.unsupported import unsupported
 
 SplitCall = Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]
 """Makes two of a call within such a function, the first of which only draws (`draws_first.py`)."""
@@ -273,11 +273,8 @@ def _run_once(func: Any, args: tuple[Any, ...]) -> list[Body]:
                 function(*(value.detach() if isinstance(value, torch.Tensor) else value for value in inputs))
             bodies.append(Body(function, noting.draws()))
             if noting.has_effect and noting.draws():
-                raise UnsupportedError(
-                    "random numbers beside an effect that gives a value, inside a function of "
-                    f"`{func.name()}`, with a gradient",
-                    getattr(_recorder(), "span", None),
-                    "keep the effect outside of the function",
+                raise unsupported(
+                    "random-op-beside-effect", getattr(_recorder(), "span", None), operator=func.name()
                 )
     return bodies
 

@@ -26,7 +26,6 @@ from aotlens.capture.provenance.origins import Origins
 from aotlens.capture.recorder import Recorder
 from aotlens.capture.rng.philox import RandomOpInSubgraphError
 from aotlens.capture.storage import Storage
-from aotlens.errors import UnsupportedError
 from aotlens.ir.origin import NO_ORIGIN, Origin
 from aotlens.ir.program import Node, Program, ProgramInput, ProgramOutput, reachable
 from aotlens.ir.regions import Region, RegionOperand, RegionOutput, RegionSize, SavedValue
@@ -35,6 +34,7 @@ from aotlens.torch_api.fake import FakeTensor
 from aotlens.torch_api.hop import invoke_subgraph
 from aotlens.torch_api.modes import below_autograd, current_mode, without_autocast, without_modes
 from aotlens.torch_api.operators import pytree
+from aotlens.unsupported import unsupported
 
 aten = torch.ops.aten
 
@@ -164,11 +164,7 @@ def _differentiable(ctx: Any, tangents: tuple[Any, ...]) -> list[Any]:
     operands = ctx.operands
     for operand, version in zip(operands, ctx.versions, strict=True):
         if isinstance(operand, torch.Tensor) and operand._version != version:
-            raise UnsupportedError(
-                "a second derivative through a marked region whose operand was written to afterwards",
-                ctx.region.forward.nodes[0].origin.location.innermost,
-                "clone the operand before the call",
-            )
+            raise unsupported("region-operand-written", ctx.region.forward.nodes[0].origin.location.innermost)
     # Aliases, so that a gradient is by this call's operand alone and not through what led to another one.
     operands = tuple(
         operand.view_as(operand) if isinstance(operand, torch.Tensor) else operand for operand in operands

@@ -36,6 +36,7 @@ from aotlens.ir.slots import UserInput, UserOutput
 from aotlens.torch_api.hop import has_ordered_effect, indices_from_tensors, without_empty_mutation_info
 from aotlens.torch_api.operators import pytree
 from aotlens.torch_api.symbolic import make_shape_env
+from aotlens.unsupported import unsupported
 
 
 class OuterSymbols:
@@ -151,9 +152,7 @@ def record_higher_order(tape: Recording, func: Any, args: tuple[Any, ...], kwarg
     if args and isinstance(args[0], RegionPart):
         return (*record_region_part(tape, args[0], args), kwargs)
     if name not in OPERANDS_BY_OPERATOR and name not in WITHOUT_SUBGRAPHS:
-        raise UnsupportedError(
-            f"the higher-order operator `{name}`", tape.span, "call what it runs without the operator"
-        )
+        raise unsupported("higher-order-operator", tape.span, operator=name)
     if name in LOOPS and tape.fake_mode.shape_env is None:
         tape.fake_mode.shape_env = make_shape_env()
     programs: dict[int, Program] = {}
@@ -210,9 +209,7 @@ def _argument(tape: Recording, operator: str, value: Any, programs: dict[int, Pr
     if id(value) in programs:
         return programs[id(value)]
     if callable(value) and not hasattr(value, "namespace") and not isinstance(value, torch.Tensor):
-        raise UnsupportedError(
-            f"a function as an argument of the higher-order operator `{operator}`", tape.span
-        )
+        raise unsupported("function-operand", tape.span, operator=operator)
     return tape.argument(value)
 
 
@@ -327,11 +324,9 @@ def check_no_operand_writes(
     if written:
         index, storage = written[0]
         change = (storage.writes or storage.metadata_mutations)[0]
-        error = WritesToOperandError(
-            f"mutation by `{change.origin.op}` of operand {index} inside a function of `{operator}`",
-            change.origin.location.innermost,
-            "write to a clone and return it, or keep what writes to it outside",
-        )
+        values = {"mutation": change.origin.op, "index": index, "operator": operator}
+        case = unsupported("operand-mutation", change.origin.location.innermost, **values)
+        error = WritesToOperandError(case.case, case.span, case.hint, name=case.name)
         error.operands = tuple(index for index, storage in written if not storage.metadata_mutations)
         raise error
 
@@ -344,15 +339,12 @@ def check_no_foreign_tensor(
     for node in nodes:
         for source in node.inputs():
             if id(source) not in own:
-                raise UnsupportedError(
-                    f"a function of `{operator}` that reads `{source.name}` from outside",
+                raise unsupported(
+                    "subgraph-reads-outer-tensor",
                     node.origin.location.innermost,
-                    "pass it as an operand",
+                    operator=operator,
+                    tensor=source.name,
                 )
     for source in nodes_in(output.value for output in outputs):
         if id(source) not in own:
-            raise UnsupportedError(
-                f"a function of `{operator}` that returns `{source.name}` from outside",
-                None,
-                "pass it as an operand",
-            )
+            raise unsupported("subgraph-returns-outer-tensor", operator=operator, tensor=source.name)

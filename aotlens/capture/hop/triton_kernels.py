@@ -11,7 +11,6 @@ from aotlens.capture.graph import Recording
 from aotlens.capture.overlapping_arguments import overlapping_written, tensors_of
 from aotlens.capture.storage import Storage
 from aotlens.capture.writability import check_writable
-from aotlens.errors import UnsupportedError
 from aotlens.ir.program import Node, TableIndex, getitem, map_leaves
 from aotlens.torch_api.fake import FakeTensor
 from aotlens.torch_api.operators import pytree
@@ -20,6 +19,7 @@ from aotlens.torch_api.triton import (
     mutated_by_triton_kernel,
     triton_kernel_wrapper_functional,
 )
+from aotlens.unsupported import unsupported
 
 _LAUNCHING = {"triton.runtime.jit": "JITFunction", "triton.runtime.autotuner": "Autotuner"}
 """By module, the class whose `run` a launch calls."""
@@ -77,11 +77,7 @@ def record_triton_kernel(tape: Recording, launch: dict[str, Any]) -> Any:
         (name, tensor, name in written) for name, value in kernel_args.items() for tensor in tensors_of(value)
     ]
     if overlapping_written(tape, "a Triton kernel", named):
-        raise UnsupportedError(
-            "a Triton kernel that writes to tensors which overlap in memory",
-            tape.span,
-            "clone one of them before the launch",
-        )
+        raise unsupported("triton-kernel-overlap", tape.span)
     for name in written:
         check_writable(tape, kernel_args[name], triton_kernel_wrapper_functional, tuple(kernel_args.values()))
     result = triton_kernel_wrapper_functional(**launch, tensors_to_clone=written)

@@ -16,7 +16,7 @@ from aotlens.capture.autograd.graph_walk import autograd_nodes, grad_fn_of
 from aotlens.capture.graph import TRACKED_ATTRIBUTE, Recording
 from aotlens.capture.inputs.synthetic_bases import BaseGroup, block_gradients, has_other_grad_fn
 from aotlens.capture.records import CapturedInput, SyntheticBaseOf
-from aotlens.errors import UnsupportedError
+from aotlens.unsupported import unsupported
 
 
 def inputs_with_bases(
@@ -72,11 +72,7 @@ def _reject_base_read(tape: Recording, base_group: BaseGroup, results: list[Any]
     is_read = is_unchanged and any(node is base.node for read in tape.nodes for node in read.inputs())
     if is_read or any(value is base.argument for value in results):
         names = ", ".join(f"`{captured_input.slot.name}`" for captured_input in base_group.members.values())
-        raise UnsupportedError(
-            f"`_base` of {names}: inputs that overlap, whose base is no argument",
-            tape.span,
-            "pass the base too",
-        )
+        raise unsupported("base-is-no-argument", tape.span, inputs=names)
 
 
 def _reaches_custom_function(base_group: BaseGroup, results: list[Any]) -> bool:
@@ -128,12 +124,7 @@ def _reject_lost_gradient(tape: Recording, base_group: BaseGroup, results: Seque
         names = ", ".join(
             f"`{captured_input.slot.name}`" for captured_input in apart if not captured_input.is_leaf
         )
-        raise UnsupportedError(
-            f"a read with a gradient of {names} after a write without one: a view of a tensor that is no "
-            "argument, beside another argument on its memory that is no view of it",
-            tape.span,
-            "clone one of them before the call",
-        )
+        raise unsupported("recorded-read-after-unrecorded-write", tape.span, inputs=names)
 
 
 def _separate(base_group: BaseGroup) -> None:

@@ -31,7 +31,6 @@ from aotlens.capture.storage import ranges_overlap
 from aotlens.capture.subclasses import is_wrapper
 from aotlens.capture.symbols.int_inputs import as_symbol
 from aotlens.capture.writability import record_inference_argument
-from aotlens.errors import UnsupportedError
 from aotlens.ir.names import node_name
 from aotlens.ir.origin import NO_ORIGIN, Origin
 from aotlens.ir.program import Node
@@ -39,6 +38,7 @@ from aotlens.ir.slots import Buffer, FlatInput, FreeTensor, Parameter, SymIntInp
 from aotlens.torch_api.fake import FakeTensorMode
 from aotlens.torch_api.objects import ScriptObject
 from aotlens.torch_api.transforms import is_functional
+from aotlens.unsupported import unsupported
 
 
 def make_inputs(
@@ -93,15 +93,9 @@ def _tensor(recorder: Recorder, value: Any, slot: FlatInput, dynamic: bool) -> C
     if is_wrapper(value):
         return wrapper_input(recorder, value, slot, node_name(slot.name), dynamic)
     if is_functional(value):
-        raise UnsupportedError(
-            f"the first call of a compiled function under `torch.func.functionalize` (input `{slot.name}`)",
-            recorder.span,
-            "call it once before, or put `functionalize` inside the compiled function",
-        )
+        raise unsupported("functionalize-outside", recorder.span, input=slot.name)
     if kind := unsupported_kind(value):
-        raise UnsupportedError(
-            f"a {kind} tensor as the input `{slot.name}`", recorder.span, "pass a dense tensor"
-        )
+        raise unsupported("input-layout", recorder.span, kind=kind, input=slot.name)
     fake = fake_of_input(recorder.fake_mode, value, slot, dynamic)
     return base_input(recorder, slot, fake, value, node_name(slot.name))
 
@@ -138,9 +132,7 @@ def _number(recorder: Recorder, value: Any, slot: FlatInput) -> CapturedInput:
         node, argument = recorder.torchbind.argument(node_name(slot.name), value)
         return CapturedInput(slot, argument, node)
     if isinstance(value, np.ndarray):
-        raise UnsupportedError(
-            f"a numpy array as the input `{slot.name}`", recorder.span, "pass `torch.from_numpy(…)` of it"
-        )
+        raise unsupported("numpy-input", recorder.span, input=slot.name)
     return CapturedInput(slot, value, None)
 
 

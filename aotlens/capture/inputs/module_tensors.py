@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from aotlens.clock import swapping_tensors
-from aotlens.errors import UnsupportedError
+from aotlens.unsupported import unsupported
 
 
 def module_tensors(function: Any) -> dict[str, Any]:
@@ -59,8 +59,8 @@ def call_with_tensors(
 def _reject_scripted(module: torch.nn.Module) -> None:
     for name, layer in module.named_modules():
         if isinstance(layer, torch.jit.ScriptModule):
-            case = f"a module of TorchScript, {f'`{name}`' if name else 'which is the compiled one'}"
-            raise UnsupportedError(case, None, "compile the module that `torch.jit.script` was given")
+            which = f"`{name}`" if name else "which is the compiled one"
+            raise unsupported("torchscript-module", module=which)
 
 
 def _stores(owner: torch.nn.Module) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -14,7 +14,6 @@ from aotlens.capture.inputs.synthetic_bases import copy_tensor_class
 from aotlens.capture.records import CapturedInput
 from aotlens.capture.storage import Storage
 from aotlens.capture.subclasses import Path, inner_tensors, is_wrapper, rebuild
-from aotlens.errors import UnsupportedError
 from aotlens.ir.origin import NO_ORIGIN, Origin
 from aotlens.ir.program import Node
 from aotlens.ir.slots import FlatInput
@@ -22,6 +21,7 @@ from aotlens.ir.subclasses import is_plain
 from aotlens.torch_api.dynamo import specialise_sizes
 from aotlens.torch_api.fake import FakeTensor, FakeTensorMode, to_fake
 from aotlens.torch_api.modes import below_views
+from aotlens.unsupported import unsupported
 
 Overlap = Callable[[Any, Any], bool]
 
@@ -45,7 +45,7 @@ def wrapper_input(tape: Recording, value: Any, slot: FlatInput, name: str, dynam
     def make_inner(path: Path, inner: Any) -> tuple[Node, Any]:
         if inner.layout is not torch.strided:
             inside = ".".join((slot.name, *path))
-            raise UnsupportedError(f"a {inner.layout} tensor as `{inside}`", None, "pass a dense tensor")
+            raise unsupported("inner-tensor-layout", layout=inner.layout, input=inside)
         node_name = "_".join((name, *(part.strip("_") for part in path)))
         node = Node(tape.name(node_name), None, (), {}, inner, Origin(NO_ORIGIN, ""))
         alias = _untracked(path, inner)[1]

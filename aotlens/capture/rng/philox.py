@@ -19,6 +19,7 @@ from aotlens.ir.program import Node, ProgramInput, ProgramOutput, is_dropout_dis
 from aotlens.ir.slots import BackwardRngOffset, BackwardRngState, RngOffset, RngState
 from aotlens.model.report import Span
 from aotlens.torch_api.modes import without_modes
+from aotlens.unsupported import unsupported
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +49,8 @@ class RandomOpInSubgraphError(UnsupportedError):
     """A function of a higher-order operator draws, and has not been given the state."""
 
     def __init__(self, device: torch.device, span: Span | None) -> None:
-        super().__init__(
-            "a random operator inside a function of a higher-order operator, with functional random numbers",
-            span,
-            "draw outside of it and pass the numbers as an operand",
-        )
+        case = unsupported("functional-rng-in-subgraph", span)
+        super().__init__(case.case, span, case.hint, name=case.name)
         self.device = device
 
 
@@ -150,11 +148,7 @@ class FunctionalRandom:
         if self.device is None:
             self.device = device
         if device != self.device:
-            raise UnsupportedError(
-                f"functional random numbers of two devices, `{self.device}` and `{device}`",
-                self._tape.span,
-                "draw all of them on one device",
-            )
+            raise unsupported("functional-rng-devices", self._tape.span, first=self.device, second=device)
         backward = self._tape.in_backward
         known = self._graph_states.get(backward)
         if known is None:
@@ -193,11 +187,8 @@ def check_other_random_ops(nodes: list[Node]) -> None:
         own = any(_is_generator(source) for source in node.inputs())
         if own or is_dropout_disabled(node):
             continue
-        raise UnsupportedError(
-            f"`{op_name(node.op)}` with functional random numbers (`functionalize_rng_ops`): it is not known "
-            "as a function of a seed and an offset",
-            node.origin.location.innermost,
-            "set `functionalize_rng_ops` to False, or give it a generator of its own",
+        raise unsupported(
+            "functional-rng-operator", node.origin.location.innermost, operator=op_name(node.op)
         )
 
 

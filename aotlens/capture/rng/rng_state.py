@@ -12,10 +12,10 @@ import torch
 from aotlens.capture.graph import Recording
 from aotlens.capture.rng.philox import FunctionalRandom
 from aotlens.capture.storage import Storage
-from aotlens.errors import UnsupportedError
 from aotlens.ir.origin import NO_ORIGIN, Origin
 from aotlens.ir.program import Node
 from aotlens.torch_api.modes import without_modes
+from aotlens.unsupported import unsupported
 
 
 class RecordedRngState:
@@ -103,18 +103,10 @@ class RecordedRngState:
         return resolved if resolved.index is not None else torch.device(resolved.type, 0)
 
     def seed(self) -> int:
-        raise UnsupportedError(
-            "a seed that is drawn inside the function (`torch.seed`)",
-            self._tape.current_frames().innermost,
-            "draw it outside",
-        )
+        raise unsupported("new-seed", self._tape.current_frames().innermost)
 
     def initial_seed(self) -> int:
-        raise UnsupportedError(
-            "a function that reads the seed (`torch.initial_seed`)",
-            self._tape.current_frames().innermost,
-            "read it outside",
-        )
+        raise unsupported("initial-seed", self._tape.current_frames().innermost)
 
     def _origin(self, op: str, effect: bool = False) -> Origin:
         return Origin(self._tape.current_frames(), f"torch.{op}", effect=effect)
@@ -131,11 +123,7 @@ class RecordedRngState:
         """Raises UnsupportedError where the function itself moved the state of a generator of its own."""
         for name, clone, before in self._clones:
             if not torch.equal(clone.get_state(), before):
-                raise UnsupportedError(
-                    f"a function that sets the state of the generator `{name}`",
-                    self._tape.span,
-                    "set it outside",
-                )
+                raise unsupported("generator-state", self._tape.span, generator=name)
 
 
 def without_generators(kwargs: dict[str, Any]) -> dict[str, Any]:

@@ -9,11 +9,11 @@ from typing import Any
 
 import torch
 
-from aotlens.errors import UnsupportedError
 from aotlens.ir.program import Node
 from aotlens.ir.symbols import SymbolicExpression, is_ragged
 from aotlens.model.report import Span
 from aotlens.torch_api.symbolic import original_expression
+from aotlens.unsupported import unsupported
 
 aten = torch.ops.aten
 AddNode = Callable[..., Node]
@@ -102,11 +102,7 @@ class Symbols:
                 self._by_expression[symbol] = known = self.from_outside(symbol)
                 return known
             if symbol not in self._sources:
-                raise UnsupportedError(
-                    f"the size `{symbol}`, which no input and no operator before gives",
-                    self._where(),
-                    "read it (`x.shape[0]`, `x.numel()`) where it is used, or give it as an argument",
-                )
+                raise unsupported("unknown-size", self._where(), symbol=symbol)
             known = self._by_expression[symbol] = self._sources[symbol]()
         return known
 

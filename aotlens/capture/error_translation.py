@@ -1,0 +1,135 @@
+"""What torch raises about fake tensors while a function is recorded, as cases that name the user's line."""
+
+import os
+import re
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+
+from aotlens.capture.hop.lifting import Lifted
+from aotlens.capture.invalid_views import invalid_view_error, is_invalid_view
+from aotlens.capture.provenance.frames import is_user_code
+from aotlens.capture.recorder import Recorder
+from aotlens.capture.views import CANNOT_VIEW
+from aotlens.errors import AotlensError, UserError
+from aotlens.ir.origin import span_of
+from aotlens.model.report import Span
+from aotlens.torch_api.fake import DATA_DEPENDENT_ERRORS, UnsupportedOperatorException
+from aotlens.torch_api.modes import without_modes
+from aotlens.unsupported import unsupported
+
+SYMBOL_ERRORS: tuple[tuple[type[Exception], str, str], ...] = (
+    (IndexError, "(got SymInt)", "data-dependent-index"),
+    (TypeError, "but got FakeTensor", "tensor-as-size"),
+    (AttributeError, "'SymInt' object has no attribute 'unsqueeze'", "scan-over-symbolic-size"),
+    (TypeError, "unhashable type: non-nested SymInt", "symbolic-size-as-key"),
+)
+"""What Python raises where code needs a number and gets a symbolic one: type, phrase, our case."""
+
+
+NESTED = "aten._nested_"
+
+
+TORCH_ERRORS: tuple[tuple[tuple[str, ...], str], ...] = (
+    ((" on tensor with symbolic sizes",), "operator-needs-static-sizes"),
+    ((NESTED, "NestedTensorImpl"), "strided-nested-tensor"),
+    (("is not tracked with proxy",), "outer-number-in-subgraph"),
+    (("Expected IntList but got GenericList",), "vmap-needs-static-sizes"),
+    (("tried to directly modify sizes for customized tensor",), "in-place-resize"),
+    (("data is not allocated yet",), "reads-values"),
+    ((".numpy() is not supported",), "numpy-values"),
+    (("new_fn INTERNAL ASSERT FAILED",), "view-before-detach-and-write"),
+    (("NYI SymInt equality",), "symbolic-exponent"),
+    (("Can't detach views in-place",), "detach-of-view"),
+)
+"""Phrases of torch's RuntimeErrors, each with our case."""
+
+
+@contextmanager
+def translated_errors(recorder: Recorder) -> Iterator[None]:
+    """Turn what torch raises about fake tensors into one error that names the user's line."""
+    try:
+        yield
+    except AotlensError:
+        raise
+    except Exception as error:
+        span = raising_span(error) or recorder.span or _layer_span(error)
+        refusal = (
+            invalid_view_error(span, None) if _is_view_error(error, recorder) else _as_user_error(error, span)
+        )
+        if refusal is None:
+            raise
+        raise refusal from error
+
+
+def _is_view_error(error: Exception, recorder: Recorder) -> bool:
+    """Whether autograd, and not the user's code, tried to take a view again.
+
+    It does so before the operator that the user's code calls, so that only the views themselves tell.
+    """
+    if not recorder.has_metadata_mutation or not isinstance(error, (RuntimeError, ValueError, IndexError)):
+        return False
+    if CANNOT_VIEW in str(error):
+        return True
+    with without_modes(), recorder.fake_mode:
+        return any(is_invalid_view(tensor) for tensor in recorder.seen_tensors())
+
+
+def _as_user_error(error: Exception, span: Span | None) -> AotlensError | None:
+    """What to tell the user about an error of torch's; None for the user's own errors."""
+    text = str(error)
+    if isinstance(error, DATA_DEPENDENT_ERRORS):
+        op = error.args[0] if error.args else "an operator"
+        return unsupported("data-dependent-control-flow", span, operator=op)
+    if type(error).__name__ == "GuardOnDataDependentSymNode":
+        return unsupported("data-dependent-size", span)
+    if isinstance(error, UnsupportedOperatorException) and NESTED not in text:
+        return unsupported("no-fake-kernel", span, operator=error.args[0])
+    higher_order = re.search(r"HigherOrderOperator[^\w]*(\w+)|HOP[^\w]*(\w+)", text)
+    if isinstance(error, NotImplementedError) and higher_order is not None:
+        return unsupported("higher-order-operator", span, operator=higher_order[1] or higher_order[2])
+    for raised, phrase, case in SYMBOL_ERRORS:
+        if isinstance(error, raised) and phrase in text:
+            return unsupported(case, span)
+    if not isinstance(error, RuntimeError):
+        return None
+    for phrases, case in TORCH_ERRORS:
+        if any(phrase in text for phrase in phrases):
+            return unsupported(case, span)
+    if "a leaf Variable that requires grad" in text and _within_higher_order(error):
+        return unsupported("operand-written", span)
+    if "modified by an inplace operation" in text or "has been detached in-place" in text:
+        first = text.strip().splitlines()[0]
+        return UserError(f"the backward of this function fails in eager too: {first}", span=span)
+    return None
+
+
+def _within_higher_order(error: Exception) -> bool:
+    """Whether torch ran a function of a higher-order operator, on leaves of its own."""
+    frames = (frame for frame, _ in traceback.walk_tb(error.__traceback__))
+    return any(isinstance(frame.f_locals.get("self"), Lifted) for frame in frames)
+
+
+def _layer_span(error: Exception) -> Span | None:
+    """The line of torch's own layer, where one is compiled by itself and no line of the user's runs."""
+    span = None
+    for frame, _ in traceback.walk_tb(error.__traceback__):
+        if frame.f_code.co_filename.startswith(LAYERS):
+            span = span_of(frame.f_code, frame.f_lasti)
+    return span
+
+
+LAYERS = os.path.dirname(torch.nn.modules.__file__) + os.sep
+
+
+def raising_span(error: Exception) -> Span | None:
+    """The user's expression that was running when the error was raised."""
+    span = None
+    step = error.__traceback__
+    while step is not None:
+        if is_user_code(step.tb_frame.f_code):
+            span = span_of(step.tb_frame.f_code, step.tb_lasti) or span
+        step = step.tb_next
+    return span

@@ -1,0 +1,100 @@
+"""Autograd inside the function: hooks, checkpoints, `.grad`, and what a backward may do."""
+
+from aotlens.errors import RejectedAssertionError
+from aotlens.unsupported.case import Case
+
+CASES = (
+    Case(
+        "write-after-checkpoint",
+        "a write to a tensor that a checkpointed function reads, after that function ran: "
+        "eager recomputes it with the new values",
+        "pass a clone to the function",
+    ),
+    Case(
+        "write-in-nested-checkpoint",
+        "a write to an argument of a checkpointed function inside another checkpoint",
+        "pass a clone to the function",
+    ),
+    Case(
+        "backward-through-non-leaf-input",
+        "a backward inside the function through `{input}`, which has a grad_fn from outside",
+        "detach it first, or call the backward outside",
+    ),
+    Case(
+        "grad-with-graph",
+        "a gradient with a grad_fn of its own (`create_graph=True`) that is written to `{input}.grad`",
+        "compute gradients with `torch.autograd.grad` and return them",
+    ),
+    Case(
+        "saved-under-hooks-then-written",
+        "a value that is saved for the backward and mutated before it runs, under "
+        "saved-tensor hooks, which may have packed the former value",
+        "clone it before the change, or call the function without the hooks",
+    ),
+    Case(
+        "hook-on-changed-input",
+        "a hook on the input `{input}`, where the function returns or changes that input, or "
+        "where the hook fills a container among the arguments",
+        "register it outside the compiled function",
+    ),
+    Case(
+        "attribute-of-input",
+        "a function that sets the attribute `{attribute}` of its input `{input}`",
+        "return the value instead",
+    ),
+    Case(
+        "retain-grad",
+        "`retain_grad` on an output, whose `.grad` the compiled backward would not set",
+        "take the gradient with `torch.autograd.grad`, or return what is computed from it separately",
+    ),
+    Case(
+        "reads-grad",
+        "a function that reads `{input}.grad`, which the caller has set",
+        "pass the gradient as an argument, set `{input}.grad = None` before, or use "
+        "`torch.compile(fn, backend='aotlens')`",
+    ),
+    Case(
+        "failing-backward-after-storage-swap",
+        "a backward that fails after a tensor got another storage (`set_`, `.data`): {error}",
+        "assign to a new tensor",
+    ),
+    Case(
+        "metadata-mutation-in-backward",
+        "`{input}` is an input that had its metadata mutated in the backward",
+        "take a view of it instead",
+        error=RejectedAssertionError,
+    ),
+    Case(
+        "write-in-forward-and-backward",
+        "the backward writes to the input `{input}`, which the forward writes to as well",
+        "write to a clone in one of them",
+    ),
+    Case(
+        "set-between-uses-of-leaf",
+        "`set_` of a leaf whose gradient comes from uses both before and after it",
+        "use it on one side of `set_`, or return a new tensor",
+    ),
+    Case(
+        "lost-for-derivative",
+        "a derivative of the backward that needs what is not saved: {reason}",
+        "{advice}",
+    ),
+    Case(
+        "saved-tensor-hook",
+        "saved-tensor hooks of which {reason}",
+    ),
+    Case(
+        "saved-tensor-hook-type",
+        "saved-tensor hooks that unpack another kind of tensor",
+    ),
+    Case(
+        "saved-tensor-hook-on-written",
+        "saved-tensor hooks on a tensor that the backward writes to",
+    ),
+    Case(
+        "view-before-detach-and-write",
+        "a view, taken before a write, of a tensor that is detached in place or is a leaf on "
+        "the storage of another",
+        "take the view after that",
+    ),
+)

@@ -1,0 +1,60 @@
+"""Higher-order operators: what their subgraphs may read, write and return."""
+
+from aotlens.unsupported.case import Case
+
+CASES = (
+    Case(
+        "custom-function-in-subgraph",
+        "a custom `autograd.Function`, in a subgraph of a higher-order operator, that takes a"
+        " tensor from outside",
+        "pass the tensor as an operand",
+    ),
+    Case(
+        "subgraph-free-variable",
+        "a subgraph of `{operator}` that reads a traced tensor from outside",
+    ),
+    Case(
+        "random-op-beside-effect",
+        "a random op beside an effect that returns a value, in a subgraph of `{operator}`, with a gradient",
+        "keep the effect outside the subgraph",
+    ),
+    Case(
+        "region-operand-written",
+        "a second derivative through a marked region whose operand is written to afterwards",
+        "clone the operand before the call",
+    ),
+    Case(
+        "higher-order-operator",
+        "the higher-order operator `{operator}`",
+        "call what it runs without the operator",
+    ),
+    Case(
+        "function-operand",
+        "a function as an argument of the higher-order operator `{operator}`",
+    ),
+    Case(
+        "subgraph-returns-outer-tensor",
+        "a subgraph of `{operator}` that returns `{tensor}` from outside",
+        "pass it as an operand",
+    ),
+    Case(
+        "subgraph-reads-outer-tensor",
+        "a subgraph of `{operator}` that reads `{tensor}` from outside",
+        "pass it as an operand",
+    ),
+    Case(
+        "operand-written",
+        "a write to an operand in a subgraph of a higher-order operator",
+        "write to a clone and return it",
+    ),
+    Case(
+        "outer-number-in-subgraph",
+        "a number from outside (a size, `item()`) in a subgraph of a higher-order operator with a gradient",
+        "pass it as an operand, in a tensor",
+    ),
+    Case(
+        "operand-mutation",
+        "mutation by `{mutation}` of operand {index} in a subgraph of `{operator}`",
+        "write to a clone and return it, or keep what writes to it outside",
+    ),
+)
