@@ -80,7 +80,7 @@ def verdict(program: Program, compiler: Compiler) -> str:
 def _told(differences: list[Difference]) -> str:
     failed = next((difference for difference in differences if difference.kind == "error"), None)
     if failed is not None:
-        return f"fails: {failed.found.partition(':')[0]}"
+        return f"fails: {failed.actual.partition(':')[0]}"
     worst = next((difference for difference in differences if difference.kind in WRONG), None)
     if worst is not None:
         return f"wrong: {worst.kind}"

@@ -60,9 +60,9 @@ def judged(name: str, gpu: str) -> Verdict:
             return drawn(program, gpu)
     except Exception as error:  # noqa: BLE001 (told as a crash, and the run goes on)
         return Verdict(name, "crashed", f"{type(error).__name__}: {error}")
-    not_run = [difference for difference in wrong if "NotInterpretedError" in difference.found]
+    not_run = [difference for difference in wrong if "NotInterpretedError" in difference.actual]
     if not_run or isinstance(outcome.refusal, NotInterpretedError):
-        return Verdict(name, "not interpreted", not_run[0].found if not_run else str(outcome.refusal))
+        return Verdict(name, "not interpreted", not_run[0].actual if not_run else str(outcome.refusal))
     if wrong:
         on_cpu = check(program, direct(CompileOptions()))
         kind = "differs on the CPU too" if _same(wrong, on_cpu.differences) else "differs"

@@ -37,7 +37,7 @@ class Module:
         """`aotlens.capture` for `aotlens.capture.run`; `aotlens.pipeline` for itself."""
         return ".".join(self.name.split(".")[:2])
 
-    def at(self, line: int) -> str:
+    def location(self, line: int) -> str:
         """The place that a failing test names."""
         return f"{self.path.relative_to(ROOT)}:{line}"
 

@@ -79,7 +79,7 @@ def _at_run_time(module: Module) -> Iterator[Import]:
 
 
 def _say(module: Module, entry: Import) -> str:
-    return f"{module.at(entry.line)} imports {resolved(entry)}"
+    return f"{module.location(entry.line)} imports {resolved(entry)}"
 
 
 def _is_report_data(name: str) -> bool:
@@ -148,12 +148,12 @@ def _private_torch() -> Iterator[str]:
         for entry in module.imports:
             path = f"{entry.module}.{entry.name or ''}".split(".")
             if path[0] in ("torch", "functorch") and any(step.startswith("_") for step in path[1:]):
-                yield f"{module.at(entry.line)} imports {'.'.join(path)}"
+                yield f"{module.location(entry.line)} imports {'.'.join(path)}"
         for node in ast.walk(module.tree):
             if isinstance(node, ast.Attribute) and node.attr.startswith("_") and not node.attr.endswith("__"):
                 path = ast.unparse(node).split(".")
                 if path[0] == "torch":
-                    yield f"{module.at(node.lineno)} reads {'.'.join(path)}"
+                    yield f"{module.location(node.lineno)} reads {'.'.join(path)}"
 
 
 def _peer_imports() -> Iterator[str]:
@@ -161,7 +161,7 @@ def _peer_imports() -> Iterator[str]:
         for entry in module.imports:
             names = (entry.module, f"{entry.module}.{entry.name}")
             if any(_is_in(name, (*PEER, "functorch.compile")) for name in names):
-                yield f"{module.at(entry.line)} imports {names[1]}"
+                yield f"{module.location(entry.line)} imports {names[1]}"
 
 
 def _import_cycles() -> Iterator[str]:
@@ -193,7 +193,7 @@ def _stages_called_elsewhere() -> Iterator[str]:
                 and not inside
                 and module.name not in ("aotlens.pipeline", "aotlens.compiled")
             ):
-                yield f"{module.at(entry.line)} imports the stage {entry.module}.{entry.name}"
+                yield f"{module.location(entry.line)} imports the stage {entry.module}.{entry.name}"
 
 
 RULES = {

@@ -112,7 +112,7 @@ class WorkerTracing:
         def finished(future: "Future[Answer]") -> None:
             post(ended(trace, future))
             if self._known is not None and not future.cancelled() and future.exception() is None:
-                self._known.keep(request, future.result(), started)
+                self._known.add(request, future.result(), started)
             if self._job is job:  # its answer is the report once more, as JSON data
                 self._job = None
 

@@ -45,7 +45,7 @@ def judge(traced: Sequence[Traced]) -> Checked:
         _identity(finding): finding for file_trace in traced for finding in _of_trace(file_trace)
     }.values():
         (hidden if comments.hide(finding.diagnostic) else reported).append(finding)
-    reported += comments.useless(traced)
+    reported += comments.unused(traced)
     ordered = sorted(reported, key=_order)
     return Checked(
         tuple(dict.fromkeys(file_trace.file.path for file_trace in traced)),
@@ -74,7 +74,7 @@ def _of_trace(traced: Traced) -> Iterator[Finding]:
         rows.append((None, from_failure(traced.failure)))
     for qualname, diagnostic in rows:
         where = diagnostic.span.file if diagnostic.span is not None else file
-        if settings.tells(diagnostic.code, where, qualname):
+        if settings.selects(diagnostic.code, where, qualname):
             yield _finding(diagnostic, where, qualname, settings)
 
 
@@ -122,10 +122,10 @@ class _Comments:
         """Whether a comment hides the finding; each that does counts as used."""
         if diagnostic.span is None:
             return False
-        hiding = [comment for comment in self._of(diagnostic.span.file) if comment.hides(diagnostic)]
+        hiding = [comment for comment in self._in_file(diagnostic.span.file) if comment.hides(diagnostic)]
         return bool(hiding)
 
-    def useless(self, traced: Sequence[Traced]) -> Iterator[Finding]:
+    def unused(self, traced: Sequence[Traced]) -> Iterator[Finding]:
         """Comments at what ran that hide nothing; not of files of which a part could not be traced."""
         seen = _lines_seen(traced)
         incomplete = {
@@ -134,17 +134,17 @@ class _Comments:
             if file_trace.failure or file_trace.report is None or _refused(file_trace)
         }
         for file in {file_trace.file.path: file_trace.file for file_trace in traced}.values():
-            for comment in self._of(file.path):
+            for comment in self._in_file(file.path):
                 ignore, settings = comment.ignore, file.settings
                 about = list(unknown_codes(ignore))
                 ran = any((file.path, line) in seen for line in range(ignore.first, ignore.last + 1))
                 if not about and ran and file.path not in incomplete:
                     about = list(_unused(comment, settings, file.path))
                 for file_trace in about:
-                    if settings.tells(file_trace.code, file.path, None):
+                    if settings.selects(file_trace.code, file.path, None):
                         yield _finding(file_trace, file.path, None, settings)
 
-    def _of(self, file: str) -> list[_Comment]:
+    def _in_file(self, file: str) -> list[_Comment]:
         key = os.path.realpath(file)
         if key not in self._by_file:
             self._by_file[key] = [_Comment(ignore) for ignore in parse_ignores(_text(key), file)]
@@ -171,7 +171,7 @@ def _unused(comment: _Comment, settings: Settings, file: str) -> Iterator[Diagno
         if not comment.used:
             yield unused(ignore, ())
         return
-    codes = [code for code in ignore.codes if code not in comment.used and settings.tells(code, file, None)]
+    codes = [code for code in ignore.codes if code not in comment.used and settings.selects(code, file, None)]
     if codes:
         yield unused(ignore, codes)
 

@@ -58,7 +58,7 @@ class Settings:
     per_target: tuple[Section, ...] = ()
     """The pattern is `FILE::NAME`."""
 
-    def tells(self, code: str, file: str, qualname: str | None) -> bool:
+    def selects(self, code: str, file: str, qualname: str | None) -> bool:
         """Whether a finding with that code is told, of that file and target."""
         select, ignore = self.select, self.ignore
         for section in self._sections(file, qualname):
@@ -203,7 +203,7 @@ class _Reader:
         except UserError as error:
             raise UserError(f"{self._path}: [{where}] {name}: {error}") from error
         if value is None:
-            raise UserError(f"{self._path}: [{where}] {name} takes {kind.takes}, found {table[name]!r}")
+            raise UserError(f"{self._path}: [{where}] {name} takes {kind.accepts}, found {table[name]!r}")
         return value
 
 
@@ -211,7 +211,7 @@ class _Reader:
 class _Kind:
     """What a key takes."""
 
-    takes: str
+    accepts: str
     read: Callable[[Any], Any]
     """None for a value that does not fit; a UserError that says more is shown too."""
 

@@ -83,8 +83,8 @@ class _Run:
         on_done: OnDone,
     ) -> None:
         self._client = client
-        self._kept = store
-        self._found = traces
+        self._store = store
+        self._traces = traces
         self._on_done = on_done
 
     def trace(self, waiting: Sequence[tuple[SourceFile, TraceRequest]]) -> None:
@@ -93,12 +93,12 @@ class _Run:
         for future in as_completed(jobs):
             file, request = jobs[future]
             answer: Answer = future.result()
-            if self._kept is not None:
-                self._kept.keep(request, answer, started)
+            if self._store is not None:
+                self._store.add(request, answer, started)
             if answer.failure is not None and answer.failure.kind in _ENDED and len(file.targets) > 1:
-                self._found[file.path] = self._one_by_one(file)
+                self._traces[file.path] = self._one_by_one(file)
             else:
-                self._found[file.path] = [_traced(file, answer)]
+                self._traces[file.path] = [_traced(file, answer)]
             self._on_done(file)
 
     def _one_by_one(self, file: SourceFile) -> list[Traced]:

@@ -104,7 +104,7 @@ def _dispatch(words: list[str]) -> int:
         return _run(parser.parse_args(words))
     line = chosen.line(own)
     divided = split(words[1:], line)
-    arguments = parser.parse_args([chosen.name, *divided.ours, *divided.scripts])
+    arguments = parser.parse_args([chosen.name, *divided.own_options, *divided.scripts])
     arguments.argv = list(divided.arguments)
     code = _run(arguments)
     if code == 2 and (option := passed_on(divided, line)) is not None:

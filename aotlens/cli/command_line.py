@@ -33,7 +33,7 @@ class CommandLine:
 class Words:
     """A command line in its three parts."""
 
-    ours: tuple[str, ...]
+    own_options: tuple[str, ...]
     """Our options with their values."""
     scripts: tuple[str, ...]
     """What names the scripts: a TARGET, or the paths of `check`."""

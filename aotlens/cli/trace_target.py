@@ -46,7 +46,7 @@ def trace_target(
         started = time.time()
         answer = _traced(request, time_limit_s)
         if store is not None:
-            store.keep(request, answer, started)
+            store.add(request, answer, started)
     if answer.output:
         say(answer.output.removesuffix("\n"))
     report = decode(answer.report) if answer.report is not None else None

@@ -61,7 +61,7 @@ def fit_script(job: FitJob) -> tuple[ScriptEnd, Report]:
             stack.enter_context(emulating(job.gpu, fake=not job.is_real))
             if not job.is_real:
                 stack.enter_context(reading_without_values())
-            observer = Observer(_stopping(job), GraphLines(collector.compiled).place)
+            observer = Observer(_stopping(job), GraphLines(collector.compiled).frames_at)
             observers.append(stack.enter_context(observing_memory(observer)))
             try:
                 run_script(loaded, module, job.argv)

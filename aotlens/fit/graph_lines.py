@@ -22,14 +22,14 @@ class GraphLines:
 
     def __init__(self, compiled: Sequence[Compiled]) -> None:
         self._compiled = compiled
-        self._places: dict[str, dict[int, Frames]] = {}
+        self._frames_by_line: dict[str, dict[int, Frames]] = {}
         """By the module's file name, then by line."""
 
-    def place(self, code: CodeType, line: int) -> Frames | None:
+    def frames_at(self, code: CodeType, line: int) -> Frames | None:
         """The user's place of the node that this line computes; None where it computes none."""
-        if code.co_filename not in self._places:
-            self._places[code.co_filename] = self._read(code.co_filename)
-        return self._places[code.co_filename].get(line)
+        if code.co_filename not in self._frames_by_line:
+            self._frames_by_line[code.co_filename] = self._read(code.co_filename)
+        return self._frames_by_line[code.co_filename].get(line)
 
     def _read(self, filename: str) -> dict[int, Frames]:
         for compiled in self._compiled:

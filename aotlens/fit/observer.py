@@ -49,14 +49,14 @@ class StorageLife:
     """One storage from its allocation on; `freed`, `kind` and `state` are filled in as they become known."""
 
     bytes: int
-    made: int
+    created_at: int
     """The moment of its allocation."""
     phase: FitPhase
     op: str
-    place: Frames
+    frames: Frames
     tensor: str
     device: str
-    freed: int | None = None
+    freed_at: int | None = None
     kind: FitKind | None = None
     """Set for what an optimizer or a module names: parameters, buffers, gradients, state."""
     state: str = ""
@@ -80,7 +80,7 @@ class Observer(TorchDispatchMode):
         """
         super().__init__()
         self._after_step = after_step
-        self._graph_place = graph_place
+        self._graph_frames = graph_place
         self.lives: list[StorageLife] = []
         self.moments = 0
         self.boundaries: list[int] = []
@@ -97,7 +97,7 @@ class Observer(TorchDispatchMode):
         self._phase: FitPhase = "setup"
         self._in_step = False
         self._alive: dict[int, StorageLife] = {}
-        self._forward_places: dict[int, Frames] = {}
+        self._forward_frames: dict[int, Frames] = {}
 
     @classmethod
     def ignore_compile_internals(cls) -> bool:
@@ -110,7 +110,7 @@ class Observer(TorchDispatchMode):
         frames = self._enter(user_frames(BACKWARD_CALL))
         caller = _compiled_caller()
         if caller is not None:
-            frames = self._graph_place(caller.f_code, caller.f_lineno) or frames
+            frames = self._graph_frames(caller.f_code, caller.f_lineno) or frames
         tensors = [leaf for leaf in pytree.tree_leaves((args, kwargs)) if _is_counted(leaf)]
         is_data = torch.is_grad_enabled() and not any(tensor.requires_grad for tensor in tensors)
         self._read(tensors, is_data, frames)
@@ -125,9 +125,9 @@ class Observer(TorchDispatchMode):
             return placeholder_value(args[0].dtype)
         for leaf in pytree.tree_leaves(result):
             if _is_counted(leaf):
-                self._note(leaf, str(func), frames, is_data)
+                self._record(leaf, str(func), frames, is_data)
         if getattr(getattr(func, "_schema", None), "name", None) in RULES:
-            self._note_working(
+            self._record_working_memory(
                 Node("", func, _as_nodes(args), _as_nodes(kwargs or {}), result, ORIGIN), frames
             )
         return result
@@ -150,7 +150,7 @@ class Observer(TorchDispatchMode):
                     self._set_kind(value, "optimizer state", str(name))
         self.boundaries.append(self.moments)
         self._phase, self._in_step = "forward", False
-        self._forward_places.clear()
+        self._forward_frames.clear()
         self._after_step(self)
 
     def learn_modules(self) -> None:
@@ -167,7 +167,7 @@ class Observer(TorchDispatchMode):
         if self._phase == "setup" and not is_data and torch.is_grad_enabled():
             self._phase = "forward"
         for tensor in tensors:
-            self._note(tensor, "", frames, is_data=not tensor.requires_grad)
+            self._record(tensor, "", frames, is_data=not tensor.requires_grad)
             life = self._alive.get(tensor.untyped_storage()._cdata)
             if life is not None and self._phase in ("setup", "forward") and not is_data:
                 life.is_read_by_model = True
@@ -176,7 +176,7 @@ class Observer(TorchDispatchMode):
         """The phase and the line of the operator that is about to run."""
         node = current_autograd_node()
         if node is None:
-            self._forward_places.setdefault(next_sequence_number() - 1, frames)
+            self._forward_frames.setdefault(next_sequence_number() - 1, frames)
             if self._phase in ("backward", "optimizer") and not self._in_step:
                 # With gradients a further micro batch begins; without, gradients are clipped.
                 self._phase = "forward" if torch.is_grad_enabled() else "optimizer"
@@ -184,9 +184,9 @@ class Observer(TorchDispatchMode):
         if self._phase != "backward" and not self._in_step:
             self.backward_starts.append(self.moments)
             self._phase = "backward"
-        return frames if frames.frames else self._forward_places.get(node._sequence_nr(), NO_ORIGIN)
+        return frames if frames.frames else self._forward_frames.get(node._sequence_nr(), NO_ORIGIN)
 
-    def _note(self, tensor: torch.Tensor, op: str, frames: Frames, is_data: bool) -> None:
+    def _record(self, tensor: torch.Tensor, op: str, frames: Frames, is_data: bool) -> None:
         storage = tensor.untyped_storage()
         key = storage._cdata
         size_bytes = storage.nbytes()
@@ -200,18 +200,18 @@ class Observer(TorchDispatchMode):
         self.lives.append(life)
         weakref.finalize(storage, self._free, key, life).atexit = False
 
-    def _note_working(self, node: Node, frames: Frames) -> None:
+    def _record_working_memory(self, node: Node, frames: Frames) -> None:
         """Note what the operator's kernel allocates, and frees before it returns."""
         size_bytes = working_bytes(node)
         if size_bytes:
             life = StorageLife(
                 size_bytes, self._tick(), self._phase, node.target, frames, "", "cpu", kind="working memory"
             )
-            life.freed = self._tick()
+            life.freed_at = self._tick()
             self.lives.append(life)
 
     def _free(self, key: int, life: StorageLife) -> None:
-        life.freed = self._tick()
+        life.freed_at = self._tick()
         if self._alive.get(key) is life:
             del self._alive[key]
 

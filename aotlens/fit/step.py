@@ -27,7 +27,7 @@ def fit_of(observer: Observer, is_fake: bool = True, assumptions: tuple[str, ...
     lives = [
         life
         for life in observer.lives
-        if life.device == device and life.made < last and not _ends_before(life, first)
+        if life.device == device and life.created_at < last and not _ends_before(life, first)
     ]
     allocations = tuple(_allocation(observer, life, first, last) for life in lives)
     curve = _curve(allocations)
@@ -69,15 +69,15 @@ def _changes(observer: Observer, first: int, last: int, device: str = "") -> lis
     for life in observer.lives:
         if device and life.device != device:
             continue
-        if first <= life.made < last:
-            changes[life.made] = life.bytes
-        if life.freed is not None and first <= life.freed < last:
-            changes[life.freed] = -life.bytes
+        if first <= life.created_at < last:
+            changes[life.created_at] = life.bytes
+        if life.freed_at is not None and first <= life.freed_at < last:
+            changes[life.freed_at] = -life.bytes
     return [changes[moment] for moment in sorted(changes)]
 
 
 def _ends_before(life: StorageLife, moment: int) -> bool:
-    return life.freed is not None and life.freed < moment
+    return life.freed_at is not None and life.freed_at < moment
 
 
 def _is_freed(allocation: FitAllocation, moment: int) -> bool:
@@ -86,16 +86,16 @@ def _is_freed(allocation: FitAllocation, moment: int) -> bool:
 
 def _allocation(observer: Observer, life: StorageLife, first: int, last: int) -> FitAllocation:
     """Moments count from the start of the step."""
-    is_earlier = life.made < first
+    is_earlier = life.created_at < first
     return FitAllocation(
         bytes=life.bytes,
         kind=life.kind or _kind(observer, life, first, last),
         phase="setup" if is_earlier else life.phase,
-        made=-1 if is_earlier else life.made - first,
-        freed=None if life.freed is None or life.freed >= last else life.freed - first,
+        made=-1 if is_earlier else life.created_at - first,
+        freed=None if life.freed_at is None or life.freed_at >= last else life.freed_at - first,
         state=life.state,
         op=life.op,
-        span=life.place.innermost,
+        span=life.frames.innermost,
         tensor=life.tensor,
         device=life.device,
     )
@@ -105,15 +105,15 @@ def _kind(observer: Observer, life: StorageLife, first: int, last: int) -> FitKi
     """The kind of a storage that neither an optimizer nor a module names."""
     if life.is_data and life.is_read_by_model:
         return "input"
-    if life.made < first:
+    if life.created_at < first:
         return "output" if life.phase == "forward" else "other"
     if life.phase != "forward":
         return "temporary"
-    starts = [start for start in observer.backward_starts if life.made < start < last]
-    if not starts or (life.freed is not None and life.freed < starts[0]):
+    starts = [start for start in observer.backward_starts if life.created_at < start < last]
+    if not starts or (life.freed_at is not None and life.freed_at < starts[0]):
         return "temporary"
-    updates = [start for start in observer.optimizer_starts if life.made < start <= last]
-    is_alive_after_backward = updates and (life.freed is None or life.freed >= updates[0])
+    updates = [start for start in observer.optimizer_starts if life.created_at < start <= last]
+    is_alive_after_backward = updates and (life.freed_at is None or life.freed_at >= updates[0])
     return "output" if is_alive_after_backward else "saved activation"
 
 

@@ -54,7 +54,7 @@ class Chosen:
 def branches(site: BreakSite) -> Iterator[Candidate | None]:
     """Candidates for a break at the condition of a branch, or at a number that a condition reads."""
     source = site.source
-    node = source.at(site.entry.span)
+    node = source.expression_at(site.entry.span)
     if node is None or not source.imports("torch"):
         return
     branch = _branch_of(source, node)

@@ -26,7 +26,7 @@ LOGGING = frozenset({"debug", "info", "warning", "error", "critical", "exception
 def messages(site: BreakSite) -> Iterator[Candidate | None]:
     """Candidates for a break at a call whose value matters little."""
     source = site.source
-    node = source.at(site.entry.span)
+    node = source.expression_at(site.entry.span)
     if not isinstance(node, ast.Call) or not source.imports("torch"):
         return
     called = source.code(node.func)

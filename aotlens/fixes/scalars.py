@@ -37,7 +37,7 @@ SELECTING = frozenset({"GB0036"})
 def scalars(site: BreakSite) -> Iterator[Candidate | None]:
     """Candidates for a break at an expression whose value is a number of Python's."""
     source = site.source
-    node = source.at(site.entry.span)
+    node = source.expression_at(site.entry.span)
     if not isinstance(node, ast.Call) or not source.imports("torch"):
         return
     tensor = _tensor(source, node)
@@ -107,7 +107,7 @@ def _builtin(source: Source, node: ast.Call) -> Edit | None:
 def selections(site: BreakSite) -> Iterator[Candidate | None]:
     """Candidates for an operator whose output size depends on data."""
     source = site.source
-    node = source.at(site.entry.span)
+    node = source.expression_at(site.entry.span)
     if site.entry.code not in SELECTING or node is None or not source.imports("torch"):
         return
     call, method = source.parents.get(source.parents.get(node, node)), source.parents.get(node)

@@ -39,7 +39,7 @@ class Source:
         end_line, end_col = node.end_lineno or node.lineno, node.end_col_offset or node.col_offset
         return Span(self.file, node.lineno, node.col_offset, end_line, end_col)
 
-    def at(self, span: Span) -> ast.expr | None:
+    def expression_at(self, span: Span) -> ast.expr | None:
         """The outermost expression with exactly this span; None where there is none."""
         for node in ast.walk(self.tree):
             if isinstance(node, ast.expr) and self.span(node) == span:

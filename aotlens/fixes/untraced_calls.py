@@ -42,7 +42,7 @@ def calls(site: BreakSite) -> Iterator[Candidate | None]:
     if site.entry.code == "GB0003":
         yield _consumer(site)
         return
-    node = source.at(site.entry.span)
+    node = source.expression_at(site.entry.span)
     if not isinstance(node, ast.Call):
         return
     called = source.code(node.func)

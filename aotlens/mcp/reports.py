@@ -54,7 +54,7 @@ class ReportStore:
     _by_name: OrderedDict[str, StoredReport] = field(default_factory=OrderedDict)
     _count: int = 0
 
-    def hold(self, report: Report, started: float) -> StoredReport:
+    def add(self, report: Report, started: float) -> StoredReport:
         """Give a new report its name: `trace-1`, `trace-2`, …"""
         self._count += 1
         held = StoredReport(f"trace-{self._count}", report, started)

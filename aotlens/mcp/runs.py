@@ -63,7 +63,7 @@ class Trace:
 class ScriptRun:
     """A new report, and what the script printed."""
 
-    held: StoredReport
+    stored: StoredReport
     output: str
 
 
@@ -89,7 +89,7 @@ def trace(worker: WorkerClient, reports: ReportStore, asked: Trace, call: Call) 
         assert answer.failure is not None
         raise UserError(_failure_text(answer.failure, answer.output), kind=answer.failure.kind)
     trace = answer.failure.traceback if answer.failure is not None else ""
-    return ScriptRun(reports.hold(decode(answer.report), started), shortened(answer.output + trace))
+    return ScriptRun(reports.add(decode(answer.report), started), shortened(answer.output + trace))
 
 
 def _failure_text(failure: Failure, output: str) -> str:
@@ -137,7 +137,7 @@ def _reported(reports: ReportStore, asked: _Command, call: Call) -> ScriptRun:
         if not file.exists():
             ended = f"`aotlens {asked.name} {asked.script}` ended without a report"
             raise UserError(_last_error(printed) or ended)
-        return ScriptRun(reports.hold(load_report(file), started), shortened(printed))
+        return ScriptRun(reports.add(load_report(file), started), shortened(printed))
 
 
 def _why_options(request: WhyRequest) -> list[str]:

@@ -71,7 +71,7 @@ class Session:
             fake=request.fake,
         )
         ran = self._trace(request, options, call)
-        return inspect_answer(ran.held, request, ran.output)
+        return inspect_answer(ran.stored, request, ran.output)
 
     def why(self, request: WhyRequest, call: Call) -> WhyAnswer:
         if (request.script is None) == (request.report is None):
@@ -81,7 +81,7 @@ class Session:
         assert request.script is not None
         _check_consent(request.run_user_code, request.script)
         ran = observe(self._reports, request, self.root.inside(request.script), call)
-        return why_answer(ran.held, request.rows, ran.output)
+        return why_answer(ran.stored, request.rows, ran.output)
 
     def fit(self, request: FitRequest, call: Call) -> FitAnswer:
         if (request.script is None) == (request.report is None):
@@ -92,19 +92,19 @@ class Session:
         _check_consent(request.run_user_code, request.script)
         check_gpu(request.gpu)
         ran = measure_step(self._reports, request, self.root.inside(request.script), call)
-        return fit_answer(ran.held, request.rows, ran.output)
+        return fit_answer(ran.stored, request.rows, ran.output)
 
     def verify(self, request: VerifyRequest, call: Call) -> VerifyAnswer:
         options = TraceOptions(
             backend=request.backend, dynamic=request.dynamic, policy=_policy(request), verify=True
         )
         ran = self._trace(request, options, call)
-        report = ran.held.report
+        report = ran.stored.report
         verdicts = sorted(_verdicts(report), key=lambda verdict: WORST_FIRST.index(verdict.outcome))
         all_equal = report.incomplete is None and all(entry.outcome == "equal" for entry in verdicts)
         refused = any(finding.severity == "error" for finding in report.diagnostics)
         return VerifyAnswer(
-            ran.held.name, all_equal and not refused, tuple(verdicts), report.incomplete, ran.output
+            ran.stored.name, all_equal and not refused, tuple(verdicts), report.incomplete, ran.output
         )
 
     def what_if(self, request: WhatIfRequest, call: Call) -> WhatIfAnswer:
@@ -115,13 +115,13 @@ class Session:
             policy.changed(change)  # a mistake in its form shows before anything is run
         options = TraceOptions(policy=str(policy), what_if=request.changes)
         ran = self._trace(request, options, call)
-        report = ran.held.report
+        report = ran.stored.report
         targets = (
             TargetWhatIf(target.name, target.partition.what_if)
             for target in report.targets
             if target.partition is not None
         )
-        return WhatIfAnswer(ran.held.name, tuple(targets), report.incomplete, ran.output)
+        return WhatIfAnswer(ran.stored.name, tuple(targets), report.incomplete, ran.output)
 
     def diff(self, request: DiffRequest, call: Call) -> DiffAnswer:
         before, after = self._compared(request, call)

@@ -44,7 +44,7 @@ class CompiledCallable:
     """One function or module that the script passed to `torch.compile`."""
 
     function: Any
-    called: int = 0
+    call_order: int = 0
     """The order in which it was called first, from 1 on; noted of torch's own layers alone."""
     is_of_import: bool = False
     """Whether a library passed it while it was imported, for whoever may call it."""
@@ -88,8 +88,8 @@ class Collector:
         """
         self.script = script
         self.compiled: list[Compiled] = []
-        self.passed: list[CompiledCallable] = []
-        self._passed_by_id: dict[int, CompiledCallable] = {}
+        self.callables: list[CompiledCallable] = []
+        self._callables_by_id: dict[int, CompiledCallable] = {}
         self.eager_calls: list[NotCompiled] = []
         """Calls of what the script gave to `aotlens.compile` that run in eager."""
         self.other_backends: list[NotCompiled] = []
@@ -97,10 +97,10 @@ class Collector:
         """Whether the script was ended because its targets only repeated."""
         self._repeats = repeats
         self._limit_s = limit_s
-        self._last_news = time.monotonic()
+        self._last_new_capture = time.monotonic()
         self._calls: Counter[int] = Counter()
         self._eager: list[NotCompiledGraph] = []
-        self._refused: list[Failure] = []
+        self._failures: list[Failure] = []
         self._captured: set[tuple[str, int]] = set()
 
     @contextmanager
@@ -119,7 +119,7 @@ class Collector:
 
     def _add_eager(self, graph: "NotCompiledGraph") -> None:
         self._eager.append(graph)
-        self._news()
+        self._restart_counting()
 
     @property
     def eager_graphs(self) -> tuple[NotCompiled, ...]:
@@ -127,10 +127,10 @@ class Collector:
         return tuple(graph.record() for graph in self._failed_graphs())
 
     @property
-    def refused(self) -> list[Failure]:
+    def failures(self) -> list[Failure]:
         """What could not be compiled, as failures of a trace."""
         graphs = self._failed_graphs()
-        return [*self._refused, *(failure_of(graph.error, self.script) for graph in graphs)]
+        return [*self._failures, *(failure_of(graph.error, self.script) for graph in graphs)]
 
     def note_graph(self, graph: Any) -> None:
         """Dynamo captured a graph: what it was captured from is compiled, in part at least."""
@@ -142,15 +142,15 @@ class Collector:
         """Whether Dynamo captured a graph of its code."""
         return any(location in self._captured for location, _ in entry.entries)
 
-    def passing(self, function: Any) -> CompiledCallable:
+    def add_callable(self, function: Any) -> CompiledCallable:
         """The entry of what is passed to `torch.compile`; one for a function that is passed at every call."""
-        known = self._passed_by_id.get(id(function))
+        known = self._callables_by_id.get(id(function))
         if known is None:
             known = CompiledCallable(
                 function, is_of_import=importing_library()
             )  # which keeps the function, and its id
-            self._passed_by_id[id(function)] = known
-            self.passed.append(known)
+            self._callables_by_id[id(function)] = known
+            self.callables.append(known)
         return known
 
     def note_other_backend(self, function: Any, backend: object) -> None:
@@ -168,10 +168,10 @@ class Collector:
 
     def _add(self, compiled: "Compiled") -> None:
         self.compiled.append(compiled)
-        self._news()
+        self._restart_counting()
 
     @contextmanager
-    def not_listening(self) -> Iterator[None]:
+    def discarding(self) -> Iterator[None]:
         """What the engine compiles within the block is forgotten."""
         count = len(self.compiled)
         try:
@@ -179,19 +179,19 @@ class Collector:
         finally:
             del self.compiled[count:]
 
-    def noting(self, entry: CompiledCallable, function: Callable[..., Any]) -> Callable[..., Any]:
+    def noting_call(self, entry: CompiledCallable, function: Callable[..., Any]) -> Callable[..., Any]:
         """The function, which notes that what was passed is called."""
 
         def noted(*args: Any, **kwargs: Any) -> Any:
-            entry.called = entry.called or 1 + max(other.called for other in self.passed)
+            entry.call_order = entry.call_order or 1 + max(other.call_order for other in self.callables)
             return function(*args, **kwargs)
 
         return noted
 
-    def refuse(self, failure: Failure) -> None:
+    def add_failure(self, failure: Failure) -> None:
         """Keep what the engine said of a target that it could not compile; the script goes on in eager."""
-        self._refused.append(failure)
-        self._news()
+        self._failures.append(failure)
+        self._restart_counting()
 
     def counting(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """The function, with its calls counted where they matter; a call too many raises StopScript."""
@@ -199,26 +199,26 @@ class Collector:
             return function
 
         def counted(*args: Any, **kwargs: Any) -> Any:
-            self.called(id(counted))
+            self.count_call(id(counted))
             return function(*args, **kwargs)
 
         if getattr(function, "_boxed_call", False):  # Dynamo then passes one list, which the callee empties
             counted._boxed_call = True  # type: ignore[attr-defined]
         return counted
 
-    def run_on(self) -> None:
+    def stop_counting(self) -> None:
         """Stop counting: the script has ended."""
         self._repeats = None
 
-    def called(self, key: int) -> None:
+    def count_call(self, key: int) -> None:
         """Count one call; the first one after a capture is the call that the capture was made for."""
         self._calls[key] += 1
         if self._repeats is None or self._calls[key] <= self._repeats:
             return
-        if time.monotonic() - self._last_news >= self._limit_s:
+        if time.monotonic() - self._last_new_capture >= self._limit_s:
             self.stopped = True
             raise StopScript
 
-    def _news(self) -> None:
+    def _restart_counting(self) -> None:
         self._calls.clear()
-        self._last_news = time.monotonic()
+        self._last_new_capture = time.monotonic()

@@ -114,9 +114,9 @@ class CompileRouter:
                 result = function(*args, **kwargs)
                 if self._is_error(failed):
                     raise failed
-                self.collector.refuse(failure_of(failed, self.collector.script))
+                self.collector.add_failure(failure_of(failed, self.collector.script))
                 self.collector.eager_calls.append(eager_call(function, failed))
-            self.collector.called(id(compiled))
+            self.collector.count_call(id(compiled))
             return result
 
         setattr(routed, _ROUTED, True)
@@ -172,11 +172,11 @@ def _torch_compile(original: Callable[..., Any], router: CompileRouter) -> Any:
         chosen = router.choose(model)
         if chosen is None:
             return model
-        entry = router.collector.passing(chosen)
+        entry = router.collector.add_callable(chosen)
         compiled = original(chosen, **{**asked, "backend": router.compile_graph})
         substitute_while_tracing(compile, _traced_compile)  # Dynamo is loaded now
         if isinstance(chosen, torch.nn.Module) and not entry.is_own:
-            compiled.forward = router.collector.noting(entry, compiled.forward)
+            compiled.forward = router.collector.noting_call(entry, compiled.forward)
         return compiled
 
     return skip_frame_in_dynamo(compile)

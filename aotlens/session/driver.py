@@ -82,7 +82,7 @@ class Plan:
     watched: StaticTarget | None = None
 
     @classmethod
-    def of(cls, script: Script, qualname: str | None, only_examples: bool = False) -> "Plan":
+    def from_script(cls, script: Script, qualname: str | None, only_examples: bool = False) -> "Plan":
         """Raises SyntaxError, or TargetError where the script has no such name."""
         if qualname is not None:
             target = find_target(script, qualname)
@@ -99,7 +99,7 @@ class Driver:
     """Compiles a script's targets into its collector; failures of single targets go there too."""
 
     def __init__(self, order: CompileRequest, collector: Collector, hooks: Hooks) -> None:
-        self._order = order
+        self._request = order
         self._collector = collector
         self._hooks = hooks
         self._watch: Watch | None = None
@@ -113,24 +113,24 @@ class Driver:
         """What Dynamo did, for the report of these targets."""
         return self._log.dynamo(targets)
 
-    def everything(self) -> None:
+    def run(self) -> None:
         """Raises what the script raised, but for an orderly end."""
-        self._hooks.on_stage("import", self._order.path)
-        script = load_script(self._order.path)
-        plan = Plan.of(script, self._order.qualname, self._order.examples)
-        self._order = replace(self._order, options=options_for_targets(self._order.options))
+        self._hooks.on_stage("import", self._request.path)
+        script = load_script(self._request.path)
+        plan = Plan.from_script(script, self._request.qualname, self._request.examples)
+        self._request = replace(self._request, options=options_for_targets(self._request.options))
         module = new_module(script, "__main__" if plan.runs else script.name)
         stages = self._collector.listening(self._on_stage, self._on_target)
-        world = self._world()
+        world = self._emulation()
         with stages, intercepting_compile(self._router(plan)), world, self._log.listening():
             if plan.runs:
                 self._hooks.on_stage("run", "")
             with _stopping_quietly():
-                self._run(script, module, plan)
-            self._collector.run_on()
+                self._run_script(script, module, plan)
+            self._collector.stop_counting()
             self.not_compiled = not_compiled(self._collector, self._log)
-            for failure in uncaptured_failures(self._collector, self._order.path):
-                self._collector.refuse(failure)
+            for failure in uncaptured_failures(self._collector, self._request.path):
+                self._collector.add_failure(failure)
             for target in plan.examples:
                 self._compile_examples(module, target)
 
@@ -141,13 +141,13 @@ class Driver:
         self._target = name
 
     @contextmanager
-    def _world(self) -> Iterator[None]:
+    def _emulation(self) -> Iterator[None]:
         """What is pretended to the script; an error that leaves it says for which GPU."""
-        gpu, backend = self._order.options.gpu, self._order.options.backend
+        gpu, backend = self._request.options.gpu, self._request.options.backend
         for_another = backend == "eager" or isinstance(backend, Interpreted)
         runs_here = not for_another or torch.cuda.is_available()
         chosen = nullcontext() if gpu is None or runs_here else gpu_attention(gpu)
-        with emulating(gpu, self._order.fake), chosen:
+        with emulating(gpu, self._request.fake), chosen:
             try:
                 yield
             except Exception as error:
@@ -155,9 +155,9 @@ class Driver:
                     setattr(error, PRETENDED, gpu)
                 raise
 
-    def nothing_found(self) -> Failure:
+    def no_target_failure(self) -> Failure:
         """Why there is no target, and what the user can do."""
-        path, name = self._order.path, self._order.qualname
+        path, name = self._request.path, self._request.qualname
         if name is None:
             message = (
                 f"{path} has no target: its run gave nothing to torch.compile or aotlens.compile, and no"
@@ -172,7 +172,7 @@ class Driver:
         return Failure("no-target", message, file=path)
 
     def _router(self, plan: Plan) -> CompileRouter:
-        order, hooks = self._order, self._hooks
+        order, hooks = self._request, self._hooks
         router = CompileRouter(
             options=replace(order.options, strict=False),
             collector=self._collector,
@@ -182,15 +182,15 @@ class Driver:
         )
         if plan.watched is None:
             return router
-        self._watch = Watch(plan.watched, self._compile, self._collector.called)
+        self._watch = Watch(plan.watched, self._compile, self._collector.count_call)
         return replace(router, choose=self._watch.choose)
 
-    def _run(self, script: Script, module: ModuleType, plan: Plan) -> None:
-        argv = self._order.argv
+    def _run_script(self, script: Script, module: ModuleType, plan: Plan) -> None:
+        argv = self._request.argv
         if self._watch is None or plan.watched is None:
             run_script(script, module, argv)
             return
-        with self._watch.on(module):
+        with self._watch.installed_in(module):
             run_script(script, module, argv, watch_definition(plan.watched))
 
     def _compile_examples(self, module: ModuleType, target: StaticTarget) -> None:
@@ -199,17 +199,17 @@ class Driver:
             for call in example_calls(module, target):
                 self._compile(call)
         except (Exception, SystemExit) as error:  # noqa: BLE001 (the user's constructors run here)
-            self._collector.refuse(failure_of(error, self._order.path))
+            self._collector.add_failure(failure_of(error, self._request.path))
 
     def _compile(self, call: Call) -> None:
-        options = replace(self._order.options, dynamic=call.dynamic or self._order.options.dynamic)
+        options = replace(self._request.options, dynamic=call.dynamic or self._request.options.dynamic)
         try:
             if is_routed_callable(call.function):
                 call.function(*call.args, **call.kwargs)
             else:
                 self._hooks.compile(call, options)
         except (Exception, SystemExit) as error:  # noqa: BLE001 (the user's function runs here)
-            self._collector.refuse(failure_of(error, self._order.path))
+            self._collector.add_failure(failure_of(error, self._request.path))
 
 
 @contextmanager

@@ -35,7 +35,7 @@ class ScriptEnd:
     """How a script ended."""
 
     exit_code: int = 0
-    said: str = ""
+    message: str = ""
     """What `sys.exit` was given to print; empty for a number."""
     failure: Failure | None = None
 

@@ -55,11 +55,11 @@ def trace(request: TraceRequest, progress: ProgressFunction) -> Outcome:
     verifier = Verifier(collector, order.options) if request.options.verify else None
     driver = Driver(order, collector, _hooks(verifier, progress))
     with recording_file_reads(request.list_reads) as reads, mute_triton_analysis_log():
-        failure = _failure(driver.everything, request.path)
+        failure = _failure(driver.run, request.path)
     unknown = partial(check_overrides, collector.compiled, order.options, request.options.what_if)
     if failure is None and (failure := _failure(unknown, request.path)) is not None:
         failure = next(
-            (error for error in collector.refused if error.message.startswith(_OVERRIDES)), failure
+            (error for error in collector.failures if error.message.startswith(_OVERRIDES)), failure
         )
         return Outcome(None, failure, _files(request.path, reads))
     progress("report", "")
@@ -67,7 +67,7 @@ def trace(request: TraceRequest, progress: ProgressFunction) -> Outcome:
     with observing(on_stage=lambda stage: progress(stage, "")), mute_triton_analysis_log():
         build = partial(_build, collector, request.options, verifier, targets)
         failure = _failure(build, request.path) or failure
-    refused, notes = collector.refused, []
+    refused, notes = collector.failures, []
     if targets and failure is not None and failure.kind == "no-value":  # more than the targets needs memory
         notes.append(_note(failure))
         failure = None
@@ -76,7 +76,7 @@ def trace(request: TraceRequest, progress: ProgressFunction) -> Outcome:
     if failure is None and refused and not targets:
         failure, refused = refused[0], refused[1:]
     if failure is None and not targets:
-        failure = driver.nothing_found()
+        failure = driver.no_target_failure()
     report = None
     if targets:
         report = _report(request, targets, driver.not_compiled, refused)
@@ -153,7 +153,7 @@ def _build(
         targets.append(target)
         if target.gpu_error:
             file = target.span.file if target.span is not None else None
-            collector.refused.append(Failure("unsupported", target.gpu_error, file=file))
+            collector.failures.append(Failure("unsupported", target.gpu_error, file=file))
 
 
 def _measures(asked: TraceOptions) -> bool:

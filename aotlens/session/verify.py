@@ -66,7 +66,7 @@ class Verifier:
         options: CompileOptions,
     ) -> None:
         """Verify a call that the script's own `aotlens.compile` compiles next."""
-        with self._collector.not_listening():
+        with self._collector.discarding():
             verdict = _unless_it_fails(lambda: self._judged(options, function, args, kwargs))
         self._verdicts[len(self._collector.compiled)] = verdict
 
@@ -127,7 +127,7 @@ class Verifier:
             if compiled.code.interpreted is None:
                 from aotlens.verify.targets import check_graph  # only to verify: 20 modules
 
-                with self._collector.not_listening():
+                with self._collector.discarding():
                     return self._verdict(check_graph(compiled, self._options, calls, inputs), self._options)
             from aotlens.verify.gpu.gpu_code import verify_gpu_graph  # only with a GPU: it loads Inductor
 
@@ -138,7 +138,7 @@ class Verifier:
         verdict = verification.verdict()
         if verdict.outcome != "differs" or self._on_mismatch is None:
             return verdict
-        with self._collector.not_listening():
+        with self._collector.discarding():
             return Verdict(verdict.outcome, f"{verdict.text}\n{self._on_mismatch(checked, options)}")
 
 

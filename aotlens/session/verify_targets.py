@@ -52,15 +52,15 @@ def verify_targets(
     driver = Driver(CompileRequest(path, qualname, tuple(argv), options), collector, hooks)
     failures: list[Failure] = []
     try:
-        driver.everything()
+        driver.run()
         check_overrides(collector.compiled, options)
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # noqa: BLE001 (user code may raise anything)
         failures.append(failure_of(error, path))
-    failures += collector.refused
+    failures += collector.failures
     if not collector.compiled and not failures:
-        failures.append(driver.nothing_found())
+        failures.append(driver.no_target_failure())
     names = [
         compiled.name if compiled.frontend == "dynamo" else compiled.qualname
         for compiled in collector.compiled

@@ -160,7 +160,7 @@ def build_targets(
 
 def _target(graphs: GraphSet, summary: Summary, locate: Locate, explain: Explain | None) -> Target:
     facts = graphs.facts
-    locate = locate.of(graphs) if isinstance(locate, Sources) else locate
+    locate = locate.for_target(graphs) if isinstance(locate, Sources) else locate
     function = compiled_function(facts, locate)
     part = f", part {graphs.index + 1} of {len(facts.sets)}" if len(facts.sets) > 1 else ""
     metadata = parse_metadata(graphs.metadata)

@@ -58,7 +58,7 @@ class Difference:
     kind: Kind
     name: str
     """The user's name of the input, output or parameter; empty when the whole call is meant."""
-    found: str
+    actual: str
     expected: str
     max_abs: float | None = None
     """Largest absolute error; None when no values were compared."""
@@ -66,16 +66,16 @@ class Difference:
     """Largest absolute error over the largest eager value; None when no values were compared."""
 
     @property
-    def hurts_nobody(self) -> bool:
+    def is_harmless(self) -> bool:
         """Whether it is only that a write works which eager refuses, as to one of the results of `chunk`."""
-        return self.kind == "write" and self.found == WRITABLE
+        return self.kind == "write" and self.actual == WRITABLE
 
     def __str__(self) -> str:
         error = (
             "" if self.max_abs is None else f" (max error {self.max_abs:.2g}, relative {self.max_rel:.2g})"
         )
         return (
-            f"{self.kind} of {self.name or 'the call'}: compiled {self.found}, eager {self.expected}{error}"
+            f"{self.kind} of {self.name or 'the call'}: compiled {self.actual}, eager {self.expected}{error}"
         )
 
 
@@ -92,7 +92,7 @@ class Verification:
     """Inputs that eager changed."""
     max_error: float
     """Largest absolute error of any value, gradient or mutated input."""
-    draws: bool = False
+    uses_random: bool = False
     """Whether eager drew random numbers, so that only a backend with eager's random numbers can be equal."""
 
     fresh_rounds: int = 0
@@ -133,13 +133,13 @@ class Verification:
     def _finding(self) -> str:
         match self.outcome:
             case "not verified":
-                return self._unsteady() if self.differences else self.not_compared
+                return self._nondeterminism() if self.differences else self.not_compared
             case "differs":
                 return self._first_difference()
             case _:
                 return self._compared()
 
-    def _unsteady(self) -> str:
+    def _nondeterminism(self) -> str:
         return (
             f"eager differs from eager in the {self.nondeterministic}, with the same arguments and random"
             " state; make the function depend on those alone to compare it"
@@ -148,7 +148,7 @@ class Verification:
     def _first_difference(self) -> str:
         on_random = " on random arguments (equal on the given ones)" if self.on_random else ""
         more = f", and {len(self.differences) - 1} more" if len(self.differences) > 1 else ""
-        hint = RANDOM if self.draws and self.differences[0].max_abs is not None else ""
+        hint = RANDOM if self.uses_random and self.differences[0].max_abs is not None else ""
         return f"{self.differences[0]}{on_random}{more}{hint}"
 
     def _compared(self) -> str:
@@ -165,8 +165,8 @@ def compare(compiled: Observation, eager: Observation) -> Verification:
         differences=tuple(differences(compiled, eager)),
         values=len(eager.outputs) - eager.accumulated,
         gradients=(len(eager.gradients.leaves) if eager.gradients else 0) + eager.accumulated,
-        mutated=sum(facts.changed for facts in eager.inputs),
-        draws=eager.draws,
+        mutated=sum(facts.is_mutated for facts in eager.inputs),
+        uses_random=eager.uses_random,
         not_compared=_not_compared(eager),
         max_error=max((error for error in errors if error == error), default=0.0),
     )
@@ -233,7 +233,7 @@ def _tensor(actual: TensorFacts, expected: TensorFacts, kind: Kind) -> Iterator[
             return
     if _real_strides(actual) != _real_strides(expected):
         yield Difference("stride", name, str(actual.stride), str(expected.stride))
-    if not expected.alone and actual.offset != expected.offset:
+    if not expected.owns_storage and actual.offset != expected.offset:
         yield Difference("offset", name, str(actual.offset), str(expected.offset))
     for field in ("requires_grad", "is_leaf"):
         if getattr(actual, field) != getattr(expected, field):
@@ -251,11 +251,15 @@ def _relations(actual: TensorFacts, expected: TensorFacts) -> Iterator[Differenc
         yield Difference("identity", name, _same(actual.same_as), _same(expected.same_as))
     if actual.view_of != expected.view_of:
         yield Difference("view", name, _view(actual.view_of), _view(expected.view_of))
-    if actual.shares != expected.shares:
-        yield Difference("aliasing", name, _shares(actual.shares), _shares(expected.shares))
+    if actual.aliases != expected.aliases:
+        yield Difference("aliasing", name, _shares(actual.aliases), _shares(expected.aliases))
     # An update that eager makes without moving the version counter may move it when compiled.
-    if actual.bumped != expected.bumped and not (actual.bumped and expected.changed):
-        yield Difference("version", name, _moved(actual.bumped), _moved(expected.bumped))
+    if actual.is_version_bumped != expected.is_version_bumped and not (
+        actual.is_version_bumped and expected.is_mutated
+    ):
+        yield Difference(
+            "version", name, _moved(actual.is_version_bumped), _moved(expected.is_version_bumped)
+        )
 
 
 def _call(compiled: Observation, eager: Observation) -> Iterator[Difference]:

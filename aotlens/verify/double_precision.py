@@ -140,7 +140,7 @@ def in_double(prepared: PreparedCall, call: Callable[..., Any]) -> Observation |
         return None
     with Widening():
         observation = observe_alone(wide, Probe(writes=False), call if wide.fn is prepared.fn else None)
-    return None if observation.draws else observation  # other numbers are drawn in double
+    return None if observation.uses_random else observation  # other numbers are drawn in double
 
 
 def copy_in_double(prepared: PreparedCall) -> PreparedCall | None:

@@ -54,15 +54,15 @@ class TensorFacts:
     """The first input or output that is the same object; None when this is the first."""
     view_of: str | None
     """The input that autograd knows as the base of this view; None when there is none."""
-    shares: frozenset[str]
+    aliases: frozenset[str]
     """Names of all other inputs and outputs on the same storage."""
-    alone: bool = False
+    owns_storage: bool = False
     """Whether those are all this very tensor."""
-    counts_alone: bool = False
+    owns_version_counter: bool = False
     """Whether it shares memory, and a write to it counts as a write to none of the others (`.data`)."""
-    bumped: bool = False
+    is_version_bumped: bool = False
     """Whether the call moved the version counter (inputs only)."""
-    changed: bool = False
+    is_mutated: bool = False
     """Whether the call changed values, sizes or strides (inputs only)."""
 
 
@@ -86,7 +86,7 @@ class Observation:
     """How many of the outputs, at their end, are gradients that the call left in `.grad`."""
     random_state: Tensor | None = None
     """After the call."""
-    draws: bool = False
+    uses_random: bool = False
     """Whether the call drew random numbers."""
     gradients: Gradients | None = None
     """None when nothing requires grad."""
@@ -105,7 +105,7 @@ class Probe:
     """Change each output in place at the end and see who else changes."""
     write_first: int | None = None
     """Double this output in place, seen by autograd, before the backward; None leaves all alone."""
-    only: int | None = None
+    only_root: int | None = None
     """Run the backward from this root alone, so that no gradient arrives at the others; None for all."""
 
 
@@ -134,7 +134,7 @@ def observe(
     left = (*new_tensors(prepared, old), *accumulated)
     seen = replace(_look(prepared, result, left, bumped, probe), accumulated=len(accumulated))
     draws = seen.random_state is not None and not torch.equal(seen.random_state, random_state)
-    return replace(seen, grad_enabled=left_behind, draws=draws)
+    return replace(seen, grad_enabled=left_behind, uses_random=draws)
 
 
 def _accumulated(inputs: Sequence[Named], before: Sequence[Tensor | None]) -> Iterator[Named]:
@@ -211,12 +211,12 @@ def _facts(
                 metadata=metadata(tensor),
                 same_as=first.get(id(tensor)),
                 view_of=_known_base(tensor, prepared.inputs),
-                shares=groups.get(item.name, frozenset()),
-                alone=all(other is tensor for other in beside),
-                counts_alone=bool(beside)
+                aliases=groups.get(item.name, frozenset()),
+                owns_storage=all(other is tensor for other in beside),
+                owns_version_counter=bool(beside)
                 and not any(shares_version_counter(other, tensor) for other in beside),
-                bumped=index < len(bumped) and bumped[index],
-                changed=index < len(changed) and changed[index],
+                is_version_bumped=index < len(bumped) and bumped[index],
+                is_mutated=index < len(changed) and changed[index],
             )
         )
         first.setdefault(id(tensor), item.name)
@@ -250,7 +250,7 @@ def _differentiate(
     try:
         if probe.write_first is not None:
             outputs[probe.write_first].tensor.mul_(2)
-        return backward(prepared, outputs, bumped, probe.only), None
+        return backward(prepared, outputs, bumped, probe.only_root), None
     except Exception as error:  # noqa: BLE001 - whatever the call raises is what eager must raise too
         return None, Failure(type(error), str(error))
 

@@ -31,7 +31,7 @@ class Side:
     """Whose tensors are seen: the user's callable, or a copy."""
     call: Callable[..., Any]
 
-    def world(self, prepared: PreparedCall) -> PreparedCall:
+    def prepared(self, prepared: PreparedCall) -> PreparedCall:
         """These arguments, with this side's own tensors."""
         return prepare_call(self.owner, prepared.args, prepared.kwargs, prepared.labels)
 
@@ -50,7 +50,7 @@ class Sides:
     """The arguments that random ones may take the place of; None for all."""
 
     def run(self, prepared: PreparedCall, side: Side) -> Observation:
-        (own,) = copies(side.world(prepared), 1, keep_fn=True)
+        (own,) = copies(side.prepared(prepared), 1, keep_fn=True)
         return observe_alone(own, EVERYTHING, side.call, self.state)
 
 
@@ -89,8 +89,8 @@ def _round(sides: Sides, prepared: PreparedCall) -> RoundsVerdict:
     if verification.differences:
         verification = replace(verification, nondeterministic=_unsteady(sides, prepared, expected))
     in_values = any(difference.max_abs is not None for difference in verification.differences)
-    if in_values and not expected.draws and not verification.nondeterministic:
-        wide = in_double(sides.eager.world(prepared), sides.eager.call)
+    if in_values and not expected.uses_random and not verification.nondeterministic:
+        wide = in_double(sides.eager.prepared(prepared), sides.eager.call)
         verification = without_rounding_differences(verification, (actual, expected), wide)
     if prepared is not sides.original:
         verification = replace(verification, on_random=True)
@@ -99,10 +99,10 @@ def _round(sides: Sides, prepared: PreparedCall) -> RoundsVerdict:
 
 def _forgiven(verification: Verification) -> Verification:
     """Without what can hurt nobody, which is noted."""
-    free = [difference.name for difference in verification.differences if difference.hurts_nobody]
+    free = [difference.name for difference in verification.differences if difference.is_harmless]
     if not free:
         return verification
-    remaining = tuple(difference for difference in verification.differences if not difference.hurts_nobody)
+    remaining = tuple(difference for difference in verification.differences if not difference.is_harmless)
     note = f"{', '.join(free)} can be changed in place, which eager refuses"
     return replace(verification, differences=remaining, notes=(*verification.notes, note))
 

@@ -42,7 +42,7 @@ class AnswerCache:
             return None
         return replace(entry.answer, id=request.id, cached=True, elapsed_ms=0.0)
 
-    def keep(self, request: TraceRequest, answer: Answer, files: tuple[str, ...], started: float) -> None:
+    def add(self, request: TraceRequest, answer: Answer, files: tuple[str, ...], started: float) -> None:
         """Remember a complete answer; failures are traced again, they may depend on more than sources.
 
         `started` is the time of the trace's beginning: a file changed since then may not be what was read.
@@ -100,7 +100,7 @@ class AnswerStore:
             return None
         return replace(answer, id=request.id, cached=True) if isinstance(answer, Answer) else None
 
-    def keep(self, request: TraceRequest, answer: Answer, started: float) -> None:
+    def add(self, request: TraceRequest, answer: Answer, started: float) -> None:
         """Remember a complete answer to a request that was made then, on the clock of the files.
 
         A file that has changed since may not be what the trace read.

@@ -119,7 +119,7 @@ class _Token:
     kind: str
     """`number`, `string`, `name`, `mark`, or `end`."""
     text: str
-    at: int
+    offset: int
 
 
 class _Parser:
@@ -140,7 +140,7 @@ class _Parser:
             if name is not None:
                 keywords[name] = value
             elif keywords:
-                raise self._error("an argument without a name after one with a name", self._peek().at)
+                raise self._error("an argument without a name after one with a name", self._peek().offset)
             else:
                 arguments.append(value)
             if self._peek().kind != "end":
@@ -172,13 +172,13 @@ class _Parser:
             case "mark", "{":
                 return self._mapping()
         shown = f"`{token.text}`" if token.kind != "end" else "the end"
-        raise self._error(f"found {shown}, expected {_FORM}", token.at)
+        raise self._error(f"found {shown}, expected {_FORM}", token.offset)
 
     def _literal(self, text: str, token: _Token) -> Literal:
         try:
             return Literal(ast.literal_eval(text))
         except (ValueError, SyntaxError) as error:
-            raise self._error(f"`{text}` is no Python literal", token.at) from error
+            raise self._error(f"`{text}` is no Python literal", token.offset) from error
 
     def _values(self, closing: str) -> list[Value]:
         values: list[Value] = []
@@ -197,7 +197,7 @@ class _Parser:
     def _mapping(self) -> dict[object, Value]:
         mapping: dict[object, Value] = {}
         while self._peek().text != "}":
-            offset = self._peek().at
+            offset = self._peek().offset
             key = self._value()
             if not isinstance(key, Literal):
                 raise self._error("a key must be a Python literal", offset)
@@ -210,9 +210,9 @@ class _Parser:
 
     def _tensor(self, dtype: _Token) -> TensorSpec:
         if dtype.text not in DTYPES:
-            raise self._error(f"unknown dtype `{dtype.text}`; known: {', '.join(DTYPES)}", dtype.at)
+            raise self._error(f"unknown dtype `{dtype.text}`; known: {', '.join(DTYPES)}", dtype.offset)
         sizes = self._sizes()
-        strides_at = self._peek().at
+        strides_at = self._peek().offset
         strides = tuple(self._strides()) if self._peek().text == "[" else None
         if strides is not None and len(strides) != len(sizes):
             raise self._error(f"{len(strides)} strides for {len(sizes)} sizes", strides_at)
@@ -220,7 +220,7 @@ class _Parser:
         grad = self._peek().text == "grad"
         self._next += grad
         if grad and (dtype.text[0] not in "fbc" or dtype.text == "b8"):
-            raise self._error(f"`grad` needs a floating or complex dtype, found `{dtype.text}`", dtype.at)
+            raise self._error(f"`grad` needs a floating or complex dtype, found `{dtype.text}`", dtype.offset)
         return TensorSpec(dtype.text, sizes, strides, device, grad)
 
     def _sizes(self) -> tuple[int | Size, ...]:
@@ -240,7 +240,7 @@ class _Parser:
         if token.kind != "name" or not re.fullmatch(r"s\d+", token.text):
             shown = f"`{token.text}`" if token.kind != "end" else "the end"
             raise self._error(
-                f"found {shown}, expected a size: a number, or `s0`, `s1`, … if dynamic", token.at
+                f"found {shown}, expected a size: a number, or `s0`, `s1`, … if dynamic", token.offset
             )
         if self._peek().text != "=":
             return Size(token.text, None)
@@ -248,7 +248,7 @@ class _Parser:
         hint = self._take()
         if not hint.text.isdigit():
             raise self._error(
-                f"found `{hint.text}`, expected the number to trace `{token.text}` with", hint.at
+                f"found `{hint.text}`, expected the number to trace `{token.text}` with", hint.offset
             )
         return Size(token.text, int(hint.text))
 
@@ -258,7 +258,7 @@ class _Parser:
         while self._peek().text != "]":
             token = self._take()
             if not token.text.isdigit():
-                raise self._error(f"found `{token.text}`, expected a stride, which is a number", token.at)
+                raise self._error(f"found `{token.text}`, expected a stride, which is a number", token.offset)
             strides.append(int(token.text))
             if self._peek().text != "]":
                 self._expect(",", "`,` or `]` after a stride")
@@ -270,7 +270,9 @@ class _Parser:
         if token.kind != "name" or token.text == "grad":
             return "cpu"
         if token.text not in _DEVICES:
-            raise self._error(f"unknown word `{token.text}`; after a tensor: a device or `grad`", token.at)
+            raise self._error(
+                f"unknown word `{token.text}`; after a tensor: a device or `grad`", token.offset
+            )
         self._next += 1
         if self._peek().text == ":" and self._peek(1).text.isdigit():
             self._next += 2
@@ -316,7 +318,7 @@ class _Parser:
         token = self._take()
         if token.text != mark:
             shown = f"`{token.text}`" if token.kind != "end" else "the end"
-            raise self._error(f"found {shown}, expected {allowed}", token.at)
+            raise self._error(f"found {shown}, expected {allowed}", token.offset)
 
     def _error(self, what: str, offset: int) -> ExampleError:
         span = self._source.span

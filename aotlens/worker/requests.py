@@ -99,7 +99,7 @@ class Requests(ABC):
         answer = job.answer(exit_code)
         self.send(answer)
         if job.outcome is not None:
-            self._cache.keep(job.request, answer, job.outcome.files, job.started)
+            self._cache.add(job.request, answer, job.outcome.files, job.started)
 
 
 def take_lines(buffer: bytearray) -> list[bytes]:

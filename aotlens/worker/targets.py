@@ -52,7 +52,7 @@ def find_targets(source: str, file: str) -> tuple[StaticTarget, ...]:
     tree = ast.parse(source, file)
     finder = _Finder(file, source, _imported_names(tree), _example_comments(source, file))
     finder.visit(tree)
-    compiled_names = finder.given
+    compiled_names = finder.compiled_names
     marked = (
         replace(target, how="compile")
         if target.qualname in compiled_names and target.how == "definition"
@@ -67,7 +67,7 @@ class _Finder(ast.NodeVisitor):
         self, file: str, source: str, names: dict[str, str], comments: dict[int, list[ExampleText]]
     ) -> None:
         self.targets: list[StaticTarget] = []
-        self.given: set[str] = set()
+        self.compiled_names: set[str] = set()
         """Names that are passed to a compiler as they are."""
         self._file = file
         self._lines = source.splitlines()
@@ -104,7 +104,7 @@ class _Finder(ast.NodeVisitor):
         is_method = isinstance(node.func, ast.Attribute) and node.func.attr == "compile" and not node.args
         if self._dotted(node.func) in _COMPILERS and node.args:
             if isinstance(node.args[0], ast.Name):
-                self.given.add(node.args[0].id)
+                self.compiled_names.add(node.args[0].id)
             self._add_call(node)
         elif is_method and self._dotted(node.func) not in _COMPILERS and not self._is_module(node.func):
             self._add_call(node)

@@ -50,16 +50,16 @@ def test_a_target_is_more_than_its_file_and_a_file_more_than_all(tmp_path: Path)
     assert settings.budget_of(file, "f") == Budget(1 << 20, None, 3)
     assert settings.budget_of(file, "Net.forward") == Budget(7, None, 3)
     told = [
-        settings.tells(code, file, name) for code, name in (("AL102", "f"), ("AL201", "f"), ("AL301", "f"))
+        settings.selects(code, file, name) for code, name in (("AL102", "f"), ("AL201", "f"), ("AL301", "f"))
     ]
     assert told == [True, False, False]
-    assert [settings.tells("AL101", file, name) for name in ("f", "Net")] == [True, False]
-    assert settings.tells("AL301", str(tmp_path / "other.py"), None)
+    assert [settings.selects("AL101", file, name) for name in ("f", "Net")] == [True, False]
+    assert settings.selects("AL301", str(tmp_path / "other.py"), None)
 
 
 def test_without_a_file_everything_is_told(tmp_path: Path) -> None:
     settings = settings_for(str(tmp_path / "x.py"))
-    assert settings.tells("AL903", "x.py", None)
+    assert settings.selects("AL903", "x.py", None)
     assert settings.budget_of("x.py", "f") == Budget()
 
 

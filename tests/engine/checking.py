@@ -147,7 +147,7 @@ def judged(differences: Sequence[Difference], repeat: Repeat, has_freed_history:
 
 
 def _only_raised(one: Difference, phrase: str) -> bool:
-    return one.kind == "backward error" and one.expected == "no error" and phrase in one.found
+    return one.kind == "backward error" and one.expected == "no error" and phrase in one.actual
 
 
 def prepared(program: Program) -> tuple[PreparedCall, PreparedCall]:
@@ -186,7 +186,7 @@ def repeats(seen: Observation, grow: bool, writes_are_told: bool = True) -> Iter
     for written in writes_worth_trying(seen):
         yield replace(written, untold=written.untold or not writes_are_told)
     for root in roots_worth_trying(seen):
-        yield Repeat(4, Probe(writes=False, only=root))
+        yield Repeat(4, Probe(writes=False, only_root=root))
     if grow:
         yield Repeat(seed=3, sizes=grown)
 
@@ -217,8 +217,8 @@ def writes_worth_trying(seen: Observation) -> Iterator[Repeat]:
     """One call for each output whose in-place change may show in another tensor that has a gradient."""
     tensors = [output for output in seen.outputs if isinstance(output, TensorFacts)]
     for index, output in enumerate(tensors):
-        if output.value.is_floating_point() and output.shares and seen.gradients:
-            yield Repeat(2, Probe(writes=False, write_first=index), untold=output.counts_alone)
+        if output.value.is_floating_point() and output.aliases and seen.gradients:
+            yield Repeat(2, Probe(writes=False, write_first=index), untold=output.owns_version_counter)
 
 
 def overwrites_saved_values(eager: Observation) -> bool:

@@ -63,12 +63,10 @@ def failures(script: str) -> list[Failure]:
     """All that a trace of the script says went wrong."""
     collector = Collector(script)
     try:
-        Driver(
-            CompileRequest(script, None, (), CompileOptions(backend="eager")), collector, Hooks()
-        ).everything()
+        Driver(CompileRequest(script, None, (), CompileOptions(backend="eager")), collector, Hooks()).run()
     except Exception as error:  # noqa: BLE001 (user code may raise anything)
-        return [*collector.refused, failure_of(error, script)]
-    return collector.refused
+        return [*collector.failures, failure_of(error, script)]
+    return collector.failures
 
 
 def judge(found: Failure, script: str, said: str, line: int = LINE) -> None:

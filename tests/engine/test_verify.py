@@ -142,7 +142,7 @@ def test_a_pending_collective_is_the_tensor_that_it_gives() -> None:
 
 def test_missing_gradient_is_a_difference() -> None:
     verdict = judged(lambda x, y: x * y, lambda x, y: x.detach() * y, leaf(3), leaf(3))
-    assert [(found.kind, found.name, found.found) for found in verdict.differences] == [
+    assert [(found.kind, found.name, found.actual) for found in verdict.differences] == [
         ("gradient", "x", "None")
     ]
 

@@ -52,7 +52,7 @@ def test_each_span_is_on_the_expression_that_was_logged(checkout: Path) -> None:
 
 def test_a_changed_line_is_said_to_be_unknown(checkout: Path) -> None:
     facts = CompilationFacts(open_trace(LOG).processes[0].compilations[0])
-    lines = Sources(Workspace(checkout.parent)).of(facts.sets[0])
+    lines = Sources(Workspace(checkout.parent)).for_target(facts.sets[0])
     assert {(origin.fact, origin.known) for origin in line_origins(lines)} == {
         ("8 lines of 9", "derived"),
         ("1 line of 9", "unknown"),
@@ -61,7 +61,7 @@ def test_a_changed_line_is_said_to_be_unknown(checkout: Path) -> None:
 
 def test_without_its_file_a_line_keeps_its_logged_path(tmp_path: Path) -> None:
     facts = CompilationFacts(open_trace(LOG).processes[0].compilations[0])
-    lines = Sources(Workspace(tmp_path)).of(facts.sets[0])
+    lines = Sources(Workspace(tmp_path)).for_target(facts.sets[0])
     assert set(lines.states.values()) == {"missing"}
     first = next(iter(lines.states))
     assert lines(first) == Span(first.file, first.line, 0, first.line, 0)

@@ -46,14 +46,14 @@ def _later() -> float:
 
 def test_the_same_request_gets_the_same_answer(kept: AnswerStore, folder: Path) -> None:
     answer = _answer(folder)
-    kept.keep(REQUEST, answer, _later())
+    kept.add(REQUEST, answer, _later())
     assert kept.find(replace(REQUEST, id=7, time_limit_s=3.0)) == replace(answer, id=7, cached=True)
 
 
 def test_another_request_gets_none(
     kept: AnswerStore, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    kept.keep(REQUEST, _answer(folder), _later())
+    kept.add(REQUEST, _answer(folder), _later())
     others = [
         replace(REQUEST, path="other.py"),
         replace(REQUEST, argv=("y",)),
@@ -71,7 +71,7 @@ def test_another_request_gets_none(
 
 @pytest.mark.parametrize("change", ["script.py", "data.txt", "absent", "a new file"])
 def test_what_was_read_has_changed(kept: AnswerStore, folder: Path, change: str) -> None:
-    kept.keep(REQUEST, _answer(folder), _later())
+    kept.add(REQUEST, _answer(folder), _later())
     (folder / change).write_text("other\n")
     assert kept.find(REQUEST) is None
 
@@ -84,8 +84,8 @@ def test_what_may_not_come_twice_is_not_kept(kept: AnswerStore, folder: Path) ->
         _answer(folder, report=None),
         _answer(folder, report={"targets": [{"kernels": [{"error": "took longer than its time limit"}]}]}),
     ):
-        kept.keep(REQUEST, answer, _later())
-    kept.keep(REQUEST, _answer(folder), started=0.0)  # the files have changed since
+        kept.add(REQUEST, answer, _later())
+    kept.add(REQUEST, _answer(folder), started=0.0)  # the files have changed since
     assert kept.find(REQUEST) is None
 
 

@@ -51,8 +51,8 @@ def run(arguments: argparse.Namespace) -> int:
         find_target(arguments.gpu)  # an unknown name shows before the script runs
     job = FitJob(arguments.script, tuple(arguments.argv), arguments.gpu, arguments.real, arguments.to_end)
     observed = observe_script(job, FIT_CHILD)
-    if observed.said:
-        say(observed.said)
+    if observed.message:
+        say(observed.message)
     if observed.report is None:
         signal = signal_of_exit_code(observed.exit_code)
         how = f"was ended by {signal}" if signal else f"ended itself with exit code {observed.exit_code}"

@@ -42,8 +42,8 @@ def run(arguments: argparse.Namespace) -> int:
     )
     with compilations():
         ran = run_compiled(arguments.script, arguments.argv, options, arguments.verify)
-    if ran.end.said:
-        say(ran.end.said)
+    if ran.end.message:
+        say(ran.end.message)
     if ran.end.failure is not None:
         failure = ran.end.failure
         show_failure(failure.message, failure.traceback, failure.exit_code)

@@ -87,8 +87,8 @@ def run(arguments: argparse.Namespace) -> int:
     vary = tuple(arguments.vary or ())
     job = WhyJob(arguments.script, tuple(arguments.argv), arguments.guards, seconds, vary)
     observed = observe_script(job)
-    if observed.said:
-        say(observed.said)
+    if observed.message:
+        say(observed.message)
     if observed.report is None:
         signal = signal_of_exit_code(observed.exit_code)
         how = f"was ended by {signal}" if signal else f"ended itself with exit code {observed.exit_code}"
@@ -134,7 +134,7 @@ def _over_budget(report: Report, script: str) -> Iterator[Diagnostic]:
     for function in report.dynamo.functions if report.dynamo is not None else ():
         file = function.span.file
         for finding in over_dynamo_budget(function, settings.budget_of(file, function.qualname)):
-            if settings.tells(finding.code, file, function.qualname):
+            if settings.selects(finding.code, file, function.qualname):
                 yield finding
 
 

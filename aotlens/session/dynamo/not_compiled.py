@@ -68,7 +68,7 @@ def _left_out(collector: Collector) -> Iterator[NotCompiled]:
     """What of all that was passed to `torch.compile` Dynamo gave up as a whole, each once."""
     if "torch._dynamo.utils" not in sys.modules:
         return
-    entries = {location: name for entry in collector.passed for location, name in entry.entries}
+    entries = {location: name for entry in collector.callables for location, name in entry.entries}
     layers, others = _torchs_own(collector)
     seen: set[tuple[str, int]] = set()
     for file, first, reason, at_file, at_line in unsupported_frames():
@@ -93,12 +93,12 @@ def _left_out(collector: Collector) -> Iterator[NotCompiled]:
 
 def _without_graph(collector: Collector, log: DynamoLog) -> Iterator[NotCompiled]:
     """What was passed to `torch.compile` and has no graph, for no reason that anybody gave."""
-    for entry in collector.passed:
+    for entry in collector.callables:
         if collector.has_graph(entry) or not entry.entries:
             continue
         (file, line), name = entry.entries[0]
         span = first_line(file, line) if is_first_party_file(file) else None
-        if any(location in log.seen for location, _ in entry.entries) or entry.called:
+        if any(location in log.seen for location, _ in entry.entries) or entry.call_order:
             reason = "it ran, and Dynamo found no tensor operation in it to capture"
             yield _record(name, "no graph", reason, span)
         elif not entry.is_of_import:
@@ -111,8 +111,8 @@ def _record(name: str, cause: NotCompiledCause, reason: str, span: Span | None) 
 
 def _torchs_own(collector: Collector) -> tuple[list[str], list[str]]:
     """Of torch's own without a graph: the layers in the order of their calls, and the functions."""
-    missing = [entry for entry in collector.passed if not (collector.has_graph(entry) or entry.is_own)]
-    layers = sorted((entry for entry in missing if entry.called), key=lambda entry: entry.called)
+    missing = [entry for entry in collector.callables if not (collector.has_graph(entry) or entry.is_own)]
+    layers = sorted((entry for entry in missing if entry.call_order), key=lambda entry: entry.call_order)
     others = [entry for entry in missing if not isinstance(entry.function, torch.nn.Module)]
     return [_name(entry.function) for entry in layers], [_name(entry.function) for entry in others]
 

@@ -46,19 +46,21 @@ def raise_if_eager_fails(error: Exception, function: Callable[..., Any], args: A
 class _Steps(fx.Interpreter):
     """Runs a graph in eager and knows at which node it is."""
 
-    at: fx.Node | None = None
+    current_node: fx.Node | None = None
 
     def __init__(self, graph: fx.GraphModule) -> None:
         super().__init__(graph)
         self.extra_traceback = False
 
     def run_node(self, n: fx.Node) -> Any:
-        self.at = n
+        self.current_node = n
         return super().run_node(n)
 
-    def note(self, error: Exception) -> None:
+    def attach_frames(self, error: Exception) -> None:
         """Give the error the user's frames of the node that it met."""
-        setattr(error, DYNAMO_FRAMES, frames_of_node(self.at) if self.at is not None else [])
+        setattr(
+            error, DYNAMO_FRAMES, frames_of_node(self.current_node) if self.current_node is not None else []
+        )
 
 
 def _compare(error: Exception, graph: fx.GraphModule, args: tuple[Any, ...]) -> None:
@@ -72,6 +74,6 @@ def _compare(error: Exception, graph: fx.GraphModule, args: tuple[Any, ...]) -> 
             steps.run(*own.args)
     except Exception as eagers:  # noqa: BLE001 (whatever the operator raises)
         if type(eagers) is type(error):
-            steps.note(error)
+            steps.attach_frames(error)
         return
     setattr(error, ALONE, True)

@@ -48,15 +48,15 @@ class FileReads:
     outside: str = ""
     """Why the same run may read something else next time; empty where nothing says so."""
 
-    def note(self, event: str, arguments: tuple[Any, ...]) -> None:
+    def record(self, event: str, arguments: tuple[Any, ...]) -> None:
         if event == "open":
-            self._note_path(arguments[0], arguments[2])
+            self._record_path(arguments[0], arguments[2])
         elif event in _FOLDERS:
-            self._note_path(arguments[0], 0)
+            self._record_path(arguments[0], 0)
         elif event in _OUTSIDE:
             self.outside = self.outside or _OUTSIDE[event]
 
-    def _note_path(self, path: Any, flags: Any) -> None:
+    def _record_path(self, path: Any, flags: Any) -> None:
         if not isinstance(path, str | bytes | os.PathLike):  # a descriptor, opened by name before
             return
         if isinstance(flags, int) and flags & os.O_ACCMODE == os.O_WRONLY:
@@ -73,7 +73,7 @@ _installed = False
 def _hear(event: str, arguments: tuple[Any, ...]) -> None:
     """Python calls it at every event of its audit, of which a trace has a hundred thousand."""
     if event in _HEARD and _current is not None:
-        _current.note(event, arguments)
+        _current.record(event, arguments)
 
 
 class _NotingOpeners(importlib.abc.MetaPathFinder):
@@ -108,7 +108,7 @@ def _note_opener(module: ModuleType) -> None:
     def noted(*args: Any, **kwargs: Any) -> Any:
         path = next(iter((*args, kwargs.get("filename"))))
         if _current is not None and path is not None:
-            _current.note("open", (path, None, os.O_RDONLY))
+            _current.record("open", (path, None, os.O_RDONLY))
         return opened(*args, **kwargs)
 
     setattr(module, name, noted)

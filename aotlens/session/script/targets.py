@@ -216,14 +216,14 @@ class Watch:
         """`capture` gets each call with news, `called` the key of every call."""
         self._target = target
         self._capture = capture
-        self._called = called
-        self._seen: set[int] = set()
-        self._busy = False
+        self._on_call = called
+        self._captured_signatures: set[int] = set()
+        self._is_capturing = False
         self._definition: Any = None
         self._class_call: Any = None
 
     @contextmanager
-    def on(self, module: ModuleType) -> Iterator[None]:
+    def installed_in(self, module: ModuleType) -> Iterator[None]:
         """Let the mark in the rewritten script find this watch."""
         setattr(module, _MARK, self._mark)
         try:
@@ -239,7 +239,7 @@ class Watch:
                 self._unmark_class()
                 return function
         if getattr(function, "__aotlens_original__", function) is self._definition:
-            self._seen.add(0)
+            self._captured_signatures.add(0)
             return self._definition
         return None
 
@@ -252,7 +252,7 @@ class Watch:
     def _mark_function(self, function: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(function)
         def watched(*args: Any, **kwargs: Any) -> Any:
-            self._see(function, args, kwargs)
+            self._capture_call(function, args, kwargs)
             return function(*args, **kwargs)
 
         watched.__aotlens_original__ = function  # type: ignore[attr-defined]
@@ -264,7 +264,7 @@ class Watch:
 
         def watched(instance: Any, *args: Any, **kwargs: Any) -> Any:
             if type(instance) is definition:
-                self._see(instance, args, kwargs)
+                self._capture_call(instance, args, kwargs)
             return original(instance, *args, **kwargs)
 
         definition.__call__ = watched  # type: ignore[method-assign]
@@ -272,25 +272,25 @@ class Watch:
 
     def _unmark_class(self) -> None:
         """Dynamo compiles a module's call, and should not meet the watch there."""
-        self._seen.add(0)
+        self._captured_signatures.add(0)
         if "__call__" in self._definition.__dict__:
             if self._class_call is None:
                 del self._definition.__call__
             else:
                 self._definition.__call__ = self._class_call
 
-    def _see(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        if self._busy:  # the capture itself calls the function
+    def _capture_call(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        if self._is_capturing:  # the capture itself calls the function
             return
         key = _signature(args, kwargs)
-        if key not in self._seen:
-            self._seen.add(key)
-            self._busy = True
+        if key not in self._captured_signatures:
+            self._captured_signatures.add(key)
+            self._is_capturing = True
             try:
                 self._capture(self._bound(function, args, kwargs))
             finally:
-                self._busy = False
-        self._called(key)
+                self._is_capturing = False
+        self._on_call(key)
 
     def _bound(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
         """The call with a method bound to its object, as the script wrote it."""

@@ -45,7 +45,7 @@ class Observation:
     """How the script ended, and what Dynamo did until then."""
 
     exit_code: int
-    said: str
+    message: str
     """What `sys.exit` was given to print; empty for a number."""
     failure: Failure | None
     report: Report | None
@@ -84,7 +84,7 @@ def _observed(data: dict[str, Any]) -> Observation:
     failure = data["failure"]
     return Observation(
         data["exit_code"],
-        data["said"],
+        data["message"],
         None if failure is None else decode_record(Failure, failure),
         decode(data["report"]),
     )
@@ -97,7 +97,12 @@ def save_observation(folder: str, end: "ScriptEnd", report: Report) -> int:
     """
     sys.stdout.flush()
     failure = None if end.failure is None else encode_record(end.failure)
-    observed = {"exit_code": end.exit_code, "said": end.said, "failure": failure, "report": encode(report)}
+    observed = {
+        "exit_code": end.exit_code,
+        "message": end.message,
+        "failure": failure,
+        "report": encode(report),
+    }
     path = Path(folder, OBSERVED)
     writing = path.with_suffix(f".{os.getpid()}")
     writing.write_text(json.dumps(observed), encoding="utf-8")

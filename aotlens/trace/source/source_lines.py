@@ -31,12 +31,12 @@ class Sources:
 
     def __init__(self, workspace: Workspace) -> None:
         self.workspace = workspace
-        self._alone = SourceLines(workspace, None, (), is_cache_hit=False)
+        self._without_target = SourceLines(workspace, None, (), is_cache_hit=False)
 
     def __call__(self, line: Line, node: GraphNode | None = None) -> Span:
-        return self._alone(line, node)
+        return self._without_target(line, node)
 
-    def of(self, graphs: GraphSet) -> "SourceLines":
+    def for_target(self, graphs: GraphSet) -> "SourceLines":
         """The same for the lines of a target, which help to find one another."""
         others = (graphs.joint, graphs.forward, graphs.inference, graphs.backward)
         present = tuple(graph for graph in others if graph is not None)

@@ -171,7 +171,7 @@ class _Comparison:
     """One call made in eager, by the kernels, and, where those draw, by torch with their numbers."""
 
     compiled: Compiled
-    worlds: tuple[PreparedCall, ...]
+    prepared_calls: tuple[PreparedCall, ...]
     state: list[Tensor]
     call: Callable[..., Any] | None = None
     eager: Callable[..., Any] | None = None
@@ -183,20 +183,20 @@ class _Comparison:
     def _verdict(self) -> GpuVerification:
         graphs: InterpretedGraphs = self.compiled.code.interpreted
         with allow_flex_gradients_on_cpu():
-            expected = observe_alone(self.worlds[0], call=self.eager, state=self.state)
+            expected = observe_alone(self.prepared_calls[0], call=self.eager, state=self.state)
         graphs.runs.clear()
-        actual = observe_alone(self.worlds[1], call=self.call or self.compiled.call, state=self.state)
+        actual = observe_alone(self.prepared_calls[1], call=self.call or self.compiled.call, state=self.state)
         drawn, unmatched = _drawn(graphs.runs), ""
         laws: tuple[Law, ...] = ()
         # eager's other numbers, its attention in steps, or the CPU's rules for autocast, make others
         drops = _drops_in_attention(self.compiled)
         if drawn or assumed_casts() or drops:
             redrawing = RandomReplay(drawn)
-            by_torch = call_with_other_code(self.compiled, CompileOptions("eager"), self.worlds[2].fn)
+            by_torch = call_with_other_code(self.compiled, CompileOptions("eager"), self.prepared_calls[2].fn)
             with redrawing:
-                expected = observe_alone(self.worlds[2], call=_as_tuple(by_torch), state=self.state)
+                expected = observe_alone(self.prepared_calls[2], call=_as_tuple(by_torch), state=self.state)
             unmatched = _unmatched(redrawing, drawn)
-            laws = tuple(map(law_of, redrawing.given))
+            laws = tuple(map(law_of, redrawing.replayed))
         with ignoring_devices():
             comparison = self._without_roundings(compare(actual, expected), (actual, expected), drawn)
         comparison = _without(comparison, "random state")  # a GPU has a generator of its own
@@ -227,7 +227,7 @@ class _Comparison:
         """Where values differ, those that are as near to double precision as eager's are equal."""
         if not any(difference.max_abs is not None for difference in comparison.differences):
             return comparison
-        prepared, call = self.worlds[3], None
+        prepared, call = self.prepared_calls[3], None
         # a recording of the direct frontend refuses other types, so the user's function runs there
         if self.compiled.frontend == "dynamo":
             call = _as_tuple(call_with_other_code(self.compiled, CompileOptions("eager"), prepared.fn))
@@ -244,7 +244,7 @@ class _Comparison:
 def _without(comparison: Verification, *kinds: str) -> Verification:
     """Of what differs only the other kinds."""
     remaining = tuple(difference for difference in comparison.differences if difference.kind not in kinds)
-    return replace(comparison, differences=remaining, draws=False)
+    return replace(comparison, differences=remaining, uses_random=False)
 
 
 def _is_in_values(comparison: Verification) -> bool:

@@ -28,7 +28,7 @@ class WrongNode:
     """A node, what it computes, and what it should."""
 
     node: Node
-    found: Any
+    actual: Any
     expected: Any
     ancestor: str = ""
     """The node of the stage before, where it has another name."""

@@ -67,10 +67,10 @@ def _values(wrong: WrongNode) -> str:
     subject = f"{wrong.ancestor} is" if wrong.ancestor.startswith("the ") else "it should be"
     if wrong.ancestor and not wrong.ancestor.startswith("the "):
         subject = f"`{wrong.ancestor}`, from which it is made, is"
-    if not isinstance(wrong.found, Tensor):
+    if not isinstance(wrong.actual, Tensor):
         return f"{subject} {preview_values(wrong.expected)}"
-    error = f"max error {error_between(wrong.found, wrong.expected):.2g}"
-    return f"it is {preview_values(wrong.found)}, {subject} {preview_values(wrong.expected)} ({error})"
+    error = f"max error {error_between(wrong.actual, wrong.expected):.2g}"
+    return f"it is {preview_values(wrong.actual)}, {subject} {preview_values(wrong.expected)} ({error})"
 
 
 def locate(
@@ -101,10 +101,10 @@ class _Search:
     results: tuple[StageResult, ...]
 
     def first(self, difference: Difference, eager: Observation, call: Callable[[], object]) -> Located:
-        wrong = self._not_as_eager(eager)
+        wrong = self._output_unlike_eager(eager)
         if wrong and difference.kind in IN_THE_RECORDING:
             stage = self._stages()[self.results[0].stage]
-            node = first_differing_operator(stage.program, self._played(stage), operators_of(call))
+            node = first_differing_operator(stage.program, self._node_values(stage), operators_of(call))
             return Located(stage.name, EAGER, wrong, node, self._span(difference))
         mismatches = compare_stages(self.results)
         if mismatches:
@@ -112,10 +112,10 @@ class _Search:
             return Located(first.stage, f"`{first.parent}`", first.what, self._node(first.stage))
         what = f"the {difference.kind} of {difference.name or 'the call'}"
         if difference.kind in ("gradient", "backward error", "backward mutation"):
-            return Located("joint", EAGER, what, self._gradient(), self._span(difference))
+            return Located("joint", EAGER, what, self._wrong_gradient(), self._span(difference))
         return Located(WRAPPER, EAGER, what, None, self._span(difference))
 
-    def _not_as_eager(self, eager: Observation) -> str:
+    def _output_unlike_eager(self, eager: Observation) -> str:
         """A result or changed input that the first stage gives otherwise than eager; empty where none is."""
         values = self.results[0].values
         facts: dict[str, Any] = {}
@@ -134,11 +134,11 @@ class _Search:
     def _stages(self) -> dict[str, StageProgram]:
         return {stage.name: stage for stage in self.compiled.stages()}
 
-    def _given(self) -> InputCopies:
+    def _input_copies(self) -> InputCopies:
         return InputCopies(self.compiled, self.values, stage_tangents(self.compiled, self.values))
 
-    def _played(self, stage: StageProgram) -> dict[str, Any]:
-        inputs = self._given()
+    def _node_values(self, stage: StageProgram) -> dict[str, Any]:
+        inputs = self._input_copies()
         if stage.name != "backward":
             return play(stage.program, inputs.arguments(stage.program, {}))
         forward = self.compiled.parts.forward
@@ -150,23 +150,23 @@ class _Search:
         if name == WRAPPER:
             return None
         if name == GENERATED:
-            return self._generated()
+            return self._wrong_in_generated_code()
         stages = self._stages()
         sides = [stages[name], *([stages["backward"]] if name == "forward" else [])]
         for stage in sides:
             parent = self._parent(stage, stages)
-            wrong = first_wrong_node(stage, self._played(stage), parent, self._played(parent))
+            wrong = first_wrong_node(stage, self._node_values(stage), parent, self._node_values(parent))
             if wrong is not None:
                 return wrong
-        return self._gradient() if name == "joint" else None
+        return self._wrong_gradient() if name == "joint" else None
 
     def _parent(self, stage: StageProgram, stages: dict[str, StageProgram]) -> StageProgram:
         return stages[stage.parent] if stage.parent is not None else stage
 
-    def _generated(self) -> WrongNode | None:
+    def _wrong_in_generated_code(self) -> WrongNode | None:
         if isinstance(self.options.backend, Compilers):
             return None
-        parts, inputs = self.compiled.parts, self._given()
+        parts, inputs = self.compiled.parts, self._input_copies()
         _, environment = inputs.call(parts.forward, {})
         for program in filter(None, (parts.forward, parts.backward)):
             arguments = inputs.arguments(program, environment)
@@ -176,14 +176,14 @@ class _Search:
                 return wrong
         return None
 
-    def _gradient(self) -> WrongNode | None:
+    def _wrong_gradient(self) -> WrongNode | None:
         stages = self._stages()
         if "joint" not in stages:
             return None
         functional, joint = stages["functional"].program, stages["joint"]
         tangents = stage_tangents(self.compiled, self.values)
-        arguments = self._given().arguments(functional, {})
-        return first_wrong_gradient(functional, arguments, tangents, joint.program, self._played(joint))
+        arguments = self._input_copies().arguments(functional, {})
+        return first_wrong_gradient(functional, arguments, tangents, joint.program, self._node_values(joint))
 
     def _span(self, difference: Difference) -> Span | None:
         """The expression that the report names for a result or an input."""

@@ -56,21 +56,23 @@ class InputCopies:
         bases = compiled.captured.bases
         own = [copied(cloner, value) for value in values]
         with torch.no_grad(), below_views():
-            self._flat = [value.detach() if isinstance(value, Tensor) else value for value in own]
-            self._before = [value.detach() if isinstance(value, Tensor) else value for value in own]
+            self._inputs = [value.detach() if isinstance(value, Tensor) else value for value in own]
+            self._aliases_at_entry = [value.detach() if isinstance(value, Tensor) else value for value in own]
         self._tangents = tangents
-        self._changed = [info.index for info in written_inputs(compiled)]
+        self._mutated = [info.index for info in written_inputs(compiled)]
         infos = compiled.meta.inputs
-        self._elsewhere = {info.index for info in infos if info.storage_swap and info.seen_by_autograd}
-        self._grown = {info.index for info in infos if info.is_resized}
+        self._storage_swapped = {info.index for info in infos if info.storage_swap and info.seen_by_autograd}
+        self._resized = {info.index for info in infos if info.is_resized}
         for index, captured_input in enumerate(compiled.captured.flat_inputs):
             if captured_input.duplicate_of is not None:
-                self._flat[index] = self._flat[captured_input.duplicate_of]
+                self._inputs[index] = self._inputs[captured_input.duplicate_of]
         for base in (base for base in bases if base.kind != "input"):
             like = compiled.captured.inputs[base.index].fake
             geometry = (like.shape, like.stride(), like.storage_offset())
-            self._flat.append(_as_stored(self._flat[base.members[0]]).view(like.dtype).as_strided(*geometry))
-            self._before.append(self._flat[-1])
+            self._inputs.append(
+                _as_stored(self._inputs[base.members[0]]).view(like.dtype).as_strided(*geometry)
+            )
+            self._aliases_at_entry.append(self._inputs[-1])
 
     def run(self, stage: StageProgram, backward: StageProgram | None) -> StageResult:
         program = stage.program
@@ -79,7 +81,7 @@ class InputCopies:
         if backward is not None:
             gradients, _ = self.call(backward.program, environment)
             named_values |= self._named(backward.program, gradients)
-        return StageResult(stage.name, named_values | self._written(program, outputs))
+        return StageResult(stage.name, named_values | self._write_back(program, outputs))
 
     def run_generated(self, compiled: Compiled) -> StageResult:
         """The forward, then the backward, as the backend made them."""
@@ -89,26 +91,26 @@ class InputCopies:
             assert graph.compile is not None  # as of every graph of a backend
             outputs, environment = self.call(graph.program, environment, _unpacked(graph.compile()))
             named_values |= self._named(graph.program, outputs)
-            named_values |= self._written(graph.program, outputs)
+            named_values |= self._write_back(graph.program, outputs)
         return StageResult(GENERATED, named_values)
 
-    def _written(self, program: Program, outputs: Any) -> dict[str, Any]:
+    def _write_back(self, program: Program, outputs: Any) -> dict[str, Any]:
         """Puts the inputs' new values into the inputs, and tells those of all that changed."""
         with below_views():
             for out, value in zip(program.outputs, outputs, strict=True):
-                if isinstance(out.slot, MutatedInput) and out.slot.index not in self._elsewhere:
-                    target = inner_tensor_at(self._place(out.slot.index), out.slot.inner)
-                    if out.slot.index in self._grown:
+                if isinstance(out.slot, MutatedInput) and out.slot.index not in self._storage_swapped:
+                    target = inner_tensor_at(self._written_alias(out.slot.index), out.slot.inner)
+                    if out.slot.index in self._resized:
                         target.resize_(value.shape)
                     target[index_without_repeats(target)].copy_(value[index_without_repeats(target)])
         named_values: dict[str, Any] = {}
-        for index in self._changed:
-            named_values |= copies_by_name(self._slots[index].name, self._place(index), AFTER)
+        for index in self._mutated:
+            named_values |= copies_by_name(self._slots[index].name, self._written_alias(index), AFTER)
         return named_values
 
-    def _place(self, index: int) -> Any:
+    def _written_alias(self, index: int) -> Any:
         """Where an input's new data is put: in its first sizes, unless it is given more memory."""
-        return (self._flat if index in self._grown else self._before)[index]
+        return (self._inputs if index in self._resized else self._aliases_at_entry)[index]
 
     def tangents(self, forward: Program) -> dict[str, Any]:
         """Random gradients of the forward's outputs, by name."""
@@ -146,17 +148,17 @@ class InputCopies:
             case SavedInput():
                 return environment.get(id(program_input.node), program_input.node.constant)
             case slot:
-                return inner_tensor_at(self._flat[slot.index], _path(slot))
+                return inner_tensor_at(self._inputs[slot.index], _path(slot))
 
     def _after_forward(self, index: int) -> Any:
         """A flat input as the forward leaves it, for a backward that reads and writes to what it finds."""
         forward = self._compiled.parts.forward
         copies = InputCopies(self._compiled, self._values, self._tangents)
         outputs, _ = copies.call(forward, {})
-        copies._written(forward, outputs)
-        return copies._before[index]
+        copies._write_back(forward, outputs)
+        return copies._aliases_at_entry[index]
 
-    def _hooked(self, index: int, gradient: Any) -> Any:
+    def _after_hooks(self, index: int, gradient: Any) -> Any:
         """An input's gradient as its hooks leave it, which the wrapper registers on the caller's tensor."""
         for input_index, method, hook in self._compiled.captured.structure.registered_hooks:
             if input_index == index and method == "register_hook":
@@ -171,7 +173,7 @@ class InputCopies:
                 case UserOutput(name=name) if not isinstance(out.value, OuterObject):
                     named_values |= copies_by_name(name, value)
                 case Gradient(name=name, index=index) if value is not None:
-                    named_values |= copies_by_name(f"gradient of {name}", self._hooked(index, value))
+                    named_values |= copies_by_name(f"gradient of {name}", self._after_hooks(index, value))
                 case _:
                     pass
         return named_values

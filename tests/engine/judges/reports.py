@@ -51,7 +51,7 @@ def wrong_input(row: Input, facts: TensorFacts) -> list[str]:
     found = []
     moved = row.mutates_metadata or row.mutates_storage_metadata
     mutated = row.mutates_data or moved or row.duplicate_of is not None
-    if facts.changed and not mutated:
+    if facts.is_mutated and not mutated:
         found.append(f"`{row.name}` changes in eager; the report says that it does not")
     own = "parametrizations." not in row.name  # torch's own code writes there, under no line of the user's
     if mutated and row.duplicate_of is None and not row.sites and own:
@@ -76,8 +76,10 @@ def wrong_output(row: Output, seen: Observation) -> list[str]:
         return []
     found = []
     inputs = {item.name for item in seen.inputs}
-    if bool(facts.shares & inputs or facts.same_as in inputs) != (row.output_type in ALIASES):
-        found.append(f"`{row.name}` is {row.output_type}; in eager it shares memory with {set(facts.shares)}")
+    if bool(facts.aliases & inputs or facts.same_as in inputs) != (row.output_type in ALIASES):
+        found.append(
+            f"`{row.name}` is {row.output_type}; in eager it shares memory with {set(facts.aliases)}"
+        )
     own = row.output_type in ("non_alias", "unsafe_view_alias") or "from outside" in row.reason
     if not own and row.base is None:
         found.append(f"`{row.name}` is {row.output_type} of nothing")
