@@ -89,11 +89,11 @@ def _read(path: str) -> SourceFile | None:
     if not targets:
         return None
     settings = settings_for(path)
-    _refuse_unknown(path, settings, tuple(target.qualname for target in every if target.qualname))
+    _check_named_targets(path, settings, tuple(target.qualname for target in every if target.qualname))
     return SourceFile(path, source, settings, targets)
 
 
-def _refuse_unknown(path: str, settings: Settings, known: tuple[str, ...]) -> None:
+def _check_named_targets(path: str, settings: Settings, known: tuple[str, ...]) -> None:
     for name in settings.named_targets(path):
         if name not in known:
             targets = ", ".join(f"`{target}`" for target in known)

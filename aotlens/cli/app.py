@@ -10,7 +10,7 @@ from types import ModuleType
 from rich_argparse import RichHelpFormatter
 
 from aotlens._version import __version__
-from aotlens.cli.command_line import CommandLine, add_script_arguments, passed_on, split
+from aotlens.cli.command_line import CommandLine, add_script_arguments, own_option_in_script_arguments, split
 from aotlens.cli.terminal import internal_error, say, user_error
 from aotlens.errors import AotlensError
 from aotlens.process import show_logs
@@ -107,7 +107,7 @@ def _dispatch(words: list[str]) -> int:
     arguments = parser.parse_args([chosen.name, *divided.own_options, *divided.scripts])
     arguments.argv = list(divided.arguments)
     code = _run(arguments)
-    if code == 2 and (option := passed_on(divided, line)) is not None:
+    if code == 2 and (option := own_option_in_script_arguments(divided, line)) is not None:
         say(
             f"aotlens: `{option}` went to the script, as it stands after `{divided.arguments[0]}`; options of"
             f" `aotlens {chosen.name}` come before the script or directly after it"

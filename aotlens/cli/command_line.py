@@ -9,7 +9,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 
-__all__ = ["CommandLine", "Words", "add_script_arguments", "passed_on", "split"]
+__all__ = [
+    "CommandLine",
+    "DividedCommandLine",
+    "add_script_arguments",
+    "own_option_in_script_arguments",
+    "split",
+]
 
 _TYPO = 0.9
 """From which similarity on an unknown option counts as a misspelt one of ours."""
@@ -30,7 +36,7 @@ class CommandLine:
 
 
 @dataclass(frozen=True, slots=True)
-class Words:
+class DividedCommandLine:
     """A command line in its three parts."""
 
     own_options: tuple[str, ...]
@@ -54,7 +60,7 @@ def add_script_arguments(parser: argparse.ArgumentParser) -> None:
     shown.required = False  # else a missing script is reported together with its arguments
 
 
-def split(words: Sequence[str], command: CommandLine) -> Words:
+def split(words: Sequence[str], command: CommandLine) -> DividedCommandLine:
     """Divide a command line; an ambiguous one ends with the parser's error, which exits."""
     ours: list[str] = []
     scripts: list[str] = []
@@ -73,12 +79,12 @@ def split(words: Sequence[str], command: CommandLine) -> Words:
     rest = list(words[index + is_explicit :])
     if is_explicit and not scripts and rest:
         scripts.append(rest.pop(0))
-    divided = Words(tuple(ours), tuple(scripts), tuple(rest), is_explicit)
+    divided = DividedCommandLine(tuple(ours), tuple(scripts), tuple(rest), is_explicit)
     _check(divided, command)
     return divided
 
 
-def passed_on(words: Words, command: CommandLine) -> str | None:
+def own_option_in_script_arguments(words: DividedCommandLine, command: CommandLine) -> str | None:
     """Our first option among the script's arguments: a likely reason when the script rejects them."""
     if words.is_explicit:
         return None
@@ -86,7 +92,7 @@ def passed_on(words: Words, command: CommandLine) -> str | None:
     return next((word for word in ours if len(word) > 2 and word in command.options), None)
 
 
-def _check(words: Words, command: CommandLine) -> None:
+def _check(words: DividedCommandLine, command: CommandLine) -> None:
     if not words.arguments or words.is_explicit:
         return
     first = words.arguments[0]
@@ -95,7 +101,7 @@ def _check(words: Words, command: CommandLine) -> None:
             f"{first} is no option of `aotlens {command.name}`; a script's own arguments follow the script"
         )
     option = first.partition("=")[0]
-    if (similar := _misspelt(option, command.options)) is not None:
+    if (similar := _closest_option(option, command.options)) is not None:
         command.parser.error(
             f"{option} is no option of `aotlens {command.name}` (did you mean {similar}?); if it is the"
             f" script's, write `--` before it: {words.scripts[-1]} -- {first}"
@@ -120,7 +126,7 @@ def _is_option(word: str) -> bool:
     return word.startswith("-") and word != "-"
 
 
-def _misspelt(option: str, options: Mapping[str, argparse.Action]) -> str | None:
+def _closest_option(option: str, options: Mapping[str, argparse.Action]) -> str | None:
     """Our option that an unknown one resembles."""
     if not option.startswith("--") or option in options:
         return None

@@ -30,7 +30,7 @@ _PACKAGE = Path(__file__).resolve().parents[2]
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
+class _TraceJob:
     """What is traced at both revisions."""
 
     repository: Repository
@@ -50,7 +50,7 @@ def trace_revisions(
     """
     revision_range = parse_range(revisions)
     repository = Repository.containing(Path(target.path).resolve().parent)
-    asked = _Asked(repository, target, tuple(argv), options, time_limit_s)
+    asked = _TraceJob(repository, target, tuple(argv), options, time_limit_s)
     old = repository.commit(revision_range.old)
     new = None if revision_range.new is None else repository.commit(revision_range.new)
     with tempfile.TemporaryDirectory(prefix="aotlens-diff-") as name:
@@ -67,7 +67,7 @@ def trace_revisions(
     return reports[0] or none, reports[1] or none
 
 
-def _traced(asked: _Asked, tree: Path) -> Report | None:
+def _traced(asked: _TraceJob, tree: Path) -> Report | None:
     """The report, with the files' names in the user's own tree; None where the script is not there."""
     root = asked.repository.root
     script, folder = Path(asked.target.path).resolve(), Path.cwd().resolve()

@@ -75,8 +75,8 @@ def report_of_trace(
 
     trace = open_trace(Path(path))
     if what_if:
-        return _weighed(lambda explain: _builder(path, only, mappings, explain)(trace), policy, what_if)
-    explain = None if policy is None else _explain(policy)
+        return _with_what_ifs(lambda explain: _builder(path, only, mappings, explain)(trace), policy, what_if)
+    explain = None if policy is None else _solver(policy)
     return _builder(path, only, mappings, explain)(trace)
 
 
@@ -119,7 +119,9 @@ def _builder(
     return lambda trace: build_report(trace, f"aotlens inspect {path}", only, Sources(workspace), explain)
 
 
-def _weighed(build: "Callable[[Explain], Report]", policy: str | None, what_if: Sequence[str]) -> Report:
+def _with_what_ifs(
+    build: "Callable[[Explain], Report]", policy: str | None, what_if: Sequence[str]
+) -> Report:
     """Return the report with the answers to what-ifs; raises UserError for one that has none."""
     if find_spec("torch") is None:
         raise UserError("--what-if asks our solver, which needs torch; install torch here, or leave it out")
@@ -132,7 +134,7 @@ def _weighed(build: "Callable[[Explain], Report]", policy: str | None, what_if: 
     return report
 
 
-def _explain(policy: str) -> "Explain | None":
+def _solver(policy: str) -> "Explain | None":
     """Our solver under that policy, where torch is installed: a log can be read without."""
     if find_spec("torch") is None:
         return None
@@ -142,9 +144,9 @@ def _explain(policy: str) -> "Explain | None":
     return partial(with_reasons, request=SolverRequest(policy))
 
 
-NOT_TRACED = frozenset({"gpu_texts", "repeat_limit_s", "kernel_limit_s"})
+OPTIONS_OF_TRACES = frozenset({"gpu_texts", "repeat_limit_s", "kernel_limit_s"})
 """Fields of `TraceOptions` that say how long or in which languages, whatever is shown."""
-OF_LOGS = frozenset({"policy", "what_if"})
+OPTIONS_OF_LOGS = frozenset({"policy", "what_if"})
 """Fields that our solver reads on the joint graph of a log."""
 
 
@@ -162,7 +164,7 @@ def saved_report(
     """
     is_log = is_trace_path(target.path)
     default = TraceOptions()
-    shown = NOT_TRACED | OF_LOGS if is_log else NOT_TRACED
+    shown = OPTIONS_OF_TRACES | OPTIONS_OF_LOGS if is_log else OPTIONS_OF_TRACES
     changed = [
         f"--{entry.name.replace('_', '-')}"
         for entry in fields(options)

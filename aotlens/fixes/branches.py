@@ -42,7 +42,7 @@ TITLES: dict[Choice, str] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
+class ChosenValue:
     """A value that depends on the condition."""
 
     name: str
@@ -137,12 +137,12 @@ def _returned(source: Source, branch: ast.If) -> tuple[tuple[str, str], ast.stmt
     return (source.code(first.value), source.code(second.value)), second
 
 
-def _assigned(source: Source, branch: ast.If) -> list[Chosen]:
+def _assigned(source: Source, branch: ast.If) -> list[ChosenValue]:
     """What both sides assign; empty where a side does anything else."""
     yes, no = _assignments(source, branch.body), _assignments(source, branch.orelse)
     if yes is None or no is None:
         return []
-    return [Chosen(name, yes.get(name, name), no.get(name, name)) for name in (yes | no)]
+    return [ChosenValue(name, yes.get(name, name), no.get(name, name)) for name in (yes | no)]
 
 
 def _assignments(source: Source, block: Sequence[ast.stmt]) -> dict[str, str] | None:

@@ -51,7 +51,12 @@ def _attribute(source: Source, name: str, site: ValueSite) -> Iterator[Candidate
         assert isinstance(owner, ast.ClassDef)
         first = _initial(source, owner, name)
         value = None if first is None else first.value
-        if first is None or value is None or not source.imports("torch") or not _is_of(source, owner, site):
+        if (
+            first is None
+            or value is None
+            or not source.imports("torch")
+            or not _holds_line(source, owner, site)
+        ):
             continue
         is_module = any("Module" in source.code(base) for base in owner.bases)
         kind = "counter" if _is_counted(source, owner, name) else "attribute"
@@ -68,7 +73,7 @@ def _attribute(source: Source, name: str, site: ValueSite) -> Iterator[Candidate
             yield candidate(kind, title, source.after_imports(UNSPECIALISED))
 
 
-def _is_of(source: Source, owner: ast.ClassDef, site: ValueSite) -> bool:
+def _holds_line(source: Source, owner: ast.ClassDef, site: ValueSite) -> bool:
     """Whether the class holds the line that reads the value, where that line is known."""
     span = site.value.span
     if span is None or span.file != source.file:

@@ -15,7 +15,7 @@ from aotlens.model.report import Report
 
 __all__ = ["ReportStore", "Root", "StoredReport"]
 
-MOST_HELD = 16
+MOST_REPORTS = 16
 """Reports of a session that stay in memory; the ones that were used last."""
 
 
@@ -59,7 +59,7 @@ class ReportStore:
         self._count += 1
         held = StoredReport(f"trace-{self._count}", report, started)
         self._by_name[held.name] = held
-        while len(self._by_name) > MOST_HELD:
+        while len(self._by_name) > MOST_REPORTS:
             self._by_name.popitem(last=False)
         return held
 
@@ -72,7 +72,7 @@ class ReportStore:
         file = self.root.folder / self.root.inside(name)
         if not file.exists():
             raise UserError(
-                f"no report {name}: it is neither a file nor one of the last {MOST_HELD} that this session"
+                f"no report {name}: it is neither a file nor one of the last {MOST_REPORTS} that this session"
                 " made; trace again, or name a file that `aotlens inspect --format json -o FILE` wrote"
             )
         report = report_of_trace(name) if is_trace_path(str(file)) else load_report(file)

@@ -31,7 +31,7 @@ from aotlens.session.compile_router import (
 from aotlens.session.dynamo.log import DynamoLog
 from aotlens.session.dynamo.not_compiled import not_compiled, uncaptured_failures
 from aotlens.session.errors.failures import exit_status, failure_of
-from aotlens.session.errors.unavailable import PRETENDED
+from aotlens.session.errors.unavailable import EMULATED_GPU
 from aotlens.session.policy_function import options_for_targets
 from aotlens.session.script.source import Script, load_script, new_module, run_script
 from aotlens.session.script.targets import Call, Watch, example_calls, find_target, watch_definition
@@ -152,7 +152,7 @@ class Driver:
                 yield
             except Exception as error:
                 if gpu is not None:
-                    setattr(error, PRETENDED, gpu)
+                    setattr(error, EMULATED_GPU, gpu)
                 raise
 
     def no_target_failure(self) -> Failure:

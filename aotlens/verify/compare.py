@@ -207,10 +207,10 @@ def _failures(kind: Kind, actual: Failure | None, expected: Failure | None) -> I
     if actual and expected and issubclass(actual.kind, expected.kind):
         return
     if actual is not expected:
-        yield Difference(kind, "", _told(actual), _told(expected))
+        yield Difference(kind, "", _failure_text(actual), _failure_text(expected))
 
 
-def _told(failure: Failure | None) -> str:
+def _failure_text(failure: Failure | None) -> str:
     return str(failure) if failure else "no error"
 
 
@@ -248,17 +248,20 @@ def _tensor(actual: TensorFacts, expected: TensorFacts, kind: Kind) -> Iterator[
 def _relations(actual: TensorFacts, expected: TensorFacts) -> Iterator[Difference]:
     name = expected.name
     if actual.same_as != expected.same_as:
-        yield Difference("identity", name, _same(actual.same_as), _same(expected.same_as))
+        yield Difference("identity", name, _identity_text(actual.same_as), _identity_text(expected.same_as))
     if actual.view_of != expected.view_of:
-        yield Difference("view", name, _view(actual.view_of), _view(expected.view_of))
+        yield Difference("view", name, _view_text(actual.view_of), _view_text(expected.view_of))
     if actual.aliases != expected.aliases:
-        yield Difference("aliasing", name, _shares(actual.aliases), _shares(expected.aliases))
+        yield Difference("aliasing", name, _aliases_text(actual.aliases), _aliases_text(expected.aliases))
     # An update that eager makes without moving the version counter may move it when compiled.
     if actual.is_version_bumped != expected.is_version_bumped and not (
         actual.is_version_bumped and expected.is_mutated
     ):
         yield Difference(
-            "version", name, _moved(actual.is_version_bumped), _moved(expected.is_version_bumped)
+            "version",
+            name,
+            _version_text(actual.is_version_bumped),
+            _version_text(expected.is_version_bumped),
         )
 
 
@@ -284,17 +287,17 @@ def _gradients(compiled: Observation, eager: Observation) -> Iterator[Difference
         gradient = gradients.pop(name, None)
         if gradient is None or expected is None:
             if gradient is not expected:
-                yield Difference("gradient", name, _present(gradient), _present(expected))
+                yield Difference("gradient", name, _gradient_text(gradient), _gradient_text(expected))
             continue
         if metadata(gradient) != metadata(expected):
-            yield Difference("gradient", name, _of_kind(gradient), _of_kind(expected))
+            yield Difference("gradient", name, _gradient_kind_text(gradient), _gradient_kind_text(expected))
             continue
         wrong = _values("gradient", name, gradient, expected, scale)
         if wrong:
             yield wrong
     for name, surplus in gradients.items():
         if surplus is not None:
-            yield Difference("gradient", name, _present(surplus), "None")
+            yield Difference("gradient", name, _gradient_text(surplus), "None")
     before = {facts.name: facts.value for facts in compiled.inputs}
     after = zip(compiled.inputs_after_backward, eager.inputs_after_backward, eager.inputs, strict=True)
     for found_value, expected_value, facts in after:
@@ -306,9 +309,16 @@ def _gradients(compiled: Observation, eager: Observation) -> Iterator[Difference
 def _writes(compiled: Observation, eager: Observation) -> Iterator[Difference]:
     for actual, expected in zip_longest(compiled.writes, eager.writes):
         if (actual.refused is None) != (expected.refused is None):
-            yield Difference("write", expected.name, _refused(actual.refused), _refused(expected.refused))
+            yield Difference(
+                "write", expected.name, _write_text(actual.refused), _write_text(expected.refused)
+            )
         elif actual.seen_by != expected.seen_by:
-            yield Difference("write", expected.name, _seen(actual.seen_by), _seen(expected.seen_by))
+            yield Difference(
+                "write",
+                expected.name,
+                _write_effects_text(actual.seen_by),
+                _write_effects_text(expected.seen_by),
+            )
 
 
 def _largest_gradient(eager: Observation) -> float:
@@ -361,33 +371,33 @@ def _count(number: int, noun: str) -> str:
     return f"{number} {noun}" + ("" if number == 1 else "s")
 
 
-def _present(gradient: Tensor | None) -> str:
+def _gradient_text(gradient: Tensor | None) -> str:
     return "None" if gradient is None else "a gradient " + preview_values(gradient)
 
 
-def _of_kind(gradient: Tensor) -> str:
+def _gradient_kind_text(gradient: Tensor) -> str:
     return f"a `{class_name(gradient)}` {metadata(gradient)}"
 
 
-def _same(name: str | None) -> str:
+def _identity_text(name: str | None) -> str:
     return f"the same tensor as {name}" if name else "a tensor of its own"
 
 
-def _view(name: str | None) -> str:
+def _view_text(name: str | None) -> str:
     return f"a view of {name}" if name else "no view of an input"
 
 
-def _shares(names: frozenset[str]) -> str:
+def _aliases_text(names: frozenset[str]) -> str:
     return "shares memory with " + ", ".join(sorted(names)) if names else "shares memory with nothing"
 
 
-def _moved(bumped: bool) -> str:
+def _version_text(bumped: bool) -> str:
     return "changed in place" if bumped else "left alone"
 
 
-def _refused(kind: type[BaseException] | None) -> str:
+def _write_text(kind: type[BaseException] | None) -> str:
     return f"refuses an in-place change with {kind.__name__}" if kind else WRITABLE
 
 
-def _seen(names: frozenset[str]) -> str:
+def _write_effects_text(names: frozenset[str]) -> str:
     return "an in-place change shows in " + (", ".join(sorted(names)) or "nothing else")

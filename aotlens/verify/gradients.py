@@ -66,14 +66,14 @@ def _wrapper_tangent(output: Tensor, seed: int) -> Tensor:
 
 
 def _roots(prepared: PreparedCall, outputs: Sequence[Named], bumped: Sequence[bool]) -> Iterator[Named]:
-    yield from (item for item in outputs if _has_tape(item.tensor))
+    yield from (item for item in outputs if _has_grad_fn(item.tensor))
     returned = {id(item.tensor) for item in outputs}
     for item, moved in zip(prepared.inputs, bumped, strict=True):
         if moved and item.tensor.grad_fn is not None and id(item.tensor) not in returned:
             yield item
 
 
-def _has_tape(tensor: Tensor) -> bool:
+def _has_grad_fn(tensor: Tensor) -> bool:
     """A view taken under no_grad says that it requires grad, but autograd refuses to start from it."""
     if not tensor.requires_grad:
         return False

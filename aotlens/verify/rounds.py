@@ -17,9 +17,9 @@ from aotlens.verify.observe import EVERYTHING, Observation
 from aotlens.verify.tensors.prepared_call import PreparedCall, callable_tensors, copies, prepare_call
 from aotlens.verify.tensors.random_arguments import with_random_values
 
-FRESH = 1
+RANDOM_ROUNDS = 1
 """Rounds on random arguments."""
-AGAIN = 2
+EAGER_REPEATS = 2
 """How often eager is run once more, where something differs, to see whether it is as it was."""
 
 
@@ -63,7 +63,7 @@ class RoundsVerdict:
     eager: Observation
 
 
-def judge(sides: Sides, fresh: int = FRESH) -> RoundsVerdict:
+def judge(sides: Sides, fresh: int = RANDOM_ROUNDS) -> RoundsVerdict:
     """Compare round by round, up to the first that differs."""
     first = _round(sides, sides.original)
     total = first.verification
@@ -85,9 +85,9 @@ def judge(sides: Sides, fresh: int = FRESH) -> RoundsVerdict:
 
 def _round(sides: Sides, prepared: PreparedCall) -> RoundsVerdict:
     expected, actual = sides.run(prepared, sides.eager), sides.run(prepared, sides.compiled)
-    verification = _forgiven(compare(actual, expected))
+    verification = _without_harmless(compare(actual, expected))
     if verification.differences:
-        verification = replace(verification, nondeterministic=_unsteady(sides, prepared, expected))
+        verification = replace(verification, nondeterministic=_nondeterminism(sides, prepared, expected))
     in_values = any(difference.max_abs is not None for difference in verification.differences)
     if in_values and not expected.uses_random and not verification.nondeterministic:
         wide = in_double(sides.eager.prepared(prepared), sides.eager.call)
@@ -97,7 +97,7 @@ def _round(sides: Sides, prepared: PreparedCall) -> RoundsVerdict:
     return RoundsVerdict(verification, prepared, expected)
 
 
-def _forgiven(verification: Verification) -> Verification:
+def _without_harmless(verification: Verification) -> Verification:
     """Without what can hurt nobody, which is noted."""
     free = [difference.name for difference in verification.differences if difference.is_harmless]
     if not free:
@@ -107,9 +107,9 @@ def _forgiven(verification: Verification) -> Verification:
     return replace(verification, differences=remaining, notes=(*verification.notes, note))
 
 
-def _unsteady(sides: Sides, prepared: PreparedCall, expected: Observation) -> str:
+def _nondeterminism(sides: Sides, prepared: PreparedCall, expected: Observation) -> str:
     """How eager differs from eager on the same arguments; empty where it does not."""
-    for _ in range(AGAIN):
+    for _ in range(EAGER_REPEATS):
         again = compare(sides.run(prepared, sides.eager), expected)
         if again.differences:
             first = again.differences[0]

@@ -19,7 +19,7 @@ from aotlens.torch_api.operators import pytree
 from aotlens.verify.compare import Verification
 from aotlens.verify.first_call import as_tuple
 from aotlens.verify.locate.origin import locate
-from aotlens.verify.rounds import FRESH, RoundsVerdict, Side, Sides, judge, state_of
+from aotlens.verify.rounds import RANDOM_ROUNDS, RoundsVerdict, Side, Sides, judge, state_of
 from aotlens.verify.tensors.free_variables import restoring_tensors
 from aotlens.verify.tensors.prepared_call import PreparedCall, copies, prepare_call
 
@@ -62,7 +62,7 @@ def check_function(
     fn: Callable[..., Any],
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
-    fresh: int = FRESH,
+    fresh: int = RANDOM_ROUNDS,
 ) -> Checked:
     """Compile a function or module, and compare as many rounds of random arguments as asked."""
     compiled, judged, state = _compared(options, fn, (args, kwargs), fresh)

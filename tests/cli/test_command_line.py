@@ -6,7 +6,13 @@ from pathlib import Path
 import pytest
 
 from aotlens.cli.app import COMMANDS
-from aotlens.cli.command_line import CommandLine, Words, add_script_arguments, passed_on, split
+from aotlens.cli.command_line import (
+    CommandLine,
+    DividedCommandLine,
+    add_script_arguments,
+    own_option_in_script_arguments,
+    split,
+)
 from tests.command import aotlens
 
 ALL = [command.name for command in COMMANDS if command.most_scripts]
@@ -25,16 +31,16 @@ def line(name: str) -> CommandLine:
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        ("s.py", Words((), ("s.py",), ())),
-        ("s.py --lr 0.1 --policy x", Words((), ("s.py",), ("--lr", "0.1", "--policy", "x"))),
-        ("s.py -- --policy x", Words((), ("s.py",), ("--policy", "x"), True)),
-        ("-- s.py --policy x", Words((), ("s.py",), ("--policy", "x"), True)),
-        ("s.py --help", Words((), ("s.py",), ("--help",))),
-        ("--help s.py", Words(("--help",), ("s.py",), ())),
-        ("s.py -1 -", Words((), ("s.py",), ("-1", "-"))),
+        ("s.py", DividedCommandLine((), ("s.py",), ())),
+        ("s.py --lr 0.1 --policy x", DividedCommandLine((), ("s.py",), ("--lr", "0.1", "--policy", "x"))),
+        ("s.py -- --policy x", DividedCommandLine((), ("s.py",), ("--policy", "x"), True)),
+        ("-- s.py --policy x", DividedCommandLine((), ("s.py",), ("--policy", "x"), True)),
+        ("s.py --help", DividedCommandLine((), ("s.py",), ("--help",))),
+        ("--help s.py", DividedCommandLine(("--help",), ("s.py",), ())),
+        ("s.py -1 -", DividedCommandLine((), ("s.py",), ("-1", "-"))),
     ],
 )
-def test_every_command_divides_alike(name: str, words: str, expected: Words) -> None:
+def test_every_command_divides_alike(name: str, words: str, expected: DividedCommandLine) -> None:
     assert split(words.split(), line(name)) == expected
 
 
@@ -42,22 +48,24 @@ def test_every_command_divides_alike(name: str, words: str, expected: Words) -> 
 def test_options_stand_on_either_side_of_the_script(name: str) -> None:
     words = "--policy budget --memory-budget=0.5 s.py --policy=save:a --steps 3 --policy b"
     ours = ("--policy", "budget", "--memory-budget=0.5", "--policy=save:a")
-    assert split(words.split(), line(name)) == Words(ours, ("s.py",), ("--steps", "3", "--policy", "b"))
+    assert split(words.split(), line(name)) == DividedCommandLine(
+        ours, ("s.py",), ("--steps", "3", "--policy", "b")
+    )
 
 
 @pytest.mark.parametrize(
     ("name", "words", "expected"),
     [
-        ("run", "s.py train --lr 1", Words((), ("s.py",), ("train", "--lr", "1"))),
-        ("inspect", "s.py -oout.txt train", Words(("-oout.txt",), ("s.py",), ("train",))),
-        ("tui", "--report r.json", Words(("--report", "r.json"), (), ())),
-        ("check", "a.py b --jobs 2 c.py", Words(("--jobs", "2"), ("a.py", "b", "c.py"), ())),
-        ("diff", "a.json s.py --lr 1", Words((), ("a.json", "s.py"), ("--lr", "1"))),
-        ("diff", "--git A..B s.py train", Words(("--git", "A..B"), ("s.py",), ("train",))),
-        ("diff", "s.py --git=A train", Words(("--git=A",), ("s.py",), ("train",))),
+        ("run", "s.py train --lr 1", DividedCommandLine((), ("s.py",), ("train", "--lr", "1"))),
+        ("inspect", "s.py -oout.txt train", DividedCommandLine(("-oout.txt",), ("s.py",), ("train",))),
+        ("tui", "--report r.json", DividedCommandLine(("--report", "r.json"), (), ())),
+        ("check", "a.py b --jobs 2 c.py", DividedCommandLine(("--jobs", "2"), ("a.py", "b", "c.py"), ())),
+        ("diff", "a.json s.py --lr 1", DividedCommandLine((), ("a.json", "s.py"), ("--lr", "1"))),
+        ("diff", "--git A..B s.py train", DividedCommandLine(("--git", "A..B"), ("s.py",), ("train",))),
+        ("diff", "s.py --git=A train", DividedCommandLine(("--git=A",), ("s.py",), ("train",))),
     ],
 )
-def test_what_differs_by_command(name: str, words: str, expected: Words) -> None:
+def test_what_differs_by_command(name: str, words: str, expected: DividedCommandLine) -> None:
     assert split(words.split(), line(name)) == expected
 
 
@@ -101,7 +109,7 @@ def test_an_ambiguous_word_is_an_error(
 )
 def test_an_option_of_ours_that_went_to_the_script(words: str, option: str | None) -> None:
     inspect = line("inspect")
-    assert passed_on(split(words.split(), inspect), inspect) == option
+    assert own_option_in_script_arguments(split(words.split(), inspect), inspect) == option
 
 
 PARSES = """\

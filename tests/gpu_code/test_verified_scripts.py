@@ -14,7 +14,7 @@ from aotlens.codegen.gpu.lowering import lower_to_run
 from aotlens.gpu_emulation.attention import gpu_attention
 from aotlens.gpu_emulation.contexts import emulating
 from aotlens.options import CompileOptions, Interpreted
-from aotlens.verify.gpu.gpu_code import BY_TWIN, GpuVerification, verify_gpu_code
+from aotlens.verify.gpu.gpu_code import BY_COUNTERPART, GpuVerification, verify_gpu_code
 
 pytest.importorskip("triton", reason="code for a GPU needs Triton")
 pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="a GPU is there, and none is pretended")
@@ -82,7 +82,7 @@ def attention_verified() -> GpuVerification:
 def test_a_fused_attention_drops_the_same_forward_and_backward() -> None:
     found = attention_verified()
     assert found.ok, found.summary()
-    assert BY_TWIN in found.summary()
+    assert BY_COUNTERPART in found.summary()
 
 
 def test_an_attention_whose_backward_drops_others_differs(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ import pytest
 from mcp import Client
 from mcp.shared.exceptions import MCPError
 
-from aotlens.mcp.reports import MOST_HELD
+from aotlens.mcp.reports import MOST_REPORTS
 from aotlens.mcp.server import make_server
 from aotlens.mcp.session import Session
 from aotlens.mcp.tools import TOOLS
@@ -179,7 +179,7 @@ def test_a_log_is_read_as_a_report(session: Session, worker: StandInWorker, tmp_
 
 
 def test_only_the_last_reports_are_held(session: Session) -> None:
-    calls = [INSPECT] * (MOST_HELD + 1)
+    calls = [INSPECT] * (MOST_REPORTS + 1)
     *_, first, last = results(
         session, *calls, ("inspect", {"report": "trace-1"}), ("inspect", {"report": "trace-2"})
     )

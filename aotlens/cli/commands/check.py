@@ -61,7 +61,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.jobs < 1:
         raise UserError(f"--jobs takes a number from 1 on, found {arguments.jobs}")
     overrides = _Overrides(arguments)
-    _refuse_arguments_for_several(arguments)
+    _check_script_arguments(arguments)
     argv = tuple(arguments.argv)
     logs = [path for path in arguments.paths if is_trace_path(path)]
     files_with_examples = find_files([path for path in arguments.paths if path not in logs])
@@ -87,7 +87,7 @@ def _read_log(path: str, overrides: "_Overrides", mappings: list[str]) -> Traced
     return Traced(file, report_of_trace(path, None, mappings), None)
 
 
-def _refuse_arguments_for_several(arguments: argparse.Namespace) -> None:
+def _check_script_arguments(arguments: argparse.Namespace) -> None:
     """Raises UserError for arguments that could be for any of several scripts."""
     paths, words = arguments.paths, arguments.argv
     if not words or (len(paths) == 1 and not os.path.isdir(paths[0])):

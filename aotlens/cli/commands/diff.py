@@ -58,7 +58,11 @@ def most_scripts(options: Sequence[str]) -> int:
 def run(arguments: argparse.Namespace) -> int:
     old, new = _reports(arguments)
     change = report_change(old, new)
-    over = tuple(diagnostic for diagnostics in _over(new, limits_of(arguments)) for diagnostic in diagnostics)
+    over = tuple(
+        diagnostic
+        for diagnostics in _exceeded_budgets(new, limits_of(arguments))
+        for diagnostic in diagnostics
+    )
     _show(change, over, arguments)
     return 1 if over else 0
 
@@ -109,7 +113,7 @@ def _report(what: str, arguments: argparse.Namespace) -> Report:
     return traced.report
 
 
-def _over(report: Report, limits: Budget) -> list[list[Diagnostic]]:
+def _exceeded_budgets(report: Report, limits: Budget) -> list[list[Diagnostic]]:
     """What the new report's targets take more than the settings and the options allow."""
     diagnostics = []
     for target in report.targets:

@@ -35,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    _refuse_gpu(arguments.target, arguments.gpu)
+    _check_no_gpu(arguments.target, arguments.gpu)
     options = TraceOptions(arguments.backend, arguments.dynamic, str(policy_of(arguments)), standalone=True)
     traced = trace_target(arguments.target, arguments.argv, options, TIME_LIMIT_S, fresh=True)
     if traced.failure is not None:
@@ -50,7 +50,7 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _refuse_gpu(target: TargetName, gpu: str | None) -> None:
+def _check_no_gpu(target: TargetName, gpu: str | None) -> None:
     """Raises UserError: Inductor chooses kernels by running them, and here no import could be tried."""
     if gpu is not None:
         raise UserError(

@@ -101,8 +101,8 @@ def run(arguments: argparse.Namespace) -> int:
     policy = policy_of(arguments)
     for change in arguments.what_if:
         policy.changed(change)  # a mistake in its form shows before anything is traced
-    _refuse_together(arguments)
-    _refuse_parts_of_a_page(arguments)
+    _check_fake_options(arguments)
+    _check_whole_format_options(arguments)
     if arguments.stage is not None:
         check_stage(arguments.stage)
     check_gpu(arguments.gpu)
@@ -156,7 +156,7 @@ def _has_errors(report: Report) -> bool:
     return any(diagnostic.severity == "error" for diagnostic in diagnostics)
 
 
-def _refuse_together(arguments: argparse.Namespace) -> None:
+def _check_fake_options(arguments: argparse.Namespace) -> None:
     """Raises UserError for an option that needs values beside `--fake`."""
     needs = {
         "--dynamic": (arguments.dynamic, "the script's fake tensors have known sizes"),
@@ -168,7 +168,7 @@ def _refuse_together(arguments: argparse.Namespace) -> None:
             raise UserError(f"{option} and --fake cannot go together: {why}; leave one of them out")
 
 
-def _refuse_parts_of_a_page(arguments: argparse.Namespace) -> None:
+def _check_whole_format_options(arguments: argparse.Namespace) -> None:
     """Raises UserError for what a format that holds everything does not take."""
     if arguments.format not in WHOLE_FORMATS:
         return

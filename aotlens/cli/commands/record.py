@@ -26,11 +26,13 @@ def run(arguments: argparse.Namespace) -> int:
     folder = arguments.output or fresh_folder(Path())
     recorded = record((arguments.script, *arguments.argv), folder)
     if not recorded.logs:
-        _say_nothing_recorded(arguments.script, folder)
+        _report_no_logs(arguments.script, folder)
         return recorded.exit_code
     if not arguments.no_report:
         _show(folder, tui=arguments.tui)
-    say(f"aotlens: {_kept(recorded)} in {folder}; `aotlens tui {folder}` opens {_them(recorded)} again")
+    say(
+        f"aotlens: {_log_count_text(recorded)} in {folder}; `aotlens tui {folder}` opens {_pronoun(recorded)} again"
+    )
     return recorded.exit_code
 
 
@@ -45,7 +47,7 @@ def _show(folder: Path, *, tui: bool) -> None:
         run_command(["inspect", str(folder)])
 
 
-def _say_nothing_recorded(command: str, folder: Path) -> None:
+def _report_no_logs(command: str, folder: Path) -> None:
     if not any(folder.iterdir()):
         folder.rmdir()
     say(
@@ -54,10 +56,10 @@ def _say_nothing_recorded(command: str, folder: Path) -> None:
     )
 
 
-def _kept(recorded: Recorded) -> str:
+def _log_count_text(recorded: Recorded) -> str:
     count = len(recorded.logs)
     return "1 log" if count == 1 else f"{count} logs, one for each process,"
 
 
-def _them(recorded: Recorded) -> str:
+def _pronoun(recorded: Recorded) -> str:
     return "it" if len(recorded.logs) == 1 else "them"

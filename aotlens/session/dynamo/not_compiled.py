@@ -46,7 +46,7 @@ def not_compiled(collector: Collector, log: DynamoLog) -> tuple[NotCompiled, ...
     """Every record once, what matters most first."""
     records = [*collector.eager_graphs, *collector.eager_calls, *log.records]
     named = {record.name for record in log.records if record.cause == "whole function"}
-    records += [record for record in _left_out(collector) if record.name not in named]
+    records += [record for record in _skipped_whole(collector) if record.name not in named]
     named |= {record.name for record in records}
     records += [record for record in _without_graph(collector, log) if record.name not in named]
     records += collector.other_backends
@@ -55,7 +55,7 @@ def not_compiled(collector: Collector, log: DynamoLog) -> tuple[NotCompiled, ...
 
 def uncaptured_failures(collector: Collector, script: str) -> Iterator[Failure]:
     """The functions of which Dynamo captured nothing, as failures of a trace."""
-    for record in _left_out(collector):
+    for record in _skipped_whole(collector):
         file, line = (script, None) if record.span is None else (record.span.file, record.span.line)
         location = file if line is None else f"{file}:{line}"
         message = (
@@ -64,7 +64,7 @@ def uncaptured_failures(collector: Collector, script: str) -> Iterator[Failure]:
         yield Failure("left-out", f"{message}: {record.reason}", file=file, line=line)
 
 
-def _left_out(collector: Collector) -> Iterator[NotCompiled]:
+def _skipped_whole(collector: Collector) -> Iterator[NotCompiled]:
     """What of all that was passed to `torch.compile` Dynamo gave up as a whole, each once."""
     if "torch._dynamo.utils" not in sys.modules:
         return

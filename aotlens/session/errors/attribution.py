@@ -30,7 +30,7 @@ def attribute_errors(compiled: Callable[..., Any], graph: fx.GraphModule) -> Cal
             raise
         except Exception as error:
             if not raised_by_caller(error):
-                _compare(error, graph, args)
+                _note_if_eager_agrees(error, graph, args)
             raise
 
     return call
@@ -43,7 +43,7 @@ def raise_if_eager_fails(error: Exception, function: Callable[..., Any], args: A
     raise error
 
 
-class _Steps(fx.Interpreter):
+class _EagerInterpreter(fx.Interpreter):
     """Runs a graph in eager and knows at which node it is."""
 
     current_node: fx.Node | None = None
@@ -63,9 +63,9 @@ class _Steps(fx.Interpreter):
         )
 
 
-def _compare(error: Exception, graph: fx.GraphModule, args: tuple[Any, ...]) -> None:
+def _note_if_eager_agrees(error: Exception, graph: fx.GraphModule, args: tuple[Any, ...]) -> None:
     """Note on the error whether eager meets it too, and where; on copies of the caller's tensors."""
-    steps = _Steps(graph)
+    steps = _EagerInterpreter(graph)
     try:
         with isolated():
             from aotlens.verify.tensors.prepared_call import copies, prepare_call  # only after an error

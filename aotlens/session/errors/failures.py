@@ -24,7 +24,7 @@ _PACKAGE = str(Path(__file__).resolve().parents[2])
 TEXT = "<aotlens "
 GENERATED = ("<frozen", TEXT, "<eval_with_key>")
 """How the names begin of what is no file: Python's own modules, our module texts, Dynamo's graphs."""
-PASSES_ON = ("read_in_brackets", "write_in_brackets")
+RERAISED = ("read_in_brackets", "write_in_brackets")
 """Functions of ours between the user's line and torch's own function: what that raises is the user's."""
 _BETWEEN = tuple(str(Path(_PACKAGE, name)) for name in ("capture", "gpu_emulation", "torch_api"))
 """Where the user's own calls of torch pass through on their way."""
@@ -39,10 +39,10 @@ def failure_of(error: BaseException, script: str) -> Failure:
     ours = _aotlens_error(error)
     if ours is not None:
         return _known(ours, error, script)
-    lacking = _lacking(error, script)
+    lacking = _unavailable(error, script)
     if lacking is not None:
         return lacking
-    if _is_our_fault(error, script):
+    if _is_engine_fault(error, script):
         message = f"aotlens failed while it compiled code of {script}: {_one_line(error)}"
         return Failure("internal", message, "".join(traceback.format_exception(error)), script, None, 3)
     return _raised(error, script)
@@ -91,7 +91,7 @@ def _exit(error: SystemExit, script: str) -> Failure:
     line = _line(error, script)
     text = f" ({error.code})" if isinstance(error.code, str) else ""
     code = f"{exit_status(error)}{text}"
-    message = f"{_place(script, line)} called sys.exit with code {code} before the trace was done"
+    message = f"{_location(script, line)} called sys.exit with code {code} before the trace was done"
     return Failure("exit", message, user_traceback(error, script), script, line)
 
 
@@ -107,8 +107,8 @@ def _known(ours: AotlensError, error: BaseException, script: str) -> Failure:
     if ours.span is not None:
         return Failure(ours.kind, str(ours), trace, ours.span.file, ours.span.line, ours.exit_code)
     ran = _line(cause, script) is not None
-    file, line = _last_user_place(cause, script) if ran else (script, None)
-    message = str(ours) if line is None else f"{_place(file, line)}: {ours}"
+    file, line = _last_user_location(cause, script) if ran else (script, None)
+    message = str(ours) if line is None else f"{_location(file, line)}: {ours}"
     return Failure(ours.kind, message, trace, file, line, ours.exit_code)
 
 
@@ -123,17 +123,17 @@ def _user_frames(error: BaseException, script: str) -> str:
 
 
 def _raised(error: BaseException, script: str) -> Failure:
-    file, line = _last_user_place(error, script)
+    file, line = _last_user_location(error, script)
     users = original_error(error)
     kind = "memory" if isinstance(users, MemoryError) else "user"
     # Dynamo refuses with an exception of its own when `fullgraph=True` forbids a graph break.
     if is_dynamo_error(users):
         kind = "unsupported"
-    message = f"{_place(file, line)} raised {_one_line(users)}"
+    message = f"{_location(file, line)} raised {_one_line(users)}"
     return Failure(kind, message, user_traceback(error, script), file, line)  # type: ignore[arg-type]
 
 
-def _lacking(error: BaseException, script: str) -> Failure | None:
+def _unavailable(error: BaseException, script: str) -> Failure | None:
     """What the script asked for and cannot have, where that is why it failed."""
     kind: FailureKind = "no-gpu"
     missing = missing_gpu_reason(error, script)
@@ -141,8 +141,8 @@ def _lacking(error: BaseException, script: str) -> Failure | None:
         kind, missing = "no-value", missing_value_reason(error)
     if not missing:
         return None
-    file, line = _last_user_place(error, script)
-    return Failure(kind, f"{_place(file, line)} {missing}", _user_frames(error, script), file, line)
+    file, line = _last_user_location(error, script)
+    return Failure(kind, f"{_location(file, line)} {missing}", _user_frames(error, script), file, line)
 
 
 def _aotlens_error(error: BaseException) -> AotlensError | None:
@@ -164,7 +164,7 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
         current = inner if isinstance(inner, BaseException) else current.__cause__
 
 
-def _is_our_fault(error: BaseException, script: str) -> bool:
+def _is_engine_fault(error: BaseException, script: str) -> bool:
     """Whether the engine was at work, on no call of the user's code, when it was raised.
 
     An operator that the user called reaches torch through our dispatch modes in `capture`, and through what
@@ -190,7 +190,7 @@ def _session_folder() -> str:
     return str(Path(_PACKAGE, "session"))
 
 
-def _last_user_place(error: BaseException, script: str) -> tuple[str, int | None]:
+def _last_user_location(error: BaseException, script: str) -> tuple[str, int | None]:
     """The innermost frame in the user's own files; the script without a line when there is none."""
     read = ((frame.filename, frame.lineno or 1) for frame in dynamo_frames(error))
     locations = [
@@ -208,7 +208,7 @@ def _line(error: BaseException, script: str) -> int | None:
 
 def _frames(tb: TracebackType | None) -> Iterator[tuple[str, int]]:
     for frame, line in traceback.walk_tb(tb):
-        if frame.f_code.co_name not in PASSES_ON:
+        if frame.f_code.co_name not in RERAISED:
             yield frame.f_code.co_filename, line
 
 
@@ -224,7 +224,7 @@ def _is_internal(file: str, script: str) -> bool:
     return file.startswith((*GENERATED, _PACKAGE, *folders))
 
 
-def _place(file: str, line: int | None) -> str:
+def _location(file: str, line: int | None) -> str:
     return file if line is None else f"{file}:{line}"
 
 

@@ -22,7 +22,7 @@ NO_GPU = (
 )
 """What torch says where a device is asked for that is not there."""
 
-PRETENDED = "aotlens_gpu"
+EMULATED_GPU = "aotlens_gpu"
 """The attribute of an error that left a script for which a GPU was pretended: its name."""
 
 VALUES = {
@@ -46,9 +46,9 @@ def missing_gpu_reason(error: BaseException, script: str) -> str:
     torch: Any = sys.modules.get("torch")
     if torch is None or torch.cuda.is_available():
         return ""
-    if not any(words in str(cause) for cause in _chain(error) for words in NO_GPU):
+    if not any(words in str(cause) for cause in _causes(error) for words in NO_GPU):
         return ""
-    pretended = next((gpu for cause in _chain(error) if (gpu := getattr(cause, PRETENDED, None))), None)
+    pretended = next((gpu for cause in _causes(error) if (gpu := getattr(cause, EMULATED_GPU, None))), None)
     if pretended is not None:
         message = str(error).strip().partition("\n")[0].partition(". This could be")[0]
         return f"needs more of a GPU than `--gpu {pretended}` can pretend: {type(error).__name__}: {message}"
@@ -60,7 +60,7 @@ def missing_gpu_reason(error: BaseException, script: str) -> str:
 
 def missing_value_reason(error: BaseException) -> str:
     """The rest of a sentence that begins with the place; empty for another error."""
-    for cause in _chain(error):
+    for cause in _causes(error):
         name = type(cause).__name__
         if name in ("DataDependentOutputException", "DynamicOutputShapeException"):
             op = str(cause.args[0]) if cause.args else "an operator"
@@ -86,7 +86,7 @@ def _without_memory(what: str) -> str:
     )
 
 
-def _chain(error: BaseException) -> Iterator[BaseException]:
+def _causes(error: BaseException) -> Iterator[BaseException]:
     current: BaseException | None = error
     seen: set[int] = set()
     while current is not None and id(current) not in seen:

@@ -20,7 +20,7 @@ from aotlens.worker.stacks import is_user_file
 __all__ = ["FileReads", "recording_file_reads"]
 
 _NOT_FILES = ("/proc/", "/sys/", "/dev/")
-_OUTSIDE = {
+_NOT_LISTED = {
     "socket.connect": "it asks the network",
     "socket.getaddrinfo": "it asks the network",
     "subprocess.Popen": "it starts other programs",
@@ -36,7 +36,7 @@ _NATIVE = ("h5py", "pyarrow", "lmdb", "cv2", "decord", "netCDF4")
 _OPENERS = {"safetensors": "safe_open"}
 """Of such libraries with one function that opens files: its name.  Its first argument is the path."""
 _FOLDERS = frozenset({"os.listdir", "os.scandir"})
-_HEARD = frozenset({"open", *_FOLDERS, *_OUTSIDE})
+_AUDITED = frozenset({"open", *_FOLDERS, *_NOT_LISTED})
 
 
 @dataclass(slots=True)
@@ -53,8 +53,8 @@ class FileReads:
             self._record_path(arguments[0], arguments[2])
         elif event in _FOLDERS:
             self._record_path(arguments[0], 0)
-        elif event in _OUTSIDE:
-            self.outside = self.outside or _OUTSIDE[event]
+        elif event in _NOT_LISTED:
+            self.outside = self.outside or _NOT_LISTED[event]
 
     def _record_path(self, path: Any, flags: Any) -> None:
         if not isinstance(path, str | bytes | os.PathLike):  # a descriptor, opened by name before
@@ -70,13 +70,13 @@ _current: FileReads | None = None
 _installed = False
 
 
-def _hear(event: str, arguments: tuple[Any, ...]) -> None:
+def _audit_hook(event: str, arguments: tuple[Any, ...]) -> None:
     """Python calls it at every event of its audit, of which a trace has a hundred thousand."""
-    if event in _HEARD and _current is not None:
+    if event in _AUDITED and _current is not None:
         _current.record(event, arguments)
 
 
-class _NotingOpeners(importlib.abc.MetaPathFinder):
+class _OpenerFinder(importlib.abc.MetaPathFinder):
     """Finds no module by itself: it puts the openers of a library in our hands as soon as it is loaded."""
 
     def find_spec(
@@ -94,13 +94,13 @@ class _NotingOpeners(importlib.abc.MetaPathFinder):
 
             def exec_module(module: ModuleType) -> None:
                 execute(module)
-                _note_opener(module)
+                _record_opener(module)
 
             loader.exec_module = exec_module  # type: ignore[method-assign]
         return spec
 
 
-def _note_opener(module: ModuleType) -> None:
+def _record_opener(module: ModuleType) -> None:
     name = _OPENERS[module.__name__]
     opened = getattr(module, name)
 
@@ -122,8 +122,8 @@ def recording_file_reads(wanted: bool) -> Iterator[FileReads]:
         yield FileReads()
         return
     if not _installed:
-        sys.addaudithook(_hear)
-        sys.meta_path.insert(0, _NotingOpeners())
+        sys.addaudithook(_audit_hook)
+        sys.meta_path.insert(0, _OpenerFinder())
         _installed = True
     reads = FileReads()
     before, _current = _current, reads

@@ -52,7 +52,7 @@ def recording_in_double(
 
 AFTER_OTHER_DRAWS = ("value", "mutation", "gradient", "backward mutation")
 """Kinds of difference that other random numbers make."""
-BY_TWIN = "attention's dropout is drawn by its twin on the CPU, the same forward and backward"
+BY_COUNTERPART = "attention's dropout is drawn by its twin on the CPU, the same forward and backward"
 DROPOUT_AT: dict[Any, int] = {
     aten._scaled_dot_product_flash_attention.default: 3,
     aten._scaled_dot_product_efficient_attention.default: 5,
@@ -129,7 +129,7 @@ class GpuVerification:
         names = dict.fromkeys(law.text for law in self.laws)
         count = sum(law.count for law in self.laws)
         law = f"{count:,} random numbers, {' and '.join(names)}, the same forward and backward"
-        return [*([law] if self.laws else []), *([BY_TWIN] if self.drops_in_attention else [])]
+        return [*([law] if self.laws else []), *([BY_COUNTERPART] if self.drops_in_attention else [])]
 
 
 def verify_gpu_code(
@@ -186,7 +186,7 @@ class _Comparison:
             expected = observe_alone(self.prepared_calls[0], call=self.eager, state=self.state)
         graphs.runs.clear()
         actual = observe_alone(self.prepared_calls[1], call=self.call or self.compiled.call, state=self.state)
-        drawn, unmatched = _drawn(graphs.runs), ""
+        drawn, unmatched = _random_numbers_of(graphs.runs), ""
         laws: tuple[Law, ...] = ()
         # eager's other numbers, its attention in steps, or the CPU's rules for autocast, make others
         drops = _drops_in_attention(self.compiled)
@@ -273,7 +273,7 @@ def _drops_in_attention(compiled: Compiled) -> bool:
     )
 
 
-def _drawn(runs: Sequence[InterpretedRun]) -> list[RandomNumbersOfSeed | None]:
+def _random_numbers_of(runs: Sequence[InterpretedRun]) -> list[RandomNumbersOfSeed | None]:
     return [run.answer.random_numbers.get(index) for run in runs for index in range(run.answer.seeds)]
 
 
@@ -308,7 +308,7 @@ def culprit(graphs: InterpretedGraphs) -> str:
     """The first launch that writes something else than torch computes for the same node."""
     for run in graphs.runs:
         phase = run.graph.lowered.phase
-        drawn = _drawn([run])
+        drawn = _random_numbers_of([run])
         drawing = RandomReplay(drawn) if drawn else None
         values = node_values(graphs.program(phase), phase, list(run.job.inputs), drawing)
         answer = interpreter().run(replace(run.job, return_buffers=True))

@@ -26,7 +26,7 @@ def first_wrong_backend_node(
     """`given` are the program's arguments and the values that torch computes for its nodes."""
     arguments, expected = known
     nodes = [node for node in program.nodes if _has_value(node, expected)]
-    run = lambda wanted: _run(compiled, options, _giving(program, wanted), arguments)
+    run = lambda wanted: _run(compiled, options, _subprogram(program, wanted), arguments)
     wrong = _first(nodes, run(nodes), expected)
     if wrong is not None:
         return wrong
@@ -54,7 +54,7 @@ def _has_value(node: Node, expected: Mapping[str, Any]) -> bool:
     return isinstance(expected.get(node.name), Tensor) and not has_effect(node)
 
 
-def _giving(program: Program, wanted: list[Node]) -> Program:
+def _subprogram(program: Program, wanted: list[Node]) -> Program:
     """The part of a program that computes these values, as its results."""
     needed = ancestors(wanted, program.nodes)
     nodes = tuple(node for node in program.nodes if id(node) in needed)

@@ -48,7 +48,11 @@ def run_module(compiled: Compiled, values: list[Any], tangents: Mapping[str, Any
             result = compiled.module.call(*args, **kwargs)
         torch.set_grad_enabled(mode)
         result, rebound = result if captured.structure.rebound else (result, {})
-        leaves = [*_result_leaves(captured, result), *_left(compiled, args, kwargs), *rebound.values()]
+        leaves = [
+            *_result_leaves(captured, result),
+            *_side_effect_leaves(compiled, args, kwargs),
+            *rebound.values(),
+        ]
     outputs = zip(captured.output_names, captured.outputs, leaves, strict=False)
     named_values: dict[str, Any] = {}
     for name, known, value in outputs:
@@ -67,7 +71,7 @@ def _result_leaves(captured: Captured, result: Any) -> list[Any]:
     return pytree.tree_leaves(result) if spec is None else spec.flatten_up_to(result)
 
 
-def _left(compiled: Compiled, args: list[Any], kwargs: dict[str, Any]) -> list[Any]:
+def _side_effect_leaves(compiled: Compiled, args: list[Any], kwargs: dict[str, Any]) -> list[Any]:
     """What the call has left in containers, attributes and closures, flat."""
     structure, leaves = compiled.captured.structure, list[Any]()
     owned = (

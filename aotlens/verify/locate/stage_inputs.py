@@ -142,7 +142,7 @@ class InputCopies:
     def _argument(self, program_input: Any, environment: dict[int, Any]) -> Any:
         match program_input.slot:
             case Tangent(name=name):
-                return _laid_out(self._tangents[name], program_input.node.val)
+                return _in_traced_layout(self._tangents[name], program_input.node.val)
             case CurrentInput(index=index):
                 return self._after_forward(index)
             case SavedInput():
@@ -191,7 +191,7 @@ def _as_stored(value: Tensor) -> Tensor:
     return aten._neg_view.default(value) if value.is_neg() else value
 
 
-def _laid_out(value: Tensor, like: Any) -> Tensor:
+def _in_traced_layout(value: Tensor, like: Any) -> Tensor:
     """The gradient in the layout that the backward was traced for, as the wrapper sees to."""
     if any(isinstance(size, torch.SymInt) for size in (*like.shape, *like.stride())):
         return value
@@ -209,7 +209,7 @@ def _loaded(program: Program) -> Callable[..., Any]:
 
 def _unpacked(boxed: Callable[[list[Any]], Any]) -> Callable[..., Any]:
     """Generated code takes one list, which it may empty and whose memory it may write over."""
-    return lambda *inputs: boxed([_kept(value) for value in inputs])
+    return lambda *inputs: boxed([_detached_copy(value) for value in inputs])
 
 
 def copied(cloner: Cloner, value: Any) -> Any:
@@ -222,7 +222,7 @@ def copies_by_name(name: str, value: Any, when: str = "") -> dict[str, Any]:
     """A copy of a value by its name; of each tensor inside a wrapper by its own."""
     if not isinstance(value, Tensor):
         return {f"{name}{when}": value}
-    return {f"{'.'.join((name, *path))}{when}": _kept(inner) for path, inner in inner_tensors(value)}
+    return {f"{'.'.join((name, *path))}{when}": _detached_copy(inner) for path, inner in inner_tensors(value)}
 
 
 def _path(slot: Any) -> tuple[str, ...]:
@@ -245,5 +245,5 @@ def _tangent_like(value: Tensor) -> Tensor:
     return torch.randn_like(value, memory_format=torch.contiguous_format)
 
 
-def _kept(value: Any) -> Any:
+def _detached_copy(value: Any) -> Any:
     return value.detach().clone() if isinstance(value, Tensor) else value

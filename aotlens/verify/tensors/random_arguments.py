@@ -12,7 +12,7 @@ from torch import Tensor
 from aotlens.torch_api.operators import pytree
 from aotlens.verify.tensors.prepared_call import PreparedCall, copies, prepare_call
 
-FEW = 2
+MOST_FLAG_VALUES = 2
 """So few different floats are flags, and are dealt out anew rather than drawn."""
 
 
@@ -57,20 +57,20 @@ def _fill(tensor: Tensor, generator: torch.Generator) -> None:
     whole = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
     with torch.no_grad():
         whole.set_(storage, 0, (count,), (1,))
-        whole.copy_(_like(whole, generator))
+        whole.copy_(_random_like(whole, generator))
 
 
-def _like(seen: Tensor, generator: torch.Generator) -> Tensor:
+def _random_like(seen: Tensor, generator: torch.Generator) -> Tensor:
     """As many values of the kind that was seen."""
     if seen.dtype.is_complex:
         parts = torch.view_as_real(seen)
-        return torch.view_as_complex(_like(parts.flatten(), generator).view(parts.shape).contiguous())
+        return torch.view_as_complex(_random_like(parts.flatten(), generator).view(parts.shape).contiguous())
     wide = seen.detach().cpu()
     if not seen.dtype.is_floating_point:
         return _integers(wide, generator)
     values = wide.double()
-    if not bool(torch.isfinite(values).all()) or values.unique().numel() <= FEW:
-        return _dealt(wide, generator)
+    if not bool(torch.isfinite(values).all()) or values.unique().numel() <= MOST_FLAG_VALUES:
+        return _shuffled(wide, generator)
     low, high = float(values.min()), float(values.max())
     if low >= 0:  # what a square root or a logarithm takes
         return low + (high - low) * torch.rand(values.shape, generator=generator, dtype=torch.float64)
@@ -80,13 +80,13 @@ def _like(seen: Tensor, generator: torch.Generator) -> Tensor:
 
 def _integers(seen: Tensor, generator: torch.Generator) -> Tensor:
     if seen.dtype == torch.bool:
-        return _dealt(seen, generator)
+        return _shuffled(seen, generator)
     low, high = int(seen.min()), int(seen.max())
     if low == high:
         return seen
     return torch.randint(low, high + 1, seen.shape, generator=generator)
 
 
-def _dealt(seen: Tensor, generator: torch.Generator) -> Tensor:
+def _shuffled(seen: Tensor, generator: torch.Generator) -> Tensor:
     """The values that were there, in other places."""
     return seen[torch.randperm(seen.numel(), generator=generator)]

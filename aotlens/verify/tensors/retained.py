@@ -28,10 +28,10 @@ DEPTH = 3
 def retained_tensors(prepared: PreparedCall) -> list[Named]:
     """Every tensor that the callable and its arguments hold beside their inputs."""
     known: set[int] = set()
-    tensors = list(_held("self", prepared.fn, DEPTH, known))
+    tensors = list(_retained_by("self", prepared.fn, DEPTH, known))
     leaves = pytree.tree_leaves((prepared.args, dict(prepared.kwargs)))
     objects = (leaf for leaf in leaves if not isinstance(leaf, Tensor))
-    return tensors + [named for leaf in objects for named in _held("argument", leaf, 1, known)]
+    return tensors + [named for leaf in objects for named in _retained_by("argument", leaf, 1, known)]
 
 
 def new_tensors(prepared: PreparedCall, old: set[int]) -> tuple[Named, ...]:
@@ -41,7 +41,7 @@ def new_tensors(prepared: PreparedCall, old: set[int]) -> tuple[Named, ...]:
     return tuple(Named(f"{name}, left as {number}", tensor) for number, (name, tensor) in enumerate(named, 1))
 
 
-def _held(path: str, value: Any, depth: int, known: set[int]) -> Iterator[Named]:
+def _retained_by(path: str, value: Any, depth: int, known: set[int]) -> Iterator[Named]:
     if isinstance(value, Tensor):
         yield Named(path, value)
         return
@@ -52,7 +52,7 @@ def _held(path: str, value: Any, depth: int, known: set[int]) -> Iterator[Named]
         fields = [f".{name}" for name in getattr(value, "_fields", ())]  # of a named tuple
         items = value.items() if isinstance(value, dict) else enumerate(value)
         for (key, item), name in zip_longest(items, fields):
-            yield from _held(path + (name or f"[{key!r}]"), item, depth, known)
+            yield from _retained_by(path + (name or f"[{key!r}]"), item, depth, known)
     else:
         yield from _inside(path, value, depth, known)
 
@@ -63,16 +63,16 @@ def _inside(path: str, value: Any, depth: int, known: set[int]) -> Iterator[Name
             inner = f"{path}.{name}" if name else path
             yield from _attributes(inner, layer, OF_TORCH, depth, known)
             for hook in (*layer._forward_hooks.values(), *layer._forward_pre_hooks.values()):
-                yield from _held(f"hook of {inner}", hook, depth, known)
+                yield from _retained_by(f"hook of {inner}", hook, depth, known)
     elif isinstance(value, types.FunctionType):
         for name, cell in zip(value.__code__.co_freevars, value.__closure__ or (), strict=True):
-            yield from _held(name, _content(cell), depth - 1, known)
+            yield from _retained_by(name, _content(cell), depth - 1, known)
         for name, default in defaults_of(value).items():
-            yield from _held(name, default, depth - 1, known)
+            yield from _retained_by(name, default, depth - 1, known)
     elif isinstance(value, types.MethodType):
-        yield from _held(path, value.__self__, depth, known)
+        yield from _retained_by(path, value.__self__, depth, known)
     elif isinstance(value, partial):
-        yield from _held(path, (value.func, value.args, value.keywords), depth, known)
+        yield from _retained_by(path, (value.func, value.args, value.keywords), depth, known)
     elif hasattr(value, "__dict__") and is_user_class(type(value)):
         yield from _attributes(path, value, frozenset(), depth, known)
         yield from _class_attributes(path, type(value), depth, known)
@@ -83,14 +83,14 @@ def _attributes(
 ) -> Iterator[Named]:
     for name, value in vars(owner).items():
         if name not in without:
-            yield from _held(f"{path}.{name}", value, depth - 1, known)
+            yield from _retained_by(f"{path}.{name}", value, depth - 1, known)
 
 
 def _class_attributes(path: str, kind: type, depth: int, known: set[int]) -> Iterator[Named]:
     for base in filter(is_user_class, kind.__mro__):
         for name, value in vars(base).items():
             if isinstance(value, (Tensor, *CONTAINERS)):
-                yield from _held(f"type({path}).{name}", value, depth - 1, known)
+                yield from _retained_by(f"type({path}).{name}", value, depth - 1, known)
 
 
 def _content(cell: Any) -> Any:
