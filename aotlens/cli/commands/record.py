@@ -30,9 +30,8 @@ def run(arguments: argparse.Namespace) -> int:
         return recorded.exit_code
     if not arguments.no_report:
         _show(folder, tui=arguments.tui)
-    say(
-        f"aotlens: {_log_count_text(recorded)} in {folder}; `aotlens tui {folder}` opens {_pronoun(recorded)} again"
-    )
+    logs = _log_count_text(recorded)
+    say(f"aotlens: {logs} in {folder}; `aotlens tui {folder}` opens {_pronoun(recorded)} again")
     return recorded.exit_code
 
 
