@@ -33,7 +33,7 @@ def _fields(case: Case) -> set[str]:
 
 
 def test_only_the_table_makes_these_errors() -> None:
-    made = [module.at(call.lineno) for module in _engine() for call in _calls(module, *ERRORS)]
+    made = [module.location(call.lineno) for module in _engine() for call in _calls(module, *ERRORS)]
     assert made == []
 
 
@@ -46,7 +46,7 @@ def test_every_case_that_is_raised_is_in_the_table_with_its_values() -> None:
             case = CASES.get(str(call.args[0].value))
             values = {keyword.arg for keyword in call.keywords}
             if case is None or not (None in values or values == _fields(case)):
-                wrong.append(f"{module.at(call.lineno)} {ast.unparse(call)}")
+                wrong.append(f"{module.location(call.lineno)} {ast.unparse(call)}")
     assert wrong == []
 
 

@@ -48,9 +48,9 @@ class RandomReplay(TorchDispatchMode):
 
     def __init__(self, drawn: Sequence[RandomNumbersOfSeed | None]) -> None:
         super().__init__()
-        self._drawn = list(drawn)
+        self._recorded = list(drawn)
         self.used = 0
-        self.given: list[RandomNumbersOfSeed] = []
+        self.replayed: list[RandomNumbersOfSeed] = []
         """What was drawn for elements that the program has: kernels draw for whole blocks."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -59,12 +59,12 @@ class RandomReplay(TorchDispatchMode):
         if form is None or options.get("generator") is not None:
             return func(*args, **options)
         index, self.used = self.used, self.used + 1
-        if index >= len(self._drawn):
+        if index >= len(self._recorded):
             return func(*args, **options)
         shape, dtype = form(args, options)
-        drawn = self._drawn[index] or NOTHING
+        drawn = self._recorded[index] or NOTHING
         drawn = _cut(drawn, math.prod(shape))
-        self.given.append(drawn)
+        self.replayed.append(drawn)
         number = replayed_numbers(drawn, shape, dtype)
         made = _mask(number, args[0], args[1]) if func is aten.bernoulli.p else number
         return mark_device(made, on_gpu=True) if _is_drawn_on_gpu(args, options) else made
