@@ -1,8 +1,11 @@
-"""Settings of this process: garbage collection, log level, whether a GPU driver is loaded.  Stdlib only."""
+"""This process and its children: garbage collection, logs, GPU drivers, who ends with whom.  Stdlib only."""
 
+import ctypes
 import gc
 import logging
 import os
+import signal
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -46,3 +49,33 @@ DRIVER_FILES = ("/dev/nvidiactl", "/dev/dxg", "/dev/nvmap", "/dev/kfd")
 def may_have_gpu() -> bool:
     """Whether a driver of a GPU is loaded."""
     return any(Path(name).exists() for name in DRIVER_FILES)
+
+
+_PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
+
+
+def die_with_parent(parent_pid: int) -> None:
+    """Have the kernel kill this process when its parent ends (Linux; elsewhere the server's own end does)."""
+    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent_pid:  # it died before the request above was in force
+        os._exit(1)
+
+
+def kill_group(pid: int) -> None:
+    """Kill a child and everything in its process group."""
+    for kill in (os.killpg, os.kill):  # the group exists only once the child has made it
+        try:
+            kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            continue
+
+
+def adopt_orphans() -> None:
+    """Grandchildren whose parent ends become children of this process, which can then end them."""
+    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+
+
+def _prctl(option: int, value: int) -> None:
+    if sys.platform == "linux":
+        ctypes.CDLL(None, use_errno=True).prctl(option, value, 0, 0, 0)

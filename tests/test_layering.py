@@ -38,6 +38,9 @@ STAGE_FUNCTIONS = {
     ("aotlens.runtime.stage", "write_module"),
     ("aotlens.runtime.stage", "load_module"),
 }
+BELOW_THE_REPORT = (*STAGES, "ir", "errors", "torch_api")
+ABOVE_THE_STAGES = ("view", "render", "diagnostics", "build", "compare", "worker", "session")
+"""What no stage imports: it reads the stages' records, or runs them."""
 PEER = ("torch._functorch.aot_autograd", "torch._functorch._aot_autograd", "torch._functorch.partitioners")
 """What does the job that this project exists to do; tests and benchmarks compare with it."""
 
@@ -196,6 +199,15 @@ def _stages_called_elsewhere() -> Iterator[str]:
                 yield f"{module.location(entry.line)} imports the stage {entry.module}.{entry.name}"
 
 
+def _stages_import_upwards() -> Iterator[str]:
+    above = tuple(f"aotlens.{name}" for name in ABOVE_THE_STAGES)
+    for module in modules().values():
+        if _is_in(module.name, tuple(f"aotlens.{name}" for name in BELOW_THE_REPORT)):
+            for entry in module.imports:
+                if _is_in(resolved(entry), above):
+                    yield _say(module, entry)
+
+
 RULES = {
     "the report's packages import downwards, and few libraries": _report_imports,
     "the worker's client and data are standard library": _worker_imports,
@@ -205,6 +217,7 @@ RULES = {
     "the product never imports the peer": _peer_imports,
     "no module imports itself in a circle": _import_cycles,
     "the stages' packages form no circle": _package_cycles,
+    "the stages import nothing of the report, the worker and the session": _stages_import_upwards,
     "only the pipeline and what-ifs call stages": _stages_called_elsewhere,
 }
 

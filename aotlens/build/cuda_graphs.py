@@ -11,9 +11,8 @@ from typing import Any
 
 import torch
 
-from aotlens.build.describe import site_of
 from aotlens.capture.operators import aten
-from aotlens.ir.origin import Origin
+from aotlens.ir.origin import Origin, site_of
 from aotlens.ir.program import Node, Program, ProgramInput, is_higher_order, is_random_op, writes_input
 from aotlens.ir.slots import Buffer, Parameter, SavedInput, stays_in_place
 from aotlens.ir.symbols import symbolic_numbers_of

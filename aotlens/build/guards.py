@@ -6,11 +6,10 @@ from typing import Any
 
 import torch
 
-from aotlens.build.describe import site_of
 from aotlens.capture.dynamo import user_name
 from aotlens.capture.records import Captured
 from aotlens.capture.symbols.size_guards import GuardLog
-from aotlens.ir.origin import Origin
+from aotlens.ir.origin import Origin, site_of
 from aotlens.model import report as rows
 from aotlens.model.spans import source_line
 from aotlens.torch_api.symbolic import print_expression

@@ -14,9 +14,9 @@ import torch
 
 from aotlens.build.gradient_memory import handovers
 from aotlens.build.kernel_memory import working_bytes
-from aotlens.build.layers import Layers
 from aotlens.capture.operators import Kind, describe
 from aotlens.codegen.in_place_updates import with_in_place_updates
+from aotlens.ir.layers import Layers
 from aotlens.ir.program import Node, Program, getitem, is_higher_order, last_uses
 from aotlens.ir.slots import SavedForBackward, SavedInput
 from aotlens.model.partition import LiveKind, LiveValue, Memory, Phase

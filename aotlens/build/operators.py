@@ -4,10 +4,10 @@ from collections.abc import Iterator
 
 import torch
 
-from aotlens.build.describe import describe_tensor, site_of
-from aotlens.ir.origin import Origin
+from aotlens.ir.origin import Origin, site_of
 from aotlens.ir.program import Node, Program, getitem, is_higher_order, is_random_node, op_name
 from aotlens.ir.regions import Region, RegionOutput, SavedValue
+from aotlens.ir.tensor_text import describe_tensor
 from aotlens.model import report as rows
 from aotlens.partition.records import Partitioned
 from aotlens.partition.storages import node_bytes

@@ -6,11 +6,11 @@ from typing import Any, cast
 
 import torch
 
-from aotlens.build.describe import describe_tensor
-from aotlens.build.layers import Layers
 from aotlens.build.memory import predicted_peak
 from aotlens.build.operators import build_region
+from aotlens.ir.layers import Layers
 from aotlens.ir.program import Node
+from aotlens.ir.tensor_text import describe_tensor
 from aotlens.model import report as rows
 from aotlens.partition.budget import Frontier
 from aotlens.partition.dead_values import DeadValueCheck

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from aotlens.build.describe import site_of
 from aotlens.capture.free_variables.containers import ContainerUpdate
 from aotlens.capture.free_variables.name_uses import UNKNOWN, name_uses
 from aotlens.capture.free_variables.reachable import Binding
 from aotlens.capture.records import Captured
 from aotlens.capture.records import GradWriteKind as HowLeft
+from aotlens.ir.origin import site_of
 from aotlens.model import report as rows
 from aotlens.model.spans import site_at
 from aotlens.model.target_facts import Leaving

@@ -9,9 +9,9 @@ from dataclasses import replace
 
 import torch
 
-from aotlens.build.describe import short_dtype
 from aotlens.capture.operators import aten
 from aotlens.ir.program import Node
+from aotlens.ir.tensor_text import short_dtype
 from aotlens.model.report import Partition, SavedValue, Spare
 from aotlens.partition.dead_values import SAME_GRADIENTS, DeadValueCheck, statically_dead
 from aotlens.partition.records import Partitioned

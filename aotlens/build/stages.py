@@ -5,10 +5,10 @@ from typing import Any
 
 import torch
 
-from aotlens.build.describe import describe_tensor
-from aotlens.build.layers import Layers
 from aotlens.build.programs import StageProgram, stage_programs
+from aotlens.ir.layers import Layers
 from aotlens.ir.program import Node, getitem, nodes_in
+from aotlens.ir.tensor_text import describe_tensor
 from aotlens.model.report import OF_GRADIENT, Stage, StageNode, Tensor
 from aotlens.partition.records import Partitioned
 from aotlens.partition.saved_values import side_notes

@@ -16,7 +16,6 @@ from aotlens.analysis.records import (
 )
 from aotlens.build.autograd_sites import requiring_sites
 from aotlens.build.cuda_graphs import cuda_graph_of
-from aotlens.build.describe import describe_tensor, site_of
 from aotlens.build.guards import build_guards
 from aotlens.build.memory import memory_of
 from aotlens.build.operators import build_operators
@@ -29,7 +28,9 @@ from aotlens.capture.records import CapturedInput
 from aotlens.codegen.gpu.offline.context import gpu_in_use
 from aotlens.codegen.records import Generated
 from aotlens.diagnostics.diagnose import diagnose
+from aotlens.ir.origin import site_of
 from aotlens.ir.program import Node
+from aotlens.ir.tensor_text import describe_tensor
 from aotlens.model import report as rows
 from aotlens.partition.records import Partitioned
 from aotlens.runtime.module_text import LoadedModule

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from enum import Enum
 from types import CodeType
 
-from aotlens.model.report import Span
+from aotlens.model.report import Site, Span
+from aotlens.model.spans import text_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,3 +97,9 @@ def _span(code: CodeType, instruction: int) -> Span | None:
     if line is None:
         return None
     return Span(code.co_filename, line, col or 0, end_line or line, end_col or col or 0)
+
+
+def site_of(origin: Origin) -> Site | None:
+    """Where an operator ran; None when the user has no line for it."""
+    span = origin.location.innermost
+    return None if span is None else Site(span, text_of(span), origin.op or None)

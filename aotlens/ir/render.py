@@ -14,11 +14,11 @@ from typing import Any
 
 import torch
 
-from aotlens.build.describe import dimension, short_dtype
 from aotlens.ir.program import Node, Program, TableIndex, getitem, is_higher_order, last_uses
 from aotlens.ir.slots import OuterObject
 from aotlens.ir.subclasses import UnwrapOperator, WrapOperator, is_plain
 from aotlens.ir.symbols import SymbolicExpression, is_ragged
+from aotlens.ir.tensor_text import type_text
 from aotlens.model.report import Span
 from aotlens.torch_api.dynamo import is_opaque_value
 from aotlens.torch_api.operators import OpOverload, attribute_text
@@ -181,16 +181,6 @@ def _kernel(node: Node) -> Any:
     return node.op
 
 
-def type_text(val: Any) -> str:
-    """`f32[8, 16]`, `TwoTensor f32[8, 16]`; empty for what is no tensor."""
-    if isinstance(val, torch.Tensor):
-        kind = f"{type(val).__name__} " if hasattr(val, "__tensor_flatten__") else ""
-        return f"{kind}{short_dtype(val.dtype)}[{', '.join(str(dimension(size)) for size in val.shape)}]"
-    if isinstance(val, (list, tuple)):
-        return ", ".join(type_text(item) for item in val)
-    return ""
-
-
 def source_text(span: Span) -> str:
     """`model.py:41: h = self.fc(x)`."""
     line = linecache.getline(span.file, span.line).strip()
@@ -255,23 +245,3 @@ def _assignment(node: Node, names: Names, dead: tuple[Node, ...], note: str) -> 
         line += f"; del {', '.join(gone)}"
     comment = "; ".join(filter(None, ("" if silent else type_text(node.val), note)))
     return f"{line}  # {comment}" if comment else line
-
-
-def constant_text(tensor: torch.Tensor, limit: int = 4096) -> str | None:
-    """A small tensor as an expression that makes it again, bit for bit; None when it is too large, or none.
-
-    A sparse one has no such text, and one whose storage was resized to zero has no values.  What lies in the
-    memory of others (a numpy array) is not made again, since they may write to it.
-    """
-    if tensor.numel() > limit or tensor.device.type != "cpu" or tensor.is_complex():
-        return None
-    if tensor.layout is not torch.strided:
-        return None
-    if not tensor.numel():
-        return f"torch.empty({tuple(tensor.shape)}, dtype={tensor.dtype})"
-    storage = tensor.untyped_storage()
-    if not storage.nbytes() or not storage.resizable():
-        return None
-    values = tensor.tolist()
-    text = repr(values).replace("nan", "float('nan')").replace("inf", "float('inf')")
-    return f"torch.tensor({text}, dtype={tensor.dtype})"

@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from aotlens.build.describe import describe_tensor
 from aotlens.errors import UnknownValueError, UserError
 from aotlens.ir.program import Node, getitem
+from aotlens.ir.tensor_text import describe_tensor
 from aotlens.joint.records import Joint
 from aotlens.model.report import Span, Tensor
 from aotlens.partition.flops import node_flops

@@ -7,12 +7,12 @@ from typing import Any
 from aotlens.ir.program import Node
 from aotlens.ir.slots import BACKWARD_INPUTS, Buffer, FlatInput, Parameter
 from aotlens.joint.records import JointProgram
+from aotlens.model.units import human_bytes, human_flops
 from aotlens.partition.problem import overruled_checkpoint
 from aotlens.partition.reasons import Reason
 from aotlens.partition.records import Partitioned, Recomputed, Saved
 from aotlens.partition.rules import is_number
 from aotlens.partition.storages import node_bytes, storage_root
-from aotlens.view.quantities import human_bytes, human_flops
 
 
 def sizes_last(saved: Iterable[Node]) -> tuple[Node, ...]:

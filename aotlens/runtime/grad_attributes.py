@@ -1,8 +1,8 @@
 """Module text that writes `.grad` of inputs, and rejects calls in which `retain_grad` would be lost."""
 
 from aotlens.analysis.records import ViewAndMutationMeta
-from aotlens.build.describe import site_of
 from aotlens.capture.records import Captured, GradWriteKind
+from aotlens.ir.origin import site_of
 from aotlens.runtime.module_text import TextBuilder
 
 

@@ -14,8 +14,9 @@ from aotlens.capture.views import ViewStep
 from aotlens.codegen.graph_calls import UnchangedGraph
 from aotlens.codegen.records import GraphCode
 from aotlens.ir.program import Node, Program, TableIndex
-from aotlens.ir.render import Names, body_lines, constant_text, function_lines, literal
+from aotlens.ir.render import Names, body_lines, function_lines, literal
 from aotlens.ir.slots import FreeTensor
+from aotlens.ir.tensor_text import constant_text
 from aotlens.partition.records import Partitioned
 from aotlens.partition.saved_tensor_hooks import is_of_hook
 from aotlens.runtime.module_text import ModuleText, TextBuilder

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 from aotlens.analysis.inputs import span_of_writes
 from aotlens.analysis.records import InputAliasInfo, MutationType, ViewAndMutationMeta
-from aotlens.build.describe import site_of
+from aotlens.ir.origin import site_of
 from aotlens.ir.program import Node, Program, writes_input
 from aotlens.ir.render import Names
 from aotlens.ir.slots import CurrentInput, SavedInput

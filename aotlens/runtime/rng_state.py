@@ -6,8 +6,8 @@ says that it drew; in between nothing else draws from it.
 
 import torch
 
-from aotlens.build.describe import site_of
 from aotlens.capture.rng.philox import RANDOM_SOURCES, RandomSource
+from aotlens.ir.origin import site_of
 from aotlens.ir.program import Program
 from aotlens.ir.render import Names
 from aotlens.ir.slots import BackwardRngOffset, BackwardRngState, RngOffset, RngState

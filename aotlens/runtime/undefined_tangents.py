@@ -7,8 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from aotlens.build.describe import site_of
 from aotlens.errors import AotlensError
+from aotlens.ir.origin import site_of
 from aotlens.ir.program import Program, has_effect
 from aotlens.ir.slots import GRADIENTS, SavedInput, Tangent
 from aotlens.joint.partial_backward import DefinedTangents, partial_gradients

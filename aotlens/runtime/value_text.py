@@ -14,7 +14,7 @@ import torch
 from torch import fx
 
 from aotlens.capture.records import CapturedInput
-from aotlens.ir.render import constant_text
+from aotlens.ir.tensor_text import constant_text
 from aotlens.runtime.module_text import TextBuilder
 from aotlens.torch_api.fake import FakeTensor
 from aotlens.torch_api.operators import pytree

@@ -16,15 +16,16 @@ from aotlens.analysis.records import (
     OutputAliasInfo,
     OutputBase,
 )
-from aotlens.build.describe import site_of, size_bytes
 from aotlens.capture.records import Captured
 from aotlens.capture.storage import index_without_repeats
 from aotlens.capture.views import ViewStep
 from aotlens.codegen.records import Generated
+from aotlens.ir.origin import site_of
 from aotlens.ir.program import Node
 from aotlens.ir.render import Names, literal
 from aotlens.ir.slots import Gradient, RngOffset
 from aotlens.ir.subclasses import Wrapped
+from aotlens.ir.tensor_text import size_bytes
 from aotlens.model.report import Site
 from aotlens.partition.records import Partitioned
 from aotlens.runtime.autograd_function import function_outputs

@@ -5,8 +5,35 @@ from itertools import pairwise
 
 from aotlens.model.report import Stage, Target, WrapperStep
 from aotlens.model.source import Outcome
+from aotlens.model.units import human_bytes, human_flops
 
-_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
+__all__ = [
+    "COMPARED",
+    "EIGHTHS",
+    "LEVELS",
+    "SHORT_UNITS",
+    "applied_steps",
+    "bar",
+    "buckets",
+    "bytes_range",
+    "call_count",
+    "column_cell",
+    "counted",
+    "graph_counts",
+    "gutter_size",
+    "human_bytes",
+    "human_flops",
+    "human_ms",
+    "human_us",
+    "plot",
+    "scaled",
+    "signature",
+    "signed_size",
+    "target_summary",
+    "timings_summary",
+    "total_ms",
+]
+
 
 COMPARED: dict[Outcome, str] = {
     "equal": "equal to eager",
@@ -14,16 +41,6 @@ COMPARED: dict[Outcome, str] = {
     "not verified": "not verified",
 }
 """The verdict's word where it stands alone."""
-
-
-def human_bytes(size: int | None) -> str:
-    """`34.1 MiB`; `unknown size` for a symbolic one."""
-    if size is None:
-        return "unknown size"
-    value, unit = float(size), 0
-    while value >= 1024 and unit < len(_UNITS) - 1:
-        value, unit = value / 1024, unit + 1
-    return f"{size} B" if unit == 0 else f"{value:.1f} {_UNITS[unit]}"
 
 
 def bytes_range(least: int, most: int) -> str:
@@ -52,16 +69,6 @@ def human_us(elapsed_us: float) -> str:
     if elapsed_us >= 10:
         return f"{elapsed_us:.1f} µs"
     return f"{elapsed_us:.2f} µs" if elapsed_us >= 0.1 else f"{1000 * elapsed_us:.0f} ns"
-
-
-def human_flops(flops: int) -> str:
-    """`10.2 kFLOP`."""
-    value = float(flops)
-    for unit in ("", "k", "M", "G", "T"):
-        if value < 1000:
-            return f"{value:.1f} {unit}FLOP" if unit else f"{flops} FLOP"
-        value /= 1000
-    return f"{value:.1f} PFLOP"
 
 
 def counted(count: int, noun: str) -> str:

@@ -12,11 +12,10 @@ import sys
 import traceback
 from typing import NoReturn
 
-from aotlens.process import show_logs
+from aotlens.process import die_with_parent, show_logs
 from aotlens.worker.codec import encode
 from aotlens.worker.job import WriteEnds
 from aotlens.worker.outcome import outcome_of, prefer_to_be_killed, use_standard_streams, write_all
-from aotlens.worker.process import die_with_parent
 from aotlens.worker.protocol import TraceRequest
 from aotlens.worker.requests import Trace
 

@@ -3,7 +3,6 @@
 Invariant: no process that a trace started outlives the server, and no child reads the server's pipes.
 """
 
-import ctypes
 import mmap
 import os
 import signal
@@ -13,19 +12,13 @@ from contextlib import suppress
 from pathlib import Path
 
 __all__ = [
-    "adopt_orphans",
     "child_pids",
     "default_memory_limit_bytes",
-    "die_with_parent",
     "end_tree",
-    "kill_group",
     "resident_bytes",
     "take_over_stdio",
     "tree",
 ]
-
-_PR_SET_PDEATHSIG = 1
-_PR_SET_CHILD_SUBREAPER = 36
 
 
 def take_over_stdio() -> tuple[int, int]:
@@ -41,32 +34,6 @@ def take_over_stdio() -> tuple[int, int]:
     os.dup2(2, 1)
     sys.stdout = sys.stderr
     return reading, writing
-
-
-def die_with_parent(parent_pid: int) -> None:
-    """Have the kernel kill this process when its parent ends (Linux; elsewhere the server's own end does)."""
-    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent_pid:  # it died before the request above was in force
-        os._exit(1)
-
-
-def adopt_orphans() -> None:
-    """Grandchildren whose parent ends become children of this process, which can then end them."""
-    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
-
-
-def _prctl(option: int, value: int) -> None:
-    if sys.platform == "linux":
-        ctypes.CDLL(None, use_errno=True).prctl(option, value, 0, 0, 0)
-
-
-def kill_group(pid: int) -> None:
-    """Kill a child and everything in its process group."""
-    for kill in (os.killpg, os.kill):  # the group exists only once the child has made it
-        try:
-            kill(pid, signal.SIGKILL)
-        except ProcessLookupError:
-            continue
 
 
 def end_tree(process: "subprocess.Popen[bytes]") -> None:

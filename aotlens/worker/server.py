@@ -16,18 +16,12 @@ import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 
+from aotlens.process import adopt_orphans, kill_group
 from aotlens.worker import child
 from aotlens.worker.captured_output import HeadAndTail
 from aotlens.worker.codec import decode
 from aotlens.worker.job import Job, Pipe, Stopped, open_pipes
-from aotlens.worker.process import (
-    adopt_orphans,
-    child_pids,
-    default_memory_limit_bytes,
-    kill_group,
-    resident_bytes,
-    take_over_stdio,
-)
+from aotlens.worker.process import child_pids, default_memory_limit_bytes, resident_bytes, take_over_stdio
 from aotlens.worker.protocol import Hello, TraceRequest
 from aotlens.worker.requests import Requests, Trace, take_lines
 

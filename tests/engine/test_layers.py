@@ -5,8 +5,8 @@ from collections import Counter
 import torch
 from torch import Tensor, nn
 
-from aotlens.build.layers import Layers
 from aotlens.compiled import Compiled
+from aotlens.ir.layers import Layers
 from aotlens.options import CompileOptions
 from aotlens.pipeline import compile_direct
 from aotlens.render.text.activations import saved_folds

@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from aotlens.build.layers import Layers
 from aotlens.codegen.gpu.child_processes import ChildFailure, Job, run_in_children
 from aotlens.codegen.gpu.kernel_rows import NodeLocations, kernel_rows
 from aotlens.codegen.gpu.lowering import lower
@@ -13,6 +12,7 @@ from aotlens.codegen.gpu.machine_code.triton_build import prepare
 from aotlens.codegen.gpu.offline.context import offline_gpu
 from aotlens.codegen.gpu.records import LoweredGraph
 from aotlens.codegen.gpu.targets import find_target
+from aotlens.ir.layers import Layers
 from aotlens.model.report import Kernel
 from aotlens.options import CompileOptions
 from aotlens.pipeline import compile_direct

@@ -14,8 +14,8 @@ from torch._inductor import choices, scheduler
 from torch._inductor.codegen import simd
 
 from aotlens.codegen.gpu.cost_model.fusion import WORDS, code_of
+from aotlens.model.kernels import UNFUSED_REASONS
 from aotlens.model.report import UnfusedCode
-from aotlens.view.kernels import REASONS
 
 
 @cache
@@ -47,4 +47,4 @@ def test_each_row_is_for_a_sentence() -> None:
 
 
 def test_each_code_has_its_words() -> None:
-    assert set(REASONS) == set(get_args(UnfusedCode))
+    assert set(UNFUSED_REASONS) == set(get_args(UnfusedCode))

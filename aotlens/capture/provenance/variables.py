@@ -12,8 +12,8 @@ from typing import Any
 import torch
 from torch import fx
 
-from aotlens.build.describe import describe_tensor
 from aotlens.capture.provenance.frames import is_user_code
+from aotlens.ir.tensor_text import describe_tensor
 from aotlens.model.report import Span, Variable
 
 

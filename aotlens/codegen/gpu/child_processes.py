@@ -17,7 +17,7 @@ from multiprocessing.connection import Connection, Pipe, wait
 from typing import Any, Generic, TypeVar
 
 from aotlens.errors import AotlensError
-from aotlens.worker.process import die_with_parent, kill_group
+from aotlens.process import die_with_parent, kill_group
 
 T = TypeVar("T")
 OPERANDS = "\n  args["

@@ -7,12 +7,12 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from aotlens.build.layers import Layers
 from aotlens.codegen.gpu.cost_model.fusion import unfused_rows
 from aotlens.codegen.gpu.cost_model.kernel_costs import with_costs
 from aotlens.codegen.gpu.cost_model.occupancy import Block, occupancy, waves
 from aotlens.codegen.gpu.records import BuiltConfig, BuiltKernel, KernelCall, LoweredGraph
 from aotlens.codegen.gpu.targets import GpuTarget
+from aotlens.ir.layers import Layers
 from aotlens.ir.program import Node, Program
 from aotlens.model.report import Kernel, KernelConfig, KernelText, Phase, Span
 

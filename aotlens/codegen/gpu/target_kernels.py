@@ -8,7 +8,6 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from aotlens.build.layers import Layers
 from aotlens.codegen.gpu.generation import GpuCode as GpuGenerated
 from aotlens.codegen.gpu.generation import generate_for_gpu
 from aotlens.codegen.gpu.kernel_rows import NodeLocations, kernel_rows
@@ -17,6 +16,7 @@ from aotlens.codegen.gpu.offline.requirements import require_triton
 from aotlens.codegen.gpu.records import GpuRequest
 from aotlens.codegen.gpu.targets import find_target
 from aotlens.codegen.records import Generated, GraphCode
+from aotlens.ir.layers import Layers
 from aotlens.ir.program import Program
 from aotlens.model.report import Kernel, KernelChoice, Phase
 from aotlens.options import CompileOptions

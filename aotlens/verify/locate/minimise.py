@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from aotlens.errors import AotlensError
-from aotlens.ir.render import constant_text
+from aotlens.ir.tensor_text import constant_text
 from aotlens.options import CompileOptions
 from aotlens.runtime.graph_text import graph_name, load_program, write_program
 from aotlens.verify.compare import Verification

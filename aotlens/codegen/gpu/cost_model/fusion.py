@@ -6,8 +6,8 @@ from typing import Any
 
 from aotlens.codegen.gpu.cost_model.kernel_costs import SpanOf
 from aotlens.codegen.gpu.records import Access, KernelCall, LoweredGraph, NotFused
+from aotlens.model.kernels import UNFUSED_REASONS
 from aotlens.model.report import Unfused, UnfusedCode
-from aotlens.view.kernels import REASONS
 
 Operation = tuple[int, str]
 """The graph (its scheduler's identity) and Inductor's name of an operation."""
@@ -173,7 +173,7 @@ def _row(graph: LoweredGraph, pair: NotFused, span_of: SpanOf) -> Unfused:
         bytes=sum(read[buffer].bytes for buffer in pair.buffers),
         is_produced=pair.is_produced,
         code=code,
-        reason=REASONS[code],
+        reason=UNFUSED_REASONS[code],
         torch=pair.why,
         span=next(filter(None, spans), None),
     )

@@ -12,10 +12,10 @@ from typing import Any
 import torch
 from torch import fx
 
-from aotlens.build.describe import short_dtype
 from aotlens.capture.operators import Kind, aten, describe, is_operator
 from aotlens.codegen.gpu.records import NodeWork
 from aotlens.ir.program import is_higher_order
+from aotlens.ir.tensor_text import short_dtype
 from aotlens.partition.flops import operator_flops
 
 NODE_NAME_KEY = "aotlens_node"

@@ -1,12 +1,10 @@
-"""A tensor as the report shows it, and a node's origin as a site of the report."""
+"""Tensors as text: short dtypes, types, the record of a tensor, and constants as Python expressions."""
 
 from typing import Any
 
 import torch
 
-from aotlens.ir.origin import Origin
-from aotlens.model.report import Dimension, Site, Tensor
-from aotlens.model.spans import text_of
+from aotlens.model.report import Dimension, Tensor
 
 SHORT_DTYPES = {
     torch.float64: "f64",
@@ -59,7 +57,31 @@ def size_bytes(tensor: Any) -> int | None:
     return int(count) * int(tensor.element_size())
 
 
-def site_of(origin: Origin) -> Site | None:
-    """Where an operator ran; None when the user has no line for it."""
-    span = origin.location.innermost
-    return None if span is None else Site(span, text_of(span), origin.op or None)
+def type_text(val: Any) -> str:
+    """`f32[8, 16]`, `TwoTensor f32[8, 16]`; empty for what is no tensor."""
+    if isinstance(val, torch.Tensor):
+        kind = f"{type(val).__name__} " if hasattr(val, "__tensor_flatten__") else ""
+        return f"{kind}{short_dtype(val.dtype)}[{', '.join(str(dimension(size)) for size in val.shape)}]"
+    if isinstance(val, (list, tuple)):
+        return ", ".join(type_text(item) for item in val)
+    return ""
+
+
+def constant_text(tensor: torch.Tensor, limit: int = 4096) -> str | None:
+    """A small tensor as an expression that makes it again, bit for bit; None when it is too large, or none.
+
+    A sparse one has no such text, and one whose storage was resized to zero has no values.  What lies in the
+    memory of others (a numpy array) is not made again, since they may write to it.
+    """
+    if tensor.numel() > limit or tensor.device.type != "cpu" or tensor.is_complex():
+        return None
+    if tensor.layout is not torch.strided:
+        return None
+    if not tensor.numel():
+        return f"torch.empty({tuple(tensor.shape)}, dtype={tensor.dtype})"
+    storage = tensor.untyped_storage()
+    if not storage.nbytes() or not storage.resizable():
+        return None
+    values = tensor.tolist()
+    text = repr(values).replace("nan", "float('nan')").replace("inf", "float('inf')")
+    return f"torch.tensor({text}, dtype={tensor.dtype})"
