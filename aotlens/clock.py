@@ -7,6 +7,8 @@ from contextlib import contextmanager
 
 from aotlens.observe import running_stage
 from aotlens.torch_api.modes import hidden_from_user_modes
+from aotlens.torch_api.patches import COMPILE
+from aotlens.torch_api.patching import patched
 
 COMPILING = threading.RLock()
 """One stage runs at a time: torch's modes, and Inductor, hold state of the whole process."""
@@ -42,7 +44,7 @@ class Clock:
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
         """A name that comes again adds to its time."""
-        with COMPILING, hidden_from_user_modes(name), running_stage(name):
+        with COMPILING, hidden_from_user_modes(name), patched(COMPILE), running_stage(name):
             started = time.perf_counter()
             try:
                 yield

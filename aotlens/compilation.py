@@ -35,7 +35,8 @@ from aotlens.partition.regions import split_region
 from aotlens.policy import Policy
 from aotlens.runtime.module_call import bind_module
 from aotlens.runtime.module_text import LoadedModule, ModuleText
-from aotlens.torch_api.hop import allow_flex_gradients_on_cpu
+from aotlens.torch_api.patches import FLEX_ON_CPU
+from aotlens.torch_api.patching import patched
 
 
 class DirectCall(NamedTuple):
@@ -85,7 +86,7 @@ class Compilation:
 
     def gpu_context(self) -> AbstractContextManager[None]:
         """Return a context for capture that accepts what the options' GPU supports and the CPU does not."""
-        return allow_flex_gradients_on_cpu() if self.options.gpu is not None else nullcontext()
+        return patched(FLEX_ON_CPU) if self.options.gpu is not None else nullcontext()
 
     def look_up(self, call: GraphCall) -> tuple["Compilation", Replay | None]:
         """Return the compilation with the graph's cache entry and, on a cache hit, the call to restore."""

@@ -20,27 +20,16 @@ from aotlens.capture.recorder import Recorder
 from aotlens.ir.program import is_random_op
 from aotlens.torch_api.fake import FakeTensor
 from aotlens.torch_api.modes import current_mode
-from aotlens.torch_api.operators import BatchNorm, decompositions_module, pytree
+from aotlens.torch_api.operators import pytree
 from aotlens.unsupported import unsupported
 
 
-@contextmanager
-def cumulative_batch_norm() -> Iterator[None]:
-    """Within the block, such a layer with fake running values goes another way to the same result."""
-    layers: Any = BatchNorm
-    before = layers.forward
-
-    def forward(layer: Any, layer_input: Tensor) -> Any:
-        counts = layer.momentum is None and layer.training and layer.track_running_stats
-        if counts and type(layer.num_batches_tracked) is FakeTensor:
-            return _averaged(layer, layer_input)
-        return before(layer, layer_input)
-
-    layers.forward = forward
-    try:
-        yield
-    finally:
-        layers.forward = before
+def cumulative_batch_norm(forward: Callable[[Any, Tensor], Any], layer: Any, layer_input: Tensor) -> Any:
+    """`forward` of a batch norm; with `momentum=None` and fake running values, another way to its result."""
+    counts = layer.momentum is None and layer.training and layer.track_running_stats
+    if counts and type(layer.num_batches_tracked) is FakeTensor:
+        return _averaged(layer, layer_input)
+    return forward(layer, layer_input)
 
 
 def _averaged(layer: Any, layer_input: Tensor) -> Tensor:
@@ -59,59 +48,37 @@ def _averaged(layer: Any, layer_input: Tensor) -> Tensor:
     return result
 
 
-@contextmanager
-def dropout_between_rnn_layers() -> Iterator[None]:
-    """Within the block, recurrent layers that are taken apart drop what eager drops."""
-    module = decompositions_module()
-    before = module._rnn_helper
-
-    def layers(sequence: Tensor, hidden: Any, weights: Any, *options: Any) -> tuple[Tensor, list[Any]]:
-        has_biases, count, rate, train, bidirectional, batch_first, layer = options
-        if not (rate and train and count > 1):
-            result: tuple[Tensor, list[Any]] = before(sequence, hidden, weights, *options)
-            return result
-        directions, last = 2 if bidirectional else 1, []
-        sequence = sequence.transpose(0, 1) if batch_first else sequence
-        for index in range(count):
-            own = slice(index * directions, (index + 1) * directions)
-            sequence = sequence if index == 0 else torch.dropout(sequence, rate, True)
-            layer_options = (has_biases, 1, 0.0, train, bidirectional, False, layer)
-            sequence, states = before(sequence, hidden[own], weights[own], *layer_options)
-            last += states
-        return (sequence.transpose(0, 1) if batch_first else sequence), last
-
-    module._rnn_helper = layers
-    try:
-        yield
-    finally:
-        module._rnn_helper = before
+def rnn_layers_with_dropout(
+    layers: Callable[..., Any], sequence: Tensor, hidden: Any, weights: Any, *options: Any
+) -> tuple[Tensor, list[Any]]:
+    """torch's `_rnn_helper` for one layer after another, with dropout between them as in eager."""
+    has_biases, count, rate, train, bidirectional, batch_first, layer = options
+    if not (rate and train and count > 1):
+        result: tuple[Tensor, list[Any]] = layers(sequence, hidden, weights, *options)
+        return result
+    directions, last = 2 if bidirectional else 1, []
+    sequence = sequence.transpose(0, 1) if batch_first else sequence
+    for index in range(count):
+        own = slice(index * directions, (index + 1) * directions)
+        sequence = sequence if index == 0 else torch.dropout(sequence, rate, True)
+        layer_options = (has_biases, 1, 0.0, train, bidirectional, False, layer)
+        sequence, states = layers(sequence, hidden[own], weights[own], *layer_options)
+        last += states
+    return (sequence.transpose(0, 1) if batch_first else sequence), last
 
 
-_real = torch.tensor_split
-_TENSORS: Any = torch.Tensor
 INDICES = "tensor_indices_or_sections"
 """What torch calls a tensor that says where to split."""
 
 
-@contextmanager
-def symbolic_tensor_split() -> Iterator[None]:
-    """Within the block, `torch.tensor_split` and the method of tensors take numbers out of such a tensor."""
-    torch.tensor_split = _TENSORS.tensor_split = _split
-    try:
-        yield
-    finally:
-        torch.tensor_split = _real
-        if "tensor_split" in vars(_TENSORS):  # another thread may have been done first
-            del _TENSORS.tensor_split  # inherited again
-
-
-def _split(*args: Any, **kwargs: Any) -> Any:
+def symbolic_tensor_split(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """`torch.tensor_split`, or the method of tensors, which takes numbers out of a tensor of indices."""
     if type(kwargs.get(INDICES)) is FakeTensor:
         numbers = kwargs.pop(INDICES).tolist()
         kwargs["indices" if isinstance(numbers, list) else "sections"] = numbers
     elif len(args) > 1 and type(args[1]) is FakeTensor:
         args = (args[0], args[1].tolist(), *args[2:])
-    return _real(*args, **kwargs)
+    return original(*args, **kwargs)
 
 
 def as_linear_map(derivative: Callable[[Any], Any], traced_on: Any) -> Callable[..., list[Any]]:

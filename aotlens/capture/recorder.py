@@ -68,22 +68,11 @@ from aotlens.ir.origin import Frames, Origin
 from aotlens.ir.program import Node, nodes_in, op_name
 from aotlens.torch_api.fake import DATA_DEPENDENT_ERRORS, FakeTensor, FakeTensorMode, fake_constant
 from aotlens.torch_api.fake_gpu import device_for_autograd, with_original_device
-from aotlens.torch_api.fake_kernels import accept_grouped_mm_dtypes, correct_view_strides
 from aotlens.torch_api.modes import TorchDispatchMode, below_views, with_view_tracking
-from aotlens.torch_api.operators import (
-    composite_kernel,
-    escape_operator_keywords,
-    has_view_tracking_kernel,
-    pytree,
-)
+from aotlens.torch_api.operators import composite_kernel, has_view_tracking_kernel, pytree
 from aotlens.torch_api.symbolic import make_shape_env
-from aotlens.torch_api.tensor_attributes import grad_without_callbacks, notify_silent_changes
+from aotlens.torch_api.tensor_attributes import grad_without_callbacks
 from aotlens.unsupported import unsupported
-
-notify_silent_changes()
-accept_grouped_mm_dtypes()
-correct_view_strides()
-escape_operator_keywords()
 
 
 def unsupported_grad_read(name: str, span: Any) -> UnsupportedError:

@@ -23,14 +23,14 @@ from aotlens.capture.free_variables.containers import OutputWithUpdates, flatten
 from aotlens.capture.function_fixes import (
     as_linear_map,
     cumulative_batch_norm,
-    dropout_between_rnn_layers,
+    rnn_layers_with_dropout,
     symbolic_tensor_split,
 )
 from aotlens.capture.graph import REAL_MODULES
-from aotlens.capture.hop.lifting import Lifting, lifting
+from aotlens.capture.hop.lifting import Lifting, call_higher_order, lifting
 from aotlens.capture.hop.random_subgraphs import RANDOM_CALLS, record_random_values_first
 from aotlens.capture.hop.region_gradient import record_region_call
-from aotlens.capture.hop.triton_kernels import launches_as_operators
+from aotlens.capture.hop.triton_kernels import launch_as_operator
 from aotlens.capture.inputs.base_selection import inputs_with_bases
 from aotlens.capture.inputs.fake_inputs import captured_inputs, make_inputs
 from aotlens.capture.modes import Settings, check_modes_restored, current_modes, isolated_from_caller
@@ -43,39 +43,27 @@ from aotlens.capture.rng.random_op_rules import has_random_rules
 from aotlens.capture.symbols.size_guards import recording_guards
 from aotlens.capture.symbols.symint_calls import SymbolicCalls, index_with_scalars
 from aotlens.ir.origin import Frames
-from aotlens.torch_api.autograd import notify_enable_grad, without_compiled_autograd
-from aotlens.torch_api.checkpoints import checkpoints_run_once
-from aotlens.torch_api.custom_functions import notify_zeros_not_materialised, redirect_function_graphs
+from aotlens.torch_api.autograd import without_compiled_autograd
 from aotlens.torch_api.fake import mute_fake_tensor_log
 from aotlens.torch_api.fake_gpu import emulates_gpu
-from aotlens.torch_api.hop import replace_gradient_rule, uncompiled_flex_attention
 from aotlens.torch_api.modes import (
     function_mode_below,
     hidden_from_user_modes,
     with_user_function_modes,
     without_onednn,
 )
-from aotlens.torch_api.objects import redirect_object_methods
 from aotlens.torch_api.operators import python_dispatcher, pytree
-from aotlens.torch_api.rng import (
-    notify_new_generators,
-    redirect_device_rng_state,
-    redirect_rng_state,
-    without_functional_rng,
-)
+from aotlens.torch_api.patches import GRAD_MODE, RECURRENT_DROPOUT, TRACE, TraceHandlers
+from aotlens.torch_api.patching import patched
+from aotlens.torch_api.rng import without_functional_rng
 from aotlens.torch_api.saved_tensor_hooks import has_saved_tensor_hooks
-from aotlens.torch_api.tensor_attributes import (
-    notify_grad_access,
-    notify_hook_registration,
-    preprocess_indices,
-)
-from aotlens.torch_api.transforms import redirect_linearize
 from aotlens.unsupported import unsupported
 
-replace_gradient_rule("invoke_subgraph", lambda _, args, kwargs: record_region_call(*args, **kwargs))
-for name in RANDOM_CALLS:
-    replace_gradient_rule(name, record_random_values_first)
-redirect_linearize(as_linear_map)
+GRADIENT_RULES: dict[str, Callable[..., Any]] = {
+    "invoke_subgraph": lambda _, args, kwargs: record_region_call(*args, **kwargs),
+    **dict.fromkeys(RANDOM_CALLS, record_random_values_first),
+}
+"""By higher-order operator, what is asked before torch's own rule."""
 
 
 def call_boundary(run: Callable[[], Any]) -> Any:
@@ -105,7 +93,7 @@ def capture_run(subject: Subject, call: FlatCall, settings: Settings) -> Capture
     }
     random_state, modes = torch.get_rng_state(), current_modes()
     with recording(recorder, settings.dynamic), preserved_grad_mode(), translated_errors(recorder):
-        watching_grad_mode = notify_enable_grad(lambda: grad_switches.append(True))
+        watching_grad_mode = patched(GRAD_MODE, lambda: grad_switches.append(True))
         if settings.dynamic:
             recorder.on_data_dependent_number()
         with (
@@ -236,29 +224,35 @@ def recording(recorder: Recorder, dynamic: bool) -> Iterator[None]:
         stack.enter_context(isolated_from_caller(recorder.saved))
         stack.enter_context(mute_fake_tensor_log())
         stack.enter_context(without_functional_rng())
-        stack.enter_context(notify_grad_access())
-        stack.enter_context(notify_hook_registration())
-        stack.enter_context(redirect_object_methods(recorder.torchbind.call))
-        stack.enter_context(redirect_rng_state(recorder.random))
-        stack.enter_context(redirect_device_rng_state(recorder.random))
-        stack.enter_context(notify_new_generators(recorder.created_generators.note))
-        stack.enter_context(checkpoints_run_once(recorder.checkpoints.region))
-        stack.enter_context(notify_zeros_not_materialised(recorder.unmaterialised_nodes.append))
-        stack.enter_context(launches_as_operators())
-        stack.enter_context(redirect_function_graphs(partial(apply_function, recorder.origins)))
+        stack.enter_context(patched(TRACE, _handlers(recorder)))
         recorder.on_data_dependent_number = stack.enter_context(function_mode_below(SymbolicCalls()))
-        stack.enter_context(preprocess_indices(index_with_scalars))
         stack.enter_context(without_compiled_autograd())
-        stack.enter_context(cumulative_batch_norm())
-        stack.enter_context(symbolic_tensor_split())
         if dynamic:
-            stack.enter_context(dropout_between_rnn_layers())
+            stack.enter_context(patched(RECURRENT_DROPOUT, rnn_layers_with_dropout))
             stack.enter_context(python_dispatcher(KERNEL_DECOMPOSITIONS))
         stack.enter_context(lifting(recorder.originals))
-        stack.enter_context(uncompiled_flex_attention(Lifting))
         stack.enter_context(recorder.fake_mode)
         stack.enter_context(recorder)
         yield
+
+
+def _handlers(recorder: Recorder) -> TraceHandlers:
+    return TraceHandlers(
+        rng_state=recorder.random,
+        note_generator=recorder.created_generators.note,
+        call_object_method=recorder.torchbind.call,
+        checkpoint_region=recorder.checkpoints.region,
+        note_undefined_tangents=recorder.unmaterialised_nodes.append,
+        apply_graphs=partial(apply_function, recorder.origins),
+        prepare_index=index_with_scalars,
+        gradient_rules=GRADIENT_RULES,
+        call_higher_order=call_higher_order,
+        make_linear_map=as_linear_map,
+        flex_attention_env=Lifting,
+        batch_norm=cumulative_batch_norm,
+        tensor_split=symbolic_tensor_split,
+        launch_kernel=launch_as_operator,
+    )
 
 
 @contextmanager

@@ -20,8 +20,9 @@ from aotlens.torch_api.inductor_output import (
     inductor_module_globals,
     load_inductor_code,
     pickle_inductor_code,
-    use_precompiled_kernels,
 )
+from aotlens.torch_api.patches import PRECOMPILED_KERNELS
+from aotlens.torch_api.patching import patched
 
 __all__ = ["Library", "SerializedCode", "load_code", "serialize_code"]
 
@@ -77,7 +78,7 @@ def load_code(code: SerializedCode, config: dict[str, Any]) -> Callable[[list[An
     def find(types: list[str], text: str) -> str | None:
         return paths.get(digest(*types, text))
 
-    with use_precompiled_kernels(find), inductor_config_patch(config):
+    with patched(PRECOMPILED_KERNELS, find), inductor_config_patch(config):
         return code.adapter.code(as_boxed(load_inductor_code(code.pickled)))
 
 

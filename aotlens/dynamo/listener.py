@@ -32,7 +32,8 @@ from aotlens.torch_api.dynamo_events import (
     DynamoRecompile,
     Frames,
 )
-from aotlens.torch_api.dynamo_listener import listen_to_dynamo
+from aotlens.torch_api.patches import LISTEN
+from aotlens.torch_api.patching import patched
 
 __all__ = ["CompilationFacts", "FunctionFacts", "Listener", "MeasuredGuards"]
 
@@ -127,7 +128,7 @@ class Listener:
     @contextmanager
     def listening(self) -> Iterator["Listener"]:
         """Note what Dynamo does within the block."""
-        with listen_to_dynamo(self), observing(on_stage=self._on_stage, on_busy=self._on_busy):
+        with patched(LISTEN, self), observing(on_stage=self._on_stage, on_busy=self._on_busy):
             yield self
 
     def _on_busy(self, is_busy: bool) -> None:

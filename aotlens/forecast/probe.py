@@ -17,7 +17,9 @@ from aotlens.forecast.forecast import Budget, forecast_of
 from aotlens.forecast.recorded_call import RecordedCall
 from aotlens.forecast.vary import VariedName, VaryError
 from aotlens.model.recompilations import Forecast
-from aotlens.torch_api.dynamo import skip_frame_in_dynamo, wrap_compiled_functions
+from aotlens.torch_api.dynamo import skip_frame_in_dynamo
+from aotlens.torch_api.patches import WRAP_COMPILED
+from aotlens.torch_api.patching import patched
 
 __all__ = ["Probe", "ScriptIsDone", "with_eager_backend"]
 
@@ -47,7 +49,7 @@ class Probe:
     @contextmanager
     def probing(self) -> Iterator[None]:
         """Forecast from the first call of each function that is compiled within the block."""
-        with with_eager_backend(), wrap_compiled_functions(self._wrapped):
+        with with_eager_backend(), patched(WRAP_COMPILED, self._wrapped):
             torch.compiler.set_stance("force_eager")
             try:
                 yield

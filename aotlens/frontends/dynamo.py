@@ -14,10 +14,10 @@ from aotlens.policy import Policy
 from aotlens.rng_state import same_random_state_on_failure
 from aotlens.runtime.derivatives import hide_derivatives_from_dynamo
 from aotlens.session.policy_function import with_policy_function
-from aotlens.torch_api.dynamo import hide_from_dynamo, record_dynamo_spans, tracing
+from aotlens.torch_api.dynamo import hide_from_dynamo, tracing
+from aotlens.torch_api.patches import BACKEND
+from aotlens.torch_api.patching import install
 from aotlens.torch_api.transforms import is_functionalized
-
-record_dynamo_spans()
 
 CHECK = "raise AssertionError"
 """What a check of the module text does behind Dynamo."""
@@ -28,6 +28,7 @@ OPTION_NAMES = ("backend", "policy", "memory_budget", "keep_input_mutations", "c
 
 def dynamo_backend(options: CompileOptions) -> Callable[..., Any]:
     """A backend for `torch.compile` that compiles with these options."""
+    install(BACKEND)
 
     def aotlens(gm: Any, example_inputs: Any, **kwargs: Any) -> Callable[..., Any]:
         return compile_for_dynamo(gm, example_inputs, with_user_options(options, kwargs.get("options")))
@@ -35,8 +36,16 @@ def dynamo_backend(options: CompileOptions) -> Callable[..., Any]:
     return aotlens
 
 
-def aotlens_backend(gm: Any, example_inputs: Any, **kwargs: Any) -> Callable[..., Any]:
-    """The registered entry point; `options={"backend": …}` chooses another code generator than Inductor.
+def __getattr__(name: str) -> Any:
+    """`aotlens_backend`, which torch looks up here: only then is torch prepared for it."""
+    if name != "aotlens_backend":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    install(BACKEND)
+    return _aotlens_backend
+
+
+def _aotlens_backend(gm: Any, example_inputs: Any, **kwargs: Any) -> Callable[..., Any]:
+    """The registered backend; `options={"backend": …}` chooses another code generator than Inductor.
 
     A graph that the engine does not support runs in eager; `options={"strict": True}` makes it an error.
     """

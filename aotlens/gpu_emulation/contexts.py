@@ -27,6 +27,7 @@ from aotlens.gpu_emulation.transfers import transfer_replacements
 from aotlens.gpu_emulation.triton_launches import launch_replacements
 from aotlens.torch_api.fake import FakeTensorMode
 from aotlens.torch_api.fake_gpu import missing_gpu_patches, optimizer_setup_patches, reject_fake_cuda_patches
+from aotlens.torch_api.fake_kernels import forget_results
 from aotlens.torch_api.modes import TorchDispatchMode, construct_on_cpu_first
 
 __all__ = ["emulating"]
@@ -78,6 +79,6 @@ def _emulated_gpu(gpu: str, with_cpu: bool) -> Iterator[None]:
         stack.enter_context(cuda_autocast())
         forget_devices()
         stack.callback(forget_devices)
-        stack.callback(FakeTensorMode.cache_clear)
+        stack.callback(forget_results)
         stack.enter_context(without_parent_emulation(stack))
         yield

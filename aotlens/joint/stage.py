@@ -49,9 +49,10 @@ from aotlens.joint.undefined_tangents import (
     TangentDependence,
     tangent_dependence,
 )
-from aotlens.torch_api.custom_functions import notify_custom_backward
 from aotlens.torch_api.fake import allow_unbacked_symbols
 from aotlens.torch_api.modes import without_autocast
+from aotlens.torch_api.patches import CUSTOM_BACKWARD
+from aotlens.torch_api.patching import patched
 
 aten = torch.ops.aten
 
@@ -318,7 +319,7 @@ def record_backward(
         tangents = [_tangent(recorder, output) for output in differentiable]
     numbers = allow_unbacked_symbols(recorder.fake_mode)  # the gradient of a loop counts its steps
     events = BackwardEvents(recorder.hooked_edges, recorder.unmaterialised_nodes)
-    run, notified = recording(recorder, dynamic), notify_custom_backward(events.record_gradients)
+    run, notified = recording(recorder, dynamic), patched(CUSTOM_BACKWARD, events.record_gradients)
     with run, translated_errors(recorder), torch.enable_grad(), without_autocast(), numbers, notified:
         outputs = [output.tensor for output in differentiable]
         leaves, arriving = [item.leaf for item in wanted], [tangent.tensor for tangent in tangents]

@@ -31,6 +31,8 @@ from aotlens.torch_api.dynamo import (
 )
 from aotlens.torch_api.fake import mute_fake_tensor_log
 from aotlens.torch_api.modes import is_recording
+from aotlens.torch_api.patches import BACKEND
+from aotlens.torch_api.patching import install
 
 __all__ = ["AroundBackend", "BeforeDirect", "CompileRouter", "intercepting_compile", "is_routed_callable"]
 
@@ -173,6 +175,7 @@ def _torch_compile(original: Callable[..., Any], router: CompileRouter) -> Any:
         if chosen is None:
             return model
         entry = router.collector.add_callable(chosen)
+        install(BACKEND)
         compiled = original(chosen, **{**asked, "backend": router.compile_graph})
         substitute_while_tracing(compile, _traced_compile)  # Dynamo is loaded now
         if isinstance(chosen, torch.nn.Module) and not entry.is_own:

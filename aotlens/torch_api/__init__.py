@@ -28,7 +28,8 @@ the installed one has.  `scripts/torch_versions.py` tries all of them.
     inductor_output       the code that Inductor generated
     gpu                   whether a GPU is there, and code for one that is not
     fake_gpu              fake tensors of a GPU that is not there
-    patches               attributes of torch that are replaced for a while
+    patching              how a name of torch is replaced for a while
+    patches               the one table of what is replaced, when, and why
 """
 
 import warnings

@@ -14,18 +14,20 @@ import torch
 from torch.autograd.grad_mode import _unsafe_preserve_version_counter
 
 from aotlens.torch_api.modes import without_modes
+from aotlens.torch_api.patching import Current
 
 __all__ = [
     "BACKWARD_CALL",
     "current_autograd_node",
+    "enter_enable_grad",
     "gradient_sizes",
     "has_version_counter",
     "in_callers_context",
     "is_inference_mode_view",
     "is_view_of_custom_function",
     "next_sequence_number",
-    "notify_enable_grad",
     "raise_as_inference_write",
+    "set_grad_mode",
     "set_version",
     "shares_version_counter",
     "without_compiled_autograd",
@@ -129,37 +131,38 @@ def set_version(tensors: list[torch.Tensor], versions: list[int]) -> None:
         torch._C._autograd._unsafe_set_version_counter(tuple(tensors), tuple(versions))
 
 
-@contextmanager
-def notify_enable_grad(tell: Callable[[], None]) -> Iterator[None]:
-    """Within it, `tell` is called where code outside of torch turns grad mode on, whatever it was before.
+def enter_enable_grad(original: Callable[..., Any], current: Current) -> Any:
+    """`with enable_grad():`, which calls `handler()` first where code outside of torch enters it."""
 
-    What `no_grad` does at its end is no such call.
-    """
-    enter, init = torch.enable_grad.__enter__, torch.set_grad_enabled.__init__
-    own = (inspect.getfile(torch.enable_grad), torch.utils._contextlib.__file__)
-    inside = os.path.dirname(torch.__file__) + os.sep
+    def enter(self: Any) -> None:
+        _notify(current())
+        original(self)
 
-    def look() -> None:
-        frame = sys._getframe(2)
-        while frame.f_back is not None and frame.f_code.co_filename in own:
-            if frame.f_code.co_name == "__exit__":
-                return
-            frame = frame.f_back
-        if not frame.f_code.co_filename.startswith(inside):
-            tell()
+    return enter
 
-    def entered(self: Any) -> None:
-        look()
-        enter(self)
 
-    def made(self: Any, mode: bool) -> None:
+def set_grad_mode(original: Callable[..., Any], current: Current) -> Any:
+    """`set_grad_enabled(True)`, which calls `handler()` first; the end of `no_grad` is no such call."""
+
+    def init(self: Any, mode: bool) -> None:
         if mode:
-            look()
-        init(self, mode)
+            _notify(current())
+        original(self, mode)
 
-    kinds: Any = torch
-    kinds.enable_grad.__enter__, kinds.set_grad_enabled.__init__ = entered, made
-    try:
-        yield
-    finally:
-        kinds.enable_grad.__enter__, kinds.set_grad_enabled.__init__ = enter, init
+    return init
+
+
+_OF_GRAD_MODES = (inspect.getfile(torch.enable_grad), torch.utils._contextlib.__file__)
+_TORCH_FOLDER = os.path.dirname(torch.__file__) + os.sep
+
+
+def _notify(handler: Callable[[], None] | None) -> None:
+    if handler is None:
+        return
+    frame = sys._getframe(2)
+    while frame.f_back is not None and frame.f_code.co_filename in _OF_GRAD_MODES:
+        if frame.f_code.co_name == "__exit__":
+            return
+        frame = frame.f_back
+    if not frame.f_code.co_filename.startswith(_TORCH_FOLDER):
+        handler()

@@ -1,81 +1,61 @@
 """torch's caches of compiled code: lookups, counts, entries on disk."""
 
 import json
-import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import Any
-
-import torch
 
 from aotlens.torch_api.dynamo import current_compile
 from aotlens.torch_api.dynamo_events import CacheEvent, DynamoListener, log_exceptions
+from aotlens.torch_api.patching import Current
 
-__all__ = ["dynamo_cache_counts", "listen_to_caches"]
+__all__ = ["dynamo_cache_counts", "load_with_key", "prepare_key", "trace_structured"]
 
 _AOT_CACHE = "aotautograd_cache_"
 """How the names begin of what torch logs of its cache of AOT results."""
 
 
-@contextmanager
-def listen_to_caches(listener: DynamoListener) -> Iterator[None]:
-    """Report lookups: those of the AOT layer from its log, Inductor's once its module is loaded."""
-    logs: Any = torch._logging
-    from torch._dynamo.utils import ChromiumEventLogger
+def trace_structured(original: Callable[..., Any], current: Current) -> Any:
+    """torch's structured log, from which lookups in the AOT layer's cache are reported."""
 
-    original_log, begin = logs.trace_structured, ChromiumEventLogger.log_event_start
-    undo: list[Callable[[], None]] = []
-
-    def trace_structured(name: str, metadata_fn: Any = dict, *args: Any, **kwargs: Any) -> Any:
-        if name == "artifact":
+    def log(name: str, metadata_fn: Any = dict, *args: Any, **kwargs: Any) -> Any:
+        listener: DynamoListener | None = current()
+        if name == "artifact" and listener is not None:
             with log_exceptions():
                 kind = str(metadata_fn().get("name", ""))
                 if kind.startswith(_AOT_CACHE) and "payload_fn" in kwargs:
                     info = json.loads(kwargs["payload_fn"]())
                     listener.looks_up(_cache_event("AOTAutograd", info))
-        return original_log(name, metadata_fn, *args, **kwargs)
+        return original(name, metadata_fn, *args, **kwargs)
 
-    def log_event_start(*args: Any, **kwargs: Any) -> None:
-        codecache = sys.modules.get("torch._inductor.codecache")
-        if not undo and hasattr(codecache, "FxGraphCache"):
-            undo.append(_hook_inductor_cache(codecache, listener))
-        begin(*args, **kwargs)
-
-    logs.trace_structured = trace_structured
-    ChromiumEventLogger.log_event_start = log_event_start
-    try:
-        yield
-    finally:
-        logs.trace_structured = original_log
-        ChromiumEventLogger.log_event_start = begin
-        for put_back in undo:
-            put_back()
+    return log
 
 
-def _hook_inductor_cache(codecache: Any, listener: DynamoListener) -> Callable[[], None]:
-    """Report each lookup, until the answer is called."""
-    owner = codecache.FxGraphCache
-    prepare, load = owner.prepare_key, owner.load_with_key
+def prepare_key(original: Callable[..., Any], current: Current) -> Any:
+    """How Inductor's cache makes a key: graphs without one are reported."""
 
-    def prepare_key(*args: Any, **kwargs: Any) -> Any:
-        key, info = prepare(*args, **kwargs)
-        if key is None:
+    def prepare(*args: Any, **kwargs: Any) -> Any:
+        key, info = original(*args, **kwargs)
+        listener: DynamoListener | None = current()
+        if key is None and listener is not None:
             with log_exceptions():
                 listener.looks_up(_cache_event("Inductor", info))
         return key, info
 
-    def load_with_key(*args: Any, **kwargs: Any) -> Any:
-        graph, info = load(*args, **kwargs)
-        with log_exceptions():
-            listener.looks_up(_cache_event("Inductor", info))
+    return staticmethod(prepare)
+
+
+def load_with_key(original: Callable[..., Any], current: Current) -> Any:
+    """A lookup in Inductor's cache, which is reported."""
+
+    def load(*args: Any, **kwargs: Any) -> Any:
+        graph, info = original(*args, **kwargs)
+        listener: DynamoListener | None = current()
+        if listener is not None:
+            with log_exceptions():
+                listener.looks_up(_cache_event("Inductor", info))
         return graph, info
 
-    owner.prepare_key, owner.load_with_key = staticmethod(prepare_key), staticmethod(load_with_key)
-
-    def put_back() -> None:
-        owner.prepare_key, owner.load_with_key = staticmethod(prepare), staticmethod(load)
-
-    return put_back
+    return staticmethod(load)
 
 
 def _cache_event(cache: str, info: Any) -> CacheEvent:

@@ -1,57 +1,49 @@
-"""`torch.utils.checkpoint` in a function that is traced."""
+"""`torch.utils.checkpoint` in a function that is traced: the checkpointed function runs once.
 
-import threading
+Each function makes the value that replaces torch's own (`patches.TRACE`); the checkpointed function runs
+inside of `handler.checkpoint_region(context_fn, arguments)`.
+"""
+
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
-from functools import cache
 from inspect import signature
 from typing import Any
 
-__all__ = ["RECORDING", "checkpoints_run_once"]
+import torch
+from torch.utils import checkpoint
 
-RECORDING = threading.local()
-"""`region`: how the recording of this thread enters a checkpoint; absent where nothing records."""
+from aotlens.torch_api.patching import Current
 
-
-@contextmanager
-def checkpoints_run_once(region: Callable[..., AbstractContextManager[None]]) -> Iterator[None]:
-    """Within it, `torch.utils.checkpoint` runs its function once, inside `region(context_fn, arguments)`."""
-    _patch_checkpoint()
-    before, RECORDING.region = getattr(RECORDING, "region", None), region
-    try:
-        yield
-    finally:
-        RECORDING.region = before
+__all__ = ["run_checkpoint_once", "run_reentrant_checkpoint_once"]
 
 
-@cache
-def _patch_checkpoint() -> None:
-    """Let `torch.utils.checkpoint` ask the recording of its thread first; elsewhere it does as before."""
-    import torch.utils.checkpoint
+def run_checkpoint_once(original: Callable[..., Iterator[None]], current: Current) -> Any:
+    """What stands around the function of a checkpoint, as a generator that yields where the function runs."""
+    if hasattr(checkpoint, f"{original.__name__}_impl"):  # from 2.14 on, where this one calls that
+        return original
+    parameters = signature(original)
 
-    module: Any = torch.utils.checkpoint
-    without_reentry = "_checkpoint_without_reentrant_generator"
-    if hasattr(module, f"{without_reentry}_impl"):  # from 2.14 on, where the other calls it
-        without_reentry += "_impl"
-    generate, apply = getattr(module, without_reentry), module.CheckpointFunction.apply
-    parameters = signature(generate)
-
-    def generate_once(*args: Any, **kwargs: Any) -> Iterator[None]:
-        region = getattr(RECORDING, "region", None)
-        if region is None:
-            yield from generate(*args, **kwargs)
+    def generate(*args: Any, **kwargs: Any) -> Iterator[None]:
+        handler = current()
+        if handler is None:
+            yield from original(*args, **kwargs)
             return
         bound = parameters.bind(*args, **kwargs).arguments
-        with region(bound.get("context_fn"), bound.get("args", ())):
+        with handler.checkpoint_region(bound.get("context_fn"), bound.get("args", ())):
             yield
 
-    def apply_once(function: Any, preserve: Any, *args: Any) -> Any:
-        region = getattr(RECORDING, "region", None)
-        if region is None:
-            return apply(function, preserve, *args)
+    return generate
+
+
+def run_reentrant_checkpoint_once(original: Callable[..., Any], current: Current) -> Any:
+    """The same with `use_reentrant=True`."""
+
+    def apply(function: Any, preserve: Any, *args: Any) -> Any:
+        handler = current()
+        if handler is None:
+            return original(function, preserve, *args)
         differentiable = any(isinstance(arg, torch.Tensor) and arg.requires_grad for arg in args)
-        with region(None, args), torch.set_grad_enabled(differentiable and torch.is_grad_enabled()):
+        region = handler.checkpoint_region(None, args)
+        with region, torch.set_grad_enabled(differentiable and torch.is_grad_enabled()):
             return function(*args)
 
-    setattr(module, without_reentry, generate_once)
-    module.CheckpointFunction.apply = staticmethod(apply_once)
+    return staticmethod(apply)

@@ -1,88 +1,62 @@
-"""Calls of `torch.autograd.Function`, observed or handled by somebody else."""
+"""Calls of `torch.autograd.Function`, observed or handled by somebody else.
 
-import sys
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+Each function makes the value that replaces torch's own (`patches`).
+"""
+
+from collections.abc import Callable
+from types import MethodType
 from typing import Any
 
 import torch
-from torch.autograd.function import BackwardCFunction, FunctionCtx
 
-from aotlens.torch_api.patches import replaced
+from aotlens.torch_api.patching import Current
 
-__all__ = [
-    "notify_custom_backward",
-    "notify_zeros_not_materialised",
-    "redirect_custom_functions",
-    "redirect_function_graphs",
-]
+__all__ = ["call_custom_function", "call_function_graphs", "materialize_grads", "run_custom_backward"]
 
 
-@contextmanager
-def redirect_function_graphs(
-    apply: Callable[[tuple[Any, Any], Any, dict[str, Any]], Any],
-) -> Iterator[None]:
-    """Within it, custom functions that Dynamo made two graphs of go there: graphs, arguments, settings."""
-    module: Any = sys.modules.get("torch._functorch.autograd_function")
-    kind = getattr(module, "AutogradFunctionApply", None)
-    if kind is None:
-        yield
-        return
-    usual = kind.__call__
+def call_function_graphs(original: Callable[..., Any], current: Current) -> Any:
+    """A custom function that Dynamo made two graphs of: `handler.apply_graphs(graphs, args, settings)`."""
 
-    def call(self: Any, forward: Any, backward: Any, *args: Any, **how: Any) -> Any:
-        if "saved_for_backward_idx" not in how or torch._C._functorch.peek_interpreter_stack() is not None:
-            return usual(self, forward, backward, *args, **how)
-        return apply((forward, backward), args, how)
+    def call(self: Any, forward: Any, backward: Any, *args: Any, **settings: Any) -> Any:
+        handler = current()
+        transformed = torch._C._functorch.peek_interpreter_stack() is not None
+        if handler is None or transformed or "saved_for_backward_idx" not in settings:
+            return original(self, forward, backward, *args, **settings)
+        return handler.apply_graphs((forward, backward), args, settings)
 
-    with replaced(kind, __call__=call):
-        yield
+    return call
 
 
-@contextmanager
-def notify_custom_backward(tell: Callable[[Any, Any], None]) -> Iterator[None]:
-    """Within it, `tell` gets each node of a custom function whose backward has run, and what that gives."""
-    apply = BackwardCFunction.apply
+def run_custom_backward(original: Callable[..., Any], current: Current) -> Any:
+    """The backward of a custom function, which calls `handler(node, gradients)` afterwards."""
 
-    def told(self: Any, *gradients: Any) -> Any:
-        found = apply(self, *gradients)
-        tell(self, found)
-        return found
+    def apply(self: Any, *gradients: Any) -> Any:
+        results = original(self, *gradients)
+        handler = current()
+        if handler is not None:
+            handler(self, results)
+        return results
 
-    with replaced(BackwardCFunction, apply=told):
-        yield
-
-
-@contextmanager
-def notify_zeros_not_materialised(tell: Callable[[Any], None]) -> Iterator[None]:
-    """Within it, `tell` gets each node of a custom function that asks for None in place of zeros."""
-    ask = FunctionCtx.set_materialize_grads
-
-    def asked(self: Any, value: bool) -> None:
-        ask(self, value)
-        if not value:
-            tell(self)
-
-    with replaced(FunctionCtx, set_materialize_grads=asked):
-        yield
+    return apply
 
 
-@contextmanager
-def redirect_custom_functions(handle: Callable[..., Any]) -> Iterator[None]:
-    """Within it, a call of a custom `autograd.Function` in this thread is `handle(apply, args, kwargs)`.
+def materialize_grads(original: Callable[..., None], current: Current) -> Any:
+    """`ctx.set_materialize_grads(False)`, which calls `handler.note_undefined_tangents(ctx)`."""
 
-    No function mode sees its arguments.
-    """
-    owner, real = threading.get_ident(), vars(torch.autograd.Function)["apply"]
+    def set_materialize_grads(self: Any, value: bool) -> None:
+        original(self, value)
+        handler = current()
+        if handler is not None and not value:
+            handler.note_undefined_tangents(self)
+
+    return set_materialize_grads
+
+
+def call_custom_function(original: Any, current: Current) -> Any:
+    """`Function.apply`, which is `handler(apply, args, kwargs)`: no function mode sees its arguments."""
 
     def apply(cls: Any, *args: Any, **kwargs: Any) -> Any:
-        call = real.__get__(None, cls)
-        return handle(call, args, kwargs) if threading.get_ident() == owner else call(*args, **kwargs)
+        call, handler = MethodType(original.__func__, cls), current()
+        return call(*args, **kwargs) if handler is None else handler(call, args, kwargs)
 
-    function: Any = torch.autograd.Function
-    function.apply = classmethod(apply)
-    try:
-        yield
-    finally:
-        function.apply = real
+    return classmethod(apply)

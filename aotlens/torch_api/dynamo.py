@@ -10,10 +10,13 @@ from torch._C._dynamo import eval_frame
 from torch._guards import CompileContext, TracingContext, tracing
 from torch._subclasses.fake_tensor import FakeTensorMode
 
+from aotlens.torch_api.patching import Current
+
 __all__ = [
     "TracingContext",
     "compile_id",
     "compile_mode_settings",
+    "create_proxy",
     "current_compile",
     "disable_in_dynamo",
     "forecasting_settings",
@@ -26,7 +29,6 @@ __all__ = [
     "is_static_input",
     "node_at_line",
     "on_dynamo_compilation",
-    "record_dynamo_spans",
     "resolve_dynamo_source",
     "skip_frame_in_dynamo",
     "specialise_sizes",
@@ -35,7 +37,7 @@ __all__ = [
     "translator_codes",
     "translator_positions",
     "unsupported_frames",
-    "wrap_compiled_functions",
+    "wrap_compiled",
 ]
 
 
@@ -151,26 +153,16 @@ def specialise_sizes(mode: FakeTensorMode, wrapper: Any, jagged: bool) -> dict[s
     return marked
 
 
-@contextmanager
-def wrap_compiled_functions(
-    wrap: Callable[[Callable[..., Any], Callable[..., Any]], Callable[..., Any]],
-) -> Iterator[None]:
-    """Within the block, `torch.compile` returns `wrap(function, compiled)` for each function it is given."""
+def wrap_compiled(original: Callable[..., Any], current: Current) -> Any:
+    """How `torch.compile` makes a function of another: returns `handler(function, compiled)`."""
     from torch._dynamo import eval_frame as frames
 
-    context = frames._TorchDynamoContext
-    original = context.__call__
-
     def call(self: Any, fn: Any) -> Any:
-        compiled = original(self, fn)
+        compiled, wrap = original(self, fn), current()
         is_wrapper = isinstance(self, frames.OptimizeContext) and inspect.isfunction(compiled)
-        return wrap(fn, compiled) if is_wrapper else compiled
+        return wrap(fn, compiled) if is_wrapper and wrap is not None else compiled
 
-    context.__call__ = call
-    try:
-        yield
-    finally:
-        context.__call__ = original
+    return call
 
 
 @contextmanager
@@ -238,17 +230,11 @@ def node_at_line(module: Any, line: int) -> Any:
     return nodes[index] if index is not None and index < len(nodes) else None
 
 
-def record_dynamo_spans() -> None:
-    """Make Dynamo leave the exact source ranges of each node in `meta["aotlens_spans"]`.
+def create_proxy(original: Callable[..., Any], current: Current) -> Any:
+    """How Dynamo adds a node to its graph: with the exact source ranges in `meta["aotlens_spans"]`.
 
-    Dynamo's own `stack_trace` is text with line numbers; the columns of a method chain cannot be told from
-    it.  Idempotent.
+    Dynamo's own `stack_trace` is text with line numbers, without the columns of a method chain.
     """
-    from torch._dynamo.output_graph import SubgraphTracer
-
-    original = SubgraphTracer.create_proxy
-    if getattr(original, "records_spans", False):
-        return
 
     def create_proxy(self: Any, *args: Any, **kwargs: Any) -> Any:
         proxy = original(self, *args, **kwargs)
@@ -259,8 +245,7 @@ def record_dynamo_spans() -> None:
             node.meta["aotlens_codes"] = translator_codes(translator)
         return proxy
 
-    create_proxy.records_spans = True  # type: ignore[attr-defined]
-    SubgraphTracer.create_proxy = create_proxy
+    return create_proxy
 
 
 def translator_positions(translator: Any) -> tuple[tuple[str, int, int, int, int], ...]:

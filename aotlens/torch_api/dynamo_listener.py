@@ -7,14 +7,12 @@ import inspect
 import re
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from functools import partial
 from itertools import islice
 from types import CodeType, FrameType
 from typing import Any
 
 from aotlens.errors import DYNAMO_FRAMES
-from aotlens.torch_api.caches import listen_to_caches
 from aotlens.torch_api.dynamo import current_compile, hide_from_dynamo, translator_codes, translator_positions
 from aotlens.torch_api.dynamo_events import (
     LOSSES,
@@ -28,47 +26,25 @@ from aotlens.torch_api.dynamo_events import (
     GuardMiss,
     log_exceptions,
 )
+from aotlens.torch_api.patch_targets import Attribute
+from aotlens.torch_api.patching import Current, Patch, complete
 
-__all__ = ["listen_to_dynamo"]
+__all__ = ["DYNAMO_EVENTS", "HOOKS"]
 
 
-@contextmanager
-def listen_to_dynamo(listener: DynamoListener) -> Iterator[None]:
-    """Within the block, report what Dynamo does to the listener.
+def _reporting(report: Callable[[Any, DynamoListener], Any]) -> Callable[[Any, Current], Any]:
+    """A function of Dynamo's that reports to the listener; torch's own where nobody listens."""
 
-    Every hook runs while something is compiled; a call that finds its compilation runs none.
-    """
-    from torch._dynamo import convert_frame, guards, output_graph, symbolic_convert, utils
-    from torch.fx.experimental import symbolic_shapes
+    def replace(original: Any, current: Current) -> Any:
+        def call(*args: Any, **kwargs: Any) -> Any:
+            listener = current()
+            if listener is not None:
+                return report(original, listener)(*args, **kwargs)
+            return None if original is None else original(*args, **kwargs)
 
-    events, shapes = utils.ChromiumEventLogger, symbolic_shapes.ShapeEnv
-    translator = symbolic_convert.InstructionTranslatorBase
-    hooks = (
-        (translator, "log_graph_break", _on_break),
-        (translator, "starts_line", _on_line),
-        (convert_frame.ConvertFrameAssert, "__call__", _on_frame),
-        (convert_frame.CatchErrorsWrapper, "_handle_skip", _on_skip),  # absent in 2.11
-        (convert_frame, "get_and_maybe_log_recompilation_reasons", _on_recompile),
-        (shapes, "_set_replacement", _on_replacement),
-        (shapes, "create_symbol", _on_symbol),
-        (shapes, "_log_guard", _on_size_guard),
-        (output_graph.OutputGraph, "install_global_unsafe", _on_global),
-        (events, "log_event_start", _on_phase_start),
-        (events, "log_event_end", _on_phase_end),
-    )
-    saved = [(owner, name, getattr(owner, name)) for owner, name, _ in hooks if hasattr(owner, name)]
-    hook = guards.guard_manager_testing_hook_fn
-    for owner, name, make in hooks:
-        if hasattr(owner, name):
-            setattr(owner, name, make(getattr(owner, name), listener))
-    guards.guard_manager_testing_hook_fn = _on_guards(hook, listener)
-    try:
-        with listen_to_caches(listener):
-            yield
-    finally:
-        guards.guard_manager_testing_hook_fn = hook
-        for owner, name, original in saved:
-            setattr(owner, name, original)
+        return call
+
+    return replace
 
 
 _COMPILED_GRAPH = "__compiled_fn"
@@ -274,6 +250,7 @@ def _leaves(manager: Any) -> int:
 
 def _on_phase_start(original: Callable[..., Any], listener: DynamoListener) -> Any:
     def log_event_start(self: Any, event_name: str, *args: Any, **kwargs: Any) -> None:
+        complete(DYNAMO_EVENTS)  # Inductor may have been loaded since the last phase
         original(self, event_name, *args, **kwargs)
         with log_exceptions():
             listener.phase_begins(event_name, current_compile())
@@ -362,3 +339,66 @@ def _loss(root: CodeType, error: Any, effect: str | None, translator: Any) -> Dy
         frames = _summaries(translator)
     message = str(getattr(error, "msg", "") or error)
     return DynamoLoss(root, (*_frames_above_dynamo(), *frames), effect, message, current_compile())
+
+
+_SHAPES = "torch.fx.experimental.symbolic_shapes:ShapeEnv"
+_FRAMES = "torch._dynamo.convert_frame"
+_PHASES = "torch._dynamo.utils:ChromiumEventLogger"
+_TRANSLATOR = "torch._dynamo.symbolic_convert:InstructionTranslatorBase"
+
+DYNAMO_EVENTS = "Dynamo events"
+"""The scope of these rows."""
+
+HOOKS: tuple[Patch, ...] = (
+    Patch(Attribute(_TRANSLATOR, "log_graph_break"), _reporting(_on_break), "graph breaks are reported"),
+    Patch(Attribute(_TRANSLATOR, "starts_line"), _reporting(_on_line), "time per source line is reported"),
+    Patch(
+        Attribute(f"{_FRAMES}:ConvertFrameAssert", "__call__"),
+        _reporting(_on_frame),
+        "each function that Dynamo compiles is reported, and whether it fails",
+    ),
+    Patch(
+        Attribute(f"{_FRAMES}:CatchErrorsWrapper", "_handle_skip"),
+        _reporting(_on_skip),
+        "functions that Dynamo skips are reported (from 2.12 on)",
+        is_optional=True,
+    ),
+    Patch(
+        Attribute(_FRAMES, "get_and_maybe_log_recompilation_reasons"),
+        _reporting(_on_recompile),
+        "recompilations are reported, with the guards that failed",
+        is_optional=True,
+    ),
+    Patch(
+        Attribute("torch._dynamo.guards", "guard_manager_testing_hook_fn"),
+        _reporting(_on_guards),
+        "the guards of each compilation are reported",
+    ),
+    Patch(
+        Attribute(_SHAPES, "_set_replacement"), _reporting(_on_replacement), "specialised sizes are reported"
+    ),
+    Patch(
+        Attribute(_SHAPES, "create_symbol"), _reporting(_on_symbol), "sizes 0 and 1 are reported: constants"
+    ),
+    Patch(
+        Attribute(_SHAPES, "_log_guard"),
+        _reporting(_on_size_guard),
+        "conditions on sizes are reported",
+        is_optional=True,
+    ),
+    Patch(
+        Attribute("torch._dynamo.output_graph:OutputGraph", "install_global_unsafe"),
+        _reporting(_on_global),
+        "the first run of each compiled graph is reported",
+        is_optional=True,
+    ),
+    Patch(
+        Attribute(_PHASES, "log_event_start"),
+        _reporting(_on_phase_start),
+        "compile time by phase is reported",
+    ),
+    Patch(
+        Attribute(_PHASES, "log_event_end"), _reporting(_on_phase_end), "compile time by phase is reported"
+    ),
+)
+"""Rows of `patches.LISTEN`."""

@@ -1,26 +1,35 @@
-"""Corrections of the kernels that compute fake tensors."""
+"""Corrections of the kernels that compute fake tensors.
+
+Each function makes the value that replaces torch's own (`patches.COMPILE`).
+"""
 
 import random
 import sys
+from collections.abc import Callable
 from inspect import signature
 from typing import Any
 
 import torch
+from torch import _meta_registrations
+from torch._subclasses import fake_impls
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from aotlens.torch_api.fake import is_same_expression
 from aotlens.torch_api.operators import check
+from aotlens.torch_api.patching import Current
 
 __all__ = [
-    "accept_grouped_mm_dtypes",
-    "correct_view_strides",
+    "forget_results",
+    "grouped_mm",
     "is_pending_collective",
-    "isolate_collectives_rng",
+    "own_random",
+    "own_results",
+    "view",
 ]
 
 
 class _ReportsBfloat16:
-    """A tensor that gives another type when it is asked for it, and the same answers to all else."""
+    """A tensor that reports another dtype, and answers everything else as it is."""
 
     dtype = torch.bfloat16
 
@@ -37,60 +46,48 @@ def is_pending_collective(value: object) -> bool:
     return module is not None and isinstance(value, module.AsyncCollectiveTensor)
 
 
-def isolate_collectives_rng() -> None:
-    """Have the fake kernels of collectives take their random ids from a generator of their own.
+def own_random(original: Any, current: Current) -> Any:
+    """The generator that fake kernels of collectives take their ids from; theirs is the user's `random`."""
+    return _COLLECTIVES_RANDOM if original is random else original
 
-    Idempotent: theirs is `random`, whose state is the user's.
+
+_COLLECTIVES_RANDOM = random.Random()
+
+
+def grouped_mm(original: Callable[..., Any], current: Current) -> Any:
+    """`_grouped_mm`'s fake kernel, which takes the dtypes that its kernels take, and not bfloat16 alone.
+
+    Its other checks stay.
     """
-    module: Any = sys.modules.get("torch.distributed._meta_registrations")
-    if module is not None and getattr(module, "random", None) is random:
-        module.random = random.Random()
-
-
-def accept_grouped_mm_dtypes() -> None:
-    """Have `_grouped_mm`'s fake kernel take the types that its kernels take, where it knows bfloat16 alone.
-
-    Idempotent, and for all fake tensors: Inductor asks too.  The kernel's other checks stay.
-    """
-    from torch import _meta_registrations
-
     module: Any = _meta_registrations
-    common = getattr(module, "_meta_grouped_mm_common", None)
-    if common is None or hasattr(common, "knows_types"):
-        return
 
-    def product(mat_a: Any, mat_b: Any, **options: Any) -> Any:
+    def grouped_mm(mat_a: Any, mat_b: Any, **options: Any) -> Any:
         known = mat_a.dtype in (torch.float32, torch.float16) and mat_a.dtype is mat_b.dtype
         if options.get("scale_a") is not None or not known:
-            return common(mat_a, mat_b, **options)
+            return original(mat_a, mat_b, **options)
         check(
             options["out_dtype"] in (None, mat_a.dtype),
             lambda: "Grouped gemm output dtype must match `mat_a` dtype",
         )
-        common(_ReportsBfloat16(mat_a), _ReportsBfloat16(mat_b), **{**options, "out_dtype": None})
+        original(_ReportsBfloat16(mat_a), _ReportsBfloat16(mat_b), **{**options, "out_dtype": None})
         return module._create_grouped_mm_output_tensor(mat_a, mat_b, options["offs"], None)
 
-    product.knows_types = True  # type: ignore[attr-defined]
-    module._meta_grouped_mm_common = product
+    return grouped_mm
 
 
-def correct_view_strides() -> None:
-    """Have the fake kernel of `view` give dimensions of size 1 the strides that the real kernel gives them.
+def view(original: Callable[..., Any], current: Current) -> Any:
+    """The fake kernel of `view`, which gives dimensions of size 1 the strides that the real kernel gives.
 
     Operators read the memory format off those strides: a group norm whose input is contiguous by its fake
-    strides alone fails when it runs.  Idempotent, and for all fake tensors: Inductor asks too.
+    strides alone fails when it runs.
     """
-    from torch._subclasses import fake_impls
-
-    kernels: Any = fake_impls.op_implementations_dict
-    kernel = kernels.get(torch.ops.aten.view.default)
     strides_of: Any = getattr(fake_impls, "_compute_stride", None)
-    if kernel is None or strides_of is None or hasattr(kernel, "knows_strides"):
-        return
+    if strides_of is None:
+        return original
     oblivious = {"size_oblivious": True} if "size_oblivious" in signature(strides_of).parameters else {}
 
     def view(mode: FakeTensorMode, func: Any, source: Any, *shape: Any, **options: Any) -> Any:
-        result = kernel(mode, func, source, *shape, **options)
+        result = original(mode, func, source, *shape, **options)
         ones = [dim for dim, size in enumerate(result.shape) if type(size) is int and size == 1]
         if not ones:
             return result
@@ -99,5 +96,18 @@ def correct_view_strides() -> None:
             return result
         return source.as_strided(result.shape, strides)
 
-    view.knows_strides = True  # type: ignore[attr-defined]
-    kernels[torch.ops.aten.view.default] = view
+    return view
+
+
+_RESULTS: dict[Any, Any] = {}
+
+
+def own_results(original: dict[Any, Any], current: Current) -> Any:
+    """The cache of the results of fake kernels: those of changed kernels and of torch's own do not mix."""
+    return _RESULTS
+
+
+def forget_results() -> None:
+    """Drop what fake kernels returned: it depends on the devices that there are."""
+    FakeTensorMode.cache_clear()
+    _RESULTS.clear()

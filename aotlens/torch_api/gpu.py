@@ -1,20 +1,21 @@
 """Whether a GPU is there, and torch's modules that compile or interpret code for one."""
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
 
 import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
+from aotlens.torch_api.patching import Current
+
 __all__ = [
     "compiling_modules",
+    "forget_counted_devices",
     "forked_after_cuda",
     "hold_gpu",
     "interpreting_modules",
-    "without_gpu_discovery",
+    "triton_target",
 ]
 
 HELD_CYCLES, HELD_CYCLES_PER_CALL = 2_000_000, 100_000
@@ -26,32 +27,28 @@ def hold_gpu(calls: int) -> None:
     torch.cuda._sleep(HELD_CYCLES + calls * HELD_CYCLES_PER_CALL)
 
 
-@contextmanager
-def without_gpu_discovery() -> Iterator[None]:
-    """Within it torch finds no GPU and does not look for one.
-
-    To look starts CUDA's driver, also where nothing is done with it, and a forked child cannot use it then.
-    Every fake mode and every frame of Dynamo's looks.  Public functions stay, since Dynamo knows them by
-    their identity.
-    """
+def forget_counted_devices() -> None:
+    """Have torch count the devices anew when it is asked next."""
     from torch._dynamo import device_interface
 
-    answers: tuple[tuple[Any, str, Any], ...] = (
-        (torch._C, "_cuda_getDeviceCount", lambda: 0),
-        (torch._C, "_ensureCUDADeviceGuardSet", lambda: None),  # counts them too
-        (torch.cuda, "_nvml_based_avail", lambda: False),  # asks another library, which tells of GPUs
-    )
-    instead = [row for row in answers if hasattr(row[0], row[1])]  # a build for the CPU lacks the first
-    before = [(owner, name, getattr(owner, name)) for owner, name, _ in instead]
-    for owner, name, answer in instead:
-        setattr(owner, name, answer)
+    device_interface.device_interfaces.clear()
+    device_interface._device_initialized = False
+
+
+def triton_target(original: Any, current: Current) -> Any:
+    """Triton's driver: one for some GPU where Triton finds none.
+
+    What a kernel writes to does not depend on the GPU.
+    """
+    import triton
+    from triton.backends.compiler import GPUTarget
+
+    driver = triton.runtime.driver
     try:
-        yield
-    finally:
-        for owner, name, answer in before:
-            setattr(owner, name, answer)
-        device_interface.device_interfaces.clear()  # they were counted; who asks next counts again
-        device_interface._device_initialized = False
+        driver.active.get_current_target()
+    except (RuntimeError, AssertionError):  # no driver of Triton finds a device, or its library
+        return SimpleNamespace(get_current_target=lambda: GPUTarget("cuda", 90, 32))
+    return driver._active
 
 
 def forked_after_cuda() -> bool:

@@ -1,12 +1,12 @@
 """Higher-order operators and flex attention."""
 
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import torch
+from torch._higher_order_ops import utils
 from torch._higher_order_ops.auto_functionalize import (
     auto_functionalized,
     auto_functionalized_v2,
@@ -14,22 +14,23 @@ from torch._higher_order_ops.auto_functionalize import (
 )
 from torch._higher_order_ops.effects import _get_effect, with_effects
 
-from aotlens.torch_api.patches import replaced
+from aotlens.torch_api.patching import Current
 
 __all__ = [
-    "allow_flex_gradients_on_cpu",
+    "accept_any_device",
     "auto_functionalized",
     "auto_functionalized_v2",
     "can_auto_functionalize",
+    "compilation_env",
+    "compile_and_call",
     "dense_kernel",
+    "flex_attention_env",
+    "gradient_rule",
     "has_ordered_effect",
     "indices_from_tensors",
     "invoke_subgraph",
     "make_token",
-    "redirect_hop_compilation",
-    "replace_gradient_rule",
     "sink_tokens",
-    "uncompiled_flex_attention",
     "with_effects",
     "without_empty_mutation_info",
 ]
@@ -56,66 +57,61 @@ def dense_kernel(func: Any) -> Callable[..., Any] | None:
     return found
 
 
-def replace_gradient_rule(operator: str, instead: Callable[..., Any]) -> None:
-    """Ask `instead(operator, args, kwargs)` before torch's gradient rule for a higher-order operator.
+def gradient_rule(operator: str) -> Callable[[Any, Current], Any]:
+    """The gradient rule of a higher-order operator: `handler.gradient_rules[operator](func, args, kwargs)`.
 
-    It answers NotImplemented where torch is to go on by itself.
+    Where that returns NotImplemented, torch's own rule runs.
     """
-    func = getattr(torch.ops.higher_order, operator)
-    key = torch._C.DispatchKey.Autograd
-    original = func.py_kernels[key]
 
-    def call(*args: Any, **kwargs: Any) -> Any:
-        result = instead(func, args, kwargs)
-        return original(*args, **kwargs) if result is NotImplemented else result
+    def replace(original: Callable[..., Any], current: Current) -> Any:
+        func = getattr(torch.ops.higher_order, operator)
 
-    func.py_kernels[key] = call
-    func._dispatch_cache.clear()
+        def call(*args: Any, **kwargs: Any) -> Any:
+            handler = current()
+            if handler is None:
+                return original(*args, **kwargs)
+            result = handler.gradient_rules[operator](func, args, kwargs)
+            return original(*args, **kwargs) if result is NotImplemented else result
+
+        return call
+
+    return replace
 
 
-def redirect_hop_compilation(instead: Callable[..., Any]) -> None:
-    """Ask `instead(function, args, kwargs)` before torch compiles a call of `torch.cond` or its like.
-
-    It answers NotImplemented where torch is to go on by itself.
-    """
-    from torch._higher_order_ops import utils
-
-    module: Any = utils
-    original = getattr(module, "_hop_compile_and_call", None)
-    if original is None:  # before 2.12
-        module.setup_compilation_env = _with_first_compile_redirected(module.setup_compilation_env, instead)
-        return
+def compile_and_call(original: Callable[..., Any], current: Current) -> Any:
+    """How `torch.cond` and its like compile a call: `handler.call_higher_order(function, args, kwargs)`."""
 
     def call(fn: Any, args: Any, kwargs: Any = None) -> Any:
-        result = instead(fn, args, kwargs or {})
-        return original(fn, args, kwargs) if result is NotImplemented else result
+        handler = current()
+        if handler is None:
+            return original(fn, args, kwargs)
+        return handler.call_higher_order(fn, args, kwargs or {})
 
-    module._hop_compile_and_call = call
+    return call
 
 
-def _with_first_compile_redirected(surround: Any, instead: Callable[..., Any]) -> Callable[[], Any]:
-    """The context in which torch compiles a call by `torch.compile`: the first of this thread within it."""
-
+def compilation_env(original: Any, current: Current) -> Any:
+    """The context in which torch 2.11 compiles such a call by `torch.compile`: the first one within it."""
     module: Any = torch
+    if hasattr(utils, "_hop_compile_and_call"):
+        return original
 
     @contextmanager
     def entered() -> Iterator[Any]:
-        owner, compile_by_torch = threading.get_ident(), module.compile
+        handler, compile_by_torch = current(), module.compile
+        if handler is None:
+            with original() as backend:
+                yield backend
+            return
+        owner = threading.get_ident()
 
         def compiled(fn: Any, **options: Any) -> Any:
             if threading.get_ident() != owner:
                 return compile_by_torch(fn, **options)
             module.compile = compile_by_torch
+            return lambda *args, **kwargs: handler.call_higher_order(fn, args, kwargs)
 
-            def call(*args: Any, **kwargs: Any) -> Any:
-                result = instead(fn, args, kwargs)
-                return (
-                    compile_by_torch(fn, **options)(*args, **kwargs) if result is NotImplemented else result
-                )
-
-            return call
-
-        with surround() as backend:
+        with original() as backend:
             module.compile = compiled
             try:
                 yield backend
@@ -123,6 +119,21 @@ def _with_first_compile_redirected(surround: Any, instead: Callable[..., Any]) -
                 module.compile = compile_by_torch
 
     return entered
+
+
+def flex_attention_env(original: Any, current: Current) -> Any:
+    """The context in which `flex_attention` calls its operator: `handler.flex_attention_env()`."""
+
+    def entered() -> Any:
+        handler = current()
+        return original() if handler is None else handler.flex_attention_env()
+
+    return entered
+
+
+def accept_any_device(original: Any, current: Current) -> Any:
+    """The check of `flex_attention` that rejects CPU tensors that require grad."""
+    return lambda query, key, value: None
 
 
 def without_empty_mutation_info(
@@ -143,32 +154,3 @@ def indices_from_tensors() -> Any:
     from torch._dynamo._trace_wrapped_higher_order_op import TransformGetItemToIndex  # imports Dynamo
 
     return TransformGetItemToIndex()
-
-
-@contextmanager
-def uncompiled_flex_attention(around: Callable[[], Any]) -> Iterator[None]:
-    """Let `flex_attention` call its operator within `around()` and not compile it.
-
-    Does nothing where nobody has imported it.
-    """
-    module: Any = sys.modules.get("torch.nn.attention.flex_attention")
-    if module is None:
-        yield
-        return
-    with replaced(module, _FLEX_ATTENTION_DISABLE_COMPILE_DEBUG=True, setup_compilation_env=around):
-        yield
-
-
-@contextmanager
-def allow_flex_gradients_on_cpu() -> Iterator[None]:
-    """Let `flex_attention` take CPU tensors that require grad, which torch refuses.
-
-    Code for a GPU has no such limit, and the unfused implementation has a gradient.  Does nothing where
-    nobody has imported it.
-    """
-    module: Any = sys.modules.get("torch.nn.attention.flex_attention")
-    if module is None:
-        yield
-        return
-    with replaced(module, _validate_device=lambda query, key, value: None):
-        yield

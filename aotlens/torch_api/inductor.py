@@ -12,13 +12,9 @@ from torch._guards import TracingContext, tracing
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from aotlens.torch_api.fake_gpu import CPU, emulates_gpu
-from aotlens.torch_api.inductor_lowerings import (
-    escape_kernel_keywords,
-    named_launches,
-    own_lowerings,
-    random_ops_in_order,
-)
 from aotlens.torch_api.modes import without_autocast
+from aotlens.torch_api.patches import INDUCTOR, INDUCTOR_GPU
+from aotlens.torch_api.patching import patched
 from aotlens.torch_api.triton import default_triton_target
 
 __all__ = [
@@ -30,12 +26,14 @@ __all__ = [
     "filter_autotune_choices",
     "inductor_config_patch",
     "inductor_decompositions",
+    "inductor_generates_random",
     "inductor_settings",
     "kernel_settings",
     "register_inductor_operators",
     "run_joint_passes",
     "third_party_inductor_rules",
     "vector_bits",
+    "with_eager_random_numbers",
 ]
 
 
@@ -83,16 +81,14 @@ def compile_with_inductor(
     from torch._inductor.fx_passes.replace_random import replace_random_passes
     from torch._inductor.virtualized import V
 
-    escape_kernel_keywords()
-    target = default_triton_target() if emulates_gpu() else nullcontext()
+    on_gpu = any(isinstance(value, torch.Tensor) and value.device.type == "cuda" for value in inputs)
     with (
-        target,
+        default_triton_target() if emulates_gpu() else nullcontext(),
         without_autocast(),
         V.set_fake_mode(fake_mode),
         _allow_real_constants(fake_mode),
-        own_lowerings(),
-        named_launches(inputs),
-        random_ops_in_order(),
+        patched(INDUCTOR),
+        patched(INDUCTOR_GPU, []) if on_gpu else nullcontext(),
         reset_provenance_globals(),
     ):
         if not inductor_config.fallback_random:
@@ -247,3 +243,20 @@ def inductor_settings() -> dict[str, Any]:
     names = ("pre_grad", "joint", "post_grad")
     passes = [name for name in dir(config) if "custom" in name and name.startswith(names)]
     return settings | {name: getattr(config, name) for name in passes}
+
+
+@contextmanager
+def with_eager_random_numbers() -> Iterator[None]:
+    """Within the block, code that Inductor compiles has the random numbers that eager has."""
+    from torch._inductor import config
+
+    with config.patch(fallback_random=True):
+        yield
+
+
+def inductor_generates_random(config: dict[str, Any]) -> bool:
+    """Whether Inductor, configured so, draws random numbers in its own kernels instead of calling torch."""
+    from torch._inductor import config as inductor_config
+
+    with inductor_config_patch(config):
+        return not inductor_config.fallback_random

@@ -1,23 +1,26 @@
 """Changes to Inductor's lowerings and scheduler, in force while it compiles a graph."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import partial
 from itertools import pairwise
 from typing import Any
 
 import torch
-from torch._higher_order_ops.effects import with_effects
 from torch._ops import OpOverload
 
 from aotlens.torch_api.operators import attribute_text
+from aotlens.torch_api.patching import Current
 
 __all__ = [
     "OWN_LOWERINGS",
-    "escape_kernel_keywords",
-    "named_launches",
-    "own_lowerings",
-    "random_ops_in_order",
+    "codegen_comment",
+    "compute_dependencies",
+    "define_kernel",
+    "layout_of_bernoulli",
+    "lower_bernoulli",
+    "lower_effect",
+    "lower_storage_offset",
+    "set_python_kernel_name",
 ]
 
 OWN_LOWERINGS = (
@@ -26,28 +29,32 @@ OWN_LOWERINGS = (
 """What is done with Inductor's code here: it keeps what it made of a graph, and finds it by this too."""
 
 
-@contextmanager
-def own_lowerings() -> Iterator[None]:
-    """Let Inductor know where a view starts, and call the draw of a mask as a function.
+def lower_bernoulli(original: Any, current: Current) -> Any:
+    """Inductor's lowering of the random numbers of a mask: a call, which returns a new tensor.
 
-    The draw gives a new tensor, in eager's layout.
-    On a CPU it lowers it to a write into memory that it fills first, and may fuse the filling with what reads
-    the mask, which then sees no draw; and numbers are drawn in the order of the memory.
+    On a CPU, Inductor lowers it to a write into memory that it fills first, and may fuse the filling with
+    what reads the mask, which then sees no random numbers.
     """
     from torch._inductor import lowering
 
-    draw, start = torch.ops.aten.bernoulli.p, torch.ops.aten.sym_storage_offset.default
-    before, effects = lowering.lowerings[draw], lowering.lowerings[with_effects]
-    lowering.lowerings[with_effects] = partial(_lower_effect_in_order, effects)
-    lowering.lowerings[start] = _lower_storage_offset
-    lowering.lowerings[draw] = lowering.fallback_handler(draw, add_to_fallback_set=False)
-    lowering.add_layout_constraint(draw, lowering.constrain_to_fx_strides)
-    try:
-        yield
-    finally:
-        lowering.lowerings[draw], lowering.lowerings[with_effects] = before, effects
-        del lowering.lowerings[start]
-        lowering._maybe_layout_constraints.pop(draw)
+    return lowering.fallback_handler(torch.ops.aten.bernoulli.p, add_to_fallback_set=False)
+
+
+def layout_of_bernoulli(original: Any, current: Current) -> Any:
+    """The layout of its input: eager's, since random numbers are generated in the order of the memory."""
+    from torch._inductor import lowering
+
+    return lowering.constrain_to_fx_strides
+
+
+def lower_effect(original: Callable[..., Any], current: Current) -> Any:
+    """Inductor's lowering of an operator with a side effect, in the graph's order."""
+    return partial(_lower_effect_in_order, original)
+
+
+def lower_storage_offset(original: Any, current: Current) -> Any:
+    """Where a view starts in its storage, which Inductor does not lower."""
+    return _lower_storage_offset
 
 
 def _lower_effect_in_order(lower: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
@@ -75,59 +82,46 @@ def _takes_torchbind_object(args: tuple[Any, ...]) -> bool:
     return any(isinstance(arg, TorchBindObject) for arg in args)
 
 
-@contextmanager
-def named_launches(inputs: list[Any]) -> Iterator[None]:
-    """Let Inductor write down which nodes every launch of a Triton kernel computes.
+def define_kernel(original: Callable[..., str], current: Current) -> Any:
+    """How Inductor defines a Triton kernel, whose name `handler`, a list, gets."""
 
-    It does so by the kernel's name, and gives none of a reduction along both axes: then it is the kernel that
-    was defined just before.
+    def define(self: Any, *args: Any, **kwargs: Any) -> Any:
+        name, names = original(self, *args, **kwargs), current()
+        if names is not None:
+            names.append(name)
+        return name
+
+    return define
+
+
+def codegen_comment(original: Callable[..., None], current: Current) -> Any:
+    """How Inductor notes which nodes a launch computes: by the kernel's name.
+
+    Inductor gives no name for a reduction along both axes: it is the kernel that was defined just before.
     """
-    if not any(isinstance(value, torch.Tensor) and value.device.type == "cuda" for value in inputs):
-        yield
-        return
-    from torch._inductor.codegen.triton import TritonScheduling
 
-    scheduling: Any = TritonScheduling
-    define, comment = scheduling.define_kernel, scheduling.codegen_comment
-    defined: list[str] = []
+    def comment(self: Any, node_schedule: Any, kernel_name: Any = None) -> None:
+        names = current()
+        original(self, node_schedule, kernel_name or (names[-1] if names else None))
 
-    def define_and_note(self: Any, *args: Any, **kwargs: Any) -> Any:
-        defined.append(define(self, *args, **kwargs))
-        return defined[-1]
-
-    def comment_with_name(self: Any, node_schedule: Any, kernel_name: Any = None) -> None:
-        comment(self, node_schedule, kernel_name or (defined[-1] if defined else None))
-
-    scheduling.define_kernel, scheduling.codegen_comment = define_and_note, comment_with_name
-    try:
-        yield
-    finally:
-        scheduling.define_kernel, scheduling.codegen_comment = define, comment
+    return comment
 
 
-@contextmanager
-def random_ops_in_order() -> Iterator[None]:
-    """Keep calls that draw from a generator in the graph's order.
+def compute_dependencies(original: Callable[..., Any], current: Current) -> Any:
+    """The dependencies of Inductor's scheduler, with the order of calls that take from a generator.
 
     Inductor knows of no order between them, and moves them with what reads them, or for the sake of memory.
     """
-    from torch._inductor.scheduler import Scheduler
-    from torch._inductor.virtualized import V
 
-    scheduler: Any = Scheduler
-    before = scheduler.compute_dependencies
+    def compute(self: Any) -> None:
+        from torch._inductor.virtualized import V
 
-    def with_order(self: Any) -> None:
-        draws = [node for node in self.nodes if _is_random_op(getattr(node.node, "op_overload", None))]
-        for earlier, later in pairwise(draws):
+        calls = [node for node in self.nodes if _is_random_op(getattr(node.node, "op_overload", None))]
+        for earlier, later in pairwise(calls):
             V.graph.additional_buffer_deps[later.get_name()].add(earlier.get_outputs()[0].get_name())
-        before(self)
+        original(self)
 
-    scheduler.compute_dependencies = with_order
-    try:
-        yield
-    finally:
-        scheduler.compute_dependencies = before
+    return compute
 
 
 def _is_random_op(op: Any) -> bool:
@@ -142,19 +136,12 @@ def _lower_storage_offset(view: Any) -> Any:
     return value.node.expr if isinstance(value, torch.SymInt) else int(value)
 
 
-def escape_kernel_keywords() -> None:
-    """As `escape_operator_keywords`, in Inductor's text."""
-    from torch._inductor import ir
-
-    kind: Any = ir.ExternKernel
-    named = kind.set_python_kernel_name
-    if hasattr(named, "writes_keywords"):
-        return
+def set_python_kernel_name(original: Callable[..., None], current: Current) -> Any:
+    """How Inductor's text names an operator: as Python, also where a part is a keyword."""
 
     def set_name(self: Any, name: str | None) -> None:
-        named(self, name)
+        original(self, name)
         if self.python_kernel_name:
             self.python_kernel_name = attribute_text(self.python_kernel_name)
 
-    set_name.writes_keywords = True  # type: ignore[attr-defined]
-    kind.set_python_kernel_name = set_name
+    return set_name

@@ -1,16 +1,17 @@
 """The code that Inductor generated: its globals, its pickled form, its kernels."""
 
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
+from aotlens.torch_api.patching import Current
+
 __all__ = [
+    "cpp_pybinding",
     "inductor_folder",
     "inductor_module_globals",
     "load_inductor_code",
     "pickle_inductor_code",
-    "use_precompiled_kernels",
 ]
 
 
@@ -55,30 +56,24 @@ def load_inductor_code(pickled: bytes) -> Any:
     return found
 
 
-@contextmanager
-def use_precompiled_kernels(find: Callable[[list[str], str], str | None]) -> Iterator[None]:
-    """Within it the text that Inductor generated takes a C++ kernel from the file that `find` names.
+def cpp_pybinding(original: Callable[..., Any], current: Current) -> Any:
+    """How the text that Inductor generated gets a C++ kernel: from the file `handler(argtypes, source)`.
 
-    `find` is given the kernel's argument types and its text; where it gives None the kernel is compiled.
-    Inductor itself would first try out what the compiler and the processor can do, which takes seconds.
+    Where that returns None, the kernel is compiled.  Inductor itself would first try out what the compiler
+    and the processor can do, which takes seconds.
     """
-    from torch._inductor.async_compile import AsyncCompile
-    from torch._inductor.codecache import CppPythonBindingsCodeCache
 
-    compile_kernel = AsyncCompile.cpp_pybinding
+    def load_kernel(self: Any, argtypes: list[str], source_code: str) -> Any:
+        from torch._inductor.codecache import CppPythonBindingsCodeCache
 
-    def cpp_pybinding(self: Any, argtypes: list[str], source_code: str) -> Any:
-        path = find(argtypes, source_code)
+        find = current()
+        path = None if find is None else find(argtypes, source_code)
         if path is None:
-            return compile_kernel(self, argtypes, source_code)
+            return original(self, argtypes, source_code)
         library: Any = CppPythonBindingsCodeCache._load_library(path, os.path.basename(path).split(".")[0])
         return library.kernel
 
-    AsyncCompile.cpp_pybinding = cpp_pybinding
-    try:
-        yield
-    finally:
-        AsyncCompile.cpp_pybinding = compile_kernel
+    return load_kernel
 
 
 def inductor_folder() -> str:

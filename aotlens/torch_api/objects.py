@@ -2,8 +2,7 @@
 
 import logging
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -11,11 +10,13 @@ from torch._higher_order_ops.torchbind import call_torchbind
 from torch._library.fake_class_registry import FakeScriptObject, has_fake_class, maybe_to_fake_obj
 from torch._subclasses.fake_tensor import FakeTensorMode
 
+from aotlens.torch_api.patching import Current
+
 __all__ = [
     "FakeScriptObject",
     "ScriptObject",
+    "call_object_method",
     "call_torchbind",
-    "redirect_object_methods",
     "to_fake_object",
     "torchbind_class_name",
 ]
@@ -46,23 +47,16 @@ def to_fake_object(fake_mode: FakeTensorMode, value: Any) -> Any:
 
 
 _OBJECTS = threading.local()
-"""`being_read`: whether torch reads an object of this thread's recording to make its stand-in."""
+"""`being_read`: whether torch reads an object of this thread's trace to make a fake object of it."""
 
 
-@contextmanager
-def redirect_object_methods(call: Callable[..., Any]) -> Iterator[None]:
-    """Within it, this thread's calls of an object's methods go to `call(owner, name, args, kwargs)`."""
-    owner, real = threading.get_ident(), torch.ScriptMethod.__call__
+def call_object_method(original: Callable[..., Any], current: Current) -> Any:
+    """A method of a torchbind object: `handler.call_object_method(owner, name, args, kwargs)`."""
 
-    def handled(method: Any, *args: Any, **kwargs: Any) -> Any:
-        own = threading.get_ident() == owner and not getattr(_OBJECTS, "being_read", False)
-        if not own or not isinstance(method.raw_owner, torch.ScriptObject):
-            return real(method, *args, **kwargs)
-        return call(method.raw_owner, method.name, args, kwargs)
+    def call(method: Any, *args: Any, **kwargs: Any) -> Any:
+        handler = None if getattr(_OBJECTS, "being_read", False) else current()
+        if handler is None or not isinstance(method.raw_owner, torch.ScriptObject):
+            return original(method, *args, **kwargs)
+        return handler.call_object_method(method.raw_owner, method.name, args, kwargs)
 
-    script_method: Any = torch.ScriptMethod
-    script_method.__call__ = handled
-    try:
-        yield
-    finally:
-        script_method.__call__ = real
+    return call

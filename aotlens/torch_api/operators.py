@@ -9,11 +9,11 @@ import torch
 import torch.utils._pytree as pytree
 from torch._ops import OpOverload, OpOverloadPacket, TorchBindOpOverload
 from torch.fx.node import _get_qualified_name
-from torch.nn.modules.batchnorm import _BatchNorm as BatchNorm
+
+from aotlens.torch_api.patching import Current
 
 __all__ = [
     "SYMBOLIC_FUNCTIONS",
-    "BatchNorm",
     "OpOverload",
     "OpOverloadPacket",
     "TorchBindOpOverload",
@@ -23,11 +23,10 @@ __all__ = [
     "check",
     "check_at_run_time",
     "composite_kernel",
-    "decompositions_module",
-    "escape_operator_keywords",
     "get_decompositions",
     "has_composite_kernel",
     "has_view_tracking_kernel",
+    "operator_name",
     "python_dispatcher",
     "pytree",
     "qualified_name",
@@ -66,13 +65,6 @@ def qualified_name(function: Any) -> str:
     except (RuntimeError, AttributeError):  # a lambda; an object that is called
         return ""
     return name if "." in name else f"builtins.{name}"
-
-
-def decompositions_module() -> Any:
-    """torch's module of operators taken apart, imported at its first use."""
-    from torch._decomp import decompositions
-
-    return decompositions
 
 
 def get_decompositions(operators: list[Any]) -> dict[Any, Callable[..., Any]]:
@@ -139,26 +131,19 @@ def attribute_text(path: str) -> str:
     return text
 
 
-def escape_operator_keywords() -> None:
-    """Have the text of fx's graphs call an operator whose name is a keyword of Python (`aten.random.from`).
+def operator_name(original: Callable[..., str], current: Current) -> Any:
+    """How the text of fx's graphs names a function: as Python, also where a part is a keyword.
 
-    Idempotent, and for all graphs: torch's own text of such a call is no Python.
+    torch's own text of a call of `aten.random.from` is no Python.
     """
-    from torch.fx import graph
-
-    module: Any = graph
-    qualified = module._get_qualified_name
-    if hasattr(qualified, "writes_keywords"):
-        return
 
     def name_of(function: Any) -> str:
-        path: str = qualified(function)
+        path: str = original(function)
         return attribute_text(path) if isinstance(function, OpOverload) else path
 
-    name_of.writes_keywords = True  # type: ignore[attr-defined]
-    module._get_qualified_name = name_of
+    return name_of
 
 
 def check_at_run_time(condition: Any) -> None:
-    """Have what only the data tells be so: torch keeps the condition, and a graph checks it."""
+    """Have a data-dependent condition hold: torch keeps it, and a graph checks it."""
     torch._check(condition)

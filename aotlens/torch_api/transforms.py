@@ -5,14 +5,14 @@ from typing import Any
 
 import torch
 
-from aotlens.torch_api.checkpoints import RECORDING
+from aotlens.torch_api.patching import Current
 
 __all__ = [
     "is_batched",
     "is_functional",
     "is_functionalized",
+    "linearize_part",
     "map_over_batch",
-    "redirect_linearize",
     "unwrap_functorch",
 ]
 
@@ -48,29 +48,24 @@ def map_over_batch(call: Callable[[list[Any]], Sequence[Any]], values: Sequence[
     ]
 
 
-def redirect_linearize(instead: Callable[[Callable[[Any], Any], Any], Any]) -> None:
-    """Have `torch.func.linearize` in a recorded function make its linear map by `instead`.
+def linearize_part(original: Callable[..., Any], current: Current) -> Any:
+    """One of the two parts of `torch.func.linearize`, to trace the derivative and to compute ahead.
 
-    It is given the derivative, which takes a tuple of tangents, and the tangents that torch would trace it
-    on; the map takes tangents one by one and gives flat results.
+    The linear map is `handler.make_linear_map(derivative, tangents)`: the derivative takes a tuple of
+    tangents, and `tangents` are those that torch would trace it on.  The map takes tangents one by one, and
+    returns flat results.
     """
-    from torch._functorch import eager_transforms
-    from torch.fx.experimental.const_fold import split_const_subgraphs
-
-    transforms: Any = eager_transforms
-    real = transforms.lazy_dynamo_disallow
 
     def part(function: Any) -> Any:
-        """What stands for one of its two parts: the tracing of the derivative, and the computing ahead."""
-        if getattr(RECORDING, "region", None) is None:
-            return real(function)
-        if function is split_const_subgraphs:
+        handler, name = current(), getattr(function, "__name__", "")
+        if handler is not None and name == "split_const_subgraphs":
             return lambda linear_map: linear_map
-        if function is transforms.make_fx:
-            return lambda derivative: lambda tangents: instead(_with_detached_primals(derivative), tangents)
-        return real(function)
+        if handler is not None and name == "make_fx":
+            make = handler.make_linear_map
+            return lambda derivative: lambda tangents: make(_with_detached_primals(derivative), tangents)
+        return original(function)
 
-    transforms.lazy_dynamo_disallow = part
+    return part
 
 
 def _with_detached_primals(derivative: Callable[[Any], Any]) -> Callable[[Any], Any]:

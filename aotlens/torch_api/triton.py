@@ -3,13 +3,15 @@
 import logging
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from importlib.util import find_spec
-from types import SimpleNamespace
 from typing import Any
 
 import torch
 from torch._higher_order_ops.triton_kernel_wrap import get_mutated_tensors, triton_kernel_wrapper_functional
+
+from aotlens.torch_api.patches import TRITON_TARGET
+from aotlens.torch_api.patching import patched
 
 __all__ = [
     "default_triton_target",
@@ -78,28 +80,9 @@ def triton_source(kernel: Any) -> str:
     return str(user_defined_triton_kernel_transitive_closure_source_code(kernel))
 
 
-@contextmanager
-def default_triton_target() -> Iterator[None]:
-    """Within it Triton translates kernels for some GPU, where it knows of none.
-
-    What a kernel writes to does not depend on the GPU.
-    """
-    if find_spec("triton") is None:
-        yield
-        return
-    import triton
-    from triton.backends.compiler import GPUTarget
-
-    known = triton.runtime.driver
-    before = known._active
-    try:
-        known.active.get_current_target()
-    except (RuntimeError, AssertionError):  # no driver of Triton finds a device, or its library
-        known._active = SimpleNamespace(get_current_target=lambda: GPUTarget("cuda", 90, 32))
-    try:
-        yield
-    finally:
-        known._active = before
+def default_triton_target() -> AbstractContextManager[None]:
+    """Within it Triton translates kernels for some GPU, where it knows of none."""
+    return nullcontext() if find_spec("triton") is None else patched(TRITON_TARGET)
 
 
 def use_bundled_triton_tools() -> None:

@@ -19,7 +19,9 @@ from aotlens.options import CompileOptions
 from aotlens.pipeline import compile_direct
 from aotlens.process import may_have_gpu
 from aotlens.session.trace import forget_loaded_modules, trace
-from aotlens.torch_api.gpu import without_gpu_discovery
+from aotlens.torch_api.gpu import forget_counted_devices
+from aotlens.torch_api.patches import NO_GPU
+from aotlens.torch_api.patching import patched
 from aotlens.worker.codec import Outcome
 from aotlens.worker.protocol import Hello, TraceRequest
 from aotlens.worker.requests import ProgressFunction, Trace
@@ -33,9 +35,10 @@ def load() -> tuple[Trace, Hello]:
     torch.set_num_threads(
         1
     )  # a child forked after the thread pool has started hangs in its first parallel op
-    with without_gpu_discovery() if may_have_gpu() else nullcontext():
+    with patched(NO_GPU) if may_have_gpu() else nullcontext():
         _exercise_direct()
         _exercise_dynamo()
+    forget_counted_devices()
     forget_devices()
     forget_loaded_modules()
     gc.collect()

@@ -13,7 +13,8 @@ from aotlens.model.dynamo import Dynamo, DynamoFunction
 from aotlens.model.source import Span
 from aotlens.model.spans import source_line
 from aotlens.session.dynamo.log import DynamoLog
-from aotlens.torch_api.dynamo_listener import listen_to_dynamo
+from aotlens.torch_api.patches import LISTEN
+from aotlens.torch_api.patching import patched
 from tests.dynamo import programs_breaks
 from tests.dynamo.program import Expected, Program, compiled
 from tests.dynamo.programs_breaks import BREAKS
@@ -231,7 +232,7 @@ def test_a_fault_of_ours_does_not_reach_the_program(caplog: pytest.LogCaptureFix
         return y * x.shape[0]
 
     listener: Any = Raising()
-    with listen_to_dynamo(listener):
+    with patched(LISTEN, listener):
         whole = torch.compile(f, backend="eager", dynamic=True)
         assert whole(torch.ones(3)).tolist() == [6.0, 6.0, 6.0]
         assert whole(torch.ones(1)).tolist() == [2.0]

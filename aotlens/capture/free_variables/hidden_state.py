@@ -14,7 +14,6 @@ from types import GeneratorType, ModuleType
 from typing import Any
 
 from aotlens.model.report import Span
-from aotlens.torch_api.fake_kernels import isolate_collectives_rng
 from aotlens.unsupported import unsupported
 
 STEPS = 4
@@ -56,7 +55,6 @@ def hidden_state_of(owner: Any) -> HiddenState | None:
 def process_generators() -> list[HiddenState]:
     """The generators that `random` and `numpy.random` draw from."""
     numpy: Any = sys.modules.get("numpy.random")
-    isolate_collectives_rng()
     return [_of_python(random), *([_of_numpy(numpy)] if numpy is not None else [])]
 
 

@@ -19,11 +19,12 @@ from aotlens.capture.autograd.graph_walk import autograd_nodes
 from aotlens.capture.hop.operands import ONE_OUTPUT, OPERANDS_BY_OPERATOR, with_more_operands
 from aotlens.ir.program import is_higher_order
 from aotlens.torch_api.autograd import set_version
-from aotlens.torch_api.custom_functions import redirect_custom_functions
 from aotlens.torch_api.fake import FakeTensor, detect_fake_mode
-from aotlens.torch_api.hop import indices_from_tensors, redirect_hop_compilation, without_empty_mutation_info
+from aotlens.torch_api.hop import indices_from_tensors, without_empty_mutation_info
 from aotlens.torch_api.modes import TorchDispatchMode, TorchFunctionMode, without_modes
 from aotlens.torch_api.operators import pytree
+from aotlens.torch_api.patches import CUSTOM_FUNCTIONS
+from aotlens.torch_api.patching import patched
 from aotlens.unsupported import unsupported
 
 _active: ContextVar[dict[int, Any] | None] = ContextVar("lifting", default=None)
@@ -43,14 +44,10 @@ def lifting(originals: dict[int, Any]) -> Iterator[None]:
         _active.reset(token)
 
 
-def _without_compiling(function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-    if _active.get() is None:
-        return NotImplemented
+def call_higher_order(function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """Call `torch.cond` or its like, in place of compiling the call."""
     with Lifting():
         return function(*args, **kwargs)
-
-
-redirect_hop_compilation(_without_compiling)
 
 
 class Lifting(TorchFunctionMode):
@@ -115,7 +112,7 @@ def _observe(function: Callable[..., Any], inputs: tuple[Any, ...], returns_one:
     """Run the function once on stand-ins, recording nothing."""
     fakes = [value.detach() if isinstance(value, torch.Tensor) else value for value in inputs]
     read_mode = _ReadMode(fakes)
-    with read_mode, redirect_custom_functions(read_mode.call), _ResultMode(read_mode):
+    with read_mode, patched(CUSTOM_FUNCTIONS, read_mode.call), _ResultMode(read_mode):
         result = function(*fakes)
     read_mode.note_reads(result)
     read_mode.restore_versions()
@@ -140,7 +137,7 @@ class Lifted:
             )
         replacements.pop(id(None), None)
         replacing = _ReplacingMode(replacements)
-        with lifting(self._originals), replacing, redirect_custom_functions(replacing.call):
+        with lifting(self._originals), replacing, patched(CUSTOM_FUNCTIONS, replacing.call):
             result = self._observed.function(*operands[:count])
         leaves = [replacements.get(id(leaf), leaf) for leaf in pytree.tree_leaves(result)]
         if torch.is_grad_enabled():

@@ -1,9 +1,6 @@
 """User-written Triton kernels: launches (`kernel[grid](…)`) recorded as one functional operator."""
 
-import sys
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
@@ -21,40 +18,13 @@ from aotlens.torch_api.triton import (
 )
 from aotlens.unsupported import unsupported
 
-_LAUNCHING = {"triton.runtime.jit": "JITFunction", "triton.runtime.autotuner": "Autotuner"}
-"""By module, the class whose `run` a launch calls."""
 
-_recording = threading.local()
-"""`depth`: how many recordings of this thread are open."""
-
-
-@contextmanager
-def launches_as_operators() -> Iterator[None]:
-    """Within it launches on this thread are recorded; without Triton there is nothing to do."""
-    for module, name in _LAUNCHING.items():
-        if module in sys.modules:
-            _patch(getattr(sys.modules[module], name))
-    _recording.depth = getattr(_recording, "depth", 0) + 1
-    try:
-        yield
-    finally:
-        _recording.depth -= 1
-
-
-def _patch(kind: Any) -> None:
-    """Have a class of kernels ask for the recording first: once for all threads, since they share it."""
-    run: Callable[..., Any] = kind.run
-    if hasattr(run, "records_launches"):
-        return
-
-    def recorded(kernel: Any, *args: Any, **kwargs: Any) -> Any:
-        if not getattr(_recording, "depth", 0) or kwargs.get("warmup") or not _has_fakes((args, kwargs)):
-            return run(kernel, *args, **kwargs)
-        keywords = {name: value for name, value in kwargs.items() if name not in ("grid", "warmup")}
-        return launch_kernel_operator(kernel, kwargs["grid"], args, keywords)
-
-    recorded.records_launches = True  # type: ignore[attr-defined]
-    kind.run = recorded
+def launch_as_operator(original: Callable[..., Any], kernel: Any, *args: Any, **kwargs: Any) -> Any:
+    """Record a launch of fake tensors; `original` is `run` of the kernel's class, which a launch calls."""
+    if kwargs.get("warmup") or not _has_fakes((args, kwargs)):
+        return original(kernel, *args, **kwargs)
+    keywords = {name: value for name, value in kwargs.items() if name not in ("grid", "warmup")}
+    return launch_kernel_operator(kernel, kwargs["grid"], args, keywords)
 
 
 def _has_fakes(values: Any) -> bool:

@@ -24,7 +24,7 @@ _PACKAGE = str(Path(__file__).resolve().parents[2])
 TEXT = "<aotlens "
 GENERATED = ("<frozen", TEXT, "<eval_with_key>")
 """How the names begin of what is no file: Python's own modules, our module texts, Dynamo's graphs."""
-RERAISED = ("read_in_brackets", "write_in_brackets")
+RERAISED = ("index_fake_tensor",)
 """Functions of ours between the user's line and torch's own function: what that raises is the user's."""
 _BETWEEN = tuple(str(Path(_PACKAGE, name)) for name in ("capture", "gpu_emulation", "torch_api"))
 """Where the user's own calls of torch pass through on their way."""

@@ -21,7 +21,7 @@ from aotlens.session.run import run_to_end
 from aotlens.session.script.source import Script, load_script, new_module, run_script
 from aotlens.session.trials.fix_trials import JOB, OUTCOME, TrialJob
 from aotlens.session.trials.recorded_calls import Recorder, compare
-from aotlens.torch_api.rng import with_eager_random_numbers
+from aotlens.torch_api.inductor import with_eager_random_numbers
 
 __all__ = ["main", "run_job"]
 

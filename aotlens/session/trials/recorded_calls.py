@@ -13,7 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from aotlens.torch_api.dynamo import wrap_compiled_functions
+from aotlens.torch_api.patches import WRAP_COMPILED
+from aotlens.torch_api.patching import patched
 
 __all__ = ["Comparison", "Recorder", "compare"]
 
@@ -50,7 +51,7 @@ class Recorder:
     @contextmanager
     def recording(self) -> Iterator[None]:
         """Record the calls of all that is compiled within the block."""
-        with wrap_compiled_functions(self._wrapped):
+        with patched(WRAP_COMPILED, self._wrapped):
             yield
 
     def _wrapped(self, function: Callable[..., Any], compiled: Callable[..., Any]) -> Callable[..., Any]:

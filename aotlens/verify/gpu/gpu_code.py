@@ -28,7 +28,8 @@ from aotlens.model.source import Outcome, Verdict
 from aotlens.options import CompileOptions
 from aotlens.pipeline import compile_direct
 from aotlens.rng_state import same_random_state
-from aotlens.torch_api.hop import allow_flex_gradients_on_cpu
+from aotlens.torch_api.patches import FLEX_ON_CPU
+from aotlens.torch_api.patching import patched
 from aotlens.verify.compare import Verification, compare
 from aotlens.verify.double_precision import Widening, copy_in_double, without_rounding_differences
 from aotlens.verify.first_call import observe_alone
@@ -138,7 +139,7 @@ def verify_gpu_code(
     """Compile `fn` for the GPU of the options with backend `Interpreted`; compare one call with eager."""
     worlds = copies(prepare_call(fn, args, kwargs), 4)
     state = [item.tensor for item in callable_tensors(worlds[0].fn)] if worlds[0].fn is fn else []
-    with allow_flex_gradients_on_cpu(), same_random_state():
+    with patched(FLEX_ON_CPU), same_random_state():
         compiled = compile_direct(worlds[1].fn, worlds[1].args, dict(worlds[1].kwargs), options)
     return _Comparison(compiled, worlds, state).verdict()
 
@@ -182,7 +183,7 @@ class _Comparison:
 
     def _verdict(self) -> GpuVerification:
         graphs: InterpretedGraphs = self.compiled.code.interpreted
-        with allow_flex_gradients_on_cpu():
+        with patched(FLEX_ON_CPU):
             expected = observe_alone(self.prepared_calls[0], call=self.eager, state=self.state)
         graphs.runs.clear()
         actual = observe_alone(self.prepared_calls[1], call=self.call or self.compiled.call, state=self.state)

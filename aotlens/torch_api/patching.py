@@ -1,0 +1,253 @@
+"""How names of torch are replaced for a while: by rows of a table, in scopes, and put back afterwards.
+
+Invariant: a name is torch's own again as soon as nobody is inside a scope that replaces it.  Scopes may be
+nested, entered by several threads, and left in any order: rows on one name are layers over the original.
+"""
+
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache, wraps
+from typing import Any
+
+from aotlens.torch_api.patch_targets import MISSING, Target
+
+__all__ = [
+    "Current",
+    "Patch",
+    "Scope",
+    "complete",
+    "constant",
+    "install",
+    "patched",
+    "routed",
+]
+
+Current = Callable[[], Any]
+"""Gives the innermost handler of a scope, for the thread that asks; None outside of the scope."""
+
+
+@dataclass(frozen=True, slots=True)
+class Patch:
+    """One name of torch's, and what replaces it."""
+
+    target: Target
+    replace: Callable[[Any, Current], Any]
+    """Makes the new value from torch's own and from the handlers of the scope."""
+    reason: str
+    """Completes the sentence "torch is changed here because …"."""
+    needs_loaded: bool = False
+    """Whether the row counts only where somebody else has imported the module."""
+    is_optional: bool = False
+    """Whether some releases of torch, or builds of it, have no such name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Rows that are needed at the same time."""
+
+    name: str
+    """Unique, in words: `trace`."""
+    when: str
+    """Completes the sentence "the rows are in force while …"."""
+    rows: tuple[Patch, ...]
+    """A row that stands in several scopes uses no handler."""
+    every_thread: bool = False
+    """Whether a handler counts for all threads, and not only for the one that entered the scope."""
+    stays: str = ""
+    """Why the rows are not put back; empty where they are."""
+
+
+@contextmanager
+def patched(scope: Scope, handler: Any = None) -> Iterator[None]:
+    """Within the block the rows of a scope are in force, and `handler` is what their functions call."""
+    stack = _handlers(scope)
+    stack.append(handler)
+    block = _Block(scope)
+    try:
+        with _LOCK:
+            _BLOCKS.append(block)
+            block.enter(scope.rows)
+        yield
+    finally:
+        with _LOCK:
+            _BLOCKS.remove(block)
+            block.leave()
+        if scope.every_thread:
+            stack.remove(handler)  # another thread may have entered it since
+        else:
+            stack.pop()
+
+
+def install(scope: Scope) -> None:
+    """Put the rows of a scope in force for the rest of the process; once, however often it is called."""
+    with _LOCK:
+        if scope.name not in _INSTALLED:
+            _INSTALLED.add(scope.name)
+            _Block(scope).enter(scope.rows)
+
+
+def complete(name: str) -> None:
+    """Put rows of a scope in force whose modules were not loaded when its block was entered."""
+    for block in _BLOCKS:
+        if block.waiting and block.scope.name == name:
+            with _LOCK:
+                block.enter(block.waiting)
+
+
+def routed(name: str) -> Callable[[Any, Current], Any]:
+    """A function that calls `handler.NAME(original, *args, **kwargs)`; the original where nobody handles."""
+
+    def replace(original: Any, current: Current) -> Any:
+        @wraps(original)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            handler = current()
+            if handler is None:
+                return original(*args, **kwargs)
+            return getattr(handler, name)(original, *args, **kwargs)
+
+        return call
+
+    return replace
+
+
+def constant(value: Any) -> Callable[[Any, Current], Any]:
+    """The same new value, whatever torch's own is."""
+    return lambda original, current: value
+
+
+@dataclass(frozen=True, slots=True)
+class _Built:
+    """The value that a row made last."""
+
+    patch: Patch
+    original: Any
+    current: Current
+    """What it was made from."""
+    value: Any
+
+
+class _Layers:
+    """The rows in force on one name, over torch's own value.  Mutable: scopes add and remove rows."""
+
+    def __init__(self, target: Target, holder: Any) -> None:
+        self.target, self.holder = target, holder
+        self.module_name = target.module
+        self.module = sys.modules.get(target.module)
+        self.original: Any = MISSING
+        self.rows: list[tuple[Patch, Current]] = []
+        self.counts: dict[int, int] = {}
+
+    def add(self, patch: Patch, current: Current) -> None:
+        count = self.counts.get(id(patch), 0)
+        if count == 0:
+            if not self.rows:
+                self.original = self.target.own(self.holder)
+            self._put(patch, current)
+            self.rows.append((patch, current))
+        self.counts[id(patch)] = count + 1
+
+    def remove(self, patch: Patch) -> None:
+        count = self.counts.pop(id(patch)) - 1
+        if count:
+            self.counts[id(patch)] = count
+            return
+        self.rows = [row for row in self.rows if row[0] is not patch]
+        self.target.put(self.holder, self.original)
+        for row in self.rows:
+            self._put(*row)
+
+    def _put(self, patch: Patch, current: Current) -> None:
+        before = self.target.value(self.holder)
+        built = _BUILT.get(id(patch))
+        if built is None or built.original is not before or built.current is not current:
+            built = _BUILT[id(patch)] = _Built(patch, before, current, patch.replace(before, current))
+        self.target.put(self.holder, built.value)
+
+
+_LOCK = threading.RLock()
+_LAYERS: dict[Target, _Layers] = {}
+_ROWS: dict[int, tuple[Patch, _Layers]] = {}
+"""By the identity of a row: what to look up for it once."""
+_BUILT: dict[int, _Built] = {}
+"""By the identity of a row: to enter a scope again only sets attributes."""
+_INSTALLED: set[str] = set()
+"""The scopes that stay."""
+
+
+class _Block:
+    """One time that a scope is entered.  Mutable: it notes each row that is in force, to undo it."""
+
+    def __init__(self, scope: Scope) -> None:
+        self.scope = scope
+        self.entered: list[tuple[_Layers, Patch]] = []
+        self.waiting: tuple[Patch, ...] = ()
+        """Rows whose modules are not loaded."""
+
+    def enter(self, rows: tuple[Patch, ...]) -> None:
+        current, waiting = _current(self.scope.name, self.scope.every_thread), []
+        for patch in rows:
+            layers = _layers_of(patch)
+            if layers is None:
+                waiting.append(patch)
+            elif not patch.is_optional or layers.rows or patch.target.value(layers.holder) is not MISSING:
+                layers.add(patch, current)
+                self.entered.append((layers, patch))
+        self.waiting = tuple(waiting)
+
+    def leave(self) -> None:
+        for layers, patch in reversed(self.entered):
+            layers.remove(patch)
+
+
+def _layers_of(patch: Patch) -> _Layers | None:
+    """What is in force on the name of a row; None where the row waits for its module."""
+    row = _ROWS.get(id(patch))
+    if row is not None and sys.modules.get(row[1].module_name) is row[1].module:
+        return row[1]
+    holder = patch.target.holder(load=not patch.needs_loaded)
+    if holder is None:
+        return None
+    layers = _LAYERS.get(patch.target)
+    if layers is None or layers.holder is not holder:
+        layers = _LAYERS[patch.target] = _Layers(patch.target, holder)
+    _ROWS[id(patch)] = patch, layers
+    return layers
+
+
+_BLOCKS: list[_Block] = []
+"""The blocks that some thread is in."""
+
+
+class _Here(threading.local):
+    """The handlers of each scope that this thread has entered."""
+
+    def __init__(self) -> None:
+        self.stacks: dict[str, list[Any]] = {}
+
+
+_HERE = _Here()
+_EVERYWHERE: dict[str, list[Any]] = {}
+"""The handlers of each scope whose handlers count for all threads."""
+
+
+def _handlers(scope: Scope) -> list[Any]:
+    stacks = _EVERYWHERE if scope.every_thread else _HERE.stacks
+    return stacks.setdefault(scope.name, [])
+
+
+@cache
+def _current(name: str, every_thread: bool) -> Current:
+    """The function that gives the handlers of a scope; one for each, so that rows keep what they made."""
+
+    def everywhere() -> Any:
+        stack = _EVERYWHERE.get(name)
+        return stack[-1] if stack else None
+
+    def here() -> Any:
+        stack = _HERE.stacks.get(name)
+        return stack[-1] if stack else None
+
+    return everywhere if every_thread else here
