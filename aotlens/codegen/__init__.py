@@ -1,1 +1,1 @@
-"""Programs as code: their own Python text, or what a backend makes of them."""
+"""The codegen stage: programs as code, either their own Python text or what a backend compiles."""

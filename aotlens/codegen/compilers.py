@@ -1,4 +1,4 @@
-"""Compile graphs with compilers that follow `functorch.compile`, one per kind of graph."""
+"""Compile graphs with `functorch.compile`-style compilers, one per kind of graph."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -22,7 +22,7 @@ from aotlens.torch_api.dynamo import TracingContext, tracing
 from aotlens.torch_api.modes import without_autocast
 
 MODEL = "model"
-"""The first part of every name, as `functorch.compile` has it."""
+"""The first part of every graph name, as in `functorch.compile`."""
 
 _ids = count()
 _work: dict[str, list[str]] = {"now": []}
@@ -30,13 +30,13 @@ _done: dict[str, int] = {"graphs": 0}
 
 
 def next_id() -> int:
-    """The number of a function that is compiled, which its graphs share."""
+    """Return the number of a function being compiled, which its graphs share."""
     return next(_ids)
 
 
 @contextmanager
 def compiling_graph(function: int, role: str) -> Iterator[None]:
-    """Around the call of a compiler: `role` is `forward`, `backward` or `inference`."""
+    """Mark a graph as being compiled; `role` is `forward`, `backward` or `inference`."""
     before, _work["now"] = _work["now"], [f"{function}_{role}"]
     try:
         yield
@@ -46,12 +46,13 @@ def compiling_graph(function: int, role: str) -> Iterator[None]:
 
 
 def get_aot_compilation_context() -> tuple[list[str], str, int]:
-    """The graph that is compiled (none outside of a compiler), the model's name, and how many came before."""
+    """Return the graph being compiled (none outside of a compiler), the model's name, and the number of
+    earlier graphs."""
     return list(_work["now"]), MODEL, _done["graphs"]
 
 
 def get_aot_graph_name() -> str:
-    """A name for the graph that is compiled: `model__0_forward_0`."""
+    """Return a name for the graph being compiled: `model__0_forward_0`."""
     return f"{MODEL}__{'_'.join(_work['now'])}_{_done['graphs']}"
 
 
@@ -63,12 +64,12 @@ Run = Callable[[list[Any]], Any]
 
 @dataclass(slots=True)
 class Metadata:
-    """What compilers ask of `TracingContext.fw_metadata`, by torch's names."""
+    """The fields of `TracingContext.fw_metadata` that compilers read, by torch's names."""
 
     static_input_indices: list[int]
-    """Inputs that are at the same address on every call: parameters and buffers."""
+    """Inputs whose address never changes: parameters and buffers."""
     mutated_inp_runtime_indices: list[int]
-    """Inputs whose new values the wrapper writes back."""
+    """Inputs whose new values the wrapper copies back."""
     num_outputs: int
     num_intermediate_bases: int
     is_train: bool
@@ -81,7 +82,8 @@ class Metadata:
 
 
 def code_of_compilers(parts: Partitioned, compilers: Compilers, keeps_mutations: bool) -> Generated:
-    """The backward waits for its first call, unless torch is told otherwise."""
+    """Return the code of each graph; the backward is compiled at its first call, unless torch is configured
+    otherwise."""
     unit = _Unit(parts, keeps_mutations)
     saved = tuple(program_input.node for program_input in parts.saved_inputs)
     forward = forward_convention(parts.joint, parts.forward, saved)
@@ -116,7 +118,7 @@ class _Unit:
         self._strides: dict[int, tuple[Any, ...]] = {}
 
     def compile_first(self, convention: Convention, compiler: Backend) -> Run:
-        """The forward, or the only graph."""
+        """Compile the forward, or the only graph."""
         module = self._module(convention, 0)
         context: Any = self._context
         if context is None:
@@ -151,12 +153,12 @@ class _Unit:
     def _run(
         self, program: Program, convention: Convention, module: fx.GraphModule, compiler: Backend
     ) -> Run:
-        """What the compiler makes of a program's module, as a callable in our convention."""
+        """Call the compiler on a program's module; return its result in our convention."""
         role = program.name if program is self._parts.forward else "backward"
         examples = convention.examples
         if role == "backward" and self._strides:
             examples = [node.meta["val"] for node in module.graph.find_nodes(op="placeholder")]
-        with without_autocast(), compiling_graph(self._number, role):  # what it casts to is in the graph
+        with without_autocast(), compiling_graph(self._number, role):  # the graph contains autocast's casts
             compiled = compiler(module, examples)
         return as_unchanged_graph(compiled, module, program, convention.adapt(as_boxed(compiled)))
 

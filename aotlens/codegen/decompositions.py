@@ -1,4 +1,4 @@
-"""The operators that are taken apart while a function is recorded."""
+"""The decompositions with which a function is recorded."""
 
 import torch
 
@@ -10,13 +10,14 @@ from aotlens.torch_api.operators import get_decompositions
 from aotlens.torch_api.rng import functionalizes_rng
 
 CUDNN_BATCH_NORMS = (aten.cudnn_batch_norm, aten.cudnn_batch_norm_backward)
-"""What a batch norm on a GPU is: it writes to the running averages and does not say so.
+"""Batch norm operators on a GPU, which mutate the running averages without declaring it.
 
-Taken apart, it is the operator that is known to."""
+They decompose to the operator that declares the mutation.
+"""
 
 
 def decompositions_for(options: CompileOptions) -> Decompositions:
-    """By the options, or as the backend asks."""
+    """Return the decompositions that the options or the backend ask for."""
     chosen = _chosen(options)
     if torch.cuda.is_initialized():
         chosen = {**get_decompositions(list(CUDNN_BATCH_NORMS)), **chosen}

@@ -1,7 +1,7 @@
-"""What stands around the code of a graph, as text: the one implementation, run here and in exported modules.
+"""Code around a compiled graph, as text: one implementation for this process and for exported modules.
 
-Invariant: the inputs are given, and written, as the graph was prepared for, and results that eager gives
-memory of their own, or as tensors of their own, are given so.
+Invariant: inputs are passed and written back as the graph was prepared for, and an output that is a separate
+tensor or has its own storage in eager is separate here too.
 """
 
 from collections.abc import Callable
@@ -15,26 +15,26 @@ Code = Callable[[list[Any]], Any]
 
 @dataclass(frozen=True, slots=True)
 class GraphAdapter:
-    """Positions among the inputs and results of one graph."""
+    """Positions among the inputs and outputs of a graph that need work around its code."""
 
     negated: tuple[int, ...]
-    """Inputs that are given as they lie in memory, without their negative bit."""
+    """Inputs that are passed as they are in memory, without their negative bit."""
     crossed_writes: tuple[int, ...]
-    """Inputs that are written when the graph has ended, with the results after the program's own."""
+    """Inputs that are written after the graph, from extra outputs that follow the program's own."""
     possibly_in_cat: tuple[int, ...]
-    """Results that Inductor may compute inside the memory of another."""
+    """Outputs that Inductor may compute inside the storage of another."""
     views: tuple[int, ...]
-    """Results that may be the same tensor as another."""
+    """Outputs that may be the same tensor as another."""
     updated: tuple[tuple[int, int], ...]
-    """Results that show what an input gets in the graph, each with that input's position."""
+    """Outputs that alias the value written to an input, each with that input's position."""
     copies: tuple[int, ...]
-    """Results that may share memory with another of which they are a copy."""
+    """Outputs that may share their storage with another of which they are a copy."""
     lazy: tuple[tuple[int, str], ...] = ()
-    """Results that are given as they lie in memory, each with the view that conjugates or negates it."""
+    """Outputs that are returned as they are in memory, each with the view that conjugates or negates it."""
 
     @property
     def is_needed(self) -> bool:
-        """Whether there is anything to do around the graph's code."""
+        """Whether there is any work around the graph's code."""
         lists = (
             self.negated,
             self.crossed_writes,
@@ -47,7 +47,7 @@ class GraphAdapter:
         return any(lists)
 
     def code(self, code: Code) -> Code:
-        """The graph's code as the module text calls it."""
+        """Return the graph's code as the module text calls it."""
         return _load(self, code) if self.is_needed else code
 
 
@@ -57,11 +57,11 @@ def lies_beside(tensor, others):
     tensors = (other for other in others if isinstance(other, torch.Tensor))
     return any(other.untyped_storage()._cdata == storage for other in tensors)
 """
-"""Text of a module: whether a tensor has its memory in common with one of the others."""
+"""Module text: a function that tells whether a tensor shares its storage with one of the others."""
 
 
 def adapter_lines(adapter: GraphAdapter, name: str, code: str) -> list[str]:
-    """`def NAME(inputs): …`, which calls `code` with the list of inputs and does the rest."""
+    """Return the lines of `def NAME(inputs): …`, which calls `code` with the inputs and does the rest."""
     lines = [f"def {name}(inputs):"]
     if adapter.negated:
         lines.append("    # as they lie in memory, without the negative bit")
@@ -108,7 +108,7 @@ def _copy_lines(index: int, others: str, why: str) -> list[str]:
 
 
 def _load(adapter: GraphAdapter, code: Code) -> Code:
-    """The function that the text defines, around `code`."""
+    """Return the function that the text defines, around `code`."""
     namespace: dict[str, Any] = {"__name__": "aotlens_around", "torch": torch, "code": code}
     lines = adapter_lines(adapter, "around", "code")
     exec("\n".join([ADAPTER_HELPER, *lines]), namespace)  # noqa: S102 (our own text)

@@ -12,7 +12,7 @@ from aotlens.ir.watched_module import WatchedGraphModule, notify_of_change, retu
 
 
 def as_boxed(function: Callable[..., Any]) -> Callable[[list[Any]], Any]:
-    """A callable that takes one list, whatever convention the backend chose."""
+    """Return a callable that takes one list, whichever convention the backend chose."""
     if getattr(function, "_boxed_call", False):
         return function
 
@@ -27,12 +27,13 @@ Run = Callable[[list[Any]], Any]
 
 @dataclass(frozen=True, slots=True)
 class UnchangedGraph:
-    """What to run in place of a graph module, and what to run after somebody changes it."""
+    """A graph module that a backend returned unchanged: the program runs in its place until it is
+    modified."""
 
     program: Program
     module: WatchedGraphModule
     run_module: Run
-    """Calls the graph module in our convention."""
+    """Calls the graph module in the boxed convention."""
 
     def __call__(self, inputs: list[Any]) -> Any:
         return self.run_module(inputs)
@@ -42,9 +43,9 @@ class UnchangedGraph:
 
 
 def as_unchanged_graph(compiled: Any, module: fx.GraphModule, program: Program, run: Run) -> Run:
-    """`run`, or an `UnchangedGraph` if the backend gave back the module that stands for `program`.
+    """Return `run`, or an `UnchangedGraph` if the backend returned the program's own module.
 
-    A module that holds tensors or subgraphs runs itself, since those can be replaced in it.
+    A module with tensors or subgraphs runs itself, since these can be replaced in it.
     """
     if program.bodies() or any(node.constant is not None for node in program.nodes):
         return run

@@ -35,7 +35,9 @@ def select_scatter(tensor: torch.Tensor, part: torch.Tensor, dim: int, index: An
     size = tensor.shape[dim]
     shape = [-1 if axis == dim else 1 for axis in range(tensor.dim())]
     indices: Any = torch.arange(size, device=tensor.device).view(shape)
-    matches = (indices == index) | (indices == index + size)  # one behind the end for an index from the front
+    matches = (indices == index) | (
+        indices == index + size
+    )  # `index + size` is out of range for a nonnegative index
     return torch.where(matches, part.unsqueeze(dim), tensor)
 
 
@@ -43,7 +45,8 @@ DATA_INDEX_RULES: dict[Any, Callable[..., Any]] = {aten.select_scatter.default: 
 
 
 def return_crossed_writes(module: fx.GraphModule) -> tuple[int, ...]:
-    """Have the graph return such values after its other results; the positions of the inputs they go to."""
+    """Return the values of crossed writes as extra outputs of the graph; gives the positions of the
+    inputs."""
     graph = module.graph
     inputs = {node: index for index, node in enumerate(graph.find_nodes(op="placeholder"))}
     written: set[fx.Node] = set()
@@ -66,11 +69,11 @@ def return_crossed_writes(module: fx.GraphModule) -> tuple[int, ...]:
 
 
 MORE_OPERANDS = {torch.ops.higher_order.map_impl: 2, torch.ops.higher_order.scan: 3}
-"""By operator: the argument that holds operands which every step gets as they are."""
+"""By operator, the position of the operands that every step receives unchanged."""
 
 
 def pass_sizes_to_loops(module: fx.GraphModule) -> None:
-    """Hand each loop the symbols that its results' sizes are made of."""
+    """Pass each loop the symbols on which the sizes of its results depend."""
     changed = False
     for loop in list(module.graph.nodes):
         if loop.op != "call_function" or loop.target not in MORE_OPERANDS:
@@ -86,7 +89,7 @@ def pass_sizes_to_loops(module: fx.GraphModule) -> None:
 
 
 def _sizes(graph: fx.Graph, loop: fx.Node) -> list[fx.Node]:
-    """A node for each symbol in the results' sizes and strides, read off an operand that has it as a size."""
+    """Return a node for each symbol in the results' sizes and strides, read from an operand."""
     wanted = symbols_of(loop.meta["val"])
     size_nodes: list[fx.Node] = []
     with graph.inserting_before(loop):
@@ -102,7 +105,7 @@ def _sizes(graph: fx.Graph, loop: fx.Node) -> list[fx.Node]:
 
 
 def _add_size_parameters(body: Any, sizes: list[fx.Node]) -> None:
-    """Further parameters of the loop's function, which it does not read."""
+    """Add unused parameters for the sizes to the loop's subgraph."""
     last = list(body.graph.find_nodes(op="placeholder"))[-1]
     with body.graph.inserting_after(last):
         for index, size in reversed(list(enumerate(sizes))):
@@ -125,14 +128,14 @@ def index_rows_unchecked(module: fx.GraphModule) -> None:
 
 
 def _is_permutation(index: object) -> bool:
-    """Whether it is one, or the first of one."""
+    """Return True if the index is a permutation, or a slice of one."""
     if isinstance(index, fx.Node) and index.target is aten.slice.Tensor:
         index = index.args[0]
     return isinstance(index, fx.Node) and index.target in PERMUTATIONS
 
 
 def thread_token(module: fx.GraphModule) -> None:
-    """Put each operator with an effect behind the one before it; a graph without any stays untouched."""
+    """Order the operators with effects by an effect token; a graph without effects stays unchanged."""
     graph = module.graph
     effects = [node for node in graph.nodes if _is_effect(node)]
     if not effects:
@@ -154,7 +157,7 @@ def _is_effect(node: fx.Node) -> bool:
 
 
 def _order_after(graph: fx.Graph, node: Any, token: fx.Node, empty: Any) -> fx.Node:
-    """Run the node behind the token; gives the token that comes after it."""
+    """Order the node after the token; return the token that follows it."""
     val = node.meta.get("val")
     results = tuple(val) if isinstance(val, (list, tuple)) else (val,)
     with graph.inserting_before(node):
@@ -185,7 +188,7 @@ def drop_unread_states(module: fx.GraphModule) -> None:
         with module.graph.inserting_before(node):
             plain = module.graph.call_function(draw, tuple(args), dict(node.kwargs))
         plain.meta = {**node.meta, "val": node.meta["val"][1]}
-        for user in list(node.users):  # each takes the results out of the pair
+        for user in list(node.users):  # each reads the outputs from the pair
             user.replace_all_uses_with(plain)
             module.graph.erase_node(user)
         module.graph.erase_node(node)
@@ -194,9 +197,9 @@ def drop_unread_states(module: fx.GraphModule) -> None:
 
 
 def prepare_graph(module: fx.GraphModule, program: Program, recorded: Program | None = None) -> GraphAdapter:
-    """Change the graph, within its fake mode, and mark which results the caller sees.
+    """Prepare the graph, within its fake mode, and mark which outputs the caller sees.
 
-    `recorded` is what Inductor's passes were run on, if they changed it.
+    `recorded` is the program before Inductor's passes, if they changed it.
     """
     thread_token(module)
     pass_sizes_to_loops(module)

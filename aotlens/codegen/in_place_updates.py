@@ -1,7 +1,7 @@
-"""Updates of inputs, written where they are computed: `copy_(b, add(b, 1))` becomes `add_(b, 1)`.
+"""Updates of inputs in one step: `copy_(b, add(b, 1))` becomes `add_(b, 1)`.
 
-Invariant: the program computes what it did before; nothing but the update reads the input, and nothing but
-the write-back reads the new value, so nobody sees that the one lies in the other's memory.
+Invariant: the program computes the same; only the update reads the input, and only the write-back reads the
+new value, so sharing one storage is not observable.
 """
 
 from collections import Counter
@@ -19,7 +19,7 @@ aten = torch.ops.aten
 
 
 def with_in_place_updates(program: Program) -> Program:
-    """The same program with each update of an input in one step where that is possible."""
+    """Return the program with each update of an input as one in-place operator where possible."""
     written = [node for node in program.nodes if node.op is aten.copy_.default and node.origin.effect]
     if not written:
         return program
@@ -36,14 +36,14 @@ def with_in_place_updates(program: Program) -> Program:
 
 
 def _readers(program: Program) -> Counter[int]:
-    """How often each value is read, by operators and as an output."""
+    """Count how often each value is read, by operators and as an output."""
     counts = Counter(id(source) for node in program.nodes for source in node.inputs())
     counts.update(id(source) for source in nodes_in(out.value for out in program.outputs))
     return counts
 
 
 def _fits(target: Node, value: Any, readers: Counter[int]) -> bool:
-    """Whether the value is made from the target by an operator that can write to it instead."""
+    """Return True if the value is computed from the target by an operator with an in-place variant."""
     if type(value) is not Node or not value.args or value.args[0] is not target:
         return False
     if readers[id(target)] != 2 or readers[id(value)] != 1 or _in_place_variant(value.op) is None:
@@ -54,7 +54,7 @@ def _fits(target: Node, value: Any, readers: Counter[int]) -> bool:
 
 @cache
 def _in_place_variant(op: Any) -> Any:
-    """`add_` for `add`; None when there is none that does just the same."""
+    """Return `add_` for `add`; None if there is no exact in-place variant."""
     if not isinstance(op, OpOverload) or op.namespace != "aten":
         return None
     name, _, overload = op.name().removeprefix("aten::").partition(".")

@@ -1,7 +1,7 @@
-"""Inductor as the backend: our forward and backward programs go to `compile_fx_inner`.
+"""The Inductor backend: forward and backward programs go to `compile_fx_inner`.
 
-Invariant: Inductor is entered after the AOT stage; what it must know of the caller (which outputs the user
-sees, which inputs stay at their address, the strides that the forward chose) is told here and only here.
+Invariant: Inductor is entered after the AOT stage; everything that it needs to know about the caller (visible
+outputs, inputs with a fixed address, the strides that the forward chose) is passed here and nowhere else.
 """
 
 from collections.abc import Callable, Sequence
@@ -50,7 +50,7 @@ Config = dict[str, Any]
 
 
 def decompositions(config: Config) -> dict[Any, Callable[..., Any]]:
-    """The operators that Inductor wants to see taken apart."""
+    """Return the decompositions that Inductor expects."""
     with inductor_config_patch(config):
         rules = inductor_decompositions()
         return {
@@ -65,10 +65,10 @@ def decompositions(config: Config) -> dict[Any, Callable[..., Any]]:
 
 
 def _cat_with_kernel_layout(rule: Callable[..., Any]) -> Callable[..., Any]:
-    """Inductor's rule, with the result laid out as the kernel does it.
+    """Wrap Inductor's decomposition of `cat` so that its result has the kernel's layout.
 
-    Where empty operands leave one, the rule clones that with its strides: a cache of keys and values that
-    begins as `torch.tensor([])` kept the transposed strides of its first entry.
+    If all operands but one are empty, the decomposition clones that one with its strides: a key-value cache
+    that begins as `torch.tensor([])` would keep the transposed strides of its first entry.
     """
 
     def cat(tensors: Sequence[torch.Tensor], dim: int = 0) -> Any:
@@ -83,12 +83,12 @@ def _cat_with_kernel_layout(rule: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _unwrapped(body: Callable[..., Any], args: Any, kwargs: dict[str, Any], hints: Any = None) -> Any:
-    """What `hints_wrapper` runs: Inductor knows none of the hints, nor the operator."""
+    """Run the body of `hints_wrapper`: Inductor knows neither the operator nor its hints."""
     return body(*args, **kwargs)
 
 
 def inductor_code(parts: Partitioned, config: Config, lazy: bool = True) -> Generated:
-    """Compiled forward at once, compiled backward at its first call when it is lazy."""
+    """Compile the forward now, and the backward at its first call if it is lazy."""
     return _graph_codes(_Unit(parts, config), parts, lazy)
 
 
@@ -118,7 +118,7 @@ def _graph_codes(unit: "_Unit", parts: Partitioned, lazy: bool) -> Generated:
 
 
 def inductor_text(parts: Partitioned, config: Config) -> Generated:
-    """The same code as text, for a module that stands alone; both graphs are compiled here."""
+    """Compile both graphs to text, for a standalone module."""
     unit = _Unit(parts, config)
     code = _graph_codes(unit, parts, lazy=False)
     forward = replace(
@@ -134,19 +134,19 @@ def inductor_text(parts: Partitioned, config: Config) -> Generated:
 
 @dataclass(frozen=True, slots=True)
 class _Metadata:
-    """What Inductor asks of an AOT stage while it lowers a backward."""
+    """The fields of torch's metadata that Inductor reads while it lowers a backward."""
 
     bw_donated_idxs: list[int]
     static_input_indices: list[int]
 
 
 def donated_positions(parts: Partitioned) -> tuple[int, ...]:
-    """Positions of the backward's inputs whose memory nobody else holds.
+    """Return the positions of the backward's inputs whose storage nobody else holds.
 
-    None beside a function within the graph: Inductor takes them for positions of that function's inputs too,
-    and writes over what its caller still reads.
+    There are none beside a subgraph: Inductor takes them for positions of the subgraph's inputs too, and
+    would overwrite what its caller still reads.
     """
-    assert parts.backward is not None  # asked in training only
+    assert parts.backward is not None  # called in training only
     if parts.backward.bodies():
         return ()
     donated = {id(saved.node) for saved in parts.saved if saved.donated}
@@ -158,7 +158,7 @@ def donated_positions(parts: Partitioned) -> tuple[int, ...]:
 
 
 class _Unit:
-    """Forward and backward of one target: the backward needs to know the strides that the forward chose."""
+    """Forward and backward of one target: the backward depends on the strides that the forward chose."""
 
     def __init__(self, parts: Partitioned, config: Config) -> None:
         self._parts = parts
@@ -173,9 +173,10 @@ class _Unit:
             self._recording = cudagraph_flags()
 
     def standalone(self, name: str, compile_graph: Callable[[], Any]) -> StandaloneGraph | None:
-        """Compile the graph of that name, as text; None where it computes nothing, as its own text does."""
+        """Compile the graph of that name to text; None where it computes nothing, so that its own text
+        runs."""
         compile_graph()
-        assert self._latest is not None  # by compiling
+        assert self._latest is not None  # set by compile_graph
         result, adapter = self._latest
         source = getattr(result, "source_code", "")
         if not source:
@@ -187,7 +188,7 @@ class _Unit:
         return replace(graph, lines=(*graph.lines, *aligning_lines(result, f"{name}_graph")))
 
     def _reject_partial_source(self, has_triton: bool) -> None:
-        """Raises UnsupportedError for settings that a text cannot carry."""
+        """Raise UnsupportedError for settings under which the text would be incomplete."""
         names = (*PARTIAL_SOURCE_SETTINGS, *(GPU_KERNEL_SETTINGS if has_triton else ()))
         name = next((name for name, value in kernel_settings(names).items() if value), None)
         if name is not None:
@@ -198,11 +199,11 @@ class _Unit:
         return lambda: self._kernels.get(phase, ())
 
     def serialize(self, phase: str) -> SerializedCode:
-        """A graph that is compiled, as another process can load it; raises NoFingerprintError."""
+        """Return a compiled graph in a form that another process can load; raises NoFingerprintError."""
         return serialize_code(*self._compiled[phase])
 
     def measure(self, phase: str) -> str:
-        """Time each call of a graph that is compiled; returns how it was done, or why it was not."""
+        """Time each call of a compiled graph; return how it was measured, or why it was not."""
         graph, rows = self._measurable.get(phase), self._kernels.get(phase, ())
         if graph is None or not rows:
             return ""
@@ -237,7 +238,7 @@ class _Unit:
         return result
 
     def compile_backward(self, program: Program) -> Callable[[list[Any]], Any]:
-        """The backward, or another one with the same inputs."""
+        """Compile the backward, or a variant with the same inputs."""
         module = to_graph_module(program, training=True)
         with self._fake_mode:
             for program_input, node in zip(
@@ -248,9 +249,7 @@ class _Unit:
         static = _static_saved(self._parts, self._is_one_partition)
         donated = donated_positions(self._parts)
         context.fw_metadata = _Metadata(list(donated), static)
-        module.__dict__["donated"] = (
-            donated  # Inductor finds code again by what the module holds, and not by these
-        )
+        module.__dict__["donated"] = donated  # part of Inductor's cache key, which is the module's contents
         with tracing(context):
             phase = "backward" if program is self._parts.backward else "backward of some"
             return self._compile(module, program, phase, static, is_backward=True)
@@ -266,10 +265,10 @@ class _Unit:
         with self._fake_mode:
             adapter = prepare_graph(module, program, self._parts.joint.before_passes)
         refresh_objects(module, self._fake_mode)
-        # Code is found again by what the module holds: not what `torch.compile` made of an equal graph.
+        # The module's contents are Inductor's cache key: keep it apart from `torch.compile`'s equal graphs.
         module.__dict__["own_lowerings"] = OWN_LOWERINGS
         seen = module.graph.output_node().meta["user_visible_output_idxs"]
-        module.__dict__["results_seen"] = tuple(seen)  # their layout is eager's
+        module.__dict__["results_seen"] = tuple(seen)  # these outputs have eager's layout
         inputs = [node.meta["val"] for node in module.graph.find_nodes(op="placeholder")]
         try:
             config = self._config | (
@@ -305,9 +304,9 @@ class _Unit:
 
 
 def _has_sizes_of_hidden_symbols(inputs: Sequence[Any]) -> bool:
-    """Whether a size among the inputs is made of a symbol that none of them is (`s26 // 2` alone).
+    """Return True if an input size depends on a symbol that no input is by itself (`s26 // 2` alone).
 
-    Inductor's cache of graphs asks for the symbol at its next lookup, and raises NameError.
+    Inductor's graph cache evaluates the symbol at its next lookup, and raises NameError.
     """
     sizes = [value.node.expr for value in inputs if isinstance(value, torch.SymInt)]
     known = {size for size in sizes if size.is_symbol}
@@ -315,28 +314,29 @@ def _has_sizes_of_hidden_symbols(inputs: Sequence[Any]) -> bool:
 
 
 def _inference_mode_of(inputs: Sequence[Any]) -> AbstractContextManager[Any]:
-    """Where Inductor's passes run a graph on fake tensors, a write to an inference tensor needs its mode."""
+    """Return the mode in which Inductor's passes may run writes to inference tensors on fake tensors."""
     inference = any(isinstance(value, torch.Tensor) and value.is_inference() for value in inputs)
     return torch.inference_mode() if inference else nullcontext()
 
 
 def _short_message(error: Exception) -> str:
-    """Inductor's message and the operator, without the operator's arguments, which are pages."""
+    """Return Inductor's message and the operator, without the operator's arguments, which fill pages."""
     message, _, lowered = str(error).partition("\n  target: ")
     return f"{message} (target: {lowered.splitlines()[0].strip()})" if lowered else message
 
 
 def _static(program: Program) -> list[int]:
-    """The forward's inputs that are at the same address on every call: parameters and buffers."""
+    """Return the forward's inputs whose address never changes: parameters and buffers."""
     return [index for index, program_input in enumerate(program.inputs) if stays_in_place(program_input.slot)]
 
 
 def _static_saved(parts: Partitioned, in_one_piece: bool) -> list[int]:
-    """The backward's inputs that are where the forward left them.
+    """Return the backward's inputs whose address the forward fixes.
 
-    Values of a forward graph that is recorded in one piece are; an argument may be another one at each call.
+    These are values of a forward graph that CUDA graphs record in one piece; arguments may change with each
+    call.
     """
-    assert parts.backward is not None  # asked in training only
+    assert parts.backward is not None  # called in training only
     slots = {id(saved.node): saved.owner for saved in parts.saved}
     positions = []
     for index, program_input in enumerate(parts.backward.inputs):

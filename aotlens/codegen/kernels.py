@@ -1,4 +1,4 @@
-"""Kernels that Inductor generated, as report rows and with their measured times."""
+"""Inductor's generated kernels as report rows, with measured times."""
 
 import ast
 import re
@@ -20,7 +20,7 @@ _DEFINITION = re.compile(r"^(\w+) = async_compile\.(\w+)\(.*?r?'''\n(.*?)'''", r
 def kernels_of(
     output_code: Any, provenance: dict[str, Any], program: Program, phase: Phase
 ) -> tuple[Kernel, ...]:
-    """Rows from Inductor's own record of which graph nodes each kernel computes."""
+    """Return report rows from Inductor's record of the graph nodes that each kernel computes."""
     source = getattr(output_code, "source_code", "") or ""
     definitions = {name: text for name, _, text in _DEFINITION.findall(source)}
     nodes = {node.name: node for node in program.nodes}
@@ -45,17 +45,18 @@ def kernels_of(
 
 
 def call_numbers(provenance: dict[str, Any]) -> list[int]:
-    """The numbers of the calls, in the order of the rows."""
+    """Return the numbers of the calls, in the order of the rows."""
     return sorted(map(_call_order, provenance))
 
 
 def _call_order(key: str) -> int:
-    """Inductor numbers its calls: `name:7`."""
+    """Return a call's number from Inductor's key: `name:7`."""
     return int(key.rsplit(":", 1)[1])
 
 
 def _device(program: Program) -> str:
-    """Where the graph runs: the GPU that one of its tensors is on, else the first tensor's device."""
+    """Return the device of the graph: a GPU if one of its tensors is there, else the first tensor's
+    device."""
     values = (
         node.val for node in (*(program_input.node for program_input in program.inputs), *program.nodes)
     )
@@ -64,40 +65,39 @@ def _device(program: Program) -> str:
 
 
 WARM, RUNS = 3, 20
-"""Runs that are not counted, and those that are."""
+"""Warm-up runs, which are not counted, and measured runs."""
 
 _WRAPPER = re.compile(r"^del async_compile$", re.MULTILINE)
-"""Kernels are defined above, the functions that call them below."""
+"""The line between kernel definitions, above, and the functions that call them."""
 _HANDLE = re.compile(r"^\s*# \[Provenance debug handles\] (.*):(\d+)$")
-"""Inductor's comment above each call, with the call's name, and the number under which it keeps its nodes."""
+"""Inductor's comment above each call: its name, and the number of its provenance record."""
 _GUARD = re.compile(r"torch\.cuda\._DeviceGuard\((\d+)\)")
-"""How a wrapper makes its GPU the current one."""
+"""How a wrapper makes its GPU current."""
 _ENDING = re.compile(r"^\s*\w+ = workspace_\d+\[.*\.sum\(dim=0\)")
-"""How a wrapper ends a reduction of which a kernel has left partial sums."""
+"""How a wrapper finishes a reduction of which a kernel left partial sums."""
 
 
 class Timer(Protocol):
     """A clock of the device on which the calls run."""
 
     name: str
-    """What ran them."""
+    """The device's name."""
 
     def hold(self, calls: int) -> None:
-        """Let the device wait while so many calls are launched: it shall find them in its queue, and not the
-        time between launches."""
+        """Keep the device busy while `calls` calls are launched, so that launch gaps are not measured."""
 
     def mark(self) -> Any:
-        """This moment in the device's work."""
+        """Return a mark at the current point of the device's work."""
 
     def elapsed_us(self, first: Any, second: Any) -> float:
-        """Between two marks, once `wait` has returned."""
+        """Return the time between two marks; call it after `wait`."""
 
     def wait(self) -> None:
-        """Until the device has done all that it was given."""
+        """Wait until the device has finished all work."""
 
 
 class CudaTimer:
-    """Events in the current stream of one GPU."""
+    """CUDA events in the current stream of one GPU."""
 
     def __init__(self, device: torch.device) -> None:
         self.name = torch.cuda.get_device_name(device)
@@ -108,7 +108,7 @@ class CudaTimer:
             hold_gpu(calls)
 
     def mark(self) -> Any:
-        """Within the wrapper, which has made its GPU the current one."""
+        """Record an event; called within the wrapper, which has made its GPU current."""
         event = torch.cuda.Event(enable_timing=True)
         event.record()
         return event
@@ -121,12 +121,12 @@ class CudaTimer:
 
 
 class CpuTimer:
-    """Wall time: calls on a CPU have ended when they return."""
+    """Wall time: a call on the CPU is finished when it returns."""
 
     name = "this machine's CPU"
 
     def hold(self, calls: int) -> None:
-        """Nothing runs beside the calls."""
+        """No-op: CPU calls are synchronous."""
 
     def mark(self) -> int:
         return time.perf_counter_ns()
@@ -135,16 +135,16 @@ class CpuTimer:
         return (second - first) / 1e3
 
     def wait(self) -> None:
-        """Nothing is left to wait for."""
+        """No-op: CPU calls are synchronous."""
 
 
 @dataclass(frozen=True, slots=True)
 class Measurable:
-    """A graph that Inductor has compiled."""
+    """A graph compiled by Inductor, with what it takes to run it."""
 
     source: str
     names: Mapping[str, Any]
-    """What is known in its module: kernels, constants."""
+    """The globals of its module: kernels, constants."""
     handles: tuple[int, ...]
     """The numbers of its calls, in the order of the report's rows."""
     examples: tuple[Any, ...]
@@ -152,33 +152,33 @@ class Measurable:
 
     @property
     def timer(self) -> Timer:
-        """The clock of the device that it runs on."""
+        """The clock of the graph's device."""
         gpu = self.gpu
         return CpuTimer() if gpu is None else CudaTimer(gpu)
 
     @property
     def gpu(self) -> torch.device | None:
-        """The GPU that the wrapper enters; its inputs may all be numbers."""
+        """The GPU that the wrapper makes current; the graph's inputs may all be numbers."""
         match = _GUARD.search(self.source)
         return None if match is None else torch.device("cuda", int(match[1]))
 
 
 @dataclass(frozen=True, slots=True)
 class TimedCall:
-    """One call, measured."""
+    """The measurement of one call."""
 
     call_us: float | None
-    """The median over warm runs; None where no run reached it."""
+    """The median over warm runs; None where no run reached the call."""
     ending_us: tuple[float, ...] = ()
-    """Of the sums with which it ends."""
+    """Times of the sums that finish the call."""
     ran: KernelChoice | None = None
-    """What the GPU has chosen by running all configurations."""
+    """The configuration that autotuning chose."""
 
 
 def measure_calls(graph: Measurable, timer: Timer, runs: int = RUNS) -> tuple[TimedCall, ...]:
-    """Each call of the graph.
+    """Measure each call of the graph.
 
-    Raises what torch raises where the inputs cannot be made or the graph refuses them.
+    Raises whatever torch raises where inputs cannot be created or the graph rejects them.
     """
     marks: list[tuple[Part, Any]] = []
     call = _marked(graph, lambda number, part=0: marks.append(((number, part), timer.mark())))
@@ -206,30 +206,30 @@ def measure_calls(graph: Measurable, timer: Timer, runs: int = RUNS) -> tuple[Ti
 
 
 Part = tuple[int, int]
-"""A call's number; 0 for the call itself, or which of the sums that end it."""
+"""A call's number; then 0 for the call itself, or the index of a sum that finishes it."""
 
 
 def _call_names(source: str) -> Iterator[tuple[int, str]]:
-    """The name that each numbered call has."""
+    """Yield the number and name of each call."""
     for _, called, numbers in _call_comments(source.splitlines()):
         for number in numbers:
             yield number, called
 
 
 def _choice(kernel: Any) -> KernelChoice | None:
-    """What a kernel of Inductor's is launched with once it has run; None for what is none."""
+    """Return the configuration with which a Triton kernel was launched; None for other objects."""
     launchers: Any = getattr(kernel, "launchers", ())
     return chosen_config(launchers[0].config) if len(launchers) == 1 else None
 
 
 def chosen_config(config: Any) -> KernelChoice:
-    """A configuration of Triton's as plain data."""
+    """Return a Triton configuration as plain data."""
     sizes = {name: value for name, value in config.kwargs.items() if type(value) is int}
     return KernelChoice(sizes, config.num_warps, config.num_stages)
 
 
 def _pairs(marks: list[tuple[Part, Any]]) -> list[tuple[Part, Any, Any]]:
-    """The marks before and behind each call; those of a call within another one lie between its own."""
+    """Pair the marks before and after each call; nested calls have their marks in between."""
     begun: dict[Part, Any] = {}
     pairs = []
     for number, mark in marks:
@@ -241,7 +241,7 @@ def _pairs(marks: list[tuple[Part, Any]]) -> list[tuple[Part, Any, Any]]:
 
 
 def _marked(graph: Measurable, mark: Callable[..., None]) -> Callable[[list[Any]], Any]:
-    """The graph's `call` with a mark before and behind each call that it makes."""
+    """Return the graph's `call` with a mark before and after each call that it makes."""
     start = _WRAPPER.search(graph.source)
     text = with_marks(graph.source[start.end() :] if start is not None else graph.source)
     names = {**graph.names, MARK: mark}
@@ -254,9 +254,11 @@ MARK = "aotlens_mark"
 
 
 def with_marks(text: str) -> str:
-    """The wrapper's text with marks around what stands under each of Inductor's comments, up to its call.
+    """Return the wrapper's text with marks around the statements under each of Inductor's comments, up to the
+    call.
 
-    Of a kernel's launch the stream and what it works in come first: the call is known by its name.
+    Statements that fetch the stream and allocate workspace precede a launch, so the call is identified by its
+    name.
     """
     lines = text.splitlines()
     ends = {
@@ -283,9 +285,9 @@ def with_marks(text: str) -> str:
 
 
 def _call_comments(lines: list[str]) -> Iterator[tuple[int, str, list[int]]]:
-    """Inductor's comments: the number of the line below, the name that is called, the numbers of its calls.
+    """Yield Inductor's comments: the number of the next line, the name of the call, the numbers of the calls.
 
-    Several that follow one another are about one call, whose name is the last.
+    Consecutive comments belong to one call, which the last one names.
     """
     waiting: list[int] = []
     for number, line in enumerate(lines, 1):
@@ -299,9 +301,9 @@ def _call_comments(lines: list[str]) -> Iterator[tuple[int, str, list[int]]]:
 
 
 def _call_lines(lines: list[str], ends: dict[int, int], first: int, called: str) -> tuple[int | None, int]:
-    """The first line of what stands there, and the last of the statement that calls that name.
+    """Return the first line below a comment and the last line of the statement that calls the name.
 
-    Where none does before the next comment, only the first statement is taken.
+    If no such statement precedes the next comment, only the first statement counts.
     """
     begin: int | None = None
     for number in range(first, len(lines) + 1):
@@ -317,7 +319,7 @@ def _call_lines(lines: list[str], ends: dict[int, int], first: int, called: str)
 
 
 def _ending_sums(lines: list[str], last: int) -> Iterator[int]:
-    """The lines of the sums right behind a launch."""
+    """Yield the lines of the sums directly after a launch."""
     number = last + 1
     while number <= len(lines) and _ENDING.match(lines[number - 1]) is not None:
         yield number
@@ -325,7 +327,7 @@ def _ending_sums(lines: list[str], last: int) -> Iterator[int]:
 
 
 def _random_input(value: Any) -> Any:
-    """An input like a fake one: random numbers, zeros for integers, which may be indices."""
+    """Return a real input like a fake one: random data, zeros for integers, which may be indices."""
     if isinstance(value, (torch.SymInt, torch.SymFloat)):
         return value.node.hint
     if not isinstance(value, torch.Tensor):
@@ -339,7 +341,7 @@ def _random_input(value: Any) -> Any:
         flat.normal_()
     else:
         flat.zero_()
-    return made  # filled as a whole, since elements may share a place, as those of an expanded gradient
+    return made  # fill the whole storage, since elements may overlap, as in an expanded gradient
 
 
 def _size(size: Any) -> int:

@@ -1,7 +1,7 @@
-"""Tensors that are negated or conjugated lazily, for Inductor, whose kernels read memory as it is.
+"""Lazily negated or conjugated tensors, for Inductor, whose kernels read memory as it is.
 
-Invariant: the graph is given what lies in memory, without the negative bit, and negates it by itself, in what
-it reads and in what it writes back.  Its results are what shall lie in memory; they get their bits behind it.
+Invariant: the graph receives inputs as they are in memory, without the negative bit, and negates them itself,
+also in what it writes back. Its outputs are what must be in memory; the adapter sets their bits.
 """
 
 from typing import Any
@@ -14,7 +14,7 @@ from aotlens.torch_api.operators import OpOverload
 
 
 def resolve_lazy_inputs(module: fx.GraphModule) -> tuple[int, ...]:
-    """Make the graph take such inputs as they lie in memory; their positions."""
+    """Make the graph take lazily negated inputs as they are in memory; return their positions."""
     graph = module.graph
     inputs = list(graph.find_nodes(op="placeholder"))
     positions = tuple(index for index, node in enumerate(inputs) if _is_negated(node.meta.get("val")))
@@ -39,13 +39,14 @@ def resolve_lazy_inputs(module: fx.GraphModule) -> tuple[int, ...]:
 
 
 LAZY = ((aten._conj.default, torch.Tensor.is_conj), (aten._neg_view.default, torch.Tensor.is_neg))
-"""The views that conjugate and negate lazily, and how to ask for it."""
+"""The views that conjugate and negate lazily, and the predicates that recognise them."""
 
 
 def resolve_lazy_outputs(module: fx.GraphModule) -> tuple[tuple[int, str], ...]:
-    """Make the graph give such results as they lie in memory; their positions, each with the lazy operator.
+    """Make the graph return lazy outputs as they are in memory; return their positions, each with the lazy
+    operator.
 
-    Inductor may copy a result to lay it out otherwise, and the copy has no bits.
+    Inductor may copy an output to change its layout, and a copy has no lazy bits.
     """
     output = module.graph.output_node()
     original: Any = output.args[0]
@@ -63,7 +64,7 @@ def resolve_lazy_outputs(module: fx.GraphModule) -> tuple[tuple[int, str], ...]:
 
 
 def _in_memory(graph: fx.Graph, output: fx.Node, node: fx.Node, lazy: tuple[Any, Any]) -> Any:
-    """The node without the bit: views of what is lazy are taken of what lies in memory instead."""
+    """Return the node without its lazy bit: views are taken of the value in memory instead."""
     view, is_lazy = lazy
     source: Any = node.args[0] if node.args else None
     if node.target is view:

@@ -1,4 +1,4 @@
-"""What of a graph Inductor cannot follow, for any device: objects that keep a state of their own."""
+"""Objects with hidden state, which Inductor cannot compile for any device."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -22,15 +22,15 @@ class _Rejected:
     what: str
     advice: str
     node: Node | None
-    """The first that works on it; None where no node does."""
+    """The first node that uses the object; None where no node does."""
 
 
 def reject_objects(program: Program, phase: Phase, subject: Subject) -> None:
-    """Raises BackendError.
+    """Raise BackendError for objects that Inductor cannot compile.
 
-    Inductor draws from its own seeds, and so cannot follow a generator or the random state.  It asks a
-    stand-in of a torchbind object what its methods give.  Its code knows the symbols of sizes and strides,
-    not one for an input's place on its storage.
+    Inductor generates random numbers from its own seeds, so it cannot follow a generator or the RNG state. It
+    calls the methods of a fake torchbind object. It has symbols for sizes and strides, but not for an input's
+    storage offset.
     """
     refusal = next(_rejections(program), None)
     if refusal is None:
@@ -44,7 +44,8 @@ def reject_objects(program: Program, phase: Phase, subject: Subject) -> None:
 
 
 def refresh_objects(module: fx.GraphModule, fake_mode: FakeTensorMode) -> None:
-    """Stand-ins of torchbind objects as the objects are now: Inductor calls their methods once more."""
+    """Rebuild fake torchbind objects from the current real ones, because Inductor calls their methods
+    again."""
     for node in module.graph.find_nodes(op="placeholder"):
         value = node.meta.get("val")
         if isinstance(value, FakeScriptObject):

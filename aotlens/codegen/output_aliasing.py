@@ -1,9 +1,9 @@
-"""Results that Inductor computes inside the memory of another value, or gives as one tensor.
+"""Outputs that Inductor may compute inside another value's storage, or return as one tensor.
 
-Inductor computes the operands of a `cat` where the `cat` lies, and an input's new value in that input; it
-removes a `clone` that would keep them apart, and for a view with the sizes of what it shows it gives that
-tensor itself.  Invariant: a result beside a `cat`, or beside an input that the graph writes, has memory of
-its own, and two results are two tensors.
+Inductor computes the operands of a `cat` inside the result, and an input's new value inside the input. It
+removes a `clone` that would separate them, and returns a view with its base's sizes as the base itself.
+Invariant: an output next to a `cat`, or next to an input that the graph mutates, has its own storage, and two
+outputs are two tensors.
 """
 
 from typing import Any
@@ -17,7 +17,7 @@ from aotlens.partition.storages import is_view_operator, storage_root
 
 
 def outputs_of_writes(module: fx.GraphModule) -> list[tuple[int, int]]:
-    """Results that show the value which an input gets in the graph, each with that input's position."""
+    """Return the outputs that alias the value written to an input, each with that input's position."""
     inputs = {node: index for index, node in enumerate(module.graph.find_nodes(op="placeholder"))}
     writes = module.graph.find_nodes(op="call_function", target=aten.copy_.default)
     if not writes:
@@ -35,7 +35,7 @@ def outputs_of_writes(module: fx.GraphModule) -> list[tuple[int, int]]:
 
 
 def views_of_outputs(module: fx.GraphModule, visible: list[int]) -> list[int]:
-    """The results that show another result's memory, where the caller sees them; ask before Inductor runs."""
+    """Return the visible outputs that are views of another output; call it before Inductor runs."""
     results: Any = module.graph.output_node().args[0]
     shown = [_view_base(result) if isinstance(result, fx.Node) else None for result in results]
     return [
@@ -51,14 +51,16 @@ def views_of_outputs(module: fx.GraphModule, visible: list[int]) -> list[int]:
 
 
 def storages_of_outputs(program: Program, recorded: Program | None) -> list[Node | None]:
-    """The value in whose memory each result lies, before Inductor's passes took copies for what they copy."""
+    """Return the value that owns each output's storage, before Inductor's passes merged copies with their
+    sources."""
     known = {out.slot: out.value for out in (recorded or program).outputs}
     values = [known.get(out.slot, out.value) for out in program.outputs]
     return [storage_root(value) if isinstance(value, Node) else None for value in values]
 
 
 def copies_of_same_value(module: fx.GraphModule, visible: list[int], memory: list[Node | None]) -> list[int]:
-    """The results that are copies of what another result is or copies; Inductor takes them for one value."""
+    """Return the visible outputs that copy the source of another output; Inductor treats them as one
+    value."""
     results: Any = module.graph.output_node().args[0]
     roots = [storage_source(result) for result in results]
     return [
@@ -81,7 +83,8 @@ def _view_base(node: fx.Node) -> fx.Node:
 
 
 def outputs_in_cats(module: fx.GraphModule, visible: list[int]) -> list[int]:
-    """The results that go into a `cat`, where the caller sees either of them; Inductor changes the module."""
+    """Return the outputs that are operands of a `cat`, where either is visible; call it before Inductor
+    runs."""
     results: Any = module.graph.output_node().args[0]
     seen = {storage_source(results[index]) for index in visible}
     in_cats = []
@@ -94,7 +97,7 @@ def outputs_in_cats(module: fx.GraphModule, visible: list[int]) -> list[int]:
 
 
 def _cats_of(node: fx.Node) -> set[fx.Node]:
-    """The `cat`s that a value is an operand of, itself, through views or as a copy."""
+    """Return the `cat`s of which a value is an operand, directly, through views or as a copy."""
     cats: set[fx.Node] = set()
     waiting, known = [storage_source(node)], {storage_source(node)}
     while waiting:
@@ -108,7 +111,7 @@ def _cats_of(node: fx.Node) -> set[fx.Node]:
 
 
 def storage_source(node: Any) -> Any:
-    """What a value is seen through views, and may be after Inductor has removed copies."""
+    """Return the value that a node may alias, through views and through copies that Inductor may remove."""
     while _may_share_memory(node):
         node = _source(node)
     return node
@@ -124,7 +127,7 @@ COPIES: dict[Any, int] = {
     aten.slice_scatter.default: 1,
     torch.ops.prims.convert_element_type.default: 0,
 }
-"""Which argument an operator may give back as it is; Inductor removes it where it does."""
+"""By operator, the argument that it may return unchanged; Inductor then removes the operator."""
 ROUNDINGS = (aten.ceil.default, aten.floor.default, aten.round.default, aten.trunc.default)
 
 
@@ -133,7 +136,7 @@ def _source(node: fx.Node) -> Any:
 
 
 def _may_share_memory(node: Any) -> bool:
-    """Whether the value lies where its source does, or may after Inductor has removed a copy."""
+    """Return True if the value shares its source's storage, or may after Inductor removes a copy."""
     if not isinstance(node, fx.Node):
         return False
     if is_view_operator(node.target) or node.target is aten.clone.default:

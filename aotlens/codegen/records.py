@@ -1,4 +1,4 @@
-"""What code generation gives for one program."""
+"""The records of code generation: one program's code, and that of a whole target."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,31 +11,32 @@ from aotlens.model.report import Kernel
 
 @dataclass(frozen=True, slots=True)
 class GraphCode:
-    """One program, ready to be called by the module text."""
+    """The code of one program, as the module text calls it."""
 
     program: Program
     compile: Callable[[], Callable[[list[Any]], Any]] | None
-    """Makes a callable that takes one list of flat inputs; None when the program's own text runs."""
+    """Returns a callable over one list of flat inputs; None when the program runs as its own text."""
     compile_variant: Callable[[Program], Callable[[list[Any]], Any]] | None = None
-    """Makes the same of another program with the same inputs; None when a program's own text runs."""
+    """Compiles another program with the same inputs; None when programs run as their own text."""
     lazy: bool = False
-    """Whether `compile` waits for the first call."""
+    """Whether `compile` runs at the first call."""
     kernels: Callable[[], tuple[Kernel, ...]] = tuple
-    """What was generated so far."""
+    """Returns the kernels generated so far."""
     measure: Callable[[], str] = str
-    """Times each call of what was generated, which `kernels` tells from then on; says how, or why not."""
+    """Times each generated call, which `kernels` reports from then on; returns how it was done, or why
+    not."""
     gpu_kernels: Callable[[], tuple[Kernel, ...]] = tuple
-    """What the program becomes on the GPU target; generated when somebody asks."""
+    """Returns the kernels for the GPU target, which are generated on demand."""
     serialize: Callable[[], Any] | None = None
-    """Gives what was compiled as a `SerializedCode`; None where the backend's code stays in this process."""
+    """Returns a `SerializedCode`; None where the backend's code cannot leave this process."""
     donated: tuple[int, ...] = ()
-    """Positions of the inputs whose memory the code may write over."""
+    """Positions of the inputs that the code may overwrite."""
     standalone: StandaloneGraph | None = None
-    """The code as text, which stands in the module in place of the program's own."""
+    """The code as text for the module, in place of the program's own text."""
 
     @property
     def boxed(self) -> bool:
-        """Whether it takes one list, which it may empty: what a backend made, and every backward."""
+        """Whether the code takes one list, which it may empty: backends' code, and every backward."""
         return self.compile is not None or self.standalone is not None or self.program.name == "backward"
 
 
@@ -45,14 +46,14 @@ class Generated:
     backward: GraphCode | None
     """None in inference."""
     gpu_assumptions: Callable[[], tuple[str, ...]] = tuple
-    """What was assumed when the programs were moved to the GPU target."""
+    """Returns the assumptions made when the programs were retargeted to the GPU."""
     gpu: str | None = None
-    """The GPU that kernels are told for: `sm_90`; None without one."""
+    """The architecture of the GPU target: `sm_90`; None without one."""
     gpu_name: str = ""
-    """The GPU that was asked for, by its vendor's name; empty without one."""
+    """The vendor's name of the GPU target; empty without one."""
     gpu_error: Callable[[], str] = str
-    """Why there is no code for the GPU target; empty where there is, and without one."""
+    """Returns why there is no code for the GPU target; empty where there is, and without a target."""
     is_standalone: bool = False
-    """Whether the module text must make everything by itself."""
+    """Whether the module text must not depend on aotlens."""
     interpreted: Any = None
     """The `InterpretedGraphs` that run; None with every other backend."""

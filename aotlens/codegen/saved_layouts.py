@@ -1,4 +1,4 @@
-"""The layout that compiled code chose for a value, given as numbers, on one whose sizes may be symbols."""
+"""Apply the concrete strides that compiled code chose to a saved value, whose sizes may be symbolic."""
 
 from typing import Any
 
@@ -9,9 +9,9 @@ from aotlens.capture.storage import has_symbols, storage_range_of
 
 
 def with_strides(val: Any, strides: tuple[int, ...]) -> Any:
-    """The value with these strides; with symbolic sizes, contiguous in their order of dimensions.
+    """Return the value with these strides; with symbolic sizes, contiguous in their order of dimensions.
 
-    As it is where the strides leave gaps, which no order of symbolic sizes gives.
+    The value is unchanged if the strides leave gaps, which no order of symbolic sizes expresses.
     """
     storage_range = storage_range_of(val)
     if storage_range is None or storage_range.strides == strides:
@@ -29,7 +29,8 @@ def with_strides(val: Any, strides: tuple[int, ...]) -> Any:
 
 
 def lay_out(node: fx.Node, strides: tuple[int, ...] | None) -> None:
-    """Give a saved value the strides with which the compiled forward returns it; None leaves it as it is."""
+    """Give a saved value's placeholder the strides with which the forward returns it; None leaves it
+    unchanged."""
     val = node.meta["val"]
     if strides is not None and isinstance(val, torch.Tensor):
         node.meta["val"] = with_strides(val, strides)

@@ -1,7 +1,7 @@
-"""Inductor's code for one graph as bytes, and back, so that another process need not generate it.
+"""Serialise Inductor's code for one graph, so that another process need not generate it.
 
-Invariant: the bytes hold a pickle and compiled libraries, both of which run when they are read; only the
-user's own private store gives them to `restored`.
+Invariant: the bytes hold a pickle and compiled libraries, both of which execute when they are loaded;
+`load_code` gets them only from the user's private store.
 """
 
 import ast
@@ -32,15 +32,15 @@ class Library:
     """A compiled C++ kernel."""
 
     kernel: str
-    """The digest of its argument types and its text."""
+    """The digest of its argument types and its source."""
     path: str
-    """Where it lies in Inductor's folder."""
+    """Its path within Inductor's folder."""
     data: bytes
 
 
 @dataclass(frozen=True, slots=True)
 class SerializedCode:
-    """One graph's code, and what stands around it."""
+    """One graph's code, and the adapter around it."""
 
     pickled: bytes
     adapter: GraphAdapter
@@ -48,7 +48,7 @@ class SerializedCode:
 
 
 def serialize_code(code: Any, adapter: GraphAdapter) -> SerializedCode:
-    """What of Inductor's result must be on disk for it to run in another process.
+    """Return what must be on disk for Inductor's code to run in another process.
 
     Raises:
         NoFingerprintError: it holds what another process does not have.
@@ -63,9 +63,9 @@ def serialize_code(code: Any, adapter: GraphAdapter) -> SerializedCode:
 
 
 def load_code(code: SerializedCode, config: dict[str, Any]) -> Callable[[list[Any]], Any]:
-    """The graph's code, loaded from the libraries, which are put back where Inductor had them.
+    """Return the graph's code, after writing its libraries to where Inductor had them.
 
-    Raises OSError where that cannot be.
+    Raises OSError where that is impossible.
     """
     folder, paths = Path(inductor_folder()).resolve(), dict[str, str]()
     for library in code.libraries:
@@ -83,7 +83,7 @@ def load_code(code: SerializedCode, config: dict[str, Any]) -> Callable[[list[An
 
 
 def _libraries(code: Any) -> Iterator[Library]:
-    """The files of the kernels that the generated module has loaded."""
+    """Yield the compiled libraries that the generated module loaded."""
     folder = Path(inductor_folder()).resolve()
     names = inductor_module_globals(code) or {}
     for name, kernel in _definitions(code.source_code):
@@ -94,7 +94,7 @@ def _libraries(code: Any) -> Iterator[Library]:
 
 
 def _definitions(source: str) -> Iterator[tuple[str, str]]:
-    """The C++ kernels of a generated text: `name = async_compile.cpp_pybinding(types, text)`."""
+    """Yield the C++ kernels of a generated text: `name = async_compile.cpp_pybinding(types, text)`."""
     for statement in ast.parse(source).body:
         match statement:
             case ast.Assign(
@@ -105,7 +105,7 @@ def _definitions(source: str) -> Iterator[tuple[str, str]]:
 
 
 def _put(path: Path, data: bytes) -> None:
-    """Where no such file is yet."""
+    """Write the file unless it exists."""
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(path, data, mode=0o755)

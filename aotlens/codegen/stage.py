@@ -1,4 +1,4 @@
-"""The codegen stage: choose the backend, and give each program its code."""
+"""The codegen stage: choose the backend, and generate the code of each program."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -21,7 +21,7 @@ from aotlens.unsupported import unsupported
 
 
 def generate(parts: Partitioned, options: CompileOptions) -> Generated:
-    """Code for the forward, and lazily for the backward; for a GPU target its kernels beside.
+    """Generate the forward's code, and the backward's lazily; for a GPU target also its kernels.
 
     Raises:
         BackendError: no backend of that name, the backend failed on the forward graph, or Triton is missing
@@ -29,7 +29,7 @@ def generate(parts: Partitioned, options: CompileOptions) -> Generated:
     """
     if options.standalone:
         return replace(_generate_text(parts, options), is_standalone=True)
-    # Code for a GPU is 40 modules, which a program without one does not load.
+    # GPU code generation is 40 modules: load them only for a GPU target.
     if isinstance(options.backend, Interpreted):
         from aotlens.codegen.gpu.interpreter_backend import interpreted_code
 
@@ -43,7 +43,7 @@ def generate(parts: Partitioned, options: CompileOptions) -> Generated:
 
 
 def _generate_text(parts: Partitioned, options: CompileOptions) -> Generated:
-    """Code whose graphs are text, as a module that stands alone needs them."""
+    """Generate code as text, as a standalone module needs it."""
     if options.backend == "inductor":
         _reject_emulated_gpu(parts)
         return inductor_text(parts, dict(options.inductor_config))
@@ -68,7 +68,7 @@ def _generate(parts: Partitioned, options: CompileOptions) -> Generated:
 
 
 def _reject_emulated_gpu(parts: Partitioned) -> None:
-    """Raises UnsupportedError for a target on a GPU that is pretended: its kernels cannot run here."""
+    """Raise UnsupportedError for a target on an emulated GPU, whose kernels cannot run here."""
     if emulates_gpu() and has_gpu_tensors(parts):
         raise unsupported("kernels-of-absent-gpu", parts.joint.captured.subject.span)
 
@@ -78,7 +78,7 @@ def _custom(parts: Partitioned, backend: Callable[..., Any], options: CompileOpt
 
     def compile_graph(program: Program) -> Callable[[list[Any]], Any]:
         module = to_graph_module(program, training)
-        with without_autocast():  # what it casts to is in the graph
+        with without_autocast():  # the graph contains autocast's casts
             compiled = backend(module, [program_input.node.val for program_input in program.inputs])
         return as_unchanged_graph(compiled, module, program, as_boxed(compiled))
 

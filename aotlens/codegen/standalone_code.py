@@ -1,7 +1,7 @@
-"""What Inductor generated for one graph, as lines of a module that needs torch alone.
+"""Inductor's code for one graph as lines of a module that depends on torch alone.
 
-Invariant: the lines do what Inductor's own module does; names that it defines are prefixed, so that the
-graphs of one module keep apart; what differs from process to process, and its benchmark, is left out.
+Invariant: the lines do what Inductor's own module does. Names that it defines get a prefix, so that the
+graphs of one module do not collide; process-specific lines and the benchmark are omitted.
 """
 
 import ast
@@ -30,29 +30,30 @@ class StandaloneGraph:
     """The text of one compiled graph."""
 
     shared: tuple[str, ...]
-    """Imports and short names of torch's functions; graphs of one module may have the same."""
+    """Imports and aliases of torch functions, which the graphs of one module may share."""
     lines: tuple[str, ...]
-    """Kernels and functions, the last of which takes one list of inputs."""
+    """Kernels and functions; the last function takes one list of inputs."""
     constants: Mapping[str, torch.Tensor]
     """Tensors that the lines read, by name."""
     vector_bits: int = 0
-    """Width of the vectors in its C++ kernels; 0 without any."""
+    """Width of the vectors in its C++ kernels; 0 without vectors."""
     settings: Mapping[str, object] = field(default_factory=dict)
-    """Under which Inductor's C++ kernels have to be compiled, by name; empty without any."""
+    """Inductor settings under which its C++ kernels must be compiled; empty without any."""
 
     @property
     def compiles(self) -> bool:
-        """Whether kernels are compiled when the module is imported."""
+        """Whether importing the module compiles kernels."""
         return any(COMPILER in line for line in self.lines)
 
 
 def standalone_graph(
     source: str, phase: str, entry: str, constants: Mapping[str, torch.Tensor], adapter: GraphAdapter
 ) -> StandaloneGraph:
-    """The text of Inductor's module `source`, with `entry` for its function and what stands around it.
+    """Return the text of Inductor's module `source`, with its function named `entry`, and the adapter around
+    it.
 
-    Called under the settings of Inductor that the code was generated with.
-    Every other name that it defines begins with `phase`.
+    Call it under the settings with which the code was generated. Every other name that the text defines
+    begins with `phase`.
     """
     code = f"{phase}_code" if adapter.is_needed else entry
     text = "\n".join(line for line in source.splitlines() if not _PROCESS_SPECIFIC.match(line))
@@ -86,7 +87,7 @@ def standalone_graph(
 
 
 def _is_shared(statement: ast.stmt) -> bool:
-    """An import, or `aten = torch.ops.aten`."""
+    """Return True for an import, or an alias such as `aten = torch.ops.aten`."""
     if isinstance(statement, (ast.Import, ast.ImportFrom)):
         return True
     if not isinstance(statement, ast.Assign):
@@ -100,7 +101,8 @@ def _is_shared(statement: ast.stmt) -> bool:
 
 
 def _is_omitted(statement: ast.stmt, constants: Mapping[str, torch.Tensor]) -> bool:
-    """The benchmark, the wait for kernels (a module waits once), and places for constants."""
+    """Return True for the benchmark, the wait for kernels (a module waits once), and placeholders of
+    constants."""
     if isinstance(statement, (ast.If, ast.Delete, ast.Expr)):
         return True
     names = _bound(statement)
@@ -114,7 +116,7 @@ def _is_runner_call(statement: ast.Assign) -> bool:
 
 
 def _bound(statement: ast.stmt) -> list[str]:
-    """The names that a statement gives something to."""
+    """Return the names that a statement binds."""
     if isinstance(statement, (ast.FunctionDef, ast.ClassDef)):
         return [statement.name]
     if isinstance(statement, (ast.Import, ast.ImportFrom)):
@@ -124,7 +126,7 @@ def _bound(statement: ast.stmt) -> list[str]:
 
 
 def _statement_lines(rows: list[str], statement: ast.stmt, text: str) -> list[str]:
-    """The lines of one statement; the class around `call` is taken away where nothing else needs it."""
+    """Return the lines of a statement; the class around `call` is unwrapped."""
     assert statement.end_lineno is not None  # of every parsed statement
     if isinstance(statement, ast.ClassDef) and statement.name == "Runner":
         return _runner_lines(rows, statement, text)
@@ -144,7 +146,7 @@ def _runner_lines(rows: list[str], runner: ast.ClassDef, text: str) -> list[str]
 
 
 def _renamed(lines: list[str], names: Mapping[str, str]) -> list[str]:
-    """The lines with other names; strings, attributes and keywords of calls stay."""
+    """Rename names in the lines; strings, attributes and keywords of calls stay."""
     changed = list(lines)
     for line_index, start, end, word in reversed(list(_words(lines))):
         if word in names:
@@ -153,7 +155,7 @@ def _renamed(lines: list[str], names: Mapping[str, str]) -> list[str]:
 
 
 def _words(lines: list[str]) -> Iterator[tuple[int, int, int, str]]:
-    """Line, first and last column, and text of each name that stands by itself."""
+    """Yield line, first and last column, and text of each name that is not an attribute."""
     previous = ""
     tokens = tokenize.generate_tokens(io.StringIO("\n".join([*lines, ""])).readline)
     for token_info in tokens:
@@ -172,16 +174,16 @@ def _has_cpp(lines: list[str]) -> bool:
 
 
 def _vector_bits(lines: list[str]) -> int:
-    """Of the vectors that kernels for this machine's CPU use."""
+    """Return the vector width of kernels for this machine's CPU."""
     if not any("at::vec::" in line for line in lines):
         return 0
     return vector_bits()
 
 
 def aligning_lines(made: Any, entry: str) -> list[str]:
-    """For a GPU: inputs that the graph writes are copied to where its kernels may read, and back.
+    """Return lines that align a GPU graph's mutated inputs: copied to aligned memory before, and back after.
 
-    What it only reads, the code copies by itself.
+    Inductor's code aligns inputs that are only read by itself.
     """
     written = set(getattr(made, "mutated_input_idxs", ()))
     doubtful = [index for index in getattr(made, "inputs_to_check", ()) if index in written]

@@ -1,1 +1,2 @@
-"""Code for a GPU, also where there is none: what a GPU is, what is generated for it, and what that costs."""
+"""Code generation for a GPU, also on machines without one: GPU targets, generated kernels, and their
+costs."""

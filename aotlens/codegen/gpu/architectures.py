@@ -1,9 +1,9 @@
-"""What a multiprocessor holds and computes, by compute capability: one row each.
+"""The limits and lanes of a multiprocessor, one row per compute capability.
 
 Sources: the CUDA C++ Programming Guide, tables "Technical Specifications per Compute Capability" (warps,
 blocks, shared memory, registers) and "Throughput of Native Arithmetic Instructions" (lanes); the CUDA
-toolkit's `cuda_occupancy.h` for the multiples in which registers and shared memory are given out.  A test
-holds every row against that calculator, which comes with Triton.
+toolkit's `cuda_occupancy.h` for the allocation units of registers and shared memory. A test compares every
+row with that calculator, which comes with Triton.
 """
 
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ KIB = 1024
 
 @dataclass(frozen=True, slots=True)
 class Architecture:
-    """The limits that every GPU of one compute capability shares."""
+    """The limits that all GPUs of one compute capability share."""
 
     compute_capability: tuple[int, int]
     name: str
@@ -23,11 +23,11 @@ class Architecture:
     shared_kib_per_multiprocessor: int
     """At the largest share of the memory that shared memory and the L1 cache divide."""
     shared_kib_per_block: int
-    """What a kernel may ask for at most."""
+    """The most that a kernel may request."""
     reserved_shared_bytes: int
-    """Taken by the system from each block's share."""
+    """Reserved by the system in each block."""
     shared_unit_bytes: int
-    """Shared memory is given out in multiples of this."""
+    """The allocation unit of shared memory."""
     f32_lanes: int
     """Fused multiply-adds per clock and multiprocessor, outside of the matrix units."""
     f64_lanes: int
@@ -35,15 +35,15 @@ class Architecture:
     registers_per_block: int = 65536
     registers_per_thread: int = 255
     register_unit_per_warp: int = 256
-    """Registers are given to a warp in multiples of this."""
+    """The allocation unit of a warp's registers."""
     partitions: int = 4
-    """A multiprocessor's registers lie in so many parts of equal size, and a warp in one of them."""
+    """The number of equal register files of a multiprocessor; a warp uses one of them."""
     threads_per_block: int = 1024
     warp_size: int = 32
 
     @property
     def sm(self) -> str:
-        """As compilers name it: `sm_90`."""
+        """The name in compilers: `sm_90`."""
         major, minor = self.compute_capability
         return f"sm_{major}{minor}"
 

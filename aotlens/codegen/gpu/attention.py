@@ -1,4 +1,4 @@
-"""Attention on a GPU: which kernel `scaled_dot_product_attention` selects, and the graph that calls it."""
+"""Attention on a GPU: the kernel that `scaled_dot_product_attention` selects, and the graph that calls it."""
 
 import operator
 from collections.abc import Iterable, Iterator
@@ -16,9 +16,9 @@ from aotlens.model.report import Span
 
 HALF = (torch.float16, torch.bfloat16)
 WIDEST_HEAD = 256
-"""Flash attention takes heads up to this size."""
+"""The widest head that flash attention supports."""
 SMALL_SHARED_MEMORY = ((8, 6), (8, 9), (12, 0), (12, 1))
-"""Architectures on which flash attention's backward has no room for some wide heads."""
+"""Architectures without enough shared memory for flash attention's backward with some wide heads."""
 
 
 class AttentionKernel(Enum):
@@ -49,7 +49,7 @@ class AttentionCall:
 
     @property
     def heads(self) -> tuple[Any, ...]:
-        """How many query, key and value have."""
+        """The numbers of heads of query, key and value."""
         return tuple(tensor.shape[1] for tensor in self.tensors)
 
 
@@ -57,11 +57,11 @@ class AttentionCall:
 class AttentionChoice:
     kind: AttentionKernel
     why: str = ""
-    """What stands against each kernel; empty where one is taken."""
+    """Why each fused kernel is impossible; empty where one is selected."""
 
 
 def choose_attention_kernel(call: AttentionCall, capability: tuple[int, int]) -> AttentionChoice:
-    """The kernel on a GPU of that compute capability."""
+    """Return the kernel on a GPU of that compute capability."""
     flash = next(_against_flash(call, capability), "")
     if not flash:
         return AttentionChoice(AttentionKernel.FLASH)
@@ -76,7 +76,7 @@ def choose_attention_kernel(call: AttentionCall, capability: tuple[int, int]) ->
 
 
 def _against_flash(call: AttentionCall, capability: tuple[int, int]) -> Iterator[str]:
-    """Each condition of the flash kernel that is hurt."""
+    """Yield each violated condition of the flash kernel."""
     head = call.query.shape[-1]
     if not torch.backends.cuda.flash_sdp_enabled():
         yield "the script turns it off"
@@ -100,7 +100,7 @@ def _against_flash(call: AttentionCall, capability: tuple[int, int]) -> Iterator
 
 
 def _against_efficient(call: AttentionCall, capability: tuple[int, int]) -> Iterator[str]:
-    """Each condition of the memory-efficient kernel that is hurt."""
+    """Yield each violated condition of the memory-efficient kernel."""
     if not torch.backends.cuda.mem_efficient_sdp_enabled():
         yield "the script turns it off"
     yield from _against_rank(call)
@@ -123,7 +123,7 @@ def _against_rank(call: AttentionCall) -> Iterator[str]:
 
 
 def _against_layout(call: AttentionCall, shares_heads: bool) -> Iterator[str]:
-    """Of batches, heads and lengths."""
+    """Yield violated conditions on batches, heads and lengths."""
     queries, keys, values = call.heads
     if len({tensor.shape[0] for tensor in call.tensors}) > 1:
         yield "query, key and value must have one batch size"
@@ -146,7 +146,7 @@ def _listed(names: list[str]) -> str:
 
 
 def _unit(dtype: torch.dtype, capability: tuple[int, int]) -> int:
-    """Numbers that the memory-efficient kernel loads at once."""
+    """Return the alignment, in elements, that the memory-efficient kernel needs."""
     at_once = 8 if dtype in HALF else 4
     if capability >= (8, 0):
         return at_once
@@ -157,7 +157,7 @@ def _unit(dtype: torch.dtype, capability: tuple[int, int]) -> int:
 FORWARD = aten._scaled_dot_product_flash_attention_for_cpu.default
 BACKWARD = aten._scaled_dot_product_flash_attention_for_cpu_backward.default
 FLEX_OPTIONS = 6
-"""The position of the kernel's options among the arguments of `flex_attention`."""
+"""The position of the kernel options among the arguments of `flex_attention`."""
 
 
 NAME = "scaled_dot_product_attention"
@@ -169,7 +169,7 @@ KERNEL_KINDS = {
 CHOSEN_STEPS = "is computed in its steps, since torch has no fused kernel for it on this GPU: {why}"
 
 chosen_steps: dict[Span | None, str] = {}
-"""By place, why an attention is taken apart on the GPU too; filled while targets are recorded for one."""
+"""By span, why an attention is decomposed on the GPU too; filled while targets are recorded for a GPU."""
 
 IN_STEPS = (
     "is shown in its steps, as a CPU computes it with dropout and in a few other cases; a GPU takes one flash"
@@ -179,19 +179,19 @@ IN_STEPS = (
 
 @dataclass(frozen=True, slots=True)
 class Attention:
-    """One attention of the forward, as it was put for a GPU."""
+    """An attention of the forward after retargeting."""
 
     is_flash: bool
     random_state: tuple[fx.Node, fx.Node]
-    """Two more results of the CUDA operator, which its backward reads."""
+    """The RNG state outputs of the CUDA operator, which its backward reads."""
     log_sum: fx.Node
-    """The log-sum-exp of the rows, which the CUDA operator gives in sizes of its own."""
+    """The rows' log-sum-exp, which the CUDA operator pads."""
 
 
 def to_cuda_attention(module: fx.GraphModule, known: dict[str, Attention]) -> list[str]:
-    """Exchange the operators; `known` gains the forward's attentions, by the name of their log-sum-exp.
+    """Replace the CPU's attention operators; `known` collects the forward's attentions by their log-sum-exp.
 
-    Returns what was assumed.
+    Returns the assumptions made.
     """
     assumed = []
     for node in list(module.graph.nodes):
@@ -202,13 +202,13 @@ def to_cuda_attention(module: fx.GraphModule, known: dict[str, Attention]) -> li
     _prepare_flex(module)
     if known:
         for node in module.graph.find_nodes(op="call_function", target=aten.view.default):
-            node.target = aten.reshape.default  # a CUDA operator's result may lie otherwise
+            node.target = aten.reshape.default  # a CUDA operator's output may have another layout
     return assumed
 
 
 def attentions_recorded(calls: Iterable[Call]) -> Iterator[str]:
-    """What each line's attention is on the GPU, where that was decided when it was recorded; and what is
-    assumed of one that was recorded in its steps: only there torch takes this softmax."""
+    """Yield the kernel of each attention chosen while recording, and the assumption about each that was
+    decomposed: torch uses this softmax nowhere else."""
     notes: dict[str, None] = {}
     for func, *_, origin in calls:
         if func in KERNEL_KINDS:
@@ -223,11 +223,11 @@ def attentions_recorded(calls: Iterable[Call]) -> Iterator[str]:
 
 
 def _prepare_flex(module: fx.GraphModule) -> None:
-    """What Inductor wants of FlexAttention, and a recording on a CPU has otherwise."""
+    """Adapt FlexAttention nodes that were recorded on a CPU to what Inductor expects."""
     for node in module.graph.nodes:
         name = getattr(node.target, "__name__", "") if node.op == "call_function" else ""
         if name == "flex_attention" and _gives_log_sum(node):
-            options = {**node.args[FLEX_OPTIONS], "OUTPUT_LOGSUMEXP": True}  # left out on a CPU
+            options = {**node.args[FLEX_OPTIONS], "OUTPUT_LOGSUMEXP": True}  # omitted on a CPU
             node.args = (*node.args[:FLEX_OPTIONS], options, *node.args[FLEX_OPTIONS + 1 :])
 
 
@@ -284,13 +284,13 @@ def _backward(graph: fx.Graph, node: Any, known: dict[str, Attention]) -> None:
 
 
 def _length(graph: fx.Graph, tensor: Any) -> Any:
-    """The length of a sequence: a number, or the size of the tensor where it is symbolic."""
+    """Return a sequence length: a number, or a size node where it is symbolic."""
     length = tensor.meta["val"].shape[2]
     return length if isinstance(length, int) else graph.call_function(aten.sym_size.int, (tensor, 2))
 
 
 def _state_in(graph: fx.Graph, state: fx.Node) -> fx.Node:
-    """The forward's random state in this graph: an input unless it is computed here."""
+    """Return the forward's RNG state in this graph: the node itself, or an input for it."""
     if state.graph is graph:
         return state
     inputs = list(graph.find_nodes(op="placeholder"))
@@ -306,7 +306,7 @@ def _state_in(graph: fx.Graph, state: fx.Node) -> fx.Node:
 
 
 def _with_metadata_of(made: fx.Node, source: fx.Node) -> fx.Node:
-    """A node in the place of another one: what is known of that one holds, except for its value."""
+    """Copy a node's metadata, except for its value, to the node that replaces it."""
     made.meta = {name: value for name, value in source.meta.items() if name != "val"}
     if made.target is not operator.getitem:
         made.meta["original_aten"] = made.target  # Inductor names kernels by it

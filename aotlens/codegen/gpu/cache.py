@@ -1,7 +1,7 @@
-"""What was generated for a GPU before, found again: by program, by kernel, by machine code.
+"""The cache of generated GPU code, by program, by kernel, and by machine code.
 
-Invariant: a key names everything that the result depends on: the text that goes in, the target's figures, the
-versions, this package's own code and the environment that torch and Triton read.
+Invariant: a key names everything on which the result depends: the source text, the target's figures, the
+versions, this package's own code, and the environment variables that torch and Triton read.
 """
 
 import logging
@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 _PREFIXES = ("TRITON_", "TORCH", "MLIR_", "LLVM_", "PTXAS_", "NVPTX_", "DISABLE_", "CUDA_")
 _FOLDERS = ("TRITON_CACHE_DIR", "TRITON_HOME", "TRITON_DUMP_DIR", "TORCHINDUCTOR_CACHE_DIR", "TORCH_HOME")
-"""Where torch and Triton put files, which changes nothing in them."""
+"""Where torch and Triton write files, which does not affect their contents."""
 
 _LOG = logging.getLogger(__name__)
 
@@ -46,14 +46,15 @@ class _Text:
 
 
 class GpuCache:
-    """Of one target; one that keeps nothing where there is no store."""
+    """The cache of one target; it stores nothing where there is no store."""
 
     def __init__(self, target: GpuTarget) -> None:
         self._store: Store | None = open_store()
         self._base_key = digest(repr(target), *_environment_lines()) if self._store is not None else ""
 
     def graphs_key(self, parts: Partitioned, config: dict[str, Any]) -> str | None:
-        """None where the graphs cannot be told apart from others, so that they are generated each time."""
+        """Return the key of the graphs; None where they have no fingerprint, so that they are generated each
+        time."""
         if self._store is None:
             return None
         try:
@@ -73,7 +74,7 @@ class GpuCache:
         return self._get("gpu-kernels", self._kernel_key(source), BuiltKernel)
 
     def put_kernel(self, source: KernelSource, built: BuiltKernel) -> None:
-        """One that failed is compiled again: a limit or a crash may not come twice."""
+        """Store a kernel unless it failed: a timeout or crash may not recur."""
         if not built.error:
             self._put("gpu-kernels", self._kernel_key(source), built)
 
@@ -103,9 +104,9 @@ class GpuCache:
 
 
 def _environment_lines() -> list[str]:
-    """What every result depends on besides its own text."""
+    """Return everything on which all results depend, besides their own text."""
     read = [f"{name}={value}" for name, value in sorted(os.environ.items()) if _is_read(name)]
-    # With a GPU torch may measure instead of choosing by rule.
+    # With a GPU, torch may autotune instead of using heuristics.
     return [*_versions(), f"driver {may_have_gpu()}", *read]
 
 
@@ -125,7 +126,7 @@ def _versions() -> tuple[str, ...]:
 
 
 def _own_code() -> Iterator[Path]:
-    """What of this package takes part, so that a change of it finds nothing older."""
+    """Yield the files of this package that affect the results, so that changes to them invalidate entries."""
     package = Path(__file__).parents[2]
     yield package / "model" / "codec.py"
     yield package / "build" / "describe.py"

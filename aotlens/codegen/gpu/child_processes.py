@@ -1,6 +1,7 @@
-"""Work in forked children: what it changes, crashes or takes too long over stays there.
+"""Work in forked children, so that its changes, crashes and timeouts do not affect this process.
 
-Invariant: every child is waited for, and ends with its parent; a child's end without an answer is an answer.
+Invariant: every child is waited for, and ends with its parent; a child that ends without an answer counts as
+a failure.
 """
 
 import os
@@ -21,15 +22,15 @@ from aotlens.process import die_with_parent, kill_group
 
 T = TypeVar("T")
 OPERANDS = "\n  args["
-"""How Inductor begins to list what an operator was given that it cannot lower."""
+"""How Inductor begins the list of operands of an operator that it cannot lower."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChildFailure:
-    """A child that gave no result, or none further."""
+    """A child that gave no result, or no further one."""
 
     message: str
-    """What the work raised, or how its process ended."""
+    """The error that the work raised, or how its process ended."""
     too_slow: bool = False
     """Whether it was stopped at its time limit."""
 
@@ -38,14 +39,14 @@ class ChildFailure:
 class Job(Generic[T]):
     name: str
     work: Callable[[], Iterable[T]]
-    """Gives its results one by one; each reaches the parent while the next is made."""
+    """Yields results one by one; each reaches the parent while the next is computed."""
     limit_s: float
-    """For all of them."""
+    """The time limit for all results."""
 
 
 @dataclass(slots=True)
 class _Running:
-    """Mutable: its answers come later."""
+    """A running child; mutable, since answers arrive over time."""
 
     job: Job[Any]
     pid: int
@@ -54,9 +55,9 @@ class _Running:
 
 
 def run_in_children(jobs: deque[Job[T]], at_once: int) -> Iterator[tuple[Job[T], T | ChildFailure]]:
-    """Each result with its job, as they come; at most so many jobs run at once, in the order of the queue.
+    """Yield each result with its job as it arrives; at most `at_once` jobs run at a time, in queue order.
 
-    Whoever reads the results may put further jobs into the queue.
+    The caller may add jobs to the queue while it reads results.
     """
     running: dict[Connection, _Running] = {}
     try:
@@ -84,14 +85,14 @@ def _start(job: Job[Any]) -> _Running:
 
 
 def _work(job: Job[Any], answers: Connection, parent: int) -> None:
-    """The child's whole life."""
+    """Run the child from start to exit."""
     status = 1
     try:
         os.setpgid(0, 0)
         die_with_parent(parent)
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, signal.SIG_DFL)
-        warnings.simplefilter("ignore")  # a library's advice is no user's, and no error where -W says so
+        warnings.simplefilter("ignore")  # library warnings are not for the user, nor errors under -W
         try:
             for result in job.work():
                 answers.send_bytes(pickle.dumps([result]))
@@ -104,22 +105,22 @@ def _work(job: Job[Any], answers: Connection, parent: int) -> None:
 
 
 def _failure_message(error: Exception) -> str:
-    """Messages of ours tell all; others are told with their type, Inductor's without what an operator was
-    given, which fills pages."""
+    """Return our own errors' messages unchanged; others with their type, and Inductor's without the operands,
+    which fill pages."""
     if isinstance(error, AotlensError):
         return str(error)
     return f"{type(error).__name__}: {str(error).partition(OPERANDS)[0] or traceback.format_exc()}"
 
 
 def _next_results(running: dict[Connection, _Running]) -> Iterator[tuple[Job[Any], Any]]:
-    """What has come, after waiting for something to."""
+    """Wait for results, and yield those that have arrived."""
     now = time.monotonic()
     first = min(child.deadline for child in running.values())
     ready: list[Any] = wait(list(running), max(0.0, first - now))
     for answers in ready:
         child = running[answers]
         results = _receive(child)
-        if not results or isinstance(results[0], ChildFailure):  # the last that it says
+        if not results or isinstance(results[0], ChildFailure):  # the last answer
             del running[answers]
             _stop(child)
         yield from ((child.job, result) for result in results)
@@ -134,7 +135,7 @@ def _next_results(running: dict[Connection, _Running]) -> Iterator[tuple[Job[Any
 
 
 def _receive(child: _Running) -> list[Any]:
-    """One result, or none at the end."""
+    """Return one result, or none at the end."""
     try:
         received: list[Any] = pickle.loads(child.answers.recv_bytes())
     except EOFError:
@@ -143,15 +144,15 @@ def _receive(child: _Running) -> list[Any]:
 
 
 def _exit_reason(pid: int) -> str:
-    """How a child ended; it is still to be waited for."""
+    """Return how a child ended, without reaping it."""
     ended = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
-    assert ended is not None  # without WNOHANG it waits
+    assert ended is not None  # never None without WNOHANG
     exited = ended.si_code == os.CLD_EXITED
     return f"exit code {ended.si_status}" if exited else signal.Signals(ended.si_status).name
 
 
 def _stop(child: _Running) -> None:
-    """Whatever it started ends with it."""
+    """Kill the child and every process that it started."""
     kill_group(child.pid)
     child.answers.close()
     os.waitpid(child.pid, 0)

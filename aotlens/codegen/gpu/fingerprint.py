@@ -1,7 +1,7 @@
-"""What Inductor's code for a program depends on, as one text.
+"""A fingerprint of everything on which Inductor's code for a program depends, as one text.
 
-Invariant: programs with equal texts get equal code.  What the text could not hold in full (symbolic sizes, an
-operator or an argument of the user's own) raises `NoFingerprintError`, and the program is then not looked up.
+Invariant: programs with equal fingerprints get equal code. What the text cannot hold completely (symbolic
+sizes, the user's own operators or arguments) raises `NoFingerprintError`, and the program is not cached.
 """
 
 import builtins
@@ -19,13 +19,13 @@ from aotlens.partition.records import Partitioned
 from aotlens.torch_api.inductor import inductor_settings
 
 NAMESPACES = frozenset({"aten", "prims", "rngprims", "higher_order", "inductor"})
-"""Of operators whose meaning torch's version fixes."""
+"""Namespaces of operators whose meaning is fixed by torch's version."""
 
 _MODULES = {operator.__name__: operator, math.__name__: math, "builtins": builtins}
 
 
 def program_fingerprint(parts: Partitioned, config: dict[str, Any]) -> str:
-    """One name for forward, backward and every setting that code generation reads."""
+    """Return one digest of forward, backward and every setting that code generation reads."""
     programs = (parts.forward, *(() if parts.backward is None else (parts.backward,)))
     lines = [line for program in programs for line in _program(program)]
     return digest(*lines, *_settings(config))
@@ -38,7 +38,7 @@ def _settings(config: dict[str, Any]) -> Iterator[str]:
 
 
 def torch_settings() -> list[Any]:
-    """Torch's own settings that generated code depends on."""
+    """Return torch's own settings on which generated code depends."""
     return [
         torch.get_default_dtype(),
         torch.are_deterministic_algorithms_enabled(),
@@ -86,7 +86,7 @@ def _operator(op: Any) -> str:
 
 
 def _value(val: Any) -> str:
-    """What a node gives, without its numbers."""
+    """Return a value's metadata, without its data."""
     if isinstance(val, (list, tuple)):
         return f"({', '.join(map(_value, val))})"
     if type(val) is dict:
@@ -108,7 +108,7 @@ def _constant(value: Any) -> str:
 
 
 def _argument_text(value: Any) -> str:
-    """An argument, in full."""
+    """Return an argument as complete text."""
     return fingerprint_text(value, _program_value_text)
 
 

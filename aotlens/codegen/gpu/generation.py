@@ -1,6 +1,6 @@
-"""The graphs and kernels of one target: taken from the cache, or made in child processes.
+"""The graphs and kernels of one target: from the cache, or generated in child processes.
 
-Invariant: this process is never told of a GPU; what fails or takes too long leaves the others.
+Invariant: only child processes emulate a GPU; a job that fails or takes too long does not affect the others.
 """
 
 import os
@@ -29,25 +29,25 @@ LOWERING_LIMIT_S = 600.0
 SASS = "sass"
 
 _Key = tuple[Phase, str]
-"""A kernel's phase and name."""
+"""The phase and name of a kernel."""
 
 Then = Callable[[Any], None]
-"""Takes one result of a job, or how it failed."""
+"""Receives one result of a job, or its failure."""
 
 
 @dataclass(slots=True)
 class GpuCode:
-    """Mutable while it is filled."""
+    """The generated graphs and kernels; mutable while generation runs."""
 
     graphs: list[LoweredGraph] = field(default_factory=list)
     kernels: dict[tuple[Phase, str], BuiltKernel] = field(default_factory=dict)
     choices: dict[tuple[Phase, str], dict[int, BuiltKernel]] = field(default_factory=dict)
-    """Of kernels from a template, the choices that were not taken, by their place in its list."""
+    """Compiled template choices that were not selected, by kernel and by index in the template's list."""
     error: str = ""
-    """Why there are no graphs, or not all."""
+    """Why graphs are missing."""
 
     def with_choices(self) -> None:
-        """Put the choices behind the configurations of their kernels."""
+        """Append the compiled choices to the configurations of their kernels."""
         for key, choices in self.choices.items():
             built = self.kernels.get(key)
             if built is not None and built.configs:
@@ -59,7 +59,7 @@ class GpuCode:
 
 
 def generate_for_gpu(parts: Partitioned, request: GpuRequest) -> GpuCode:
-    """Everything for one target; kernels compile beside each other, and while the backward is lowered."""
+    """Generate everything for one target; kernels compile in parallel, and while the backward is lowered."""
     return _Generation(parts, request).all()
 
 
@@ -72,7 +72,7 @@ class _Generation:
         self._jobs: deque[Job[Any]] = deque()
         self._on_result: dict[Job[Any], Then] = {}
         self._wanted = 0
-        """Kernels known so far."""
+        """Number of kernels known so far."""
 
     def all(self) -> GpuCode:
         announce_stage(f"code for {self._request.target.sm}")
@@ -92,7 +92,7 @@ class _Generation:
         return self._result
 
     def _work(self) -> None:
-        """Until no job is left, also of those that results bring."""
+        """Run jobs until none is left, including those that results add."""
         for job, result in run_in_children(self._jobs, _cores()):
             self._on_result[job](result)
 
@@ -125,7 +125,7 @@ class _Generation:
         self._add(job, partial(self._compiled, source))
 
     def _find_choice(self, other: KernelSource, kernel: tuple[Phase, str], index: int) -> None:
-        """One that Triton refuses is none on the GPU either."""
+        """Compile one choice; a choice that Triton rejects does not exist on the GPU either."""
         choices = self._result.choices.setdefault(kernel, {})
 
         def keep(built: BuiltKernel | ChildFailure) -> None:
@@ -155,7 +155,7 @@ class _Generation:
         announce_stage(f"kernels for {self._request.target.sm}: {len(done)} of {self._wanted}")
 
     def _disassemble(self) -> None:
-        """Add the SASS of every kernel, where somebody wants it and it can be had."""
+        """Add the SASS of every kernel, where it is requested and available."""
         batches: list[dict[str, _Key]] = []
         for key, kernel in self._result.kernels.items():
             if (sass := self._cache.sass(kernel.cubin) if kernel.cubin else "") is not None:
@@ -174,7 +174,7 @@ class _Generation:
         self._work()
 
     def _disassembled(self, batch: dict[str, _Key], result: tuple[str, str] | ChildFailure) -> None:
-        if not isinstance(result, ChildFailure):  # without SASS a kernel is shown all the same
+        if not isinstance(result, ChildFailure):  # a kernel is shown without SASS too
             name, sass = result
             self._cache.put_sass(self._result.kernels[batch[name]].cubin, sass)
             self._add_sass(batch[name], sass)
@@ -185,7 +185,7 @@ class _Generation:
             self._result.kernels[key] = replace(kernel, texts=(*kernel.texts, (SASS, sass)))
 
     def _offline(self, work: Callable[[], Iterable[Any]]) -> Callable[[], Iterator[Any]]:
-        """The work with the target's GPU pretended."""
+        """Return the work with the target's GPU emulated."""
         prepare()
 
         def pretending() -> Iterator[Any]:
@@ -200,5 +200,5 @@ def _one_kernel(source: KernelSource) -> Iterator[BuiltKernel]:
 
 
 def _cores() -> int:
-    """That this process may use."""
+    """Return the number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

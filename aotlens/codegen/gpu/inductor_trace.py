@@ -1,7 +1,7 @@
-"""What Inductor does while it generates the code of one graph: its calls in order, and what each touches.
+"""Record Inductor's kernel calls while it generates one graph: their order, and what each accesses.
 
-Invariant: nothing of what Inductor decides is changed.  A few of its functions are listened to: those that
-define a kernel, those that note a call, and those that ask whether two nodes can become one.
+Invariant: no decision of Inductor's changes. The wrapped functions define a kernel, comment a call, or decide
+whether two nodes can be fused.
 """
 
 from collections.abc import Callable, Iterator
@@ -27,16 +27,16 @@ from aotlens.model.report import Phase
 from aotlens.torch_api.gpu import compiling_modules
 
 LAST_SUM = "torch.sum"
-"""How the wrapper ends a reduction of which a kernel leaves partial sums, in f32."""
+"""How the wrapper finishes a reduction of which a kernel left partial sums, in f32."""
 SUM_ITEM = 4
 Account = tuple[tuple[Access, ...], tuple[NodeWork, ...]]
 
 SEEDS = "inductor_seeds"
-"""In the names of the nodes that draw seeds."""
+"""Part of the names of nodes that generate seeds."""
 
 
 class _NotLaunched:
-    """In the place of a kernel that is compiled later."""
+    """Replaces a kernel that is compiled later."""
 
     def run(self, *args: Any, **kwargs: Any) -> None:
         raise InternalError("a kernel for a GPU that is not there cannot run")
@@ -44,21 +44,21 @@ class _NotLaunched:
 
 @dataclass(slots=True)
 class InductorTrace:
-    """What was seen; mutable while Inductor works."""
+    """The recorded calls; mutable while Inductor works."""
 
     phase: Phase
     modules: SimpleNamespace
     sources: dict[str, str] = field(default_factory=dict)
-    """The kernels by name, as they are to be compiled."""
+    """The kernels' sources by name."""
     calls: list[KernelCall] = field(default_factory=list)
     rejections: FusionRejections = field(default_factory=FusionRejections)
     defined: dict[str, Any] = field(default_factory=dict)
-    """Inductor's kernels by name, the last defined last."""
+    """Inductor's kernels by name, the latest last."""
     unknown: list[str] = field(default_factory=list)
-    """Calls of which no account could be given, and why."""
+    """Calls whose accesses and work are unknown, and why."""
 
     def not_fused(self) -> tuple[NotFused, ...]:
-        """The pairs of calls that share a value."""
+        """Return the pairs of calls that share a value."""
         return tuple(self.rejections.between(self.calls))
 
     def define(self, name: str, kernel: Any) -> None:
@@ -66,7 +66,7 @@ class InductorTrace:
         self.defined[name] = kernel
 
     def kernel_call(self, schedule: Any, name: str | None) -> None:
-        """A launch of a generated kernel; without a name it is the one that was just defined."""
+        """Record a launch of a generated kernel; without a name, of the one defined last."""
         name = name or next(reversed(self.defined))
         kernel = self.defined[name]
         members = [
@@ -91,7 +91,7 @@ class InductorTrace:
             self.calls.append(last)
 
     def cpu_call(self, schedule: Any, name: str) -> None:
-        """A call of a kernel for the CPU; its memory is not the GPU's, and counts nothing."""
+        """Record a call of a CPU kernel; it uses no GPU memory."""
         members = [
             node
             for scheduled in schedule
@@ -106,7 +106,9 @@ class InductorTrace:
         traffic = Traffic(self.modules)
 
         def account() -> Account:
-            work = () if is_user_kernel(call) else library_flops(origins)  # nobody knows a user's arithmetic
+            work = (
+                () if is_user_kernel(call) else library_flops(origins)
+            )  # the work of a user's kernel is unknown
             return tuple(traffic.library_accesses(call, origins)), work
 
         outputs = flat(getattr(call, "outputs", ()))
@@ -115,7 +117,8 @@ class InductorTrace:
         self._add(name, origins, operations, self._checked_account(name, traffic, account), is_extern=True)
 
     def _checked_account(self, name: str, traffic: Traffic, account: Callable[[], Account]) -> Account:
-        """The account of one call; empty, with a note, where it fails: the kernels are worth more than it."""
+        """Return the account of one call; empty, with a note, where it fails, since the kernels matter
+        more."""
         try:
             result = account()
         except Exception as error:  # noqa: BLE001 (whatever operator we have not met; it is told)
@@ -140,9 +143,10 @@ class InductorTrace:
 
 
 def _computed(call: Any) -> list[fx.Node]:
-    """The graph node that a library call is; where Inductor does not say, the last of those it may stand for.
+    """Return the graph node that a library call computes; where Inductor does not say, the last of its
+    origins.
 
-    A call is made while the last of them is lowered; the others are what went into its arguments.
+    A call is created while the last origin is lowered; the others went into its arguments.
     """
     if call.origin_node is not None:
         return [call.origin_node]
@@ -152,7 +156,7 @@ def _computed(call: Any) -> list[fx.Node]:
 
 
 def _added(origins: list[fx.Node]) -> str:
-    """Why there is a call that no node of our program asks for."""
+    """Return why a call exists that no node of the program asks for."""
     if not origins:
         return "Inductor's scheduler adds it: no node of the graph asks for it"
     if any(SEEDS in node.name for node in origins):
@@ -163,10 +167,10 @@ def _added(origins: list[fx.Node]) -> str:
 
 @contextmanager
 def tracing_inductor(phase: Phase) -> Iterator[InductorTrace]:
-    """Listen to Inductor in this process; kernels are kept as sources instead of compiled."""
+    """Record Inductor's calls in this process; kernels are kept as sources instead of compiled."""
     modules = compiling_modules()
     trace = InductorTrace(phase, modules)
-    modules.carried_metadata.append(NODE_NAME_KEY)  # a node that a pass replaces hands it to the new one
+    modules.carried_metadata.append(NODE_NAME_KEY)  # passes copy it from a replaced node to the new one
     with ExitStack() as stack:
         stack.callback(modules.carried_metadata.remove, NODE_NAME_KEY)
         for owner, name, instead in _listeners(trace):
@@ -175,11 +179,11 @@ def tracing_inductor(phase: Phase) -> Iterator[InductorTrace]:
 
 
 Listener = tuple[Any, str, Callable[..., Any]]
-"""An owner, the name of a function of its own, and what stands in its place."""
+"""An owner, the name of its function, and the wrapper that replaces it."""
 
 
 def _listeners(trace: InductorTrace) -> tuple[Listener, ...]:
-    """What stands in the place of which function."""
+    """Return the wrapper of each function."""
     modules = trace.modules
     scheduling = modules.triton_codegen.TritonScheduling
     define: Callable[..., str] = scheduling.define_kernel
@@ -220,7 +224,7 @@ def _listeners(trace: InductorTrace) -> tuple[Listener, ...]:
 
 
 def _fusion_listeners(trace: InductorTrace) -> tuple[Listener, ...]:
-    """What hears why two of the scheduler's nodes stay apart."""
+    """Return the wrappers that record why two of the scheduler's nodes are not fused."""
     scheduler = trace.modules.scheduler
     can_fuse: Callable[..., bool] = scheduler.Scheduler.can_fuse
     cycles: Callable[..., bool] = scheduler.Scheduler.will_fusion_create_cycle

@@ -1,7 +1,7 @@
-"""The kernels for a GPU as a backend: they run on this machine's CPU, in Triton's interpreter.
+"""The interpreter backend: kernels for a GPU run on this machine's CPU, in Triton's interpreter.
 
-Invariant: the graphs are those that would be compiled for the GPU; only memory, library calls and the
-launches themselves are the CPU's.
+Invariant: the graphs are those that would be compiled for the GPU; only memory, library calls and launches
+are the CPU's.
 """
 
 import hashlib
@@ -45,19 +45,19 @@ from aotlens.partition.records import Partitioned
 
 LOWERING_LIMIT_S = 600.0
 MOST_SKIPPED = 8
-"""Kernels of one graph whose results are taken from torch."""
+"""The most kernels of a graph whose results may be computed by torch instead."""
 
 
 def interpreted_code(parts: Partitioned, options: CompileOptions) -> Generated:
-    """Code whose every call of a graph is a run of the interpreter.
+    """Return code whose graphs run in the interpreter.
 
     Raises:
         UserError: no GPU of that name, or Triton is missing.
     """
-    assert isinstance(options.backend, Interpreted)  # the caller asks
-    assert options.gpu is not None  # which belongs to it
+    assert isinstance(options.backend, Interpreted)  # checked by the caller
+    assert options.gpu is not None  # required by Interpreted
     require_triton()
-    interpreter()  # its process imports while this one generates code
+    interpreter()  # start it now, so that it imports while this process generates code
     graphs = InterpretedGraphs(
         parts, find_target(options.gpu), dict(options.inductor_config), options.backend.own_blocks
     )
@@ -71,33 +71,33 @@ def interpreted_code(parts: Partitioned, options: CompileOptions) -> Generated:
 
 @dataclass(frozen=True, slots=True)
 class InterpretedRun:
-    """One graph that ran once."""
+    """One run of one graph."""
 
     graph: RunnableGraph
     job: Job
-    """Its inputs are copies, as they were before."""
+    """Its inputs are copies from before the run."""
     answer: Answer
     skipped: tuple[str, ...] = ()
-    """Kernels that could not be interpreted, each told in a sentence; their results are torch's."""
+    """A sentence for each kernel that could not be interpreted, whose results torch computed instead."""
 
 
 @dataclass(slots=True)
 class InterpretedGraphs:
-    """Forward and backward of one target; mutable: they keep what the last runs told."""
+    """Forward and backward of one target; mutable: they record the last runs."""
 
     parts: Partitioned
     target: GpuTarget
     config: dict[str, Any]
     own_blocks: bool
     runs: list[InterpretedRun] = field(default_factory=list)
-    """In order; whoever compares calls empties it before each."""
+    """In order; a caller that compares calls clears it before each."""
     _lowered: tuple[RunnableGraph, ...] | None = None
     _states: tuple[Any, ...] = ()
-    """The random states that the last forward gave for the backward's attentions."""
+    """The RNG states that the last forward returned for the backward's attentions."""
     _jobs: int = 0
 
     def compiled(self, phase: Phase) -> Callable[[list[Any]], Any]:
-        """The graph as the module text calls it.
+        """Return the graph as the module text calls it.
 
         Raises:
             BackendError: Inductor has no code for it.
@@ -112,11 +112,11 @@ class InterpretedGraphs:
     def program(self, phase: Phase) -> Program:
         if phase != "backward":
             return self.parts.forward
-        assert self.parts.backward is not None  # no code for it otherwise
+        assert self.parts.backward is not None  # it has no code otherwise
         return self.parts.backward
 
     def lowered(self) -> tuple[RunnableGraph, ...]:
-        """Both graphs, generated in a child when first asked for."""
+        """Return both graphs, lowered in a child process at the first call."""
         if self._lowered is None:
             prepare()
             announce_stage(f"code for {self.target.sm}")
@@ -160,13 +160,14 @@ class InterpretedGraphs:
         return results[:count]
 
     def _devices(self, phase: Phase, count: int) -> list[torch.device | None]:
-        """Of the results, in order; what the graph gives beyond the program's outputs stays on the CPU."""
+        """Return the devices of the outputs, in order; extra outputs stay on the CPU."""
         values = [getattr(output.value, "val", None) for output in self.program(phase).outputs]
         known = [value.device if isinstance(value, torch.Tensor) else None for value in values]
         return [*known, *([None] * (count - len(known)))]
 
     def _run(self, graph: RunnableGraph, job: Job) -> InterpretedRun:
-        """Kernels that cannot be interpreted are left out, as long as torch tells what they would write."""
+        """Run the graph, and skip kernels that cannot be interpreted while torch can compute what they
+        write."""
         skipped: tuple[str, ...] = ()
         while True:
             answer = interpreter().run(job)
@@ -182,7 +183,7 @@ class InterpretedGraphs:
     def _expected_writes(
         self, graph: RunnableGraph, job: Job, location: LaunchLocation
     ) -> dict[int, torch.Tensor]:
-        """What a launch would write; empty where a part of that is not known, or is drawn."""
+        """Return what a launch should write; empty where a part is unknown or random."""
         written = set(written_arguments(graph, location.kernel))
         if not written or "rand" in kernel_source(graph, location.kernel):
             return {}
@@ -192,7 +193,8 @@ class InterpretedGraphs:
         return known if known.keys() == written else {}
 
     def job(self, graph: RunnableGraph, inputs: list[Any]) -> Job:
-        """Seeds follow from the state of the CPU's generator, which draws in kernels leave alone."""
+        """Build the job of a run; its seeds are derived from the CPU generator, which kernels do not
+        advance."""
         state = torch.get_rng_state()
         self._jobs += 1
         digest = hashlib.sha256(state.numpy().tobytes() + self._jobs.to_bytes(8, "little")).digest()
@@ -212,7 +214,7 @@ class InterpretedGraphs:
         return NotInterpretedError(message)
 
     def describe(self, graph: RunnableGraph, finding: Finding) -> str:
-        """A finding in one sentence, with the kernel's line and the user's."""
+        """Return a finding as one sentence, with the kernel's line and the user's."""
         kernel = finding.location.kernel
         subject = (
             f"the {graph.lowered.phase} kernel `{kernel}`" if kernel else f"the {graph.lowered.phase} graph"
@@ -223,7 +225,7 @@ class InterpretedGraphs:
         return f"{subject}{users} {MESSAGES[finding.kind]}{line}: {finding.message}"
 
     def source_lines(self, graph: RunnableGraph, location: LaunchLocation) -> tuple[str, ...]:
-        """The user's lines that a launch computes."""
+        """Return the user's lines that a launch computes."""
         calls = [call for call in graph.lowered.calls if call.name == location.kernel]
         if location.occurrence >= len(calls):
             return ()

@@ -1,6 +1,6 @@
-"""The calls of one lowered graph as rows of the report.
+"""The kernel calls of one lowered graph as report rows.
 
-Invariant: made from plain data alone (what a child process or a cache gave), without Inductor or Triton.
+Invariant: rows are built from plain data (from a child process or a cache), without Inductor or Triton.
 """
 
 from collections import Counter
@@ -19,7 +19,7 @@ from aotlens.model.report import Kernel, KernelConfig, KernelText, Phase, Span
 
 @dataclass(frozen=True, slots=True)
 class NodeLocations:
-    """The nodes of one program, as the rows about its kernels need them."""
+    """The nodes of one program with their source locations and layers."""
 
     nodes: dict[str, Node]
     layers: Layers
@@ -30,18 +30,19 @@ class NodeLocations:
         return cls(nodes, layers)
 
     def span(self, name: str) -> Span | None:
-        """The innermost expression of a node; for a backward node, of what it differentiates."""
+        """Return the innermost expression of a node; for a backward node, of the operator that it
+        differentiates."""
         node = self.nodes.get(name)
         return node.origin.location.innermost if node is not None else None
 
     def layer(self, names: tuple[str, ...]) -> str:
-        """The layer that most of the nodes belong to."""
+        """Return the layer of most of the nodes."""
         counts = Counter(filter(None, (self.layers.layer_of(self.nodes[name]) for name in names)))
         return counts.most_common(1)[0][0] if counts else ""
 
 
 def _all_nodes(program: Program) -> Iterator[Node]:
-    """The nodes that compute something, those within higher-order operators too."""
+    """Yield the nodes of the program and of its subgraphs."""
     for body in program.bodies():
         yield from _all_nodes(body)
     yield from program.nodes
@@ -53,7 +54,7 @@ def kernel_rows(
     locations: NodeLocations,
     target: GpuTarget,
 ) -> Iterator[Kernel]:
-    """One row for each call of one graph, in call order."""
+    """Yield a row for each call of a graph, in call order."""
     sources = {kernel.name: kernel for kernel in graph.kernels}
     unfused = unfused_rows(graph, locations.span)
     launches: Counter[str] = Counter()
@@ -82,7 +83,7 @@ def kernel_rows(
 
 
 def _added(call: KernelCall, members: tuple[str, ...], locations: NodeLocations) -> str:
-    """Which stage added a call without an expression of the user's, and why."""
+    """Return which stage added a call without a user expression, and why."""
     origins = [locations.nodes[name].origin for name in members]
     with_reason = next((origin for origin in origins if origin.reason), None)
     if with_reason is not None:

@@ -1,7 +1,7 @@
-"""The launches in a wrapper that Inductor wrote: the one place that reads them from its text.
+"""Kernel launches, parsed from a wrapper that Inductor generated; no other module parses its text.
 
-Invariant: arguments are told in the wrapper's own words; where sizes are symbolic, a number by its value for
-the example's sizes.
+Invariant: arguments are the wrapper's own expressions; where sizes are symbolic, numbers are evaluated at the
+example's sizes.
 """
 
 import ast
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 _LAUNCH = re.compile(r"^\s+((\w+)\.run\(.*, stream=\w+\))$", re.MULTILINE)
 _ASSIGNED = re.compile(r"^\s+(\w+) = (.+)$", re.MULTILINE)
 _CALLED = {"math": math, "max": max, "min": min, "int": int, "__builtins__": {}}
-"""What sizes are computed by."""
+"""The functions that size expressions may call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,18 +22,18 @@ class Launch:
 
     kernel: str
     arguments: tuple[str, ...]
-    """Without the stream: names of buffers and numbers."""
+    """Names of buffers, and numbers, without the stream."""
     is_example: bool = False
     """Whether a number among them holds for the example's sizes only."""
 
     def buffer(self, index: int) -> str | None:
-        """The name of an argument; None for what is no plain name."""
+        """Return the name of an argument's buffer; None if the argument is not a name."""
         text = self.arguments[index]
         return text if text.isidentifier() else None
 
 
 def launches_in(source: str, sizes: Mapping[str, int] | None = None) -> Iterator[Launch]:
-    """All launches in the order of the text; `sizes` are the example's, by symbol."""
+    """Yield all launches in the order of the text; `sizes` are the example's, by symbol."""
     body = source[source.rfind("def call(") :]
     known = _Numbers(dict(sizes), dict(_ASSIGNED.findall(body))) if sizes else None
     for call, kernel in _LAUNCH.findall(body):
@@ -47,20 +47,20 @@ def launches_in(source: str, sizes: Mapping[str, int] | None = None) -> Iterator
 
 def _arguments(call: str) -> Iterator[str]:
     parsed = ast.parse(call, mode="eval").body
-    assert isinstance(parsed, ast.Call)  # the pattern finds nothing else
+    assert isinstance(parsed, ast.Call)  # the pattern matches calls only
     for argument in parsed.args:
         yield ast.get_source_segment(call, argument) or ""
 
 
 @dataclass(frozen=True, slots=True)
 class _Numbers:
-    """What expressions over sizes come to; mutable: what is found is kept."""
+    """Evaluates expressions over sizes; mutable, since results are memoised."""
 
     values: dict[str, int]
     assigned: dict[str, str]
 
     def evaluated(self, text: str) -> str:
-        """The number that the text stands for, or the text."""
+        """Return the number to which the text evaluates, or the text itself."""
         value = self._value(text)
         return text if value is None else str(value)
 
@@ -68,7 +68,7 @@ class _Numbers:
         if text in self.values:
             return self.values[text]
         if text.isidentifier() and text in self.assigned:
-            expression = self.assigned.pop(text)  # at most once, whatever refers to itself
+            expression = self.assigned.pop(text)  # evaluate once, even if it refers to itself
             if (value := self._value(expression)) is not None:
                 self.values[text] = value
             return value
@@ -78,5 +78,5 @@ class _Numbers:
                     self._value(name)
             result = eval(text, _CALLED, dict(self.values))  # noqa: S307 (the wrapper that is run as it is)
         except (NameError, SyntaxError, TypeError, ValueError, AttributeError):
-            return None  # a buffer, or a number that only the data tells
+            return None  # a buffer, or a data-dependent number
         return int(result) if isinstance(result, (int, float)) else None

@@ -1,7 +1,7 @@
-"""Our forward and backward graphs through Inductor, for a GPU: what it writes, before Triton compiles it.
+"""Lower forward and backward graphs with Inductor for a GPU, up to the Triton sources.
 
-Invariant: works within `offline_gpu`, in a process of its own; the graphs go in as they would on a CPU
-(`aotlens.codegen.inductor`), so that what is shown is what would run.
+Invariant: it runs within `offline_gpu`, in a process of its own. The graphs are prepared as for a CPU
+(`aotlens.codegen.inductor`), so the report shows what would run.
 """
 
 import warnings
@@ -34,12 +34,12 @@ from aotlens.torch_api.symbolic import symbol_hints
 
 
 def lower(parts: Partitioned, config: dict[str, Any]) -> Iterator[LoweredGraph]:
-    """The graphs of one target one by one, the forward first.  Raises what Inductor raises."""
+    """Yield the lowered graphs of one target, the forward first. Raises whatever Inductor raises."""
     return (runnable.lowered for runnable in lower_to_run(parts, config))
 
 
 def lower_to_run(parts: Partitioned, config: dict[str, Any]) -> Iterator[RunnableGraph]:
-    """The same, with what the wrappers need."""
+    """Yield the lowered graphs with what their wrappers need to run."""
     mode, subject = parts.joint.captured.recorder.fake_mode, parts.joint.captured.subject
     reject_objects(parts.forward, "forward", subject)
     if parts.backward is not None:
@@ -62,7 +62,7 @@ def lower_to_run(parts: Partitioned, config: dict[str, Any]) -> Iterator[Runnabl
 
 @contextmanager
 def _strides(mode: FakeTensorMode) -> Iterator[list[Any]]:
-    """Gives the strides that a compiled forward chooses, once it is compiled."""
+    """Provide the strides that a compiled forward chooses, once it is compiled."""
     context = TracingContext.try_get() or TracingContext(mode)
     with tracing(context), context.report_output_strides() as strides:
         yield [] if strides is None else strides
@@ -87,7 +87,9 @@ class _Graph:
             inductor_config_patch(self.config),
             warnings.catch_warnings(),
         ):
-            warnings.filterwarnings("ignore", "TensorFloat32 tensor cores")  # advice on a machine's settings
+            warnings.filterwarnings(
+                "ignore", "TensorFloat32 tensor cores"
+            )  # advice about the machine's settings
             code, _ = compile_with_inductor(module, inputs, retargeting.mode, **self._flags())
         source = str(getattr(code, "source_code", ""))  # a graph that computes nothing has none
         launches: dict[str, list[Launch]] = {}
@@ -126,7 +128,7 @@ class _Graph:
     def _prepare(
         self, module: fx.GraphModule, retargeting: Retargeting, strides: dict[int, tuple[Any, ...]]
     ) -> GraphAdapter:
-        """Give the inputs their layouts, and the graph the form in which it goes to any device."""
+        """Lay out the inputs, and prepare the graph as for any device."""
         inputs = module.graph.find_nodes(op="placeholder")
         with retargeting.mode:
             for program_input, node in zip(self.program.inputs, inputs, strict=True):

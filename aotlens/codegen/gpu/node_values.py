@@ -1,4 +1,4 @@
-"""What each launch of a kernel should write, by what torch itself computes for the nodes of the graph.
+"""The values that each kernel launch should write, computed node by node with torch.
 
 Invariant: a buffer is compared with a node only where Inductor says that it holds that node's value.
 """
@@ -17,16 +17,16 @@ from aotlens.ir.graph_module import to_graph_module
 from aotlens.ir.program import Program
 
 _WRITTEN = ("out_ptr", "in_out_ptr")
-"""How Inductor names a kernel's parameters that it writes to."""
+"""Prefixes of Inductor's names for kernel parameters that are written."""
 
 Values = dict[str, Any]
-"""By the name of our node."""
+"""Values by the program's node name."""
 
 
 def node_values(
     program: Program, phase: str, inputs: list[Any], drawing: AbstractContextManager[Any] | None = None
 ) -> Values:
-    """Run the graph by torch, node by node; `drawing` gives its random numbers."""
+    """Run the graph node by node with torch; `drawing` provides its random numbers."""
     keeper = _ValueRecorder(to_graph_module(program, phase != "inference"), program)
     copies = [value.clone() if isinstance(value, torch.Tensor) else value for value in inputs]
     with torch.no_grad(), drawing or nullcontext():
@@ -35,7 +35,7 @@ def node_values(
 
 
 class _ValueRecorder(fx.Interpreter):
-    """Keeps a copy of every value: the graph may write to it afterwards."""
+    """Records a copy of every value, because the graph may mutate it later."""
 
     def __init__(self, module: fx.GraphModule, program: Program) -> None:
         super().__init__(module)
@@ -52,12 +52,14 @@ class _ValueRecorder(fx.Interpreter):
         if name is not None:
             self.values[name] = value.clone() if isinstance(value, torch.Tensor) else value
         if n.target is torch.ops.aten.copy_.default and n.args[0] in self._names:
-            self.values[self._names[n.args[0]]] = value.clone()  # what a kernel writes into an input
+            self.values[self._names[n.args[0]]] = (
+                value.clone()
+            )  # the value that a kernel writes into an input
         return value
 
 
 def arguments_of(graph: RunnableGraph, location: LaunchLocation) -> list[str | None]:
-    """The wrapper's names of the buffers that a launch is given; None for what is no plain name."""
+    """Return the wrapper's names of a launch's buffers; None for an argument that is not a name."""
     kernel = next(
         (candidate for candidate in graph.lowered.kernels if candidate.name == location.kernel), None
     )
@@ -70,7 +72,7 @@ def arguments_of(graph: RunnableGraph, location: LaunchLocation) -> list[str | N
 def expected_values(
     graph: RunnableGraph, location: LaunchLocation, values: Values
 ) -> dict[int, tuple[str, torch.Tensor]]:
-    """By the position of an argument that holds a node's value after the launch, the node and that value."""
+    """Map the position of each argument to the node whose value it holds after the launch, and that value."""
     names = arguments_of(graph, location)
     nodes = {index: graph.buffers[name] for index, name in enumerate(names) if name and name in graph.buffers}
     overwritten = _overwritten(graph, location)
@@ -83,7 +85,7 @@ def expected_values(
 
 
 def _overwritten(graph: RunnableGraph, location: LaunchLocation) -> frozenset[str]:
-    """The nodes whose buffers hold another node's value after the launch: it computes that one in place."""
+    """Return the nodes whose buffers hold another node's value after the launch, which computes in place."""
     calls = [call for call in graph.lowered.calls if call.name == location.kernel]
     if location.occurrence >= len(calls):
         return frozenset()
@@ -93,12 +95,12 @@ def _overwritten(graph: RunnableGraph, location: LaunchLocation) -> frozenset[st
 
 
 def _is_computed(buffer: str | None) -> bool:
-    """Whether the graph makes it: an input holds what the last operator puts into it."""
+    """Return True if the graph allocates the buffer; an input holds the last value written to it."""
     return buffer is not None and buffer.startswith("buf")
 
 
 def written_arguments(graph: RunnableGraph, kernel: str) -> Iterator[int]:
-    """The positions of the arguments that a kernel writes to."""
+    """Yield the positions of the arguments that a kernel writes."""
     signature = re.search(rf"^def {kernel}\((.*?)\):$", kernel_source(graph, kernel), re.MULTILINE)
     for index, parameter in enumerate(signature.group(1).split(",") if signature else ()):
         if parameter.strip().startswith(_WRITTEN):
@@ -106,7 +108,7 @@ def written_arguments(graph: RunnableGraph, kernel: str) -> Iterator[int]:
 
 
 def kernel_source(graph: RunnableGraph, kernel: str) -> str:
-    """Triton's; empty for a call of a library."""
+    """Return a kernel's Triton source; empty for a library call."""
     return next((candidate.source for candidate in graph.lowered.kernels if candidate.name == kernel), "")
 
 

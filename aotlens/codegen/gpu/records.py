@@ -1,4 +1,4 @@
-"""What code generation for a GPU gives: plain data, which a child process can send."""
+"""The records of GPU code generation: plain data that a child process can send."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -14,31 +14,32 @@ from aotlens.model.report import KernelChoice, Phase
 
 @dataclass(frozen=True, slots=True)
 class GpuRequest:
-    """What is asked for."""
+    """What to generate for a GPU."""
 
     target: GpuTarget
     config: dict[str, Any]
-    """Inductor's, as the user gave it."""
+    """Inductor settings, as the user gave them."""
     texts: tuple[str, ...]
-    """Languages in which each kernel is shown, beside Triton's."""
+    """Languages in which each kernel is reported, in addition to Triton's."""
     kernel_limit_s: float
     ran: Mapping[tuple[Phase, str], KernelChoice] = field(default_factory=dict)
-    """By phase and kernel, what this machine's GPU has found the fastest; empty for another GPU."""
+    """The fastest configuration by phase and kernel, as autotuned on this machine's GPU; empty for another
+    GPU."""
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A kernel as another choice of its template writes it, without what would be fused into it."""
+    """A kernel as another choice of its template, without epilogues that would be fused into it."""
 
     name: str
     source: str
     call: tuple[str, ...]
-    """The arguments of a launch, of which the last three are the grid."""
+    """The arguments of a launch; the last three are the grid."""
 
 
 @dataclass(frozen=True, slots=True)
 class KernelSource:
-    """One Triton kernel as Inductor wrote it."""
+    """One Triton kernel as Inductor generated it."""
 
     name: str
     phase: Phase
@@ -46,39 +47,39 @@ class KernelSource:
     calls: tuple[Launch, ...]
     """Its launches in the wrapper, in call order."""
     choices: tuple[Choice, ...] = ()
-    """Those of its template that were not taken."""
+    """The template choices that were not selected."""
     ran: KernelChoice | None = None
-    """What the GPU has found the fastest by running all; None where it has not."""
+    """The fastest configuration by autotuning; None without autotuning."""
 
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """A value in memory that one call reads, or that it writes."""
+    """A value in memory that one call reads or writes."""
 
     buffer: str
-    """By Inductor's name, which is one value of one graph."""
+    """Inductor's name of the buffer, unique to a value of one graph."""
     node: str
-    """The node of our program whose value it is; empty for one of Inductor's own."""
+    """The program's node whose value it is; empty for a value that Inductor added."""
     written: bool
     bytes: int
-    """Each element once, at the example's sizes."""
+    """Each element counted once, at the example's sizes."""
     sector_bytes: int
-    """What the memory moves for them: more where they lie apart, since it moves whole sectors."""
+    """The bytes that memory transfers for them: whole sectors, so more where elements are scattered."""
     by: tuple[str, ...]
-    """Nodes of our program that read it in this call, or whose value is written."""
+    """The program's nodes that read it in this call, or whose value is written."""
     is_gather: bool = False
-    """Whether data tells which elements, so that `sector_bytes` is the most that it can be."""
+    """Whether the elements depend on data, so that `sector_bytes` is an upper bound."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeWork:
-    """What one node costs where it is computed."""
+    """The work of one node in a kernel."""
 
     node: str
-    """Of our program; empty for one of Inductor's own."""
+    """The program's node; empty for one that Inductor added."""
     flops: int
     dtype: str
-    """Of its result, by the report's short name."""
+    """The dtype of its result, by the report's short name."""
     is_product: bool
     """Whether matrix units can compute it: a matrix product, a convolution, attention."""
 
@@ -90,35 +91,35 @@ class KernelCall:
     name: str
     phase: Phase
     nodes: tuple[str, ...]
-    """Nodes of our program that it computes."""
+    """The program's nodes that the call computes."""
     accesses: tuple[Access, ...] = ()
     work: tuple[NodeWork, ...] = ()
     added: str = ""
-    """Why Inductor makes this call, where no node of our program asks for it."""
+    """Why Inductor adds this call, where no node of the program asks for it."""
     is_extern: bool = False
-    """Whether Inductor did not write it: a library call, or the user's own kernel."""
+    """Whether Inductor did not generate it: a library call, or the user's own kernel."""
     on_cpu: bool = False
-    """Whether it computes what the script has put on the CPU."""
+    """Whether it computes on the CPU, where the script put its tensors."""
 
 
 @dataclass(frozen=True, slots=True)
 class NotFused:
-    """Two calls that share a value, and what Inductor's scheduler said when it did not make them one."""
+    """Two calls that share a value, and the reason that Inductor's scheduler logged for not fusing them."""
 
     first: int
     """The position of the earlier call."""
     second: int
     buffers: tuple[str, ...]
-    """What both touch, largest first."""
+    """The values that both access, the largest first."""
     is_produced: bool
-    """Whether the first writes what the second reads; else both read it."""
+    """Whether the second reads what the first writes; otherwise both read it."""
     why: str
-    """The scheduler's words; empty where it gave none."""
+    """The scheduler's reason; empty where it logged none."""
 
 
 @dataclass(frozen=True, slots=True)
 class LoweredGraph:
-    """One graph after Inductor."""
+    """One graph lowered by Inductor."""
 
     phase: Phase
     source: str
@@ -126,28 +127,27 @@ class LoweredGraph:
     kernels: tuple[KernelSource, ...]
     calls: tuple[KernelCall, ...]
     assumptions: tuple[str, ...]
-    """What was assumed when the graph was moved to the GPU."""
+    """The assumptions made when the graph was retargeted to the GPU."""
     not_fused: tuple[NotFused, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class RunnableGraph:
-    """A graph with what it takes to run its wrapper."""
+    """A lowered graph with everything that its wrapper needs to run."""
 
     lowered: LoweredGraph
     adapter: GraphAdapter
     constants: Mapping[str, torch.Tensor] = field(default_factory=dict)
-    """By the name that the wrapper has for each."""
+    """By the wrapper's name of each."""
     states: tuple[int, ...] = ()
-    """Random states of attentions, by their number: what a forward gives beyond our program's outputs, and a
-    backward takes beyond our program's inputs."""
+    """RNG states of attentions, by index: extra outputs of a forward, extra inputs of a backward."""
     buffers: Mapping[str, str] = field(default_factory=dict)
-    """By the wrapper's name of a buffer, the node of our program whose value it holds."""
+    """The program's node whose value a buffer holds, by the wrapper's name of the buffer."""
 
 
 @dataclass(frozen=True, slots=True)
 class BuiltConfig:
-    """One kernel compiled with one choice of block sizes."""
+    """A kernel compiled with one choice of block sizes."""
 
     values: tuple[tuple[str, int], ...]
     """Block sizes: `XBLOCK`, `R0_BLOCK`."""
@@ -155,29 +155,29 @@ class BuiltConfig:
     stages: int
     registers: int
     frame_bytes: int
-    """Local memory of a thread: spills, and arrays that are indexed."""
+    """Local memory per thread: spills, and arrays that are indexed."""
     spill_bytes: int
-    """Bytes that a thread's spills store and load, as the assembler counts them: each instruction once, also
-    one in a loop."""
+    """Bytes that a thread's spills store and load, as the assembler counts them: each instruction once, even
+    in a loop."""
     shared_bytes: int
-    """Shared memory of a block."""
+    """Shared memory per block."""
     grids: tuple[tuple[int, int, int] | None, ...]
-    """Blocks of each launch; None where only the data tells their number."""
+    """The grid of each launch; None where it depends on data."""
 
     def launched(self, times: int) -> "BuiltConfig":
-        """The same for a kernel that is launched so often, each time alike."""
+        """Return the configuration for a kernel with `times` identical launches."""
         return replace(self, grids=self.grids[:1] * times)
 
 
 @dataclass(frozen=True, slots=True)
 class BuiltKernel:
-    """One kernel compiled, or why it could not be."""
+    """A compiled kernel, or the error that prevented it."""
 
     name: str
     configs: tuple[BuiltConfig, ...] = ()
-    """The chosen one first."""
+    """The selected configuration first."""
     texts: tuple[tuple[str, str], ...] = ()
-    """Of the chosen configuration: `ttir`, `ttgir`, `llir`, `ptx`, `sass`."""
+    """Of the selected configuration: `ttir`, `ttgir`, `llir`, `ptx`, `sass`."""
     cubin: bytes = b""
     error: str = ""
-    """Triton's message; empty where the kernel was compiled."""
+    """Triton's message; empty for a compiled kernel."""

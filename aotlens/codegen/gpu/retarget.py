@@ -1,4 +1,4 @@
-"""Move graphs that were recorded on the CPU to a GPU: devices of tensors and operators, and random masks."""
+"""Retarget graphs recorded on the CPU to a GPU: devices of tensors and operators, and dropout masks."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -15,11 +15,11 @@ from aotlens.torch_api.fake import FakeTensorMode
 
 GPU = torch.device("cuda", 0)
 TRANSFERS = frozenset({aten._to_copy.default, torch.ops.prims.device_put.default, aten.copy.default})
-"""Operators that take a tensor of one device and give one of another."""
+"""Operators whose input and output may be on different devices."""
 
 
 def has_gpu_tensors(parts: Partitioned) -> bool:
-    """Whether the script has put any tensor of the target on a GPU."""
+    """Return True if the script put any tensor of the target on a GPU."""
     programs = [parts.forward] + ([parts.backward] if parts.backward is not None else [])
     values = (node.val for program in programs for node in program.nodes)
     inputs = (program_input.node.val for program in programs for program_input in program.inputs)
@@ -27,7 +27,7 @@ def has_gpu_tensors(parts: Partitioned) -> bool:
 
 
 def cpu_operands_of_gpu_ops(module: fx.GraphModule) -> dict[fx.Node, None]:
-    """CPU tensors that meet GPU tensors in one operator, with what they are computed from."""
+    """Return the CPU tensors that are operands beside GPU tensors, and what they are computed from."""
     operands: dict[fx.Node, None] = {}
     for node in module.graph.nodes:
         if node.op != "call_function" or node.target in TRANSFERS or not _is_on_gpu(node.meta.get("val")):
@@ -58,7 +58,7 @@ def _on_cpu(node: fx.Node) -> bool:
 
 
 def _is_cpu_array(node: fx.Node) -> bool:
-    """A number on the CPU goes with the launch."""
+    """Return True for CPU tensors with dimensions; 0-d tensors are passed as kernel arguments."""
     value = node.meta.get("val")
     return isinstance(value, torch.Tensor) and value.device.type == "cpu" and value.dim() > 0
 
@@ -68,7 +68,7 @@ ASSUMED = "masks of dropout are drawn as uniform numbers below the probability, 
 
 
 def masks_from_uniform(module: fx.GraphModule) -> list[str]:
-    """Exchange the draws of masks; returns what was assumed."""
+    """Replace Bernoulli masks by comparisons of uniform numbers; return the assumptions made."""
     draws = [
         node for node in module.graph.find_nodes(op="call_function", target=RANDOM_MASK_OP) if not node.kwargs
     ]
@@ -110,13 +110,14 @@ SAME_OPERATORS = (
 
 @dataclass(slots=True)
 class Retargeting:
-    """Moves the graphs of one target, the forward first; mutable: the backward needs what that one gave."""
+    """Retargets the graphs of one target, the forward first; mutable, since the backward depends on the
+    forward."""
 
     mode: FakeTensorMode
     script_placed: bool = False
-    """Whether the script has put tensors on the GPU itself; otherwise all are moved."""
+    """Whether the script put tensors on the GPU itself; otherwise all tensors are moved."""
     kernels_generate_random: bool = True
-    """Whether Inductor's kernels draw random numbers, rather than torch's operators."""
+    """Whether Inductor's kernels generate random numbers, instead of torch's operators."""
     assumptions: list[str] = field(default_factory=list)
     attentions: dict[str, Attention] = field(default_factory=dict)
 
@@ -124,9 +125,9 @@ class Retargeting:
         self.assumptions += [SCRIPT_PLACED if self.script_placed else ALL_MOVED, SAME_OPERATORS]
 
     def move(self, module: fx.GraphModule, training: bool) -> list[Any]:
-        """Change the graph in place; returns fake CUDA inputs.
+        """Change the graph in place; return fake CUDA inputs.
 
-        In training a forward also returns what the backward of its attentions reads.
+        In training, the forward also returns the RNG states that the backward of its attentions reads.
         """
         assumptions = to_cuda_attention(module, self.attentions)
         if training and assumptions:
@@ -145,7 +146,7 @@ class Retargeting:
         return self._propagate(module)
 
     def _propagate(self, module: fx.GraphModule) -> list[Any]:
-        """Give every value of the graph, and of the bodies of higher-order operators, as it is on the GPU."""
+        """Propagate fake GPU values through the graph and its subgraphs."""
         for body in module.children():
             if isinstance(body, fx.GraphModule):
                 self._propagate(body)
@@ -156,11 +157,11 @@ class Retargeting:
         return inputs
 
     def states(self) -> list[fx.Node]:
-        """The random states of all attentions of the forward, in the order in which it returns them."""
+        """Return the RNG states of all attentions of the forward, in the order in which it returns them."""
         return [state for attention in self.attentions.values() for state in attention.random_state]
 
     def _moved(self, node: fx.Node) -> Any:
-        """The input as it is on the GPU, or still on the CPU."""
+        """Return the input as a fake tensor on the GPU, or on the CPU where the script left it."""
         attention = self.attentions.get(node.meta.get("aotlens_node", ""))
         if attention is not None and attention.log_sum.graph is not node.graph:
             node.meta["val"] = attention.log_sum.meta["val"]
@@ -177,7 +178,7 @@ class Retargeting:
 
 
 def _move_value(node: fx.Node) -> None:
-    """Put on the GPU what the recording has on the CPU."""
+    """Move a value that was recorded on the CPU to the GPU."""
     if node.op == "call_function":
         node.args = fx.node.map_aggregate(node.args, _on_gpu)
         node.kwargs = fx.node.map_aggregate(node.kwargs, _on_gpu)
@@ -186,7 +187,7 @@ def _move_value(node: fx.Node) -> None:
 
 
 def _move_arguments(module: fx.GraphModule, placed: bool) -> int:
-    """Change the devices that operators are given, in nested graphs too; returns the number of constants."""
+    """Change device arguments of operators, in subgraphs too; return the number of constants moved."""
     constants = 0
     for node in list(module.graph.nodes):
         if node.op == "call_function" and not placed:
@@ -196,7 +197,7 @@ def _move_arguments(module: fx.GraphModule, placed: bool) -> int:
             owned = getattr(module, str(node.target))
             if isinstance(owned, fx.GraphModule):
                 constants += _move_arguments(owned, placed)
-            elif isinstance(owned, torch.Tensor) and owned.dim() > 0:  # a number goes with the launch
+            elif isinstance(owned, torch.Tensor) and owned.dim() > 0:  # a 0-d tensor is a kernel argument
                 if placed and not _is_needed_on_gpu(node):
                     continue
                 constants += 1

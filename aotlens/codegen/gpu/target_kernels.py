@@ -1,6 +1,6 @@
-"""The kernels of one target on a GPU, as what the code of its graphs also tells.
+"""The kernels of one target on a GPU, added to the code of its graphs.
 
-Invariant: nothing is generated before somebody asks, and then once for forward and backward together.
+Invariant: nothing is generated before it is needed, and then once for forward and backward together.
 """
 
 from collections.abc import Callable
@@ -24,12 +24,12 @@ from aotlens.partition.records import Partitioned
 
 
 def with_gpu_kernels(code: Generated, parts: Partitioned, options: CompileOptions) -> Generated:
-    """The same code, which also tells the kernels for the GPU of the options.
+    """Return the code with kernels for the GPU of the options.
 
     Raises:
         UserError: no GPU of that name, or Triton is missing.
     """
-    assert options.gpu is not None  # the caller asks
+    assert options.gpu is not None  # checked by the caller
     require_triton()
     target, config = find_target(options.gpu), dict(options.inductor_config)
     request = GpuRequest(target, config, options.gpu_texts, options.kernel_limit_s)
@@ -55,7 +55,7 @@ Choices = dict[tuple[Phase, str], KernelChoice]
 
 
 def _local_choices(code: Generated, sm: str) -> Choices:
-    """What the kernels that have run here were launched with, where they run on that GPU."""
+    """Return the autotuned configurations of kernels that ran here, if they ran on that GPU."""
     if sm != gpu_in_use():
         return {}
     rows = [row for graph in (code.forward, code.backward) if graph is not None for row in graph.kernels()]
@@ -77,7 +77,7 @@ class _Unit:
         return self._request.target.sm
 
     def assumptions(self) -> tuple[str, ...]:
-        """Whose figures the GPU's are, then those of all graphs, each once."""
+        """Return the GPU whose figures are used, then the assumptions of all graphs, each once."""
         target, graphs = self._request.target, self._generated().graphs
         texts = dict.fromkeys(text for graph in graphs for text in graph.assumptions)
         if not graphs:
@@ -89,11 +89,11 @@ class _Unit:
         )
 
     def error(self) -> str:
-        """Why there are no kernels; empty where there are."""
+        """Return why there are no kernels; empty if there are."""
         return self._generated().error
 
     def kernels(self, program: Program, phase: Phase) -> tuple[Kernel, ...]:
-        """The rows of one graph, in call order; none where it could not be lowered."""
+        """Return the rows of one graph, in call order; none where it could not be lowered."""
         made = self._generated()
         graph = next((graph for graph in made.graphs if graph.phase == phase), None)
         if graph is None:

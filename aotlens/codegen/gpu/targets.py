@@ -1,9 +1,9 @@
-"""The GPUs that code can be generated for: one table, in which a new GPU is one row.
+"""The GPUs for which code can be generated, one row each.
 
-Invariant: every figure comes from the document that the row names, dense rates only (vendors also print rates
-for matrices of which half is zero).  Rates outside of the matrix units are not stated but follow from the
-clock and the architecture's lanes; a test holds them against the published ones.  Other tests hold the table
-against what is installed: torch's table of data sheets and Triton's profiler, for the rows that they have.
+Invariant: every figure comes from the document that the row names, as dense rates (vendors also publish rates
+for matrices of which half is zero). Rates outside of the matrix units are derived from the clock and the
+architecture's lanes; tests compare them with the published rates, and the table with torch's data sheets and
+Triton's profiler where these have the GPU.
 """
 
 import difflib
@@ -20,7 +20,8 @@ Unit = Literal["matrix", "vector"]
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """Peak of the matrix units in 10^12 operations a second, dense, sums in f32; None: they lack the type."""
+    """Peak rates of the matrix units in 10^12 dense operations per second with f32 sums; None where a type is
+    unsupported."""
 
     f16: float
     bf16: float | None = None
@@ -32,23 +33,23 @@ class Rates:
 
 @dataclass(frozen=True, slots=True)
 class GpuTarget:
-    """One GPU as its vendor describes it; limits of a multiprocessor are those of its architecture."""
+    """One GPU as its vendor specifies it; limits of a multiprocessor come from its architecture."""
 
     name: str
-    """What a user writes, in any case and with any separators: `H100 SXM`."""
+    """The name that a user writes, in any case and with any separators: `H100 SXM`."""
     aliases: tuple[str, ...]
-    """Other names, among them what torch calls the device."""
+    """Other names, including torch's device name."""
     architecture: Architecture
     multiprocessors: int
     memory_gib: int
     bandwidth_gb_per_s: int
-    """Of the memory, in 10^9 bytes a second."""
+    """Memory bandwidth in 10^9 bytes per second."""
     l2_mib: int
     clock_mhz: int
     """The boost clock at which the published f32 rate is reached."""
     matrix: Rates
     source: str
-    """The documents that these figures come from."""
+    """The documents with these figures."""
 
     @property
     def full_name(self) -> str:
@@ -56,7 +57,7 @@ class GpuTarget:
 
     @property
     def sm(self) -> str:
-        """As compilers name its architecture: `sm_90`."""
+        """The architecture's name in compilers: `sm_90`."""
         return self.architecture.sm
 
     @property
@@ -88,10 +89,10 @@ class GpuTarget:
         return self.architecture.shared_kib_per_block * KIB
 
     def peak_flops(self, dtype: str, unit: Unit) -> float:
-        """Operations a second at most, a fused multiply-add counted as two.
+        """Return the peak operations per second; a fused multiply-add counts as two.
 
-        Types are the report's short names, and `tf32`.  What the matrix units lack runs on the lanes; there
-        every type but f64 counts as f32, since generated kernels compute narrow types in f32.
+        Types are the report's short names, and `tf32`. Types that the matrix units lack run on the lanes,
+        where every type but f64 counts as f32, since generated kernels compute narrow types in f32.
         """
         name = "f8" if dtype.startswith("f8") else "i8" if dtype == "u8" else dtype
         rate = getattr(self.matrix, name, None) if unit == "matrix" else None
@@ -116,7 +117,7 @@ ADA_PAPER = "NVIDIA Ada GPU architecture whitepaper"
 RTX_BLACKWELL_PAPER = "NVIDIA RTX Blackwell GPU architecture whitepaper"
 
 # columns: name, aliases, architecture, multiprocessors, memory GiB, GB/s, L2 MiB, MHz, matrix rates, source
-# fmt: off  (the formatter gives every figure a line, and no two rows could be compared)
+# fmt: off  (the formatter puts every figure on its own line, so that rows cannot be compared)
 TARGETS = (
     GpuTarget(
         "V100",
@@ -400,14 +401,14 @@ DEFAULTS = {
     (10, 0): "B200",
     (12, 0): "RTX 5090",
 }
-"""The GPU that is meant where only an architecture is named."""
+"""The GPU for a target that names only an architecture."""
 
 _CLOSEST = {
     ("sm_103", "B200 (sm_100)"): ("sm103", "b300", "gb300"),
     ("sm_110", "B200 (sm_100)"): ("sm110", "sm101", "thor", "jetsonthor"),
     ("sm_121", "RTX 5090 (sm_120)"): ("sm121", "gb10", "dgxspark"),
 }
-"""Architectures without a row, for which Triton compiles: the closest that has one, and their names."""
+"""Architectures that Triton supports but the table lacks: the closest GPU in the table, and their names."""
 _WITHOUT_SOURCE = {name: found for found, names in _CLOSEST.items() for name in names}
 
 _MAKER = re.compile("nvidia|geforce|tesla")
@@ -416,9 +417,9 @@ _AMD = re.compile(r"amd|instinct|radeon|gfx\d|mi\d|rx\d")
 
 
 def find_target(wanted: str) -> GpuTarget:
-    """The GPU of that name (`h100`, `RTX-4090`), or the default of an architecture (`sm_90`).
+    """Return the GPU of that name (`h100`, `RTX-4090`), or the default of an architecture (`sm_90`).
 
-    Raises UserError with the nearest names for one that is unknown, and for AMD's by name.
+    Raises UserError with the nearest names for an unknown GPU, and for AMD GPUs.
     """
     name = _plain(wanted)
     target = _by_name().get(name)
@@ -442,7 +443,8 @@ def find_target(wanted: str) -> GpuTarget:
 
 
 def target_names() -> dict[str, tuple[str, ...]]:
-    """The names of all GPUs by architecture, its default first: `sm_90` -> (`H100 SXM`, `H100 PCIe`, …)."""
+    """Return the names of all GPUs by architecture, its default first: `sm_90` -> (`H100 SXM`, `H100 PCIe`,
+    …)."""
     names = {}
     for architecture in ARCHITECTURES:
         default = DEFAULTS[architecture.compute_capability]
@@ -452,7 +454,7 @@ def target_names() -> dict[str, tuple[str, ...]]:
 
 
 def _by_name() -> dict[str, GpuTarget]:
-    """Every plain name with its row."""
+    """Map every normalised name to its row."""
     named = {_plain(name): target for target in TARGETS for name in (target.name, *target.aliases)}
     for capability, default in DEFAULTS.items():
         named[BY_CAPABILITY[capability].sm.replace("_", "")] = named[_plain(default)]
@@ -460,14 +462,15 @@ def _by_name() -> dict[str, GpuTarget]:
 
 
 def _plain(name: str) -> str:
-    """Without case, separators and the maker's words; an architecture (`sm_90a`, `9.0`, `90`) as `sm90`."""
+    """Normalise a name: without case, separators and vendor words; an architecture (`sm_90a`, `9.0`, `90`) as
+    `sm90`."""
     plain = _MAKER.sub("", re.sub(r"[^a-z0-9]", "", name.lower()))
     number = _SM.fullmatch(plain)
     return f"sm{number[1]}" if number is not None else plain
 
 
 def _shown(plain: str) -> str:
-    """A plain name as it is printed: `sm_90`, `H100 SXM`."""
+    """Return a normalised name as it is printed: `sm_90`, `H100 SXM`."""
     return f"sm_{plain[2:]}" if re.fullmatch(r"sm\d+", plain) else _by_name()[plain].name
 
 

@@ -1,7 +1,8 @@
-"""Kernels that Inductor writes from a template (matrix products, convolutions, attention), of many choices.
+"""Kernels that Inductor generates from a template with many choices: matrix products, convolutions,
+attention.
 
-Where the GPU is, Inductor runs all choices and takes the fastest.  Without one the first that the template
-offers is taken, and nothing is run.  Invariant: the other choices are kept beside the taken one.
+With the GPU present, Inductor runs all choices and selects the fastest. Otherwise the first choice of the
+template is selected, and nothing runs. Invariant: the other choices are recorded with the selected one.
 """
 
 from collections.abc import Callable, Iterator
@@ -27,18 +28,18 @@ LIBRARY_ONLY = (
 
 @dataclass(slots=True)
 class TemplateChoices:
-    """What the templates of one graph offered; mutable, filled while Inductor lowers it."""
+    """The choices that the templates of one graph offer; mutable while Inductor lowers it."""
 
     runs: bool = False
-    """Whether Inductor is to run all choices."""
+    """Whether Inductor runs all choices."""
     choices: dict[int, list[Any]] = field(default_factory=dict)
-    """The choices that are not taken, by the identity of the taken one's renderer."""
+    """The other choices, by the identity of the selected one's renderer."""
     kernels: dict[str, list[Any]] = field(default_factory=dict)
-    """The choices that were not taken, by the kernel of the one that was."""
+    """The other choices, by the kernel of the selected one."""
     assumptions: list[str] = field(default_factory=list)
 
     def select(self, choices: list[Any]) -> list[Any]:
-        """What Inductor shall choose from: the first template alone, where it cannot run them."""
+        """Return the choices for Inductor: only the first template, where it cannot run them."""
         templates = [choice for choice in choices if hasattr(choice, "make_kernel_render")]
         if self.runs:
             for template in templates:
@@ -53,14 +54,14 @@ class TemplateChoices:
         return templates[:1]
 
     def note(self, kernel_name: str, schedule: Any) -> None:
-        """Which kernel a taken choice became."""
+        """Note which kernel a selected choice became."""
         for scheduled in schedule if isinstance(schedule, (list, tuple)) else ():
             render = getattr(getattr(scheduled, "node", None), "make_kernel_render", None)
             if id(render) in self.choices:
                 self.kernels[kernel_name] = self.choices[id(render)]
 
     def others(self, kernel_name: str) -> tuple[Choice, ...]:
-        """The choices that were not taken."""
+        """Return the choices of a kernel that were not selected."""
         return tuple(_source(choice.bmreq) for choice in self.kernels.get(kernel_name, ()))
 
     def _assume(self, text: str) -> None:
@@ -69,14 +70,15 @@ class TemplateChoices:
 
 
 def _source(request: Any) -> Choice:
-    """From what Inductor would run to take its time."""
+    """Build a choice from the request with which Inductor would time it."""
     text = Path(request.module_path).read_text(encoding="utf-8")
     return Choice(request.kernel_name, text, tuple(map(str, request.extra_args)))
 
 
 @contextmanager
 def recording_choices() -> Iterator[TemplateChoices]:
-    """Within it Inductor takes the first choice of each template; the fastest, where it can run them."""
+    """Within the context, Inductor selects the first choice of each template, or the fastest where it can run
+    them."""
     choices = TemplateChoices(can_run_kernels())
     scheduling = compiling_modules().triton_codegen.TritonScheduling
     define: Callable[..., str] = scheduling.define_kernel

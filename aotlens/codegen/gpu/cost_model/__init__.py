@@ -1,1 +1,1 @@
-"""Estimates for GPU kernels: memory traffic, FLOPs, occupancy, roofline time and missed fusions."""
+"""Cost estimates for GPU kernels: memory traffic, FLOPs, occupancy, roofline time and missed fusions."""

@@ -10,23 +10,23 @@ from aotlens.model.kernels import UNFUSED_REASONS
 from aotlens.model.report import Unfused, UnfusedCode
 
 Operation = tuple[int, str]
-"""The graph (its scheduler's identity) and Inductor's name of an operation."""
+"""The graph (by its scheduler's identity) and Inductor's name of an operation."""
 
 
 @dataclass(slots=True)
 class FusionRejections:
-    """Mutable while Inductor works."""
+    """Records the scheduler's reasons; mutable while Inductor works."""
 
     _answers: dict[tuple[frozenset[Operation], frozenset[Operation]], str] = field(default_factory=dict)
     _calls: dict[Operation, int] = field(default_factory=dict)
     _words: list[str] = field(default_factory=list)
-    """What was said within the questions that are being asked, the innermost last."""
+    """The latest reason of each fusion check that is running, the innermost last."""
 
     def begin(self) -> None:
         self._words.append("")
 
     def add_reason(self, words: str) -> None:
-        """A reason; the last one that is given within a question counts."""
+        """Record a reason; the last one within a check counts."""
         if self._words:
             self._words[-1] = words
 
@@ -41,15 +41,15 @@ class FusionRejections:
         first, second = (
             frozenset((id(node.scheduler), name) for name in node.get_operation_names()) for node in nodes
         )
-        self._answers.pop((first, second), None)  # the last answer stands last
+        self._answers.pop((first, second), None)  # keep the latest answer last
         self._answers[first, second] = words
 
     def note_call(self, graph: int, operations: list[str], call: int) -> None:
-        """The operations that a call runs."""
+        """Record the operations that a call runs."""
         self._calls.update({(graph, name): call for name in operations})
 
     def between(self, calls: list[KernelCall]) -> Iterator[NotFused]:
-        """Every pair of calls that touch one value, in call order."""
+        """Yield every pair of calls that access one value, in call order."""
         words = self._by_call()
         sizes: dict[str, int] = {}
         for access in (access for call in calls for access in call.accesses):
@@ -60,7 +60,7 @@ class FusionRejections:
             produced = [buffer for buffer in largest if before[buffer].written]
             both = [name for name in largest if before[name].bytes + buffers[name].bytes > sizes[name]]
             why = words.get((first, second), "")
-            if produced or (both and why):  # two that read different parts of a value share nothing
+            if produced or (both and why):  # calls that read different parts of a value share nothing
                 yield NotFused(first, second, tuple(produced or both), bool(produced), why)
 
     def _by_call(self) -> dict[tuple[int, int], str]:
@@ -68,17 +68,18 @@ class FusionRejections:
         for (first, second), words in self._answers.items():
             calls = [{self._calls.get(operation) for operation in side} for side in (first, second)]
             if any(len(candidates) != 1 or None in candidates for candidates in calls):
-                continue  # a part of it went elsewhere, or never became a call
+                continue  # part of it is in another call, or in none
             asked = [next(iter(candidates)) or 0 for candidates in calls]
             pair = min(asked), max(asked)
-            rank = len(first) + len(second), asked[0] < asked[1]  # the other way round it only says so
+            rank = len(first) + len(second), asked[0] < asked[1]  # the reverse order only reports the order
             if pair[0] != pair[1] and rank >= best.get(pair, ((0, False), ""))[0]:
                 best[pair] = rank, words
         return {pair: words for pair, (_, words) in best.items()}
 
 
 def _sharing(calls: list[KernelCall]) -> dict[tuple[int, int], dict[str, Access]]:
-    """The values that two calls touch: written by the first and read by the second, or read by both."""
+    """Return the values that two calls access: written by the first and read by the second, or read by
+    both."""
     shared: dict[tuple[int, int], dict[str, Access]] = {}
     touching: dict[str, list[tuple[int, Access]]] = {}
     for index, call in enumerate(calls):
@@ -127,16 +128,16 @@ WORDS: tuple[tuple[str, UnfusedCode], ...] = (
     ("fusion for buffer explicit disabled", "disabled"),
     ("grouped node", "disabled"),
 )
-"""The reason by how torch's sentence begins."""
+"""The reason's code, by the beginning of torch's sentence."""
 
 
 def code_of(words: str) -> UnfusedCode:
-    """The reason for a sentence of torch's."""
+    """Return the code for torch's sentence."""
     return next((code for begin, code in WORDS if words.startswith(begin)), "other")
 
 
 def unfused_rows(graph: LoweredGraph, span_of: SpanOf) -> dict[int, tuple[Unfused, ...]]:
-    """By the position of a call, the earlier calls that it shares values with, the costliest first."""
+    """Return by call index the earlier calls with which it shares values, the costliest first."""
     by_call: dict[int, list[Unfused]] = {}
     for pair in graph.not_fused:
         is_extern = any(graph.calls[index].is_extern for index in (pair.first, pair.second))
@@ -180,5 +181,5 @@ def _row(graph: LoweredGraph, pair: NotFused, span_of: SpanOf) -> Unfused:
 
 
 def _accesses(graph: LoweredGraph, call: int, written: bool) -> dict[str, Access]:
-    """The values that a call reads, or those that it writes."""
+    """Return the values that a call reads, or those that it writes."""
     return {access.buffer: access for access in graph.calls[call].accesses if access.written == written}

@@ -1,6 +1,6 @@
-"""What one call moves and computes, the least time for it on the target, and which expression has how much.
+"""A call's traffic, work and lower time bound on the target, and each expression's share of them.
 
-Invariant: the shares of the expressions are the whole: their sums are the call's own figures.
+Invariant: the shares of the expressions sum to the call's figures.
 """
 
 from collections.abc import Callable, Iterator
@@ -12,11 +12,11 @@ from aotlens.codegen.gpu.targets import GpuTarget
 from aotlens.model.report import Kernel, KernelAccess, KernelShare, Span
 
 SpanOf = Callable[[str], Span | None]
-"""The innermost expression of a node, by its name."""
+"""Returns the innermost expression of a node, by its name."""
 
 
 def with_costs(row: Kernel, call: KernelCall, target: GpuTarget, span_of: SpanOf) -> Kernel:
-    """The row with bytes, operations, the time floor and the shares; without any access it says none."""
+    """Return the row with bytes, operations, time floor and shares; unchanged if the call has no accesses."""
     if not call.accesses:
         return row
     read = sum(access.bytes for access in call.accesses if not access.written)
@@ -43,8 +43,8 @@ def with_costs(row: Kernel, call: KernelCall, target: GpuTarget, span_of: SpanOf
 
 
 def _costliest_first(spans: tuple[Span, ...], shares: tuple[KernelShare, ...]) -> tuple[Span, ...]:
-    """Line by line, and those of a line, by arithmetic and then by traffic: what is only read through, as a
-    view, comes last."""
+    """Sort by line, and within a line, by work and then by traffic; expressions that only create views come
+    last."""
     known = {share.span: (share.flops, share.bytes_read + share.bytes_written) for share in shares}
     lines: dict[tuple[str, int], list[Span]] = {}
     for span in spans:
@@ -63,7 +63,7 @@ def _costliest_first(spans: tuple[Span, ...], shares: tuple[KernelShare, ...]) -
 
 
 def _through_memory(access: Access) -> int:
-    """What the memory moves at least: whole sectors where it is known which."""
+    """Return the least bytes that memory transfers: whole sectors where they are known."""
     return access.bytes if access.is_gather else access.sector_bytes
 
 
@@ -75,7 +75,7 @@ def _access(access: Access, span_of: SpanOf) -> KernelAccess:
 
 @dataclass(slots=True)
 class _Share:
-    """Mutable while the parts of a call are given out."""
+    """Mutable while a call's parts are distributed."""
 
     read: int = 0
     written: int = 0
@@ -85,7 +85,7 @@ class _Share:
 def _shares(
     spans: tuple[Span, ...], call: KernelCall, least: Floor, span_of: SpanOf
 ) -> Iterator[KernelShare]:
-    """What each expression has of a call; nothing where the user has no line for any of it."""
+    """Yield each expression's share of a call; nothing where no user expression is known for it."""
     if not spans:
         return
     shares = {span: _Share() for span in spans}
@@ -108,6 +108,6 @@ def _shares(
 
 
 def _parts(whole: int, count: int) -> list[int]:
-    """The whole in nearly equal parts."""
+    """Divide the whole into nearly equal parts."""
     part, rest = divmod(whole, count)
     return [part + (index < rest) for index in range(count)]

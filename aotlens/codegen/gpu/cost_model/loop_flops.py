@@ -1,8 +1,7 @@
-"""What the loops of a generated kernel compute, counted in the loops as Inductor wrote them.
+"""The work of a generated kernel's loops, counted in the loops as Inductor wrote them.
 
-Invariant: one operation for each point of a loop and each arithmetic operation in its body; loading,
-storing, converting and finding the place cost nothing.  What Inductor computes in several kernels counts in
-each.
+Invariant: each arithmetic operation in a loop body counts once per iteration; loads, stores, conversions and
+index computations cost nothing. Work that Inductor repeats in several kernels counts in each.
 """
 
 from collections.abc import Callable
@@ -39,13 +38,13 @@ NO_ARITHMETIC = frozenset(
     }
 )
 TWO = frozenset({"dot", "fma"})
-"""A multiplication and an addition."""
+"""Operators with a multiplication and an addition."""
 
 
 def loop_work(member: Any, is_second_step: bool, number: Callable[[Any], int]) -> list[NodeWork]:
-    """The work of one of the scheduler's nodes, in equal parts by the graph nodes that it computes.
+    """Return the work of one of the scheduler's nodes, divided equally among its graph nodes.
 
-    In the second step of a reduction that is the last of them alone.
+    In the second step of a reduction, all work belongs to the last graph node.
     """
     computed = [
         node
@@ -53,9 +52,9 @@ def loop_work(member: Any, is_second_step: bool, number: Callable[[Any], int]) -
         if node.op == "call_function" and not is_view(node)
     ]
     body = getattr(member, "_body", None)
-    if body is None:  # a template; what else stands there went into its arguments
+    if body is None:  # a template; the other nodes went into its arguments
         if any(is_higher_order(node.target) for node in computed):
-            return []  # FlexAttention: the data of its mask tells which blocks are computed
+            return []  # FlexAttention: the blocks computed depend on the mask's data
         parts = [node_work(node) for node in computed]
         return [part for part in parts if part.is_product] or parts[-1:]
     operations = sum(

@@ -1,7 +1,7 @@
-"""Nodes of the graph as Inductor lowers it: whose they are, and what each computes.
+"""Nodes of the graph that Inductor lowers: the program's node that each represents, and its work.
 
-Invariant: the graph that is lowered is not our program any more (passes replace nodes), so a node is ours by
-what it carries, or by what it stands between; and its work is that of what it has become.
+Invariant: passes replace nodes, so the lowered graph differs from our program. A node is identified by its
+metadata, or by its neighbours; its work is that of the replacement.
 """
 
 from collections.abc import Iterable, Iterator
@@ -19,10 +19,10 @@ from aotlens.ir.tensor_text import short_dtype
 from aotlens.partition.flops import operator_flops
 
 NODE_NAME_KEY = "aotlens_node"
-"""Under this key a graph node carries the name of the node of our program that it computes."""
+"""The metadata key for the name of the program's node that a graph node computes."""
 
 VIEW_OPS = frozenset({aten.reshape.default, aten._unsafe_view.default, getitem})
-"""Which Inductor lowers as views, and whose schemas do not say so."""
+"""Operators that Inductor lowers as views although their schemas do not say so."""
 
 
 NO_ARITHMETIC = frozenset(
@@ -36,29 +36,29 @@ NO_ARITHMETIC = frozenset(
         "prims.inductor_seeds.default",
     }
 )
-"""By name, since Inductor registers its own late: these move and convert, or draw a few seeds."""
+"""By name, since Inductor registers its own operators late: these move and convert, or generate seeds."""
 
 
 CONVOLUTIONS = frozenset({aten.convolution.default, aten.convolution_backward.default})
 
 
 def program_node_name(node: fx.Node) -> str:
-    """The node of our program that it computes; empty for one that a pass of Inductor's made by itself."""
+    """Return the program's node that a graph node computes; empty for a node that an Inductor pass added."""
     return str(node.meta.get(NODE_NAME_KEY, ""))
 
 
 def program_node_names(nodes: Iterable[fx.Node]) -> tuple[str, ...]:
-    """Of the nodes that are ours, each once."""
+    """Return the distinct names of the program's nodes among graph nodes."""
     return tuple(dict.fromkeys(filter(None, map(program_node_name, nodes))))
 
 
 def in_graph_order(nodes: Iterable[fx.Node]) -> list[fx.Node]:
-    """The nodes that compute something or come in, each once."""
+    """Return the distinct computing nodes and inputs, in graph order."""
     return sorted(node for node in dict.fromkeys(nodes) if node.op != "output")
 
 
 def is_view(node: fx.Node) -> bool:
-    """Whether it only shows its first argument in another way."""
+    """Return True if the node is a view of its first argument."""
     if node.op != "call_function":
         return False
     target: Any = node.target
@@ -66,7 +66,7 @@ def is_view(node: fx.Node) -> bool:
 
 
 def readers(value: fx.Node, among: frozenset[fx.Node]) -> Iterator[fx.Node]:
-    """Which of the nodes read a value, through views of it too."""
+    """Yield which of the nodes read a value, also through views of it."""
     waiting, seen = [value], {value}
     while waiting:
         for user in waiting.pop().users:
@@ -80,7 +80,7 @@ def readers(value: fx.Node, among: frozenset[fx.Node]) -> Iterator[fx.Node]:
 
 
 def library_flops(nodes: Iterable[fx.Node]) -> tuple[NodeWork, ...]:
-    """What a call of a library computes; nothing where an operator has no formula: nobody knows then."""
+    """Return the work of a library call; empty where an operator has no formula."""
     parts = []
     for node in nodes:
         if node.op != "call_function" or is_view(node):
@@ -93,7 +93,7 @@ def library_flops(nodes: Iterable[fx.Node]) -> tuple[NodeWork, ...]:
 
 
 def node_work(node: fx.Node) -> NodeWork:
-    """What a node costs, as the lowered graph has it."""
+    """Return the work of a node in the lowered graph."""
     arguments = [source.meta.get("val") for source in node.all_input_nodes]
     val = node.meta.get("val")
     flops, is_product = 0, False
@@ -105,9 +105,9 @@ def node_work(node: fx.Node) -> NodeWork:
 
 
 def product_dtype(operator: Any, dtype: str) -> str:
-    """In which type the matrix units compute: f32 as tf32 where torch lets the library, or Inductor's kernel.
+    """Return the dtype in which matrix units compute: f32 becomes tf32 where torch's settings allow it.
 
-    By torch's own defaults convolutions may, and matrix products may not.
+    By torch's defaults, convolutions may use tf32 and matrix products may not.
     """
     backends = torch.backends
     allowed = backends.cudnn.allow_tf32 if operator in CONVOLUTIONS else backends.cuda.matmul.allow_tf32

@@ -1,8 +1,8 @@
-"""How many warps of a kernel a multiprocessor holds at once, and what keeps it from holding more.
+"""The number of a kernel's warps that a multiprocessor holds at once, and what limits it.
 
-Theoretical occupancy, by the arithmetic of the CUDA toolkit's occupancy calculator (`cuda_occupancy.h`), with
-shared memory at its largest share and without clusters of blocks.  What a run reaches may be lower: the last
-blocks of a grid leave multiprocessors idle.
+Theoretical occupancy, by the formulas of the CUDA toolkit's occupancy calculator (`cuda_occupancy.h`), with
+shared memory at its largest share and without thread block clusters. A run may reach less: the last blocks of
+a grid leave multiprocessors idle.
 """
 
 from dataclasses import dataclass
@@ -17,30 +17,30 @@ Limit = Literal["warps", "blocks", "registers", "shared memory"]
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """What one block of a launch takes."""
+    """The resources of one block of a launch."""
 
     threads: int
     registers: int
-    """Of each thread."""
+    """Per thread."""
     shared_bytes: int
-    """Static and dynamic, without what the system reserves."""
+    """Static and dynamic, without the system's reservation."""
 
 
 @dataclass(frozen=True, slots=True)
 class Occupancy:
-    """What fits on one multiprocessor."""
+    """The blocks and warps that fit on one multiprocessor."""
 
     blocks: int
-    """0 where not even one block fits: the launch would fail."""
+    """0 where not even one block fits, so that the launch would fail."""
     warps: int
     ratio: float
-    """Of the warps that the multiprocessor could hold."""
+    """Relative to the multiprocessor's maximum number of warps."""
     limit: Limit
-    """What allows the fewest blocks; of several, the one that a kernel can change least."""
+    """The resource that allows the fewest blocks; of several, the one that a kernel can change least."""
 
 
 def occupancy(architecture: Architecture, block: Block) -> Occupancy:
-    """The blocks that a multiprocessor holds at once; a block has at least one thread."""
+    """Return how many blocks a multiprocessor holds at once; a block has at least one thread."""
     if block.threads < 1:
         raise ValueError(f"a block of {block.threads} threads")
     warps = _up(block.threads, architecture.warp_size) // architecture.warp_size
@@ -50,14 +50,14 @@ def occupancy(architecture: Architecture, block: Block) -> Occupancy:
         "registers": _by_registers(architecture, block, warps),
         "shared memory": _by_shared_memory(architecture, block),
     }
-    limit = min(fits, key=lambda name: fits[name])  # the first of the smallest
+    limit = min(fits, key=lambda name: fits[name])  # the first minimum
     blocks = fits[limit]
     held = blocks * warps
     return Occupancy(blocks, held, held / architecture.warps_per_multiprocessor, limit)
 
 
 def waves(target: GpuTarget, held: Occupancy, grid: tuple[int, ...]) -> float | None:
-    """How often the grid fills the GPU: below 1 it never does.  None where no block fits."""
+    """Return how often the grid fills the GPU: below 1 it never does.  None where no block fits."""
     return prod(grid) / (held.blocks * target.multiprocessors) if held.blocks else None
 
 
@@ -68,7 +68,8 @@ def _by_warps(architecture: Architecture, block: Block, warps: int) -> int:
 
 
 def _by_registers(architecture: Architecture, block: Block, warps: int) -> int:
-    """A warp's registers lie in one partition, and a block is checked as if it filled all of them alike."""
+    """Return the blocks that the registers allow: a warp's registers are in one partition, and a block is
+    checked as if it filled all partitions equally."""
     if block.registers > architecture.registers_per_thread:
         return 0
     per_warp = _up(max(block.registers, 1) * architecture.warp_size, architecture.register_unit_per_warp)
@@ -87,5 +88,5 @@ def _by_shared_memory(architecture: Architecture, block: Block) -> int:
 
 
 def _up(value: int, unit: int) -> int:
-    """The next multiple of the unit."""
+    """Return the next multiple of the unit."""
     return -(-value // unit) * unit

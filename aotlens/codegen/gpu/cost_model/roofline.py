@@ -1,7 +1,7 @@
-"""The least time that a kernel can take on a GPU, by what it moves and computes: the roofline model.
+"""A lower bound on a kernel's time on a GPU, from its traffic and work: the roofline model.
 
-An estimate from below: every byte at the memory's peak bandwidth, every operation at its unit's peak rate,
-both at once.  Launches, latency and idle multiprocessors make real kernels slower; only one whose bytes are
+Every byte moves at the memory's peak bandwidth and every operation runs at its unit's peak rate, both in
+parallel. Launches, latency and idle multiprocessors make real kernels slower; only a kernel whose data is
 still in the L2 cache can be faster.
 """
 
@@ -15,7 +15,7 @@ Side = Literal["memory", "arithmetic"]
 ESTIMATE = (
     "estimate: the time floor by peak bandwidth and peak arithmetic, without launches, caches and latency"
 )
-"""Said wherever a floor is shown."""
+"""Shown wherever a floor is shown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ class Work:
     """Operations of one type on one unit."""
 
     flops: int
-    """A fused multiply-add is two."""
+    """A fused multiply-add counts as two."""
     dtype: str
     """The report's short name, or `tf32`: `bf16`."""
     unit: Unit
@@ -31,37 +31,37 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Floor:
-    """What binds a kernel, and from which time on."""
+    """The lower bound on a kernel's time, and what limits it."""
 
     memory_us: float
     arithmetic_us: float
     intensity: float | None
-    """Operations for each byte moved; None where nothing is moved."""
+    """Operations per byte; None where no byte moves."""
 
     @property
     def time_us(self) -> float:
-        """An estimate: `ESTIMATE` says of what."""
+        """An estimate, which `ESTIMATE` describes."""
         return max(self.memory_us, self.arithmetic_us)
 
     @property
     def bound(self) -> Side:
-        """The side that needs longer."""
+        """The side that takes longer."""
         return "memory" if self.memory_us >= self.arithmetic_us else "arithmetic"
 
 
 def floor(target: GpuTarget, moved_bytes: int, work: tuple[Work, ...] = ()) -> Floor:
-    """The floor of a kernel that reads and writes so many bytes of memory and computes this."""
+    """Return the floor of a kernel with this memory traffic and work."""
     seconds: dict[Unit, float] = {"matrix": 0.0, "vector": 0.0}
     for part in work:
         seconds[part.unit] += part.flops / target.peak_flops(part.dtype, part.unit)
     flops = sum(part.flops for part in work)
     return Floor(
         memory_us=moved_bytes / (target.bandwidth_gb_per_s * 1e3),
-        arithmetic_us=max(seconds.values()) * 1e6,  # the units compute side by side
+        arithmetic_us=max(seconds.values()) * 1e6,  # the units run in parallel
         intensity=flops / moved_bytes if moved_bytes else None,
     )
 
 
 def balance(target: GpuTarget, dtype: str, unit: Unit) -> float:
-    """The intensity, in operations a byte, from which on arithmetic binds instead of memory."""
+    """Return the intensity, in operations per byte, above which arithmetic limits instead of memory."""
     return target.peak_flops(dtype, unit) / (target.bandwidth_gb_per_s * 1e9)

@@ -1,8 +1,7 @@
-"""What one call reads and writes in memory, by value, from Inductor's own account of its accesses.
+"""The memory traffic of a call, by value, from Inductor's own record of its accesses.
 
-Invariant: an element counts once however often a call touches it, as if caches were perfect; a value that is
-made and used within one kernel counts nothing; a gather counts as many elements as it asks for, at most the
-whole of what it gathers from.
+Invariant: an element counts once per call, as if caches were perfect; a value that is produced and consumed
+within one kernel counts nothing; a gather counts the elements that it reads, at most the whole source.
 """
 
 from collections.abc import Iterable, Iterator
@@ -19,34 +18,34 @@ from aotlens.codegen.gpu.records import Access, NodeWork
 from aotlens.torch_api.symbolic import unbacked_symbols
 
 SECTOR = 32
-"""Bytes that the memory moves at least, on every GPU of the table."""
+"""The smallest memory transfer in bytes, on every GPU of the table."""
 
 RANDOM_OPS = frozenset({"aten::bernoulli.p", "aten::rand_like", "aten::randn_like", "aten::randint_like"})
 
 UNKNOWN_EXTENT = 1 << 62
 
 Steps = list[tuple[int, int]]
-"""A walk over memory: by how many elements each loop moves, and how often."""
+"""A walk over memory: the stride, in elements, and the size of each loop."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Region:
-    """What one access reaches of one buffer."""
+    """The part of a buffer that one access covers."""
 
     bytes: int
     sector_bytes: int
-    """Of the sectors that hold it."""
+    """Bytes of the sectors that hold it."""
     is_gather: bool = False
 
 
 @dataclass(slots=True)
 class _BufferAccess:
-    """One buffer in one call; mutable while its accesses are gathered."""
+    """The accesses of one call to one buffer; mutable while they are collected."""
 
     regions: dict[Any, _Region] = field(default_factory=dict)
-    """By index expression, so that two that are equal count once."""
+    """By index expression, so that equal accesses count once."""
     origins: dict[fx.Node, None] = field(default_factory=dict)
-    """Graph nodes among which those that read it are."""
+    """Graph nodes, including those that access the buffer."""
 
 
 class Traffic:
@@ -57,10 +56,10 @@ class Traffic:
         environment = self._graph.sizevars.shape_env
         self._unknown = unbacked_symbols(environment) if environment is not None else set()
         self.is_known = True
-        """Whether all sizes that were met are those of the example; False where only the data tells one."""
+        """Whether all sizes so far are the example's; False where one depends on data."""
 
     def kernel_accesses(self, members: list[Any], kernel: Any) -> Iterator[Access]:
-        """Of a generated kernel, by the scheduler's nodes that it computes."""
+        """Yield the accesses of a generated kernel, from the scheduler's nodes that it computes."""
         inputs, outputs = _arguments(kernel)
         real = self._graph.scheduler.mutation_real_name
         made = {dep.name for node in members for dep in node.read_writes.writes}
@@ -79,15 +78,18 @@ class Traffic:
         yield from self._accesses(writes, True)
 
     def library_accesses(self, call: Any, origins: Iterable[fx.Node]) -> Iterator[Access]:
-        """Of a library call, or a kernel of the user's: what it is given and gives, as they are laid out.
+        """Yield the accesses of a library call or a user's kernel, from the layouts of its operands and
+        outputs.
 
-        A kernel of the user's may read what it writes, too: nobody knows.
+        A user's kernel may also read what it writes; that is unknown.
         """
         by = dict.fromkeys(origins)
         reads: dict[str, _BufferAccess] = {}
         writes: dict[str, _BufferAccess] = {}
         outputs = flat(getattr(call, "outputs", None) or call.get_outputs())
-        results = [output for output in outputs if hasattr(output, "get_name")]  # attention gives numbers too
+        results = [
+            output for output in outputs if hasattr(output, "get_name")
+        ]  # attention has number outputs too
         changed = set(call.get_mutation_names())
         changed.update(
             name for output in results if output is not call for name in output.get_mutation_names()
@@ -104,7 +106,8 @@ class Traffic:
     def partial_sum_accesses(
         self, kernel: Any, call: int
     ) -> tuple[list[Access], list[tuple[Access, Access]]]:
-        """Sums that a kernel leaves to the wrapper: what it writes; what each last step reads and writes."""
+        """Return the partial sums that a kernel writes, and the read and write of each sum that the wrapper
+        adds."""
         sums = getattr(kernel, "saved_partial_accumulate", ())
         if not sums:
             return [], []
@@ -126,17 +129,17 @@ class Traffic:
         return partial_writes, finished
 
     def work(self, member: Any) -> list[NodeWork]:
-        """What one of the scheduler's nodes in a generated kernel computes."""
+        """Return the work of one of the scheduler's nodes in a generated kernel."""
         read = [dep.name for dep in member.read_writes.reads]
         is_second_step = bool(read) and all(self._value(name) is None for name in read)
         return loop_work(member, is_second_step, self._number)
 
     def _region(self, dep: Any, node: Any) -> tuple[Any, _Region]:
-        """What one access of a scheduler's node reaches, under a key that equal accesses share."""
+        """Return the region of one access of a scheduler's node, under a key that equal accesses share."""
         name = self._graph.scheduler.mutation_real_name.get(dep.name, dep.name)
         whole = self._number(self._graph.get_numel(name))
         item = self._graph.get_dtype(name).itemsize
-        if not hasattr(dep, "var_names"):  # it may reach all of it
+        if not hasattr(dep, "var_names"):  # it may access the whole buffer
             return "all", _Region(whole * item, whole * item)
         dep = dep.normalize_with_stride_order()
         sizes = {var: self._number(size) for var, size in zip(dep.var_names, dep.size, strict=True)}
@@ -151,7 +154,7 @@ class Traffic:
         )
 
     def _add_layout(self, by_buffer: dict[str, _BufferAccess], value: Any, by: dict[fx.Node, None]) -> None:
-        """One argument or result of a library call: the elements of its layout."""
+        """Add an operand or output of a library call: the elements of its layout."""
         layout = _layout(value)
         if layout is None:
             return
@@ -167,7 +170,8 @@ class Traffic:
     def _accesses(
         self, by_buffer: dict[str, _BufferAccess], written: bool, changed: frozenset[str] = frozenset()
     ) -> Iterator[Access]:
-        """The accesses; a value that is changed is written by the call and not by what made it."""
+        """Yield the accesses; a changed value is attributed to the call and not to the node that produced
+        it."""
         for name, touched in by_buffer.items():
             most = self._extent(name)
             size = min(sum(region.bytes for region in touched.regions.values()), most)
@@ -187,7 +191,7 @@ class Traffic:
             )
 
     def _value(self, buffer: str) -> fx.Node | None:
-        """The graph node whose value a buffer holds; None for one of Inductor's own."""
+        """Return the graph node whose value a buffer holds; None for a buffer that Inductor added."""
         if buffer in self._graph.graph_inputs:
             module = self._graph.module
             return next(iter(module.graph.find_nodes(op="placeholder", target=buffer)), None)
@@ -195,7 +199,7 @@ class Traffic:
         return None if held is None else held.get_origin_node()
 
     def _extent(self, buffer: str) -> int:
-        """Bytes from a buffer's first element to its last."""
+        """Return the bytes from a buffer's first element to its last."""
         layout = _layout(self._graph.try_get_buffer(buffer))
         if layout is None:
             return UNKNOWN_EXTENT
@@ -206,7 +210,7 @@ class Traffic:
         return (sum(reach) + 1) * int(layout.dtype.itemsize)
 
     def _number(self, expression: Any) -> int:
-        """A size at the example's values."""
+        """Return a size at the example's values."""
         if self._unknown and not self._unknown.isdisjoint(getattr(expression, "free_symbols", ())):
             self.is_known = False
             return 1
@@ -214,48 +218,48 @@ class Traffic:
 
 
 def _only_sizes(call: Any) -> bool:
-    """Whether a library call takes only the sizes of its argument: a draw."""
+    """Return True if a library call reads only its argument's sizes: a random operator."""
     operator = getattr(call, "op_overload", None)
     return operator is not None and operator.name() in RANDOM_OPS
 
 
 def is_user_kernel(call: Any) -> bool:
-    """Whether a call is of a Triton kernel that the user wrote."""
+    """Return True if the call is of a Triton kernel that the user wrote."""
     return hasattr(call, "mutable_args")
 
 
 def _layout(value: Any) -> Any:
-    """Sizes, strides and type of a value of Inductor's; None for what is no tensor."""
+    """Return sizes, strides and dtype of an Inductor value; None if it is not a tensor."""
     layout = value.maybe_get_layout() if hasattr(value, "maybe_get_layout") else None
     return layout if hasattr(layout, "stride") else None
 
 
 def _arguments(kernel: Any) -> tuple[set[str], set[str]]:
-    """The buffers that a kernel is given to read, and those that it is given to write."""
+    """Return the buffers that a kernel may read, and those that it may write."""
     inputs = {name for name, inner in kernel.args.input_buffers.items() if isinstance(inner, str)}
     outputs = {name for name, inner in kernel.args.output_buffers.items() if isinstance(inner, str)}
     changed = {
         name
         for held in kernel.args.inplace_buffers.values()
-        for name in getattr(held, "other_names", ())  # one that was removed has none
+        for name in getattr(held, "other_names", ())  # a removed buffer has none
     }
     return inputs | changed, outputs | changed
 
 
 def _steps(index: Any, sizes: dict[Any, int], is_indirect: bool) -> Steps:
-    """The loops of an access; those of a gather without what it looks up, which may lie anywhere."""
+    """Return the loops of an access; those of a gather without its indices, which may point anywhere."""
     steps = []
     for term in index.expand().as_ordered_terms():
         used = [var for var in sizes if var in term.free_symbols]
         if len(used) == 1 and (step := term / used[0]).is_Integer:
             steps.append((abs(int(step)), sizes[used[0]]))
         elif used or not (is_indirect or term.is_Integer):
-            return []  # not linear: as if neighbours
+            return []  # not linear: assume contiguous elements
     return [*steps, (1 << 30, 1 << 30)] if is_indirect else steps
 
 
 def _sectors(elements: int, item: int, steps: Steps) -> int:
-    """How many sectors hold so many elements, where equal loops walk over them."""
+    """Return how many sectors hold the elements that the loops visit."""
     stretch, apart = 1, 0
     for step, size in sorted(steps):
         if size > 1 and step > stretch:
@@ -268,7 +272,7 @@ def _sectors(elements: int, item: int, steps: Steps) -> int:
 
 
 def flat(values: Any) -> Iterator[Any]:
-    """What nested lists hold, without their gaps."""
+    """Yield the items of nested lists, without None."""
     for value in values:
         if isinstance(value, (list, tuple)):
             yield from flat(value)

@@ -1,7 +1,7 @@
-"""Attention in steps on the CPU, forward and backward, for what its fused operator there does not compute:
-dropout, and the gradient of a mask.
+"""Attention in steps on the CPU, forward and backward, for what the CPU's fused operator lacks: dropout, and
+the gradient of a mask.
 
-Invariant: the mask of a dropout is a function of the random state, so forward and backward agree.
+Invariant: a dropout mask is a function of the RNG state, so forward and backward agree.
 """
 
 from dataclasses import dataclass
@@ -15,18 +15,18 @@ from aotlens.capture.operators import aten
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """What one attention computes, beside its tensors."""
+    """The options of one attention."""
 
     mask: Tensor | None
     causal: bool
     scale: float | None
     dropout: float = 0.0
     state: int = 0
-    """Of the generator, before the mask of the dropout is drawn."""
+    """The generator's seed for the dropout mask."""
 
 
 def forward(query: Tensor, key: Tensor, value: Tensor, form: Form) -> tuple[Tensor, Tensor]:
-    """The result, and the log-sum-exp of each row."""
+    """Return the result, and the log-sum-exp of each row."""
     scores = _scores(query, key, form)
     weights = torch.softmax(scores, -1) * _dropout_factor(scores, form)
     result = weights @ _precise(_repeated(value, query))
@@ -34,7 +34,7 @@ def forward(query: Tensor, key: Tensor, value: Tensor, form: Form) -> tuple[Tens
 
 
 def backward(gradient: Tensor, tensors: tuple[Tensor, ...], form: Form) -> tuple[Tensor, ...]:
-    """Gradients of query, key, value, and of the mask as if it were as large as the scores."""
+    """Return the gradients of query, key and value, and of the mask as if it had the size of the scores."""
     query, key, value = tensors
     scores = _scores(query, key, form)
     weights, dropout_factor = torch.softmax(scores, -1), _dropout_factor(scores, form)
@@ -50,7 +50,7 @@ def backward(gradient: Tensor, tensors: tuple[Tensor, ...], form: Form) -> tuple
 
 
 def rng_state_of() -> int:
-    """A state for the mask of one dropout, from the CPU's generator."""
+    """Return a seed for one dropout mask, from the CPU's generator."""
     return int(aten.randint.default(2**31, [1])[0])
 
 
@@ -63,12 +63,12 @@ def _scores(query: Tensor, key: Tensor, form: Form) -> Tensor:
 
 
 def _precise(tensor: Tensor) -> Tensor:
-    """In which sums are made: f32 at least."""
+    """Convert to the type in which sums are computed: at least f32."""
     return tensor.to(torch.promote_types(tensor.dtype, torch.float32))
 
 
 def _dropout_factor(scores: Tensor, form: Form) -> Any:
-    """The factor of each weight: 0 where it is dropped."""
+    """Return the factor of each weight: 0 where it is dropped."""
     if not form.dropout:
         return 1.0
     generator = torch.Generator().manual_seed(form.state)
@@ -81,11 +81,11 @@ def _scale(query: Tensor, form: Form) -> float:
 
 
 def _repeated(tensor: Tensor, query: Tensor) -> Tensor:
-    """With as many heads as the query has, of which several may share one."""
+    """Repeat heads that several of the query's heads share."""
     return tensor.repeat_interleave(query.shape[1] // tensor.shape[1], 1)
 
 
 def _sum_shared_heads(gradient: Tensor, tensor: Tensor) -> Tensor:
-    """The gradient of heads that several of the query's share."""
+    """Sum the gradient over the query heads that share a head."""
     shared = gradient.shape[1] // tensor.shape[1]
     return gradient.unflatten(1, (-1, shared)).sum(2)

@@ -1,6 +1,6 @@
-"""Fewer, larger programs: the interpreter pays for each program, not for its size.
+"""Fewer, larger programs: the interpreter's cost is per program, not per element.
 
-Invariant: no block is larger than the largest that Inductor chooses, on whose promise it leaves out masks.
+Invariant: no block exceeds the largest that Inductor chooses, since Inductor omits masks on that assumption.
 """
 
 from collections.abc import Mapping
@@ -8,13 +8,13 @@ from math import prod
 from typing import Any
 
 MOST_ELEMENTS = 1 << 17
-"""Of one program, so that its values stay small."""
+"""The most elements of one program, so that its values stay small."""
 FIXED = ("_tem_", "_for_")
-"""In the names of kernels whose block sizes are written into their sources: templates, lists of tensors."""
+"""In the names of kernels with inlined block sizes: templates, lists of tensors."""
 
 
 def enlarge(name: str, kernel: Any, largest_blocks: Mapping[str, int]) -> None:
-    """Change the block sizes of the first configuration, which the interpreter takes."""
+    """Enlarge the block sizes of the first configuration, which the interpreter uses."""
     if any(mark in name for mark in FIXED):
         return
     sizes: dict[str, int] = kernel.configs[0].kwargs
@@ -29,12 +29,12 @@ def enlarge(name: str, kernel: Any, largest_blocks: Mapping[str, int]) -> None:
 
 
 def _reduced(sizes: Mapping[str, int], hints: Mapping[str, int]) -> int:
-    """Elements along the reduction that one program holds at once."""
+    """Return the elements along the reduction that one program holds at once."""
     looped = [size for axis, size in sizes.items() if axis.startswith("R")]
     whole = [_power_of_two(size) for axis, size in hints.items() if axis.startswith("r")]
     return prod(looped) if looped else prod(whole)
 
 
 def _power_of_two(number: int) -> int:
-    """The least that is not smaller."""
+    """Return the smallest power of two that is not less than the number."""
     return 1 << max(0, number - 1).bit_length()

@@ -1,6 +1,6 @@
-"""Numbers of narrow types, converted and multiplied as the hardware does it.
+"""Convert and multiply numbers of narrow types as the hardware does.
 
-The interpreter holds bf16 and fp8 as their bits.
+The interpreter stores bf16 and fp8 as their bits.
 """
 
 from typing import Any
@@ -20,13 +20,13 @@ DTYPES = {
 }
 """By Triton's name."""
 _SIGNED: dict[int, Any] = {8: torch.uint8, 16: torch.int16, 32: torch.int32, 64: torch.int64}
-"""Integers as wide as a float, which torch and numpy exchange."""
+"""Integers as wide as a float, which torch and numpy can exchange."""
 _NATIVE = ("fp16", "fp32", "fp64")
-"""What numpy computes with."""
+"""Types in which numpy can compute."""
 
 
 def converting(original: Any) -> Any:
-    """In the place of the interpreter's conversion, which it still asks for types that torch lacks."""
+    """Replace the interpreter's conversion, which is still used for types that torch lacks."""
 
     def convert(values: Any, source: Any, destination: Any, rounding: Any) -> Any:
         if source.name not in DTYPES or destination.name not in DTYPES:
@@ -49,7 +49,7 @@ def _bits(values: torch.Tensor, destination: Any) -> Any:
 
 
 def multiplying(handle: Any, convert: Any, fp32: Any) -> Any:
-    """In the place of `create_dot`: factors in single precision, the sum in the accumulator's type."""
+    """Replace `create_dot`: factors in single precision, the sum in the accumulator's type."""
 
     def numbers(factor: Any) -> Any:
         dtype = factor.dtype.scalar
@@ -66,7 +66,7 @@ def multiplying(handle: Any, convert: Any, fp32: Any) -> Any:
 
 
 def converting_numbers(original: Any, handle: Any, language: Any) -> Any:
-    """In the place of the conversion of a launch's arguments."""
+    """Replace the conversion of a launch's arguments."""
 
     def convert(argument: Any) -> Any:
         if isinstance(argument, float):

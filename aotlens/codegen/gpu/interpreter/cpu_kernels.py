@@ -1,6 +1,6 @@
-"""Twins on the CPU of the operators that only a GPU has, and that the wrapper of a graph calls.
+"""CPU kernels for operators that only a GPU has, and that a graph's wrapper calls.
 
-Invariant: each computes what eager computes on the CPU, in the layout in which the CUDA operator gives it.
+Invariant: each computes what eager computes on the CPU, in the layout that the CUDA operator returns.
 """
 
 from collections.abc import Callable
@@ -13,11 +13,11 @@ from aotlens.capture.operators import aten
 from aotlens.codegen.gpu.interpreter.attention_steps import Form, backward, forward, rng_state_of
 
 EFFICIENT_ROWS = 32
-"""The memory-efficient kernel's log-sum-exp has whole blocks of so many rows."""
+"""The memory-efficient kernel pads its log-sum-exp to blocks of this many rows."""
 
 
 def register_cpu_kernels() -> Any:
-    """The registration, which holds as long as it is kept."""
+    """Register the kernels; the registration ends when the returned library is destroyed."""
     library = torch.library.Library("aten", "IMPL")
     for name, kernel in KERNELS.items():
         library.impl(name, _with_operator_layout(getattr(aten, name).default, kernel), "CPU")
@@ -25,7 +25,7 @@ def register_cpu_kernels() -> Any:
 
 
 def _with_operator_layout(op: Any, kernel: Callable[..., Any]) -> Callable[..., Any]:
-    """The twin, with its results in the layout that torch promises for the operator."""
+    """Wrap a kernel so that its outputs have the layout of the operator's meta function."""
 
     def call(*args: Any, **kwargs: Any) -> tuple[Any, ...]:
         promised = op(*map(_on_meta, args), **{key: _on_meta(value) for key, value in kwargs.items()})
@@ -53,7 +53,7 @@ def _with_layout(output: Any, promised: Any) -> Any:
 
 
 def _attend(query: Tensor, key: Tensor, value: Tensor, form: Form) -> tuple[Tensor, Tensor]:
-    """The result, and the log-sum-exp of each row."""
+    """Return the result, and the log-sum-exp of each row."""
     if form.dropout:
         return forward(query, key, value, form)
     result, log_sum = aten._scaled_dot_product_flash_attention_for_cpu(
@@ -63,7 +63,7 @@ def _attend(query: Tensor, key: Tensor, value: Tensor, form: Form) -> tuple[Tens
 
 
 def _state(first: int, *sizes: int, dtype: torch.dtype = torch.int64) -> Tensor:
-    """A random state: the number that its dropout draws from, where it has one."""
+    """Return an RNG state: a tensor with the seed of its dropout, where it has one."""
     return torch.full(sizes, first, dtype=torch.int64).to(dtype)
 
 
@@ -149,7 +149,7 @@ def _backward(tensors: tuple[Tensor, ...], saved: tuple[Tensor, Tensor], form: F
     if form.dropout:
         return backward(gradient, (query, key, value), form)[:3]
     result, log_sum = saved
-    log_sum = log_sum.transpose(1, 2).contiguous().transpose(1, 2)  # as the forward on the CPU gives it
+    log_sum = log_sum.transpose(1, 2).contiguous().transpose(1, 2)  # the layout of the CPU's forward
     gradients: tuple[Tensor, ...] = aten._scaled_dot_product_flash_attention_for_cpu_backward(
         gradient, query, key, value, result, log_sum, 0.0, form.causal, attn_mask=form.mask, scale=form.scale
     )

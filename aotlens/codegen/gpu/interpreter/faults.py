@@ -1,4 +1,4 @@
-"""What a graph raised while it ran, as a finding that names the kernel and its line."""
+"""Turn an error in a graph's run into a finding that names the kernel and its line."""
 
 import linecache
 import traceback
@@ -12,28 +12,28 @@ MOST_CHARACTERS = 400
 
 
 class KernelAssertionError(Exception):
-    """An assertion that stands in a kernel, as for an index of the user's."""
+    """A failed assertion of a kernel, such as a bounds check of an index."""
 
 
 class LaunchError(Exception):
-    """What a kernel raised, with where."""
+    """A kernel's error, with the launch that raised it."""
 
     def __init__(self, location: LaunchLocation, file: str, cause: BaseException) -> None:
         super().__init__(str(cause))
         self.location = location
         self.file = file
-        """Where the kernel's source was written to."""
+        """The file with the kernel's source."""
         self.cause = cause
 
 
 def assert_in_kernel(self: Any, condition: Any, message: str) -> None:
-    """In the place of the builder's `create_assert`."""
+    """Replace the builder's `create_assert`."""
     if not condition:
         raise KernelAssertionError(message)
 
 
 def finding_of(error: Exception, wrapper: str) -> Finding:
-    """`wrapper` is the file of the wrapper that ran."""
+    """Return the finding for an error; `wrapper` is the file of the wrapper that ran."""
     if not isinstance(error, LaunchError):
         return Finding("library", LaunchLocation(""), _line(error, wrapper), _message(error))
     causes = list(_causes(error.cause))
@@ -46,7 +46,7 @@ def finding_of(error: Exception, wrapper: str) -> Finding:
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
-    """An error and what it was raised from, down to the first."""
+    """Yield an error and its causes, down to the first."""
     current: BaseException | None = error
     while current is not None:
         yield current
@@ -61,7 +61,7 @@ def _message(error: BaseException) -> str:
 
 
 def _line(error: BaseException, file: str) -> str:
-    """The last line of that file on the way to the error; empty where it was never there."""
+    """Return the last line of that file in the error's traceback; empty if the file is not in it."""
     lines = [
         frame.lineno
         for cause in _causes(error)

@@ -1,6 +1,6 @@
-"""NVIDIA's device library in numpy and torch: one row per function that kernels call.
+"""NVIDIA's device library in numpy and torch, one row per function that kernels call.
 
-Triton's module of these functions is a stub, which the compiler replaces by the target's; the interpreter
+Triton's module for these functions is a stub, which the compiler replaces by the target's; the interpreter
 would call the stub.
 """
 
@@ -16,7 +16,7 @@ Function = Callable[..., Any]
 
 
 def _by_torch(function: Callable[..., torch.Tensor]) -> Function:
-    """A function that numpy lacks."""
+    """Wrap a torch function that numpy lacks."""
 
     def call(*arrays: Any) -> Any:
         return function(*(torch.from_numpy(np.ascontiguousarray(array)) for array in arrays)).numpy()
@@ -25,7 +25,7 @@ def _by_torch(function: Callable[..., torch.Tensor]) -> Function:
 
 
 def _flag(function: Function) -> Function:
-    """The library's predicates give integers."""
+    """Wrap a predicate, which returns integers in the library."""
     return lambda x: function(x).astype(np.int32)
 
 
@@ -130,11 +130,11 @@ FUNCTIONS: dict[str, Function] = {
     "clz": _leading_zeros,
     "clzll": _leading_zeros,
 }
-"""By name, without the marks of library and type: `__nv_sinf` is `sin`."""
+"""By name, without prefixes and suffixes for library and type: `__nv_sinf` is `sin`."""
 
 
 def find_function(symbol: str) -> Function | None:
-    """By the name in the library: `__nv_sinf`, `__nv_fsqrt_rn`, `__nv_isnand`."""
+    """Return the function for a library symbol: `__nv_sinf`, `__nv_fsqrt_rn`, `__nv_isnand`."""
     name = symbol.removeprefix("__nv_").removeprefix("fast_")
     marks = (
         name,
@@ -147,7 +147,7 @@ def find_function(symbol: str) -> Function | None:
 
 
 def calling_functions(handle: Any, numpy_dtype: Callable[[Any], Any]) -> Any:
-    """In the place of `create_extern_elementwise`."""
+    """Replace `create_extern_elementwise`."""
 
     def call(self: Any, *call_args: Any) -> Any:
         _library, _path, symbol, arguments, result, _is_pure = call_args
@@ -163,7 +163,7 @@ def calling_functions(handle: Any, numpy_dtype: Callable[[Any], Any]) -> Any:
 
 
 def bound_functions(stub: ModuleType, target: ModuleType, semantic: Any) -> Iterator[tuple[str, Function]]:
-    """The target's functions under the stub's names, told of the interpreter."""
+    """Yield the target's functions under the stub's names, bound to the interpreter's semantics."""
 
     def bind(function: Function) -> Function:
         def call(*arguments: Any, _semantic: Any = None, **options: Any) -> Any:

@@ -1,6 +1,6 @@
-"""Every address that a lane touches lies inside some argument's storage, or the launch ends.
+"""Check that every address that a kernel accesses is inside of an argument's storage.
 
-Invariant: checked before the access, so that a wrong kernel cannot damage this process.
+Invariant: the check precedes the access, so a wrong kernel cannot damage this process.
 """
 
 from collections.abc import Iterable
@@ -12,18 +12,18 @@ import torch
 
 
 class OutOfBoundsError(Exception):
-    """Lanes that reach outside of all arguments."""
+    """An access outside of all arguments."""
 
 
 @dataclass(slots=True)
 class Memory:
-    """The storages of the running launch; mutable: set anew for each."""
+    """The storages of the running launch; mutable: set again for each launch."""
 
     starts: Any = field(default_factory=lambda: np.zeros(0, np.uint64))
     ends: Any = field(default_factory=lambda: np.zeros(0, np.uint64))
 
     def allow(self, arguments: Iterable[Any]) -> None:
-        """Only the storages of these, from now on."""
+        """Allow accesses to the storages of these arguments only."""
         storages = [value.untyped_storage() for value in arguments if isinstance(value, torch.Tensor)]
         ranges = sorted({(s.data_ptr(), s.data_ptr() + s.nbytes()) for s in storages if s.nbytes()})
         self.starts = np.array([start for start, _ in ranges], np.uint64)
@@ -57,9 +57,9 @@ class Memory:
 
 
 def checking(memory: Memory, verb: str, original: Any, pointer: int, mask: int) -> Any:
-    """The builder's method with the check before it; the positions are those of its arguments.
+    """Wrap a builder method with the check; the positions are those of its arguments.
 
-    Masks and values are made contiguous, because the native code reads a broadcast one as raw memory.
+    Masks and values are made contiguous, because native code reads a broadcast one as raw memory.
     """
 
     def access(self: Any, *arguments: Any) -> Any:

@@ -1,6 +1,6 @@
-"""Operators that the user registered: the interpreter's process lacks them, so the program's own runs them.
+"""The user's registered operators, which the interpreter's process lacks and the main process runs.
 
-Invariant: what an operator writes to reaches the caller's tensors, as if it had run there.
+Invariant: what an operator mutates reaches the caller's tensors, as if it had run there.
 """
 
 import re
@@ -14,13 +14,13 @@ from aotlens.torch_api.operators import pytree
 
 _OPERATOR = re.compile(r"\btorch\.ops\.(\w+)\.(\w+)\.(\w+)\b")
 IN_MAIN_PROCESS = "run_in_main_process"
-"""The wrapper's name of the function that finds an operator in the other process."""
+"""The wrapper's name of the function that runs an operator in the main process."""
 
 OperatorRequest = Callable[[OperatorCall], OperatorOutput]
 
 
 def with_main_process_operators(source: str) -> str:
-    """The wrapper's text, whose unknown operators are asked for."""
+    """Return the wrapper's text, with unknown operators redirected to the main process."""
 
     def redirected(match: re.Match[str]) -> str:
         return (
@@ -36,7 +36,7 @@ def _known(namespace: str, operator: str, overload: str) -> bool:
 
 
 def run_in_main_process(ask: OperatorRequest) -> Callable[[str], Callable[..., Any]]:
-    """Gives, by its name, a function that runs the operator in the other process."""
+    """Return a function that returns, by name, a callable that runs the operator in the main process."""
 
     def named(name: str) -> Callable[..., Any]:
         def call(*args: Any, **kwargs: Any) -> Any:
@@ -55,7 +55,7 @@ def run_in_main_process(ask: OperatorRequest) -> Callable[[str], Callable[..., A
 
 
 def run_operator(call: OperatorCall) -> OperatorOutput:
-    """In the program's own process."""
+    """Run an operator in the main process."""
     namespace, operator, overload = call.name.split(".")
     try:
         function = getattr(getattr(getattr(torch.ops, namespace), operator), overload)

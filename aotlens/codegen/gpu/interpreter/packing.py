@@ -1,4 +1,4 @@
-"""Records with tensors as bytes; tensors that share memory still do on the other side."""
+"""Serialise records with tensors; tensors that share storage still share it after unpacking."""
 
 import io
 from typing import Any

@@ -1,7 +1,7 @@
-"""What Triton's interpreter, and the wrapper that calls it, need to run Inductor's code for a GPU on a CPU.
+"""Patches of Triton's interpreter and of the wrapper's calls, so that Inductor's GPU code runs on a CPU.
 
-Invariant: every name that is replaced stands in this table with its reason, and is replaced in the
-interpreter's own process only, for as long as that lives.
+Invariant: every replaced name is in this table with its reason, and is replaced only in the interpreter's own
+process, for all of its life.
 """
 
 from collections.abc import Iterator
@@ -27,20 +27,20 @@ ACCESSES = (
     ("create_atomic_rmw", "updates", 1, 3),
     ("create_atomic_cas", "updates", 0, -1),
 )
-"""The builder's methods that touch memory: what they do, and where pointers and mask stand."""
+"""The builder's methods that access memory: the verb for messages, and the positions of pointers and mask."""
 RANDOM_FUNCTIONS = (("rand", "rand"), ("randn", "randn"))
-"""Triton's functions by which kernels draw, with the kind of number."""
+"""Triton's random functions, with the kind of number."""
 RANDOM_HELPERS = (("rand4x", "rand"), ("randn4x", "randn"), ("randint64", "randint"))
-"""Inductor's."""
+"""Inductor's random functions."""
 
 
 def replacements(memory: Memory, random_numbers: RandomNumbers) -> tuple[Replacement, ...]:
-    """Every name that is replaced."""
+    """Return every replaced name."""
     return (*_device(), *_numbers(), *_accesses(memory), *_random_functions(random_numbers), *_library())
 
 
 def apply(rows: tuple[Replacement, ...]) -> None:
-    """For the rest of this process's life."""
+    """Apply the patches for the rest of this process's life."""
     for row in rows:
         setattr(row.owner, row.name, row.replacement)
 

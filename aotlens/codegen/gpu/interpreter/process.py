@@ -1,7 +1,7 @@
-"""The other end of the interpreter's process: started once, asked for one graph after another.
+"""The main process's connection to the interpreter, which starts once and runs one graph after another.
 
-Invariant: it ends with this process, its folder of kernels with it; a graph that ends it, or that takes too
-long, is an answer.
+Invariant: the interpreter ends with this process, and its folder of kernels with it; a graph that crashes it,
+or takes too long, is an answer.
 """
 
 import atexit
@@ -29,11 +29,11 @@ from aotlens.codegen.gpu.interpreter.records import (
 
 WORKER = "aotlens.codegen.gpu.interpreter.worker"
 GRAPH_LIMIT_S = 600.0
-"""For one graph."""
+"""Time limit for one graph."""
 
 
 class Interpreter:
-    """A process whose Triton interprets; graphs that come while one runs wait."""
+    """A process in which Triton interprets; concurrent graphs wait for each other."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -41,7 +41,7 @@ class Interpreter:
         self._process, self._connection = self._started()
 
     def run(self, job: Job, limit_s: float = GRAPH_LIMIT_S) -> Answer:
-        """The graph's results, or a finding that says why there are none."""
+        """Run a graph; return its outputs, or a finding that says why there are none."""
         answer: Answer | str = self._answer(packed(job), limit_s)
         if not isinstance(answer, str):
             return answer
@@ -50,14 +50,14 @@ class Interpreter:
         )
 
     def launch(self, launch: UserLaunch, limit_s: float = GRAPH_LIMIT_S) -> Launched:
-        """What one launch of a user's kernel writes, or a finding that says why nothing."""
+        """Launch a user's kernel; return what it writes, or a finding that says why nothing."""
         answer: Launched | str = self._answer(packed(launch), limit_s)
         if not isinstance(answer, str):
             return answer
         return Launched({}, Finding("not interpreted", LaunchLocation(launch.kernel), "", answer))
 
     def _answer(self, request: bytes, limit_s: float) -> Any:
-        """What comes back, or why nothing does."""
+        """Return the answer, or a sentence that says why there is none."""
         with self._lock:
             if self._process.poll() is not None:
                 self._process, self._connection = self._started()
@@ -67,7 +67,8 @@ class Interpreter:
                 return f"the interpreter's process ended: exit code {self._process.wait()}"
 
     def _asked(self, request: bytes, deadline: float, limit_s: float) -> Any:
-        """The answer, after all the operators that the graph needs from this process."""
+        """Send a request and return the answer, after running the operators that the graph needs from this
+        process."""
         self._connection.send_bytes(request)
         while self._connection.poll(max(0.0, deadline - time.monotonic())):
             received = unpacked(self._connection.recv_bytes())
@@ -90,7 +91,7 @@ class Interpreter:
             "TRITON_INTERPRET": "1",
             "TORCHINDUCTOR_CACHE_DIR": self._folder,
             "TORCHINDUCTOR_COMPILE_THREADS": "1",
-            "CUDA_VISIBLE_DEVICES": "",  # a GPU that is there would take what runs on the CPU in this process
+            "CUDA_VISIBLE_DEVICES": "",  # keep a real GPU from running what this process runs on the CPU
         }
         environment["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
         process = subprocess.Popen(
@@ -105,7 +106,7 @@ class Interpreter:
 
 
 def _has_descriptor() -> bool:
-    """Under a test runner stderr may be no file."""
+    """Return True if stderr is a file; under a test runner it may not be."""
     try:
         sys.stderr.fileno()
     except (OSError, ValueError, AttributeError):
@@ -117,7 +118,7 @@ _shared: list[Interpreter] = []
 
 
 def interpreter() -> Interpreter:
-    """The one of this process, started when it is first asked for."""
+    """Return this process's interpreter, which starts at the first call."""
     if not _shared:
         _shared.append(Interpreter())
         atexit.register(_shared[0].close)

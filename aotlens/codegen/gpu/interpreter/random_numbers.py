@@ -1,4 +1,4 @@
-"""The random numbers that kernels draw, kept by seed, so that the same can be drawn elsewhere."""
+"""Record the random numbers that kernels generate, by seed, so that other code can replay them."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,7 +11,7 @@ from aotlens.codegen.gpu.interpreter.records import RandomNumbersOfSeed
 
 @dataclass(slots=True)
 class RandomNumbers:
-    """Of the running graph; mutable: each launch adds to it."""
+    """The random numbers of the running graph; mutable: each launch adds to them."""
 
     first_seed: int = 0
     seeds: int = 0
@@ -22,13 +22,13 @@ class RandomNumbers:
         self._records.clear()
 
     def hand_out(self, seeds: torch.Tensor) -> None:
-        """Fill a tensor with the seeds that come next."""
+        """Fill a tensor with the next seeds."""
         start = self.first_seed + self.seeds
         seeds.copy_(torch.arange(start, start + seeds.numel()).view(seeds.shape))
         self.seeds += seeds.numel()
 
     def recording(self, kind: str, original: Any) -> Any:
-        """The function of seed and offsets that a kernel calls, whose numbers are kept."""
+        """Wrap a kernel's random function of seed and offsets, and record its numbers."""
 
         def draw(seed: Any, offsets: Any, *rest: Any) -> Any:
             result = original(seed, offsets, *rest)
@@ -47,7 +47,7 @@ class RandomNumbers:
             records.append((kind, positions[chosen].astype(np.int64), values[chosen].copy()))
 
     def by_seed(self) -> dict[int, RandomNumbersOfSeed]:
-        """By the position of the seed."""
+        """Return the recorded numbers by the index of the seed."""
         return {index: _merged(records) for index, records in self._records.items()}
 
 

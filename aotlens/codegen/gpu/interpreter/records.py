@@ -1,4 +1,4 @@
-"""What goes to the interpreter's process and comes back: plain data and CPU tensors."""
+"""Records that go to the interpreter's process and back: plain data and CPU tensors."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -23,50 +23,50 @@ class LaunchLocation:
     """A launch in a graph's wrapper."""
 
     kernel: str
-    """Empty for a line of the wrapper that is no launch."""
+    """Empty for a wrapper line that is not a launch."""
     occurrence: int = 0
-    """How many launches of the same kernel came before."""
+    """The number of earlier launches of the same kernel."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Why a graph did not run to its end."""
+    """Why a graph did not complete."""
 
     kind: FindingKind
     location: LaunchLocation
     line: str
-    """The kernel's own line, or the wrapper's."""
+    """The line of the kernel, or of the wrapper."""
     message: str
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One graph to be run once."""
+    """One run of one graph."""
 
     source: str
-    """The wrapper that calls the kernels, with their sources inside."""
+    """The wrapper that calls the kernels, including their sources."""
     constants: Mapping[str, torch.Tensor]
-    """By the name that the wrapper has for each."""
+    """By the wrapper's name of each."""
     inputs: tuple[Any, ...]
     random_state: torch.Tensor
-    """Of the CPU's generator, for draws of library calls."""
+    """The CPU generator's state, for random numbers of library calls."""
     seed: int
-    """The first of the seeds that kernels draw with; the others follow it."""
+    """The first seed of the kernels; further seeds count up from it."""
     own_blocks: bool = False
-    """Keep the kernels' own block sizes: slower, since the interpreter pays for each program."""
+    """Whether kernels keep their own block sizes: slower, since the interpreter's cost is per program."""
     return_buffers: bool = False
-    """Send back what each launch wrote."""
+    """Whether to return what each launch wrote."""
     precomputed: Mapping[LaunchLocation, Mapping[int, torch.Tensor]] = field(default_factory=dict)
-    """Launches that are not made: what the arguments at these positions hold instead afterwards."""
+    """Launches to skip, with the values that the arguments at these positions hold afterwards."""
 
 
 @dataclass(frozen=True, slots=True)
 class UserLaunch:
-    """One launch of a kernel of the user's, outside of any graph."""
+    """A launch of a user's kernel, outside of any graph."""
 
     kernel: str
     source: str
-    """Of the kernel, and of what it takes from its module."""
+    """The source of the kernel, and of the globals that it uses."""
     grid: tuple[int, ...]
     arguments: Mapping[str, Any]
 
@@ -74,39 +74,39 @@ class UserLaunch:
 @dataclass(frozen=True, slots=True)
 class Launched:
     written: Mapping[str, torch.Tensor]
-    """By the name of an argument, all bytes of its changed storage."""
+    """All bytes of each changed storage, by the argument's name."""
     finding: Finding | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """One kernel that ran."""
+    """A kernel launch that ran."""
 
     location: LaunchLocation
     programs: int
     blocks: tuple[tuple[str, int], ...]
-    """Block sizes that it ran with."""
+    """The block sizes of the launch."""
     buffers: tuple[tuple[int, torch.Tensor], ...] = ()
-    """What it changed, by the position of the argument; only when asked for."""
+    """The values that it changed, by the argument's position; only on request."""
 
 
 @dataclass(frozen=True, slots=True)
 class RandomNumbersOfSeed:
-    """The numbers that kernels drew from one seed."""
+    """The random numbers that kernels generated from one seed."""
 
     kind: Literal["rand", "randn", "randint"]
     offsets: torch.Tensor
-    """Positions in the tensor that the program draws, flat and in row-major order."""
+    """Positions in the random tensor, flat and in row-major order."""
     values: torch.Tensor
     repeats: int
-    """How many were drawn more than once, by several kernels or in both directions of one graph."""
+    """How many were generated more than once, by several kernels or in both directions of one graph."""
     agrees: bool
-    """Whether every number that was drawn again came out the same."""
+    """Whether repeated numbers were always equal."""
 
 
 @dataclass(frozen=True, slots=True)
 class ViewOfInput:
-    """A result that lies in the memory of an input."""
+    """An output that is a view of an input's storage."""
 
     input: int
     size: tuple[int, ...]
@@ -118,21 +118,21 @@ class ViewOfInput:
 @dataclass(frozen=True, slots=True)
 class Answer:
     outputs: tuple[Any, ...]
-    """Tensors, numbers, None, or `Inside`."""
+    """Tensors, numbers, None, or `ViewOfInput`."""
     written: Mapping[int, torch.Tensor]
-    """By the position of an input, all bytes of its changed storage."""
+    """All bytes of each changed storage, by the input's position."""
     random_state: torch.Tensor
     launches: tuple[Launch, ...]
     seeds: int
-    """How many the wrapper drew."""
+    """The number of seeds that the wrapper used."""
     random_numbers: Mapping[int, RandomNumbersOfSeed]
-    """By the position of the seed."""
+    """By the index of the seed."""
     finding: Finding | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class OperatorCall:
-    """An operator that only the program's own process has: one that the user registered."""
+    """A call of an operator that only the main process has, because the user registered it."""
 
     name: str
     """`namespace.operator.overload`."""
@@ -144,7 +144,7 @@ class OperatorCall:
 class OperatorOutput:
     result: Any
     args: tuple[Any, ...]
-    """As the operator left them, and the keyword arguments beside."""
+    """The positional arguments after the call, and the keyword arguments beside them."""
     kwargs: Mapping[str, Any]
     error: str = ""
 
@@ -154,4 +154,4 @@ class NotInterpretedError(UserError):
 
 
 class KernelFaultError(RuntimeError):
-    """A kernel that does what no kernel may do, whatever the values are."""
+    """A kernel with an out-of-bounds access or a failed assertion."""

@@ -1,7 +1,7 @@
-"""Reductions and scans by a function of the kernel's own, over whole slices.
+"""Reductions and scans with the kernel's own combine function, over whole slices.
 
-The interpreter calls the function once per element; combining halves takes log2 of that, in the order of a
-tree, as the hardware does.
+The interpreter calls the function once per element. Combining halves takes a logarithmic number of calls, in
+tree order, as on the hardware.
 """
 
 from typing import Any
@@ -10,7 +10,7 @@ import numpy as np
 
 
 def reduce_by_halves(self: Any, operands: Any) -> Any:
-    """In the place of `ReduceOps.generic_reduce`."""
+    """Replace `ReduceOps.generic_reduce`."""
     tensors, axis = self.unravel(operands, self.axis)
     slices = [np.moveaxis(tensor.handle.data, axis, -1) for tensor in tensors]
     while (count := slices[0].shape[-1]) > 1:
@@ -34,7 +34,7 @@ def reduce_by_halves(self: Any, operands: Any) -> Any:
 
 
 def scan_by_doubling(self: Any, operands: Any) -> Any:
-    """In the place of `ScanOps.generic_scan`."""
+    """Replace `ScanOps.generic_scan`."""
     slices = [np.moveaxis(tensor.handle.data, self.axis, -1).copy() for tensor in operands]
     distance, count = 1, slices[0].shape[-1]
     while distance < count:
@@ -52,7 +52,7 @@ def scan_by_doubling(self: Any, operands: Any) -> Any:
 
 
 def _combined(self: Any, left: list[Any], right: list[Any], like: Any) -> list[Any]:
-    """The kernel's function of whole slices: blocks of any shape to the interpreter."""
+    """Call the kernel's function on whole slices, which the interpreter treats as blocks of any shape."""
     arguments = [
         self.to_tensor(np.ascontiguousarray(x), tensor.dtype)
         for side in (left, right)

@@ -1,6 +1,7 @@
-"""A graph's tensors on their way to the interpreter's process and back.
+"""Transfer a graph's tensors to the interpreter's process and back.
 
-Invariant: what shares memory on one side does so on the other, and each result is where the graph has it.
+Invariant: tensors that share a storage on one side do so on the other, and each output is on the device where
+the graph has it.
 """
 
 from collections.abc import Iterator, Sequence
@@ -12,7 +13,7 @@ from aotlens.codegen.gpu.interpreter.records import Answer, ViewOfInput
 
 
 def copied(inputs: list[Any]) -> Iterator[Any]:
-    """Copies on the CPU that share memory as the originals do."""
+    """Yield copies on the CPU that share storages as the originals do."""
     storages: dict[int, torch.UntypedStorage] = {}
     for value in inputs:
         if not isinstance(value, torch.Tensor):
@@ -39,8 +40,8 @@ def write_bytes(tensor: torch.Tensor, content: torch.Tensor) -> None:
 def in_shared_memory(
     outputs: Sequence[Any], inputs: list[Any], devices: Sequence[torch.device | None]
 ) -> Iterator[Any]:
-    """Results of the other process as this one's: inside an input's memory where they were there, else on
-    their devices; None is the CPU."""
+    """Yield the other process's outputs as this process's: views of inputs where they were views there, else
+    on their devices; None is the CPU."""
     moved: dict[int, torch.UntypedStorage] = {}
     for value, device in zip(outputs, devices, strict=True):
         if isinstance(value, ViewOfInput):
@@ -57,14 +58,14 @@ def in_shared_memory(
 
 
 def _copied_to(device: torch.device, storage: torch.UntypedStorage) -> torch.UntypedStorage:
-    """A copy there: in a tensor's memory, so that a GPU that is only pretended knows of it."""
+    """Copy a storage to a device, within a tensor so that an emulated GPU tracks it."""
     made = torch.empty(storage.nbytes(), dtype=torch.uint8, device=device)
     made.copy_(torch.empty(0, dtype=torch.uint8).set_(storage))
     return made.untyped_storage()
 
 
 def _view_of_input(value: ViewOfInput, inputs: list[Any]) -> torch.Tensor:
-    """A result that lies in an input's memory: that input itself where it is the same."""
+    """Return an output that is a view of an input's storage: the input itself where they are equal."""
     storage = inputs[value.input].untyped_storage()
     empty = torch.empty(0, dtype=value.dtype, device=storage.device)
     result = empty.set_(storage, value.offset, value.size, value.stride)

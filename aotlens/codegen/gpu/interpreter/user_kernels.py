@@ -1,6 +1,6 @@
-"""Triton kernels of the user's in the interpreter: launched by Inductor's wrapper, or by themselves.
+"""The user's Triton kernels in the interpreter, launched by Inductor's wrapper or directly.
 
-Invariant: they run with the block sizes that the user wrote, since their grids go with those.
+Invariant: they keep the user's block sizes, to which their grids belong.
 """
 
 from typing import Any
@@ -14,11 +14,11 @@ import triton.language as tl
 from torch._inductor.runtime.triton_helpers import libdevice, math as tl_math
 
 """
-"""As Inductor writes them above a kernel of the user's."""
+"""The imports that Inductor writes above a user's kernel."""
 
 
 def user_kernel(launch: UserLaunch) -> Any:
-    """The kernel as a function of Triton's interpreter."""
+    """Return the kernel as a function of Triton's interpreter."""
     codecache = interpreting_modules().codecache
     source = f"{IMPORTS}@triton.jit\n{launch.source}"
     key, path = codecache.PyCodeCache.write(source)  # Triton reads a function's text from its file
@@ -26,9 +26,10 @@ def user_kernel(launch: UserLaunch) -> Any:
 
 
 def launch_user_kernel(kernel: Any, arguments: tuple[Any, ...]) -> tuple[int, int, int]:
-    """One launch as the wrapper writes it, and its grid.
+    """Launch a kernel as the wrapper does, and return its grid.
 
-    The wrapper gives what is no `tl.constexpr`, with -1 for None, and then what the grid depends on.
+    The wrapper passes the arguments that are not `tl.constexpr`, with -1 for None, then the values on which
+    the grid depends.
     """
     config, meta = kernel.configs[0], kernel.inductor_meta
     wanted = meta.get("extra_launcher_args", ())

@@ -1,7 +1,7 @@
-"""The interpreter's process: takes graphs, runs their wrappers on CPU tensors, and answers.
+"""The interpreter's process: runs the wrappers of graphs on CPU tensors.
 
-`python -m aotlens.codegen.gpu.interpreter.worker DESCRIPTOR`, with TRITON_INTERPRET=1 from the start, since
-Triton looks at it when its own functions are defined.
+`python -m aotlens.codegen.gpu.interpreter.worker DESCRIPTOR`, with TRITON_INTERPRET=1 set before the start,
+since Triton reads it when it defines its own functions.
 """
 
 import os
@@ -54,11 +54,11 @@ FOLDER = "TORCHINDUCTOR_CACHE_DIR"
 
 
 def main(descriptor: int) -> None:
-    """Answer until the other end is closed."""
+    """Answer requests until the other end closes the connection."""
     connection = Connection(descriptor)
     torch.set_num_threads(1)
     np.seterr(all="ignore")  # masked lanes divide by zero, as on a GPU
-    warnings.simplefilter("ignore")  # a library's advice is no user's
+    warnings.simplefilter("ignore")  # library warnings are not for the user
 
     def ask(call: OperatorCall) -> OperatorOutput:
         connection.send_bytes(packed(call))
@@ -70,7 +70,7 @@ def main(descriptor: int) -> None:
         try:
             received = connection.recv_bytes()
         except EOFError:
-            shutil.rmtree(os.environ.get(FOLDER, ""), ignore_errors=True)  # where the kernels were written
+            shutil.rmtree(os.environ.get(FOLDER, ""), ignore_errors=True)  # the kernels' sources
             return
         request: Job | UserLaunch = unpacked(received)
         answered = worker.answer(request) if isinstance(request, Job) else worker.launch(request)
@@ -86,14 +86,14 @@ class Worker:
     random_numbers: RandomNumbers = field(default_factory=RandomNumbers)
     _registrations: list[Any] = field(default_factory=list)
     _own_blocks: dict[int, dict[str, Any]] = field(default_factory=dict)
-    """By kernel: the same source is the same kernel in every job."""
+    """Original block sizes by kernel: the same source is the same kernel in every job."""
 
     def __post_init__(self) -> None:
         apply(replacements(self.memory, self.random_numbers))
         self._registrations.append(register_cpu_kernels())
 
     def answer(self, job: Job) -> Answer:
-        """Run one graph; whatever it raises is part of the answer."""
+        """Run one graph; an error is part of the answer."""
         self.random_numbers.start(job.seed)
         torch.set_rng_state(job.random_state)
         launches: list[Launch] = []
@@ -118,7 +118,7 @@ class Worker:
         )
 
     def launch(self, launch: UserLaunch) -> Launched:
-        """Run one kernel of the user's; whatever it raises is part of the answer."""
+        """Run one of the user's kernels; an error is part of the answer."""
         tensors = {name: value for name, value in launch.arguments.items() if isinstance(value, torch.Tensor)}
         before = {name: value.untyped_storage().clone() for name, value in tensors.items()}
         kernel, finding = None, None
@@ -134,7 +134,7 @@ class Worker:
         return Launched(changed, finding)
 
     def _loaded(self, job: Job, launches: list[Launch]) -> Any:
-        """The wrapper as a module of this job's own, with its kernels watched."""
+        """Load the wrapper as a module for this job, with its kernels wrapped."""
         modules = interpreting_modules()
         called = {
             HAND_OUT_SEEDS: self.random_numbers.hand_out,
@@ -147,7 +147,7 @@ class Worker:
         occurrences: Counter[str] = Counter()
         for name, kernel in list(vars(module).items()):
             if isinstance(kernel, modules.autotuner):
-                if not kernel.custom_kernel:  # the user's own block sizes stay
+                if not kernel.custom_kernel:  # the user's block sizes do not change
                     self._choose_blocks(name, kernel, job, modules.largest_blocks)
                 setattr(module, name, _WatchedKernel(name, kernel, job, occurrences, launches, self.memory))
         return module
@@ -162,7 +162,7 @@ class Worker:
 
 @dataclass(slots=True)
 class _WatchedKernel:
-    """In the place of a kernel in the wrapper: knows each launch."""
+    """Replaces a kernel in the wrapper and records each launch."""
 
     name: str
     kernel: Any
@@ -202,7 +202,7 @@ class _WatchedKernel:
 
 
 def _storages(inputs: tuple[Any, ...]) -> dict[int, torch.UntypedStorage]:
-    """The inputs' storages, each at the first input that lies in it."""
+    """Return the inputs' storages, each by the first input on it."""
     storages: dict[int, tuple[int, torch.UntypedStorage]] = {}
     for index, value in enumerate(inputs):
         if isinstance(value, torch.Tensor):
@@ -219,12 +219,12 @@ def _written(inputs: tuple[Any, ...], before: dict[int, torch.UntypedStorage]) -
 
 
 def bytes_of(storage: torch.UntypedStorage) -> torch.Tensor:
-    """All of a storage, as a tensor in it."""
+    """Return all bytes of a storage, as a tensor on it."""
     return torch.empty(0, dtype=torch.uint8).set_(storage)
 
 
 def same_bits(first: torch.Tensor, second: torch.Tensor) -> bool:
-    """Whether both hold the same, NaN included."""
+    """Return True if both tensors hold the same bits, NaN included."""
     return torch.equal(_bits(first), _bits(second))
 
 
@@ -233,7 +233,7 @@ def _bits(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _with_views_of_inputs(outputs: Any, inputs: tuple[Any, ...]) -> Iterator[Any]:
-    """The results; one in an input's memory by its place there."""
+    """Yield the outputs, with those on an input's storage as `ViewOfInput`."""
     known = {storage._cdata: index for index, storage in _storages(inputs).items()}
     for value in outputs:
         index = known.get(value.untyped_storage()._cdata) if isinstance(value, torch.Tensor) else None

@@ -1,6 +1,6 @@
-"""What a wrapper that Inductor wrote for a GPU calls, on a machine that has none.
+"""Run a wrapper that Inductor generated for a GPU on a machine without one.
 
-Invariant: memory that nothing has written yet holds no number that could pass for a result.
+Invariant: uninitialised memory holds no number that could pass for a result.
 """
 
 import re
@@ -13,17 +13,17 @@ from aotlens.torch_api.operators import assert_size_stride
 _ON_CUDA = re.compile(r"device\(type='cuda', index=\d+\)|'cuda:\d+'|'cuda'")
 _CALL = re.compile(r"^(class Runner\b|def call\()", re.MULTILINE)
 _SEEDS = re.compile(r"\baten\.randint\.low_out\(-9223372036854775808, \d+, \[\d+\], out=(\w+)\)")
-"""Inductor's own draw of the seeds for its kernels: from all 64-bit integers."""
+"""Inductor's own generation of seeds for its kernels: from all 64-bit integers."""
 _PROMISED = re.compile(r"^(\s+)assert_size_stride\((buf\d+), ", re.MULTILINE)
-"""The wrapper's check of a library's result."""
+"""The wrapper's check of the layout of a library's result."""
 ALIGNMENT_PROMISES = "check_alignment_promise"
-"""The wrapper's name of the function that lays such a result out as on the GPU."""
+"""The wrapper's name of the function that gives such a result its GPU layout."""
 HAND_OUT_SEEDS = "hand_out_seeds"
 """The wrapper's name of the function that fills a tensor with seeds instead."""
 
 
 def on_cpu(source: str) -> str:
-    """The wrapper with its own calls on the CPU; the kernels' sources keep their GPU."""
+    """Return the wrapper with its own calls on the CPU; the kernels' sources do not change."""
     starts = [match.start() for match in _CALL.finditer(source)]
     start = starts[0] if starts else len(source)
     calls = _ON_CUDA.sub(_named_cpu, source[start:])
@@ -36,7 +36,7 @@ def _named_cpu(match: re.Match[str]) -> str:
 
 
 def check_alignment_promise(result: torch.Tensor, size: Any, stride: Any, operator: str = "") -> torch.Tensor:
-    """What a library gave, in the layout that its operator has on a GPU: on a CPU some have another.
+    """Return a library's result in the layout that the operator has on a GPU, which may differ on a CPU.
 
     Raises AssertionError where it has other sizes.
     """
@@ -47,7 +47,7 @@ def check_alignment_promise(result: torch.Tensor, size: Any, stride: Any, operat
 
 
 def unwritten(size: Any, stride: Any, dtype: torch.dtype) -> torch.Tensor:
-    """In the place of `empty_strided` on the GPU: NaN, or the largest integer."""
+    """Replace `empty_strided` on the GPU: fill with NaN, or the largest integer."""
     made = torch.empty_strided(size, stride, dtype=dtype)
     whole = torch.empty(0, dtype=dtype).set_(made.untyped_storage())
     if dtype.is_floating_point or dtype.is_complex:

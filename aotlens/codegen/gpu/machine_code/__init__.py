@@ -1,1 +1,1 @@
-"""Triton sources as cubins, and what cubins say: resources per kernel and SASS."""
+"""Compile Triton sources to cubins; read resources per kernel and SASS from cubins."""

@@ -1,7 +1,7 @@
-"""What a cubin (NVIDIA's compiled form of kernels, an ELF file) says of each kernel, read without a driver.
+"""Read each kernel's resources from a cubin (NVIDIA's ELF format for compiled kernels), without a driver.
 
-Promise: a file that is no cubin, or is cut off or damaged, raises a BackendError that says what is wrong with
-it; nothing is read outside of the file's bytes.
+Invariant: a file that is no cubin, or is truncated or damaged, raises a BackendError that says what is wrong;
+nothing outside of the file's bytes is read.
 """
 
 import struct
@@ -12,36 +12,35 @@ from typing import Any
 from aotlens.errors import BackendError
 
 EM_CUDA = 190
-"""The machine number that ELF gives to NVIDIA's GPUs."""
+"""ELF's machine number of NVIDIA GPUs."""
 SHT_SYMTAB, SHT_NOBITS = 2, 8
 
 SIZED = 4
-"""The format of an attribute whose payload follows it; every other keeps its value in the record itself."""
+"""The format of an attribute whose payload follows it; other formats hold the value in the record."""
 FRAME_SIZE, REGISTER_COUNT = 0x11, 0x2F
-"""Attributes of the whole file: the symbol's number and a value."""
+"""Attributes of the whole file: a symbol's number and a value."""
 MAX_THREADS, REQUIRED_THREADS = 0x05, 0x10
-"""Attributes of one kernel: the threads of a block along x, y and z (`.maxntid`, `.reqntid` of PTX)."""
+"""Attributes of one kernel: the threads of a block along x, y and z (`.maxntid`, `.reqntid` in PTX)."""
 
 RESERVED_SHARED_BYTES = 1024
-"""From sm_90 on the system's own shared memory is counted into that of a kernel that uses any."""
+"""From sm_90 on, the system's shared memory counts towards that of a kernel that uses any."""
 
 
 @dataclass(frozen=True, slots=True)
 class KernelResources:
-    """What one kernel takes of a multiprocessor, by the compiler's account."""
+    """The resources of one kernel, as the compiler states them."""
 
     name: str
     architecture: int
     """Of the code: 90 for sm_90."""
     registers: int = 0
-    """Of each thread."""
+    """Per thread."""
     frame_bytes: int = 0
-    """Of each thread's stack, in memory: spilled registers, and arrays that the program has itself."""
+    """Stack per thread, in memory: spilled registers, and the program's own arrays."""
     shared_bytes: int = 0
-    """Static shared memory of a block, without what the system reserves; the dynamic share of a launch is not
-    in a cubin."""
+    """Static shared memory per block, without the system's; dynamic shared memory is not in a cubin."""
     threads: int | None = None
-    """The block size that the kernel was compiled for; None where it names none."""
+    """The block size for which the kernel was compiled; None where it has none."""
     code_bytes: int = 0
 
 
@@ -55,10 +54,10 @@ class _Section:
 
 
 def read_cubin(binary: bytes) -> dict[str, KernelResources]:
-    """The kernels of a cubin by name; raises BackendError."""
+    """Return the kernels of a cubin by name; raises BackendError."""
     try:
         return _kernels(binary)
-    except (struct.error, OverflowError) as error:  # a place outside of the file, or of what can be addressed
+    except (struct.error, OverflowError) as error:  # an offset outside of the file or the address range
         raise BackendError(f"a cubin of {len(binary)} bytes is cut off or damaged: {error}") from error
 
 
@@ -68,7 +67,7 @@ def _kernels(binary: bytes) -> dict[str, KernelResources]:
     kernels = {
         name: KernelResources(name, architecture, code_bytes=section.size)
         for section in sections
-        # functions that the compiler adds for itself (`$__internal_0_$…`) are no kernels
+        # functions that the compiler adds (`$__internal_0_$…`) are not kernels
         if (name := section.name.removeprefix(".text.")) != section.name and not name.startswith("$")
     }
     if not kernels:
@@ -82,14 +81,14 @@ def _kernels(binary: bytes) -> dict[str, KernelResources]:
 
 
 def _architecture(binary: bytes) -> int:
-    """The number after `sm_`; where it stands changed with version 8 of the format."""
+    """Return the number after `sm_`; its position changed with version 8 of the format."""
     (version,) = struct.unpack_from("<B", binary, 8)
     (flags,) = struct.unpack_from("<I", binary, 0x30)
     return int(flags >> 8 & 0xFF if version >= 8 else flags & 0xFF)
 
 
 def _sections(binary: bytes) -> tuple[_Section, ...]:
-    """Every section of the file, each inside of it."""
+    """Return the sections of the file, each checked to be within it."""
     if binary[:4] != b"\x7fELF":
         raise BackendError(
             f"no cubin: {len(binary)} bytes that begin with {binary[:4]!r} instead of b'\\x7fELF'"
@@ -121,7 +120,7 @@ def _checked_bounds(binary: bytes, section: _Section) -> _Section:
 
 
 def _text(binary: bytes, table: _Section, name_offset: int) -> str:
-    """The name that begins there in a table of strings."""
+    """Return the name at an offset in a string table."""
     start, last = table.offset + name_offset, table.offset + table.size
     end = binary.find(b"\0", start, last)
     if end < 0:
@@ -130,7 +129,7 @@ def _text(binary: bytes, table: _Section, name_offset: int) -> str:
 
 
 def _symbols(binary: bytes, sections: tuple[_Section, ...]) -> tuple[str, ...]:
-    """The names of all symbols, by number."""
+    """Return the names of all symbols, by number."""
     table = next((section for section in sections if section.kind == SHT_SYMTAB), None)
     if table is None or table.link >= len(sections):
         raise BackendError("a damaged cubin: it has no table of symbols")
@@ -143,7 +142,7 @@ def _symbols(binary: bytes, sections: tuple[_Section, ...]) -> tuple[str, ...]:
 def _kernel_facts(
     binary: bytes, section: _Section, symbols: tuple[str, ...], architecture: int
 ) -> Iterator[tuple[str, dict[str, Any]]]:
-    """What a section says of kernels: the kernel's name, and fields of its record."""
+    """Yield what a section states about kernels: the kernel's name, and fields of its record."""
     if section.name.startswith(".nv.shared."):
         reserved = RESERVED_SHARED_BYTES if architecture >= 90 else 0
         yield section.name.removeprefix(".nv.shared."), {"shared_bytes": max(section.size - reserved, 0)}
@@ -163,7 +162,7 @@ def _kernel_facts(
 
 
 def _attributes(binary: bytes, section: _Section) -> Iterator[tuple[int, bytes]]:
-    """The attributes with a payload: its number, and the payload."""
+    """Yield the attributes with a payload: number and payload."""
     position, end = section.offset, section.offset + section.size
     while position < end:
         form, attribute, size = struct.unpack_from("<BBH", binary, position)

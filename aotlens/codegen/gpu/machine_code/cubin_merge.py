@@ -1,7 +1,7 @@
-"""Several cubins as one ELF file: a disassembler takes 0.3 s to start, and next to nothing for a kernel.
+"""Merge several cubins into one ELF file: a disassembler takes 0.3 s to start, and almost nothing per kernel.
 
-Promise: code, constants and their relocations are each cubin's own; what describes whole files (debug lines,
-notes) is left out.  A file that is damaged raises a BackendError.
+Invariant: code, constants and their relocations stay those of each cubin; sections about whole files (debug
+lines, notes) are dropped. A damaged file raises BackendError.
 """
 
 import struct
@@ -12,23 +12,23 @@ from aotlens.errors import BackendError
 
 SHT_SYMTAB, SHT_STRTAB, SHT_RELA, SHT_NOBITS, SHT_REL = 2, 3, 4, 8, 9
 SHN_LORESERVE = 0xFF00
-"""Section numbers from here on have a meaning of their own."""
+"""Section numbers from here on are reserved."""
 GLOBAL_INFO = 0xFF000000
-"""A text section's `info` holds the number of its kernel's symbol, and registers in the highest byte."""
+"""A text section's `info` holds its kernel's symbol number, and registers in the highest byte."""
 
 _HEADER, _HEADER_BYTES = "<IIQQQQIIQQ", 64
 _SYMBOL, _SYMBOL_BYTES = "<IBBHQQ", 24
 _RELOCATION_BYTES = {SHT_RELA: 24, SHT_REL: 16}
 _ALIGNMENT = 128
 _KERNEL_SECTIONS = (".text.", ".rela.text.", ".rel.text.", ".nv.constant", ".nv.shared.", ".nv.global")
-"""How the names of the sections begin that belong to kernels."""
+"""Prefixes of the names of sections that belong to kernels."""
 _SHARED_SECTIONS = (".note.", ".nv.compat")
-"""And of those that say what all kernels are compiled for, which are taken from the first file."""
+"""Prefixes of sections about the target of all kernels, which come from the first file."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Section:
-    """One section; the fields of its header that change from file to file, and its bytes."""
+    """One section: its bytes, and the header fields that differ between files."""
 
     name: str
     kind: int
@@ -40,7 +40,7 @@ class _Section:
     alignment: int
     entry_bytes: int
     data: bytes = b""
-    """Empty for a section that takes no bytes of the file."""
+    """Empty for a section without bytes in the file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class _Symbol:
 
 
 def merge_cubins(cubins: Sequence[bytes]) -> bytes:
-    """One file with the kernels of all, which are of one architecture and of different names."""
+    """Return one file with all kernels, which must have one architecture and different names."""
     try:
         return _Merge().merge(cubins)
     except (struct.error, IndexError, KeyError, ValueError) as error:
@@ -66,14 +66,14 @@ def merge_cubins(cubins: Sequence[bytes]) -> bytes:
 
 
 class _Merge:
-    """Mutable while it grows."""
+    """Mutable while sections are added."""
 
     def __init__(self) -> None:
         self._sections = [_Section("", 0, 0, 0, 0, 0, 0, 0, 0)]
         self._locals = [_Symbol(b"", 0, 0, 0, 0, 0)]
         self._globals: list[_Symbol] = []
         self._numbering: list[tuple[dict[int, int], dict[int, _Symbol]]] = []
-        """Of each file: its section numbers with ours, its symbol numbers with ours."""
+        """For each file, its section numbers with ours, and its symbol numbers with our symbols."""
 
     def merge(self, cubins: Sequence[bytes]) -> bytes:
         for cubin in cubins:
@@ -137,7 +137,7 @@ def _symbols(table: bytes, names: bytes) -> Iterator[_Symbol]:
 
 
 def _renumbered(section: _Section, sections: dict[int, int], symbols: dict[int, int], table: int) -> _Section:
-    """The section with what it says of others in the numbers of the whole."""
+    """Return the section with its references to sections and symbols renumbered."""
     if section.kind in _RELOCATION_BYTES:
         data = bytearray(section.data)
         for offset in range(8, len(data), _RELOCATION_BYTES[section.kind]):
@@ -151,7 +151,7 @@ def _renumbered(section: _Section, sections: dict[int, int], symbols: dict[int, 
 
 
 def _file_bytes(head: bytes, sections: list[_Section]) -> bytes:
-    """The file: its head, then each section, then their headers."""
+    """Return the file: its header, each section, then the section headers."""
     body, headers, names = bytearray(head), bytearray(), bytearray()
     sections = [*sections, _Section(".shstrtab", SHT_STRTAB, 0, 0, 0, 0, 0, 1, 0)]
     name_offsets = []

@@ -1,4 +1,4 @@
-"""Machine code as text, by the disassembler that Triton brings.
+"""Machine code as text, from the disassembler that comes with Triton.
 
 Invariant: a kernel's text does not depend on the kernels that are disassembled with it.
 """
@@ -14,24 +14,25 @@ from aotlens.errors import BackendError
 
 _SECTION = re.compile(r"^//-+ \.text\.(\S+) +-+$", re.MULTILINE)
 _OTHER = re.compile(r"^//-+ [^.].* -+$", re.MULTILINE)
-"""What follows the kernels: the symbols of the whole file."""
+"""The section after the kernels: the symbols of the whole file."""
 _LABEL = re.compile(r"\.L_x_\d+")
 
 
 def tools() -> Path:
-    """Where Triton's wheel keeps NVIDIA's tools."""
-    import triton  # the optional dependency that all of this is about
+    """Return the folder of NVIDIA's tools in Triton's wheel."""
+    import triton  # optional dependency
 
     return Path(triton.__file__).parent / "backends" / "nvidia" / "bin"
 
 
 def run_tool(*command: str) -> subprocess.CompletedProcess[str]:
-    """In a child with a time limit, which holds for the tool too."""
+    """Run a tool; called in a child whose time limit covers the tool."""
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
 def disassembled(cubins: Mapping[str, bytes]) -> Iterator[tuple[str, str]]:
-    """SASS by the name of the kernel; none where no disassembler is there, or it does not know the GPU."""
+    """Yield the SASS of each kernel by name; nothing where the disassembler is missing or does not know the
+    GPU."""
     tool = tools() / "nvdisasm"
     if not tool.is_file() or not cubins:
         return
@@ -46,7 +47,7 @@ def disassembled(cubins: Mapping[str, bytes]) -> Iterator[tuple[str, str]]:
 
 
 def _output(tool: Path, cubin: bytes) -> str:
-    """Empty where the tool fails."""
+    """Return the tool's output; empty where it fails."""
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
         file.write(cubin)
         file.flush()
@@ -55,13 +56,13 @@ def _output(tool: Path, cubin: bytes) -> str:
 
 
 def _kernels(output: str) -> dict[str, str]:
-    """Each kernel's part, below the lines that hold for all."""
+    """Return each kernel's section, below the common header."""
     head, *parts = _SECTION.split(_OTHER.split(output)[0])
     kernels = dict(zip(parts[::2], parts[1::2], strict=True))
     return {name: f"{head.strip()}\n\n{_renumbered_labels(text.strip())}\n" for name, text in kernels.items()}
 
 
 def _renumbered_labels(text: str) -> str:
-    """Labels in the order in which they come: the tool counts through the whole file."""
+    """Number labels in order of appearance: the tool numbers them through the whole file."""
     labels: dict[str, str] = {}
     return _LABEL.sub(lambda match: labels.setdefault(match[0], f".L_{len(labels)}"), text)

@@ -1,4 +1,4 @@
-"""One Triton kernel, from Inductor's source to machine code for a GPU, and what the code needs of it."""
+"""Compile one Triton kernel from Inductor's source to machine code, and read the resources that it needs."""
 
 import contextlib
 import io
@@ -16,12 +16,12 @@ from aotlens.torch_api.gpu import compiling_modules
 from aotlens.torch_api.triton import use_bundled_triton_tools
 
 TEXTS = ("ttir", "ttgir", "llir", "ptx")
-"""Triton's own stages, in order; `aotlens.codegen.gpu.machine_code.disassembly` has the last language."""
+"""Triton's own stages, in order; `aotlens.codegen.gpu.machine_code.disassembly` adds the last language."""
 MOST_SPILLED_WORDS = 16
-"""Inductor does not try configurations that spill more than this."""
+"""Inductor does not autotune configurations that spill more than this."""
 
 BLOCKS = ("BLOCK", "GROUP_M", "SPLIT_K")
-"""How the names of a template's block sizes begin."""
+"""Prefixes of the names of a template's block sizes."""
 
 _LOCATION = re.compile(r" loc\((?:[^()]|\([^()]*\))*\)")
 _LOCATION_TABLE = re.compile(r"^#loc\d* = .*\n", re.MULTILINE)
@@ -29,20 +29,20 @@ _SPILLS = re.compile(r"(\d+) bytes spill stores, (\d+) bytes spill loads")
 
 
 def prepare() -> None:
-    """What every child would do again: imports, and Triton's hash of its own library (0.3 s)."""
-    from triton.runtime.cache import triton_key  # the optional dependency that all of this is about
+    """Do what every child would repeat: imports, and Triton's hash of its own library (0.3 s)."""
+    from triton.runtime.cache import triton_key  # optional dependency
 
     compiling_modules()
     triton_key()
 
 
 def build_kernel(kernel: KernelSource) -> BuiltKernel:
-    """Compile every configuration; within `offline_gpu` only, and in a process of its own.
+    """Compile every configuration; call it within `offline_gpu`, in a process of its own.
 
     Raises:
         BackendError: Triton refuses a line of the kernel.  Whatever else Triton raises, too.
     """
-    logging.disable()  # torch logs the whole kernel when one fails; the error says what matters
+    logging.disable()  # torch logs the whole kernel on failure; the error is enough
     modules = compiling_modules()
     use_bundled_triton_tools()
     autotuner = modules.codecache._load_triton_kernel_from_source(kernel.name, kernel.source)
@@ -57,7 +57,7 @@ def build_kernel(kernel: KernelSource) -> BuiltKernel:
 
 
 def _compile(autotuner: Any) -> None:
-    from triton.compiler.errors import CompilationError  # the optional dependency that all of this is about
+    from triton.compiler.errors import CompilationError  # optional dependency
 
     try:
         autotuner.precompile(warm_cache_only=False)
@@ -71,18 +71,17 @@ def _compile(autotuner: Any) -> None:
 
 
 def _last_line(error: Exception) -> str:
-    """Its own message, below the lines of the kernel that it quotes."""
+    """Return the error's own message, below the kernel lines that it quotes."""
     return str(error).strip().splitlines()[-1]
 
 
 def without_mlir_locations(text: str) -> str:
-    """The text without MLIR's record of where in the Triton source each operation stood: half of it, and no
-    part of the program."""
+    """Return the text without MLIR's source locations, which are half of it and not part of the program."""
     return _LOCATION.sub("", _LOCATION_TABLE.sub("", text))
 
 
 def _usable(autotuner: Any) -> Iterator[Any]:
-    """The compiled configurations that fit the GPU."""
+    """Yield the compiled configurations that fit the GPU."""
     fitting = {id(launcher.config) for launcher in autotuner.launchers}
     for result in autotuner.compile_results:
         if id(result.config) in fitting:
@@ -101,7 +100,7 @@ def _config(autotuner: Any, result: Any, kernel: KernelSource) -> BuiltConfig:
     compiled, config = result.kernel, result.config
     resources = read_cubin(compiled.asm["cubin"])[compiled.name]
     values = {**_template_blocks(autotuner), **_constants(autotuner), **config.kwargs}
-    values = {name: value for name, value in values.items() if type(value) is int}  # flags are no sizes
+    values = {name: value for name, value in values.items() if type(value) is int}  # without flags
     return BuiltConfig(
         values=tuple(values.items()),
         warps=config.num_warps,
@@ -115,13 +114,13 @@ def _config(autotuner: Any, result: Any, kernel: KernelSource) -> BuiltConfig:
 
 
 def _template_blocks(autotuner: Any) -> dict[str, Any]:
-    """The block sizes that a template writes into its text."""
+    """Return the block sizes that a template inlines into its text."""
     config_args = autotuner.inductor_meta.get("config_args", {})
     return {name: value for name, value in config_args.items() if name.startswith(BLOCKS)}
 
 
 def _constants(autotuner: Any) -> dict[str, Any]:
-    """What a kernel of the user's is given as `tl.constexpr`; Inductor's own are given block sizes alone."""
+    """Return the `tl.constexpr` arguments of a user kernel; Inductor's own kernels have block sizes only."""
     fn = autotuner.fn
     declared = {fn.arg_names[index] for index in fn.constexprs}
     constants = autotuner.triton_meta.get("constants", {})
@@ -129,15 +128,15 @@ def _constants(autotuner: Any) -> dict[str, Any]:
 
 
 def _grid(autotuner: Any, config: Any, call: tuple[str, ...]) -> tuple[int, int, int] | None:
-    """Blocks of one launch; None where an argument that it depends on is no number."""
+    """Return the grid of one launch; None where an argument on which it depends is not a number."""
     names = autotuner.triton_meta["signature"]  # the arguments first, then the block sizes
     numbers = {name: int(text) for name, text in zip(names, call, strict=False) if _is_number(text)}
-    last = enumerate(call[-3:])  # the grid itself, for a kernel that the user wrote
+    last = enumerate(call[-3:])  # the grid itself, for a user's kernel
     numbers.update({f"_grid_{axis}": int(text) for axis, text in last if _is_number(text)})
     grid = compiling_modules().heuristics.GridExpr.from_meta(autotuner.inductor_meta, config)
     try:
         x, y, z = grid.eval_slow({**numbers, **config.kwargs})
-    except NameError:  # a size that only the data tells
+    except NameError:  # a data-dependent size
         return None
     return int(x), int(y), int(z)
 
@@ -147,12 +146,12 @@ def _is_number(text: str) -> bool:
 
 
 def _spill_bytes(compiled: Any) -> int:
-    """What the assembler says of a thread's spills, in the kernel and in the functions that it brings along:
-    a frame holds other things too.
+    """Return the bytes that a thread spills, in the kernel and its functions, from the assembler's log; a
+    frame holds other data too.
 
-    Triton assembles the kernel once more as it did before, with the same tool and options, and gives the log.
+    Triton assembles the kernel once more, with the same tool and options, to get the log.
     """
-    from triton import knobs  # the optional dependency that all of this is about
+    from triton import knobs  # optional dependency
     from triton.backends.nvidia.compiler import CUDABackend
 
     target, log = compiled.metadata.target, io.StringIO()

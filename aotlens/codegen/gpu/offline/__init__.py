@@ -1,1 +1,1 @@
-"""Generate code for a GPU on a machine without one: replaced queries, drivers and device guards."""
+"""Emulate a GPU for code generation on a machine without one: device queries, drivers and device guards."""

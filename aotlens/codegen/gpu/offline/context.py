@@ -1,7 +1,7 @@
-"""The one context in which torch and Triton generate code for a GPU that is not there.
+"""The context in which torch and Triton generate code for an emulated GPU.
 
-Invariant: outside of it nothing is changed.  What is replaced stands in one table, each name with its reason,
-and is put back when the context ends, however it ends; so are the answers that torch remembers about devices.
+Invariant: nothing changes outside of the context. Replaced names are in one table, each with its reason, and
+are restored when the context ends, however it ends; so are torch's memoised answers about devices.
 """
 
 import functools
@@ -36,15 +36,15 @@ __all__ = [
 ]
 
 _LOCK = threading.RLock()
-"""The replaced names are the whole process's."""
+"""The replaced names belong to the whole process."""
 
 _MISSING = object()
 
 _emulations: list[tuple[int, ExitStack]] = []
-"""By process, the contexts in which a script believes in a GPU."""
+"""By process, the contexts in which a script sees an emulated GPU."""
 
 _active_targets: list[GpuTarget] = []
-"""The GPUs that are pretended to code generation at the moment."""
+"""The GPUs that code generation sees at the moment."""
 
 _CACHES: dict[str, frozenset[str] | None] = {
     "torch.utils._triton": None,
@@ -63,25 +63,26 @@ _CACHES: dict[str, frozenset[str] | None] = {
         }
     ),
 }
-"""By module, the functions whose remembered answer depends on the device; None stands for all of a module.
+"""By module, the functions whose memoised answers depend on the device; None means all functions of the
+module.
 
-Not every remembered answer: Inductor registers its patterns in functions that must run once only.
+Other memoised functions stay: Inductor registers its patterns in functions that must run only once.
 """
 
 _CONFIG = {
-    "compile_threads": 1,  # its worker processes would not know of the GPU
-    "fx_graph_cache": False,  # keyed by the real machine; what it finds is not generated, nor observed
+    "compile_threads": 1,  # worker processes would not see the emulated GPU
+    "fx_graph_cache": False,  # keyed by the real machine; a cache hit generates nothing to record
     "force_disable_caches": True,
     "triton.cudagraphs": False,  # would record on the device
-    "use_static_triton_launcher": False,  # loads the binary by itself, and keeps no other text of the kernel
+    "use_static_triton_launcher": False,  # loads the binary itself, and drops the kernel's other texts
     "triton.autotune_at_compile_time": False,  # would run kernels
-    "triton.unique_user_kernel_names": True,  # the user's own kernels are told apart by their names
+    "triton.unique_user_kernel_names": True,  # user kernels are identified by name
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Replacement:
-    """One name that is something else within the context."""
+    """One name that is replaced within the context."""
 
     owner: Any
     name: str
@@ -90,9 +91,9 @@ class Replacement:
 
 
 def is_local_gpu(target: GpuTarget) -> bool:
-    """Whether this process can use a GPU of the target's architecture, for which nothing need be pretended.
+    """Return True if this process can use a GPU of the target's architecture, so that none is emulated.
 
-    A child of a process that uses the GPU cannot: to it the GPU is one that is not there.
+    A child of a process that uses the GPU cannot use it.
     """
     if forked_after_cuda():
         return False
@@ -100,7 +101,7 @@ def is_local_gpu(target: GpuTarget) -> bool:
 
 
 def gpu_in_use() -> str | None:
-    """The architecture of the GPU that this process uses: `sm_90`; None where it uses none."""
+    """Return the architecture of the GPU that this process uses (`sm_90`); None where it uses none."""
     if not torch.cuda.is_initialized():
         return None
     major, minor = torch.cuda.get_device_capability()
@@ -109,7 +110,7 @@ def gpu_in_use() -> str | None:
 
 @contextmanager
 def offline_gpu(target: GpuTarget) -> Iterator[None]:
-    """Within it, code is generated as on a machine with that GPU; nothing of it can run.
+    """Within the context, code is generated as on a machine with that GPU; the code cannot run.
 
     Raises:
         BackendError: Triton is not installed.
@@ -135,13 +136,14 @@ def offline_gpu(target: GpuTarget) -> Iterator[None]:
 
 
 def can_run_kernels() -> bool:
-    """Whether code that is generated here could run here: the GPU is this machine's own."""
+    """Return True if generated code could run here: the GPU is this machine's own."""
     return not _active_targets and not forked_after_cuda() and torch.cuda.is_available()
 
 
 @contextmanager
 def without_parent_emulation(emulation: ExitStack) -> Iterator[None]:
-    """Within it, a child process that generates code ends what its parent pretends to a script."""
+    """Within the context, child processes that generate code first end the emulation of their parent's
+    script."""
     entry = os.getpid(), emulation
     _emulations.append(entry)
     try:
@@ -152,16 +154,16 @@ def without_parent_emulation(emulation: ExitStack) -> Iterator[None]:
 
 def _leave_parent_emulation() -> None:
     while _emulations and _emulations[-1][0] != os.getpid():
-        _emulations[-1][1].close()  # takes the entry out
+        _emulations[-1][1].close()  # removes the entry
 
 
 def replacements(target: GpuTarget) -> tuple[Replacement, ...]:
-    """Every name that is replaced for a target."""
+    """Return every name that is replaced for a target."""
     return (*cuda_queries(target), *_driver_replacements(target))
 
 
 def cuda_queries(target: GpuTarget) -> Iterator[Replacement]:
-    """What `torch.cuda` answers."""
+    """Yield the replacements of `torch.cuda`'s queries."""
     properties = properties_of(target)
     major, _ = target.compute_capability
     why = "lowerings and templates choose by it"
@@ -186,7 +188,7 @@ def cuda_queries(target: GpuTarget) -> Iterator[Replacement]:
 
 
 def _driver_replacements(target: GpuTarget) -> Iterator[Replacement]:
-    """Torch's and Triton's ways to a device."""
+    """Yield the replacements of torch's and Triton's device drivers."""
     import triton
     from triton.backends.nvidia.driver import CudaDriver
 
@@ -218,7 +220,7 @@ def _driver_replacements(target: GpuTarget) -> Iterator[Replacement]:
 @contextmanager
 def replacing(replacement: Replacement) -> Iterator[None]:
     owner, name = replacement.owner, replacement.name
-    before = vars(owner).get(name, _MISSING)  # not getattr: a static method is kept as one
+    before = vars(owner).get(name, _MISSING)  # not getattr, which would unwrap static methods
     setattr(owner, name, replacement.replacement)
     try:
         yield
@@ -230,7 +232,7 @@ def replacing(replacement: Replacement) -> Iterator[None]:
 
 
 def forget_devices() -> None:
-    """Drop what torch remembers of the devices that there are."""
+    """Clear torch's memoised answers about devices."""
     for module_name, chosen in _CACHES.items():
         module = sys.modules.get(module_name)
         for function in _cached_functions(module) if module is not None else ():
@@ -239,7 +241,7 @@ def forget_devices() -> None:
 
 
 def _cached_functions(module: Any) -> Iterator[Any]:
-    """The functions of a module and of its classes that remember their answers."""
+    """Yield the memoised functions of a module and of its classes."""
     for value in list(vars(module).values()):
         owned = (
             vars(value).values() if isinstance(value, type) and value.__module__ == module.__name__ else ()

@@ -1,9 +1,9 @@
-"""A CUDA device guard where torch has none that works.
+"""A CUDA device guard for builds of torch without a working one.
 
-A few decompositions enter `torch.device` contexts of fake CUDA tensors, which look the guard up and end the
-process where it is missing; in a child of a process that uses the GPU the real one fails.  Torch has a guard
-that does nothing, but puts it only in the place of another one without devices: so a stand-in is registered
-first, whose every method answers 0.  It stays, and is harmless.
+A few decompositions enter `torch.device` contexts of fake CUDA tensors, which crash the process where no
+guard is registered; in a child of a process that uses the GPU the real guard fails. Torch has a no-op guard,
+but installs it only over a guard without devices. So a dummy guard whose methods all return 0 is registered
+first; it stays, and is harmless.
 """
 
 import ctypes
@@ -20,11 +20,12 @@ _METHODS = 64
 """More than the interface has."""
 
 _references: list[Any] = []
-"""What torch's registry points to."""
+"""Keeps alive what torch's registry points to."""
 
 
 def ensure_cuda_guard() -> None:
-    """A build of torch with CUDA has one, which stays but in a child of a process that uses the GPU."""
+    """Register the guard, except in a CUDA build of torch outside of a child of a process that uses the
+    GPU."""
     modules = compiling_modules()
     library = ctypes.CDLL(os.path.join(modules.libraries, "libc10.so"))
     registry = (ctypes.c_void_p * (_CUDA + 1)).in_dll(library, _REGISTRY)

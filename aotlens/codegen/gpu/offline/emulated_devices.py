@@ -1,6 +1,6 @@
-"""What stands for a GPU that is not there: Triton's driver, and torch's interface to a device.
+"""Triton's driver and torch's device interface for an emulated GPU.
 
-Invariant: they answer questions and load nothing; whatever would run on the device raises.
+Invariant: they answer queries and load nothing; anything that would run on the device raises.
 """
 
 from types import SimpleNamespace
@@ -13,14 +13,14 @@ from aotlens.codegen.gpu.targets import GpuTarget
 from aotlens.errors import InternalError
 
 THREADS_PER_BLOCK = 1024
-"""The most that a block has, on every NVIDIA GPU."""
+"""The maximum of a block, on every NVIDIA GPU."""
 STATIC_SHARED_BYTES = 49152
-"""What a block gets without asking for more, on every NVIDIA GPU."""
+"""The default maximum of a block, on every NVIDIA GPU."""
 WARP_SIZE = 32
 
 
 def properties_of(target: GpuTarget) -> Any:
-    """As `torch.cuda.get_device_properties` answers."""
+    """Return the answer of `torch.cuda.get_device_properties`."""
     return SimpleNamespace(
         name=target.full_name,
         major=target.compute_capability[0],
@@ -42,7 +42,7 @@ def properties_of(target: GpuTarget) -> Any:
 
 
 class _Binaries:
-    """What Triton's driver does with compiled kernels: here it reads what they need, and loads nothing."""
+    """Replaces the Triton driver's loading of compiled kernels: it reads their resources only."""
 
     def __init__(self, target: GpuTarget) -> None:
         self._target = target
@@ -50,7 +50,7 @@ class _Binaries:
     def load_binary(
         self, name: str, binary: bytes, shared: int, device: int
     ) -> tuple[int, int, int, int, int]:
-        """Module, function, registers, spilled words and threads, the fields of the real one."""
+        """Return module, function, registers, spilled words and threads, as the real driver does."""
         resources = read_cubin(binary)[name]
         return 1, 1, resources.registers, resources.frame_bytes // 4, THREADS_PER_BLOCK
 
@@ -67,7 +67,7 @@ class _Binaries:
         }
 
     def set_printf_fifo_size(self, size: int) -> None:
-        """Nothing prints on a device that is not there."""
+        """No-op: nothing prints on an emulated device."""
 
 
 class _Launcher:
@@ -79,8 +79,8 @@ class _Launcher:
 
 
 def driver_for(target: GpuTarget) -> Any:
-    """A driver of Triton's; a subclass of the real one, which Inductor would put in its place otherwise."""
-    from triton.backends.compiler import GPUTarget  # the optional dependency that all of this is about
+    """Return a Triton driver; a subclass of the real one, which Inductor would install instead otherwise."""
+    from triton.backends.compiler import GPUTarget  # optional dependency
     from triton.backends.nvidia.driver import CudaDriver
 
     major, minor = target.compute_capability
@@ -112,7 +112,7 @@ def driver_for(target: GpuTarget) -> Any:
 
 
 def interface_for(target: GpuTarget, real: type[Any]) -> type[Any]:
-    """A subclass of torch's interface to CUDA devices: `real` holds functions that ask the driver."""
+    """Return a subclass of torch's CUDA interface without the driver queries of `real`."""
     properties = properties_of(target)
     major, minor = target.compute_capability
 
@@ -142,7 +142,7 @@ def interface_for(target: GpuTarget, real: type[Any]) -> type[Any]:
 
 
 class NullContext:
-    """In the place of `torch.cuda.device`: entering a device that is not there does nothing."""
+    """Replaces `torch.cuda.device`: entering an emulated device does nothing."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         """Which device does not matter."""

@@ -1,4 +1,4 @@
-"""What code for a GPU needs that aotlens does not bring."""
+"""Optional dependencies of GPU code generation."""
 
 from importlib.util import find_spec
 
@@ -8,7 +8,7 @@ INSTALL_TRITON = "pip install 'aotlens[gpu]'"
 
 
 def require_triton() -> None:
-    """Raises BackendError, with how to install it, where Triton is missing."""
+    """Raise BackendError, with how to install it, where Triton is missing."""
     if find_spec("triton") is None:
         raise BackendError(
             f"code for a GPU needs Triton, which is not installed; install it with {INSTALL_TRITON}; it needs"
