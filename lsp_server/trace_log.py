@@ -12,6 +12,7 @@ from pathlib import Path
 
 from aotlens.model.codec import loads
 from aotlens.model.report import Report
+from aotlens.view.quantities import counted, limit_text
 
 __all__ = ["START_CLI", "NamedLog", "age_text", "named_log", "read_log"]
 
@@ -69,7 +70,7 @@ def read_log(log: NamedLog) -> Report | str:
             check=False,
         )
     except subprocess.TimeoutExpired:
-        return f"reading {log.path} took longer than {LIMIT_S:.0f} s; name a single log of the folder"
+        return f"reading {log.path} took longer than {limit_text(LIMIT_S)}; name a single log of the folder"
     if done.returncode not in (0, 1):  # 1: it has findings
         return done.stderr.strip().rpartition("\n")[2] or f"{log.path} could not be read"
     return loads(done.stdout)
@@ -81,5 +82,5 @@ def age_text(log: NamedLog, report: Report) -> str:
     units = (("day", 86_400), ("hour", 3_600), ("minute", 60))
     name, size = next(((name, size) for name, size in units if seconds >= size), ("second", 1))
     count = int(seconds // size)
-    plural = "" if count == 1 else "s"
-    return f"hints come from {log.path.name}, recorded {count} {name}{plural} ago with torch {report.torch}"
+    age = "just now" if not count else f"{counted(count, name)} ago"
+    return f"hints come from {log.path.name}, recorded {age} with torch {report.torch}"

@@ -21,6 +21,7 @@ from aotlens.model.codec import decode
 from aotlens.model.failure import Failure
 from aotlens.model.report import Report
 from aotlens.view.progress import phase_of
+from aotlens.view.quantities import human_ms, limit_text
 from aotlens.worker.client import Job, WorkerClient
 from aotlens.worker.protocol import Answer, TraceOptions
 from aotlens.worker.protocol import Progress as StageProgress
@@ -217,7 +218,7 @@ class Tracer:
         if future.done():
             return future.result()
         await loop.run_in_executor(None, self.restart)
-        what = f"the tracing process said nothing for {silence_s:.0f} s and was ended: trace again"
+        what = f"the tracing process said nothing for {limit_text(silence_s)} and was ended: trace again"
         return Answer(0, None, Failure("internal", what, exit_code=3))
 
     def _is_queued(self, running: Running) -> bool:
@@ -280,4 +281,4 @@ def _shown(key: TraceKey) -> str:
 def _outcome(answer: Answer | None) -> str:
     if answer is None or (answer.failure and answer.failure.kind == "cancelled"):
         return "cancelled"
-    return "failed" if answer.failure else f"done in {answer.elapsed_ms / 1000:.1f} s"
+    return "failed" if answer.failure else f"done in {human_ms(answer.elapsed_ms)}"

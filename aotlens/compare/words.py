@@ -7,9 +7,9 @@ from aotlens.compare.difference import LineChange, NodeChange, TargetChange, Wei
 from aotlens.compare.line_pairs import Line
 from aotlens.compare.saved import SavedChange
 from aotlens.model.spans import line_of, shown_path
-from aotlens.view.quantities import counted, human_bytes
+from aotlens.view.quantities import counted, human_bytes, signed, signed_bytes
 
-__all__ = ["Total", "line_place", "line_weights", "node_text", "saved_text", "signed_bytes", "totals"]
+__all__ = ["Total", "line_place", "line_weights", "node_text", "saved_text", "totals"]
 
 MARKS = {"added": "+", "removed": "-", "changed": "~"}
 
@@ -40,8 +40,8 @@ def totals(change: TargetChange) -> Iterator[Total]:
     for name, before, after, is_size in rows:
         if before != after:
             shown = human_bytes if is_size else str
-            signed = signed_bytes(after - before) if is_size else f"{after - before:+,}"
-            yield Total(name, shown(before), shown(after), signed, after > before)
+            change_text = signed_bytes(after - before) if is_size else signed(after - before)
+            yield Total(name, shown(before), shown(after), change_text, after > before)
 
 
 def line_weights(weights: Weights) -> Iterator[str]:
@@ -58,7 +58,7 @@ def line_weights(weights: Weights) -> Iterator[str]:
         ("kernel", weights.kernels),
         ("wrapper step", weights.wrapper_steps),
     )
-    yield from (f"{'+' if count > 0 else '−'}{counted(abs(count), name)}" for name, count in counts if count)
+    yield from (_signed_count(count, name) for name, count in counts if count)
 
 
 def line_place(row: LineChange) -> str:
@@ -89,8 +89,9 @@ def node_text(change: NodeChange) -> str:
     return f"{MARKS[change.kind]} {change.phase} {node.name} = {node.target}{shape}"
 
 
-def signed_bytes(size: int) -> str:
-    return f"{'−' if size < 0 else '+'}{human_bytes(abs(size))}"
+def _signed_count(count: int, noun: str) -> str:
+    """`+1 forward node`."""
+    return signed(count, lambda number: counted(number, noun))
 
 
 def _place(line: Line) -> str:

@@ -5,7 +5,7 @@ from dataclasses import replace
 from aotlens.model.dynamo import Break, Dynamo, DynamoFunction, FixOutcome, TriedFix
 from aotlens.model.report import Diagnostic, Report
 from aotlens.model.source import Fix, Span
-from aotlens.view.quantities import human_ms
+from aotlens.view.quantities import human_seconds
 from aotlens.view.why import recompiled_values
 
 __all__ = ["fixes_of", "outcome_sentence", "with_fixes"]
@@ -28,7 +28,7 @@ def outcome_sentence(outcome: FixOutcome) -> str:
         f"compilations {outcome.compilations_before} → {outcome.compilations_after}",
     ]
     if outcome.seconds_saved is not None and outcome.seconds_saved > 0:
-        parts.append(f"compiling takes {human_ms(1000 * outcome.seconds_saved)} less")
+        parts.append(f"compiling takes {human_seconds(outcome.seconds_saved)} less")
     return f"Tested, {fixes}: {', '.join(parts)}; equal to eager: {outcome.compared}"
 
 

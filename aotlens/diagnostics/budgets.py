@@ -8,7 +8,7 @@ from aotlens.diagnostics.rule import Rule
 from aotlens.model.dynamo import DynamoFunction
 from aotlens.model.report import Diagnostic, Related, Span, Target
 from aotlens.model.spans import location
-from aotlens.view.quantities import applied_steps, counted, human_bytes, signature
+from aotlens.view.quantities import applied_steps, counted, exact_bytes, human_bytes, signature
 from aotlens.view.why import recompiled_values, value_words
 
 _WHERE = (
@@ -171,7 +171,7 @@ def _excess(amount: int, limit: int | None, what: str) -> str:
     assert limit is not None
     shown, allowed = human_bytes(amount), human_bytes(limit)
     if shown == allowed:
-        shown, allowed = f"{shown} ({amount:,} B)", f"{allowed} ({limit:,} B)"
+        shown, allowed = f"{shown} ({exact_bytes(amount)})", f"{allowed} ({exact_bytes(limit)})"
     return f"{shown} {what}, over its budget of {allowed}"
 
 

@@ -18,7 +18,7 @@ from aotlens.model.report import (
 )
 from aotlens.model.spans import quoted, text_of
 from aotlens.view.kernels import gpu_kernels
-from aotlens.view.quantities import human_bytes
+from aotlens.view.quantities import human_bytes, percent
 
 RULES: tuple[Rule, ...] = (
     Rule(
@@ -282,7 +282,7 @@ def low_occupancy(target: Target, limits: Limits) -> Iterator[Diagnostic]:
         if chosen.waves is not None and chosen.waves < 1:
             continue  # the launch is too small to fill the GPU, whatever its blocks take
         message = (
-            f"{_called(kernel, launches)} keeps {100 * chosen.occupancy:.0f} % of the warps that"
+            f"{_called(kernel, launches)} keeps {percent(chosen.occupancy)} of the warps that"
             f" {kernel.target} can hold: {_cause(chosen)}"
         )
         yield _at(kernel, target, "AL602", "information", message)

@@ -17,7 +17,7 @@ from aotlens.model.report import (
     Target,
 )
 from aotlens.model.spans import text_of
-from aotlens.view.quantities import human_bytes
+from aotlens.view.quantities import each_of, human_bytes, percent
 
 RULES: tuple[Rule, ...] = (
     Rule(
@@ -150,7 +150,7 @@ def _large_saved(
     target: Target, partition: Partition, group: list[SavedValue], advice: Advice | None
 ) -> Diagnostic:
     first, total = group[0], _total(group, _bytes)
-    share = f"{100 * total / partition.saved_bytes:.0f} % of what is saved"
+    share = f"{percent(total / partition.saved_bytes)} of what is saved"
     uses = dict.fromkeys(use.span for value in group for use in value.used_by if use.span)
     related = tuple(
         Related(span, "its backward reads the value") for span in list(uses)[:3] if span != first.span
@@ -181,7 +181,7 @@ def _name(value: SavedValue | RecomputedValue) -> str:
 def _each(group: list[SavedValue]) -> str:
     """` (12 × 4.0 MiB)`, where they are several of one size."""
     alike = len(group) > 1 and len({value.bytes for value in group}) == 1
-    return f" ({len(group)} × {human_bytes(group[0].bytes)})" if alike else ""
+    return f" ({each_of(len(group), human_bytes(group[0].bytes))})" if alike else ""
 
 
 SPARES: dict[str, tuple[str, Severity]] = {

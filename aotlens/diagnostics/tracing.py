@@ -10,7 +10,7 @@ from aotlens.model.eager import NotCompiled, NotCompiledCause
 from aotlens.model.ranks import Ranks
 from aotlens.model.report import Diagnostic, Related, Severity
 from aotlens.model.source import Span
-from aotlens.view.quantities import counted, human_bytes, human_ms
+from aotlens.view.quantities import counted, human_bytes, human_seconds
 from aotlens.view.ranks import difference_text, mismatch_text, rank_names
 from aotlens.view.why import RecompiledValue, recompiled_values, value_hint, value_words
 
@@ -228,7 +228,7 @@ def _of_value(function: DynamoFunction, value: RecompiledValue, is_limit: bool) 
     change = f" ({first.old} → {first.new})" if first.old and first.new else ""
     hint = value_hint(value)
     message = (
-        f"`{function.name}`: {value_words(value)}{change}: {count} in {human_ms(1000 * value.seconds)}{limit}"
+        f"`{function.name}`: {value_words(value)}{change}: {count} in {human_seconds(value.seconds)}{limit}"
     )
     severity: Severity = "warning" if is_limit or len(value.compilations) > 1 else "information"
     span = value.span or first.call or function.span

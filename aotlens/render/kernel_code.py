@@ -10,7 +10,7 @@ from aotlens.errors import UserError
 from aotlens.model.kernels import KERNEL_LANGUAGES
 from aotlens.model.report import Kernel, KernelConfig, Report
 from aotlens.view.kernels import TRITON, is_for_gpu, kernel_texts
-from aotlens.view.quantities import human_bytes
+from aotlens.view.quantities import human_bytes, percent
 
 LANGUAGES = (TRITON, *KERNEL_LANGUAGES)
 """In the order in which a kernel becomes each of them."""
@@ -97,7 +97,7 @@ def _figures(config: KernelConfig) -> str:
         f"{config.registers} registers",
         f"{human_bytes(config.spill_bytes)} spills",
         f"{human_bytes(config.shared_bytes)} shared",
-        f"occupancy {config.occupancy:.0%} by {config.limit}",
+        f"occupancy {percent(config.occupancy)} by {config.limit}",
     ]
     return (
         f"  {blocks}warps={config.warps} stages={config.stages} grid={config.grid_text}: {', '.join(needs)}"

@@ -14,6 +14,7 @@ from typing import Any
 from aotlens.model.dynamo import Compilation, Dynamo, DynamoFunction
 from aotlens.model.report import Memory, Report, Span, Target
 from aotlens.model.spans import location, source_line
+from aotlens.view.quantities import exact_bytes
 
 __all__ = ["perfetto_text"]
 
@@ -182,7 +183,7 @@ def _peak(process: _Process, thread: int, start_us: float, memory: Memory) -> Ev
     alive: Counter[str] = Counter()
     for value in memory.live_at_peak:
         alive[f"{value.name or value.node} ({value.kind})"] += value.bytes
-    event = {"ph": "i", "s": "p", "name": f"peak: {memory.peak_bytes:,} bytes", "pid": process.number}
+    event = {"ph": "i", "s": "p", "name": f"peak: {exact_bytes(memory.peak_bytes)}", "pid": process.number}
     return {**event, "tid": thread, "ts": start_us, "args": dict(alive.most_common())}
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from aotlens.model.dynamo import Dynamo
 from aotlens.model.report import Diagnostic, Report, Severity
 from aotlens.model.source import Cost, Span
-from aotlens.view.quantities import human_bytes, human_ms, human_us
+from aotlens.view.quantities import human_bytes, human_seconds, human_us
 from aotlens.view.why import Problem, problems
 
 __all__ = ["MOST_ACTIONS", "Action", "cost_text", "what_to_do"]
@@ -136,4 +136,4 @@ def cost_text(cost: Cost) -> str:
         case "kernel microseconds":
             return f"{human_us(cost.amount)} of each step"
         case "compile seconds":
-            return f"{human_ms(1000 * cost.amount)} of compile time"
+            return f"{human_seconds(cost.amount)} of compile time"

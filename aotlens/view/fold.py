@@ -7,6 +7,7 @@ from typing import Generic, TypeVar
 
 from aotlens.model.report import LiveValue, Memory, Span
 from aotlens.model.spans import line_text, text_of, texts
+from aotlens.view.quantities import multiplied
 
 Item = TypeVar("Item")
 
@@ -30,7 +31,7 @@ class Fold(Generic[Item]):
     @property
     def times(self) -> str:
         """`×12`, or nothing for a single item."""
-        return f"×{len(self.items)}" if len(self.items) > 1 else ""
+        return multiplied(len(self.items))
 
 
 def fold(

@@ -6,8 +6,9 @@ Invariant: a total counts each kernel once, and a measured time is never added t
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from aotlens.model.kernels import Kernel, KernelShare, LineCost, PhaseCost
+from aotlens.model.kernels import Kernel, KernelConfig, KernelShare, LineCost, PhaseCost
 from aotlens.model.source import Span
+from aotlens.view.quantities import human_us, percent
 
 
 def is_for_gpu(kernel: Kernel) -> bool:
@@ -154,6 +155,16 @@ def moved_bytes(kernel: Kernel) -> int | None:
 def kernel_time(kernel: Kernel) -> float | None:
     """Microseconds: measured where it ran, else the least that the target could take."""
     return kernel.time_us if kernel.time_us is not None else kernel.floor_us
+
+
+def floor_text(floor_us: float) -> str:
+    """`at least 2.00 µs (an estimate)`: a floor, which no kernel can beat on its target."""
+    return f"at least {human_us(floor_us)} (an estimate)"
+
+
+def occupancy_text(config: KernelConfig) -> str:
+    """`75% of the warps fit`."""
+    return f"{percent(config.occupancy)} of the warps fit"
 
 
 TEMPLATE = "triton_tem_"

@@ -1,39 +1,13 @@
-"""How bytes, times, counts and differences are written in every front end; one line about a target."""
+"""How bytes, times, counts, shares and differences are written, and one line about a target."""
 
-from collections.abc import Sequence
-from itertools import pairwise
+from collections.abc import Callable, Sequence
 
+from aotlens.model import units
 from aotlens.model.report import Stage, Target, WrapperStep
 from aotlens.model.source import Outcome
-from aotlens.model.units import human_bytes, human_flops
 
-__all__ = [
-    "COMPARED",
-    "EIGHTHS",
-    "LEVELS",
-    "SHORT_UNITS",
-    "applied_steps",
-    "bar",
-    "buckets",
-    "bytes_range",
-    "call_count",
-    "column_cell",
-    "counted",
-    "graph_counts",
-    "gutter_size",
-    "human_bytes",
-    "human_flops",
-    "human_ms",
-    "human_us",
-    "plot",
-    "scaled",
-    "signature",
-    "signed_size",
-    "target_summary",
-    "timings_summary",
-    "total_ms",
-]
-
+human_bytes = units.human_bytes
+human_flops = units.human_flops
 
 COMPARED: dict[Outcome, str] = {
     "equal": "equal to eager",
@@ -41,6 +15,11 @@ COMPARED: dict[Outcome, str] = {
     "not verified": "not verified",
 }
 """The verdict's word where it stands alone."""
+
+
+def exact_bytes(size: int) -> str:
+    """Return every digit: `34,078,720 B`."""
+    return f"{size:,} B"
 
 
 def bytes_range(least: int, most: int) -> str:
@@ -62,6 +41,21 @@ def human_ms(elapsed_ms: float) -> str:
     return f"{elapsed_ms:.0f} ms" if elapsed_ms >= 100 else f"{elapsed_ms:.1f} ms"
 
 
+def human_seconds(elapsed_s: float) -> str:
+    """Return the same for a time in seconds."""
+    return human_ms(1000 * elapsed_s)
+
+
+def clock(elapsed_s: float) -> str:
+    """Return whole seconds, for what counts while it runs: `12 s`."""
+    return f"{elapsed_s:.0f} s"
+
+
+def limit_text(limit_s: float) -> str:
+    """Return a time limit as the user wrote it: `30 s`, `0.5 s`."""
+    return f"{limit_s:g} s"
+
+
 def human_us(elapsed_us: float) -> str:
     """`8 ns`, `0.31 µs`, `37.7 µs`, `1.20 ms`."""
     if elapsed_us >= 1000:
@@ -69,6 +63,36 @@ def human_us(elapsed_us: float) -> str:
     if elapsed_us >= 10:
         return f"{elapsed_us:.1f} µs"
     return f"{elapsed_us:.2f} µs" if elapsed_us >= 0.1 else f"{1000 * elapsed_us:.0f} ns"
+
+
+def percent(share: float, digits: int = 0) -> str:
+    """Return a share of 1: `45%`."""
+    return f"{share:.{digits}%}"
+
+
+def multiplied(count: int) -> str:
+    """Return how often something occurs: `×12`; empty for once."""
+    return f"×{count}" if count > 1 else ""
+
+
+def each_of(count: int, size: str) -> str:
+    """Return several of one size: `12 × 4.0 MiB`."""
+    return f"{count} × {size}"
+
+
+def signed(amount: int, write: Callable[[int], str] = "{:,}".format) -> str:
+    """Return a difference with its sign, `+1.5 MiB`, `−2`; `write` formats the amount without it."""
+    return f"{'−' if amount < 0 else '+'}{write(abs(amount))}"
+
+
+def signed_bytes(size: int) -> str:
+    """Return `+3.1 MiB` or `−512 B`."""
+    return signed(size, human_bytes)
+
+
+def change_text(change: int, write: Callable[[int], str]) -> str:
+    """Return a difference with its sign, or `the same`."""
+    return signed(change, write) if change else "the same"
 
 
 def counted(count: int, noun: str) -> str:
@@ -122,16 +146,6 @@ def total_ms(targets: Sequence[Target]) -> float:
 
 
 SHORT_UNITS = ("B", "K", "M", "G", "T")
-EIGHTHS = " ▏▎▍▌▋▊▉█"
-LEVELS = "▁▂▃▄▅▆▇█"
-
-
-def scaled(size_bytes: int) -> tuple[float, int]:
-    """The size in its largest unit that keeps it at least 1, and that unit's index."""
-    value, unit = float(size_bytes), 0
-    while abs(value) >= 1024 and unit < len(SHORT_UNITS) - 1:
-        value, unit = value / 1024, unit + 1
-    return value, unit
 
 
 def gutter_size(size_bytes: int) -> str:
@@ -143,40 +157,9 @@ def gutter_size(size_bytes: int) -> str:
     return f"{number}{SHORT_UNITS[unit]}"
 
 
-def signed_size(size_bytes: int) -> str:
-    """`+3.1 MiB` or `-512 B`."""
-    return f"{'-' if size_bytes < 0 else '+'}{human_bytes(abs(size_bytes))}"
-
-
-def bar(value: int, largest: int, width: int) -> str:
-    """A bar of at most `width` cells, exact to an eighth of a cell."""
-    if largest <= 0 or value <= 0:
-        return ""
-    eighths = max(1, round(value * width * 8 / largest))
-    full, rest = divmod(eighths, 8)
-    return EIGHTHS[8] * full + (EIGHTHS[rest] if rest else "")
-
-
-def buckets(values: Sequence[int], width: int) -> list[int]:
-    """The largest value of each of `width` equal parts, so that no peak is lost."""
-    if not values or width <= 0:
-        return []
-    cells = min(width, len(values))
-    edges = [index * len(values) // cells for index in range(cells + 1)]
-    return [max(values[start:end]) for start, end in pairwise(edges)]
-
-
-def plot(values: Sequence[int], width: int, height: int) -> tuple[str, ...]:
-    """The curve as filled columns, the top line first, exact to an eighth of a line."""
-    parts = buckets(values, width)
-    top = max(parts, default=0) or 1
-    eighths = [round(part * height * len(LEVELS) / top) for part in parts]
-    return tuple(
-        "".join(column_cell(filled - line * len(LEVELS)) for filled in eighths)
-        for line in range(height - 1, -1, -1)
-    )
-
-
-def column_cell(eighths: int) -> str:
-    """One cell of a column that reaches so many eighths above the cell's foot."""
-    return " " if eighths <= 0 else LEVELS[min(eighths, len(LEVELS)) - 1]
+def scaled(size_bytes: int) -> tuple[float, int]:
+    """The size in its largest unit that keeps it at least 1, and that unit's index."""
+    value, unit = float(size_bytes), 0
+    while abs(value) >= 1024 and unit < len(SHORT_UNITS) - 1:
+        value, unit = value / 1024, unit + 1
+    return value, unit

@@ -4,11 +4,11 @@ Invariant: standard library only; a sentence names nodes by the user's expressio
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from aotlens.model.report import BudgetResult, Certificate, Partition, RecomputedValue, SavedValue, Span
 from aotlens.model.spans import text_of
-from aotlens.view.quantities import human_bytes, human_flops
+from aotlens.view.quantities import human_bytes, human_flops, percent
 
 MOST_NAMES = 3
 LONGEST_EXPRESSION = 24
@@ -99,12 +99,5 @@ def budget_text(budget: BudgetResult) -> str:
     met = f"budget {asked}: {saved} saved for {human_flops(budget.recompute_flops)} again"
     if budget.exact:
         return f"{met}, the least work that fits ({budget.method})"
-    above = f"at most {100 * budget.gap:.1f} % above the least"
+    above = f"at most {percent(budget.gap, 1)} above the least"
     return f"{met}, {above}, which is {human_flops(budget.bound_flops)} or more ({budget.method})"
-
-
-def difference(change: int, write: Callable[[int], str]) -> str:
-    """`+1.5 MiB`, `−1.5 MiB`, `the same`."""
-    if not change:
-        return "the same"
-    return f"{'+' if change > 0 else '−'}{write(abs(change))}"

@@ -27,7 +27,7 @@ from aotlens.model.dynamo import (
 )
 from aotlens.model.source import Span
 from aotlens.model.spans import location
-from aotlens.view.quantities import counted, human_bytes, human_ms
+from aotlens.view.quantities import counted, human_bytes, human_seconds
 
 __all__ = [
     "Problem",
@@ -295,7 +295,7 @@ def dynamo_summary(dynamo: Dynamo) -> str:
     if constants:
         parts.append(counted(constants, "constant size"))
     seconds = dynamo.compile_seconds.total
-    return f"{', '.join(parts)}; compiling took {human_ms(1000 * seconds)}"
+    return f"{', '.join(parts)}; compiling took {human_seconds(seconds)}"
 
 
 def process_words(started: StartedProcesses) -> str:

@@ -16,8 +16,8 @@ from aotlens.model.report import (
     WrapperStep,
 )
 from aotlens.model.spans import lines_text
-from aotlens.view.kernels import moved_bytes
-from aotlens.view.quantities import human_bytes, human_flops
+from aotlens.view.kernels import floor_text, moved_bytes, occupancy_text
+from aotlens.view.quantities import human_bytes, human_flops, human_us, multiplied
 from aotlens.view.reasons import why_text
 from lsp_server.index import Spot, saved_bytes_inside
 from lsp_server.translate.wording import code, of_op, op_name, per_call, shapes, shortened
@@ -181,9 +181,9 @@ def _kernel_line(kernel: Kernel) -> Line:
         f"moves {human_bytes(moved)}" if moved is not None else "",
         f"{kernel.registers} registers" if kernel.registers is not None else "",
         f"spills {human_bytes(kernel.spill_bytes)}" if kernel.spill_bytes else "",
-        f"{kernel.configs[0].occupancy:.0%} of the warps fit" if kernel.configs else "",
-        f"{kernel.time_us:g} µs" if kernel.time_us is not None else "",
-        f"at least {kernel.floor_us:.2f} µs" if kernel.floor_us is not None else "",
+        occupancy_text(kernel.configs[0]) if kernel.configs else "",
+        human_us(kernel.time_us) if kernel.time_us is not None else "",
+        floor_text(kernel.floor_us) if kernel.floor_us is not None else "",
         f"failed: {kernel.error.strip().splitlines()[-1]}" if kernel.error else "",
     ]
     return code(kernel.name), ", ".join([f" ({kernel.phase}, {kernel.target})", *filter(None, figures)])
@@ -230,4 +230,4 @@ def _rows(
 
 def _named(names: Sequence[str]) -> str:
     """`` `mul` ``, or the first of several with their number."""
-    return names[0] if len(set(names)) == 1 else f"{names[0]} ×{len(set(names))}"
+    return names[0] if len(set(names)) == 1 else f"{names[0]} {multiplied(len(set(names)))}"

@@ -11,7 +11,7 @@ from rich.text import Text
 from aotlens.model.report import Diagnostic, Fix, Span
 from aotlens.model.spans import location, own_first, source_line, text_of
 from aotlens.render.text.layout import Page, paragraph, wrapped
-from aotlens.view.quantities import counted
+from aotlens.view.quantities import counted, multiplied
 
 SEVERITY_STYLES = {"error": "bold red", "warning": "bold yellow", "information": "bold blue", "hint": "dim"}
 
@@ -94,6 +94,6 @@ def _rest(groups: Sequence[Sequence[Diagnostic]], page: Page) -> Iterator[Text]:
     """The others, counted by code."""
     codes = Counter(diagnostic.code for group in groups for diagnostic in group)
     if codes:
-        each = ", ".join(f"{code} ×{count}" if count > 1 else code for code, count in codes.items())
+        each = ", ".join(f"{code} {multiplied(count)}".rstrip() for code, count in codes.items())
         text = f"and {counted(codes.total(), 'more diagnostic')}: {each} ({page.rest})"
         yield from paragraph(text, page.width, "  ", "dim")

@@ -10,7 +10,7 @@ from aotlens.model.report import Span, Target
 from aotlens.model.spans import line_of, own_first, shown_path, text_of
 from aotlens.render.text.layout import Page, Row, heading, paragraph, table
 from aotlens.view.kernels import known_sum, short_name
-from aotlens.view.quantities import counted, human_bytes, human_flops, human_us
+from aotlens.view.quantities import counted, human_bytes, human_flops, human_us, multiplied, percent
 
 MOST_LINES = 10
 FEW_LINES = 5
@@ -97,7 +97,7 @@ def _line_table(lines: tuple[LineCost, ...], whole: float, page: Page) -> Iterat
         Row(
             (
                 human_us(line.floor_us),
-                f"{line.floor_us / whole:.0%}",
+                percent(line.floor_us / whole),
                 human_us(line.time_us) if line.time_us is not None else "",
                 human_bytes(line.bytes_read),
                 human_bytes(line.bytes_written),
@@ -183,7 +183,7 @@ def _pair_row(pair: _Pair, times: int, page: Page) -> Row:
     names = f"{short_name(pair.first)} → {short_name(pair.second)} ({pair.phase})"
     return Row(
         (
-            f"  {human_bytes(pair.bytes)}{f' ×{times}' if times > 1 else ''}",
+            f"  {human_bytes(pair.bytes)} {multiplied(times)}".rstrip(),
             how,
             value or "a value that only the generated code has",
         ),

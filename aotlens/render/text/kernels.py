@@ -10,7 +10,7 @@ from aotlens.render.text.gpu import gpu_summary, unfused_lines
 from aotlens.render.text.layout import GAP, KEEP, Page, Row, clipped, heading, paragraph, table
 from aotlens.view.fold import Fold, fold, in_layer
 from aotlens.view.kernels import LONGEST_NAME, SHORTEST_NAME, extent, gpu_kernels, is_for_gpu, short_name
-from aotlens.view.quantities import counted, human_bytes, human_us
+from aotlens.view.quantities import counted, human_bytes, human_us, percent
 
 FEW_KERNELS = 6
 FEW_GPU_KERNELS = 6
@@ -63,7 +63,7 @@ def _home(target: Target) -> str | None:
 def _row(kernel: Kernel, home: str | None) -> Row:
     known = kernel.bytes_read is not None or kernel.bytes_written is not None
     traffic = f"moves {human_bytes(_moved(kernel))}" if known else ""
-    time = f"{kernel.time_us:.1f} µs" if kernel.time_us is not None else ""
+    time = human_us(kernel.time_us) if kernel.time_us is not None else ""
     cells = (kernel.name, f"{kernel.phase}, {kernel.target}", traffic, time, _computes(kernel, home))
     return Row(cells, ("cyan", "", "", "", "dim"))
 
@@ -138,7 +138,7 @@ def _cells(kernel: Kernel) -> tuple[str, ...]:
         return (*costs, "", "", "failed" if kernel.error else "")
     chosen = kernel.configs[0]
     waves = f"{chosen.waves:.1f}" if chosen.waves is not None else ""
-    return (*costs, str(chosen.registers), f"{chosen.occupancy:.0%}", waves)
+    return (*costs, str(chosen.registers), percent(chosen.occupancy), waves)
 
 
 def _built(kernel: Kernel) -> str:

@@ -11,7 +11,7 @@ from aotlens.model.ranks import Collective, Ranks
 from aotlens.model.source import Span
 from aotlens.model.spans import location
 from aotlens.render.text.layout import Page, Row, heading, paragraph, rule, table
-from aotlens.view.quantities import counted, human_bytes, human_ms
+from aotlens.view.quantities import counted, human_bytes, human_seconds
 from aotlens.view.ranks import difference_text, differing, mismatch_text, rank_names, ranks_summary
 
 __all__ = ["rank_lines"]
@@ -94,8 +94,8 @@ def _phases(ranks: Ranks, page: Page) -> Iterator[Text]:
                 (
                     row.phase,
                     f"rank {row.slowest}",
-                    human_ms(1000 * row.slowest_s),
-                    f"median {human_ms(1000 * row.median_s)}",
+                    human_seconds(row.slowest_s),
+                    f"median {human_seconds(row.median_s)}",
                 )
             )
             for row in shown

@@ -7,8 +7,8 @@ from rich.text import Text
 from aotlens.model.partition import Partition, WhatIf
 from aotlens.render.text.layout import Page, Row, heading, paragraph, table
 from aotlens.view.frontier import FrontierRow, frontier_rows, own_choice_label
-from aotlens.view.quantities import counted, human_bytes, human_flops
-from aotlens.view.reasons import difference, listed, named
+from aotlens.view.quantities import change_text, counted, human_bytes, human_flops
+from aotlens.view.reasons import listed, named
 
 FRONTIER_ROWS = 8
 CHOSEN = "◀ this one"
@@ -60,7 +60,7 @@ def what_if_lines(answer: WhatIf, partition: Partition, width: int) -> Iterator[
     )
     styles = ("dim", "", "dim", "", "yellow")
     cells = [
-        (name, write(old), "→", write(new), difference(new - old, write)) for name, old, new, write in rows
+        (name, write(old), "→", write(new), change_text(new - old, write)) for name, old, new, write in rows
     ]
     yield from table([Row(row, styles) for row in cells], width, frozenset({1, 3}))
     for title, names in (("no longer saved", answer.no_longer_saved), ("newly saved", answer.newly_saved)):

@@ -22,7 +22,7 @@ from aotlens.render.text.layout import (
     table,
     to_text,
 )
-from aotlens.view.quantities import counted, human_ms, human_us
+from aotlens.view.quantities import counted, human_seconds, human_us, percent
 from aotlens.view.why import (
     Problem,
     cache_words,
@@ -127,7 +127,7 @@ def dynamo_lines(dynamo: Dynamo, page: Page) -> Iterator[Text]:
     if normal:
         yield heading("Normal", "a value that Dynamo found to vary")
         rows = [
-            Row((problem.title, problem.function, _seconds(problem.seconds)), ("", "", "dim"))
+            Row((problem.title, problem.function, human_seconds(problem.seconds)), ("", "", "dim"))
             for problem in normal[: page.most(len(normal), MOST_LINES)]
         ]
         yield from table(rows, page.width)
@@ -146,7 +146,7 @@ def _problem_lines(problem: Problem, number: int, width: int) -> Iterator[Text]:
     )
     style = "bold red" if problem.kind == "code in eager" else "bold yellow"
     where = location(problem.span) if problem.span is not None else ""
-    cost = f"  {_seconds(problem.seconds)}" if problem.seconds else ""
+    cost = f"  {human_seconds(problem.seconds)}" if problem.seconds else ""
     yield Text.assemble(f"  {number}. ", (title, style), f"  {where}", (cost, "bold"))
     code = problem.text or (source_line(problem.span.file, problem.span.line).strip() if problem.span else "")
     if code:
@@ -155,10 +155,6 @@ def _problem_lines(problem: Problem, number: int, width: int) -> Iterator[Text]:
         yield from paragraph(fact, width, _INDENT)
     if problem.hint:
         yield from paragraph(f"→ {problem.hint}", width, _INDENT, "green")
-
-
-def _seconds(seconds: float) -> str:
-    return human_ms(1000 * seconds)
 
 
 def _process_lines(dynamo: Dynamo, page: Page) -> Iterator[Text]:
@@ -193,16 +189,16 @@ def _time_lines(seconds: CompileSeconds, page: Page) -> Iterator[Text]:
     total = seconds.total
     if not total:
         return
-    share = 100 * seconds.attributed / total
-    yield heading("Compile time", f"{_seconds(total)}, {share:.0f} % of it in phases that are known")
+    share = percent(seconds.attributed / total)
+    yield heading("Compile time", f"{human_seconds(total)}, {share} of it in phases that are known")
     phases = [(name, spent) for name, spent in seconds.by_phase.items() if spent >= _SMALL_SHARE * total]
-    phase_text = " · ".join(f"{name} {_seconds(spent)}" for name, spent in phases)
+    phase_text = " · ".join(f"{name} {human_seconds(spent)}" for name, spent in phases)
     yield from paragraph(phase_text, page.width, "  ")
     lines = seconds.by_line[: page.most(len(seconds.by_line), MOST_LINES)]
     rows = [
         Row(
             (
-                _seconds(line.seconds),
+                human_seconds(line.seconds),
                 location(line.span),
                 source_line(line.span.file, line.span.line).strip(),
             ),

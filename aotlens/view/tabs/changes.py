@@ -8,7 +8,7 @@ from aotlens.compare.saved import saved_changes as saved_difference
 from aotlens.model.report import Target
 from aotlens.model.spans import line_text, texts
 from aotlens.view.fold import Fold, fold
-from aotlens.view.quantities import call_count, counted, signed_size
+from aotlens.view.quantities import call_count, counted, signed, signed_bytes
 from aotlens.view.tabs.rows import Line, Link, Part
 from aotlens.view.tabs.saved import layer_value_name
 
@@ -25,7 +25,7 @@ def headline(old: Target, new: Target) -> tuple[Part, ...]:
         heaviest = max(saved_difference(old, new), key=lambda row: abs(row.change_bytes), default=None)
         span = heaviest.value.span if heaviest is not None and not heaviest.is_gone else None
         where = f" at {line_text(span, new.file)}" if span is not None else ""
-        return Part("saved ", "dim"), Part(signed_size(difference), tone(difference)), Part(where, "dim")
+        return Part("saved ", "dim"), Part(signed_bytes(difference), tone(difference)), Part(where, "dim")
     number = sum(1 for _ in changes(old, new))
     return (Part(counted(number, "change") if number else "nothing changed", "dim"),)
 
@@ -50,7 +50,7 @@ def value_change(group: Fold[SavedChange], target: Target) -> Line:
     span, gone = group.first.value.span, group.first.is_gone
     difference = sum(row.change_bytes for row in group.items)
     parts = (
-        Part(f"  {signed_size(difference):>11} ", tone(difference)),
+        Part(f"  {signed_bytes(difference):>11} ", tone(difference)),
         Part(f"{group.label} {group.times}".strip(), "name"),
         Part("  no longer saved" if gone else f"  at {line_text(span, target.file)}", "place"),
     )
@@ -70,7 +70,7 @@ def node_changes(old: Target, new: Target) -> Iterator[Line]:
         earlier = old.stage(stage.name)
         difference = call_count(stage) - call_count(earlier) if earlier else 0
         if difference and stage.name in ("forward", "backward", "inference"):
-            grown = f"{difference:+,} {'node' if abs(difference) == 1 else 'nodes'}"
+            grown = signed(difference, lambda count: counted(count, "node"))
             yield Line((Part(f"  {stage.name} ", "dim"), Part(grown, tone(difference))))
 
 

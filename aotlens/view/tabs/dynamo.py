@@ -17,7 +17,7 @@ from aotlens.view.forecast import (
     recompiling,
     remedy_words,
 )
-from aotlens.view.quantities import counted, human_ms, human_us
+from aotlens.view.quantities import counted, human_seconds, human_us
 from aotlens.view.tabs.rows import Line, Link, Part
 from aotlens.view.why import Problem, cache_words, dynamo_summary, miss_words, problems, process_words
 
@@ -166,7 +166,7 @@ def _title(problem: Problem) -> Line:
     if problem.text:
         parts.append(Part(f"  {problem.text}"))
     if problem.seconds:
-        parts.append(Part(f"  {human_ms(1000 * problem.seconds)}", "dim"))
+        parts.append(Part(f"  {human_seconds(problem.seconds)}", "dim"))
     return Line(tuple(parts), _link(problem))
 
 
@@ -175,13 +175,13 @@ def _link(problem: Problem) -> Link:
 
 
 def _time_lines(seconds: CompileSeconds) -> Iterator[Line]:
-    yield Line((Part("Compile time", "heading"), Part(f"  {human_ms(1000 * seconds.total)}", "dim")))
+    yield Line((Part("Compile time", "heading"), Part(f"  {human_seconds(seconds.total)}", "dim")))
     for phase, spent in seconds.by_phase.items():
-        yield Line((Part(f"  {human_ms(1000 * spent):>9}", "dim"), Part(f"  {phase}")))
+        yield Line((Part(f"  {human_seconds(spent):>9}", "dim"), Part(f"  {phase}")))
     for line in seconds.by_line[:MOST_LINES]:
         text = source_line(line.span.file, line.span.line).strip()
         parts = (
-            Part(f"  {human_ms(1000 * line.seconds):>9}", "dim"),
+            Part(f"  {human_seconds(line.seconds):>9}", "dim"),
             Part(f"  {line_text(line.span)}", "place"),
             Part(f"  {text}"),
         )

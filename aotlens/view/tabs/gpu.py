@@ -6,7 +6,8 @@ from aotlens.model.cuda_graphs import CudaGraph
 from aotlens.model.report import Target
 from aotlens.model.spans import line_text, text_of
 from aotlens.view.cuda_graphs import EFFECTS, VERDICTS, what_blocks
-from aotlens.view.quantities import counted, human_bytes
+from aotlens.view.kernels import floor_text
+from aotlens.view.quantities import counted, human_bytes, human_us, percent
 from aotlens.view.tabs.kernels import line_key
 from aotlens.view.tabs.rows import Jump, Line, Link, Part
 
@@ -24,7 +25,7 @@ def gpu_parts(target: Target) -> Iterator[tuple[str, tuple[Part, ...], Jump | No
         parts = (
             Part(totals[0].target, "accent"),
             Part(f" · {counted(made, 'generated kernel')}, {counted(calls, 'library call')}"),
-            Part(f" · at least {least:.1f} µs (an estimate) · moves {human_bytes(moved)}", "dim"),
+            Part(f" · {floor_text(least)} · moves {human_bytes(moved)}", "dim"),
         )
         yield "gpu", parts, Jump("kernels")
     elif target.gpu_error:
@@ -44,9 +45,9 @@ def costly_lines(target: Target) -> Iterator[Line]:
     """The lines that take most of the GPU."""
     whole, home = sum(line.floor_us for line in target.gpu_lines), target.file
     for line in target.gpu_lines[:MOST_LINES]:
-        share = f"{line.floor_us / whole:>5.0%}  " if whole else ""
+        share = f"{percent(line.floor_us / whole):>5}  " if whole else ""
         parts = (
-            Part(f"{line.floor_us:>6.2f} µs{share}", "accent"),
+            Part(f"{human_us(line.floor_us):>9}{share}", "accent"),
             Part(text_of(line.span), "name"),
             Part(f"  {line_text(line.span, home)}", "place"),
         )

@@ -4,8 +4,9 @@ from collections.abc import Iterator
 
 from aotlens.model.report import Kernel, KernelAccess, KernelConfig, LineCost, Span, Target, Unfused
 from aotlens.model.spans import line_of, line_text, text_of, texts
-from aotlens.view.kernels import kernel_time, moved_bytes, own_name, short_name
-from aotlens.view.quantities import bar, counted, human_bytes, human_flops
+from aotlens.view.kernels import floor_text, kernel_time, moved_bytes, occupancy_text, own_name, short_name
+from aotlens.view.plots import bar
+from aotlens.view.quantities import counted, human_bytes, human_flops, human_us, percent
 from aotlens.view.tabs.rows import Cells, Column, Jump, LazyRows, Line, Link, Listing, Part
 
 BAR_WIDTH = 6
@@ -82,7 +83,7 @@ def kernel_cells(kernel: Kernel, longest: float, home: str | None) -> Cells:
         human_bytes(moved) if moved is not None else "",
         str(kernel.registers) if kernel.registers is not None else "",
         Part(human_bytes(kernel.spill_bytes), "warning") if kernel.spill_bytes else "",
-        f"{chosen.occupancy:.0%}" if chosen is not None else "",
+        percent(chosen.occupancy) if chosen is not None else "",
         Part(line_of(kernel.spans[0] if kernel.spans else None, home), "place"),
     )
 
@@ -108,9 +109,9 @@ def total_texts(kernels: tuple[Kernel, ...]) -> Iterator[str]:
     least = [kernel.floor_us for kernel in kernels if kernel.floor_us is not None]
     moved = [size for kernel in kernels if (size := moved_bytes(kernel)) is not None]
     if measured:
-        yield f"{sum(measured):.1f} µs measured"
+        yield f"{human_us(sum(measured))} measured"
     if least:
-        yield f"at least {sum(least):.1f} µs (an estimate)"
+        yield floor_text(sum(least))
     if moved:
         yield f"moves {human_bytes(sum(moved))}"
 
@@ -145,7 +146,7 @@ def line_listing(target: Target) -> Listing:
             Part(text_at(line.span)),
             f"{line.floor_us:.2f}",
             Part(bar(round(1000 * line.floor_us), round(1000 * most), BAR_WIDTH), "accent"),
-            f"{line.floor_us / whole:.0%}" if whole else "",
+            percent(line.floor_us / whole) if whole else "",
             human_bytes(line.bytes_read),
             human_bytes(line.bytes_written),
             str(line.kernels_forward or ""),
@@ -169,7 +170,7 @@ def line_details(line: LineCost, target: Target) -> Iterator[Line]:
         (Part(text_of(line.span), "title"), Part(f"  {line_text(line.span, target.file)}", "place")),
         link,
     )
-    facts = (f"at least {line.floor_us:.2f} µs (an estimate)", human_flops(line.flops) if line.flops else "")
+    facts = (floor_text(line.floor_us), human_flops(line.flops) if line.flops else "")
     yield Line((Part("costs  ", "dim"), Part(" · ".join(filter(None, facts)))))
     for kernel in target.kernels:
         mine = [share for share in kernel.shares if is_on(share.span, line.span)]
@@ -177,7 +178,7 @@ def line_details(line: LineCost, target: Target) -> Iterator[Line]:
             parts = (
                 Part(f"{PHASES[kernel.phase]:>2}  ", "dim"),
                 Part(short_name(kernel.name), "name"),
-                Part(f"  {sum(share.floor_us for share in mine):.2f} µs", "dim"),
+                Part(f"  {human_us(sum(share.floor_us for share in mine))}", "dim"),
             )
             yield Line(parts, kernel_link(kernel), Jump("kernels", kernel_key(kernel)))
 
@@ -204,7 +205,7 @@ def kernel_details(kernel: Kernel, target: Target) -> Iterator[Line]:
         yield Line((Part("added  ", "dim"), Part(kernel.added)), wrap=True)
     shares = {share.span: share for share in kernel.shares}
     for span in kernel.spans:
-        share = f"  {shares[span].floor_us:.2f} µs of it" if len(shares) > 1 and span in shares else ""
+        share = f"  {human_us(shares[span].floor_us)} of it" if len(shares) > 1 and span in shares else ""
         where = Part(f"  {line_text(span, home)}", "place")
         yield Line((Part("computes  ", "dim"), Part(text_of(span)), where, Part(share, "dim")), Link((span,)))
     for access in kernel.accesses:
@@ -246,8 +247,8 @@ def unfused_lines(apart: Unfused, kernel: Kernel) -> Iterator[Line]:
 def cost_lines(kernel: Kernel) -> Iterator[Line]:
     least = kernel.floor_us
     facts = [
-        f"{kernel.time_us:.2f} µs measured" if kernel.time_us is not None else "",
-        f"at least {least:.2f} µs (an estimate), set by {kernel.bound}" if least is not None else "",
+        f"{human_us(kernel.time_us)} measured" if kernel.time_us is not None else "",
+        f"{floor_text(least)}, set by {kernel.bound}" if least is not None else "",
         f"reads {human_bytes(kernel.bytes_read)}" if kernel.bytes_read is not None else "",
         f"writes {human_bytes(kernel.bytes_written)}" if kernel.bytes_written is not None else "",
         human_flops(kernel.flops) if kernel.flops else "",
@@ -262,7 +263,7 @@ def config_lines(kernel: Kernel) -> Iterator[Line]:
     """The chosen configuration, and those that it was chosen from."""
     for config in kernel.configs[:1]:
         yield Line((Part("uses  ", "dim"), Part(resources_text(config))), wrap=True)
-        held = f"{config.occupancy:.0%} of the warps fit, limited by {config.limit}"
+        held = f"{occupancy_text(config)}, limited by {config.limit}"
         waves = f", {config.waves:.2g} waves" if config.waves is not None else ""
         yield Line((Part("runs  ", "dim"), Part(f"{held} · grid {config.grid_text}{waves}")), wrap=True)
     for config in kernel.configs[1:]:

@@ -5,7 +5,8 @@ from collections.abc import Iterator
 from aotlens.model.report import LiveValue, Memory, Span, Target
 from aotlens.model.spans import line_of, line_text, text_of, texts
 from aotlens.view.fold import FUSED, alive_key, alive_label, lifetime
-from aotlens.view.quantities import bar, human_bytes, plot, signed_size
+from aotlens.view.plots import bar, plot
+from aotlens.view.quantities import human_bytes, percent, signed_bytes
 from aotlens.view.tabs.graph import StageIndex
 from aotlens.view.tabs.rows import Cells, Column, Group, Jump, LazyRows, Line, Link, Listing, Part, grouped
 
@@ -79,7 +80,7 @@ def curve_listing(target: Target) -> Listing:
         spans = link_of(index).primary
         return (
             Part(human_bytes(live), "warning" if index == peak else ""),
-            Part(signed_size(change), "dim") if change else "",
+            Part(signed_bytes(change), "dim") if change else "",
             Part(bar(live, memory.peak_bytes, BAR_WIDTH), "saved"),
             Part(f"{name} (peak)" if index == peak else name, "name"),
             phase_at(memory, index),
@@ -196,7 +197,9 @@ def curve_details(target: Target, index: int, link: Link) -> Iterator[Line]:
         return
     name, live = memory.curve[index]
     phase = phase_at(memory, index)
-    text = f"  {human_bytes(live)} alive while it runs, {live / max(1, memory.peak_bytes):.0%} of the peak"
+    text = (
+        f"  {human_bytes(live)} alive while it runs, {percent(live / max(1, memory.peak_bytes))} of the peak"
+    )
     yield Line((Part(name, "title"), Part(text, "dim")))
     spans = link.primary
     if not spans:

@@ -10,7 +10,8 @@ from aotlens.model.spans import line_text, texts
 from aotlens.view.fold import Fold, alive_folds, fold, lifetime
 from aotlens.view.ledger import KINDS
 from aotlens.view.origins import unknown_text
-from aotlens.view.quantities import call_count, counted, human_bytes, human_ms, plot
+from aotlens.view.plots import plot
+from aotlens.view.quantities import call_count, counted, human_bytes, human_ms
 from aotlens.view.reasons import reason_text
 from aotlens.view.saved import owning, saved_total
 from aotlens.view.tabs.actions import action_lines, diagnostic_lines

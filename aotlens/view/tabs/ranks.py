@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from aotlens.model.ranks import Collective, PhaseImbalance, RankCompilation, Ranks
 from aotlens.model.report import Span
 from aotlens.model.spans import line_text
-from aotlens.view.quantities import counted, human_bytes, human_ms
+from aotlens.view.quantities import counted, human_bytes, human_seconds
 from aotlens.view.ranks import difference_text, differing, mismatch_text, rank_names, ranks_summary
 from aotlens.view.tabs.rows import Line, Link, Part
 
@@ -49,7 +49,7 @@ def _compilation(row: RankCompilation) -> Line:
 
 
 def _phase(row: PhaseImbalance) -> Line:
-    seconds, median = human_ms(1000 * row.slowest_s), human_ms(1000 * row.median_s)
+    seconds, median = human_seconds(row.slowest_s), human_seconds(row.median_s)
     return Line(
         (
             Part(f"  {row.phase}  ", "dim"),

@@ -5,7 +5,8 @@ from collections.abc import Callable, Iterator, Sequence
 from aotlens.model.report import Certificate, Partition, RecomputedValue, SavedValue, Span, Target
 from aotlens.model.spans import line_of, line_text, own_first, text_of, texts
 from aotlens.view.fold import in_layer
-from aotlens.view.quantities import bar, human_bytes, human_flops
+from aotlens.view.plots import bar
+from aotlens.view.quantities import human_bytes, human_flops
 from aotlens.view.reasons import FREEDOMS, forbidden_text, overruled_text, price_text, reason_text
 from aotlens.view.saved import alive_anyway_bytes, owning_recomputed, recomputed_total, saved_total
 from aotlens.view.tabs.rows import Cells, Column, Group, Jump, LazyRows, Line, Link, Listing, Part, grouped

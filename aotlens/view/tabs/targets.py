@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from aotlens.model.report import Report, Target
 from aotlens.model.spans import line_of
-from aotlens.view.quantities import human_bytes, signature
+from aotlens.view.quantities import human_bytes, multiplied, signature
 from aotlens.view.tabs.marks import SEVERITY_LETTERS, all_diagnostics
 from aotlens.view.tabs.rows import Cells, Column, LazyRows, Link, Listing, Part
 
@@ -61,7 +61,7 @@ def target_listing(report: Report) -> Listing:
     def cells_of(row: TargetRow) -> Cells:
         target = report.targets[row.index]
         if row.signatures:
-            title = f"{target.qualname}  ×{row.signatures}"
+            title = f"{target.qualname}  {multiplied(row.signatures)}"
             return (Part(title, "title"), "", "", "", Part(line_of(target.span, home), "place"))
         name = f"{row.branch}{signature(target)}" if row.branch else target.qualname
         return (

@@ -7,7 +7,7 @@ from aotlens.model.failure import Failure
 from aotlens.model.report import Report, Target
 from aotlens.model.spans import file_name
 from aotlens.view.progress import PHASES, STARTING, Phase
-from aotlens.view.quantities import COMPARED, counted, human_ms
+from aotlens.view.quantities import COMPARED, counted, human_ms, human_seconds
 from aotlens.view.tabs.rows import VERDICT_ROLES, Line, Part
 from aotlens.view.verdicts import WORST_FIRST
 
@@ -112,7 +112,7 @@ def progress_lines(name: str, state: TraceState, elapsed_s: float) -> tuple[Line
 
 def _phase_line(mark: str, role: str, words: str, elapsed_s: float) -> Line:
     return Line(
-        (Part(f"  {mark} ", role), Part(f"{words:<30}", "name"), Part(human_ms(elapsed_s * 1000), "dim"))
+        (Part(f"  {mark} ", role), Part(f"{words:<30}", "name"), Part(human_seconds(elapsed_s), "dim"))
     )
 
 

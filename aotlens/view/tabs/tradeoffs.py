@@ -7,8 +7,9 @@ from math import log
 
 from aotlens.model.report import Partition, WhatIf
 from aotlens.view.frontier import chosen_point, own_choice_label
-from aotlens.view.quantities import counted, human_bytes, human_flops, plot
-from aotlens.view.reasons import budget_text, difference, listed, named
+from aotlens.view.plots import plot
+from aotlens.view.quantities import change_text, counted, human_bytes, human_flops
+from aotlens.view.reasons import budget_text, listed, named
 from aotlens.view.tabs.rows import Line, Part
 
 PLOT_WIDTH, PLOT_HEIGHT = 40, 5
@@ -109,7 +110,7 @@ def what_if_lines(answer: WhatIf, partition: Partition) -> Iterator[Line]:
         shown = (
             Part(f"{title:>16}  ", "dim"),
             Part(f"{write(old):>10} → {write(new):>10}  "),
-            Part(difference(new - old, write), "accent" if new != old else "dim"),
+            Part(change_text(new - old, write), "accent" if new != old else "dim"),
         )
         yield Line(shown)
     for title, names in (("not saved", answer.no_longer_saved), ("saved instead", answer.newly_saved)):
