@@ -12,7 +12,7 @@ from pathlib import Path
 
 from aotlens.model.codec import loads
 from aotlens.model.report import Report
-from aotlens.view.quantities import counted, limit_text
+from aotlens.view.quantities import age, limit_text
 
 __all__ = ["START_CLI", "NamedLog", "age_text", "named_log", "read_log"]
 
@@ -78,9 +78,5 @@ def read_log(log: NamedLog) -> Report | str:
 
 def age_text(log: NamedLog, report: Report) -> str:
     """Where hints come from, and how old they are."""
-    seconds = max(0.0, time.time() - log.written_at)
-    units = (("day", 86_400), ("hour", 3_600), ("minute", 60))
-    name, size = next(((name, size) for name, size in units if seconds >= size), ("second", 1))
-    count = int(seconds // size)
-    age = "just now" if not count else f"{counted(count, name)} ago"
-    return f"hints come from {log.path.name}, recorded {age} with torch {report.torch}"
+    recorded = age(max(0.0, time.time() - log.written_at))
+    return f"hints come from {log.path.name}, recorded {recorded} with torch {report.torch}"

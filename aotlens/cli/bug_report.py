@@ -23,7 +23,7 @@ from aotlens.model.failure import Failure
 from aotlens.model.report import Report
 from aotlens.model.source import Span
 from aotlens.render.anonymous import Anonymiser
-from aotlens.view.quantities import human_bytes
+from aotlens.view.quantities import human_bytes, limit_text
 from aotlens.worker.protocol import TraceOptions
 from aotlens.worker.stacks import is_user_file
 
@@ -96,7 +96,7 @@ def _verified(target: TargetName, argv: Sequence[str], options: TraceOptions) ->
                 check=False,
             )
         except subprocess.TimeoutExpired:
-            return f"aotlens verify was stopped after {TIME_LIMIT_S:g} s", ""
+            return f"aotlens verify was stopped after {limit_text(TIME_LIMIT_S)}", ""
         output = done.stdout.strip() or done.stderr.strip()
         return f"{output}\nexit code {done.returncode}", small.read_text() if small.exists() else ""
 

@@ -12,6 +12,8 @@ import time
 from types import TracebackType
 from typing import Any, TextIO
 
+from aotlens.view.quantities import clock
+
 __all__ = ["StatusLine"]
 
 DELAY_S = 0.5
@@ -74,7 +76,7 @@ class StatusLine:
             with self._lock:
                 waits = self._text is None
                 if self._text is not None and time.monotonic() - self._since >= DELAY_S:
-                    self._draw(f"{self._text} · {time.monotonic() - self._since:.0f} s")
+                    self._draw(f"{self._text} · {clock(time.monotonic() - self._since)}")
             self._changed.wait(None if waits else REFRESH_S)
             self._changed.clear()
 

@@ -8,6 +8,7 @@ from aotlens.compare.line_pairs import Line
 from aotlens.compare.saved import SavedChange
 from aotlens.model.spans import line_of, shown_path
 from aotlens.view.quantities import counted, human_bytes, signed, signed_bytes
+from aotlens.view.saved import name_with_node
 
 __all__ = ["Total", "line_place", "line_weights", "node_text", "saved_text", "totals"]
 
@@ -76,10 +77,8 @@ def saved_text(change: SavedChange) -> str:
     """`+8.0 KiB hidden f32[64, 32]`, at its line; or that it is no longer saved."""
     value = change.value
     where = "no longer saved" if change.is_gone else line_of(value.span, None)
-    name = f"{value.name} ({value.node})" if value.name and value.name != value.node else value.node
-    return "  ".join(
-        filter(None, (f"{signed_bytes(change.change_bytes)} {name}", value.tensor.short(), where))
-    )
+    saved = f"{signed_bytes(change.change_bytes)} {name_with_node(value)}"
+    return "  ".join(filter(None, (saved, value.tensor.short(), where)))
 
 
 def node_text(change: NodeChange) -> str:

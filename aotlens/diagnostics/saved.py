@@ -9,15 +9,14 @@ from aotlens.diagnostics.rule import Rule
 from aotlens.model.report import (
     Diagnostic,
     Partition,
-    RecomputedValue,
     Related,
     SavedValue,
     Severity,
     Span,
     Target,
 )
-from aotlens.model.spans import text_of
 from aotlens.view.quantities import each_of, human_bytes, percent
+from aotlens.view.saved import value_name
 
 RULES: tuple[Rule, ...] = (
     Rule(
@@ -160,7 +159,7 @@ def _large_saved(
         fix = checkpointed(advice)
         what = f"checkpointing this call would save {human_bytes(advice.saved_bytes)} in all"
         related = (*related, Related(advice.span, f"{what} instead of {human_bytes(partition.saved_bytes)}"))
-    message = f"`{_name(first)}` keeps {human_bytes(total)}{_each(group)} for the backward, {share}"
+    message = f"`{value_name(first)}` keeps {human_bytes(total)}{_each(group)} for the backward, {share}"
     return Diagnostic(
         "AL301",
         "information",
@@ -170,12 +169,6 @@ def _large_saved(
         (fix,) if fix is not None else (),
         peak_cost(target, total),
     )
-
-
-def _name(value: SavedValue | RecomputedValue) -> str:
-    """The user's word for a value: the variable, the expression, or the node."""
-    named = value.name if isinstance(value, SavedValue) else None
-    return named or (text_of(value.span) if value.span else "") or value.node
 
 
 def _each(group: list[SavedValue]) -> str:
@@ -214,7 +207,7 @@ def _spared(target: Target, group: list[SavedValue], code: str, severity: Severi
     assert first.spare is not None  # as of every value of the group
     total, spare = human_bytes(_total(group, _bytes)), human_bytes(_total(group, _spare))
     message = (
-        f"`{_name(first)}` is kept for the backward as {first.tensor.short()}, {total}{_each(group)}:"
+        f"`{value_name(first)}` is kept for the backward as {first.tensor.short()}, {total}{_each(group)}:"
         f" {first.spare.reason}; {spare} could be spared"
     )
     cause = first.spare.span
@@ -232,8 +225,9 @@ def overruled_checkpoints(target: Target, limits: Limits) -> Iterator[Diagnostic
     saved = tuple(value for value in partition.saved if value.overrode)
     for group in _by_span(saved, _bytes, least):
         first = group[0]
+        total = human_bytes(_total(group, _bytes))
         message = (
-            f"`{_name(first)}` is kept for the backward, {human_bytes(_total(group, _bytes))}{_each(group)},"
+            f"`{value_name(first)}` is kept for the backward, {total}{_each(group)},"
             f" against {first.overrode}: {first.reason}"
         )
         yield Diagnostic("AL305", "information", message, first.span or target.span)
@@ -241,7 +235,7 @@ def overruled_checkpoints(target: Target, limits: Limits) -> Iterator[Diagnostic
     for value in partition.recomputed:
         if value.overrode and value.bytes >= least and value.span not in reported:
             reported.add(value.span)
-            message = f"`{_name(value)}` is computed again against {value.overrode}: {value.reason}"
+            message = f"`{value_name(value)}` is computed again against {value.overrode}: {value.reason}"
             yield Diagnostic("AL305", "information", message, value.span or target.span)
 
 

@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from aotlens.errors import UserError
 from aotlens.trace.logs.safe_text import safe_text
+from aotlens.view.quantities import human_bytes
 
 __all__ = ["Failure", "Holder", "MemorySnapshot", "Phase", "is_snapshot", "read_snapshot"]
 
@@ -138,7 +139,8 @@ def _loaded(path: str) -> Any:
     try:
         size_bytes = os.path.getsize(path)
         if size_bytes > MOST_BYTES:
-            raise UserError(f"{path} has {size_bytes >> 30} GiB; snapshots of up to 4 GiB can be read")
+            size, most = human_bytes(size_bytes), human_bytes(MOST_BYTES)
+            raise UserError(f"{path} has {size}; snapshots of up to {most} can be read")
         with open(path, "rb") as file:
             return _PlainUnpickler(file).load()
     except OSError as error:

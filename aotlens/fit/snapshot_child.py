@@ -12,6 +12,7 @@ from typing import Any
 
 from aotlens.errors import UserError
 from aotlens.fit.snapshot import Failure, Holder, MemorySnapshot, read_snapshot
+from aotlens.view.quantities import human_bytes
 
 __all__ = ["read_in_child"]
 
@@ -33,8 +34,8 @@ def read_in_child(path: str) -> tuple[MemorySnapshot, ...]:
     if done.returncode == 2:
         raise UserError(done.stderr.strip())
     if done.returncode:
-        gib = MEMORY_LIMIT_BYTES >> 30
-        raise UserError(f"{path}: reading it ended the process; it may need more than the limit of {gib} GiB")
+        limit = human_bytes(MEMORY_LIMIT_BYTES)
+        raise UserError(f"{path}: reading it ended the process; it may need more than the limit of {limit}")
     return tuple(_snapshot(entry) for entry in json.loads(done.stdout))
 
 

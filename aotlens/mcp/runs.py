@@ -19,6 +19,7 @@ from aotlens.mcp.requests import FitRequest, WhyRequest
 from aotlens.model.codec import decode
 from aotlens.model.failure import Failure
 from aotlens.model.files import load_report
+from aotlens.view.quantities import limit_text
 from aotlens.worker.client import WorkerClient
 from aotlens.worker.process import end_tree
 from aotlens.worker.protocol import Answer, Progress, TraceOptions
@@ -163,8 +164,8 @@ def _run(command: list[str], output: int, time_limit_s: float, call: Call) -> No
         process.wait(time_limit_s)
     except subprocess.TimeoutExpired:
         raise UserError(
-            f"the script ran longer than {time_limit_s:g} s and was stopped; a larger `time_limit_s` lets it"
-            " run on",
+            f"the script ran longer than {limit_text(time_limit_s)} and was stopped; a larger `time_limit_s`"
+            " lets it run on",
             kind="timeout",
         ) from None
     finally:

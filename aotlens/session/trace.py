@@ -33,6 +33,7 @@ from aotlens.session.policy_function import check_overrides
 from aotlens.session.script.file_reads import FileReads, recording_file_reads
 from aotlens.session.verify import Verifier
 from aotlens.torch_api.triton import mute_triton_analysis_log
+from aotlens.view.quantities import limit_text
 from aotlens.worker.codec import Outcome
 from aotlens.worker.protocol import TraceOptions, TraceRequest
 from aotlens.worker.requests import ProgressFunction
@@ -96,8 +97,8 @@ def _cut_short(collector: Collector, failure: Failure | None, asked: TraceOption
     if not collector.stopped:
         return None
     return (
-        f"the script was stopped after {asked.repeat_limit_s:g} s in which its targets only repeated; a"
-        " longer --repeat-limit, or --to-end, shows what comes later"
+        f"the script was stopped after {limit_text(asked.repeat_limit_s)} in which its targets only repeated;"
+        " a longer --repeat-limit, or --to-end, shows what comes later"
     )
 
 

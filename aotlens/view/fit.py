@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from aotlens.model.fit import Fit, FitLine, FitMoment, FitPoint, GpuFit, KindBytes
 from aotlens.model.spans import location, text_of
+from aotlens.view.names import without_default
 from aotlens.view.quantities import counted, human_bytes
 
 __all__ = ["FitRow", "curve_text", "fit_lines", "gpu_words", "kind_rows", "line_rows", "peak_words"]
@@ -35,7 +36,7 @@ def peak_words(fit: Fit) -> str:
 
 
 def _moment_words(moment: FitMoment) -> str:
-    op = moment.op.removesuffix(".default") or "a tensor that no operator made"
+    op = without_default(moment.op) or "a tensor that no operator made"
     where = f" at {location(moment.span)}" if moment.span is not None else ""
     return f"{moment.phase}, {op}{where}"
 

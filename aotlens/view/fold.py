@@ -7,6 +7,7 @@ from typing import Generic, TypeVar
 
 from aotlens.model.report import LiveValue, Memory, Span
 from aotlens.model.spans import line_text, text_of, texts
+from aotlens.view.names import without_number
 from aotlens.view.quantities import multiplied
 
 Item = TypeVar("Item")
@@ -72,9 +73,6 @@ def _ranges(numbers: list[int]) -> str:
     return ",".join(str(run[0]) if len(run) == 1 else f"{run[0]}–{run[-1]}" for run in runs)
 
 
-_NUMBERED = re.compile(r"_\d+$")
-
-
 def alive_folds(memory: Memory) -> list[Fold[LiveValue]]:
     """What is alive at the peak, identical layers as one, the largest total first."""
     text = texts()
@@ -93,7 +91,7 @@ def alive_key(value: LiveValue) -> tuple[object, ...]:
 
 def alive_label(value: LiveValue, text: Callable[[Span], str] = text_of) -> str:
     """`blocks.3: gelu in self.mlp(x)`, or the user's name where it names a tensor of theirs."""
-    operator = _NUMBERED.sub("", value.node)
+    operator = without_number(value.node)
     if value.name and value.kind in ("gradient", "result"):
         return value.name
     expression = text(value.span) if value.span else ""

@@ -29,9 +29,14 @@ OUTPUTS = {
 """What each output type means, in the user's words."""
 
 
+def kind_name(kind: str) -> str:
+    """Return what an input is in the user's words: `argument`, `parameter`, `from outside`."""
+    return KINDS.get(kind, kind)
+
+
 def kind_counts(target: Target) -> str:
     """`148 parameters, 2 arguments`."""
-    kinds = Counter(KINDS.get(entry.kind, entry.kind) for entry in target.inputs)
+    kinds = Counter(kind_name(entry.kind) for entry in target.inputs)
     return ", ".join(counted(count, kind) for kind, count in kinds.items()) or "none"
 
 
@@ -81,9 +86,15 @@ def tensor_text(tensor: Tensor | None) -> str:
     return f"{kind}{tensor.short()}{device}"
 
 
+def is_mutated(entry: Input) -> bool:
+    """Return True if the function writes to the input's data, geometry or storage."""
+    return entry.mutates_data or entry.mutates_metadata or entry.mutates_storage_metadata
+
+
 def is_changed(entry: Input) -> bool:
-    moved = entry.mutates_metadata or entry.mutates_storage_metadata
-    return entry.mutation_type != "not_mutated" or moved or entry.autograd_change is not None
+    """Return True if the input is mutated, or changes its role in the autograd graph."""
+    mutated = is_mutated(entry) or entry.mutation_type != "not_mutated"
+    return mutated or entry.autograd_change is not None
 
 
 def is_notable(entry: Input) -> bool:

@@ -56,6 +56,14 @@ def limit_text(limit_s: float) -> str:
     return f"{limit_s:g} s"
 
 
+def age(elapsed_s: float) -> str:
+    """Return how long ago something was, in its largest unit: `1 minute ago`, `3 days ago`."""
+    units = (("day", 86_400), ("hour", 3_600), ("minute", 60))
+    name, size = next(((name, size) for name, size in units if elapsed_s >= size), ("second", 1))
+    count = int(elapsed_s // size)
+    return f"{count} {name}{'' if count == 1 else 's'} ago"
+
+
 def human_us(elapsed_us: float) -> str:
     """`8 ns`, `0.31 µs`, `37.7 µs`, `1.20 ms`."""
     if elapsed_us >= 1000:

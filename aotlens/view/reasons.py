@@ -3,12 +3,13 @@
 Invariant: standard library only; a sentence names nodes by the user's expression where there is one.
 """
 
-import re
 from collections.abc import Sequence
 
 from aotlens.model.report import BudgetResult, Certificate, Partition, RecomputedValue, SavedValue, Span
 from aotlens.model.spans import text_of
+from aotlens.view.names import without_number
 from aotlens.view.quantities import human_bytes, human_flops, percent
+from aotlens.view.saved import name_with_node
 
 MOST_NAMES = 3
 LONGEST_EXPRESSION = 24
@@ -21,12 +22,10 @@ FREEDOMS = {
 }
 """What may still be chosen about a value, in words; nothing to say of what the user chose."""
 
-_NUMBERED = re.compile(r"_\d+$")
-
 
 def node_label(node: str, span: Span | None) -> str:
     """`addmm in self.mlp(x)`: the operator and the user's expression, where there is one."""
-    operator, text = _NUMBERED.sub("", node), text_of(span) if span else ""
+    operator, text = without_number(node), text_of(span) if span else ""
     if len(text) > LONGEST_EXPRESSION:
         text = f"{text[: LONGEST_EXPRESSION - 1].rstrip()}…"
     return f"{operator} in {text}" if text else operator
@@ -82,8 +81,8 @@ def price_text(certificate: Certificate) -> str:
 
 def named(nodes: Sequence[str], partition: Partition) -> tuple[str, ...]:
     """Nodes with the user's names for them: `hidden (mm)`."""
-    names = {value.node: value.name for value in partition.saved if value.name and value.name != value.node}
-    return tuple(f"{names[node]} ({node})" if node in names else node for node in nodes)
+    names = {value.node: name_with_node(value) for value in partition.saved}
+    return tuple(names.get(node, node) for node in nodes)
 
 
 def listed(names: Sequence[str]) -> str:

@@ -1,21 +1,16 @@
-"""Which saved values count, and their totals.
+"""Saved values: which of them count, their totals and their names.
 
 Invariant: a number of saved values is the number of those that own memory.  A value that an argument, a
 parameter or an output keeps alive anyway costs nothing and is counted apart.
 """
 
-from aotlens.model.report import Partition, RecomputedValue, SavedValue
-from aotlens.view.quantities import counted, human_bytes
+from collections.abc import Callable
 
-__all__ = [
-    "alive_anyway",
-    "alive_anyway_bytes",
-    "owning",
-    "owning_recomputed",
-    "recomputed_total",
-    "saved_total",
-    "unknown_size",
-]
+from aotlens.model.report import Partition, RecomputedValue, SavedValue, Span
+from aotlens.model.spans import text_of
+from aotlens.view.fold import in_layer
+from aotlens.view.names import without_number
+from aotlens.view.quantities import counted, human_bytes
 
 
 def owning(partition: Partition) -> tuple[SavedValue, ...]:
@@ -52,3 +47,38 @@ def recomputed_total(partition: Partition) -> str:
     """`12.4 MiB in 40 values`: what saving them would take."""
     values = owning_recomputed(partition)
     return f"{human_bytes(sum(value.bytes for value in values))} in {counted(len(values), 'value')}"
+
+
+# Names: the same value is called the same everywhere.
+
+
+def value_name(value: SavedValue | RecomputedValue, text: Callable[[Span], str] = text_of) -> str:
+    """Return the user's name for a value, else the expression that computes it, else its node."""
+    name = value.name if isinstance(value, SavedValue) else None
+    return name or (text(value.span) if value.span else "") or value.node
+
+
+def name_at_expression(value: SavedValue | RecomputedValue) -> str:
+    """Return the user's name, else the node: for text that already shows the expression."""
+    return (value.name if isinstance(value, SavedValue) else None) or value.node
+
+
+def name_with_node(value: SavedValue) -> str:
+    """Return `hidden (mm)`; the node alone where the user has no name for it."""
+    return f"{value.name} ({value.node})" if value.name and value.name != value.node else value.node
+
+
+def value_label(value: SavedValue | RecomputedValue, text: Callable[[Span], str] = text_of) -> str:
+    """Return the long form, `blocks.3: hidden: gelu in self.mlp(x)`: layer, name, operator and expression."""
+    expression = text(value.span) if value.span else ""
+    name = value.name if isinstance(value, SavedValue) else None
+    if name and "." in name:
+        return name
+    operator = without_number(value.node)
+    label = f"{operator} in {expression}" if expression else operator
+    return in_layer(value.layer, f"{name}: {label}" if name and expression else name or label)
+
+
+def layer_value_name(value: SavedValue, text: Callable[[Span], str]) -> str:
+    """Return the name under which identical layers fold."""
+    return in_layer(value.layer, value_name(value, text))

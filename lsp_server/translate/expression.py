@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TypeVar
 
 from aotlens.model.report import (
@@ -13,14 +14,18 @@ from aotlens.model.report import (
     SavedValue,
     Site,
     StageNode,
+    Target,
     WrapperStep,
 )
 from aotlens.model.spans import lines_text
 from aotlens.view.kernels import floor_text, moved_bytes, occupancy_text
+from aotlens.view.ledger import aliasing
+from aotlens.view.names import op_name
 from aotlens.view.quantities import human_bytes, human_flops, human_us, multiplied
 from aotlens.view.reasons import why_text
+from aotlens.view.saved import name_at_expression
 from lsp_server.index import Spot, saved_bytes_inside
-from lsp_server.translate.wording import code, of_op, op_name, per_call, shapes, shortened
+from lsp_server.translate.wording import code, of_op, per_call, shapes, shortened
 
 ROWS = (6, 3, 2)
 """Rows of each kind, fewer where there are many kinds: the first that gives a text lower than `TALLEST`."""
@@ -72,7 +77,7 @@ def _text(spot: Spot, source: str, most: int) -> str:
         ),
         _rows("Kernels", spot.kernels, _kernel_line, most),
         _rows("Mutates", spot.inputs, _mutation_line, most),
-        _rows("Returned", _returned(spot), _output_line, most),
+        _rows("Returned", _returned(spot), partial(_output_line, spot.target), most),
         _rows("Leaves outside", spot.left, _left_line, most),
         _rows("Wrapper", spot.steps, _step_line, most),
     )
@@ -145,12 +150,12 @@ def _saved_line(value: SavedValue) -> Line:
     readers = [use.span for use in value.used_by if use.span]
     home = value.span.file if value.span else None
     used = f"; read by the backward of {lines_text(readers, home, MOST_READERS)}" if readers else ""
-    return code(value.name or value.node), f" `{value.tensor.short()}`, {cost}; {why_text(value)}{used}"
+    return code(name_at_expression(value)), f" `{value.tensor.short()}`, {cost}; {why_text(value)}{used}"
 
 
 def _recomputed_line(value: RecomputedValue) -> Line:
     cost = f"{human_flops(value.flops)} instead of {human_bytes(value.bytes)}"
-    return code(value.node), f", {cost}; {why_text(value)}"
+    return code(name_at_expression(value)), f", {cost}; {why_text(value)}"
 
 
 def _mutation_line(fact: tuple[Input, Site]) -> Line:
@@ -162,9 +167,9 @@ def _step_line(step: WrapperStep) -> Line:
     return step.name, f": {step.reason}{per_call(step.bytes_per_call)}"
 
 
-def _output_line(row: Output) -> Line:
+def _output_line(target: Target, row: Output) -> Line:
     shape = f" `{row.tensor.short()}`" if row.tensor else ""
-    return code(row.name), f"{shape} (`{row.output_type}`): {row.reason}"
+    return code(row.name), f"{shape}, {aliasing(target, row)}: {row.reason}"
 
 
 def _returned(spot: Spot) -> list[Output]:

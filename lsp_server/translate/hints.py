@@ -6,11 +6,13 @@ from lsprotocol import types
 
 from aotlens.model.report import Input, SavedValue, Span, Variable
 from aotlens.model.spans import line_text
+from aotlens.view.ledger import is_mutated
 from aotlens.view.quantities import human_bytes
 from aotlens.view.reasons import why_text
+from aotlens.view.saved import name_at_expression
 from lsp_server.settings import Settings
 from lsp_server.translate.ranges import overlaps, span_range
-from lsp_server.translate.wording import STALE, code, is_mutated, markup, shapes
+from lsp_server.translate.wording import STALE, code, markup, shapes
 from lsp_server.views import Shown, Views
 
 
@@ -68,7 +70,7 @@ def _saved_hints(views: Views, shown: Shown) -> Iterator[types.InlayHint]:
 
 
 def _kept_line(value: SavedValue) -> str:
-    return f"- {code(value.name or value.node)} `{value.tensor.short()}`; {why_text(value)}"
+    return f"- {code(name_at_expression(value))} `{value.tensor.short()}`; {why_text(value)}"
 
 
 def _saved_bytes(values: Iterable[SavedValue]) -> int:

@@ -9,6 +9,7 @@ from lsprotocol import types
 
 from aotlens.model.report import Input, Memory, Span, Target
 from aotlens.model.spans import line_text
+from aotlens.view.ledger import handling, is_mutated, kind_name
 from aotlens.view.quantities import applied_steps, counted, human_bytes, target_summary, timings_summary
 from aotlens.view.reasons import budget_text
 from aotlens.view.saved import recomputed_total, saved_total
@@ -17,16 +18,11 @@ from lsp_server.index import contains
 from lsp_server.positions import char_index
 from lsp_server.translate.expression import expression_text
 from lsp_server.translate.ranges import span_range
-from lsp_server.translate.wording import STALE, code, is_mutated, markup, of_op, per_call
+from lsp_server.translate.wording import STALE, code, markup, of_op, per_call
 from lsp_server.views import Position, Shown, Views
 
 MOST_ROWS = 6
 WORD = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*")
-HANDLING = {
-    "not_mutated": "",
-    "mutated_in_graph": "written inside the graph",
-    "mutated_out_graph": "written back by the wrapper after the graph",
-}
 
 
 def hover(views: Views, path: str, document: Document, cursor: types.Position) -> types.Hover | None:
@@ -133,11 +129,10 @@ def _where(memory: Memory, home: str | None) -> str:
 
 def argument_text(target: Target, row: Input) -> str:
     """One row of the ledger of inputs."""
-    kind = {"UserInput": "argument"}.get(row.kind, row.kind.lower())
     shape = f" · `{row.tensor.short()}`" if row.tensor else ""
     grad = ", requires grad" if row.requires_grad else ""
-    head = f"**{code(row.name)}** · {kind} {row.index}{shape}{grad}"
-    rows = [head, "", _handling(row)]
+    head = f"**{code(row.name)}** · {kind_name(row.kind)} {row.index}{shape}{grad}"
+    rows = [head, "", _handling(target, row)]
     rows += [
         f"- {line_text(site.span, target.file)}: {code(site.text)}{of_op(site.op)}"
         for site in row.sites[:MOST_ROWS]
@@ -145,28 +140,15 @@ def argument_text(target: Target, row: Input) -> str:
     cost = _cost(target, row)
     if cost:
         rows.append(f"- costs {human_bytes(cost)} on every call")
-    if row.shares_storage_with:
-        names = [other.name for other in target.inputs if other.index in row.shares_storage_with]
-        rows.append(f"- shares storage with {', '.join(map(code, names))}")
-    if row.duplicate_of is not None:
-        rows.append(f"- the same tensor as input {row.duplicate_of}")
     return "\n".join(rows)
 
 
-def _handling(row: Input) -> str:
-    if not is_mutated(row):
-        return f"Not mutated: {row.reason}" if row.reason else "Not mutated."
-    what = [
-        name
-        for name, holds in (
-            ("data", row.mutates_data),
-            ("metadata", row.mutates_metadata),
-            ("storage", row.mutates_storage_metadata),
-        )
-        if holds
-    ]
-    how = HANDLING[row.mutation_type]
-    return f"Mutated ({', '.join(what)}), {how}: {row.reason}"
+def _handling(target: Target, row: Input) -> str:
+    """Return what becomes of an input and why: `Copied back: the graph writes to it …`."""
+    words = handling(target, row)
+    text = row.reason if words.startswith("read") and row.reason else words
+    details = f": {row.reason}" if row.reason and text == words else ""
+    return f"{text[0].upper()}{text[1:]}{details}"
 
 
 def _cost(target: Target, row: Input) -> int:

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 from lsprotocol import types
 
-from aotlens.model.report import Input, Tensor
+from aotlens.model.report import Tensor
 from aotlens.view.quantities import human_bytes
 from lsp_server.client import Client
 
@@ -42,16 +42,6 @@ def shapes(tensors: Iterable[Tensor]) -> str:
     """The distinct short forms, as one expression may run with several shapes."""
     every = list(dict.fromkeys(tensor.short() for tensor in tensors))
     return " | ".join(every[:3]) + (" | …" if len(every) > 3 else "")
-
-
-def op_name(target: str) -> str:
-    """`aten.mul` for `aten.mul.Tensor` and for `torch.ops.aten.mul.Tensor`."""
-    parts = target.removeprefix("torch.ops.").split(".")
-    return ".".join(parts[:2]) if len(parts) > 2 else ".".join(parts)
-
-
-def is_mutated(row: Input) -> bool:
-    return row.mutates_data or row.mutates_metadata or row.mutates_storage_metadata
 
 
 def of_op(op: str | None) -> str:

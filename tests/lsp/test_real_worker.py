@@ -84,7 +84,7 @@ def test_an_example_with_a_mutation_that_autograd_must_see(client: StrictClient)
     assert text.startswith("`state.add_(x)` · `f32[2, 3]` · `aten.add`")
     assert "Mutates:\n- `state`: " in text
     ledger = client.at("hover", uri, head, LINES[head].index("state:") + 1)["contents"]["value"]
-    assert ledger.startswith("**`state`** · argument 0 · `f32[2, 3]`\n\nMutated (data), ")
+    assert ledger.startswith("**`state`** · argument 0 · `f32[2, 3]`\n\nCopied back: ")
 
 
 def test_graph_documents_of_an_example(client: StrictClient) -> None:

@@ -137,9 +137,9 @@ def test_large_saved_values_fold_layers() -> None:
     small = replace(partition.saved[1], bytes=9 * MIB)
     saved = replace(partition, saved=(*values, small), saved_bytes=21 * MIB)
     assert [found.message for found in diagnose(replace(target, partition=saved))] == [
-        "`hidden` keeps 9.0 MiB for the backward, 43 % of what is saved: kept alive by an output",
+        "`hidden` keeps 9.0 MiB for the backward, 43% of what is saved: kept alive by an output",
         (
-            "`self.up(x)` keeps 12.0 MiB (3 × 4.0 MiB) for the backward, 57 % of what is saved:"
+            "`self.up(x)` keeps 12.0 MiB (3 × 4.0 MiB) for the backward, 57% of what is saved:"
             " slow to compute again (matrix product)"
         ),
     ]

@@ -75,7 +75,7 @@ def test_low_occupancy_names_what_runs_out() -> None:
     (found,) = diagnose(_target(_filling(occupancy=0.125, limit="registers", registers=255)))
     assert (found.code, found.severity, found.span) == ("AL602", "information", SIGMOID)
     assert found.message == (
-        "kernel `triton_poi_fused_mul_0` (forward) keeps 12 % of the warps that sm_90 can hold: registers"
+        "kernel `triton_poi_fused_mul_0` (forward) keeps 12% of the warps that sm_90 can hold: registers"
         " run out first, 255 a thread; keep fewer values alive at once in this expression"
     )
     (found,) = diagnose(_target(_filling(occupancy=0.0625, limit="shared memory", shared_bytes=116736)))

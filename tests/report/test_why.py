@@ -46,7 +46,7 @@ What to fix first
      it holds for 8 alone
 Normal  a value that Dynamo found to vary
   x.shape[0] changes: 1 recompilation  Net.forward  750 ms
-Compile time  4.0 s, 100 % of it in phases that are known
+Compile time  4.0 s, 100% of it in phases that are known
   Dynamo 3.0 s · guards 1.0 s
   2.0 s  /project/net.py:13:5
 """

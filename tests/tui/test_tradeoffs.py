@@ -54,7 +54,7 @@ def test_the_saved_pane_says_what_else_could_be() -> None:
     async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
         await pilot.press("5")
         found = lines(app, "tradeoffs")
-        assert found[0].startswith("budget 16.0 KiB: 16.0 KiB saved for 10.2 kFLOP again, at most 2.3 %")
+        assert found[0].startswith("budget 16.0 KiB: 16.0 KiB saved for 10.2 kFLOP again, at most 2.3%")
         assert found[1] == "what if  recompute:hidden"
         assert found[2] == "           saved    16.0 KiB →   17.5 KiB  +1.5 KiB"
         await select(app, pilot, "saved-table", "saved:gelu")

@@ -143,7 +143,7 @@ def test_figures_fit_their_places() -> None:
     assert [gutter_size(size) for size in (0, 512, 1023, 8192, 3_300_000, 1 << 30)] == [
         "0B", "512B", "1.0K", "8.0K", "3.1M", "1.0G",
     ]  # fmt: skip
-    assert [signed_bytes(size) for size in (1 << 20, -512)] == ["+1.0 MiB", "-512 B"]
+    assert [signed_bytes(size) for size in (1 << 20, -512)] == ["+1.0 MiB", "−512 B"]
     assert [bar(value, 8, 4) for value in (8, 4, 1, 0)] == ["████", "██", "▌", ""]
     assert plot([0, 4, 16, 4, 0, 0, 2, 0], 4, 2) == (" █  ", "▄█ ▂")
 

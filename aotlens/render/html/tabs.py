@@ -39,6 +39,7 @@ from aotlens.view.tabs.ranks import RANKS, rank_lines
 from aotlens.view.tabs.rows import Line
 from aotlens.view.tabs.saved import (
     by_bytes,
+    dearest_again,
     recomputed_details,
     recomputed_listing,
     saved_details,
@@ -146,9 +147,9 @@ class _Tabs:
         )
         if partition is None:
             return
-        again = sorted(partition.recomputed, key=lambda value: -value.bytes)
         yield self.encoder.table(
-            recomputed_listing(target), [self._details(recomputed_details(row, target)) for row in again]
+            recomputed_listing(target),
+            [self._details(recomputed_details(row, target)) for row in dearest_again(partition)],
         )
         yield self._lines(tradeoff_lines(partition))
 

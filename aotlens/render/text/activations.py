@@ -3,18 +3,17 @@
 Invariant: the rows account for every byte; what is cut from a list is counted in its last line.
 """
 
-import re
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import TypeVar
 
 from rich.text import Text
 
-from aotlens.model.report import Partition, RecomputedValue, Region, SavedValue, Span
-from aotlens.model.spans import lines_text, location, own_first, text_of, texts
+from aotlens.model.report import Partition, RecomputedValue, Region, SavedValue
+from aotlens.model.spans import lines_text, location, own_first, texts
 from aotlens.render.text.layout import Page, Row, heading, paragraph, table
 from aotlens.render.text.tradeoffs import tradeoff_lines
-from aotlens.view.fold import Fold, fold, in_layer
+from aotlens.view.fold import Fold, fold
 from aotlens.view.origins import own_choice_text
 from aotlens.view.quantities import counted, human_bytes, human_flops
 from aotlens.view.reasons import budget_text, certificate_text, overruled_text, reason_text
@@ -25,6 +24,7 @@ from aotlens.view.saved import (
     recomputed_total,
     saved_total,
     unknown_size,
+    value_label,
 )
 
 Value = TypeVar("Value", SavedValue, RecomputedValue)
@@ -39,7 +39,6 @@ NAMES = 6
 SAVED_STYLES = ("yellow", "", "", "cyan")
 
 _DETAIL = " " * 6
-_NUMBERED = re.compile(r"_\d+$")
 
 
 def partition_lines(partition: Partition, page: Page) -> Iterator[Text]:
@@ -77,7 +76,7 @@ def _free_lines(partition: Partition, width: int) -> Iterator[Text]:
     if alive := alive_anyway(partition):
         yield from paragraph(f"alive anyway, so free to keep: {_alive(alive)}", width, "  ", "dim")
     if unknown:
-        names = ", ".join(map(_label, unknown[:NAMES])) + (", …" if len(unknown) > NAMES else "")
+        names = ", ".join(map(value_label, unknown[:NAMES])) + (", …" if len(unknown) > NAMES else "")
         text = f"not counted, since only the data tells its size: {names}"
         yield from paragraph(text, width, "  ", "dim")
 
@@ -177,7 +176,7 @@ def saved_folds(values: Sequence[SavedValue]) -> list[Fold[SavedValue]]:
 def _by_size(values: Sequence[Value], same: Callable[[Value], Hashable]) -> list[Fold[Value]]:
     """Folds, the largest total first."""
     text_at = texts()
-    folds = fold(values, lambda value: _label(value, text_at), lambda value: (value.bytes, same(value)))
+    folds = fold(values, lambda value: value_label(value, text_at), lambda value: (value.bytes, same(value)))
     return sorted(folds, key=lambda group: -_total(group))
 
 
@@ -188,17 +187,6 @@ def _total(group: Fold[Value]) -> int:
 def _each(group: Fold[Value]) -> str:
     """`×12, 3.1 MiB each`, or nothing for a single value."""
     return f"{group.times}, {human_bytes(group.first.bytes)} each" if group.times else ""
-
-
-def _label(value: SavedValue | RecomputedValue, text_at: Callable[[Span], str] = text_of) -> str:
-    """`blocks.3: gelu in self.mlp(x)`: the layer, the operator, the user's expression; else a name."""
-    operator = _NUMBERED.sub("", value.node)
-    text = text_at(value.span) if value.span else ""
-    name = value.name if isinstance(value, SavedValue) else None
-    if name and "." in name:
-        return name
-    label = f"{operator} in {text}" if text else operator
-    return in_layer(value.layer, f"{name}: {label}" if name and text else name or label)
 
 
 def _alive(values: Sequence[SavedValue]) -> str:

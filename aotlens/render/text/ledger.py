@@ -10,12 +10,12 @@ from aotlens.model.target_facts import Left
 from aotlens.render.text.layout import Page, Row, clipped, heading, paragraph, table
 from aotlens.view.fold import Fold, fold
 from aotlens.view.ledger import (
-    KINDS,
     aliasing,
     handling,
     is_changed,
     is_notable,
     kind_counts,
+    kind_name,
     output_count,
     tensor_text,
 )
@@ -141,7 +141,7 @@ def _fold_quiet(entries: list[Input]) -> tuple[Fold[Input], ...]:
 
 def _folded_row(group: Fold[Input]) -> Row:
     first = group.first
-    what = f"read, {KINDS.get(first.kind, first.kind)}"
+    what = f"read, {kind_name(first.kind)}"
     sizes = [entry.tensor.bytes for entry in group.items if entry.tensor and entry.tensor.bytes is not None]
     if group.times:
         what = f"{what} {group.times}, {human_bytes(max(sizes, default=0))} each"

@@ -21,7 +21,7 @@ from aotlens.fixes.rules import proposed
 from aotlens.fixes.search import Attempt, Limits, SearchResult, find_fixes
 from aotlens.model.codec import decode_record, encode_record
 from aotlens.model.dynamo import Dynamo
-from aotlens.view.quantities import counted
+from aotlens.view.quantities import clock, counted
 
 __all__ = ["FixTrials", "TrialJob", "load_trial_run", "proposed_count", "read_texts", "try_fixes"]
 
@@ -226,5 +226,5 @@ def try_fixes(
         started = time.monotonic()
         runner = ChildRunner(path, tuple(argv), folder, limit, tell)
         result = FixTrials(path, runner).find(dynamo, Limits())
-        tell(f"{counted(result.runs, 'run')} in {time.monotonic() - started:.0f} s")
+        tell(f"{counted(result.runs, 'run')} in {clock(time.monotonic() - started)}")
         return result

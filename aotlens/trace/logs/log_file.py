@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import IO
 
 from aotlens.errors import UserError
+from aotlens.view.quantities import human_bytes
 
 __all__ = ["LogFile", "is_log", "log_paths"]
 
@@ -81,7 +82,7 @@ class LogFile:
             self.size += len(block)
             yield block
             if self.size >= MAX_UNPACKED_BYTES:
-                self.damage = f"only the first {MAX_UNPACKED_BYTES >> 30} GiB of the unpacked log are read"
+                self.damage = f"only the first {human_bytes(MAX_UNPACKED_BYTES)} of the unpacked log are read"
                 return
 
     def _unpacked_blocks(self) -> Iterator[bytes]:

@@ -6,6 +6,7 @@ from functools import cached_property
 
 from aotlens.model.report import Partition, RecomputedValue, SavedValue, Stage, StageNode, Target
 from aotlens.model.spans import line_of, line_text
+from aotlens.view.names import without_default
 from aotlens.view.quantities import call_count, human_bytes
 from aotlens.view.reasons import reason_text
 from aotlens.view.tabs.layers import over_layers
@@ -94,7 +95,7 @@ def operation(node: StageNode) -> Part:
         return Part(node.target, "input")
     if node.op == "output":
         return Part("output", "input")
-    return Part(node.target.removesuffix(".default"), "op")
+    return Part(without_default(node.target), "op")
 
 
 def node_link(node: StageNode) -> Link:

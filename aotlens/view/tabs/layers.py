@@ -3,19 +3,16 @@
 Invariant: the cost of a node is that of a look into a table, for programs have tens of thousands.
 """
 
-import re
 from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
 
 from aotlens.model.report import StageNode
+from aotlens.view.names import without_number
 from aotlens.view.tabs.rows import Cells, Column, Group, Link, Listing, Part, Rows, grouped
 
 LAYER_COLUMN = Column("layer", widest=16, narrowest=6, cut="middle")
 """`×12 blocks.0–11` for a fold: how many comes first, and is always seen: else one node would stand there."""
-
-_NUMBER = re.compile(r"_\d+$")
-"""What tells apart generated names of one kind: `clone_12`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +90,7 @@ def kind_of(node: StageNode) -> str:
     if node.op != "placeholder" or node.layer is None:
         return node.target
     name = node.target.replace(node.layer, "", 1).replace(node.layer.replace(".", "_"), "", 1)
-    return _NUMBER.sub("", name)
+    return without_number(name)
 
 
 class _Equal:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from aotlens.model.report import Input, Left, Output, Site, Target
 from aotlens.model.spans import line_of, line_text
-from aotlens.view.ledger import KINDS, aliasing, handling
+from aotlens.view.ledger import aliasing, handling, kind_name
 from aotlens.view.quantities import human_bytes
 from aotlens.view.tabs.rows import Cells, Column, Group, LazyRows, Line, Link, Listing, Part, grouped
 
@@ -32,7 +32,7 @@ def input_listing(target: Target) -> Listing:
     def cells_of(record: Input) -> Cells:
         return (
             Part(record.name, "name"),
-            Part(KINDS.get(record.kind, record.kind), "dim"),
+            Part(kind_name(record.kind), "dim"),
             Part(record.tensor.short() if record.tensor else "", "tensor"),
             human_bytes(record.tensor.bytes) if record.tensor else "",
             handled(record, target),
@@ -124,7 +124,7 @@ def guard_lines(target: Target) -> Iterator[Line]:
 
 def input_details(record: Input, target: Target) -> Iterator[Line]:
     """What stands below the table for the selected input."""
-    yield Line((Part(record.name, "title"), Part(f"  {KINDS.get(record.kind, record.kind)}", "dim")))
+    yield Line((Part(record.name, "title"), Part(f"  {kind_name(record.kind)}", "dim")))
     yield from tensor_lines(record)
     if record.reason:
         yield Line((Part(record.reason),), wrap=True)

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from aotlens.model.report import StageNode, Target
 from aotlens.model.spans import line_text
+from aotlens.view.names import bare_op
 from aotlens.view.quantities import human_bytes
 from aotlens.view.tabs.drawing import Drawing, Neighbour, draw
 from aotlens.view.tabs.graph import StageIndex, fates, node_link
@@ -68,7 +69,7 @@ class Neighbourhood:
         where = line_text(node.spans[0] if node.spans else None, self._target.file)
         return Neighbour(
             name=node.name,
-            what=KINDS.get(node.op) or node.target.removeprefix("aten.").removesuffix(".default"),
+            what=KINDS.get(node.op) or bare_op(node.target),
             shape=tensor.short() if tensor else "",
             where=" · ".join(text for text in (graph, where) if text),
             size=human_bytes(tensor.bytes) if tensor else "",

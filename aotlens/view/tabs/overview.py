@@ -8,19 +8,19 @@ from aotlens.diagnostics.failures import FAILURE_FAMILY
 from aotlens.model.report import Memory, Partition, Report, SavedValue, Target, Verdict
 from aotlens.model.spans import line_text, texts
 from aotlens.view.fold import Fold, alive_folds, fold, lifetime
-from aotlens.view.ledger import KINDS
+from aotlens.view.ledger import kind_name
 from aotlens.view.origins import unknown_text
 from aotlens.view.plots import plot
 from aotlens.view.quantities import call_count, counted, human_bytes, human_ms
 from aotlens.view.reasons import reason_text
-from aotlens.view.saved import owning, saved_total
+from aotlens.view.saved import layer_value_name, owning, saved_total
 from aotlens.view.tabs.actions import action_lines, diagnostic_lines
 from aotlens.view.tabs.dynamo import DYNAMO, dynamo_lines, dynamo_part
 from aotlens.view.tabs.gpu import blocker_lines, costly_lines, gpu_parts
 from aotlens.view.tabs.ledger import sites_link
 from aotlens.view.tabs.ranks import RANKS, rank_lines
 from aotlens.view.tabs.rows import VERDICT_ROLES, Jump, Line, Link, Part
-from aotlens.view.tabs.saved import by_bytes, layer_value_name, same_layer, saved_link
+from aotlens.view.tabs.saved import by_bytes, same_layer, saved_link
 from aotlens.view.tabs.tradeoffs import tradeoff_lines
 from aotlens.view.tabs.wrapper import ordered_steps
 from aotlens.view.why import dynamo_counts
@@ -210,9 +210,7 @@ def mode_fact(report: Report, target: Target) -> Line:
 
 
 def ledger_facts(target: Target) -> Iterator[Line]:
-    yield ledger_fact(
-        "inputs", tuple(KINDS.get(row.kind, row.kind) for row in target.inputs), mutated_part(target)
-    )
+    yield ledger_fact("inputs", tuple(kind_name(row.kind) for row in target.inputs), mutated_part(target))
     returned = tuple("output" for row in target.outputs if not row.left)
     yield ledger_fact("outputs", returned, aliased_part(target))
     if target.left:

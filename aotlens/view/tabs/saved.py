@@ -1,14 +1,21 @@
 """What is kept for the backward, and what is computed again, each with its reason."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
-from aotlens.model.report import Certificate, Partition, RecomputedValue, SavedValue, Span, Target
-from aotlens.model.spans import line_of, line_text, own_first, text_of, texts
+from aotlens.model.report import Certificate, Partition, RecomputedValue, SavedValue, Target
+from aotlens.model.spans import line_of, line_text, own_first, texts
 from aotlens.view.fold import in_layer
 from aotlens.view.plots import bar
 from aotlens.view.quantities import human_bytes, human_flops
 from aotlens.view.reasons import FREEDOMS, forbidden_text, overruled_text, price_text, reason_text
-from aotlens.view.saved import alive_anyway_bytes, owning_recomputed, recomputed_total, saved_total
+from aotlens.view.saved import (
+    alive_anyway_bytes,
+    layer_value_name,
+    owning_recomputed,
+    recomputed_total,
+    saved_total,
+    value_name,
+)
 from aotlens.view.tabs.rows import Cells, Column, Group, Jump, LazyRows, Line, Link, Listing, Part, grouped
 
 BAR_WIDTH = 8
@@ -51,15 +58,6 @@ def by_bytes(values: Sequence[SavedValue]) -> tuple[SavedValue, ...]:
 def dearest_again(partition: Partition) -> tuple[RecomputedValue, ...]:
     """What is computed again, by what it would have cost to save it."""
     return tuple(sorted(partition.recomputed, key=lambda value: -value.bytes))
-
-
-def value_name(saved: SavedValue, text: Callable[[Span], str] = text_of) -> str:
-    """The user's name for it, else the expression, else the node; as `aotlens inspect` names it."""
-    return saved.name or (text(saved.span) if saved.span else "") or saved.node
-
-
-def recomputed_name(value: RecomputedValue, text: Callable[[Span], str] = text_of) -> str:
-    return (text(value.span) if value.span else "") or value.node
 
 
 def opposite(value: SavedValue | RecomputedValue) -> str | None:
@@ -114,11 +112,6 @@ def saved_listing(target: Target) -> Listing:
     )
 
 
-def layer_value_name(saved: SavedValue, text: Callable[[Span], str]) -> str:
-    """The name under which identical layers fold."""
-    return in_layer(saved.layer, value_name(saved, text))
-
-
 def same_layer(saved: SavedValue) -> tuple[object, ...]:
     """What the rows of identical layers share: all that they show."""
     return (saved.span, saved.tensor.short(), saved.bytes, saved.owner, saved.reason)
@@ -137,7 +130,7 @@ def recomputed_listing(target: Target) -> Listing:
     def cells_of(value: RecomputedValue) -> Cells:
         return (
             human_bytes(value.bytes),
-            Part(recomputed_name(value, text_at), "name"),
+            Part(value_name(value, text_at), "name"),
             human_flops(value.flops),
             Part(line_of(value.span, home), "place"),
             value.code,
@@ -148,12 +141,12 @@ def recomputed_listing(target: Target) -> Listing:
         records,
         lambda value: f"recomputed:{value.node}",
         cells_of,
-        lambda value: f"{recomputed_name(value, text_at)} {value.node} {reason_text(value)}",
+        lambda value: f"{value_name(value, text_at)} {value.node} {reason_text(value)}",
         lambda v: Link((v.span,) if v.span else ()),
     )
     groups = grouped(
         records,
-        lambda value: in_layer(value.layer, recomputed_name(value, text_at)),
+        lambda value: in_layer(value.layer, value_name(value, text_at)),
         lambda value: (value.span, value.bytes, value.flops, value.code, value.reason),
     )
 
@@ -214,7 +207,7 @@ def saved_details(saved: SavedValue, target: Target) -> Iterator[Line]:
 def recomputed_details(value: RecomputedValue, target: Target) -> Iterator[Line]:
     yield Line(
         (
-            Part(recomputed_name(value), "title"),
+            Part(value_name(value), "title"),
             Part(f"  {human_bytes(value.bytes)} not saved, {human_flops(value.flops)} more", "dim"),
         )
     )

@@ -8,9 +8,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from aotlens.model.report import Stage, Target
+from aotlens.view.ledger import kind_name
+from aotlens.view.saved import value_name
 from aotlens.view.tabs.kernels import kernel_key
 from aotlens.view.tabs.rows import Jump, in_order
-from aotlens.view.tabs.saved import value_name
 
 MOST = 40
 """Matches shown; more letters tell the others apart."""
@@ -65,7 +66,7 @@ def names_of(target: Target) -> Names:
 
 def ledger_names(target: Target) -> Iterator[Named]:
     for entry in target.inputs:
-        yield Named(entry.name, entry.kind.lower(), Jump("ledger", f"input:{entry.index}"))
+        yield Named(entry.name, kind_name(entry.kind), Jump("ledger", f"input:{entry.index}"))
     for output in target.outputs:
         kind = "left outside" if output.left else "result"
         yield Named(output.name, kind, Jump("ledger", f"output:{output.index}"))

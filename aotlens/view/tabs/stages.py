@@ -7,6 +7,7 @@ from itertools import groupby
 from aotlens.model.report import Stage, StageNode, Target
 from aotlens.model.spans import line_of, line_text
 from aotlens.view.lineage import PARTITION, Fate, Lineage, Step
+from aotlens.view.names import bare_op
 from aotlens.view.quantities import call_count, counted, human_bytes
 from aotlens.view.reasons import reason_text
 from aotlens.view.stage_rows import AlignedRow, Alignment, summary
@@ -201,7 +202,7 @@ def call_text(node: StageNode, unsaid: frozenset[str] = frozenset()) -> str:
     read = ", ".join(name for name, _ in groupby("…" if name in unsaid else name for name in node.inputs))
     if node.op == "output":
         return f"return {read}"
-    called = node.target.removeprefix("aten.").removesuffix(".default")
+    called = bare_op(node.target)
     item = called.removeprefix("getitem")
     return f"{node.name} = {called}({read})" if item == called else f"{node.name} = {read}{item}"
 

@@ -1,0 +1,26 @@
+"""Operators and nodes by shorter names."""
+
+import re
+
+_NUMBER = re.compile(r"_\d+$")
+
+
+def without_number(node: str) -> str:
+    """Return `clone` for the node `clone_12`."""
+    return _NUMBER.sub("", node)
+
+
+def without_default(target: str) -> str:
+    """Return `aten.mm` for `aten.mm.default`; other overloads stay."""
+    return target.removesuffix(".default")
+
+
+def bare_op(target: str) -> str:
+    """Return `mm` for `aten.mm.default`, and `mul.Tensor` for `aten.mul.Tensor`."""
+    return without_default(target.removeprefix("aten."))
+
+
+def op_name(target: str) -> str:
+    """Return `aten.mul` for `aten.mul.Tensor` and for `torch.ops.aten.mul.Tensor`."""
+    parts = target.removeprefix("torch.ops.").split(".")
+    return ".".join(parts[:2]) if len(parts) > 2 else ".".join(parts)
