@@ -1,1 +1,1 @@
-"""Which inputs are mutated and which outputs are aliases, with the sites of each fact."""
+"""Analysis: which inputs are mutated, which outputs are aliases, and the source location of each fact."""

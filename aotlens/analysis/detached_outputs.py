@@ -1,8 +1,8 @@
-"""Results with a history of their own in memory that others look at too: detached and then written to, or put
-there (`.data`).
+"""Outputs that have their own `grad_fn` on a storage that other tensors share.
 
-Invariant: the graph gives such a tensor apart, as a base of its own; the wrapper copies it, seen by autograd,
-to a look at the shared memory, where the same values stand already, or puts it there.
+Such a tensor was detached and then written to, or was put on the storage by `.data =`.  Invariant: the graph
+returns it as a separate base; the wrapper copies that base to a view of the shared storage (which already
+holds the same values) so that autograd sees it, or assigns it there.
 """
 
 from typing import Any
@@ -30,7 +30,7 @@ from aotlens.unsupported import unsupported
 
 
 def detached_start(captured: Captured, value: Any) -> Any:
-    """The detached tensor at which the history of a result starts; None for all other results."""
+    """Return the detached tensor at which the autograd graph of an output starts; None for all others."""
     start, recorder = view_base(value), captured.recorder
     if not value.requires_grad or is_wrapper(value) or grad_fn_of(start) is None:
         return None
@@ -48,10 +48,10 @@ def detached_start(captured: Captured, value: Any) -> Any:
 
 
 def is_graph_start(captured: Captured, start: Any, storage: Storage) -> bool:
-    """Whether a history starts at the tensor on which results of this memory hang.
+    """Return True if an autograd graph starts at the tensor that the outputs on this storage are views of.
 
-    That is the one with which the storage was made, or, where no result is that one's (`torch.zeros` gives
-    another object than it records), the first result.
+    That is the tensor that the storage was created with.  If no output is a view of it (`torch.zeros` returns
+    another object than it records), it is the first output.
     """
     if start is view_base(storage.base_tensor):
         return True
@@ -67,14 +67,14 @@ def is_graph_start(captured: Captured, start: Any, storage: Storage) -> bool:
 
 
 class DetachedOutputs:
-    """The bases of such results, and of what shares their memory."""
+    """The bases of outputs with their own `grad_fn`, and of other outputs on their storages."""
 
     def __init__(self, captured: Captured, bases: list[BaseInfo], known: dict[int, AliasBase]) -> None:
         self._captured = captured
         self._bases = bases
         self._known = known
         self._base_by_start: dict[int, IntermediateBaseOf] = {}
-        """By start."""
+        """By the identity of the detached tensor."""
         for value in captured.outputs:
             if not isinstance(value, torch.Tensor):
                 continue
@@ -83,14 +83,16 @@ class DetachedOutputs:
                 self._base_by_start[id(start)] = self._base(start)
 
     def base_of(self, value: Any) -> IntermediateBaseOf | None:
-        """The base of a result with a history of its own; None for all others."""
+        """Return the base of an output with its own `grad_fn`; None for all others."""
         return self._base_by_start.get(id(view_base(value)))
 
     def result(self, index: int, base: IntermediateBaseOf, same: int | None) -> OutputAliasInfo:
-        """Such a result, made again from its base; `same` is an earlier one that is the same tensor.
+        """Describe an output that the wrapper regenerates from its base.
+
+        `same` is the index of an earlier output that is the same tensor object.
 
         Raises:
-            UnsupportedError: a custom function made it, whose backward no repeated view would call.
+            UnsupportedError: a custom function made the output, and a repeated view would skip its backward.
         """
         value, start = self._captured.outputs[index], self._bases[base.index].tensor
         if passes_custom_function(grad_fn_of(value), [grad_fn_of(start)]):
@@ -136,7 +138,7 @@ class DetachedOutputs:
         )
 
     def _storage_base(self, storage: Storage) -> tuple[AliasBase, Any]:
-        """What the wrapper has of the shared memory, and the fake tensor that it is."""
+        """Return the base of the shared storage as the wrapper knows it, and the base's fake tensor."""
         if storage.inputs:
             inputs = self._captured.inputs
             index = next(

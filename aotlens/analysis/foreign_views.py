@@ -1,6 +1,6 @@
-"""Results whose memory is not that of what they are views of for autograd: refused.
+"""Checks of outputs whose storage or `grad_fn` is not that of the tensor which autograd knows as their base.
 
-Invariant: what they let pass lies on the storage of the tensor that its history starts from.
+Invariant: an output that passes lies on the storage of the tensor at which its autograd graph starts.
 """
 
 from typing import Any
@@ -19,7 +19,11 @@ from aotlens.unsupported import unsupported
 
 
 def check_view_storage(captured: Captured, value: Any) -> None:
-    """A view, for autograd, of a tensor whose memory or history it does not share."""
+    """Check that an output shares storage and `grad_fn` with the tensor that autograd knows as its base.
+
+    Raises:
+        UnsupportedError: it does not, and the wrapper cannot regenerate it.
+    """
     recorder, base = captured.recorder, value._base
     if (
         base is not None
@@ -54,7 +58,7 @@ def _check_shares_base_storage(captured: Captured, value: Any) -> None:
 
 
 def _span_of_producer(captured: Captured, value: Any) -> Span | None:
-    """The user's expression that gave a result."""
+    """Return the span of the user's expression that returned a tensor."""
     for _, _, _, result, origin in captured.calls:
         if any(tensor is value for tensor in pytree.tree_leaves(result)):
             return origin.location.innermost
@@ -62,7 +66,7 @@ def _span_of_producer(captured: Captured, value: Any) -> Span | None:
 
 
 def _can_view_before_detach(captured: Captured, value: Any) -> bool:
-    """Whether the view of an input that is detached later can be taken before that, as in the function."""
+    """Return True if a view of an input that is detached later can be regenerated before the detach."""
     base, storage = value._base, captured.recorder.tracked(value).storage
     if captured.recorder.tracked(base).storage is not storage or storage.metadata_mutations:
         return False
@@ -73,7 +77,11 @@ def _can_view_before_detach(captured: Captured, value: Any) -> bool:
 
 
 def check_output_grad_fn(captured: Captured, captured_input: CapturedInput, value: Any) -> None:
-    """A result in an input's memory whose history is not the input's, as that leaves the function."""
+    """Check that the `grad_fn` of an output on an input's storage is the input's.
+
+    Raises:
+        UnsupportedError: it is not.
+    """
     has_history = value.requires_grad and (grad_fn_of(value) is not None or raises_on_grad_fn(value))
     is_detached = captured_input.requires_grad and not captured_input.argument.requires_grad
     if has_history and is_detached and not is_view_of_detached(captured.recorder, value):

@@ -1,7 +1,7 @@
-"""Results that are views which a custom `autograd.Function` made.
+"""Outputs that are views made by a custom `autograd.Function`.
 
-Invariant: the gradient of such a view goes through the function's own backward, which no view operator that
-the wrapper repeats would call.
+Invariant: the gradient of such a view goes through the function's own backward, which replayed view operators
+would skip.
 """
 
 from dataclasses import replace
@@ -19,7 +19,7 @@ from aotlens.unsupported import unsupported
 
 
 def is_custom_function_view(captured: Captured, captured_input: CapturedInput, value: Any) -> bool:
-    """Whether a custom function made the view, whose backward a replayed view would skip."""
+    """Return True if a custom function made the view: replayed view operators would skip its backward."""
     starts = [grad_fn_of(captured_input.argument), *(other.grad_fn for other in captured.inputs)]
     return passes_custom_function(grad_fn_of(value), starts)
 
@@ -59,12 +59,13 @@ def custom_function_view(captured: Captured, index: int, value: Any, input_index
 def view_of_intermediate(
     captured: Captured, index: int, group: list[int], given_to_input: AliasBase | None
 ) -> OutputAliasInfo | None:
-    """The view as a value of the graph, in the memory of what it is a view of, which an input may be given.
+    """Describe a view of an intermediate that a custom function made, as a value of the graph.
 
-    None where no function made it, or where it is alone with that memory.
+    `given_to_input` is the base if an input's storage was swapped for this one.  Returns None if no function
+    made the view, or if the view is alone on its storage.
 
     Raises:
-        UnsupportedError: that memory is written to since, so that eager's backward raises.
+        UnsupportedError: the storage is written to afterwards, so the backward raises in eager.
     """
     recorder, value = captured.recorder, captured.outputs[index]
     tracked = recorder.tracked(value)
@@ -93,7 +94,7 @@ def view_of_intermediate(
 
 
 def _output_sharing_storage(captured: Captured, index: int, group: list[int]) -> int:
-    """The result whose memory the view is told to share: all of that memory, where one is."""
+    """Return the output whose storage the view shares: preferably one that covers the whole storage."""
     others = [output_index for output_index in group if output_index != index]
     return min(
         others, key=lambda output_index: bool(captured.recorder.tracked(captured.outputs[output_index]).chain)
@@ -101,7 +102,11 @@ def _output_sharing_storage(captured: Captured, index: int, group: list[int]) ->
 
 
 def check_view_not_written(value: Any, storage: Storage) -> None:
-    """Call it with a result that requires grad and has no history that autograd would tell."""
+    """Check a view that requires grad and has no `grad_fn` that autograd reports.
+
+    Raises:
+        UnsupportedError: a custom function made it, and its base is written to afterwards.
+    """
     base = value._base
     alone = base is not None and not base.requires_grad and raises_on_grad_fn(value)
     if storage.version and (is_view_of_custom_function(value) or alone):

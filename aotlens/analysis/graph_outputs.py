@@ -1,6 +1,6 @@
-"""Results that are handed out as the graph computed them.
+"""Outputs that the wrapper returns as the graph computed them.
 
-Invariant: such a result has eager's strides, and shares memory with other results where it does in eager.
+Invariant: such an output has eager's strides, and shares storage with other outputs where it does in eager.
 """
 
 from collections.abc import Sequence
@@ -20,7 +20,10 @@ from aotlens.torch_api.autograd import shares_version_counter
 
 
 def view_of_output(captured: Captured, index: int, group: list[int]) -> OutputAliasInfo | None:
-    """A view, without a gradient, of another result: autograd is told of a write through either."""
+    """Describe an output without gradient as a view of another output: a write to one bumps both.
+
+    Returns None if it is no such view.
+    """
     recorder, outputs = captured.recorder, captured.outputs
     value = outputs[index]
     first = _viewed_output(captured, value, group)
@@ -45,7 +48,7 @@ def view_of_output(captured: Captured, index: int, group: list[int]) -> OutputAl
 
 
 def _viewed_output(captured: Captured, value: Any, group: list[int]) -> int | None:
-    """The result that the value is a view of, or one of which all that count together are views."""
+    """Return the output that the value, or its whole version group, is a view of; None if there is none."""
     outputs, base = captured.outputs, view_base(value)
     of_result = next((i for i in group if outputs[i] is base), None) if base is not value else None
     if of_result is not None and shares_version_counter(outputs[of_result], value):
@@ -59,9 +62,10 @@ def _viewed_output(captured: Captured, value: Any, group: list[int]) -> int | No
 
 
 def _is_base_of_all(recorder: Recorder, start: Any, outputs: Sequence[Any], group: list[int]) -> bool:
-    """Whether views lead from a tensor to each of some results; not so from one of several views.
+    """Return True if view operators lead from a tensor to each output in `group`.
 
-    As a value of its own autograd would let a caller write to that, as eager does not.
+    Return False for one of several outputs of an operator such as `unbind`: as a value of its own, autograd
+    would let a caller write to it, which eager forbids.
     """
     if any(step.result is not None for step in recorder.tracked(start).chain):
         return False
@@ -69,9 +73,9 @@ def _is_base_of_all(recorder: Recorder, start: Any, outputs: Sequence[Any], grou
 
 
 def intermediate_base(captured: Captured, group: list[int]) -> Any:
-    """What stays inside and results without a gradient are views of; None where a result stands in for it.
+    """Return the intermediate that outputs without gradient are views of; None if an output is the base.
 
-    No result could: autograd cuts what is written through a view out of the tensor under it.
+    An output cannot be the base if autograd would not propagate a write through a view of it.
     """
     recorder, outputs = captured.recorder, captured.outputs
     values = [outputs[i] for i in group]
@@ -94,7 +98,7 @@ def intermediate_base(captured: Captured, group: list[int]) -> Any:
 def view_of_intermediate_base(
     captured: Captured, index: int, start: Any, base: IntermediateBaseOf
 ) -> OutputAliasInfo:
-    """A result without a gradient, made again from what stays inside."""
+    """Describe an output without gradient that the wrapper regenerates from a hidden intermediate base."""
     value = captured.outputs[index]
     chain = relative_chain(captured.recorder, start, value)
     return OutputAliasInfo(
@@ -115,7 +119,7 @@ def view_of_intermediate_base(
 
 
 def graph_output_or_duplicate(captured: Captured, index: int, group: list[int]) -> OutputAliasInfo:
-    """The graph's own result, or another tensor object over an earlier result with the same value."""
+    """Describe an output as the graph's value, or as a second tensor object over an earlier output."""
     recorder, value = captured.recorder, captured.outputs[index]
     chain = recorder.tracked(value).chain
     for other in group[: group.index(index)]:
@@ -139,7 +143,7 @@ def graph_output_or_duplicate(captured: Captured, index: int, group: list[int]) 
 
 
 def as_view_of_storage(recorder: Recorder, value: Any) -> None:
-    """Make the graph's value a view of the storage's: the one that a write left lies in memory of its own."""
+    """Make the graph's value a view of the storage's: a functional write returns a tensor on new memory."""
     tracked = recorder.tracked(value)
     if tracked.storage.version and tracked.chain:
         tracked.storage.views = {}
@@ -147,12 +151,12 @@ def as_view_of_storage(recorder: Recorder, value: Any) -> None:
 
 
 def _is_expanded(value: Any) -> bool:
-    """Whether one element is many, which no copy of the value is."""
+    """Return True if several elements share one memory location; a copy would not preserve that."""
     return any(isinstance(stride, int) and stride == 0 for stride in value.stride())
 
 
 def graph_output(recorder: Recorder, index: int, value: Any) -> OutputAliasInfo:
-    """A result that is handed out as the graph computed it."""
+    """Describe an output that the wrapper returns as the graph computed it."""
     node = value_of(recorder, value)
     if isinstance(node, Wrapped):
         tensors = dict(inner_tensors(value))
@@ -175,7 +179,7 @@ def graph_output(recorder: Recorder, index: int, value: Any) -> OutputAliasInfo:
 
 
 def _with_strides_of(recorder: Recorder, node: Node, value: Any) -> Node:
-    """The same values in eager's strides."""
+    """Return a node with the same values in eager's strides."""
     if node.val.stride() == value.stride() or value.numel() <= 1:
         return node
     empty = recorder.emit(aten.new_empty_strided.default, node, list(value.shape), list(value.stride()))

@@ -1,8 +1,8 @@
-"""What the function read of inputs whose sizes or strides it changes with grad mode off.
+"""Reads of inputs whose sizes or strides the function changes with grad mode off.
 
-Autograd makes the history of a view again when it is next asked for and the tensor under it has changed, and
-goes by how both lie at that moment.  Invariant: a function whose compiled call would ask at another moment
-than eager does is refused.
+Autograd regenerates the `grad_fn` of a view when it is next asked for after a write to its base, and uses the
+geometry of both at that moment.  Invariant: a function is unsupported if its compiled call would ask at
+another moment than eager.
 """
 
 from collections.abc import Iterator
@@ -17,22 +17,22 @@ from aotlens.unsupported import unsupported
 
 
 def is_input_read(captured: Captured, captured_input: CapturedInput) -> bool:
-    """Whether an operator took the input itself, but for changes of its sizes or strides."""
+    """Return True if an operator other than a metadata mutation reads the input itself."""
     return any(True for _ in _reads(captured, captured_input.argument))
 
 
 def is_used_before_detach(captured: Captured, tensor: Any) -> bool:
-    """Whether autograd saw a use of a tensor before the function took it off its history."""
+    """Return True if autograd recorded a use of a tensor before the function detached it."""
     detach_index = calls_before_detaching(captured.recorder, tensor)
     return any(position < detach_index for position in _reads(captured, tensor, seen=True))
 
 
 def check_views_with_grad_fn(captured: Captured, captured_input: CapturedInput, moves: list[Write]) -> None:
-    """Call it for an input whose own sizes or strides are changed with grad mode off only.
+    """Check reads of an input whose own sizes or strides change with grad mode off only.
 
     Raises:
-        UnsupportedError: a view of it is read before, or it is a view itself and read after; or it is a leaf
-            that gets other sizes, and is read before.
+        UnsupportedError: a view of it is read before; or it is a view itself and is read after; or it is a
+            leaf that gets other sizes and is read before.
     """
     storage: Any = captured_input.storage
     if not captured_input.argument.requires_grad:
@@ -58,11 +58,11 @@ def check_views_with_grad_fn(captured: Captured, captured_input: CapturedInput, 
 
 
 def check_reads_before_resize(captured: Captured, captured_input: CapturedInput) -> None:
-    """Of a leaf that is given memory of other sizes (`.data`).
+    """Check reads of a leaf whose `.data` is assigned memory of other sizes.
 
     Raises:
-        UnsupportedError: autograd saw a use of it before, after which its gradient has the sizes that it had
-            there for as long as something holds what came of that use.
+        UnsupportedError: autograd recorded a use before the assignment.  The leaf's gradient keeps the former
+            sizes for as long as something holds the result of that use.
     """
     for leaf, before, where in captured.recorder.resized_leaves:
         if leaf is captured_input.argument and any(
@@ -72,7 +72,7 @@ def check_reads_before_resize(captured: Captured, captured_input: CapturedInput)
 
 
 def _reads(captured: Captured, tensor: Any, seen: bool = False) -> Iterator[int]:
-    """Positions among the calls; with `seen`, only of those that autograd sees."""
+    """Yield the indices of the calls that read a tensor; with `seen`, only of those that autograd records."""
     for index, (func, args, _, result, _) in enumerate(captured.calls):
         if is_operator(func) and describe(func).kind is Kind.METADATA_MUTATION:
             continue
@@ -82,13 +82,13 @@ def _reads(captured: Captured, tensor: Any, seen: bool = False) -> Iterator[int]
 
 
 def _flattened(values: tuple[Any, ...]) -> Iterator[Any]:
-    """The values, and what the lists among them hold."""
+    """Yield the values, and the items of the lists among them."""
     for value in values:
         yield from value if isinstance(value, (list, tuple)) else (value,)
 
 
 def _is_seen_by_autograd(result: Any) -> bool:
-    """Whether a gradient starts from it: from no leaf that is written to, nor a view without a history."""
+    """Return True if the tensor has a `grad_fn`; False for written leaves and for views without one."""
     if not getattr(result, "requires_grad", False):
         return False
     try:

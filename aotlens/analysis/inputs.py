@@ -1,7 +1,7 @@
-"""What the function did to each input.
+"""Analysis of each input: mutations, storage swaps and changes in autograd.
 
-Invariant: eager's own bookkeeping on the fake tensors (tape, version counter, sizes) is the evidence; no
-rule about single operators stands here.
+Invariant: eager's own bookkeeping on the fake tensors (`grad_fn`, version counter, sizes) is the evidence; no
+rule is about a single operator.
 """
 
 from typing import Any
@@ -43,10 +43,10 @@ def geometry_of(tensor: Any) -> Geometry:
 def analyse_inputs(
     captured: Captured, keep_mutations: bool, exchanges: StorageSwaps
 ) -> tuple[InputAliasInfo, ...]:
-    """One record per flat input.
+    """Return one record per flat input.
 
     Raises:
-        UnsupportedError: the input got another storage, and both are written to.
+        UnsupportedError: the input's storage is swapped, and both storages are written to.
     """
     alias_infos = []
     for index, captured_input in enumerate(captured.inputs):
@@ -77,7 +77,7 @@ def _analyse_tensor(captured: Captured, index: int, keep_mutations: bool) -> Inp
     if moved is None and storage.metadata_mutations and captured_input.argument.requires_grad:
         _metadata_mutated_without_grad(
             captured, captured_input
-        )  # refuses changes that cancel out, but not for autograd
+        )  # rejects changes that cancel out but that autograd notices
     autograd = _autograd_change(captured, captured_input)
     if autograd is AutogradChange.DETACHED and (storage.version or storage.metadata_mutations):
         _check_views_of_detached(captured, captured_input)
@@ -123,7 +123,11 @@ def _analyse_tensor(captured: Captured, index: int, keep_mutations: bool) -> Inp
 
 
 def _check_views_of_detached(captured: Captured, captured_input: CapturedInput) -> None:
-    """Eager's histories of views go on without the tensor under them, which no call repeats."""
+    """Check that no other input is a view of an input that is detached in place.
+
+    Raises:
+        UnsupportedError: eager keeps the `grad_fn` of such a view, which no later call can repeat.
+    """
     views = (
         view for view in captured.inputs if view.is_tensor and view.argument._base is captured_input.argument
     )
@@ -138,7 +142,7 @@ def _check_views_of_detached(captured: Captured, captured_input: CapturedInput) 
 
 
 def _is_view_with_grad_fn(captured: Captured, captured_input: CapturedInput, moved: Geometry | None) -> bool:
-    """Whether it matters when autograd looks for the input's place in the tape."""
+    """Return True if it matters when autograd looks up the input's `grad_fn`."""
     if captured_input.argument._base is None or not captured_input.argument.requires_grad:
         return False
     return moved is None or is_input_read(captured, captured_input)
@@ -165,7 +169,7 @@ def _check_storage_resize(captured: Captured, captured_input: CapturedInput, mov
 
 
 def _storage_resize_only(index: int, storage: Storage, bumps: int) -> InputAliasInfo:
-    """An input of which only the memory is given back or made."""
+    """Describe an input of which only the storage is resized."""
     return InputAliasInfo(
         index,
         MutationType.MUTATED_IN_GRAPH,
@@ -181,16 +185,16 @@ def _with_autograd_change(reason: str, autograd: AutogradChange) -> str:
 
 
 def _new_geometry(captured_input: CapturedInput) -> Geometry | None:
-    """The metadata that the function leaves; None when it is as it was."""
+    """Return the geometry at the end of the function; None if it is unchanged."""
     geometry = geometry_of(captured_input.argument)
     return geometry if geometry != geometry_of(captured_input.fake) else None
 
 
 def _metadata_mutated_without_grad(captured: Captured, captured_input: CapturedInput) -> bool:
-    """Whether autograd sees none of the changes of the tensor's own metadata.
+    """Return True if all metadata mutations of the tensor ran with grad mode off.
 
     Raises:
-        UnsupportedError: it sees some of them, which one change at the end cannot repeat.
+        UnsupportedError: only some did; one change at the end cannot repeat that.
     """
     storage: Any = captured_input.storage
     chain = captured.recorder.tracked(captured_input.argument).chain
@@ -214,23 +218,23 @@ def _metadata_mutated_without_grad(captured: Captured, captured_input: CapturedI
 
 
 def grad_fn_of(tensor: Any) -> Any:
-    """The tensor's place in the tape; None for a view whose place autograd refuses to tell.
+    """Return the tensor's `grad_fn`; None for a view whose `grad_fn` autograd refuses to return.
 
-    A view made with grad mode off, or one of several, has none once its base is written with grad mode on:
-    autograd then raises for who asks, and so it does on the compiled result.
+    Autograd raises for a view made with grad mode off, or one of several outputs of an operator, once its
+    base is written to with grad mode on.  It does the same for the compiled output.
     """
     try:
         return tensor.grad_fn
     except (RuntimeError, ValueError) as error:
         tracked = getattr(tensor, TRACKED_ATTRIBUTE, None)
         moves = tracked.storage.metadata_mutations if tracked is not None else []
-        if moves:  # autograd takes the view again, on a tensor that has other sizes by then
+        if moves:  # autograd regenerates the view, on a tensor that has other sizes by then
             raise invalid_view_error(span_of_writes(moves), None) from error
         return None
 
 
 def raises_on_grad_fn(tensor: Any) -> bool:
-    """Whether autograd raises when it is asked for the tensor's place in the tape."""
+    """Return True if autograd raises when it is asked for the tensor's `grad_fn`."""
     try:
         tensor.grad_fn  # noqa: B018 - only whether it raises is asked
     except (RuntimeError, ValueError):
@@ -239,7 +243,11 @@ def raises_on_grad_fn(tensor: Any) -> bool:
 
 
 def _check_grad_fn_kept(captured: Captured, captured_input: CapturedInput, base: CapturedInput) -> None:
-    """A write with a gradient to a tensor that only shares memory with those that autograd knows."""
+    """Check that a write with a gradient reaches every input that shares the storage.
+
+    Raises:
+        UnsupportedError: autograd does not know the overlapping inputs as views of one tensor.
+    """
     flat = any(
         synthetic_base.kind == "flat" and captured.inputs[synthetic_base.index] is base
         for synthetic_base in captured.bases
@@ -253,7 +261,7 @@ def _check_grad_fn_kept(captured: Captured, captured_input: CapturedInput, base:
 
 
 def _version_group_bumps(captured: Captured, index: int) -> int:
-    """By how much the wrapper raises the input's version counter; those that overlap share one."""
+    """Return by how much the wrapper raises the input's version counter; overlapping inputs share one."""
     captured_input = captured.inputs[index]
     bumps, joined = (
         _version_bumps(captured_input),
@@ -263,12 +271,12 @@ def _version_group_bumps(captured: Captured, index: int) -> int:
 
 
 def _writes_through_input(captured: Captured, index: int) -> int:
-    """How many writes went through an overlapping input, or a view of it, and not through a nearer one.
+    """Count the writes through an overlapping input, or a view of it, that went through no nearer input.
 
-    A view that was given other memory goes on to count for its base: the first input takes such writes.
+    A view whose storage is swapped still counts for its base: the first input takes such writes.
     """
     storage = captured.inputs[index].storage
-    assert storage is not None  # it was written
+    assert storage is not None  # since it is written to
     on_it = [
         input_index
         for input_index, captured_input in enumerate(captured.inputs)
@@ -288,7 +296,7 @@ def _writes_through_input(captured: Captured, index: int) -> int:
 
 
 def _synthetic_base_reason(captured: Captured, index: int) -> str:
-    """Why an input changes with others; empty when it has no synthetic base."""
+    """Return why an input is mutated together with others; empty if it has no synthetic base."""
     for base in captured.bases:
         if index in base.members:
             others = ", ".join(
@@ -301,7 +309,7 @@ def _synthetic_base_reason(captured: Captured, index: int) -> str:
 def _analyse_storage_swap(
     captured: Captured, index: int, exchange: StorageSwap, keep_mutations: bool
 ) -> InputAliasInfo:
-    """An input on another storage: its own may have been written to before, or it itself since."""
+    """Describe an input whose storage is swapped; either storage may be written to as well."""
     captured_input = captured.inputs[index]
     storage: Any = captured_input.storage
     check_reads_before_resize(captured, captured_input)
@@ -322,7 +330,7 @@ def _analyse_storage_swap(
             input=captured_input.slot.name,
         )
     value = storage.base if old else None
-    if seen:  # a value of its own: the new storage is handed out beside it, without history
+    if seen:  # a value of its own: the new storage is returned separately, detached
         value = captured.recorder.emit(aten.clone.default, captured.recorder.node_of(captured_input.argument))
     in_graph, autograd = old and keep_mutations, _autograd_change(captured, captured_input)
     if autograd is AutogradChange.DETACHED:
@@ -344,12 +352,12 @@ def _analyse_storage_swap(
 
 
 def span_of_writes(writes: list[Write]) -> Span | None:
-    """The user's expression that wrote last."""
+    """Return the span of the last write."""
     return writes[-1].origin.location.innermost if writes else None
 
 
 def _writes_data(captured_input: CapturedInput) -> bool:
-    """Whether the storage that the input came with has another value."""
+    """Return True if the storage that the input had at entry holds another value at the end."""
     storage: Any = captured_input.storage
     return storage.version > 0 and storage.base is not captured_input.node and storage.bytes_after != 0
 
@@ -372,7 +380,9 @@ def _version_bumps(captured_input: CapturedInput) -> int:
 
 def _autograd_change(captured: Captured, captured_input: CapturedInput) -> AutogradChange:
     base = captured_input.argument._base
-    as_its_base = base is not None and base.requires_grad  # every view of it does, without a call of its own
+    as_its_base = (
+        base is not None and base.requires_grad
+    )  # every view of the base then does, without a call of its own
     if (
         captured_input.argument.requires_grad
         and not captured_input.requires_grad
@@ -382,7 +392,7 @@ def _autograd_change(captured: Captured, captured_input: CapturedInput) -> Autog
     if captured_input.requires_grad and not captured_input.argument.requires_grad:
         return AutogradChange.DETACHED
     detached = captured_input.requires_grad and was_detached(captured.recorder, captured_input.argument)
-    if detached and grad_fn_of(captured_input.argument) is not None:  # by a write after that
+    if detached and grad_fn_of(captured_input.argument) is not None:  # by a later write
         if not captured_input.is_leaf:
             return AutogradChange.DETACHED
         raise unsupported(
@@ -397,7 +407,11 @@ def _autograd_change(captured: Captured, captured_input: CapturedInput) -> Autog
 
 
 def _check_uses_before_new_leaf(captured: Captured, captured_input: CapturedInput) -> None:
-    """Of an input that is made a leaf in place: autograd is given either the former tensor or the leaf."""
+    """Check uses of an input that is made a leaf in place: autograd takes the former tensor or the leaf.
+
+    Raises:
+        UnsupportedError: it is used before that, or another input is a view of it.
+    """
     views = (
         view for view in captured.inputs if view.is_tensor and view.argument._base is captured_input.argument
     )

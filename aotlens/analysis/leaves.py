@@ -1,6 +1,7 @@
-"""Leaves that the function makes itself (`requires_grad_()`), and results that are views of one.
+"""Leaves that the function creates with `requires_grad_()`, and outputs that are views of one.
 
-Invariant: such a view is made again from the leaf that the caller gets, so that its gradient arrives there.
+Invariant: the wrapper regenerates such a view from the leaf that it returns, so that the gradient reaches
+that leaf.
 """
 
 from typing import Any
@@ -18,13 +19,13 @@ from aotlens.unsupported import unsupported
 
 
 def is_created_leaf(value: Any) -> bool:
-    """Whether autograd starts at a tensor that is no input, and not since its view was taken without grad."""
+    """Return True if the tensor is a leaf for autograd, and no view that was made with grad mode off."""
     base = value._base
     return value.requires_grad and grad_fn_of(value) is None and (base is None or not base.requires_grad)
 
 
 def created_leaf_base(captured: Captured, value: Any) -> Any:
-    """The leaf of the function's own that autograd knows the value as a view of; None for all others."""
+    """Return the function's own leaf that autograd knows as the base of the value; None for all others."""
     tracked = getattr(value, TRACKED_ATTRIBUTE, None)
     if tracked is None or not tracked.chain or not value.requires_grad:
         return None
@@ -42,14 +43,14 @@ def created_leaf_base(captured: Captured, value: Any) -> Any:
 
 
 def _base_of_input(captured_input: CapturedInput) -> Any:
-    """What an argument is a view of; that may be a leaf which is no argument."""
+    """Return the base of an argument, which may be a leaf that is no argument."""
     return captured_input.argument._base if captured_input.is_tensor else None
 
 
 def _leaf_behind(value: Any, most: int) -> Any:
-    """The leaf at the end of single steps back through autograd's graph; None where it branches before.
+    """Return the leaf at the end of autograd's graph if no node on the way has several inputs; else None.
 
-    The steps from a view of one that was taken without grad end there, and lead to no leaf.
+    The graph of a view of a view made with grad mode off ends at that view, which is no leaf.
     """
     step = grad_fn_of(value)
     for _ in range(most):
@@ -65,11 +66,11 @@ def _leaf_behind(value: Any, most: int) -> Any:
 
 
 def view_of_created_leaf(captured: Captured, index: int, leaf: Any) -> OutputAliasInfo | None:
-    """The result as a view of the leaf among the results; None where it is alone with its memory.
+    """Describe an output as a view of a leaf that is also an output; None if it is alone on its storage.
 
     Raises:
-        UnsupportedError: the leaf is no result, so that no caller could make the view again; or a custom
-            function made the view, whose backward no repeated view would call.
+        UnsupportedError: the leaf is no output, so the wrapper cannot regenerate the view; or a custom
+            function made the view, and a repeated view would skip its backward.
     """
     value = captured.outputs[index]
     leaf_index = next(
@@ -107,7 +108,7 @@ def _has_own_storage(captured: Captured, value: Any) -> bool:
 
 
 def passes_custom_function(step: Any, starts: list[Any]) -> bool:
-    """Whether a custom function stands between a place in the tape and the first of those to start from."""
+    """Return True if a custom function is between a `grad_fn` and the first of `starts`."""
     while step is not None and not any(step is start for start in starts):
         if isinstance(step, torch.autograd.function.BackwardCFunction):
             return True
@@ -116,7 +117,7 @@ def passes_custom_function(step: Any, starts: list[Any]) -> bool:
 
 
 def views_before_detach(recorder: Recorder, value: Any, chain: tuple[ViewStep, ...] | None) -> int:
-    """How many of the views that lead from a base to a value come before those of the detached tensor."""
+    """Return how many of the views from a base to a value precede the views of the detached tensor."""
     steps, start = 1 if chain is None else len(chain), view_base(value)
     if start is value:
         return steps
@@ -132,10 +133,10 @@ def views_before_detach(recorder: Recorder, value: Any, chain: tuple[ViewStep, .
 def geometry_on_base(
     captured: Captured, chain: tuple[ViewStep, ...] | None, value: Any, base: Any
 ) -> Geometry | None:
-    """How the value lies on the memory of a base, where no views are known to lead there.
+    """Return the value's geometry on the base's storage if no view chain leads there; else None.
 
     Raises:
-        UnsupportedError: it shows the memory in a way that sizes and strides do not tell.
+        UnsupportedError: it reinterprets the memory in a way that sizes and strides do not express.
     """
     if chain is not None:
         return None
@@ -159,7 +160,7 @@ def geometry_on_base(
 
 
 def reinterpreted_as(value: Any, base: Any) -> str | None:
-    """As what a tensor shows the memory of another, beyond its sizes and strides; None when as that does."""
+    """Return how a tensor reinterprets another's memory (dtype, conjugate, negative); None if it does not."""
     if value.dtype is not base.dtype:
         return "another dtype"
     alike = value.is_conj() == base.is_conj() and value.is_neg() == base.is_neg()
@@ -167,9 +168,9 @@ def reinterpreted_as(value: Any, base: Any) -> str | None:
 
 
 def relative_chain(recorder: Recorder, base: Any, value: Any) -> tuple[ViewStep, ...] | None:
-    """The views that lead from a tensor to another on the same storage; None when only strides tell.
+    """Return the views that lead from `base` to `value`; None if only geometry describes `value`.
 
-    Autograd goes by its strides too for a view whose sizes changed where autograd did not see it.
+    Autograd also uses geometry for a view whose sizes changed with grad mode off.
     """
     start, end = recorder.tracked(base).chain, recorder.tracked(value).chain
     if end[: len(start)] != start:

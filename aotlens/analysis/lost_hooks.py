@@ -1,7 +1,7 @@
-"""Hooks that the function registers on views which the wrapper makes again: refused.
+"""Hooks that the function registers on views which the wrapper regenerates: unsupported.
 
-Invariant: the wrapper takes a result from its base outside of what was recorded, so nothing on the way from
-the base to the result has a hook.
+Invariant: the wrapper regenerates an output from its base outside the recorded graph, so nothing between the
+base and the output has a hook.
 """
 
 from collections.abc import Sequence
@@ -24,10 +24,10 @@ from aotlens.unsupported import unsupported
 def check_hooks_on_views(
     captured: Captured, alias_infos: Sequence[OutputAliasInfo], bases: Sequence[BaseInfo]
 ) -> None:
-    """Looks at the operators' first arguments, where any result is made again with a gradient.
+    """Check hooks on the operators' first arguments, if the wrapper regenerates an output that requires grad.
 
     Raises:
-        UnsupportedError: a hook on such a result, or on a view that it was taken of.
+        UnsupportedError: such an output has a hook, or a view between it and its base does.
     """
     made = [info for info in alias_infos if _is_made_by_wrapper(info) and info.tensor.requires_grad]
     if not made:
@@ -51,7 +51,7 @@ def _is_made_by_wrapper(info: OutputAliasInfo) -> bool:
 def _leads_through(
     captured: Captured, info: OutputAliasInfo, bases: Sequence[BaseInfo], hooked: set[Any]
 ) -> bool:
-    """Whether one of these places in the tape stands between a result and what it is made from."""
+    """Return True if one of the hooked autograd nodes is between an output and its base."""
     end, step = grad_fn_of(_base_of(captured, info, bases)), grad_fn_of(info.tensor)
     while step is not None and step is not end:
         if step in hooked:

@@ -1,6 +1,6 @@
-"""What each result aliases, and how the wrapper gives the caller the same alias.
+"""Analysis of each output: what it aliases, and how the wrapper regenerates the alias.
 
-Invariant: two results share a storage in the compiled function exactly when they do in eager.
+Invariant: two outputs share a storage in the compiled function exactly when they do in eager.
 """
 
 from dataclasses import replace
@@ -62,7 +62,7 @@ aten = torch.ops.aten
 def analyse_outputs(
     captured: Captured, exchanges: StorageSwaps
 ) -> tuple[tuple[OutputAliasInfo, ...], tuple[BaseInfo, ...]]:
-    """One record per flat result, and the intermediates that several of them are views of."""
+    """Return one record per flat output, and the intermediates that several outputs are views of."""
     groups = _groups_by_storage(captured)
     bases, known = exchanges.bases, exchanges.known
     own = DetachedOutputs(captured, bases, known)
@@ -110,7 +110,7 @@ def _view_of_leaf(captured: Captured, index: int, value: Any) -> OutputAliasInfo
 
 
 def _groups_by_storage(captured: Captured) -> dict[int, list[int]]:
-    """Which distinct results stand on each intermediate storage."""
+    """Return the distinct outputs on each intermediate storage."""
     groups: dict[int, list[int]] = {}
     for index, value in enumerate(captured.outputs):
         if isinstance(value, torch.Tensor) and all(captured.outputs[i] is not value for i in range(index)):
@@ -137,14 +137,15 @@ def _is_number_like(value: Any) -> bool:
 
 
 def _captured_constant(captured: Captured, index: int, value: Any) -> OutputAliasInfo:
-    """A real tensor of the user's, handed back as it is."""
+    """Describe an output that is a real tensor of the user's."""
     node = captured.recorder.node_of(value)
     reason = "a tensor that the function has from outside, handed back as it is"
     return OutputAliasInfo(index, OutputType.IS_INPUT, reason, None, base=ConstantBase(node), tensor=value)
 
 
 def _input_storage_inside(captured: Captured, value: Any, storage: Storage) -> Storage | None:
-    """The input's storage that a result shares otherwise than as a view: inside a wrapper, or around it."""
+    """Return the input's storage that an output shares other than as a view: inside a subclass, or around
+    one."""
     if storage.inputs:
         return (
             None if any(captured_input.storage is storage for captured_input in captured.inputs) else storage
@@ -157,12 +158,12 @@ def _input_storage_inside(captured: Captured, value: Any, storage: Storage) -> S
 
 
 def _can_be_written(storage: Storage) -> bool:
-    """Not so the indices inside a wrapper, which all that is computed from it share."""
+    """Return False for the indices inside a subclass, which all tensors computed from it share."""
     return not storage.wrapper_name or bool(storage.base.val.is_floating_point())
 
 
 def _alias_inside_wrapper(captured: Captured, index: int, value: Any, storage: Storage) -> OutputAliasInfo:
-    """A look at a tensor inside a wrapper: for autograd no view, so the graph itself may hand it out."""
+    """Return the input storage that an output shares other than as a view: inside or around a subclass."""
     input_index = storage.inputs[0]
     name = captured.inputs[input_index].slot.name
     if storage.version:
@@ -213,7 +214,7 @@ def _alias_of_input(
     exchanged = input_index in exchanges.by_input
     before = is_view_of_detached(captured.recorder, value) and view_base(value) is captured_input.argument
     chain: tuple[ViewStep, ...] | None
-    if exchanged:  # taken before the input leaves its storage, so from what it was
+    if exchanged:  # regenerated before the storage swap, from the former storage
         start, end = captured_input.initial_chain, captured.recorder.tracked(value).chain
         chain = end[len(start) :] if end[: len(start)] == start else None
     else:
@@ -226,7 +227,7 @@ def _alias_of_input(
     leaf = is_created_leaf(value)
     detached = not linked and (leaf or not value.requires_grad)
     if linked and chain == () and not captured_input.argument.requires_grad:
-        chain = None  # another tensor on all of it, which autograd knows as a view: `set_` made it so
+        chain = None  # another tensor over all of it, which autograd knows as a view: made by `set_`
     view = _view_of_input(captured, index, input_index, chain)
     recorder = captured.recorder
     would_gain_grad = before or (linked and captured_input.argument.requires_grad)
@@ -245,7 +246,7 @@ def _alias_of_input(
 def _view_of_input(
     captured: Captured, index: int, input_index: int, chain: tuple[ViewStep, ...] | None
 ) -> OutputAliasInfo:
-    """The result as the views of a chain say, or by its strides where there is none."""
+    """Describe an output that the wrapper regenerates from an input, by a view chain or by its geometry."""
     captured_input, value = captured.inputs[input_index], captured.outputs[index]
     return OutputAliasInfo(
         index=index,
@@ -265,7 +266,7 @@ def _view_of_input(
 
 
 def _storage_swap_base(captured: Captured, exchanges: StorageSwaps, value: Any) -> int | None:
-    """The input with this storage as its other one, with which the result shares its base for autograd."""
+    """Return the input whose swapped storage and autograd base the output shares; None if there is none."""
     storage = captured.recorder.tracked(value).storage
     for input_index in exchanges.by_input if value._base is not None else ():
         argument = captured.inputs[input_index].argument
@@ -277,7 +278,7 @@ def _storage_swap_base(captured: Captured, exchanges: StorageSwaps, value: Any) 
 def _view_after_storage_swap(
     captured: Captured, index: int, value: Any, input_index: int, same: int | None
 ) -> OutputAliasInfo:
-    """A view that was taken after the exchange."""
+    """Describe a view that was made after the storage swap."""
     if same is None and is_custom_function_view(captured, captured.inputs[input_index], value):
         return custom_function_view(captured, index, value, input_index)
     chain = relative_chain(captured.recorder, captured.inputs[input_index].argument, value)
@@ -288,7 +289,7 @@ def _view_after_storage_swap(
 
 
 def _nearest_input(captured: Captured, value: Any, storage: Storage) -> int:
-    """Of the inputs on a storage, the one from which the fewest views lead to the result."""
+    """Return the input on a storage from which the fewest views lead to the output."""
     on_it = [
         input_index
         for input_index, captured_input in enumerate(captured.inputs)
@@ -342,7 +343,9 @@ def _intermediate(
     base_tensor = captured.outputs[base.index] if isinstance(base, OutputBase) else storage.base_tensor
     chain = relative_chain(recorder, base_tensor, value)
     if isinstance(base, IntermediateBaseOf) and bases[base.index].value is storage.base:
-        chain = tracked.chain  # of an exchange: what the storage began with, as it lay then
+        chain = (
+            tracked.chain
+        )  # of a storage swap: relative to the storage's first tensor, in its first geometry
     apart_from_base = not value.requires_grad or is_created_leaf(value)
     return OutputAliasInfo(
         index=index,
@@ -363,7 +366,8 @@ def _intermediate(
 
 
 def _has_grad_fn(value: Any) -> bool:
-    """Whether autograd starts from the result, or would but for the grad mode in which its view was taken."""
+    """Return True if the output has a `grad_fn`, or would have one if its view had been made with grad mode
+    on."""
     return bool(value.requires_grad and grad_fn_of(value) is not None) or _viewed_without_grad(value)
 
 
@@ -373,7 +377,7 @@ def _viewed_without_grad(value: Any) -> bool:
 
 
 def _choose_base(captured: Captured, group: list[int], storage: Storage, bases: list[BaseInfo]) -> AliasBase:
-    """A result that is the whole storage's value and differentiable, or else a hidden output."""
+    """Choose a group's base: a differentiable output that covers the storage, else a hidden output."""
     recorder = captured.recorder
     for index in group:
         value = captured.outputs[index]
@@ -388,7 +392,8 @@ def _choose_base(captured: Captured, group: list[int], storage: Storage, bases: 
 
 
 def _is_cut_off(value: Any) -> bool:
-    """Whether no gradient gets from a view to the tensor under it: one between ran with grad mode off."""
+    """Return True if no gradient reaches the base from a view, because a view between them ran with grad mode
+    off."""
     step = grad_fn_of(value)
     while step is not None:
         if len(step.next_functions) != 1:

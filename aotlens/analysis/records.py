@@ -1,4 +1,4 @@
-"""The metadata of one captured function: every mutation and every alias, in AOTAutograd's terms."""
+"""Records of the analysis: every mutation and alias of one captured function, in AOTAutograd's terms."""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -19,7 +19,7 @@ class MutationType(Enum):
 
 
 class OutputType(Enum):
-    """What a result is to the inputs and to the other results."""
+    """How an output relates to the inputs and to the other outputs."""
 
     NON_ALIAS = "non_alias"
     ALIAS_OF_INPUT = "alias_of_input"
@@ -33,7 +33,7 @@ class OutputType(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Geometry:
-    """Sizes, strides and offset of a tensor on its storage, in elements."""
+    """Sizes, strides and storage offset of a tensor, in elements."""
 
     size: tuple[Any, ...]
     stride: tuple[Any, ...]
@@ -41,7 +41,7 @@ class Geometry:
 
 
 class AutogradChange(Enum):
-    """What the function does to an input's place in autograd."""
+    """A change of an input in autograd."""
 
     NONE = "none"
     REQUIRES_GRAD = "made to require grad"
@@ -65,14 +65,14 @@ class IntermediateBaseOf:
 
 @dataclass(frozen=True, slots=True)
 class OutputBase:
-    """The base is another result."""
+    """The base is another output."""
 
     index: int
 
 
 @dataclass(frozen=True, slots=True)
 class ConstantBase:
-    """The result is a real tensor that the function has from outside."""
+    """The output is a real tensor that the function captures."""
 
     node: Node
 
@@ -82,11 +82,11 @@ AliasBase = InputBase | IntermediateBaseOf | OutputBase | ConstantBase
 
 @dataclass(frozen=True, slots=True)
 class StorageSwap:
-    """The storage that an input is given."""
+    """The storage that an input has after the call."""
 
     base: AliasBase
     chain: tuple[ViewStep, ...]
-    """The views that lead from the base to what the input looks at."""
+    """The views that lead from the base to the input."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,36 +98,36 @@ class InputAliasInfo:
     reason: str
     mutates_data: bool = False
     hidden_from_autograd: bool = False
-    """Data changes that autograd does not see (`detach`, `.data`): the version counter stays as it was."""
+    """Autograd does not see the data mutations (`detach`, `.data`): the version counter is unchanged."""
     under_no_grad: bool = False
     """Every write ran with grad mode off."""
     version_bumps: int = 0
     """By how much the function raises the input's version counter."""
     new_geometry: Geometry | None = None
-    """The metadata after the call; None when it is not changed."""
+    """The geometry after the call; None if it is unchanged."""
     is_view: bool = False
-    """Autograd knows the input as a view of a tensor under it, and the graph reads it by that history."""
+    """Autograd knows the input as a view, and the graph reads it through that `grad_fn`."""
     metadata_mutated_without_grad: bool = False
-    """Every change of the metadata ran with grad mode off."""
+    """All metadata mutations ran with grad mode off."""
     seen_by_autograd: bool = False
-    """Whether the new value has a history of its own, so that its gradient arrives as a tangent."""
+    """Whether the new value has its own `grad_fn`, so that its gradient arrives as a tangent."""
     value: Value | None = None
-    """The new value; None when the data is not mutated.  It is in the input's first geometry, or in the new
-    one for an input that is written to after its storage was exchanged."""
+    """The new value; None if the data is not mutated.  It has the input's geometry at entry, or the new one
+    if the input is written to after a storage swap."""
     writes: tuple[Write, ...] = ()
     base: int | None = None
-    """The input or synthetic base through which the new data reaches it; None when it is written itself."""
+    """The input or synthetic base through which the new data reaches it; None if it is written to itself."""
     storage_swap: StorageSwap | None = None
-    """The storage that the input leaves the function on; None when it keeps its own."""
+    """The storage that the input has at the end; None if it keeps its own."""
     autograd: AutogradChange = AutogradChange.NONE
     is_resized: bool = False
     """Whether the caller's tensor must be resized before it can hold the new value."""
     storage_bytes: Any = None
-    """The size of the storage after the call; None when it is as it was."""
+    """The size of the storage after the call; None if it is unchanged."""
 
     @property
     def mutates_storage(self) -> bool:
-        """Whether the input's storage is exchanged or resized."""
+        """Return True if the input's storage is swapped or resized."""
         return self.storage_swap is not None or self.storage_bytes is not None
 
     @property
@@ -136,7 +136,7 @@ class InputAliasInfo:
 
     @property
     def wrapper_version_bumps(self) -> int:
-        """By how much the wrapper raises the version counter, beyond what its own writes raise it."""
+        """By how much the wrapper raises the version counter, in addition to its own writes."""
         if self.hidden_from_autograd or self.seen_by_autograd:
             return 0
         if self.mutation_type is MutationType.MUTATED_OUT_GRAPH and self.storage_swap is None:
@@ -149,97 +149,97 @@ class InputAliasInfo:
 
     @property
     def mutates_metadata_or_storage(self) -> bool:
-        """Whether the caller's tensor looks at something else afterwards."""
+        """Return True if the caller's tensor has another geometry or another storage after the call."""
         return self.new_geometry is not None or self.storage_swap is not None
 
 
 @dataclass(frozen=True, slots=True)
 class OutputAliasInfo:
-    """What one flat result is, and how the wrapper makes it."""
+    """One flat output, and how the wrapper makes it."""
 
     index: int
     output_type: OutputType
     reason: str
     value: Any
-    """The node that computes it, or a wrapper around such nodes; a plain value for a result that is no
-    tensor; None for an alias."""
+    """The node that computes it, or a wrapper around such nodes; a plain value for what is no tensor; None
+    for an alias."""
     base: AliasBase | None = None
     chain: tuple[ViewStep, ...] = ()
-    """The views that lead from the base to the result; replayed on each call."""
+    """The views that lead from the base to the output; replayed on each call."""
     geometry: Geometry | None = None
-    """Set when the views cannot be replayed and the result is taken by strides instead."""
+    """Set if the views cannot be replayed, so that the wrapper uses `as_strided`."""
     same_object_as: int | None = None
-    """An earlier result that is the same tensor object."""
+    """An earlier output that is the same tensor object."""
     requires_grad: bool = False
     detached_after: int | None = None
-    """After how many of the views it is taken off the history of its base (`detach`); what follows are views
-    of that.  None where its base is autograd's own.  Views by strides count as one."""
+    """The number of views after which it is detached; the rest are views of the detached tensor.  None if
+    autograd knows the base as its base.  `as_strided` counts as one view."""
     has_own_version: bool = False
-    """It counts its writes apart from its base (`.data`), and autograd is not told of them there."""
+    """It counts its writes separately from its base (`.data`), and autograd does not see them there."""
     viewed_without_grad: bool = False
-    """The view was taken with grad mode off, or before its base was made to require grad, so autograd does
-    not start from it."""
+    """The view was made with grad mode off, or before its base required grad, so it has no `grad_fn`."""
     raises_on_use: bool = False
-    """The same, or one of several views, and its base was written to since: autograd refuses its use."""
+    """As above, or one of several outputs of an operator, and its base was written to since: autograd rejects
+    uses."""
     is_new_leaf: bool = False
-    """The function made it require grad itself: a leaf without history."""
+    """A leaf that the function makes require grad."""
     is_alias_leaf: bool = False
-    """The same of an alias: it lies in the memory of an input or of another result, and is a leaf."""
+    """A leaf that the function makes require grad, on the storage of an input or of another output."""
     viewed_before_change: bool = False
-    """A view of what an input was, taken before the input gets another storage or loses its history."""
+    """A view of an input, made before the input's storage is swapped or the input is detached."""
     custom_function_input: int | None = None
-    """The input that a custom function made the view of; None for all other results."""
+    """The input that a custom function made the view of; None for all other outputs."""
     is_custom_function_view: bool = False
-    """A custom function made the view, of an intermediate that other results look at too."""
+    """A custom function made the view, of an intermediate that other outputs share."""
     tensor: Any = None
-    """The fake result; None for a plain value."""
+    """The fake tensor; None for a plain value."""
 
 
 @dataclass(frozen=True, slots=True)
 class DetachedStorage:
-    """Where a tensor lies that has a history apart from all else there."""
+    """The storage of a tensor that has its own `grad_fn`, separate from all other tensors there."""
 
     base: AliasBase
     chain: tuple[ViewStep, ...] | None
-    """The views that lead from there to the tensor; None when only its strides tell."""
+    """The views that lead from the base to the tensor; None if only its geometry describes it."""
     tensor: Any
     """The fake tensor."""
     has_own_version: bool
-    """As `OutputAliasInfo` has it."""
+    """As in `OutputAliasInfo`."""
     was_assigned: bool = False
-    """Whether the function put the tensor there (`.data`, `set_`)."""
+    """Whether the function assigned the tensor to the storage (`.data =`, `set_`)."""
 
 
 @dataclass(frozen=True, slots=True)
 class BaseInfo:
-    """An intermediate that several results are views of, returned as a hidden output."""
+    """An intermediate that several outputs are views of, returned as a hidden output."""
 
     value: Value
     tensor: Any
     is_cut_off: bool = False
-    """Every result that is a view of it was taken with grad mode off, or is a view of one that was: it
-    requires grad, and no gradient ever arrives."""
+    """Each output that is a view of it was made with grad mode off, or is a view of one that was: it requires
+    grad but never receives a gradient."""
     without_gradient: bool = False
-    """No result that is a view of it carries a gradient."""
+    """No output that is a view of it has a gradient."""
     detached_storage: DetachedStorage | None = None
-    """Where the caller finds it; None where the graph's own output is handed out."""
+    """Where the wrapper puts it; None if the graph's own output is used."""
 
 
 @dataclass(frozen=True, slots=True)
 class ViewAndMutationMeta:
-    """Everything that the later stages must know of mutation and aliasing."""
+    """Everything that later stages need to know about mutation and aliasing."""
 
     inputs: tuple[InputAliasInfo, ...]
     """One per flat input."""
     outputs: tuple[OutputAliasInfo, ...]
-    """One per flat result."""
+    """One per flat output."""
     bases: tuple[BaseInfo, ...]
     grad_mode_after: bool | None
-    """Grad mode that the function leaves behind; None when it leaves it as it was."""
+    """Grad mode at the end of the function; None if it is unchanged."""
 
     @property
     def out_of_graph(self) -> tuple[InputAliasInfo, ...]:
-        """Inputs whose new data the wrapper writes back."""
+        """The inputs whose new data the wrapper writes back."""
         return tuple(
             info
             for info in self.inputs
@@ -250,7 +250,7 @@ class ViewAndMutationMeta:
 
     @property
     def in_graph(self) -> tuple[InputAliasInfo, ...]:
-        """Inputs that the graph writes to itself."""
+        """The inputs that the graph itself writes to."""
         return tuple(
             info
             for info in self.inputs
@@ -261,7 +261,7 @@ class ViewAndMutationMeta:
 def mutation_placement(
     mutates_data: bool, moved: Geometry | None, seen: bool, keep_mutations: bool
 ) -> tuple[MutationType, str]:
-    """Where the mutation happens, and why, in the user's words."""
+    """Return where the mutation happens, and why, in the user's words."""
     if moved is not None:
         what = "data and sizes or strides" if mutates_data else "sizes or strides"
         return MutationType.MUTATED_OUT_GRAPH, f"{what} change, which only the wrapper can do"

@@ -1,4 +1,4 @@
-"""The analysis stage: the metadata of a captured function."""
+"""The analysis stage: mutations and aliases of a captured function."""
 
 from aotlens.analysis.inputs import analyse_inputs
 from aotlens.analysis.outputs import analyse_outputs
@@ -8,10 +8,10 @@ from aotlens.capture.records import Captured
 
 
 def analyse(captured: Captured, keep_mutations: bool) -> ViewAndMutationMeta:
-    """Every mutation and alias of one captured function.
+    """Find every mutation and alias of a captured function.
 
     Raises:
-        UnsupportedError: a case that the engine refuses, with the user's line.
+        UnsupportedError: a case that the engine does not support, with the user's line.
     """
     adding = captured.recorder.adding("analysis", "a result or an input, brought up to date after a write")
     with captured.recorder.fake_mode, adding:

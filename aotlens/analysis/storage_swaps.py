@@ -1,6 +1,6 @@
-"""Inputs that leave the function on another storage than they came with.
+"""Inputs that have another storage at the end of the function than at entry.
 
-Invariant: what lay on the storage that an input took over still lies there with it after the call.
+Invariant: other tensors on the storage that an input takes over still share it after the call.
 """
 
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ from aotlens.unsupported import unsupported
 
 
 def is_storage_swapped(captured: Captured, captured_input: CapturedInput) -> bool:
-    """Whether the function gave the input another storage."""
+    """Return True if the function gave the input another storage."""
     if (
         captured_input.storage is None
         or captured_input.duplicate_of is not None
@@ -42,7 +42,7 @@ def is_storage_swapped(captured: Captured, captured_input: CapturedInput) -> boo
 
 
 def span_of_storage_swap(captured: Captured, tensor: Any) -> Span | None:
-    """The user's expression that gave the tensor another storage last."""
+    """Return the span of the last expression that gave the tensor another storage."""
     for func, args, _, _, origin in reversed(captured.calls):
         if args and args[0] is tensor and is_operator(func) and describe(func).kind is Kind.STORAGE_SWAP:
             return origin.location.innermost
@@ -50,7 +50,11 @@ def span_of_storage_swap(captured: Captured, tensor: Any) -> Span | None:
 
 
 def check_version_counters(captured: Captured) -> None:
-    """Of tensors that leave the function without a version counter, and are no inference tensors."""
+    """Check that every tensor at the end of the function has a version counter, or is an inference tensor.
+
+    Raises:
+        UnsupportedError: one has none, since its `.data` was assigned an inference tensor.
+    """
     if not captured.recorder.inference_data_spans:
         return
     leaving = (
@@ -63,14 +67,14 @@ def check_version_counters(captured: Captured) -> None:
 
 
 class StorageSwaps:
-    """The exchanges of one captured function, and the hidden outputs that carry their new storages."""
+    """The storage swaps of one captured function, and the hidden outputs that carry the new storages."""
 
     def __init__(self, captured: Captured) -> None:
         check_version_counters(captured)
         self._captured = captured
         self.bases: list[BaseInfo] = []
         self.known: dict[int, AliasBase] = {}
-        """By storage: what tensors on it are made from."""
+        """By storage: the base of the tensors on it."""
         self.by_input: dict[int, StorageSwap] = {}
         for index, captured_input in enumerate(captured.inputs):
             if is_storage_swapped(captured, captured_input):
@@ -87,7 +91,7 @@ class StorageSwaps:
         return StorageSwap(self.known[id(storage)], tracked.chain)
 
     def _from_input(self, captured_input: CapturedInput, tracked: Tracked) -> StorageSwap:
-        """The new storage from the input there from which the fewest views lead to the exchanged one."""
+        """Return the new storage as views of the input on it from which the fewest views lead there."""
         nearest: tuple[int, int] | None = None
         for index, other in self._inputs():
             if other.storage is tracked.storage:
@@ -109,7 +113,7 @@ class StorageSwaps:
                 yield index, captured_input
 
     def _differentiable(self, storage: Storage) -> Any:
-        """The storage's tensor, where a result with history lies there too; otherwise none is needed."""
+        """Return the storage's first tensor if an output with a gradient is on the storage; else None."""
         lying = self._captured.outputs_in(storage)
         seen = (value for value in lying if view_base(value) is view_base(storage.base_tensor))
         return storage.base_tensor if any(value.requires_grad for value in seen) else None

@@ -1,6 +1,6 @@
-"""What the function did to a wrapper subclass among its inputs.
+"""Analysis of inputs that are tensor subclasses.
 
-Invariant: autograd's evidence is read from the wrapper, new values from the tensors inside it.
+Invariant: autograd's evidence is read from the wrapper, new values from its inner tensors.
 """
 
 from aotlens.analysis.records import InputAliasInfo, MutationType, mutation_placement
@@ -13,10 +13,10 @@ from aotlens.unsupported import unsupported
 def analyse_wrapper(
     captured: Captured, index: int, captured_input: CapturedInput, before: Wrapped, keep_mutations: bool
 ) -> InputAliasInfo:
-    """One wrapper.
+    """Describe one wrapper.
 
     Raises:
-        UnsupportedError: its sizes or strides were changed, or whether it requires grad.
+        UnsupportedError: its sizes or strides change, or whether it requires grad.
     """
     _check_metadata(captured, captured_input)
     value = value_like(captured.recorder, captured_input.argument, before)
