@@ -1,1 +1,1 @@
-"""The functional joint program: forward and, where something needs a gradient, backward."""
+"""The functional joint program: the forward and, if anything needs a gradient, the backward."""

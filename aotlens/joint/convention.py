@@ -1,10 +1,10 @@
-"""Programs in the calling convention of `functorch.compile`, and the way back to ours.
+"""Programs in the calling convention of `functorch.compile`, and the mapping back to ours.
 
-There every flat input is a graph input (plain values too), every result is a graph output (aliases and plain
-values too), the forward also returns the inputs that it saves, and the backward takes saved sizes first and
-gives one gradient, or None, per input.  A graph that draws functionally takes the random generator's seed and
-offset last, and gives the new offset: the forward before what it saves, the backward last.  Invariant: the
-nodes are the same; only the lists of inputs and outputs differ, so the module text never sees them.
+In that convention every flat input is a graph input (plain values too) and every output is a graph output
+(aliases and plain values too).  The forward also returns the inputs that it saves; the backward takes saved
+sizes first and returns one gradient, or None, per input.  A graph with functional RNG takes seed and offset
+last and returns the new offset: the forward before the saved values, the backward last.  Invariant: the nodes
+are the same; only the lists of inputs and outputs differ, so the module text never sees them.
 """
 
 from collections.abc import Callable
@@ -47,27 +47,27 @@ from aotlens.joint.records import JointProgram
 from aotlens.torch_api.aot import set_joint_signature, tensor_metadata
 
 CHANGED = "aotlens_changed"
-"""Under this name a placeholder's `meta` says whether its tensor has another value when the backward runs."""
+"""Key in a placeholder's `meta`: whether its tensor has another value when the backward runs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Convention:
-    """One program as torch's compilers see it, and how a call of ours maps to a call of it."""
+    """One program as torch's compilers see it, and how our calls map to its calls."""
 
     program: Program
     names: tuple[str, ...]
-    """Of the inputs: `primals_1`, `tangents_1`, `arg0_1`."""
+    """Names of the inputs: `primals_1`, `tangents_1`, `arg0_1`."""
     input_positions: tuple[int, ...]
-    """For each of its inputs, the position among our program's inputs; -1 for a plain value."""
+    """For each input, its position among our program's inputs; -1 for a plain value."""
     output_positions: tuple[int, ...]
-    """For each of our program's outputs, the position among its outputs."""
+    """For each of our program's outputs, its position among these outputs."""
 
     @property
     def examples(self) -> list[Any]:
         return [graph_input.node.val for graph_input in self.program.inputs]
 
     def module(self) -> fx.GraphModule:
-        """The graph module that a compiler gets, with `tensor_meta` on every node that is a tensor."""
+        """Return the graph module for a compiler, with `tensor_meta` on every node that is a tensor."""
         made = to_graph_module(self.program, training=True, names=self.names)
         for graph_input, node in zip(
             self.program.inputs, made.graph.find_nodes(op="placeholder"), strict=True
@@ -77,7 +77,7 @@ class Convention:
         return with_node_metadata(made)
 
     def adapt(self, run: Callable[[list[Any]], Any]) -> Callable[[list[Any]], Any]:
-        """`run`, which follows torch's convention, as a callable in ours."""
+        """Wrap `run`, which follows torch's convention, as a callable in ours."""
         same_inputs = self.input_positions == tuple(range(len(self.input_positions)))
         same_outputs = self.output_positions == tuple(range(len(self.program.outputs)))
         if same_inputs and same_outputs:
@@ -95,7 +95,7 @@ class Convention:
 
 
 def with_node_metadata(module: fx.GraphModule) -> fx.GraphModule:
-    """Give every node what `functorch.compile`'s graphs carry beside `val`."""
+    """Add to every node the metadata that `functorch.compile`'s graphs carry in addition to `val`."""
     known: dict[Any, Any] = {}
     for node in module.graph.nodes:
         val = node.meta.get("val")
@@ -105,7 +105,7 @@ def with_node_metadata(module: fx.GraphModule) -> fx.GraphModule:
 
 
 def primals(joint: JointProgram) -> tuple[ProgramInput, ...]:
-    """Synthetic bases, then every other flat input but repeated tensors; nobody reads the plain values."""
+    """Return synthetic bases, then all other flat inputs but duplicates; the graph reads no plain values."""
     others = (*BACKWARD_INPUTS, SyntheticBase, RngState)
     graph_inputs = [item for item in joint.program.inputs if not isinstance(item.slot, others)]
     ordered = [item for item in joint.program.inputs if isinstance(item.slot, SyntheticBase)]
@@ -123,17 +123,17 @@ def primals(joint: JointProgram) -> tuple[ProgramInput, ...]:
 
 
 def forward_inputs(joint: JointProgram) -> tuple[ProgramInput, ...]:
-    """The primals, then seed and offset where the forward draws functionally."""
+    """Return the primals, then seed and offset if the forward uses functional RNG."""
     return (*primals(joint), *_inputs_of_kind(joint, RngState))
 
 
 def backward_tangents(joint: JointProgram) -> tuple[ProgramInput, ...]:
-    """The tangents, then seed and offset where the backward draws functionally."""
+    """Return the tangents, then seed and offset if the backward uses functional RNG."""
     return (*_tangents(joint), *_inputs_of_kind(joint, BackwardRngState))
 
 
 def _tangents(joint: JointProgram) -> tuple[ProgramInput, ...]:
-    """The gradients that arrive; then, by the same name, inputs as the backward finds them."""
+    """Return the tangents, then the inputs that the backward reads at its start (also named `tangents`)."""
     return (*_inputs_of_kind(joint, Tangent), *_inputs_of_kind(joint, CurrentInput))
 
 
@@ -142,7 +142,7 @@ def _inputs_of_kind(joint: JointProgram, kind: type) -> tuple[ProgramInput, ...]
 
 
 def forward_graph_outputs(joint: JointProgram) -> tuple[ProgramOutput, ...]:
-    """Updated inputs, every result in the user's order, then hidden bases and sizes."""
+    """Return updated inputs, all outputs in the user's order, then hidden bases and sizes."""
     own = joint.forward_outputs
     before = [out for out in own if isinstance(out.slot, MutatedInput)]
     results = [out for out in (*own, *joint.aliases) if isinstance(out.slot, UserOutput)]
@@ -152,7 +152,7 @@ def forward_graph_outputs(joint: JointProgram) -> tuple[ProgramOutput, ...]:
 
 
 def gradients(joint: JointProgram, inputs: tuple[ProgramInput, ...]) -> tuple[ProgramOutput, ...]:
-    """One per input or None, those inside one wrapper together; then those of results that are leaves."""
+    """Return one gradient or None per input (several for a subclass), then those of leaves among the outputs."""
     own = [out for out in joint.gradients if isinstance(out.slot, Gradient)]
     known: dict[int, list[ProgramOutput]] = {}
     for out in own:
@@ -165,17 +165,17 @@ def gradients(joint: JointProgram, inputs: tuple[ProgramInput, ...]) -> tuple[Pr
             outputs += known.pop(index)
         elif (index, inner) not in own_slots:
             outputs.append(ProgramOutput(None, Gradient(graph_input.slot.name, index, inner)))
-    apart = (out for each in known.values() for out in each)  # the graph takes their base
+    apart = (out for each in known.values() for out in each)  # the graph takes their synthetic base
     return (*outputs, *apart, *(out for out in joint.gradients if not isinstance(out.slot, Gradient)))
 
 
 def _slot_key(slot: Any) -> tuple[int, tuple[str, ...]]:
-    """The flat input, and the tensor within a wrapper."""
+    """Return the index of the flat input and the path of the inner tensor."""
     return getattr(slot, "index", -1), getattr(slot, "inner", ())
 
 
 def joint_convention(joint: JointProgram) -> Convention:
-    """The joint program: `(primals, tangents)`, then the random states, to `(results, gradients)`."""
+    """Return the joint program: `(primals, tangents)`, then RNG states, to `(outputs, gradients)`."""
     first, tangents = primals(joint), _tangents(joint)
     states = (*_inputs_of_kind(joint, RngState), *_inputs_of_kind(joint, BackwardRngState))
     inputs = (*first, *tangents, *states)
@@ -187,7 +187,7 @@ def joint_convention(joint: JointProgram) -> Convention:
 
 
 def joint_module(joint: JointProgram) -> fx.GraphModule:
-    """The joint graph module, called as `module(primals, tangents)`; in inference with flat inputs."""
+    """Return the joint graph module, called as `module(primals, tangents)`; in inference with flat inputs."""
     convention = joint_convention(joint)
     module = convention.module()
     tag_sides(module, convention, joint)
@@ -204,10 +204,10 @@ def joint_module(joint: JointProgram) -> fx.GraphModule:
 
 
 def tag_sides(module: fx.GraphModule, convention: Convention, joint: JointProgram) -> None:
-    """Mark each node as the forward's or the backward's, and what an activation checkpoint says of it.
+    """Tag each node as forward or backward, and with the mark of its activation checkpoint.
 
-    An operator that torch takes for a draw carries no such mark: its values are saved, so that no generator
-    has to be moved back for it.
+    A random op for torch carries no checkpoint mark: its outputs are saved, so that no RNG state needs to be
+    restored.
     """
     nodes = {node.name: node for node in convention.program.nodes}
     for made in module.graph.nodes:
@@ -223,7 +223,7 @@ def tag_sides(module: fx.GraphModule, convention: Convention, joint: JointProgra
 
 
 def forward_convention(joint: JointProgram, forward: Program, saved: tuple[Node, ...]) -> Convention:
-    """The forward (or the only) program; `saved` in the order in which the backward takes it."""
+    """Return the convention of the forward (or only) program; `saved` is in the backward's order."""
     inputs = forward_inputs(joint)
     outputs: tuple[ProgramOutput, ...] = (
         *forward_graph_outputs(joint),
@@ -240,7 +240,7 @@ def forward_convention(joint: JointProgram, forward: Program, saved: tuple[Node,
 
 
 def backward_convention(joint: JointProgram, backward: Program) -> Convention:
-    """The backward program: saved sizes, saved tensors, tangents; one gradient per primal."""
+    """Return the backward's convention: saved sizes, saved tensors, tangents; one gradient per primal."""
     first = primals(joint)
     known = forward_inputs(joint)
     names = {
@@ -263,7 +263,7 @@ def backward_convention(joint: JointProgram, backward: Program) -> Convention:
 
 
 def _names(joint: JointProgram, inputs: tuple[ProgramInput, ...]) -> list[str]:
-    """The names that programs look up: `primals_1`, `tangents_1`, `fwd_seed_1`; in inference `arg0_1`."""
+    """Return the expected names: `primals_1`, `tangents_1`, `fwd_seed_1`; in inference `arg0_1`."""
     if not joint.training:
         return [f"arg{index}_1" for index in range(len(inputs))]
     names, primal_count, tangent_count = [], 0, 0

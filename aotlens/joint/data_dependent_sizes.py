@@ -1,4 +1,4 @@
-"""Data-dependent sizes in the joint program: checks of assumptions, and sizes that the backward needs."""
+"""Data-dependent sizes in the joint program: runtime assertions, and sizes that the backward needs."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -17,7 +17,7 @@ aten = torch.ops.aten
 
 
 def sizes_for_wrapper(captured: Captured, meta: ViewAndMutationMeta) -> list[Any]:
-    """The symbols that the wrapper reads when it makes an alias again, and that no input carries."""
+    """Return the symbols that the wrapper reads to regenerate aliases and that no input carries."""
     symbols = captured.recorder.symbols
     if not symbols.read_from_data:
         return []
@@ -35,7 +35,7 @@ def _numbers(geometry: Geometry | None) -> list[Any]:
 
 
 def check_sizes(captured: Captured) -> None:
-    """Add one check for each relation that torch could not decide while it recorded (`torch._check`)."""
+    """Add one assertion for each relation that torch deferred to run time (`torch._check`)."""
     recorder = captured.recorder
     environment = recorder.fake_mode.shape_env
     if environment is None or not recorder.symbols.read_from_data:
@@ -64,9 +64,9 @@ SIZES = frozenset({aten.sym_size.int, aten.sym_stride.int, aten.sym_storage_offs
 def sizes_to_save(
     joint: JointProgram, saved: tuple[Node, ...], backward: tuple[Node, ...]
 ) -> tuple[Node, ...]:
-    """The numbers to save besides, in a fixed order: those that the backward's inputs carry so.
+    """Return the sizes to save in addition, in a fixed order: those that the backward's values have.
 
-    Of sizes that depend on data also those that its own values carry so.
+    Data-dependent sizes are included if the backward's own values have them.
     """
     recorder = joint.captured.recorder
     if recorder.fake_mode.shape_env is None:
@@ -77,7 +77,10 @@ def sizes_to_save(
 def missing_sizes(
     joint: JointProgram, saved: tuple[Node, ...], backward: tuple[Node, ...], among: set[Any] | None = None
 ) -> tuple[Node, ...]:
-    """Numbers that the forward knows and the backward's values need, of its own ones `among` these or all."""
+    """Return sizes that the forward knows and the backward's values need.
+
+    `among` limits which sizes of the backward's own values count; None means all.
+    """
     symbols = joint.captured.recorder.symbols
     tangents = [
         graph_input.node for graph_input in joint.program.inputs if isinstance(graph_input.slot, Tangent)
@@ -97,12 +100,12 @@ def missing_sizes(
 
 
 def _size_source(number: Node) -> Node:
-    """The node that brings a number: itself, or the value that it is a size of."""
+    """Return the node that a size comes from: the value that it is a size of, or the size itself."""
     return number.args[0] if number.op in SIZES else number
 
 
 def with_sizes(nodes: tuple[Node, ...], saved: Iterable[Node]) -> tuple[Node, ...]:
-    """The nodes, with each saved size that is not among them behind the value that it is a size of.
+    """Return the nodes, with each missing saved size inserted after the value that it is a size of.
 
     The sizes of inputs come first.
     """

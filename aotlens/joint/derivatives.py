@@ -1,7 +1,7 @@
-"""Derivatives of the backward, recorded on the same tape when a caller first asks for them.
+"""Higher-order derivatives, recorded when a caller first asks for them.
 
-Invariant: each order is what autograd runs when it differentiates the order before, on the tensors of the one
-run of the user's function; the first order is the backward once more, with a place in the tape.
+Invariant: each order is what autograd runs when it differentiates the previous order, on the tensors of the
+one recorded run of the user's function; the first order is the backward itself, with a `grad_fn`.
 """
 
 from dataclasses import dataclass
@@ -24,40 +24,41 @@ from aotlens.unsupported import unsupported
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """One derivative: by the wanted inputs first, then by the tangents of every order before."""
+    """One order of derivatives: with respect to the wanted inputs, then to the tangents of all previous
+    orders."""
 
     tangents: tuple[Any, ...]
-    """What arrives for each gradient of the order before (for each forward result, in the first order), as
-    fake tensors; None for what has no history."""
+    """The tangents of the previous order's gradients (in the first order, of the forward's outputs), as fake
+    tensors; None for what has no `grad_fn`."""
     gradients: tuple[Any, ...]
-    """Fake tensors; None where no gradient arrives."""
+    """Fake tensors; None for no gradient."""
     values: tuple[Node | None, ...]
-    """Their nodes."""
+    """The nodes of the gradients."""
     depends_on: tuple[int, ...]
-    """For each gradient, as bits: the wanted inputs, then the tangents so far, that it depends on."""
+    """For each gradient a bit mask of the wanted inputs, then the tangents so far, that it depends on."""
 
 
 class Derivatives:
-    """The orders recorded so far."""
+    """The derivatives recorded so far."""
 
     def __init__(self, joint: JointProgram, arrived: DefinedTangents | None = None) -> None:
         self._joint = joint
         self._defined = arrived
-        """Of which gradients; None for all."""
+        """Which tangents are defined; None if all are."""
         self._orders: list[Order] = []
 
     def order(self, number: int) -> Order:
-        """The derivative of this order, from 1.
+        """Return the derivative of this order, counted from 1.
 
         Raises:
-            UnsupportedError: an operator that cannot be recorded; a size would have to be fixed.
+            UnsupportedError: an operator cannot be recorded, or a size would be specialised.
         """
         while len(self._orders) < number:
             self._orders.append(self._next_order())
         return self._orders[number - 1]
 
     def tangent_nodes(self, number: int) -> list[Node | None]:
-        """The nodes of all tangents up to this order."""
+        """Return the nodes of all tangents up to this order."""
         recorder = self._joint.captured.recorder
         return [
             None if tangent is None else recorder.node_of(tangent)
@@ -90,7 +91,7 @@ class Derivatives:
         return Order(tuple(tangents), tuple(gradients), values, masks)
 
     def _tangent(self, like: Any) -> Any:
-        """A gradient that arrives for a gradient, contiguous where that one has gaps."""
+        """Return a fake tangent of a gradient, contiguous if the gradient has gaps."""
         recorder, number = self._joint.captured.recorder, len(self._orders) + 1
         dense = torch.ops.aten.is_non_overlapping_and_dense.default(like)
         kind = {"dtype": like.dtype, "device": like.device}
@@ -107,7 +108,7 @@ class Derivatives:
 def _differentiate(
     joint: JointProgram, outputs: list[Any], sources: list[Any], tangents: list[Any]
 ) -> list[Any]:
-    """One gradient per source, each with a place in the tape."""
+    """Return one gradient per source, each with a `grad_fn`."""
     recorder = joint.captured.recorder
     defined_sources = [source for source in sources if source is not None]
     dynamic = recorder.fake_mode.shape_env is not None
@@ -129,7 +130,7 @@ def _requires_grad(tensor: Any) -> bool:
 
 
 def _dependencies(tensors: list[Any], sources: list[Any]) -> tuple[int, ...]:
-    """For each tensor, as bits, the sources that its history leads to."""
+    """Return for each tensor a bit mask of the sources that its autograd graph leads to."""
     reached: dict[Any, int] = {}
     for index, source in enumerate(sources):
         if source is not None:
@@ -146,7 +147,7 @@ def _dependencies(tensors: list[Any], sources: list[Any]) -> tuple[int, ...]:
 
 
 def _propagate(start: Any, reached: dict[Any, int], own: dict[Any, int], done: set[Any]) -> None:
-    """Fill in what each node of the tape from `start` on leads to."""
+    """Compute the mask of every autograd node that `start` leads to."""
     stack = [start]
     while stack:
         node = stack[-1]

@@ -1,6 +1,7 @@
-"""A backward that autograd refuses to run: eager runs the forward all the same, and raises in the backward.
+"""A backward that autograd refuses to run: in eager the forward still runs, and the backward raises.
 
-Invariant: only autograd's own refusals are put off to the backward; a limit of ours is told at once.
+Invariant: only autograd's own errors are deferred to the backward; a case that we do not support raises at
+once.
 """
 
 import re
@@ -36,33 +37,34 @@ SUBCLASS_REFUSES = (
         "a ragged size in a derivative (SymIntArrayRef expected to contain only concrete integers)",
     ),
 )
-"""What a jagged tensor's own rules raise, on fake tensors: type, phrase, and how it is told."""
+"""Errors that a jagged tensor's rules raise on fake tensors: type, pattern, and our message."""
 
 Run = Callable[[Sequence[int]], list[Any]]
-"""Gives the gradients by those of the results, by their order."""
+"""Returns the gradients for some of the outputs, by their indices."""
 
 INVALID = "returned an invalid gradient"
-"""Said of an operator whose derivative is wrong in torch, and of a view that we take otherwise than eager."""
+"""The error of an operator whose derivative is wrong in torch, and of a view that we make in another way."""
 
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """What came of running a backward."""
+    """The outcome of running a backward."""
 
     gradients: list[Any] | None
-    """By the results for which it does not fail; None where it fails for each."""
+    """For the outputs whose backward does not fail; None if each fails."""
     failing: FailingBackward | None = None
-    """Set where it fails for all of the results together."""
+    """Set if the backward of all outputs together fails."""
     failing_tangents: dict[int, FailingBackward] = field(default_factory=dict)
-    """As the joint program has them."""
+    """As in the joint program."""
 
 
 def run_backward(
     recorder: Recorder, outputs: list[Any], run: Run, is_unchanged: Callable[[], bool]
 ) -> Attempt:
-    """Runs the backward of all results; where that fails of each alone, then of those for which it does not.
+    """Run the backward of all outputs; if that fails, of each alone, then of those whose backward does not
+    fail.
 
-    One that changes what it reads, as `is_unchanged_binding` tells, is run once.
+    A backward that changes what it reads, so that `is_unchanged` returns False, runs once.
     """
     every = range(len(outputs))
     gradients, failing = _run(recorder, outputs, run, every)
@@ -96,19 +98,19 @@ def _run(
         if failing is None:
             _check_storage_swap(recorder, error)
             raise
-        if assumed:  # by a backward that never runs: autograd's message has numbers for sizes
+        if assumed:  # by a backward that never runs: autograd's message contains concrete sizes
             restore_shape_env(environment, assumed)
         return None, failing
 
 
 def _check_storage_swap(recorder: Recorder, error: Exception) -> None:
-    """Where the backward reads what was given memory of other sizes, which eager's does too, and fails."""
+    """Raise UnsupportedError if the backward reads a tensor whose swapped storage has other sizes."""
     if recorder.swapped_tensors and isinstance(error, RuntimeError):
         raise unsupported("failing-backward-after-storage-swap", recorder.span, error=error) from error
 
 
 def failing_backward(recorder: Recorder, outputs: list[Any], error: Exception) -> FailingBackward | None:
-    """What eager raises too when it runs this backward; None for every other error."""
+    """Return the error that eager's backward also raises; None for every other error."""
     first = str(error).strip().splitlines()[0] if str(error).strip() else ""
     refuses = isinstance(error, RuntimeError) and any(phrase in first for phrase in AUTOGRAD_REFUSES)
     for kind, phrase, words in SUBCLASS_REFUSES:
@@ -128,7 +130,7 @@ def failing_backward(recorder: Recorder, outputs: list[Any], error: Exception) -
 
 
 def _origin_of_failure(recorder: Recorder, outputs: list[Any]) -> Origin | None:
-    """The operator whose saved values have changed, or that has no derivative."""
+    """Return the operator whose saved values have changed, or that has no derivative."""
     for node in autograd_nodes(get_gradient_edge(output).node for output in outputs):
         if _raises(node):
             return recorder.origins.forward_of(node)
@@ -148,5 +150,5 @@ def _raises(node: Any) -> bool:
 
 
 def _drop_effects(recorder: Recorder) -> None:
-    """What the part of the backward that did run is seen by: nobody reads the rest of its nodes."""
+    """Remove the effects of the part of the backward that ran; nothing reads its other nodes."""
     recorder.nodes[:] = [node for node in recorder.nodes if not (node.origin.backward and node.origin.effect)]

@@ -1,8 +1,8 @@
-"""Inductor's passes over the joint graph: attention written by hand becomes one operator, constants fold.
+"""Inductor's passes over the joint graph, such as replacing hand-written attention and folding constants.
 
-`torch.compile` runs them before it divides the graph, so they run here before the partition.
-Invariant: a node that the passes leave as it is stays the same node; a program that they do not change, or
-whose change cannot be followed back, stays as it was recorded.
+`torch.compile` runs them before it partitions the graph, so they run before our partition stage.  Invariant:
+a node that the passes leave alone stays the same node; if they change nothing, or their change cannot be
+traced back to our nodes, the recorded program is used.
 """
 
 import operator
@@ -33,18 +33,18 @@ from aotlens.torch_api.inductor import run_joint_passes
 REASON = "put by a pass of Inductor's in the place of what your code computes step by step"
 STAGE = "joint passes"
 MARK = "aotlens"
-"""In what torch lets users note about a node, which a pass hands on to what it puts in a node's place."""
+"""Key in a node's custom metadata, which passes copy to the nodes that they insert in its place."""
 
 
 def with_joint_passes(joint: JointProgram, config: dict[str, Any]) -> JointProgram:
-    """The joint program after Inductor's passes; the same object where they change nothing."""
+    """Return the joint program after Inductor's passes; the same object if they change nothing."""
     if not _can_follow(joint):
         return joint
     module = to_graph_module(joint.program, joint.training)
     reading = _NodeTracker(joint.program, module)
     try:
         run_joint_passes(module, joint.captured.recorder.fake_mode, config)
-    except RuntimeError:  # a pattern that fails on this graph, half replaced
+    except RuntimeError:  # a pattern fails on this graph, and may have replaced half of it
         return joint
     program = reading.changed(module)
     if program is None or _reads_changed_input(program, joint) or _merges_results(program, joint.program):
@@ -55,7 +55,8 @@ def with_joint_passes(joint: JointProgram, config: dict[str, Any]) -> JointProgr
 
 
 def _can_follow(joint: JointProgram) -> bool:
-    """Not with symbolic sizes, which a pass could fix, nor with effects, whose order none knows."""
+    """Return False for symbolic sizes, which a pass could specialise, and for effects: it ignores their
+    order."""
     captured = joint.captured
     nodes = joint.program.nodes
     return (
@@ -69,12 +70,12 @@ def _can_follow(joint: JointProgram) -> bool:
 
 
 def _reads_changed_input(program: Program, joint: JointProgram) -> bool:
-    """Whether something reads an input that the function changes, and did not before."""
+    """Return True if something reads an input that the function changes, and did not before."""
     return not _reads_of_changed(program, joint) <= _reads_of_changed(joint.program, joint)
 
 
 def _merges_results(after: Program, before: Program) -> bool:
-    """Whether two results are one value by then, since a pass has removed the copies between them."""
+    """Return True if two outputs have become one value because a pass removed the copies between them."""
 
     def distinct(program: Program) -> int:
         return len({id(out.value) for out in program.outputs if isinstance(out.value, Node)})
@@ -83,7 +84,7 @@ def _merges_results(after: Program, before: Program) -> bool:
 
 
 def _returned_inputs(program: Program) -> set[str]:
-    """The results that are an input or a view of one: in place of a copy, whose owner may write to it."""
+    """Return the outputs that are an input or a view of one, whose owner may write to it."""
     inputs = {id(graph_input.node) for graph_input in program.inputs}
     names = set()
     for out in program.outputs:
@@ -120,7 +121,7 @@ class _NodeTracker:
     before: Program
     node_of: dict[fx.Node, Node] = field(init=False)
     calls: dict[fx.Node, tuple[Any, Any, Any]] = field(init=False)
-    """What each node called, and with which arguments."""
+    """The target and arguments of each node."""
 
     def __init__(self, before: Program, module: fx.GraphModule) -> None:
         self.before = before
@@ -137,7 +138,7 @@ class _NodeTracker:
         self.calls = {node: _call(node) for node in self.node_of}
 
     def changed(self, module: fx.GraphModule) -> Program | None:
-        """The program that the graph module is by then; None where it is as it was."""
+        """Return the graph module as a program; None if it is unchanged."""
         made: dict[fx.Node, Any] = {}
         names = {node.name for node in self.before.nodes}
         origins = self._origins(module)
@@ -175,7 +176,7 @@ class _NodeTracker:
         return same and all(made[source] is self.node_of.get(source) for source in node.all_input_nodes)
 
     def _origins(self, module: fx.GraphModule) -> dict[fx.Node, Origin]:
-        """Of each new node: that of the node whose place it takes, of its readers, or of what it reads."""
+        """Return new nodes' origins: of the node that one replaces, of its readers, or of what it reads."""
         named = {node.name: node.origin for node in self.before.nodes}
         origins: dict[fx.Node, Origin | None] = {}
         new = [node for node in module.graph.nodes if node.op == "call_function" and node not in self.node_of]
@@ -191,7 +192,7 @@ class _NodeTracker:
             gradient_of = next((origins[source] for source in crossed if source in origins), None)
             if node.target is operator.getitem and node.args[0] in origins:
                 origins[node] = origins[node.args[0]]
-            elif gradient_of is not None:  # of a new operator of the forward
+            elif gradient_of is not None:  # of a new forward operator
                 origins[node] = gradient_of
             sources = (origins.get(source) or self._known_origin(source) for source in node.all_input_nodes)
             origins[node] = origins[node] or next(filter(None, sources), None)
@@ -202,7 +203,7 @@ class _NodeTracker:
         return old.origin if old is not None and old.op is not None else None
 
     def _backward(self, module: fx.GraphModule) -> dict[fx.Node, bool]:
-        """Whether a node depends on a gradient that arrives, or was recorded with the backward."""
+        """Return for each node whether it depends on a tangent or was recorded with the backward."""
         is_backward: dict[fx.Node, bool] = {}
         slots = {id(graph_input.node): graph_input.slot for graph_input in self.before.inputs}
         for node in module.graph.nodes:
@@ -216,7 +217,7 @@ class _NodeTracker:
 
 
 def _origin_on_side(origin: Origin | None, backward: bool, node: fx.Node) -> Origin:
-    """The origin for a new node on its side of the graph."""
+    """Return the origin of a new node in the forward or the backward."""
     base_origin = origin or Origin(NO_ORIGIN, op_name(node.target))  # type: ignore[arg-type]
     gradient_of = base_origin.differentiates or (None if base_origin.backward else base_origin)
     if not backward and base_origin.backward and base_origin.differentiates is not None:
@@ -236,7 +237,7 @@ def _call(node: fx.Node) -> tuple[Any, Any, Any]:
 
 
 def _unused_name(name: str, names: set[str]) -> str:
-    """The name, numbered where another node has it."""
+    """Return the name, with a number if another node has it."""
     numbered = (f"{name}_{number}" for number in range(1, len(names) + 2))
     free = name if name not in names else next(candidate for candidate in numbered if candidate not in names)
     names.add(free)

@@ -1,7 +1,7 @@
-"""Writes to inputs that the graphs make themselves: the last nodes of the forward, and of the backward.
+"""Writes to inputs inside the graphs: the last nodes of the forward, and of the backward.
 
-Invariant: such a node is a `copy_` into a graph input with an effect; it runs after everything that reads
-the input's former value.
+Invariant: such a node is a `copy_` into a graph input with an effect; it runs after all reads of the former
+value.
 """
 
 from dataclasses import dataclass
@@ -43,14 +43,14 @@ def write_in_graph(captured: Captured, meta: ViewAndMutationMeta) -> None:
                 continue
             written, new = target, value
             with recorder.adding("joint", reason, location):
-                for dim in repeated_dims(target.val):  # every memory location once
+                for dim in repeated_dims(target.val):  # each memory location once
                     written = recorder.emit(aten.slice.Tensor, written, dim, 0, 1)
                     new = recorder.emit(aten.slice.Tensor, new, dim, 0, 1)
             recorder.add_node(aten.copy_.default, (written, new), {}, written.val, origin)
 
 
 def _resize_storages(captured: Captured, meta: ViewAndMutationMeta) -> None:
-    """Before the copies, which may need the memory; a larger one before all that looks at it."""
+    """Resize storages before the copies, which may need the memory; an enlarged one before all reads."""
     recorder = captured.recorder
     for info in meta.inputs:
         captured_input = captured.inputs[info.index]
@@ -67,10 +67,10 @@ def _resize_storages(captured: Captured, meta: ViewAndMutationMeta) -> None:
 
 @dataclass(frozen=True, slots=True)
 class InputState:
-    """What an input was when the forward had run."""
+    """The state of an input when the forward has run."""
 
     version: int
-    """Of its storage."""
+    """Of the input's storage."""
     shape: tuple[Any, ...]
     stride: tuple[Any, ...]
     counter: int
@@ -78,7 +78,7 @@ class InputState:
 
 
 def input_states(captured: Captured) -> list[InputState | None]:
-    """One per input; None for what is no tensor."""
+    """Return one state per input; None for what is no tensor."""
     return [_input_state(captured_input) for captured_input in captured.inputs]
 
 
@@ -96,11 +96,11 @@ def write_in_backward(
     """Add the final `copy_` into each input that the backward has written to.
 
     Returns:
-        By how much it raises their version counters, by the identity of what the `copy_` writes to.
+        The increase of their version counters, by the identity of the node that the `copy_` writes to.
 
     Raises:
-        UnsupportedError: it changed an input's sizes or strides, or one that the forward changes too and that
-            it does not find by itself.
+        UnsupportedError: the backward changed an input's sizes or strides, or wrote to an input that the
+            forward changes too and that it does not reach by itself.
     """
     recorder, bumps = captured.recorder, dict[int, int]()
     for index, (captured_input, state) in enumerate(zip(captured.inputs, before, strict=True)):
@@ -113,7 +113,7 @@ def write_in_backward(
             continue
         target = recorder.current.target(captured_input.storage)
         if captured_input.base is not None and captured_input.base != index and target is not None:
-            continue  # written through its base
+            continue  # written to through its base
         changed = index < len(meta.inputs) and meta.inputs[index]
         is_changed = changed and (changed.mutates_data or changed.mutates_metadata_or_storage)
         if target is None and (captured_input.node is None or captured_input.base is not None or is_changed):
@@ -124,7 +124,7 @@ def write_in_backward(
             location, "aten.copy_.default", backward=True, stage="joint", reason=reason, effect=True
         )
         target = target or captured_input.node
-        assert target is not None  # refused above
+        assert target is not None  # rejected above
         recorder.add_node(
             aten.copy_.default, (target, captured_input.storage.base), {}, captured_input.fake, origin
         )

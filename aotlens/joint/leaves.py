@@ -1,7 +1,7 @@
-"""The places at which gradients of leaves arrive.
+"""Autograd edges at which the gradients of leaves arrive.
 
-`set_` gives a leaf a new place and leaves what was computed before at the former one.  Invariant: the
-gradient of a leaf arrives at one of its places, which the wrapper leads it to.
+`set_` gives a leaf a new edge; what was computed before still leads to the former one.  Invariant: the
+gradient of a leaf arrives at one of its edges, and the wrapper routes it to the leaf.
 """
 
 from typing import Any
@@ -15,12 +15,12 @@ from aotlens.unsupported import unsupported
 
 
 def gradients_of(outputs: list[Any], leaves: list[Any], tangents: list[Any], recorder: Recorder) -> list[Any]:
-    """One gradient per leaf, None where none arrives; a leaf that was reset may have former places.
+    """Return one gradient per leaf, None for no gradient; a leaf after `set_` may have former edges.
 
-    Where a tangent requires grad, the gradients have a place in the tape themselves.
+    If a tangent requires grad, the gradients have a `grad_fn`.
 
     Raises:
-        UnsupportedError: gradients arrive both at a leaf's place and at a former one.
+        UnsupportedError: gradients arrive both at a leaf's edge and at a former one.
     """
     if not leaves:
         return []
@@ -47,9 +47,9 @@ def gradients_of(outputs: list[Any], leaves: list[Any], tangents: list[Any], rec
 
 
 def _nodes_beyond_edges(leaves: list[Any], gradients: list[Any]) -> frozenset[Any]:
-    """Nodes in the tape that autograd goes on to from arguments that are no leaves and get a gradient.
+    """Return the autograd nodes beyond non-leaf arguments that receive a gradient.
 
-    A leaf that gets zeros beside such a gradient must have the sizes of its former place.
+    A leaf that gets zeros in addition to such a gradient must have the sizes of its former edge.
     """
     pairs = zip(leaves, gradients, strict=True)
     ends = [leaf.node for leaf, gradient in pairs if isinstance(leaf, GradientEdge) and gradient is not None]
@@ -57,7 +57,7 @@ def _nodes_beyond_edges(leaves: list[Any], gradients: list[Any]) -> frozenset[An
 
 
 def _former_edges(outputs: list[Any], leaves: list[Any], reset: list[Any]) -> list[tuple[int, Any]]:
-    """Nodes in the tape that collect the gradient of a reset leaf, each with the leaf's position."""
+    """Return the autograd nodes that collect the gradient of a leaf after `set_`, with the leaf's index."""
     position = {
         id(leaf): index for index, leaf in enumerate(leaves) if any(leaf is tensor for tensor in reset)
     }

@@ -1,8 +1,8 @@
-"""The backward of those gradients that arrive, recorded on the same tape when they first arrive so.
+"""The backward for some defined tangents, recorded when this combination first occurs.
 
-Invariant: it is what autograd runs for these results; where none arrives, what it runs for results of which
-every gradient is None.  It differs from the backward of all, with zeros for the rest, where a custom function
-or a hook is on the way.
+Invariant: it is what autograd runs for these outputs; if no tangent is defined, what it runs for outputs
+whose tangents are all None.  It differs from the full backward with zeros for the rest where a custom
+function or a hook is involved.
 """
 
 from collections.abc import Sequence
@@ -21,14 +21,14 @@ from aotlens.torch_api.modes import without_autocast
 from aotlens.unsupported import unsupported
 
 DefinedTangents = tuple[bool, ...]
-"""For each gradient that the backward takes, whether it is there."""
+"""For each tangent of the backward, whether it is defined."""
 
 
 def partial_gradients(joint: JointProgram, arrived: DefinedTangents) -> list[Node | None]:
-    """The nodes of the wanted inputs' gradients; None where none arrives.
+    """Return the nodes of the wanted inputs' gradients; None for no gradient.
 
     Raises:
-        UnsupportedError: an operator that cannot be recorded; a size would have to be fixed.
+        UnsupportedError: an operator cannot be recorded, or a size would be specialised.
     """
     known, recorder = joint.differentiated, joint.captured.recorder
     guards = guard_count(recorder)
@@ -54,20 +54,20 @@ def partial_gradients(joint: JointProgram, arrived: DefinedTangents) -> list[Nod
 
 
 def guard_count(recorder: Recorder) -> int:
-    """How much is assumed of symbolic sizes so far."""
+    """Return the number of guards on symbolic sizes so far."""
     environment = recorder.fake_mode.shape_env
     return 0 if environment is None else len(environment.guards)
 
 
 def alias_of(recorder: Recorder, node: Node) -> Any:
-    """A tensor of its own that stands for a tangent."""
+    """Return a tracked fake tensor that is a separate object for a tangent's node."""
     alias = node.val.detach()
     recorder.track(alias, Storage(node, alias))
     return alias
 
 
 class _UndefinedTangents(torch.autograd.Function):
-    """Has autograd run the backward of tensors whose gradients are None."""
+    """Makes autograd run the backward of tensors whose tangents are None."""
 
     @staticmethod
     def forward(ctx: Any, *tensors: Any) -> Any:
@@ -80,7 +80,7 @@ class _UndefinedTangents(torch.autograd.Function):
 
 
 def defined_values(values: Sequence[Any], arrived: DefinedTangents | None) -> list[Any]:
-    """The values of the gradients that are there, None in place of the others; all without `arrived`."""
+    """Return the values whose tangents are defined, None for the others; all values if `arrived` is None."""
     if arrived is None:
         return list(values)
     return [value if is_there else None for value, is_there in zip(values, arrived, strict=True)]

@@ -1,4 +1,4 @@
-"""What the joint stage gives: one program whose outputs are the forward's and then the gradients."""
+"""Records of the joint stage: one program whose outputs are the forward's, then the gradients."""
 
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -14,7 +14,7 @@ from aotlens.joint.undefined_tangents import UserGradSource
 
 @dataclass(frozen=True, slots=True)
 class Joint:
-    """Forward and backward in one program: outputs of the forward, then gradients."""
+    """Forward and backward in one program: the forward's outputs, then the gradients."""
 
     program: Program
 
@@ -24,14 +24,14 @@ class Joint:
 
     @property
     def returned_outputs(self) -> tuple[ProgramOutput, ...]:
-        """The outputs that live on with the caller: results and the bases that results are views of."""
+        """The outputs that the caller keeps: user outputs and their intermediate bases."""
         return tuple(
             out for out in self.program.outputs if isinstance(out.slot, (UserOutput, IntermediateBase))
         )
 
     @property
     def gradients(self) -> tuple[ProgramOutput, ...]:
-        """What the backward gives: gradients, and where it draws the random generator's new offset."""
+        """The backward's outputs: gradients and, with functional RNG, the new offset."""
         return tuple(out for out in self.program.outputs if isinstance(out.slot, BACKWARD_OUTPUTS))
 
     @property
@@ -40,25 +40,25 @@ class Joint:
         return frozenset()
 
     def leaf(self, index: int) -> Any:
-        """The tensor of an input in whose `.grad` autograd puts its gradient; None for any other input."""
+        """Return the leaf whose `.grad` receives the input's gradient; None for any other input."""
         return None
 
     @property
     def may_save_views(self) -> bool:
-        """Whether a policy that saves what the backward reads may save a view."""
+        """Return True if a policy that saves what the backward reads may save a view."""
         return True
 
 
 @dataclass(frozen=True, slots=True)
 class Differentiated:
-    """What autograd was run on for the backward, kept so that it can be run again with a graph of its own."""
+    """The tensors that autograd ran the backward on, so that it can run again with `create_graph`."""
 
     outputs: tuple[Any, ...] = ()
-    """The forward's differentiable results, as the tensors that autograd knows."""
+    """The forward's differentiable outputs, as the tensors that autograd knows."""
     tangents: tuple[Node, ...] = ()
-    """The gradients that arrive for them; empty where one of them is a wrapper subclass."""
+    """Their tangents; empty if one of them is a wrapper subclass."""
     leaves: tuple[Any, ...] = ()
-    """The inputs whose gradients were asked for: a tensor or a place in the tape each."""
+    """The inputs whose gradients were asked for: each a tensor or an autograd edge."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,13 +66,13 @@ class FailingBackward:
     """Why autograd refuses to run the backward; eager raises it when the backward runs."""
 
     message: str
-    """Autograd's own words, and the user's line."""
+    """Autograd's message with the user's line."""
     origin: Origin | None
-    """The operator whose gradient cannot be computed; None where it is not known."""
+    """The operator whose gradient cannot be computed; None if unknown."""
     error: Literal["RuntimeError", "NotImplementedError"] = "RuntimeError"
     """The type of eager's error."""
     results: tuple[str, ...] = ()
-    """The user's names of the results for which it is so; empty where it is for all."""
+    """The user's names of the outputs whose backward fails; empty if all fail."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,33 +84,33 @@ class JointProgram(Joint):
     training: bool
     """Whether anything needs a gradient."""
     differentiable: tuple[bool, ...]
-    """For each forward output, whether its gradient arrives as a tangent (in that order)."""
+    """For each forward output, whether it has a tangent."""
     aliases: tuple[ProgramOutput, ...] = ()
-    """Results that the wrapper makes, as values of the graph; only for compilers that want every result."""
+    """Outputs that the wrapper makes, as values of the graph; only for compilers that want every output."""
     wrapped_tangents: tuple[Wrapped | None, ...] = ()
-    """For each tangent that autograd gives, in order: the wrapper that it is expected to be."""
+    """For each tangent from autograd, in order: the wrapper that it is expected to be."""
     wrapped_gradients: dict[tuple[type, int], Wrapped] = field(default_factory=dict)
-    """Gradients that are handed out as wrappers, by the class of their slot and its index."""
+    """Gradients that are returned as wrappers, by the class of their slot and its index."""
     tangents_by_gradient: dict[tuple[type, int], frozenset[int]] = field(default_factory=dict)
-    """By the class of a gradient's slot and its index: which of the tangents it comes from."""
+    """By the class of a gradient's slot and its index: the tangents that it depends on."""
     materialises_zeros: bool = False
-    """Whether eager fills in zeros where no gradient arrives at all: a custom function does."""
+    """Whether eager materialises zeros if no tangent is defined at all: a custom function does."""
     user_grad_sources: tuple[UserGradSource, ...] = ()
-    """What is on the way that may tell a missing gradient from zeros."""
+    """Custom functions and hooks for which an undefined tangent may differ from zeros."""
     differentiated: Differentiated = Differentiated()
     failing: FailingBackward | None = None
-    """Set where the backward of all results raises, as in eager."""
+    """Set if the backward of all outputs raises, as in eager."""
     failing_tangents: dict[int, FailingBackward] = field(default_factory=dict)
-    """By their order, the tangents with which it raises; where it raises with every one, none are listed."""
+    """The tangents, by index, with which it raises; empty if it raises with every one."""
     bumps_in_backward: dict[int, int] = field(default_factory=dict)
-    """By how much the backward raises the version counters of inputs that it writes to, by the identity of
-    the graph input."""
+    """By how much the backward raises the version counters of the inputs that it writes to, by the identity
+    of the graph input."""
     before_passes: Program | None = None
-    """The program before Inductor's passes over it; None where these changed nothing, or did not run."""
+    """The program before Inductor's passes; None if they changed nothing or did not run."""
 
     @property
     def always_fails(self) -> bool:
-        """Whether the backward raises whatever arrives: no gradient is a value of the program then."""
+        """Return True if the backward raises for any tangents, so that the program has no gradients."""
         return self.failing is not None and not self.failing_tangents
 
     def leaf(self, index: int) -> Any:

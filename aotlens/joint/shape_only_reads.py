@@ -1,8 +1,8 @@
-"""Backward operators that take a value for its sizes only, or not at all, and what they are given instead.
+"""Backward operators that read a value only for its sizes, or not at all, and the nodes they read instead.
 
-Invariant: the gradients are the same; the stand-in has the value's sizes, strides and type, and nobody reads
-its numbers.  A value that the backward reads for its numbers too, or that the caller holds, stays in place:
-it is at hand anyway.
+Invariant: the gradients are the same; the replacement has the value's sizes, strides and dtype, and nothing
+reads its elements.  A value that the backward also reads for its elements, or that the caller holds, is not
+replaced: it is available anyway.
 """
 
 from functools import cache
@@ -31,7 +31,7 @@ FIRST = frozenset(
         aten.zeros_like,
     }
 )
-"""These ask their first argument for its sizes, type and device."""
+"""Operators that read their first argument for its sizes, dtype and device."""
 
 SECOND = frozenset(
     {
@@ -55,24 +55,25 @@ SECOND = frozenset(
         aten.replication_pad3d_backward,
     }
 )
-"""These ask the forward's argument, their second one, for its sizes: where to write, the gradient tells."""
+"""Operators that read the forward's argument, their second one, for its sizes: the gradient says where to
+write."""
 
 RUNNING, TRAINING = slice(3, 5), 7
-"""Of batch norm's backward: the running statistics, which it does not read where the next flag is set."""
+"""Batch norm's backward: its running statistics, which it does not read if the flag at `TRAINING` is set."""
 
 DEVICES = frozenset({"cpu", "cuda", "meta"})
-"""Where that holds of their kernels."""
+"""Device types whose kernels behave so."""
 
 
 @cache
 def shape_only_arguments(op: Any) -> tuple[int, ...]:
-    """The positions of the arguments whose numbers do not matter."""
+    """Return the positions of the arguments whose elements do not matter."""
     packet = getattr(op, "overloadpacket", None)
     return (0,) if packet in FIRST else (1,) if packet in SECOND else ()
 
 
 def replace_shape_only_reads(recorder: Recorder, handed_out: list[Any]) -> None:
-    """Give backward operators stand-ins for what they take for its sizes only, where nothing else needs it.
+    """Replace values that backward operators read only for their sizes, where nothing else needs the values.
 
     The nodes are changed in place: none of them is in a program yet.
     """
@@ -112,7 +113,7 @@ def _storage(node: Node) -> int | None:
 
 
 def _is_replaceable(source: Node) -> bool:
-    """Whether the forward computes it, with sizes that are known."""
+    """Return True if the forward computes the value, with known sizes."""
     val = source.val
     if source.op is None or source.origin.backward or type(val).__name__ != "FakeTensor":
         return False

@@ -1,4 +1,4 @@
-"""The joint stage: run the backward on the same recording and assemble the joint program.
+"""The joint stage: run the backward on the recording and assemble the joint program.
 
 Invariant: the backward is what autograd runs for this function on these tensors; nothing here knows a
 derivative.
@@ -59,12 +59,12 @@ aten = torch.ops.aten
 
 @dataclass(frozen=True, slots=True)
 class TangentInput:
-    """The gradient that arrives for one output."""
+    """The tangent of one output."""
 
     inputs: tuple[ProgramInput, ...]
-    """One, or those inside a wrapper."""
+    """One, or several for a subclass."""
     tensor: Any
-    """What autograd is run with."""
+    """The fake tensor that autograd runs with."""
     wrapped: Wrapped | None = None
 
 
@@ -78,22 +78,22 @@ class Backward:
     failing_tangents: dict[int, FailingBackward] = field(default_factory=dict)
     tangent_dependence: TangentDependence = NO_DEPENDENCE
     current_inputs: tuple[ProgramInput, ...] = ()
-    """Inputs as it finds them."""
+    """The inputs that the backward reads as they are when it runs."""
     version_bumps: dict[int, int] = field(default_factory=dict)
-    """As the joint program has them (`bumps_in_backward`)."""
+    """As `bumps_in_backward` of the joint program."""
 
     def outputs(self) -> tuple[ProgramOutput, ...]:
         return _unwrapped_outputs(self.gradients)
 
     def wrapped(self) -> dict[tuple[type, int], Wrapped]:
-        """The gradients that are wrappers, by their slots."""
+        """Return the gradients that are wrappers, by their slots."""
         pairs = ((slot, value) for slot, value in self.gradients if isinstance(value, Wrapped))
         return {(type(slot), slot.index): value for slot, value in pairs}
 
 
 @dataclass(frozen=True, slots=True)
 class ForwardOutput:
-    """A graph output and the fake tensor that autograd knows it as."""
+    """A graph output and its fake tensor in autograd."""
 
     slot: GraphOutput
     value: Any
@@ -109,7 +109,7 @@ def build_joint(
 ) -> JointProgram:
     """Record the backward, if anything needs one, and assemble the program.
 
-    With `every_result` the aliases that the wrapper makes are values of the graph too.
+    With `every_result` the aliases that the wrapper regenerates are graph outputs too.
     """
     outputs = forward_outputs(captured, meta)
     aliases = alias_values(captured, meta) if every_result else ()
@@ -123,7 +123,7 @@ def build_joint(
         backward = with_writes(captured, meta, before, backward)
     check_sizes(captured)
     write_in_graph(captured, meta)
-    captured.recorder.originals.clear()  # the recording outlives the call, whose arguments it must not hold
+    captured.recorder.originals.clear()  # the recording outlives the call and must not hold its arguments
     tangents = (graph_input for tangent in backward.tangents for graph_input in tangent.inputs)
     random = random_state(captured)
     forward_inputs = (*graph_inputs(captured), *random.inputs(False))
@@ -187,7 +187,7 @@ def _with_output_names(
 
 
 def _output_names(captured: Captured, meta: ViewAndMutationMeta, slot: Any) -> tuple[str, ...]:
-    """The user's names for what the caller differentiates a graph output by."""
+    """Return the user's names of the outputs that depend on a graph output."""
     if not isinstance(slot, IntermediateBase):
         return (slot.name,)
     views = (info for info in meta.outputs if info.base == IntermediateBaseOf(slot.index))
@@ -195,10 +195,10 @@ def _output_names(captured: Captured, meta: ViewAndMutationMeta, slot: Any) -> t
 
 
 def random_state(captured: Captured) -> FunctionalRandom:
-    """The random state of the graphs, with nothing in it where no draw is a function of it.
+    """Return the functional RNG state of the graphs; empty if no random op uses it.
 
     Raises:
-        UnsupportedError: an operator draws from a generator whose draws the graphs count.
+        UnsupportedError: an operator uses a generator whose offset the graphs advance.
     """
     random = captured.recorder.random
     if random.is_functional:
@@ -207,7 +207,7 @@ def random_state(captured: Captured) -> FunctionalRandom:
 
 
 def _unwrapped_outputs(outputs: Iterable[tuple[Any, Any]]) -> tuple[ProgramOutput, ...]:
-    """Program outputs, a wrapper by the tensors inside it."""
+    """Return program outputs, with a subclass replaced by its inner tensors."""
     return tuple(
         ProgramOutput(inner, inner_slot(slot, path))
         for slot, value in outputs
@@ -216,10 +216,10 @@ def _unwrapped_outputs(outputs: Iterable[tuple[Any, Any]]) -> tuple[ProgramOutpu
 
 
 def alias_values(captured: Captured, meta: ViewAndMutationMeta) -> tuple[ProgramOutput, ...]:
-    """The graph's own value of every result that the wrapper makes, or that is no tensor."""
+    """Return graph values for the outputs that the wrapper makes, or that are no tensors."""
     recorder, values = captured.recorder, list[tuple[Any, Any]]()
     added = recorder.adding("joint", "a result that the wrapper makes again")
-    with recorder.fake_mode, torch.no_grad(), added:  # as values: their histories are the wrapper's
+    with recorder.fake_mode, torch.no_grad(), added:  # as values: the wrapper gives them a `grad_fn`
         for output in meta.outputs:
             if isinstance(output.value, (Node, Wrapped)):
                 continue
@@ -240,7 +240,7 @@ class Wanted:
 
 
 def wanted_gradients(captured: Captured, meta: ViewAndMutationMeta) -> list[Wanted]:
-    """Inputs that require grad, then results that the function made leaves of."""
+    """Return the inputs that require grad, then the outputs that the function made leaves of."""
     inputs = [
         Wanted(Gradient(captured_input.slot.name, captured_input.slot.index), captured_input.gradient_leaf)
         for captured_input in captured.inputs
@@ -255,7 +255,7 @@ def wanted_gradients(captured: Captured, meta: ViewAndMutationMeta) -> list[Want
 
 
 def graph_inputs(captured: Captured) -> tuple[ProgramInput, ...]:
-    """The flat inputs that the graph takes: no plain values, no duplicates."""
+    """Return the flat inputs that the graph takes: no plain values, no duplicates."""
     inputs: list[ProgramInput] = []
     for captured_input in captured.inputs:
         slot: Any = captured_input.slot
@@ -266,7 +266,7 @@ def graph_inputs(captured: Captured) -> tuple[ProgramInput, ...]:
 
 
 def forward_outputs(captured: Captured, meta: ViewAndMutationMeta) -> tuple[ForwardOutput, ...]:
-    """Updated inputs, then results, then intermediate bases, then sizes that the wrapper needs."""
+    """Return updated inputs, outputs, intermediate bases, then the sizes that the wrapper needs."""
     outputs: list[ForwardOutput] = []
     for info in meta.out_of_graph:
         captured_input = captured.inputs[info.index]
@@ -286,7 +286,7 @@ def forward_outputs(captured: Captured, meta: ViewAndMutationMeta) -> tuple[Forw
 
 
 def _in_entry_geometry(captured: Captured, captured_input: CapturedInput, info: InputAliasInfo) -> Any:
-    """The mutated argument with the sizes and strides that it came with, as autograd sees it."""
+    """Return the mutated argument in its geometry at entry, as autograd sees it."""
     if info.new_geometry is None or info.is_resized:
         return captured_input.argument
     if info.metadata_mutated_without_grad:
@@ -299,7 +299,7 @@ def _in_entry_geometry(captured: Captured, captured_input: CapturedInput, info: 
 
 
 def _restore_entry_geometry(captured: Captured, captured_input: CapturedInput) -> Any:
-    """The argument itself as it was before changes that autograd does not see; nothing reads it again."""
+    """Undo geometry changes that autograd does not see; nothing reads the argument afterwards."""
     first = captured_input.fake
     with captured.recorder.fake_mode, torch.no_grad():
         return captured_input.argument.as_strided_(first.shape, first.stride(), first.storage_offset())
@@ -312,7 +312,7 @@ def record_backward(
     before: list[InputState | None],
     dynamic: bool,
 ) -> Backward:
-    """Run autograd's backward on the recording, whose inputs are in these states before it."""
+    """Run autograd's backward on the recording; `before` holds the states of the inputs before it."""
     recorder = captured.recorder
     recorder.in_backward = True
     with recorder.fake_mode:
@@ -350,7 +350,7 @@ def record_backward(
 def with_writes(
     captured: Captured, meta: ViewAndMutationMeta, before: list[InputState | None], backward: Backward
 ) -> Backward:
-    """The backward with what it writes to inputs, which were in these states before it."""
+    """Add the backward's writes to inputs; `before` holds the inputs' states before it."""
     check_backward_side_effects(captured)
     if backward.failing is None or backward.failing_tangents:
         bumps = write_in_backward(captured, meta, before)
@@ -372,7 +372,7 @@ def _tangent(recorder: Recorder, output: ForwardOutput) -> TangentInput:
 
 
 def _plain_tangent(recorder: Recorder, output: ForwardOutput) -> tuple[ProgramInput, Any]:
-    """A gradient that arrives in its output's layout, or contiguous where that layout has gaps."""
+    """Return a tangent in its output's layout, or contiguous if that layout has gaps."""
     like = output.tensor
     if aten.is_non_overlapping_and_dense.default(like):
         tensor = torch.empty_strided(like.shape, like.stride(), dtype=like.dtype, device=like.device)

@@ -1,7 +1,7 @@
 """Tangents that are wrapper subclasses.
 
-Invariant: the backward is recorded for the metadata that the wrapper itself proposes for its tangent
-(`__coerce_tangent_metadata__`), or else for that of the output.
+Invariant: the backward is recorded for the metadata that the wrapper proposes for its tangent
+(`__coerce_tangent_metadata__`), or else for the output's metadata.
 """
 
 from collections.abc import Callable
@@ -12,11 +12,11 @@ from aotlens.ir.program import Node, ProgramInput
 from aotlens.ir.subclasses import Wrapped
 
 MakePlain = Callable[[Path, Any], tuple[ProgramInput, Any]]
-"""Takes a path and a plain fake tensor; gives the tangent's graph input and the tensor that stands for it."""
+"""Takes a path and a plain fake tensor; returns the tangent's graph input and a tracked tensor for it."""
 
 
 def wrapper_tangent(like: Any, make_plain: MakePlain) -> tuple[tuple[ProgramInput, ...], Wrapped, Any]:
-    """The graph inputs of one tangent, its value, and the wrapper to differentiate with."""
+    """Return the graph inputs of one tangent, its value, and the wrapper to differentiate with."""
     graph_inputs: list[ProgramInput] = []
 
     def make_inner(path: Path, inner: Any) -> tuple[Node, Any]:

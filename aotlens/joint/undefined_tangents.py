@@ -1,6 +1,6 @@
-"""From which results a gradient comes: where none of these has a gradient, it is None and not zero.
+"""Which tangents a gradient depends on: if all of them are undefined, the gradient is None and not zero.
 
-Invariant: autograd's own tape of the recorded function says it, as it does in eager.
+Invariant: autograd's own graph of the recorded function decides it, as in eager.
 """
 
 from collections.abc import Sequence
@@ -15,31 +15,31 @@ from aotlens.capture.inputs.subclass_inputs import MakeNonLeafWrapper
 from aotlens.capture.inputs.synthetic_bases import MakeNonLeaf
 
 Edge = tuple[Any, int]
-"""A node of the tape, and which of its inputs."""
+"""An autograd node and the index of one of its inputs."""
 PASSES_ON = (MakeNonLeaf, MakeNonLeafWrapper)
-"""Functions of ours, which give None for None."""
+"""Our functions that return None for None."""
 USERS = ("torch._library.", "aotlens.capture.autograd.custom_functions")
-"""Modules in which functions are made of the user's; all others there do as well with zeros."""
+"""Modules with functions that call the user's code; all other functions there treat zeros like None."""
 
 
 @dataclass(frozen=True, slots=True)
 class UserGradSource:
-    """A custom function of the user's or a hook, which may tell a gradient that is missing from zeros."""
+    """A custom function or a hook of the user's, for which an undefined tangent may differ from zeros."""
 
     name: str
     """With its article: "the custom function `Clip`"."""
     tangents: frozenset[int]
-    """From which a gradient that it takes comes."""
+    """The tangents that its gradient depends on."""
 
 
 @dataclass(frozen=True, slots=True)
 class TangentDependence:
-    """What the tape tells beside the gradients."""
+    """Facts of the autograd graph about undefined tangents."""
 
     tangents: tuple[frozenset[int], ...] = ()
-    """For each gradient that autograd was asked for, the tangents that it comes from, by their order."""
+    """For each gradient that autograd was asked for, the indices of the tangents that it depends on."""
     materialises_zeros: bool = False
-    """Whether a custom function is on the way: it takes zeros for what is missing, and gives no None."""
+    """Whether a custom function is involved that materialises zeros and returns no None."""
     user_grad_sources: tuple[UserGradSource, ...] = ()
 
 
@@ -48,17 +48,17 @@ NO_DEPENDENCE = TangentDependence()
 
 @dataclass(slots=True)
 class BackwardEvents:
-    """What a backward has met that the tape does not tell."""
+    """Events of a backward that the autograd graph does not contain."""
 
     hooked: Sequence[Edge] = ()
-    """Where in the tape the user's hooks are."""
+    """The edges with user hooks."""
     without_zeros: Sequence[Any] = ()
-    """Custom functions that ask for None, and not zeros, in place of gradients that are missing."""
+    """Custom functions that ask for None instead of zeros (`set_materialize_grads(False)`)."""
     none_gradients: dict[Any, frozenset[int]] = field(default_factory=dict)
-    """Custom functions that gave None for inputs that require grad: which of their edges."""
+    """Custom functions that returned None for inputs that require grad: the indices of their edges."""
 
     def record_gradients(self, node: Any, gradients: Any) -> None:
-        """What a custom function's backward gives, one for each of its inputs."""
+        """Record the gradients that a custom function's backward returns, one for each of its inputs."""
         results = gradients if isinstance(gradients, tuple) else (gradients,)
         wanted = [gradient for gradient, needs in zip(results, node.needs_input_grad, strict=False) if needs]
         edges = [index for index, (following, _) in enumerate(node.next_functions) if following is not None]
@@ -71,7 +71,7 @@ class BackwardEvents:
 def tangent_dependence(
     outputs: Sequence[Any], leaves: Sequence[Any], events: BackwardEvents
 ) -> TangentDependence:
-    """Walks the tape of the outputs; leaves are tensors or edges."""
+    """Find the tangents that each leaf's gradient depends on; leaves are tensors or edges."""
     reached = walk = _Walk({}, {})
     reached.run(outputs)
     if events.none_gradients:
@@ -89,16 +89,16 @@ def tangent_dependence(
 
 @dataclass(slots=True)
 class _Walk:
-    """One walk over the tape: the tangents that arrive, as bits."""
+    """One walk over the autograd graph, with the tangents that reach each node as bit masks."""
 
     none_gradients: dict[Any, frozenset[int]]
-    """As `Met` has them."""
+    """As in `BackwardEvents`."""
     tangents_at_nodes: dict[Any, int]
-    """The tangents that have a node run, be it with None: what a custom function gives comes from these."""
+    """The tangents for which a node runs, even with None: what a custom function returns depends on these."""
     mask_by_edge: dict[Edge, int] = field(default_factory=dict)
     mask_by_node: dict[Any, int] = field(default_factory=dict)
     mask_by_leaf: dict[int, int] = field(default_factory=dict)
-    """At leaves, by identity."""
+    """By the identity of a leaf."""
     custom_nodes: list[Any] = field(default_factory=list)
     """The nodes of custom functions."""
 
@@ -119,7 +119,7 @@ class _Walk:
             for index, edge in enumerate(following):
                 if edge[0] is not None:
                     self._add(edge, of_each[index] if index < len(of_each) else mask)
-            if not following and hasattr(node, "variable"):  # a leaf has several places after `set_`
+            if not following and hasattr(node, "variable"):  # a leaf has several edges after `set_`
                 key = id(node.variable)
                 self.mask_by_leaf[key] = self.mask_by_leaf.get(key, 0) | mask
 
@@ -133,9 +133,9 @@ def _bits(mask: int) -> frozenset[int]:
 
 
 def _user_grad_sources(walk: _Walk, reached: _Walk, events: BackwardEvents) -> tuple[UserGradSource, ...]:
-    """One for each gradient that a hook takes, or a function that asks for None; one for any other function.
+    """Return one for each gradient of a hook or of a function that asks for None; one for any other function.
 
-    That one takes zeros if any of its gradients is there, and does not run if none is.
+    Such another function materialises zeros if any of its gradients is defined, and does not run if none is.
     """
     sources: list[UserGradSource] = []
     wanting = set(events.without_zeros)
@@ -158,7 +158,7 @@ def _is_user_function(function: Any) -> bool:
 
 
 def _foreach_masks(node: Any, count: int, at_edges: dict[Edge, int]) -> list[int]:
-    """What arrives at each tensor of the lists of a `foreach` operator, which are independent."""
+    """Return the mask of each tensor in the lists of a `foreach` operator, which are independent."""
     if not node.name().startswith("Foreach"):
         return []
     results = len(node._input_metadata)
@@ -166,12 +166,12 @@ def _foreach_masks(node: Any, count: int, at_edges: dict[Edge, int]) -> list[int
 
 
 def _function_of(node: Any) -> Any:
-    """The custom function whose backward a node is."""
+    """Return the custom function whose backward a node is."""
     return node._forward_cls if isinstance(node, BackwardCFunction) else None  # type: ignore[attr-defined]
 
 
 def _edge(tensor: Any) -> Edge | None:
-    """Where gradients of a tensor arrive; None for a leaf, which the tape knows by itself."""
+    """Return the edge at which gradients of a tensor arrive; None for a leaf."""
     if isinstance(tensor, GradientEdge):
         return tensor.node, tensor.output_nr
     return None if tensor.grad_fn is None else (tensor.grad_fn, tensor.output_nr)
