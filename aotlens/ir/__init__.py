@@ -1,1 +1,1 @@
-"""The engine's one program form: nodes, slots, programs, and their rendering."""
+"""The engine's program form: nodes, slots, programs, and their rendering as Python."""

@@ -1,6 +1,6 @@
-"""Values as text in full, so that equal texts stand for equal values.
+"""Values as text, so that equal texts mean equal values.
 
-Invariant: what cannot be told apart from others by its text raises `NoFingerprintError`.
+Invariant: a value whose text does not identify it raises `NoFingerprintError`.
 """
 
 from collections.abc import Callable
@@ -14,15 +14,15 @@ _ATOMS = (type(None), bool, int, float, complex, str, EllipsisType)
 _TORCH_ATOMS = (torch.dtype, torch.device, torch.layout, torch.memory_format)
 
 Special = Callable[[Any], str | None]
-"""The text of a value that only the caller knows; None leaves it to `told`."""
+"""Returns the text of a value that only the caller knows; None leaves it to `fingerprint_text`."""
 
 
 class NoFingerprintError(Exception):
-    """Names what cannot be told apart from others."""
+    """A value whose text does not identify it; the message names it."""
 
 
 def fingerprint_text(value: Any, special: Special) -> str:
-    """A value in containers, numbers, texts, and torch's own settings."""
+    """Return the text of a value made of containers, numbers, strings and torch's own settings."""
     if type(value) in _ATOMS or isinstance(value, _TORCH_ATOMS):
         return repr(value)
     known = special(value)

@@ -1,6 +1,6 @@
-"""Graph modules as our nodes: what a partition function gave back, or a joint graph that a user edited.
+"""Graph modules as our nodes: the result of a partition function, or a joint graph that a user edited.
 
-Invariant: a node that came out of one of our programs keeps its origin, wherever the user moved it.
+Invariant: a node that came from one of our programs keeps its origin, wherever the user moved it.
 """
 
 import operator
@@ -16,11 +16,11 @@ from aotlens.ir.program import Node, Program, ProgramInput, ProgramOutput, getit
 from aotlens.ir.slots import UserInput, UserOutput
 
 Made = dict[fx.Node, Any]
-"""By node of a graph: our node, or the program of a graph that a higher-order operator takes."""
+"""By graph node: our node, or the program of a higher-order operator's subgraph."""
 
 
 def import_graph(module: fx.GraphModule, placeholders: Mapping[fx.Node, Node]) -> Made:
-    """A value for each node of the graph but its output; `given` says which ones stand for placeholders."""
+    """Convert each node of the graph but its output; `placeholders` maps some of them to existing nodes."""
     made: Made = dict(placeholders)
     for node in module.graph.nodes:
         if node.op != "output" and node not in made:
@@ -29,12 +29,12 @@ def import_graph(module: fx.GraphModule, placeholders: Mapping[fx.Node, Node]) -
 
 
 def nodes_of(made: Made) -> tuple[Node, ...]:
-    """The nodes that compute something, in order."""
+    """Return the nodes that compute something, in order."""
     return tuple(ours for node, ours in made.items() if node.op != "placeholder" and isinstance(ours, Node))
 
 
 def _subgraph(module: fx.GraphModule, name: str) -> Program:
-    """A graph that belongs to a higher-order operator."""
+    """Convert a subgraph of a higher-order operator."""
     made = import_graph(module, {})
     placeholders = module.graph.find_nodes(op="placeholder")
     inputs = [
@@ -48,7 +48,7 @@ def _subgraph(module: fx.GraphModule, name: str) -> Program:
 
 
 def outputs_of(module: fx.GraphModule, made: Made) -> list[Any]:
-    """The graph's flat results, as nodes or plain values."""
+    """Return the graph's flat outputs, as nodes or plain values."""
     return [made[value] if isinstance(value, fx.Node) else value for value in flat_outputs(module)]
 
 
@@ -58,7 +58,7 @@ def flat_outputs(module: fx.GraphModule) -> list[Any]:
 
 
 def import_node(module: fx.GraphModule, node: fx.Node, made: Made) -> Node | Program:
-    """One node; `made` holds what it reads."""
+    """Convert one node; `made` holds its inputs."""
     name, val, origin = free_name(node.name), _value(node), _origin(node)
     if node.op == "placeholder":
         return Node(name, None, (), {}, val, origin)

@@ -1,8 +1,8 @@
-"""Programs as torch's own graph modules, for backends and for programs that call us like functorch.compile.
+"""Programs as torch's own graph modules, for backends and for callers of the `functorch.compile` API.
 
-Invariant: every node carries `meta["val"]`, `stack_trace` and `original_aten`, and a node that brings numbers
-which only the data tells carries `unbacked_bindings`; inputs have the names that such programs look
-up (`primals_1`, `tangents_1`, `arg0_1`).
+Invariant: every node has `meta["val"]`, `stack_trace` and `original_aten`; a node that introduces
+data-dependent sizes has `unbacked_bindings`; inputs have the names that such callers look up (`primals_1`,
+`tangents_1`, `arg0_1`).
 """
 
 import linecache
@@ -25,18 +25,18 @@ aten = torch.ops.aten
 
 
 def to_graph_module(program: Program, training: bool, names: Sequence[str] | None = None) -> fx.GraphModule:
-    """The program as a `GraphModule` over flat inputs that returns a tuple.
+    """Return the program as a `GraphModule` over flat inputs that returns a tuple.
 
-    With `names`, which are the inputs', it is told as torch's own tracer tells it: nodes have its names, and
-    a reshape that copies nothing is a view.
+    With `names`, the inputs' names, nodes are named as by torch's own tracer, and a reshape that copies
+    nothing is a view.
     """
     graph = fx.Graph()
     made: dict[int, Any] = {}
-    """A graph node for each of ours, or the number that its size turned out to be."""
+    """Per node, a graph node, or the number that its size specialised to."""
     owned: dict[str, Any] = {}
     for name, graph_input in zip(names or _input_names(program, training), program.inputs, strict=True):
         placeholder = graph.placeholder(name)
-        placeholder.target = placeholder.name  # fx renames what hides a builtin: `sum`
+        placeholder.target = placeholder.name  # fx renames a name that hides a builtin: `sum`
         placeholder.meta["val"] = graph_input.node.val
         placeholder.meta["aotlens_slot"] = graph_input.slot
         made[id(graph_input.node)] = placeholder
@@ -77,7 +77,9 @@ def _add(graph: fx.Graph, node: Node, made: dict[int, Any], owned: dict[str, Any
         result.meta["val"] = node.val
         return result
     if isinstance(node.val, (torch.SymInt, torch.SymBool)) and not node.val.node.expr.free_symbols:
-        return (int if isinstance(node.val, torch.SymInt) else bool)(node.val)  # a comparison told what it is
+        return (int if isinstance(node.val, torch.SymInt) else bool)(
+            node.val
+        )  # a comparison that was decided
     if isinstance(node.op, SymbolicExpression):
         return expression_nodes(graph, node.op, [made[id(arg)] for arg in node.args], node.val)
     op: Any = operator.getitem if node.op is getitem else node.op
@@ -93,7 +95,7 @@ def _add(graph: fx.Graph, node: Node, made: dict[int, Any], owned: dict[str, Any
     name = node.name
     if as_torch:
         name, op = torch_name(node), aten.view.default if _is_view_reshape(node) else op
-    if isinstance(op, MethodDescriptorType):  # fx cannot name one as a function
+    if isinstance(op, MethodDescriptorType):  # fx cannot name a method as a function
         result = graph.create_node("call_method", op.__name__, args, kwargs, name=name)
     else:
         result = graph.create_node("call_function", op, args, kwargs, name=name)
@@ -102,7 +104,7 @@ def _add(graph: fx.Graph, node: Node, made: dict[int, Any], owned: dict[str, Any
 
 
 def _is_view_reshape(node: Node) -> bool:
-    """Whether it is a reshape of what lies in one piece."""
+    """Return True if the node reshapes a contiguous tensor."""
     if node.op is not aten.reshape.default:
         return False
     tensor = node.args[0].val
@@ -112,7 +114,7 @@ def _is_view_reshape(node: Node) -> bool:
 def _set_metadata(result: fx.Node, node: Node) -> None:
     meta = result.meta
     meta["val"] = list(node.val) if isinstance(node.val, tuple) else node.val
-    if "tensors_to_clone" in node.kwargs:  # a Triton kernel gives a dict by argument name
+    if "tensors_to_clone" in node.kwargs:  # a Triton kernel returns a dict by argument name
         meta["val"] = dict(zip(node.kwargs["tensors_to_clone"], node.val, strict=True))
     meta["aotlens_node"] = node.name
     meta["aotlens_origin"] = node.origin

@@ -1,10 +1,10 @@
-"""Which layer of the user's model a node belongs to: `blocks.3`, from the parameters that are read around it.
+"""Which layer of the user's model a node belongs to (`blocks.3`), from the parameters that are read near it.
 
-A stretch of nodes without a call or a return of the user's code between them belongs together; it belongs to
-the layer whose parameters it reads.  One that reads none goes with the stretch after it where it opens a
-call or starts a loop again, else with the one before it.  A stretch that reads parameters of several layers
-stands outside of them, and only what encloses a layer's own call goes with it.  A constant that a pass made
-stands anywhere in the program, and belongs to the layer that reads it.
+Consecutive nodes without a call or a return of the user's code between them form a stretch; it belongs to the
+layer whose parameters it reads.  A stretch that reads none belongs with the next one if it opens a call or
+starts another iteration of a loop, else with the previous one.  A stretch that reads parameters of several
+layers belongs to none of them, except for the expressions that enclose a layer's own call.  A constant that a
+pass made may be anywhere in the program; it belongs to the layer that reads it.
 """
 
 import re
@@ -19,13 +19,13 @@ _NUMBERED = re.compile(r"^(?:[^.]+\.)*?[^.]*\d+(?=\.)")
 """The first part of a qualified name that ends in a layer's number: `blocks.3` of `blocks.3.mlp.0.weight`."""
 
 Position = tuple[Any, int]
-"""Where one frame of the user's stands: its code, or its file, and how far it has come in it."""
+"""The position of a user's frame: its code or its file, and the instruction or line."""
 
 
 @dataclass(slots=True)
 class _Stretch:
     opens: bool
-    """Whether it is the start of a call, or of another round of a loop."""
+    """Whether it starts a call or another iteration of a loop."""
     nodes: list[Node] = field(default_factory=list)
     layers: list[str | None] = field(default_factory=list)
     """For each node the layer whose parameter it reads; empty for a parameter of no layer, else None."""
@@ -35,7 +35,7 @@ class _Stretch:
         return len(set(filter(None, self.layers))) > 1
 
     def encloses(self, node: Node, layer: str) -> bool:
-        """Whether the node's expression holds one that reads a parameter of the layer."""
+        """Return True if the node's expression contains one that reads a parameter of the layer."""
         read = zip(self.nodes, self.layers, strict=True)
         calls = (other.origin.location.innermost for other, own in read if own == layer)
         span = node.origin.location.innermost
@@ -43,7 +43,7 @@ class _Stretch:
 
 
 class Layers:
-    """The layer of each node of a joint program, None outside of layers."""
+    """The layer of each node of a joint program; None outside layers."""
 
     def __init__(self, program: Program) -> None:
         self._by_origin: dict[int, str] = {}
@@ -63,7 +63,7 @@ class Layers:
         self._place_constants(program)
 
     def _place_constants(self, program: Program) -> None:
-        """Each of a pass, with its first reader."""
+        """Assign each constant of a pass to the layer of its first reader."""
         for reader in program.nodes:
             for source in reader.inputs():
                 layer = self.layer_of(reader)
@@ -71,19 +71,19 @@ class Layers:
                     self._by_origin.setdefault(id(source.origin), layer)
 
     def layer_of(self, node: Node) -> str | None:
-        """Of a forward node, or of the forward operator whose gradient a backward node computes."""
+        """Return the layer of a forward node, or of the forward operator that it differentiates."""
         origin: Origin | None = node.origin
         if origin is not None and origin.backward:
             origin = origin.differentiates
         return self._by_origin.get(id(origin)) or None
 
     def layer_of_input(self, node: Node) -> str | None:
-        """Of a parameter or buffer; of a value that the forward saved, the layer of what computed it."""
+        """Return the layer of a parameter or buffer; of a saved value, the layer of what computed it."""
         return self._by_input.get(id(node)) or self.layer_of(node)
 
 
 def layer_name(fqn: str) -> str:
-    """`blocks.3` of `blocks.3.mlp.0.weight`; empty where no part is a number."""
+    """Return `blocks.3` of `blocks.3.mlp.0.weight`; an empty string if no part is a number."""
     match = _NUMBERED.match(fqn)
     return match.group() if match else ""
 
@@ -93,7 +93,7 @@ def _first(stretch: _Stretch) -> str | None:
 
 
 def _next_layers(stretches: list[_Stretch]) -> list[str | None]:
-    """For each stretch the layer that is met next, itself included; None where none follows."""
+    """Return for each stretch the next layer, starting with its own; None if none follows."""
     next_layers: list[str | None] = []
     following: str | None = None
     for stretch in reversed(stretches):
@@ -104,7 +104,7 @@ def _next_layers(stretches: list[_Stretch]) -> list[str | None]:
 
 
 def _inputs(program: Program) -> dict[int, str]:
-    """The layer of each parameter and buffer by the identity of its node; empty for one of no layer."""
+    """Return each parameter's and buffer's layer by the identity of its node; empty for no layer."""
     return {
         id(program_input.node): layer_name(fqn)
         for program_input in program.inputs
@@ -129,7 +129,7 @@ def _stretches(program: Program, read: dict[int, str]) -> Iterator[_Stretch]:
 
 
 def _is_made_constant(node: Node) -> bool:
-    """Whether a pass made it of nothing that is computed, in the place of the user's operator."""
+    """Return True if a pass made the node from no inputs, in place of the user's operator."""
     return node.op is not None and bool(node.origin.reason) and not any(node.inputs())
 
 
@@ -138,7 +138,7 @@ def _fqn(slot: Any) -> str:
 
 
 def _stack(node: Node) -> tuple[Position, ...]:
-    """The user's frames, outermost first."""
+    """Return the user's frames, outermost first."""
     location = node.origin.location
     if location.frames:
         return tuple(reversed(location.frames))
@@ -146,7 +146,7 @@ def _stack(node: Node) -> tuple[Position, ...]:
 
 
 def _change(before: tuple[Position, ...], stack: tuple[Position, ...]) -> bool | None:
-    """Whether a call or a round of a loop opens here; False where one only ends; None where neither does."""
+    """Return True if a call or a loop iteration starts here, False if one only ends, None if neither does."""
     depth = next(
         (index for index, pair in enumerate(zip(before, stack, strict=False)) if pair[0] != pair[1]), None
     )

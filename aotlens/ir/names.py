@@ -8,7 +8,7 @@ import torch
 from aotlens.ir.program import Node
 
 _NUMBERED = re.compile(r"(out|base|views|new|arrives|leaf|version|updated|saved|plain|same|part|s|u|zf)_?\d+")
-"""Results, bases and other numbered names of the wrapper's lines; symbols of sizes."""
+"""Numbered names in the wrapper's lines (outputs, bases, …) and symbols of sizes."""
 
 _FIXED = frozenset(
     {
@@ -54,7 +54,7 @@ _FIXED = frozenset(
 
 
 def free_name(name: str) -> str:
-    """The name itself, or one like it that the text does not use."""
+    """Return the name, prefixed if the module text uses it itself."""
     reserved = name in _FIXED or _NUMBERED.fullmatch(name) is not None
     if reserved or name.startswith(("aten_", "before_", "prims_", "compile_")) or name.endswith("_graph"):
         return f"x_{name}"
@@ -62,7 +62,7 @@ def free_name(name: str) -> str:
 
 
 def node_name(name: str) -> str:
-    """A Python identifier out of a user's name: `batch["ids"]` gives `batch_ids`."""
+    """Return a user's name as a Python identifier: `batch["ids"]` becomes `batch_ids`."""
     identifier = "".join(char if char.isalnum() or char == "_" else "_" for char in name)
     while "__" in identifier:
         identifier = identifier.replace("__", "_")
@@ -88,7 +88,7 @@ WITH_OVERLOAD: dict[Any, str] = {
 
 
 def torch_name(node: Node) -> str:
-    """The node's own name with the underscores of its operator: `copy_`, `_to_copy_1`, `sym_size_int`."""
+    """Return the node's name with the underscores of its operator: `copy_`, `_to_copy_1`, `sym_size_int`."""
     if node.op is None:
         return node.name
     plain = getattr(node.op, "__name__", "").split(".")[0]

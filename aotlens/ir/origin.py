@@ -1,7 +1,7 @@
 """Where a node comes from: the user's expression, the operator as the user's code ran it, and the stage.
 
-Invariant: frames are kept as (code, instruction) pairs and turned into spans only when somebody asks, so
-that recording a place costs a walk over the stack and no text work.
+Invariant: frames are stored as (code, instruction) pairs and become spans only on demand, so that recording a
+location costs a walk over the stack and no text work.
 """
 
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ class Frames:
     frames: tuple[tuple[CodeType, int], ...] = ()
     """Code objects with the byte offset of the running instruction."""
     known_spans: tuple[Span, ...] = ()
-    """Spans given by another frontend, used instead of frames."""
+    """Spans from another frontend, used instead of frames."""
 
     @property
     def spans(self) -> tuple[Span, ...]:
@@ -38,7 +38,7 @@ NO_ORIGIN = Frames()
 
 
 class CheckpointMark(Enum):
-    """What the user's activation checkpointing says of a value that its region computes."""
+    """How the user's activation checkpointing marks a value that its region computes."""
 
     MUST_SAVE = "must_save"
     PREFER_SAVE = "prefer_save"
@@ -51,7 +51,7 @@ class Checkpoint:
     """The user's `torch.utils.checkpoint` around an operator."""
 
     region: int
-    """Which of the function's outermost checkpoints, from 0."""
+    """Index among the function's outermost checkpoints."""
     mark: CheckpointMark
 
 
@@ -67,22 +67,23 @@ class Origin:
     stage: str = "captured"
     """The stage that added it."""
     reason: str = ""
-    """Why that stage added it, when no expression of the user's asked for it."""
+    """Why that stage added it, if no expression of the user's asked for it."""
     effect: bool = False
-    """Whether it runs although nobody reads it, once and in order: it writes to an input, or prints."""
+    """Whether it runs exactly once and in order even if nothing reads it: it writes to an input, or prints.
+    """
     differentiates: "Origin | None" = None
-    """For a backward node, the forward operator whose gradient it computes; None where none is known."""
+    """For a backward node, the forward operator whose gradient it computes; None if unknown."""
     checkpoint: Checkpoint | None = None
-    """Set for what runs inside an activation checkpoint."""
+    """Set for operators inside an activation checkpoint."""
 
 
 _POSITIONS: dict[int, tuple[CodeType, list[tuple[int | None, int | None, int | None, int | None]]]] = {}
 _SPANS: dict[tuple[int, int], Span | None] = {}
-"""By identity of the code, which `_POSITIONS` keeps: what Dynamo writes has constants without a hash."""
+"""By identity of the code, which `_POSITIONS` keeps alive: Dynamo's code has unhashable constants."""
 
 
 def span_of(code: CodeType, instruction: int) -> Span | None:
-    """The source range of one instruction; None when the compiler left no position."""
+    """Return the source range of one instruction; None if the compiler left no position."""
     key = (id(code), instruction)
     if key not in _SPANS:
         _SPANS[key] = _span(code, instruction)
@@ -100,6 +101,6 @@ def _span(code: CodeType, instruction: int) -> Span | None:
 
 
 def site_of(origin: Origin) -> Site | None:
-    """Where an operator ran; None when the user has no line for it."""
+    """Return where an operator ran; None if the user has no line for it."""
     span = origin.location.innermost
     return None if span is None else Site(span, text_of(span), origin.op or None)

@@ -26,10 +26,10 @@ class Node:
     """A fake tensor, a symbolic number, or a tuple of these for an operator with several results."""
     origin: Origin
     constant: Any = None
-    """The real tensor behind a constant; None for everything else."""
+    """The real tensor of a constant; None for everything else."""
 
     def __repr__(self) -> str:
-        """Short: its arguments are nodes, so the whole would be as large as the graph, many times over."""
+        """Return a short text: the arguments are nodes, so a full one would repeat the graph many times."""
         return f"<{self.name}: {self.target or 'input'}>"
 
     @property
@@ -39,17 +39,17 @@ class Node:
 
     @property
     def results(self) -> tuple[Any, ...]:
-        """The values that it gives, one by one: a single one unless the operator gives several."""
+        """The values of the node: one, unless the operator returns several."""
         return tuple(self.val) if isinstance(self.val, (list, tuple)) else (self.val,)
 
     def inputs(self) -> Iterator["Node"]:
-        """The nodes that this one reads, in argument order, repeats included."""
+        """Yield the nodes that this one reads, in argument order, with repetitions."""
         yield from nodes_in(self.args)
         if self.kwargs:
             yield from nodes_in(self.kwargs.values())
 
     def bodies(self) -> tuple["Program", ...]:
-        """The programs among the arguments of a higher-order operator; none for all others."""
+        """Return the subgraphs among the arguments of a higher-order operator; none for all others."""
         if not is_higher_order(self.op):
             return ()
         return tuple(programs_in((self.args, self.kwargs)))
@@ -77,28 +77,28 @@ class Program:
     nodes: tuple[Node, ...]
     outputs: tuple[ProgramOutput, ...]
     returns_single: bool = False
-    """Whether a call gives the one output itself and not a tuple: some bodies of higher-order operators."""
+    """Whether a call returns the one output itself and not a tuple: some subgraphs do."""
     returns_list: bool = False
-    """Whether a call gives a list and not a tuple, for an operator that tells the two apart."""
+    """Whether a call returns a list and not a tuple, for an operator that distinguishes them."""
 
     def constants(self) -> tuple[Node, ...]:
-        """The real tensors that the program and its bodies carry."""
+        """Return the real tensors in the program and its subgraphs."""
         own = tuple(node for node in self.nodes if node.constant is not None)
         return own + tuple(node for body in self.bodies() for node in body.constants())
 
     def bodies(self) -> tuple["Program", ...]:
-        """The programs that its higher-order operators run, each once, innermost not included."""
+        """Return the subgraphs of its higher-order operators, each once, without nested ones."""
         unique = {id(body): body for node in self.nodes for body in node.bodies()}
         return tuple(unique.values())
 
 
 def getitem(values: Any, index: int | str) -> Any:
-    """One result of an operator that gives several."""
+    """Return one output of an operator that has several."""
     return values[index]
 
 
 class TableIndex(int):
-    """An index into a table of this process (torch's Triton kernels), which means nothing in another one."""
+    """An index into a table of this process (torch's Triton kernels), meaningless in another process."""
 
 
 def op_name(op: Callable[..., Any] | None) -> str:
@@ -111,14 +111,14 @@ def op_name(op: Callable[..., Any] | None) -> str:
 
 
 def computed_by(node: Node) -> Node:
-    """The node whose operator gives a value: that of which it is an item, or an item's item."""
+    """Return the node whose operator computes a value, through any number of `getitem`."""
     while node.op is getitem:
         node = node.args[0]
     return node
 
 
 def nodes_in(values: Iterable[Any]) -> Iterator[Node]:
-    """Every node inside nested lists and tuples of arguments."""
+    """Yield every node inside nested lists and tuples of arguments."""
     for value in values:
         if type(value) is Node:
             yield value
@@ -131,7 +131,7 @@ def nodes_in(values: Iterable[Any]) -> Iterator[Node]:
 
 
 def programs_in(value: Any) -> Iterator[Program]:
-    """Every program inside nested arguments."""
+    """Yield every program inside nested arguments."""
     if type(value) is Program:
         yield value
     elif isinstance(value, (list, tuple)):
@@ -142,12 +142,12 @@ def programs_in(value: Any) -> Iterator[Program]:
 
 
 def is_higher_order(op: Any) -> bool:
-    """Whether an operator takes functions."""
+    """Return True if an operator takes functions."""
     return getattr(op, "namespace", None) == "higher_order"
 
 
 def map_nodes(value: Any, change: Callable[[Node], Any], body: Callable[[Program], Any] | None = None) -> Any:
-    """Nested arguments with each node replaced by `change(node)`, each program by `body(program)`."""
+    """Return nested arguments with each node replaced by `change(node)`, each program by `body(program)`."""
     if type(value) is Node:
         return change(value)
     if isinstance(value, (list, tuple)):
@@ -160,7 +160,7 @@ def map_nodes(value: Any, change: Callable[[Node], Any], body: Callable[[Program
 
 
 def map_leaves(value: Any, change: Callable[[Any], Any]) -> Any:
-    """The same containers with every leaf changed."""
+    """Return the same containers with every leaf changed."""
     if isinstance(value, (list, tuple)):
         items = [map_leaves(item, change) for item in value]
         return tuple(items) if isinstance(value, tuple) else items
@@ -170,7 +170,7 @@ def map_leaves(value: Any, change: Callable[[Any], Any]) -> Any:
 
 
 def ancestors(outputs: Iterable[object], nodes: tuple[Node, ...], effects: bool = False) -> set[int]:
-    """Identities of the nodes that the outputs are computed from."""
+    """Return the identities of the nodes that the outputs are computed from."""
     needed = {id(node) for node in nodes_in(outputs)}
     for node in reversed(nodes):
         if id(node) in needed or (effects and must_run(node)):
@@ -180,33 +180,33 @@ def ancestors(outputs: Iterable[object], nodes: tuple[Node, ...], effects: bool 
 
 
 def reachable(outputs: Iterable[Any], nodes: tuple[Node, ...]) -> tuple[Node, ...]:
-    """The nodes that the outputs need, and those that run although nobody reads them, in program order."""
+    """Return, in program order, the nodes that the outputs need and those that must run in any case."""
     needed = ancestors(outputs, nodes, effects=True)
     return tuple(node for node in nodes if id(node) in needed)
 
 
 def has_effect(node: Node) -> bool:
-    """Whether the node does something that is seen outside of its value: it writes to an input, or prints."""
+    """Return True if the node does more than compute its value: it writes to an input, or prints."""
     return node.origin.effect
 
 
 def without_backward_effects(nodes: Iterable[Node]) -> tuple[Node, ...]:
-    """The nodes without those that the backward runs for what they do outside of their value."""
+    """Return the nodes without those that the backward runs only for their effect."""
     return tuple(node for node in nodes if not (node.origin.effect and node.origin.backward))
 
 
 def writes_input(node: Node) -> bool:
-    """Whether the node puts an input's new value into the caller's tensor: a final `copy_`."""
+    """Return True if the node writes an input's new value to the caller's tensor: a final `copy_`."""
     return node.origin.effect and node.op is torch.ops.aten.copy_.default
 
 
 RANDOM_OPS = frozenset({"graphsafe_run_with_rng_state", "run_and_save_rng_state", "run_dtensor_rng_op"})
-"""Higher-order operators that run a random operator and leave the generator moved."""
+"""Higher-order operators that run a random op and advance the RNG state."""
 
 
 @cache
 def is_random_op(op: Any) -> bool:
-    """Whether an operator moves the random state; one that is a function of a seed and an offset does not."""
+    """Return True if an operator advances the RNG state; a function of seed and offset does not."""
     if is_higher_order(op):
         return op.name() in RANDOM_OPS
     is_pure = getattr(op, "namespace", "") == "rngprims"
@@ -214,17 +214,17 @@ def is_random_op(op: Any) -> bool:
 
 
 DROPOUT_ARGUMENTS = ("dropout_p", "dropout")
-"""Arguments of fused operators that draw only where these are above zero."""
+"""Arguments of fused operators that use random numbers only if the argument is above zero."""
 
 
 def is_random_node(node: Node) -> bool:
-    """Whether the node moves the random state, by itself or in a function among its arguments."""
+    """Return True if the node advances the RNG state, by itself or in a subgraph."""
     within = (inner for body in node.bodies() for inner in body.nodes)
     return (is_random_op(node.op) and not is_dropout_disabled(node)) or any(map(is_random_node, within))
 
 
 def is_dropout_disabled(node: Node) -> bool:
-    """Whether a fused operator is told to drop nothing."""
+    """Return True if a fused operator has dropout probability zero."""
     schema: Any = getattr(node.op, "_schema", None)
     for position, argument in enumerate(schema.arguments if schema is not None else ()):
         if argument.name in DROPOUT_ARGUMENTS:
@@ -234,14 +234,14 @@ def is_dropout_disabled(node: Node) -> bool:
 
 
 def must_run(node: Node) -> bool:
-    """Whether the node runs although nobody reads it: a draw that nobody uses moves the next one."""
+    """Return True if the node must run even if nothing reads it: an effect, or an RNG state advance."""
     return has_effect(node) or (not node.origin.backward and is_random_node(node))
 
 
 def last_uses(program: Program, held: Iterable[Node] = ()) -> dict[int, tuple[Node, ...]]:
-    """By node position: the values that nobody reads after it, so that their memory is given back.
+    """Return by node position the values that nothing reads afterwards, whose memory can be freed.
 
-    Outputs stay, and what the caller has `held`; a value that nobody reads goes at once.
+    Outputs, and what the caller has `held`, stay; a value that nothing reads is freed at once.
     """
     kept_alive = {id(output.value) for output in program.outputs} | {id(node) for node in held}
     last: dict[int, int] = {}

@@ -1,7 +1,7 @@
 """A region that the user marked (`torch.compiler.nested_compile_region`), with its gradient.
 
-Invariant: forward and backward read only their own inputs, and no output of theirs shares memory with an
-input or with another output, so that every call site can use the same two programs.
+Invariant: forward and backward read only their own inputs, and none of their outputs shares storage with an
+input or another output, so that every call site can use the same two programs.
 """
 
 from dataclasses import dataclass
@@ -14,28 +14,28 @@ from aotlens.ir.slots import Gradient, Tangent, UserOutput
 
 @dataclass(frozen=True, slots=True)
 class RegionOperand:
-    """The backward gets what the region was called with."""
+    """The backward takes an operand of the region."""
 
     index: int
 
 
 @dataclass(frozen=True, slots=True)
 class RegionOutput:
-    """The backward gets an output of the forward: a result of the region, or a value kept for this."""
+    """The backward takes an output of the forward: a user output of the region, or a saved value."""
 
     index: int
 
 
 @dataclass(frozen=True, slots=True)
 class RegionSize:
-    """The backward gets a number that the code around the region knows too."""
+    """The backward takes a size that the surrounding graph also knows."""
 
     value: torch.SymInt
 
 
 @dataclass(frozen=True, slots=True)
 class SavedValue:
-    """One value that goes from the region's forward to its backward."""
+    """One value that passes from the region's forward to its backward."""
 
     node: Node
     source: RegionOperand | RegionOutput | RegionSize
@@ -44,7 +44,7 @@ class SavedValue:
 
 @dataclass(frozen=True, slots=True)
 class RecomputedValue:
-    """A forward value that the region's backward computes again."""
+    """A forward value that the region's backward recomputes."""
 
     node: Node
     reason: str
@@ -58,9 +58,9 @@ class Region:
 
     name: str
     forward: Program
-    """Gives the region's results, then what is kept for the backward."""
+    """Returns the region's outputs, then the saved values."""
     backward: Program
-    """Takes `kept` in order, then tangents; gives gradients."""
+    """Takes the saved values in order, then tangents; returns gradients."""
     saved: tuple[SavedValue, ...]
     recomputed: tuple[RecomputedValue, ...]
 
@@ -70,7 +70,7 @@ class Region:
 
     @property
     def tangents(self) -> tuple[tuple[int, Node], ...]:
-        """Which results have a gradient, and the tangent that stands for it in the backward."""
+        """The outputs that have a gradient, each with its tangent in the backward."""
         return tuple(
             (int(graph_input.slot.name), graph_input.node)
             for graph_input in self.backward.inputs
@@ -79,5 +79,5 @@ class Region:
 
     @property
     def gradients(self) -> tuple[int, ...]:
-        """For each output of the backward, the operand that it is the gradient of."""
+        """For each output of the backward, the operand whose gradient it is."""
         return tuple(out.slot.index for out in self.backward.outputs if isinstance(out.slot, Gradient))

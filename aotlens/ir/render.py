@@ -1,7 +1,7 @@
 """A program as the text of a Python function.
 
-Invariant: the text computes what the program says and nothing else; each group of lines stands under the
-user's source line, and each value's type stands beside it.
+Invariant: the text computes exactly the program; each group of lines has the user's source line above it, and
+each value its type beside it.
 """
 
 import builtins
@@ -32,19 +32,19 @@ class Names:
 
     def __init__(self, as_called: bool = False) -> None:
         self.as_called = as_called
-        """Whether the text calls each operator as the user's code did; a graph calls `reshape` for `view`."""
+        """Whether the text calls operators as the user's code did; a graph calls `reshape` for `view`."""
         self.operators: dict[str, str] = {}
         """Name in the text by the operator's path: `torch.ops.aten.mm.default._op` to `aten_mm`."""
         self.bodies: set[str] = set()
-        """Bodies of higher-order operators that the text has."""
+        """Names of the subgraphs that the text already contains."""
 
         self.objects: dict[str, Any] = {}
-        """What the text names but cannot write out in place: classes, the metadata of wrappers."""
+        """Objects that the text names but cannot write as literals: classes, the metadata of wrappers."""
         self.ragged: dict[str, str] = {}
-        """Where the text finds the ragged size of a jagged argument, by its symbol."""
+        """How the text reads the ragged size of a jagged argument, by its symbol."""
 
     def object(self, value: Any, base: str) -> str:
-        """The name of an object, the same for the same one."""
+        """Return the name of an object, always the same for the same object."""
         for name, known in self.objects.items():
             if known is value:
                 return name
@@ -70,7 +70,7 @@ class Names:
 
 
 def operator_path(op: Any) -> str:
-    """Where the operator's kernel is found, from `torch` on; `_op` spares one Python frame per call."""
+    """Return the path of the operator's kernel, from `torch` on; `_op` saves one Python frame per call."""
     if isinstance(op, OpOverload):
         return f"torch.ops.{op}._op"
     if is_higher_order(op):
@@ -80,7 +80,7 @@ def operator_path(op: Any) -> str:
 
 
 def literal(value: Any, names: Names) -> str:
-    """One argument as Python text."""
+    """Return one argument as Python text."""
     if isinstance(value, Node):
         return names.node(value)
     if isinstance(value, (list, tuple)):
@@ -115,7 +115,7 @@ def _object_name(value: TableIndex | OuterObject, names: Names) -> str:
 
 
 def _number_text(value: Any) -> str:
-    """Also of a class of numbers: a member of an `IntEnum`, a number of numpy's."""
+    """Return a number as text, also one of a derived class: an `IntEnum` member, a NumPy number."""
     if isinstance(value, complex):
         parts = f"complex({_number_text(value.real)}, {_number_text(value.imag)})"
         return complex.__repr__(value) if isfinite(value.real) and isfinite(value.imag) else parts
@@ -126,7 +126,7 @@ def _number_text(value: Any) -> str:
 
 
 def call_text(node: Node, names: Names) -> str:
-    """The right-hand side that computes a node."""
+    """Return the right-hand side that computes a node."""
     arguments = [literal(arg, names) for arg in node.args]
     if node.op is getitem:
         return f"{arguments[0]}[{arguments[1]}]"
@@ -153,7 +153,7 @@ def _wrap_text(made: WrapOperator, node: Node, names: Names) -> str:
 def unflatten_text(
     kind: type[Any], context: Any, parts: Mapping[str, str], layout: tuple[str, str], names: Names
 ) -> str:
-    """The expression that makes a wrapper; `place` is the text of its sizes and of its strides."""
+    """Return the expression that makes a wrapper; `layout` is the text of its sizes and of its strides."""
     inner = ", ".join(f"{name!r}: {text}" for name, text in parts.items())
     size, stride = layout
     size = size if "None" in size else f"torch.Size({size})"
@@ -162,19 +162,21 @@ def unflatten_text(
 
 
 def opaque_text(attribute: str, value: Any, names: Names) -> str:
-    """What a wrapper has besides tensors, such as a device mesh."""
+    """Return the name of a wrapper's attribute that is no tensor, such as a device mesh."""
     return names.object(value, attribute.upper().strip("_"))
 
 
 def context_text(context: Any, names: Names) -> str:
-    """A subclass's own metadata, written out where it is made of plain values."""
+    """Return a subclass's own metadata, as a literal if it is made of plain values."""
     return repr(context) if is_plain(context) else names.object(context, "CONTEXT")
 
 
 def _kernel(node: Node) -> Any:
-    """The operator that the text calls: `view` becomes `reshape`, which is the same where a view is possible.
+    """Return the operator that the text calls: `view` becomes `reshape`, which does the same if a view is
+    possible.
 
-    A kernel may lay its result out otherwise than its fake twin said (batch norm of a transposed input).
+    The strides of a kernel's output can differ from those of its fake tensor (batch norm of a transposed
+    input).
     """
     if node.op is torch.ops.aten.view.default:
         return torch.ops.aten.reshape.default
@@ -182,7 +184,7 @@ def _kernel(node: Node) -> Any:
 
 
 def source_text(span: Span) -> str:
-    """`model.py:41: h = self.fc(x)`."""
+    """Return the source line of a span: `model.py:41: h = self.fc(x)`."""
     line = linecache.getline(span.file, span.line).strip()
     return f"{os.path.basename(span.file)}:{span.line}: {line}"
 
@@ -190,9 +192,9 @@ def source_text(span: Span) -> str:
 def function_lines(
     program: Program, name: str, names: Names, *, boxed: bool = False, notes: Mapping[str, str] | None = None
 ) -> list[str]:
-    """The program as the lines of `def name(…): …`, returning a tuple.
+    """Return the program as the lines of `def name(…): …`, which returns a tuple.
 
-    A boxed one takes one list, empties it, and lets go of each input after its last use.  `notes` holds
+    A boxed function takes one list, empties it, and frees each input after its last use.  `notes` holds
     comments by node name.
     """
     parameters = ", ".join(names.node(graph_input.node) for graph_input in program.inputs)
@@ -218,7 +220,7 @@ def function_lines(
 
 
 def body_lines(program: Program, names: Names) -> list[str]:
-    """The functions that the program's higher-order operators run, innermost first, each once in a text."""
+    """Return the functions of the program's subgraphs, innermost first, each once per text."""
     lines: list[str] = []
     for body in program.bodies():
         if body.name not in names.bodies:
@@ -238,7 +240,7 @@ def _heading(node: Node) -> str | None:
 def _assignment(node: Node, names: Names, dead: tuple[Node, ...], note: str) -> str:
     text = call_text(node, names)
     silent = node.origin.effect and (node.val is None or node.op is torch.ops.aten.copy_.default)
-    unread = any(gone is node for gone in dead)  # a draw that only moves the random state
+    unread = any(gone is node for gone in dead)  # a random op that only advances the RNG state
     line = text if silent or unread else f"{names.node(node)} = {text}"
     gone = [names.node(other) for other in dead if other is not node]
     if gone:

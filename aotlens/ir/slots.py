@@ -13,7 +13,7 @@ class UserInput:
     """Position among the flat inputs (parameters and buffers first)."""
     inner: tuple[str, ...] = ()
     is_static: bool = False
-    """Whether the caller says that each call passes the same tensor (`mark_static_address`)."""
+    """Whether the caller promises the same tensor for each call (`mark_static_address`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class SymIntInput:
 
 @dataclass(frozen=True, slots=True)
 class SyntheticBase:
-    """The one tensor that stands in the graph for several overlapping inputs of which one is written."""
+    """The one tensor that replaces several overlapping inputs in the graph if one of them is written to."""
 
     name: str
     index: int
@@ -55,11 +55,11 @@ class SyntheticBase:
 
 @dataclass(frozen=True, slots=True)
 class FreeTensor:
-    """A tensor that the function reaches without being given it."""
+    """A tensor that the function reads from outside its arguments."""
 
     name: str
     index: int
-    """Position after the arguments: before synthetic bases where its place is known, else after them."""
+    """Position after the arguments: before synthetic bases if the text can look it up, else after them."""
 
 
 FlatInput = UserInput | Parameter | Buffer | SymIntInput | SyntheticBase | FreeTensor
@@ -67,23 +67,23 @@ FlatInput = UserInput | Parameter | Buffer | SymIntInput | SyntheticBase | FreeT
 
 @dataclass(frozen=True, slots=True)
 class Tangent:
-    """The gradient that arrives for one differentiable graph output."""
+    """The tangent of one differentiable graph output."""
 
     name: str
-    """Of the output that it belongs to."""
+    """Name of the output."""
     inner: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class SavedInput:
-    """A value that the forward saved, as the backward receives it."""
+    """A saved value, as the backward receives it."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class RngState:
-    """Seed or offset of a device's random generator when the forward starts."""
+    """Seed or offset of a device's RNG state when the forward starts."""
 
     name: str
     """`fwd_seed` or `fwd_base_offset`."""
@@ -91,7 +91,7 @@ class RngState:
 
 @dataclass(frozen=True, slots=True)
 class BackwardRngState:
-    """Seed or offset of a device's random generator when the backward starts."""
+    """Seed or offset of a device's RNG state when the backward starts."""
 
     name: str
     """`bwd_seed` or `bwd_base_offset`."""
@@ -99,24 +99,24 @@ class BackwardRngState:
 
 @dataclass(frozen=True, slots=True)
 class CurrentInput:
-    """A flat input as it is when the backward runs, whatever was written to it since the forward."""
+    """A flat input with its value when the backward runs, including writes since the forward."""
 
     name: str
     index: int
     """Of the flat input."""
     is_saved: bool = False
-    """Whether autograd saved it: a write between the forward and the backward is an error, as in eager."""
+    """Whether autograd saved it: a write between forward and backward is then an error, as in eager."""
 
 
 GraphInput = FlatInput | Tangent | SavedInput | RngState | BackwardRngState | CurrentInput
 RNG_STATES = (RngState, BackwardRngState)
 BACKWARD_INPUTS = (Tangent, CurrentInput, BackwardRngState)
-"""The kinds of input that the forward does not have."""
+"""The kinds of input that only the backward has."""
 
 
 @dataclass(frozen=True, slots=True)
 class UserOutput:
-    """A leaf of the user's result."""
+    """A leaf of the user's output."""
 
     name: str
     index: int
@@ -135,7 +135,7 @@ class MutatedInput:
 
 @dataclass(frozen=True, slots=True)
 class IntermediateBase:
-    """A hidden output from which the wrapper takes several views."""
+    """A hidden output from which the wrapper regenerates several views."""
 
     name: str
     index: int
@@ -145,7 +145,7 @@ class IntermediateBase:
 
 @dataclass(frozen=True, slots=True)
 class DataSize:
-    """A size that only the data tells, for the wrapper to make views with."""
+    """A data-dependent size that the wrapper needs to regenerate views."""
 
     name: str
     """Its symbol."""
@@ -153,7 +153,7 @@ class DataSize:
 
 @dataclass(frozen=True, slots=True)
 class SavedForBackward:
-    """A value that goes from forward to backward."""
+    """A value that passes from forward to backward."""
 
     name: str
 
@@ -169,31 +169,31 @@ class Gradient:
 
 @dataclass(frozen=True, slots=True)
 class LeafGradient:
-    """The gradient of a result that is a leaf: the function made it require grad itself."""
+    """The gradient of an output that is a leaf because the function made it require grad."""
 
     name: str
     index: int
-    """Of the result."""
+    """Index of the output."""
     inner: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class RngOffset:
-    """The random generator's offset after the forward's draws."""
+    """The RNG offset after the forward."""
 
     name: str = "new_fwd_offset"
 
 
 @dataclass(frozen=True, slots=True)
 class BackwardRngOffset:
-    """The random generator's offset after the backward's draws."""
+    """The RNG offset after the backward."""
 
     name: str = "new_bwd_offset"
 
 
 GRADIENTS = (Gradient, LeafGradient)
 BACKWARD_OUTPUTS = (*GRADIENTS, BackwardRngOffset)
-"""The kinds of output that the forward does not have."""
+"""The kinds of output that only the backward has."""
 GraphOutput = (
     UserOutput
     | MutatedInput
@@ -206,32 +206,32 @@ GraphOutput = (
     | BackwardRngOffset
 )
 DIFFERENTIABLE_OUTPUTS = (UserOutput, MutatedInput, IntermediateBase, DataSize)
-"""The kinds of output that go through autograd to the wrapper."""
+"""The kinds of output that pass through autograd to the wrapper."""
 
 
 def stays_in_place(slot: Any) -> bool:
-    """Whether a graph input is at the same address on every call."""
+    """Return True if a graph input has the same address on every call."""
     return isinstance(slot, (Parameter, Buffer)) or (isinstance(slot, UserInput) and slot.is_static)
 
 
 def inner_slot(slot: Any, path: tuple[str, ...]) -> Any:
-    """The slot of one tensor inside a wrapper, named as the user would: `x.a`."""
+    """Return the slot of one inner tensor of a subclass, named as the user would: `x.a`."""
     return replace(slot, name=".".join((slot.name, *path)), inner=path) if path else slot
 
 
 def outer_slot(slot: Any) -> Any:
-    """The slot of the whole that a tensor is part of: itself, where it is inside no wrapper."""
+    """Return the slot of the subclass that a tensor is part of; the slot itself for a plain tensor."""
     inner = "".join(f".{name}" for name in getattr(slot, "inner", ()))
     return replace(slot, name=slot.name.removesuffix(inner), inner=()) if inner else slot
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OuterObject:
-    """An object that is there before the result is put together."""
+    """An object that exists before the wrapper builds the output."""
 
     name: str
-    """An expression of the wrapper's: `args[0]`; or the name to bind `object` to."""
+    """An expression of the wrapper: `args[0]`; or the name to bind `object` to."""
     object: Any = None
-    """None where the expression alone leads to it."""
+    """None if the expression alone yields it."""
     path: str = ""
-    """From there on: `['last']`."""
+    """Continues the expression: `['last']`."""

@@ -1,6 +1,6 @@
-"""Wrapper subclasses as the plain tensors inside them: what a graph computes on, and how it is wrapped again.
+"""Wrapper subclasses as their inner tensors: what a graph computes on, and how it is wrapped.
 
-Invariant: graphs see inner tensors alone; autograd and the caller see wrappers alone.
+Invariant: graphs see inner tensors only; autograd and the caller see wrappers only.
 """
 
 from collections.abc import Callable, Iterator
@@ -14,14 +14,14 @@ from aotlens.ir.program import Node
 
 @dataclass(frozen=True, slots=True)
 class SubclassCreationMeta:
-    """How one wrapper is made again around its inner tensors."""
+    """How to wrap inner tensors as one subclass instance."""
 
     kind: type[Any]
     """The subclass, which has `__tensor_flatten__` and `__tensor_unflatten__`."""
     context: Any
-    """What `__tensor_flatten__` gave beside the names."""
+    """The context that `__tensor_flatten__` returned."""
     size: tuple[Any, ...]
-    """Outer sizes, symbols and nested ints included."""
+    """Outer sizes, including symbols and nested ints."""
     stride: tuple[Any, ...]
 
     @property
@@ -30,7 +30,7 @@ class SubclassCreationMeta:
 
 
 def is_plain(value: Any) -> bool:
-    """Whether a subclass's metadata can be written out, and so has no symbols."""
+    """Return True if a subclass's metadata can be written as a literal, so has no symbols."""
     if isinstance(value, dict):
         return all(is_plain(item) for pair in value.items() for item in pair)
     if type(value) in (list, tuple):
@@ -40,7 +40,7 @@ def is_plain(value: Any) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Opaque:
-    """A part of a wrapper that is no tensor, such as a device mesh."""
+    """An attribute of a wrapper that is no tensor, such as a device mesh."""
 
     value: Any
 
@@ -53,7 +53,7 @@ class Wrapped:
     parts: tuple[tuple[str, "Node | Wrapped | Opaque"], ...]
 
     def leaves(self) -> Iterator[tuple[tuple[str, ...], Node]]:
-        """Every inner node with the attributes that lead to it."""
+        """Yield every inner node with the attributes that lead to it."""
         for name, part in self.parts:
             if isinstance(part, Wrapped):
                 for path, node in part.leaves():
@@ -65,7 +65,7 @@ class Wrapped:
         return tuple(node for _, node in self.leaves())
 
     def map(self, change: Callable[[tuple[str, ...], Node], Node], path: tuple[str, ...] = ()) -> "Wrapped":
-        """The same wrapper around other nodes."""
+        """Return the same wrapper around other nodes."""
         parts: list[tuple[str, Any]] = []
         for name, part in self.parts:
             if isinstance(part, Wrapped):
@@ -77,7 +77,7 @@ class Wrapped:
 
 @dataclass(frozen=True, slots=True)
 class UnwrapOperator:
-    """An operator that gives the tensor under one attribute of a wrapper: `x.a`."""
+    """An operator that returns the tensor at one attribute of a wrapper: `x.a`."""
 
     attribute: str
 
@@ -91,14 +91,14 @@ class UnwrapOperator:
 
 @dataclass(frozen=True, slots=True)
 class WrapOperator:
-    """An operator that makes a wrapper around tensors, given those, its sizes and its strides."""
+    """An operator that wraps inner tensors, given their outer sizes and strides."""
 
     kind: type[Any]
     context: Any
     inner: tuple[str, ...]
-    """The attributes that the tensors become."""
+    """The attributes of the inner tensors."""
     others: tuple[tuple[str, Any], ...]
-    """Attributes that are no tensors, and their values."""
+    """Attributes that are no tensors, with their values."""
 
     @property
     def __name__(self) -> str:
@@ -115,7 +115,7 @@ Value: TypeAlias = Node | Wrapped
 
 
 def leaves_of(value: Any) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """Inner nodes of a wrapper with their paths; anything else as it is, with an empty path."""
+    """Yield the inner nodes of a wrapper with their paths; anything else as it is, with an empty path."""
     if isinstance(value, Wrapped):
         yield from value.leaves()
     else:

@@ -1,4 +1,4 @@
-"""Symbolic sizes: expressions as operators, as FX nodes, and the nodes that bring data-dependent sizes."""
+"""Symbolic sizes: expressions as operators and as FX nodes, and the nodes that introduce unbacked SymInts."""
 
 import math
 import operator
@@ -17,18 +17,18 @@ from aotlens.unsupported import unsupported
 
 
 def is_ragged(size: Any) -> bool:
-    """Whether a size is a nested int of a jagged tensor: it stands for many sizes, and has no expression."""
+    """Return True if a size is a nested int of a jagged tensor: many sizes at once, with no expression."""
     return isinstance(size, torch.SymInt) and not size.node.is_symbolic()
 
 
 def is_symbol(size: Any) -> bool:
-    """Whether it is a number that the compilation does not know."""
+    """Return True if a number is symbolic and not constant."""
     kinds = (torch.SymInt, torch.SymFloat, torch.SymBool)
     return isinstance(size, kinds) and size.node.is_symbolic() and not size.node.expr.is_number
 
 
 def is_data_dependent(size: Any) -> bool:
-    """Whether it is a symbol for a number that only the data tells."""
+    """Return True if a size is an unbacked SymInt."""
     return isinstance(size, torch.SymInt) and not size.node.has_hint()
 
 
@@ -46,7 +46,7 @@ class SymbolicExpression:
         return "size"
 
     def text(self, arguments: tuple[str, ...]) -> str:
-        """The expression as Python text over the arguments' names."""
+        """Return the expression as Python text over the arguments' names."""
         names = dict(zip((str(symbol) for symbol in self.symbols), arguments, strict=True))
         return print_expression(self.expression, names)
 
@@ -55,7 +55,7 @@ class SymbolicExpression:
 
 
 def expression_nodes(graph: fx.Graph, op: SymbolicExpression, arguments: list[fx.Node], val: Any) -> fx.Node:
-    """Add the nodes that compute a size expression from its symbols' nodes; the last one is the result."""
+    """Add the nodes that compute a size expression from its symbols' nodes; return the last one."""
     symbols = dict(zip(op.symbols, arguments, strict=True))
     result = _build(graph, op.expression, symbols)
     result.meta["val"] = val
@@ -80,7 +80,7 @@ def _build(graph: fx.Graph, expression: Any, symbols: dict[Any, Any]) -> Any:
 
 
 def _build_choice(graph: fx.Graph, pieces: Any, symbols: dict[Any, Any]) -> Any:
-    """The first value whose condition holds; the last condition always does."""
+    """Return the first value whose condition holds; the last condition always does."""
     (value, condition), *rest = pieces
     chosen = _build(graph, value, symbols)
     if not rest:
@@ -125,11 +125,11 @@ OPERATORS: dict[str, Callable[..., Any]] = {
     "Not": torch.sym_not,
     **{f"OpaqueUnaryFn_{name}": function for name, function in SYMBOLIC_FUNCTIONS.items()},
 }
-"""By sympy class: the function that computes it, from two operands or from one."""
+"""By sympy class: the function that computes it, with one or two operands."""
 
 
 def bind_unbacked_symbols(graph: fx.Graph) -> None:
-    """Add the bindings; a graph over known sizes costs one look at its first tensor."""
+    """Add the bindings; for a graph with known sizes this only looks at its first tensor."""
     environment = _environment(graph)
     pending = unbacked_symbols(environment) if environment is not None else set()
     for node in graph.nodes:
@@ -143,7 +143,7 @@ def bind_unbacked_symbols(graph: fx.Graph) -> None:
 
 
 def _environment(graph: fx.Graph) -> Any:
-    """The environment of symbols that the graph's values live in; None when all sizes are known."""
+    """Return the ShapeEnv of the graph's values; None if all sizes are known."""
     for node in graph.nodes:
         val = node.meta.get("val")
         if isinstance(val, FakeTensor):
@@ -154,7 +154,7 @@ def _environment(graph: fx.Graph) -> Any:
 
 
 def symbolic_numbers_of(val: Any) -> list[Any]:
-    """The symbolic numbers in a value: itself, or a tensor's sizes, strides and offset, of each in a list."""
+    """Return the symbolic numbers in a value: itself, or a tensor's sizes, strides and offset."""
     if isinstance(val, (list, tuple)):
         return [number for item in val for number in symbolic_numbers_of(item)]
     numbers: tuple[Any, ...] = (val,)
@@ -166,5 +166,5 @@ def symbolic_numbers_of(val: Any) -> list[Any]:
 
 
 def symbols_of(val: Any) -> set[Any]:
-    """The symbols in a value's numbers."""
+    """Return the symbols in a value's numbers."""
     return {symbol for number in symbolic_numbers_of(val) for symbol in number.node.expr.free_symbols}

@@ -29,12 +29,12 @@ def short_dtype(dtype: torch.dtype) -> str:
 
 
 def dimension(size: Any) -> Dimension:
-    """A size as a number, or as the symbol's text."""
+    """Return a size as a number, or as its symbol's text."""
     return int(size) if isinstance(size, int) else str(size)
 
 
 def describe_tensor(tensor: Any) -> Tensor:
-    """What the report says of a (fake or real) tensor."""
+    """Return the report's record of a fake or real tensor."""
     return Tensor(
         dtype=short_dtype(tensor.dtype),
         shape=tuple(dimension(size) for size in tensor.shape),
@@ -47,7 +47,7 @@ def describe_tensor(tensor: Any) -> Tensor:
 
 
 def size_bytes(tensor: Any) -> int | None:
-    """Elements times element size; with a symbolic size, of the example that it was traced with."""
+    """Return elements times element size; for symbolic sizes, of the example that was traced."""
     count = tensor.numel()
     if isinstance(count, torch.SymInt):
         hint = count.node.hint
@@ -58,7 +58,7 @@ def size_bytes(tensor: Any) -> int | None:
 
 
 def type_text(val: Any) -> str:
-    """`f32[8, 16]`, `TwoTensor f32[8, 16]`; empty for what is no tensor."""
+    """Return `f32[8, 16]` or `TwoTensor f32[8, 16]`; an empty string for what is no tensor."""
     if isinstance(val, torch.Tensor):
         kind = f"{type(val).__name__} " if hasattr(val, "__tensor_flatten__") else ""
         return f"{kind}{short_dtype(val.dtype)}[{', '.join(str(dimension(size)) for size in val.shape)}]"
@@ -68,10 +68,10 @@ def type_text(val: Any) -> str:
 
 
 def constant_text(tensor: torch.Tensor, limit: int = 4096) -> str | None:
-    """A small tensor as an expression that makes it again, bit for bit; None when it is too large, or none.
+    """Return a small CPU tensor as an expression that recreates it bit for bit; else None.
 
-    A sparse one has no such text, and one whose storage was resized to zero has no values.  What lies in the
-    memory of others (a numpy array) is not made again, since they may write to it.
+    A sparse tensor, or one whose storage was resized to zero, has none.  Neither has one on foreign memory (a
+    NumPy array), since its owner may write to it.
     """
     if tensor.numel() > limit or tensor.device.type != "cpu" or tensor.is_complex():
         return None

@@ -1,7 +1,7 @@
-"""Graph modules that generate their Python when somebody asks for it, and report changes.
+"""Graph modules that generate their Python code on demand and report changes.
 
-Invariant: a module that is not changed does what its program's own text does, so that text may run in its
-place; from its first change on, the module itself runs.
+Invariant: an unchanged module does the same as its program's text, so that the text may run in its place;
+after the first change the module itself runs.
 """
 
 from collections.abc import Callable
@@ -26,7 +26,7 @@ class WatchedGraphModule(LazyGraphModule):
 
     @property
     def _lazy_forward(self) -> Any:
-        """The generated method, which replaces this property in the module's own class."""
+        """Generate the method, which replaces this property in the module's own class."""
         self.real_recompile()
         return self.forward
 
@@ -46,7 +46,7 @@ class WatchedGraphModule(LazyGraphModule):
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name == "forward":
-            self.real_recompile()  # in place of the property, which cannot be assigned to
+            self.real_recompile()  # replaces the property, which cannot be assigned to
             report_change(self)
         super().__setattr__(name, value)
 
@@ -58,11 +58,11 @@ BOXING = (
 """Functions that take their arguments in one list and only call what they wrap."""
 
 _WATCHED: WeakKeyDictionary[WatchedGraphModule, list[Callable[[], None]]] = WeakKeyDictionary()
-"""The modules that are as they were made, each with whom to notify of its first change."""
+"""The unchanged modules, each with the callbacks for its first change."""
 
 
 def watch(module: WatchedGraphModule) -> WatchedGraphModule:
-    """The module, whose changes count from now on."""
+    """Return the module, and report its changes from now on."""
     _WATCHED[module] = []
     return module
 
@@ -78,7 +78,7 @@ def notify_of_change(module: WatchedGraphModule, notify: Callable[[], None]) -> 
 
 
 def returned_unchanged(compiled: Any, module: Any) -> bool:
-    """Return True if a backend gave back the graph module that it got, or its `forward`, boxed or not."""
+    """Return True if a backend returned the graph module it was given, or its `forward`, boxed or not."""
     if module not in _WATCHED:
         return False
     while isinstance(compiled, FunctionType) and _name(compiled) in BOXING:

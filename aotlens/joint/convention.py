@@ -152,7 +152,7 @@ def forward_graph_outputs(joint: JointProgram) -> tuple[ProgramOutput, ...]:
 
 
 def gradients(joint: JointProgram, inputs: tuple[ProgramInput, ...]) -> tuple[ProgramOutput, ...]:
-    """Return one gradient or None per input (several for a subclass), then those of leaves among the outputs."""
+    """Return one gradient or None per input (several for a subclass), then those of output leaves."""
     own = [out for out in joint.gradients if isinstance(out.slot, Gradient)]
     known: dict[int, list[ProgramOutput]] = {}
     for out in own:
