@@ -1,1 +1,1 @@
-"""From a callable and example arguments to a recording: one run on fake tensors."""
+"""Record a callable: one run on fake tensors, from example arguments to a graph of operators."""

@@ -1,7 +1,7 @@
-"""`as_strided`, which looks at the memory under a tensor and not at the tensor.
+"""Record `as_strided`, which views the storage under a tensor instead of the tensor itself.
 
-Invariant: its value is taken from the storage's current value, and a write through it goes back there,
-however little of the storage the tensor shows that it was called on.
+Invariant: the result reads the storage's current value, and a write through it updates that value, even where
+the tensor that it was called on covers less of the storage.
 """
 
 from dataclasses import replace
@@ -23,34 +23,36 @@ OTHER_ELEMENTS = frozenset(
         aten._neg_view.default,
     }
 )
-"""Views that show other elements than the storage's base holds, so that no strides of the base give them."""
+"""View operators whose result has elements that no strides over the storage's base can address."""
 MAY_REPEAT = frozenset({aten.expand.default, aten.unfold.default, aten.as_strided.default})
-"""Views that may show an element several times."""
+"""View operators whose result may contain an element several times."""
 
 
 def is_as_strided_chain(chain: tuple[ViewStep, ...]) -> bool:
-    """Whether the last view of a chain takes its elements from the memory under the views before it."""
+    """Return True if the chain ends in an `as_strided` that can be taken of the storage's base."""
     last = chain[-1].op
     return last is aten.as_strided.default and all(step.op not in OTHER_ELEMENTS for step in chain[:-1])
 
 
 def from_base(storage: Storage, step: ViewStep) -> ViewStep:
-    """The `as_strided` as a view of the storage's current value, which begins where that value begins."""
+    """Return the `as_strided` step relative to the storage's current value, with its offset adjusted."""
     size, stride = step.args[:2]
     offset = step.offset - _first(storage).storage_offset() + storage.base.val.storage_offset()
     return replace(step, args=(size, stride, offset))
 
 
 def _first(storage: Storage) -> Any:
-    """The storage's base with the sizes and strides that it was first seen with."""
+    """Return the storage's base with the sizes and strides that it was first recorded with."""
     return storage.base_tensor if storage.initial_tensor is None else storage.initial_tensor
 
 
 def check_within_input(storage: Storage, step: ViewStep, view: Any, span: Span | None) -> None:
-    """Of an input's memory the graph has the elements of the input; a base has those of all that overlap.
+    """Check that an `as_strided` of an input stays within the elements that the graph receives.
+
+    The graph receives the input's own elements; a synthetic base contains those of all overlapping inputs.
 
     Raises:
-        UnsupportedError: the `as_strided` shows others.
+        UnsupportedError: the view covers other elements.
     """
     whole = _first(storage)
     input_range, view_range = storage_range_of(whole), storage_range_of(view)
@@ -64,10 +66,10 @@ def check_within_input(storage: Storage, step: ViewStep, view: Any, span: Span |
 
 
 def with_storage_offset(step: ViewStep, source: Any, tracked: Tracked, span: Span | None) -> ViewStep:
-    """The step with the place of its first element in memory, which is the source's where none is said.
+    """Return the step with an explicit storage offset; the default is the source's offset.
 
     Raises:
-        UnsupportedError: it reaches outside of a view of other elements than the base's.
+        UnsupportedError: the result exceeds a view whose elements differ from the base's.
     """
     offset = step.args[2] if len(step.args) > 2 else dict(step.kwargs).get("storage_offset")
     step = replace(step, offset=source.storage_offset() if offset is None else offset)
@@ -81,7 +83,9 @@ def with_storage_offset(step: ViewStep, source: Any, tracked: Tracked, span: Spa
 
 
 def check_as_strided_grad_fn(span: Span | None) -> None:
-    """Of a write under such a view: eager's autograd then takes the view of the base, ours of the view.
+    """Reject a write under an `as_strided` that exceeds its view.
+
+    Eager's autograd replays that view on the base, ours on the view.
 
     Raises:
         UnsupportedError: always.
@@ -90,9 +94,9 @@ def check_as_strided_grad_fn(span: Span | None) -> None:
 
 
 def overlaps_itself(tensor: Any) -> bool:
-    """Whether a tensor shows an element several times; large ones of such strides are said to.
+    """Return True if a tensor contains an element several times; large strided tensors are assumed to.
 
-    Symbolic sizes count as they came.
+    Symbolic sizes count with their example values.
     """
     storage_range = storage_range_of(tensor)
     if storage_range is None or 0 in storage_range.sizes:
@@ -107,10 +111,11 @@ def overlaps_itself(tensor: Any) -> bool:
 
 
 def as_strided_chain(chain: tuple[ViewStep, ...], tensor: Any, span: Span | None) -> tuple[ViewStep, ...]:
-    """The views that lead to a tensor as one by its own strides.
+    """Return a chain with one `as_strided` that views the base with the tensor's strides.
 
     Raises:
-        UnsupportedError: it shows other elements than the base's.
+        UnsupportedError: the chain changes the dtype or conjugates, so no strides of the base give the
+            tensor.
     """
     if any(step.op in OTHER_ELEMENTS for step in chain):
         raise unsupported("write-to-repeated-elements", span)

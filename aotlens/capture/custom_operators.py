@@ -18,16 +18,16 @@ from aotlens.torch_api.hop import auto_functionalized, auto_functionalized_v2, c
 from aotlens.unsupported import unsupported
 
 Geometry = tuple[list[Any], list[Any], Any]
-"""Sizes, strides and the first element, on a base."""
+"""Sizes, strides and storage offset on a base."""
 
 
 def record_on_copied_bases(
     tape: Recording, call: Write, by_name: dict[str, Any], shared: list[Any]
 ) -> tuple[Node, int]:
-    """Record the call, and note its writes; the node, and how many results of the operator's own it gives.
+    """Record the call and its writes; return the node and the number of the operator's own results.
 
     Raises:
-        UnsupportedError: one of the arguments `shared`, which overlap, is no view of the storage by strides.
+        UnsupportedError: an argument in `shared`, which overlap, is not a strided view of the storage.
     """
     bases = _Bases(tape, shared)
     written = [
@@ -57,16 +57,16 @@ def record_on_copied_bases(
 
 
 class _Bases:
-    """What the operator gets copies of, and where each written tensor lies on them."""
+    """The bases that `auto_functionalized_v2` copies, and each mutated tensor's geometry on them."""
 
     def __init__(self, tape: Recording, shared: list[Any]) -> None:
         self._tape, self._shared = tape, shared
         self.nodes: list[Node] = []
         self.writes: list[tuple[Any, int, Geometry | None]] = []
-        """Each written tensor, its base by number, and its place there; None for the whole."""
+        """Each mutated tensor, the index of its base, and its geometry there; None for the whole base."""
 
     def arguments_for(self, name: str, value: Any) -> dict[str, Any]:
-        """What `auto_functionalized_v2` is told of one written argument."""
+        """Return the keyword arguments of `auto_functionalized_v2` for one mutated argument."""
         if not isinstance(value, (list, tuple)):
             return self._tensor_arguments(f"_{name}", value)
         keywords: dict[str, Any] = {f"_{name}_length": len(value)}
@@ -101,10 +101,10 @@ class _Bases:
 
 
 def record_custom_mutation(tape: Recording, call: Write) -> Any:
-    """Record the call through `auto_functionalized`; give what the operator itself would return.
+    """Record the call through `auto_functionalized`; return what the operator itself would return.
 
     Raises:
-        UnsupportedError: a result that aliases an argument, or a read argument that overlaps a written one.
+        UnsupportedError: a result aliases an argument, or a read argument overlaps a mutated one.
     """
     if not can_auto_functionalize(call.func):
         reason = "its result aliases an argument" if _returns_alias(call.func) else "no functional variant"
@@ -129,7 +129,7 @@ def record_custom_mutation(tape: Recording, call: Write) -> Any:
 
 
 def _written(func: Any) -> list[str]:
-    """Names of the written arguments in the schema's order."""
+    """Return the names of the mutated arguments, in the schema's order."""
     arguments = func._schema.arguments
     return [arg.name for arg in arguments if arg.alias_info is not None and arg.alias_info.is_write]
 
@@ -139,7 +139,7 @@ def _returns_alias(func: Any) -> bool:
 
 
 def _by_name(call: Write) -> dict[str, Any]:
-    """All arguments by name; a written one that was left out stands there with its default."""
+    """Return all arguments by name; an omitted mutated argument is None."""
     schema = call.func._schema.arguments
     arguments = {
         argument.name: value for argument, value in zip(schema, call.args, strict=False)
@@ -157,7 +157,7 @@ def _write(tape: Recording, target: Any, value: Any) -> None:
 
 
 def _results(tape: Recording, call: Write, node: Node, count: int) -> Any:
-    """What the operator returns: new tensors, or the written arguments themselves."""
+    """Return the operator's results: new tensors, or the mutated arguments."""
     if not call.func._schema.returns:
         return None
     if call.operator.returned:

@@ -1,7 +1,7 @@
-"""Tensors of the CPU that meet some of the GPU in one operator, where no GPU is there to refuse it.
+"""Detect operators that mix CPU and GPU tensors, where no GPU is present to reject them.
 
-Invariant: what only C++ makes on the CPU, because it is told that the GPU's tensors are there, is no fault of
-the user's; so only values that come from an argument count.
+Invariant: C++ code creates CPU tensors of its own because the GPU is emulated; only values derived from an
+argument are the user's mistake.
 """
 
 from collections.abc import Iterable
@@ -25,33 +25,33 @@ MIXED_DEVICE_OPS = _names(
     _pad_packed_sequence _to_copy _unsafe_index _unsafe_index_put copy copy_ ctc_loss device_put gru index
     index_put index_put_ lstm repeat_interleave resize_as_ rnn_relu rnn_tanh set_ tensor_split"""
 )
-"""Operators that a GPU's owner gives tensors of both: transfers, indices, lengths."""
+"""Operators that accept tensors on both devices: transfers, indices, lengths."""
 
 
 def accepts_mixed_devices(operator: Any) -> bool:
-    """Whether tensors of the CPU may stand beside those of the GPU; of others' operators nobody knows."""
+    """Return True if the operator accepts CPU tensors beside GPU tensors; custom operators are assumed to."""
     if is_higher_order(operator) or getattr(operator, "namespace", None) not in ("aten", "prims"):
         return True
     return operator.overloadpacket.__name__ in MIXED_DEVICE_OPS
 
 
 def is_array_on_cpu(value: Any) -> bool:
-    """A number of the CPU's goes with the launch."""
+    """Return True for a CPU tensor with dimensions; zero-dimensional ones are passed as kernel arguments."""
     return isinstance(value, torch.Tensor) and value.device.type == "cpu" and value.dim() > 0
 
 
 def mixed_device_message(operator: str) -> str:
-    """How the message begins."""
+    """Return the first part of the error message."""
     return f"`{operator.removesuffix('.default')}` meets tensors of two devices"
 
 
 def mixed_device_hint(cpu: str, gpu: str) -> str:
-    """The sentence that follows the operator and the place."""
+    """Return the sentence that follows the operator and the source location."""
     return f"{cpu} is on the CPU, {gpu} on cuda:0; move it there with `.cuda()` or `.to(device)`"
 
 
 def reject_mixed_devices(nodes: Iterable[Node], inputs: Iterable[CapturedInput]) -> None:
-    """Raises UserError for the first operator that a GPU would not run."""
+    """Raise UserError for the first operator that a GPU would reject."""
     names = {
         captured_input.node: captured_input.slot.name
         for captured_input in inputs

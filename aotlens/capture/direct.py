@@ -1,4 +1,4 @@
-"""The direct frontend: the user's Python runs as it is, on fake tensors."""
+"""The direct frontend: run the user's Python function unchanged on fake tensors."""
 
 import inspect
 from collections.abc import Callable, Iterable
@@ -44,7 +44,7 @@ def capture_direct(
     settings: Settings,
     name: str | None = None,
 ) -> Captured:
-    """Run `function(*args, **kwargs)` once; parameters and buffers of a module come before the arguments."""
+    """Record `function(*args, **kwargs)`; a module's parameters and buffers precede the arguments."""
     subject = describe_subject(function, name)
     owned = module_tensors(function)
     paths, spec = flatten_with_path((args, kwargs))
@@ -117,7 +117,7 @@ def _argument_slots(
 def _free_tensors(
     reachable: ReachableState, values: list[Any], effects: SideEffects
 ) -> tuple[CapturedTensor, ...]:
-    """The tensors for which fakes stand in; an exported graph holds them, and a foreign fake is refused."""
+    """Return the free tensors to replace by fakes; an export stores them, and foreign fakes are rejected."""
     if effects is SideEffects.TRACED:
         return ()
     free_tensors = captured_tensors(reachable, values)
@@ -140,7 +140,7 @@ def owned_slots(owned: dict[str, Any]) -> list[FlatInput]:
 
 
 def describe_subject(function: Any, name: str | None) -> Subject:
-    """The function's names and the place of its `def`."""
+    """Return the function's names and the source location of its `def`."""
     code_owner = function.forward if isinstance(function, torch.nn.Module) else function
     owner = type(function) if isinstance(function, torch.nn.Module) else function
     qualname = getattr(owner, "__qualname__", type(function).__qualname__)
@@ -165,7 +165,7 @@ def _signature(function: Any) -> inspect.Signature | None:
 
 
 def argument_name(path: tuple[Any, ...], signature: inspect.Signature | None) -> str:
-    """The user's name for one leaf of `(args, kwargs)`: `x`, `batch["ids"]`, `rest[1]`."""
+    """Return the user's name for one leaf of `(args, kwargs)`: `x`, `batch["ids"]`, `rest[1]`."""
     which, position = path[0].idx, path[1]
     if which == 1:
         return f"{position.key}{pytree.keystr(path[2:])}"
@@ -179,7 +179,7 @@ def argument_name(path: tuple[Any, ...], signature: inspect.Signature | None) ->
 
 
 def _reject_lazy_modules(subject: Subject, owned: dict[str, Any], reachable: ReachableState) -> None:
-    """A layer that makes its parameters at its first call would make them of tensors of the recording."""
+    """Reject a lazy layer: it would create its parameters from tensors of the recording."""
     known = (*owned.items(), *((binding.path, binding.value) for binding in reachable.bindings))
     for name, value in known:
         if is_lazy(value):
@@ -193,7 +193,7 @@ def _rebound(
     attributes: Iterable[tuple[str, Any]],
     effects: SideEffects,
 ) -> tuple[tuple[str, Any], ...]:
-    """Parameters and buffers that the module bound anew, and attributes that torch's hooks bound."""
+    """Return the parameters and buffers that the module rebound, and attributes that torch's hooks bound."""
     rebound = tuple((fqn, now) for fqn, now in tensors.items() if now is not before.get(fqn, MISSING))
     for fqn, now in rebound:
         if effects is SideEffects.TRACED or not isinstance(now, torch.Tensor):
@@ -202,7 +202,7 @@ def _rebound(
 
 
 def _parameters(signature: inspect.Signature | None, spec: Any) -> tuple[str, ...]:
-    """Names of the positional parameters when each argument is one leaf; empty otherwise."""
+    """Return the positional parameters' names if every argument is one leaf; empty otherwise."""
     args, kwargs = spec.children()
     if (
         signature is None

@@ -1,4 +1,4 @@
-"""The Dynamo frontend: what Dynamo captured runs node by node, each node at the place that Dynamo noted."""
+"""The Dynamo frontend: run Dynamo's graph node by node, with the source locations that Dynamo recorded."""
 
 import re
 from collections.abc import Sequence
@@ -28,21 +28,21 @@ from aotlens.torch_api.fake import FakeTensorMode, detect_fake_mode
 
 @dataclass(frozen=True, slots=True)
 class GraphCall:
-    """A graph of Dynamo's with what it is compiled for, flat."""
+    """A Dynamo graph with the flat values that it is compiled for."""
 
     graph: fx.GraphModule
     subject: Subject
     values: tuple[Any, ...]
-    """The tensors that hang on the graph module, then the inputs."""
+    """The graph module's own tensors, then the inputs."""
     slots: tuple[FlatInput, ...]
     owned: dict[str, Any]
-    """The first of the values, by their names on the graph module."""
+    """The graph module's own tensors by name; the first of `values`."""
     fake_mode: FakeTensorMode
     dynamic: bool
-    """Whether a size among the inputs is a symbol."""
+    """Whether any input has a symbolic size."""
 
     def fakes(self) -> list[Any]:
-        """The fake tensors that stand for the values in a recording; other values as they are."""
+        """Return the fake tensors of the values; other values unchanged."""
         pairs = zip(self.values, self.slots, strict=True)
         with self.fake_mode:
             return [
@@ -54,7 +54,7 @@ class GraphCall:
 
 
 def graph_call(gm: fx.GraphModule, example_inputs: Sequence[Any]) -> GraphCall:
-    """What is known of a graph before it runs."""
+    """Return the flat call of a graph before it runs."""
     owned = module_tensors(gm)
     slots = _owned_slots(gm, owned)
     for node in gm.graph.find_nodes(op="placeholder"):
@@ -73,9 +73,9 @@ def graph_call(gm: fx.GraphModule, example_inputs: Sequence[Any]) -> GraphCall:
 def capture_graph_module(
     call: GraphCall, decompositions: Decompositions, split_region: SplitRegion, *, fixed_floats: bool
 ) -> Captured:
-    """Run Dynamo's graph once on fake tensors; the inputs are flat and so is the result.
+    """Run Dynamo's graph once on fake tensors; inputs and outputs are flat.
 
-    With `fixed_floats` no graph reads a number: see `aotlens.capture.symbols.float_inputs`.
+    With `fixed_floats` the graph reads no Python number: see `aotlens.capture.symbols.float_inputs`.
     """
     settings = Settings(call.fake_mode, decompositions, call.dynamic, split_region=split_region)
     gm, owned = call.graph, call.owned
@@ -97,7 +97,7 @@ def _flat(captured: Captured, variables: tuple[Variable, ...]) -> Captured:
 
 
 def _with_ragged_sizes(gm: fx.GraphModule, inputs: list[Any]) -> list[Any]:
-    """The inputs; a number that Dynamo passes for a ragged size is that size of the wrapper that has it."""
+    """Return the inputs with each of Dynamo's ragged size symbols replaced by that of the wrapper's fake."""
     wrappers = [value for value in inputs if is_wrapper(value)]
     if not wrappers or not any(isinstance(value, torch.SymInt) for value in inputs):
         return inputs
@@ -116,10 +116,7 @@ def _with_ragged_sizes(gm: fx.GraphModule, inputs: list[Any]) -> list[Any]:
 
 
 class _Runner(FloatRunner):
-    """Runs Dynamo's graph.
-
-    The tensors that hang on the graph module are inputs of the recording, which stand for them here.
-    """
+    """Run Dynamo's graph, with the graph module's tensors replaced by the recording's inputs."""
 
     def __init__(
         self,
@@ -150,7 +147,7 @@ def _fake_mode(example_inputs: Sequence[Any]) -> FakeTensorMode:
 
 
 def _is_dynamic(example_inputs: Sequence[Any]) -> bool:
-    """Whether a size among the inputs is a symbol."""
+    """Return True if any input is, or has, a symbolic size."""
     return any(
         isinstance(value, torch.SymInt)
         or (isinstance(value, torch.Tensor) and any(isinstance(size, torch.SymInt) for size in value.shape))
@@ -159,7 +156,7 @@ def _is_dynamic(example_inputs: Sequence[Any]) -> bool:
 
 
 def _source(node: fx.Node) -> Any:
-    """Where Dynamo finds the input in the user's frame; None for a graph that comes from elsewhere."""
+    """Return Dynamo's source of the input in the user's frame; None for a graph from elsewhere."""
     source = getattr(node, "_dynamo_source", None)
     if source is None and "grapharg" in node.meta:
         source = getattr(node.meta["grapharg"], "source", None)
@@ -179,7 +176,7 @@ def _slot(node: fx.Node, index: int) -> FlatInput:
 
 
 def _owned_slots(gm: fx.GraphModule, owned: dict[str, Any]) -> list[FlatInput]:
-    """The graph module's own tensors, under the names that the user's code has for them."""
+    """Return slots for the graph module's own tensors, with the user's names."""
     sources = getattr(gm, "_param_name_to_source", None) or {}
     slots: list[FlatInput] = []
     for index, (fqn, tensor) in enumerate(owned.items()):
@@ -205,18 +202,18 @@ def _name(source: Any) -> str:
 
 
 _KEY = re.compile(r"list\(dict\.keys\([^()]*\)\)\[(\d+)\]")
-"""How Dynamo writes the n-th key of a dict whose keys are no constants to it."""
+"""Dynamo's notation for the n-th key of a dict whose keys are not constants."""
 _MEMBER = re.compile(r"(_modules|_parameters|_buffers)(?:'\])?\['([^']+)'\]")
-"""One step into a module; as `__dict__['_modules']['fc']` where the module has its own `__getattr__`."""
+"""One step into a module; `__dict__['_modules']['fc']` if the module defines `__getattr__`."""
 
 
 def module_path(source: str) -> str:
-    """`L['self']._modules['fc']._parameters['weight']` gives `fc.weight`."""
+    """Convert `L['self']._modules['fc']._parameters['weight']` to `fc.weight`."""
     return ".".join(name for _, name in _MEMBER.findall(source))
 
 
 def user_name(source: str) -> str:
-    """`L['batch']['ids']` gives `batch['ids']`; a name that Dynamo made up stays as it is."""
+    """Convert `L['batch']['ids']` to `batch['ids']`; other names are returned unchanged."""
     while (shorter := _KEY.sub(r"\1", source)) != source:
         source = shorter
     match = re.match(r"^[LG]\['([^']+)'\](.*)$", source)
@@ -226,14 +223,14 @@ def user_name(source: str) -> str:
 
 
 def subject_of(gm: fx.GraphModule) -> Subject:
-    """What the graph was captured from: a function of the user's, or a layer of torch's own."""
+    """Return the compiled function: the user's, or one of torch's layers."""
     return _subject(gm) or _subject_of_layer(gm)
 
 
 def _subject(gm: fx.GraphModule) -> Subject | None:
-    """The outermost user function that Dynamo compiled; None where that is torch's own.
+    """Return the outermost user function that Dynamo compiled; None if it is torch's own.
 
-    A function of torch's or a package's around the user's (a decorator) computes nothing by itself.
+    A decorator from a package, around the user's function, computes nothing itself and is skipped.
     """
     stacks = [codes for node in gm.graph.nodes if (codes := node.meta.get("aotlens_codes"))]
     users = [[code for code in codes if is_user_file(code[1])] for codes in stacks]
@@ -248,14 +245,14 @@ def _subject(gm: fx.GraphModule) -> Subject | None:
 
 
 def _is_decorator(users: list[list[tuple[str, str, int]]]) -> bool:
-    """Whether all that is computed is computed by one function that a package's inner function calls."""
+    """Return True if a package's inner function calls one function that computes everything."""
     qualname, file, _ = users[0][-1]
     called = {codes[-2][:2] if len(codes) > 1 else None for codes in users}
     return "<locals>" in qualname and is_installed_file(file) and len(called) == 1 and None not in called
 
 
 def _subject_of_layer(gm: fx.GraphModule) -> Subject:
-    """A layer of torch's own, compiled by itself: it stands where it is called."""
+    """Describe one of torch's layers that is compiled itself, at the line that calls it."""
     codes = next(
         (node_codes for node in gm.graph.nodes if (node_codes := node.meta.get("aotlens_codes"))), ()
     )
@@ -266,13 +263,13 @@ def _subject_of_layer(gm: fx.GraphModule) -> Subject:
 
 
 def _named(gm: fx.GraphModule, name: str, span: Span | None) -> Subject:
-    """`Net.forward` is called `Net`, and what follows a break keeps that."""
+    """Return the subject; `Net.forward` is called `Net`, and a resume function retains its suffix."""
     owner, after, line = name.partition(" after ")
     short = owner.removesuffix(".forward").rsplit(".", 1)[-1] + after + line
     return Subject(gm, short, name, "dynamo", span, graph=_graph_id())
 
 
 def _graph_id() -> GraphId | None:
-    """Which compilation of which code Dynamo is at."""
+    """Return the ids of Dynamo's current frame, compilation and attempt."""
     compilation = compile_id()
     return GraphId(*compilation) if compilation is not None else None

@@ -68,7 +68,7 @@ def rnn_layers_with_dropout(
 
 
 INDICES = "tensor_indices_or_sections"
-"""What torch calls a tensor that says where to split."""
+"""torch's keyword for a tensor of split indices."""
 
 
 def symbolic_tensor_split(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
@@ -82,7 +82,7 @@ def symbolic_tensor_split(original: Callable[..., Any], *args: Any, **kwargs: An
 
 
 def as_linear_map(derivative: Callable[[Any], Any], traced_on: Any) -> Callable[..., list[Any]]:
-    """The linear map that torch would have traced on the tangents `traced_on`."""
+    """Return the linear map that torch would have traced on the tangents `traced_on`."""
     tape = current_mode()
     if isinstance(tape, Recording) and any(is_random_op(node.op) for node in tape.nodes):
         derivative(traced_on)
@@ -99,7 +99,7 @@ def as_linear_map(derivative: Callable[[Any], Any], traced_on: Any) -> Callable[
 
 
 def _reject_gradient(tape: Recording, tangents: tuple[Any, ...], results: list[Any]) -> None:
-    """A gradient that torch's traced map keeps or not, as it was traced."""
+    """Reject a gradient that torch's traced map may or may not contain, depending on its trace."""
     tangent_nodes = {tangent.grad_fn for tangent in tangents if tangent.grad_fn is not None}
     roots = [result.grad_fn for result in results if isinstance(result, torch.Tensor)]
     if any(hasattr(node, "variable") for node in autograd_nodes(roots, tangent_nodes)):
@@ -108,7 +108,7 @@ def _reject_gradient(tape: Recording, tangents: tuple[Any, ...], results: list[A
 
 @contextmanager
 def without_outer_optimizer_steps(recorder: Recorder) -> Iterator[None]:
-    """Within it, an optimizer of tensors that are no tensors of the recording takes no step."""
+    """In the block, reject a step of an optimizer whose tensors are not part of the recording."""
     thread = get_ident()
 
     def refuse(optimizer: torch.optim.Optimizer, *_: Any) -> None:

@@ -1,7 +1,7 @@
-"""The tape of a recording: its nodes, and which node each of the user's tensors stands for.
+"""The graph under construction: its nodes, and the current node of each of the user's tensors.
 
 Invariant: every tensor that the user's function can hold has a node for its current value; after a write to
-its storage that node is looked up again through the tensor's chain of views.
+its storage the node is found again through the tensor's view chain.
 """
 
 from collections.abc import Callable, Iterator
@@ -39,82 +39,83 @@ PLAIN = frozenset(
     {int, float, bool, str, complex, type(None), torch.dtype, torch.device, torch.layout, torch.memory_format}
 )
 REAL_MODULES = (torch.Tensor, torch.nn.Parameter)
-"""Types of tensors with memory of their own."""
+"""Types of tensors with real memory."""
 
 TRACKED_ATTRIBUTE = "_aotlens_tracked"
-"""The attribute under which a fake tensor carries its `Tracked`."""
+"""The attribute of a fake tensor that holds its `Tracked`."""
 
 
 class Recording:
-    """Nodes in the order in which they were recorded, and what is known of each tensor."""
+    """The nodes in recording order, and the tracked state of each tensor."""
 
     current: Any = None
-    """While the backward is recorded: the inputs as its own code finds them (`current_input_slots`)."""
+    """While the backward is recorded: the inputs as the user's backward code reads them."""
     containers: tuple[Any, ...] = ()
-    """Lists and dicts that the function is given: copies of the caller's."""
+    """Lists and dicts among the function's arguments: copies of the caller's."""
 
     fixed_floats = False
-    """Whether the graph cannot read a number: see `aotlens.capture.symbols.float_inputs`."""
+    """Whether the graph must not read Python numbers: see `aotlens.capture.symbols.float_inputs`."""
     outputs_requiring_grad: frozenset[int] = frozenset()
-    """Identities of the results that require grad, noted where views lost their tensor's history."""
+    """Identities of the outputs that require grad; recorded if views of a detached tensor exist."""
     resized_leaves: tuple[tuple[Any, int, Span | None], ...] = ()
-    """Leaves that were given memory of other sizes (`.data`): how many operators had run, and where."""
+    """Leaves that got data of other sizes (`.data`), with the call count and the source location."""
     inference_data_spans: tuple[Span | None, ...] = ()
-    """Where inference tensors got other memory (`.data`): they are none since, and count no versions."""
+    """Where inference tensors got other data (`.data`): since then they have no version counter."""
     is_replay: bool = False
-    """Whether it records what another recording did, which was taken there."""
+    """Whether it replays another recording."""
     reset_leaves_with_gradient: tuple[Any, ...] = ()
-    """Of `reset_leaves` those that get their gradient there: nothing arrives at the former one."""
+    """The `reset_leaves` whose gradient arrives at their new grad_fn."""
 
     def __init__(self, fake_mode: FakeTensorMode) -> None:
         self.fake_mode = fake_mode
         self.nodes: list[Node] = []
         self.symbols = Symbols(self._append, lambda: self.span)
         self.in_backward, self._depth = False, 0
-        """Above zero while an operator of the user's is recorded by the operators that it is made of."""
+        """Above zero while the operators of one user call are recorded."""
         self.is_subgraph = False
-        """Whether it is the tape of a function of a higher-order operator."""
+        """Whether it records a subgraph of a higher-order operator."""
         self.has_metadata_mutation = False
-        """Whether the sizes or strides of any tensor were changed in place."""
+        """Whether a tensor's sizes or strides were changed in place."""
         self.intermediate_views: list[tuple[Tracked, int, Any]] = []
-        """Views whose history misses a write of one `_foreach_` call; the storage's version, the line."""
+        """Views whose grad_fn lacks a later write of one `_foreach_` call, with storage version and source
+        location."""
         self.has_hidden_changes = False
-        """Whether a tensor that requires grad was changed in a way that autograd cannot see (`.data`)."""
+        """Whether a tensor that requires grad was changed without autograd's knowledge (`.data`)."""
         self.swapped_tensors: list[Any] = []
-        """Tensors that were given another storage."""
+        """Tensors that got another storage."""
         self.views_before_detach: list[tuple[ViewStep, ...]] = []
-        """Chains of views whose tensor lost its history after they were taken."""
+        """View chains of views whose base was detached in place afterwards."""
         self.detached: list[tuple[Any, Span | None, int]] = []
-        """Tensors that lost their history in place, where, and after how many operators."""
+        """Tensors that were detached in place, with the source location and the call count."""
         self.originals: dict[int, Any] = {}
-        """The caller's values by the identity of the argument that stands for each."""
+        """The caller's values by the identity of their fake argument."""
         self.reset_leaves: list[Any] = []
-        """Leaves whose place in autograd was made anew (`set_`): uses before it lead to the former place."""
+        """Leaves that `set_` gave a new place in the autograd graph: earlier uses lead to the old one."""
         self.origin = Origin(NO_ORIGIN, "")
-        """Of the nodes that are recorded now."""
+        """The origin of new nodes."""
         self.regions: dict[Any, Any] = {}
-        """Programs of the marked regions, so that each is recorded once."""
+        """Programs of marked regions, each recorded once."""
         self._names: dict[str, int] = {}
         self.objects: dict[int, Node] = {}
-        """Nodes of generators, and of the stand-ins of torchbind objects, by identity."""
+        """Nodes of generators and of fake torchbind objects, by identity."""
         self.created_generators = CreatedGenerators()
         self.on_data_dependent_number: Callable[[], None] = lambda: None
-        """Called where a number comes that only the data tells."""
+        """Called when a data-dependent number appears."""
         self.floats: Floats | None = None
-        """Set where the graph cannot read a number, and a float argument has come."""
+        """The symbolic floats; set when `fixed_floats` holds and a float argument appears."""
         self._constants: dict[int, Any] = {}
         self.known_values: dict[Node, Any] = {}
-        """Values that every call has; None for what only a call tells."""
+        """Values that are the same at every call; None for those that only a call determines."""
         self.free_inputs: list[tuple[Node, Any]] = []
-        """Graph inputs that are no arguments: tensors from outside that require grad, as they are."""
+        """Free tensors that require grad and became graph inputs."""
 
     @contextmanager
     def adding(
         self, stage: str, reason: str, frames: Frames = NO_ORIGIN, forward: bool = False
     ) -> Iterator[None]:
-        """Within the block, nodes are added by a stage of ours and not by the user's code.
+        """Attribute the nodes in the block to one of our stages instead of the user's code.
 
-        With `forward` they belong to the forward, whatever has been recorded since.
+        With `forward` they belong to the forward, even while the backward is recorded.
         """
         backward = self.in_backward and not forward
         before, self.origin = self.origin, Origin(frames, "", backward, stage, reason)
@@ -129,7 +130,7 @@ class Recording:
         return self.origin.location.innermost
 
     def name(self, base: str) -> str:
-        """A name that no other node has, and that the module text does not use itself."""
+        """Return a name that no other node and no identifier of the module text has."""
         base = free_name(base)
         count = self._names.get(base)
         self._names[base] = 0 if count is None else count + 1
@@ -159,7 +160,7 @@ class Recording:
         return node
 
     def emit(self, op: Any, *args: Any, **kwargs: Any) -> Node:
-        """Record one operator on nodes, decomposed where the table says so."""
+        """Record one operator on nodes, decomposed if the table contains it."""
         values = [self._value(arg) for arg in args]
         decomposed = self.decomposed_node(op, values, args, kwargs)
         if decomposed is not None:
@@ -170,12 +171,12 @@ class Recording:
     def decomposed_node(
         self, op: Any, values: list[Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
-        """The node (or list of nodes) of an operator that is to be taken apart; None for all others."""
+        """Return the node (or list of nodes) of a decomposed operator; None for all others."""
         return None
 
     @contextmanager
     def inside_operator(self, origin: Origin) -> Iterator[None]:
-        """Within it, operators are recorded as parts of one call of the user's, which is noted by itself."""
+        """Record the operators in the block as parts of one user call, which is added separately."""
         depth, before = self._depth, self.origin
         self._depth, self.origin = 1, origin
         try:
@@ -184,32 +185,32 @@ class Recording:
             self._depth, self.origin = depth, before
 
     def leave_operator(self) -> None:
-        """What runs next is recorded as calls of the user's."""
+        """Record what follows as calls of the user's code."""
         self._depth = 0
 
     def subgraph_recorder(self) -> Any:
-        """A recorder for a body of the higher-order operator that runs: its own nodes, names shared."""
+        """Return a recorder for a subgraph of the running higher-order operator; it shares the names."""
         raise NotImplementedError
 
     def seen_tensors(self) -> Iterator[Any]:
-        """Every tensor that an operator took or gave so far."""
+        """Return every tensor that an operator has read or returned so far."""
         return iter(())
 
     def item(self, node: Any, index: int) -> Node:
-        """One result of a node that gives several."""
+        """Return one result of a node with several."""
         if isinstance(node, (list, tuple)):
             return node[index]
         return self.add_node(getitem, (node, index), {}, node.val[index])
 
     def saved_item(self, node: Node, index: int, inside: Node) -> Node:
-        """What a region keeps for its backward: named and placed as the value inside of it."""
+        """Return a value that a region saves for its backward, named and located like the inner value."""
         origin = replace(self.origin, location=inside.origin.location, op=inside.origin.op, effect=False)
         item = Node(self.name(inside.name), getitem, (node, index), {}, node.val[index], origin)
         self.nodes.append(item)
         return item
 
     def split_regions(self) -> tuple[Region, ...]:
-        """The marked regions with a gradient, each once."""
+        """Return the marked regions that have a gradient, each once."""
         return tuple(entry[0] for entry in self.regions.values() if isinstance(entry[0], Region))
 
     def _symbolic(self, arg: Any) -> Any:
@@ -228,11 +229,11 @@ class Recording:
         return [self._nodes(item) for item in result]
 
     def track(self, tensor: Any, storage: Storage) -> None:
-        """Make the tensor the whole of a storage's current value."""
+        """Track the tensor as the whole of a storage's current value."""
         setattr(tensor, TRACKED_ATTRIBUTE, Tracked(storage, (), storage.base, storage.version))
 
     def tracked(self, tensor: Any) -> Tracked:
-        """What is known of a tensor; a real tensor becomes a constant."""
+        """Return the tracked state of a tensor; a real tensor becomes a constant."""
         record = getattr(tensor, TRACKED_ATTRIBUTE, None)
         if record is not None and getattr(record.storage, "base", None) is not None:
             return record
@@ -244,14 +245,17 @@ class Recording:
         return self.tracked(self.constant(tensor))
 
     def node_of(self, tensor: Any) -> Node:
-        """The node of a tensor's current value, looked up again after a write to its storage."""
+        """Return the node of a tensor's current value, also after a write to its storage."""
         if self.current is not None and (tracked := self.tracked(tensor)).storage.inputs:
             self.current.note_access(tracked)
         return self.node_to_view(tensor)
 
     def node_to_view(self, tensor: Any) -> Node:
-        """The same for what only takes a view of it, as autograd does by itself, and under a lock of its own,
-        where it makes the history of a saved tensor anew: nothing may be asked of it then."""
+        """Return the node for taking a view, which does not count as an access.
+
+        Autograd itself takes views while it regenerates the grad_fn of a saved tensor, under a lock that an
+        access would take again.
+        """
         tracked = self.tracked(tensor)
         storage = tracked.storage
         if (
@@ -262,7 +266,7 @@ class Recording:
         ):
             check_view_is_valid(tensor, self.span)
             if not any(step is storage.last_metadata_step for step in tracked.chain):
-                self.use_synthetic_base(storage)  # autograd has made its history anew, on the base
+                self.use_synthetic_base(storage)  # autograd regenerated the grad_fn, on the base
         if tracked.version != storage.version:
             tracked.node = self.replay(storage, tracked.chain)
             tracked.version = storage.version
@@ -278,13 +282,13 @@ class Recording:
         return known
 
     def _source(self, storage: Storage, chain: tuple[ViewStep, ...]) -> tuple[Node, ViewStep]:
-        """What the last view of a chain is taken of, and that view."""
+        """Return the node that the last view of a chain views, and that view."""
         if chain[-1].offset is not None and is_as_strided_chain(chain):
             return storage.base, from_base(storage, chain[-1])
         return self.replay(storage, chain[:-1]), chain[-1]
 
     def _path(self, tracked: Tracked, target: Any) -> tuple[ViewStep, ...]:
-        """The views back through which a write goes: one, where a tensor on the way shows elements twice."""
+        """Return the views that a write passes back through; one `as_strided` if a view repeats elements."""
         chain = tracked.chain
         ends = [end for end in range(1, len(chain)) if chain[end - 1].op in MAY_REPEAT]
         if any(overlaps_itself(self.replay(tracked.storage, chain[:end]).val) for end in ends):
@@ -292,13 +296,13 @@ class Recording:
         return chain
 
     def __call__(self, op: Any, *args: Any, **kwargs: Any) -> Node:
-        """The recorder is the `Emit` of the view rules."""
+        """Record one operator: the recorder is the `Emit` of the view rules."""
         return self.emit(op, *args, **kwargs)
 
     def constant(self, tensor: Any) -> Any:
         known = self._constants.get(id(tensor))
         if known is not None and known[0].requires_grad and not self.in_backward:
-            known = None  # a stand-in, past which autograd has got hold of the tensor itself
+            known = None  # a fake for a tensor that autograd has reached itself
         if known is None:
             if not isinstance(tensor, torch.Tensor):
                 raise unsupported("argument-type", self.span, type=type(tensor).__name__)
@@ -316,7 +320,7 @@ class Recording:
         return known[0]
 
     def constants_in(self, storages: set[int]) -> list[Any]:
-        """Tensors that the function came with, in any of these storages, and that are no inputs."""
+        """Return the function's own constant tensors in any of these storages."""
         constants = (
             tensor
             for alias, tensor in self._constants.values()
@@ -325,11 +329,11 @@ class Recording:
         return [tensor for tensor in constants if tensor.untyped_storage()._cdata in storages]
 
     def is_constant(self, tensor: Any) -> bool:
-        """Whether it stands for a tensor that the function came with, and that no call gives."""
+        """Return True if the tensor is a fake for one of the function's own constants."""
         return id(tensor) in self._constants
 
     def use_fake_for(self, tensor: Any, stand_in: Any) -> None:
-        """Take `stand_in` for a tensor from outside where the function gets hold of the tensor itself."""
+        """Use `stand_in` wherever the function reads this free tensor itself."""
         self._constants[id(tensor)] = (stand_in, tensor)
 
     def argument(self, arg: Any) -> Any:
@@ -352,7 +356,7 @@ class Recording:
         return arg
 
     def generator(self, generator: torch.Generator) -> Node:
-        """The node of a generator: an argument's, or a constant of the function's own."""
+        """Return the node of a generator: an argument's, or a constant."""
         known = self.objects.get(id(generator))
         if generator in self.created_generators:
             return self.created_generators.node(self, generator)
@@ -364,43 +368,42 @@ class Recording:
 
     @property
     def in_user_backward(self) -> bool:
-        """Whether code of the user's in a backward has called the operator that is recorded."""
+        """Whether user code in a backward called the current operator."""
         return False
 
     @property
     def call_count(self) -> int:
-        """How many operators the user's code has called; a recorder counts them."""
+        """How many operators the user's code has called; counted by the recorder."""
         return 0
 
     def add_call(self, call: tuple[Any, ...]) -> None:
-        """Keep what the user's code called and no operator tells of; a recorder keeps it among its calls."""
+        """Add a user call that no operator represents; the recorder appends it to its calls."""
 
     def replace_calls(self, since: int, func: Any, call: Callable[[], tuple[Any, ...]]) -> None:
-        """Keep this in place of what was noted since then, where that is one call of `func` and its reads."""
+        """Replace the calls since `since` by this one if they are one call of `func` and its reads."""
 
     def current_frames(self) -> Frames:
-        """The user's expression that runs; a recorder looks for it on the stack."""
+        """Return the user's current frames; the recorder walks the stack."""
         return self.origin.location
 
     def keywords(self, kwargs: dict[str, Any]) -> dict[str, Any]:
         return {key: self.argument(value) for key, value in kwargs.items()} if kwargs else {}
 
     def read_number(self, tensor: Any, number: Any) -> None:
-        """Record that a tensor's one value is a number which a frontend knows as a symbol."""
+        """Record that a tensor's single value is a number which the frontend has as a symbol."""
         op = aten._local_scalar_dense.default
         self.symbols.define(number, self.add_node(op, (self.node_of(tensor),), {}, number))
         self.add_call((op, (tensor,), {}, number, self.origin))
 
     def new_write(self, chain: tuple[ViewStep, ...] = (), version: int = 0) -> Write:
-        """A write that happens now, through a tensor that these views lead to."""
+        """Return a write that happens now, through a tensor with this view chain."""
         grad, inference = torch.is_grad_enabled(), torch.is_inference_mode_enabled()
         return Write(self.origin, grad, inference, chain, version)
 
     def use_synthetic_base(self, storage: Storage) -> None:
-        """Turn overlapping graph inputs into views of their synthetic base, as if they had always been ones.
+        """Turn overlapping graph inputs into views of their synthetic base, as if they had always been.
 
-        The one place where a node changes: none of them is in a program yet, and whoever read one goes on
-        reading the same node.
+        Only here a node changes: none of them is in a program yet, and its readers still read the same node.
         """
         if storage.on_base or not storage.overlapping_inputs:
             return
@@ -417,7 +420,7 @@ class Recording:
             self.nodes[0:0] = [*views[:-1], input_node]
 
     def replay_uncached(self, source: Node, chain: tuple[ViewStep, ...]) -> Node:
-        """A chain of views on a node, without the storage's memory of views."""
+        """Apply a view chain to a node without the storage's cache of views."""
         with self.adding("capture", "an input that overlaps another, as a view of their synthetic base"):
             for step in chain:
                 source = step.apply(self, source)
@@ -428,13 +431,13 @@ class Recording:
         return on_arguments or bool(self.free_inputs)
 
     def preserve_values(self, tensor: Any) -> None:
-        """Before a tensor becomes another in place: the nodes that it is the value of keep what it was."""
+        """Detach the values of nodes whose tensor is about to become another in place."""
         for node in self.nodes:
             if node.val is tensor:
-                object.__setattr__(node, "val", tensor.detach())  # no program holds the node yet
+                object.__setattr__(node, "val", tensor.detach())  # no program contains the node yet
 
     def write(self, target: Any, value: Node) -> None:
-        """Give a tensor's storage the value that a write through this tensor leaves."""
+        """Update a tensor's storage with the value of a write through this tensor."""
         tracked = self.tracked(target)
         storage = tracked.storage
         if self.current is not None and storage.inputs:

@@ -1,10 +1,9 @@
-"""Views that got other sizes or strides in place, or were taken before the tensor under them got such.
+"""Views that a metadata mutation, of themselves or of their base, makes invalid for autograd.
 
-After such a change or a write, autograd makes the view's history again.  In eager it goes by the view's own
-strides; on fake tensors it runs the view operators once more, without the changes in place among them, on a
-tensor that is laid out otherwise by then.
+After a later write autograd regenerates the view's grad_fn.  Eager uses the view's own strides; fake tensors
+replay the view operators, without the in-place ones, on a base whose geometry has changed.
 
-Invariant: a recording in which the two ways differ is refused.
+Invariant: a recording in which the two differ is rejected.
 """
 
 from typing import Any
@@ -21,10 +20,10 @@ TRACK = "_aotlens_tracked"
 
 
 def check_view_is_valid(tensor: Any, span: Span | None, *, written: bool = False) -> None:
-    """Call it where a view is written to or read, and a tensor on its storage was changed so.
+    """Check a view that is read or written after a metadata mutation on its storage.
 
     Raises:
-        UnsupportedError: its gradient would be another one than eager's.
+        UnsupportedError: its gradient would differ from eager's.
     """
     if is_invalid_view(tensor) or (written and _has_new_geometry(tensor)):
         moves = getattr(tensor, TRACK).storage.metadata_mutations
@@ -32,7 +31,7 @@ def check_view_is_valid(tensor: Any, span: Span | None, *, written: bool = False
 
 
 def is_invalid_view(tensor: Any) -> bool:
-    """Whether its view operators, run once more on the tensor under it, lead to another view."""
+    """Return True if replaying its view operators on the base gives another view."""
     base = tensor._base
     tracked, tracked_base = getattr(tensor, TRACK, None), getattr(base, TRACK, None)
     return (
@@ -43,7 +42,7 @@ def is_invalid_view(tensor: Any) -> bool:
 
 
 def _has_new_geometry(tensor: Any) -> bool:
-    """Whether the view itself got other sizes or strides: the gradient of a write takes those from before."""
+    """Return True if the view itself was mutated: the gradient of a write uses its old geometry."""
     tracked, tracked_base = getattr(tensor, TRACK, None), getattr(tensor._base, TRACK, None)
     if (
         tracked is None
@@ -65,7 +64,7 @@ def invalid_view_error(span: Span | None, moved: Span | None) -> UnsupportedErro
 
 
 def _is_regenerated(base: Any, tensor: Any, tracked: Tracked, tracked_base: Tracked) -> bool:
-    """Whether the view operators lead from the tensor as it lies there to the view as it is."""
+    """Return True if the view operators on the base give the view as it is."""
     common = 0
     while (
         common < min(len(tracked.chain), len(tracked_base.chain))

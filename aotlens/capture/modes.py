@@ -1,4 +1,4 @@
-"""Modes and settings under which a function is recorded, and how the caller's modes are restored afterwards.
+"""Modes and settings of a recording, and how the caller's modes are restored.
 
 Invariant: none of the caller's modes reaches the recording, and none of the function's changes outlives it.
 """
@@ -22,10 +22,10 @@ from aotlens.unsupported import unsupported
 
 @dataclass(frozen=True, slots=True)
 class Modes:
-    """Modes that a function may change; grad mode is kept apart."""
+    """Modes that a function may change, except grad mode."""
 
     autocast: tuple[tuple[str, bool, torch.dtype], ...]
-    """For each kind of device, whether it is on, and to which type it casts."""
+    """For each device type: whether autocast is on, and its dtype."""
     default_dtype: torch.dtype
     deterministic: bool
 
@@ -57,7 +57,7 @@ def set_modes(modes: Modes) -> None:
 
 
 def check_modes_restored(before: Modes, span: Span | None) -> None:
-    """Put every mode back.
+    """Restore every mode.
 
     Raises:
         UnsupportedError: the function left one of them changed.
@@ -74,9 +74,9 @@ def check_modes_restored(before: Modes, span: Span | None) -> None:
 
 @contextmanager
 def isolated_from_caller(saved: SavedValues) -> Iterator[None]:
-    """Within it, neither the caller's hooks on saved tensors nor its anomaly mode see the fake tensors.
+    """Hide the fake tensors from the caller's saved-tensor hooks and anomaly mode in the block.
 
-    Both do their work when the compiled function runs; `saved` has the place of any hooks.
+    Both apply when the compiled function runs; `saved` replaces the hooks.
     """
     anomaly, check_nan = torch.is_anomaly_enabled(), torch.is_anomaly_check_nan_enabled()
     if anomaly:
@@ -90,7 +90,7 @@ def isolated_from_caller(saved: SavedValues) -> Iterator[None]:
 
 
 SplitRegion = Callable[[Program], Region]
-"""Divides the program of a marked region, forward and backward in one, into the two."""
+"""Splits the joint program of a marked region into forward and backward."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,8 +100,8 @@ class Settings:
     dynamic: bool = False
     """Whether sizes are symbols."""
     symbolic_numbers: bool = False
-    """Whether plain integers among the arguments are symbols too."""
+    """Whether integer arguments are symbols too."""
     observe_variables: bool = False
     side_effects: SideEffects = SideEffects.REPLAYED
     split_region: SplitRegion | None = None
-    """By the partition policy of the whole; None leaves a marked region's gradient to torch."""
+    """Uses the partition policy of the whole graph; None leaves a marked region's gradient to torch."""

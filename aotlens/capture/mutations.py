@@ -25,24 +25,25 @@ from aotlens.torch_api.fake import FakeTensor
 from aotlens.unsupported import unsupported
 
 FOREACH = "aten._foreach_"
-"""In eager such an operator raises the version counters by single writes; as one operator it raises none."""
+"""In eager such an operator advances version counters like single writes; as one operator it advances
+none."""
 
 
 def calls_per_tensor(tape: Recording, args: tuple[Any, ...], targets: list[Any]) -> list[tuple[Any, ...]]:
-    """The arguments of one call per written tensor; empty where one call for all does the same."""
+    """Return the arguments of one call per written tensor; empty if a single call is equivalent."""
     if len(targets) < 2 or not _are_listed_twice(tape, args, targets):
         return []
     return [tuple(_item_for(arg, index, len(targets)) for arg in args) for index in range(len(targets))]
 
 
 def record_intermediate_views(tape: Recording, targets: list[Any]) -> None:
-    """Note the views that have the history of their own write: call it when all are written.
+    """Record the views whose grad_fn covers only their own write; call after all writes.
 
-    Eager raises all versions first and then makes the histories, one after the other; so autograd takes such
-    a view for up to date, although what it shows is written again behind it.
+    Eager first advances all versions and then regenerates the grad_fns one by one; so autograd considers such
+    a view up to date although a later write changes its values.
 
     Raises:
-        UnsupportedError: it is an argument, which the caller would see with another history.
+        UnsupportedError: the view is an argument, so the caller would see another grad_fn.
     """
     if not torch.is_grad_enabled():
         return
@@ -59,7 +60,7 @@ def record_intermediate_views(tape: Recording, targets: list[Any]) -> None:
 
 
 def check_intermediate_views(tape: Recording, results: Iterable[Any]) -> None:
-    """Raise UnsupportedError where such a view, or a view of it, is among the results of the function."""
+    """Raise UnsupportedError if such a view, or a view of it, is an output of the function."""
     for result in results if tape.intermediate_views else ():
         if not isinstance(result, torch.Tensor) or not result.requires_grad:
             continue
@@ -75,13 +76,13 @@ def _reject_intermediate_view(span: Span | None) -> None:
 
 
 def _item_for(arg: Any, index: int, count: int) -> Any:
-    """A list that has an item per written tensor, cut to one item; all others as they are."""
+    """Return one item of a list with an item per written tensor; other arguments unchanged."""
     per_target = isinstance(arg, (list, tuple)) and len(arg) == count
     return [arg[index]] if per_target else arg
 
 
 def _are_listed_twice(tape: Recording, args: tuple[Any, ...], targets: list[Any]) -> bool:
-    """Whether a written tensor's memory is also at another place of a list."""
+    """Return True if a written tensor's memory also occurs at another index of a list."""
     indices: dict[int, set[int]] = {}
     for index, tracked in _tracked(tape, args):
         indices.setdefault(id(tracked.storage), set()).add(index)
@@ -116,7 +117,7 @@ class Write:
 
     @property
     def targets(self) -> list[Any]:
-        """The written tensors, lists flattened, in the schema's order."""
+        """The written tensors, with lists flattened, in the schema's order."""
         written = [
             self.args[key] if isinstance(key, int) else self.kwargs[key] for key in self.operator.written
         ]
@@ -124,7 +125,7 @@ class Write:
 
 
 def record_metadata_mutation(tape: Recording, call: Write) -> Any:
-    """`t_` and its like: the tensor becomes another view of its storage."""
+    """Record `t_` and similar: the tensor becomes another view of its storage."""
     tensor = call.args[0]
     tracked = tape.tracked(tensor)
     if call.func is aten.detach_.default:
@@ -142,7 +143,7 @@ def record_metadata_mutation(tape: Recording, call: Write) -> Any:
     if tensor is tracked.storage.base_tensor and tracked.storage.initial_tensor is None:
         tracked.storage.initial_tensor = tensor.detach()
     call.func(*call.args, **call.kwargs)
-    unseen = unseen and tensor._base is None  # the history of a view is made again, as the view lies then
+    unseen = unseen and tensor._base is None  # the grad_fn of a view is regenerated with its new geometry
     if unseen and tensor.requires_grad and tensor.grad_fn is not None and tensor.shape != before:
         raise unsupported("resize-under-no-grad", tape.span, operator=call.name)
     tracked.storage.metadata_mutations.append(tape.new_write(tracked.chain, tracked.storage.version))
@@ -155,19 +156,19 @@ def record_metadata_mutation(tape: Recording, call: Write) -> Any:
 
 
 def _value_as_view(tape: Recording, tensor: Any, step: ViewStep) -> tuple[Node, ViewStep]:
-    """The value that a tensor has as that view of itself, and the step as its chain has it."""
+    """Return the tensor's node as this view of itself, and the step with its storage offset."""
     tracked, source = tape.tracked(tensor), tape.node_of(tensor)
     if step.op is not aten.as_strided.default:
         return step.apply(tape, source), step
     placed, storage = with_storage_offset(step, tensor, tracked, tape.span), tracked.storage
-    is_apart = storage.overlapping_inputs and not storage.on_base  # the graph may never be given its base
+    is_apart = storage.overlapping_inputs and not storage.on_base  # the graph may never take the base
     node = step.apply(tape, source) if is_apart else tape.replay(storage, (*tracked.chain, placed))
     check_within_input(storage, placed, node.val, tape.span)
     return node, placed
 
 
 def record_mutation(tape: Recording, call: Write) -> Any:
-    """Give every written tensor its new value; the result is what the operator returns."""
+    """Update every written tensor; return what the operator returns."""
     if call.operator.functional is None:
         raise unsupported("no-functional-variant", tape.span, operator=call.name)
     targets = call.targets
@@ -191,7 +192,7 @@ def record_mutation(tape: Recording, call: Write) -> Any:
 
 
 def _new_values(tape: Recording, call: Write, count: int) -> tuple[list[Node], Any]:
-    """The written tensors' new values, and what else the operator returns."""
+    """Return the written tensors' new values, and the operator's other results."""
     if call.func is aten.copy_.default:
         return [_copied(tape, *call.args[:2])], None
     functional = call.operator.functional
@@ -211,7 +212,7 @@ def _new_values(tape: Recording, call: Write, count: int) -> tuple[list[Node], A
 
 
 def _flat_results(tape: Recording, node: Any) -> list[Node]:
-    """One node per tensor that the functional variant gives, lists of tensors taken apart."""
+    """Return one node per tensor that the functional variant returns, with lists flattened."""
     if type(node) is Node:
         if not isinstance(node.val, (list, tuple)):
             return [node]
@@ -220,7 +221,7 @@ def _flat_results(tape: Recording, node: Any) -> list[Node]:
 
 
 def _copied(tape: Recording, target: Any, source: Any) -> Node:
-    """The value of `target` after `copy_`: a copy of the source in the target's layout."""
+    """Return the value of `target` after `copy_`: a copy of the source in the target's layout."""
     if not isinstance(source, torch.Tensor):
         return tape.emit(aten.fill.Scalar, tape.node_of(target), source)
     node = tape.node_of(source)
@@ -236,8 +237,8 @@ def _copied(tape: Recording, target: Any, source: Any) -> Node:
 
 
 def _fitted(tape: Recording, call: Write, target: Any, value: Node) -> Node:
-    """The new value in the written tensor's dtype; a misfit raises the operator's own error."""
-    if repeated := repeated_dims(target):  # expanded again, so that later results are laid out as in eager
+    """Return the new value in the written tensor's dtype; a mismatch raises the operator's own error."""
+    if repeated := repeated_dims(target):  # expanded again, so that later results have eager's layout
         size = value.val.shape
         for dim in repeated:
             value = tape.emit(aten.slice.Tensor, value, dim, 0, 1)
@@ -258,7 +259,7 @@ def _fitted(tape: Recording, call: Write, target: Any, value: Node) -> Node:
 
 
 def _lay_out(tape: Recording, call: Write, target: Any, value: Node) -> None:
-    """Element by element operators lay an `out=` of another size out as their result; fakes do not."""
+    """Lay out a resized `out=` of a pointwise operator like its result, which fake kernels omit."""
     strides = value.val.stride()
     if torch.Tag.pointwise not in call.func.tags or target.stride() == strides:
         return
@@ -269,7 +270,7 @@ def _lay_out(tape: Recording, call: Write, target: Any, value: Node) -> None:
 
 
 def record_resize(tape: Recording, target: Any) -> None:
-    """Note that a tensor has other sizes, which an operator gave it to hold its result."""
+    """Record that an operator resized a tensor for its result."""
     storage = tape.tracked(target).storage
     if tape.tracked(target).chain:
         raise unsupported("out-resizes-view", tape.span)
@@ -285,7 +286,7 @@ def record_resize(tape: Recording, target: Any) -> None:
 
 
 def leaky_relu_for(call: Write) -> Callable[[], Any] | None:
-    """RReLU outside of training, which draws nothing and writes no noise; None for all else."""
+    """Return RReLU in eval mode, which is not random and writes no noise; None for other calls."""
     if call.func not in LEAKY_RELUS:
         return None
     settings = call.args[2:5]
@@ -294,7 +295,7 @@ def leaky_relu_for(call: Write) -> Callable[[], Any] | None:
 
 
 def only_reads(call: Write) -> bool:
-    """Whether an operator marked as writing does not write here: batch norm in eval mode."""
+    """Return True if the call writes nothing although the schema says so: batch norm in eval mode."""
     if any(target is None for target in call.targets):
         return True
     return bool(call.func._schema.name.endswith("native_batch_norm") and not call.args[5])

@@ -1,4 +1,4 @@
-"""Operators whose real kernels differ from torch's fake kernels or decompositions, with the real result.
+"""Operators whose fake kernels or decompositions differ from the real kernels.
 
 Covers strides of broadcast operands, batch norm layouts, mixed-dtype matrix products, and the margin losses.
 Invariant: a fake result has the dtype, sizes and strides of the eager result.
@@ -23,7 +23,7 @@ aten = torch.ops.aten
 
 
 def with_broadcast_strides(func: Any) -> Callable[..., Any]:
-    """The operator on fake tensors, with the strides that the real kernel gives."""
+    """Return the operator on fake tensors, with the strides of the real kernel."""
 
     def arithmetic(*operands: Any, **kwargs: Any) -> Any:
         result = func(*operands, **kwargs)
@@ -38,13 +38,13 @@ def with_broadcast_strides(func: Any) -> Callable[..., Any]:
 
 
 def _is_ambiguous(result: Any) -> bool:
-    """Whether it lies as channels last and a dimension has size 1, whose stride that leaves open."""
+    """Return True if the result is channels last with a dimension of size 1, whose stride is ambiguous."""
     ones = result.dim() == 4 and any(type(size) is int and size == 1 for size in result.shape)
     return ones and not is_contiguous(result) and is_contiguous(result, torch.channels_last)
 
 
 def _strides(func: Any, operands: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...] | None:
-    """Those of the only operand that is no number; with several, what the kernel computes of known sizes."""
+    """Return the strides of the only operand with dimensions; for several, those of the meta kernel."""
     tensors = [operand for operand in operands if isinstance(operand, torch.Tensor) and operand.dim()]
     if len(tensors) == 1:
         return tuple(tensors[0].stride()) if is_contiguous(tensors[0], torch.channels_last) else None
@@ -55,7 +55,7 @@ BROADCAST_FIXES = {
     func: with_broadcast_strides(func)
     for func in (aten.add.Tensor, aten.sub.Tensor, aten.mul.Tensor, aten.div.Tensor)
 }
-"""By operator; in place of torch's fake kernels."""
+"""By operator; replaces torch's fake kernels."""
 
 
 INPUTS = {
@@ -66,11 +66,11 @@ INPUTS = {
     aten._native_batch_norm_legit_no_training.default: 0,
     aten.native_batch_norm_backward.default: 1,
 }
-"""By operator: the position of the input, as whose first result is laid out."""
+"""By operator: the position of the input whose layout the first result has."""
 
 
 def with_norm_layout(run: Callable[..., Any], input_position: int) -> Callable[..., Any]:
-    """`run`, with the first result as the kernel gives it."""
+    """Return `run` with the first result in the kernel's layout."""
 
     def norm(*args: Any, **kwargs: Any) -> Any:
         first, *others = run(*args, **kwargs)
@@ -83,11 +83,11 @@ def with_norm_layout(run: Callable[..., Any], input_position: int) -> Callable[.
 
 
 NORM_FIXES = {func: with_norm_layout(func, at) for func, at in INPUTS.items()}
-"""By operator; in place of torch's fake kernels."""
+"""By operator; replaces torch's fake kernels."""
 
 
 def norm_decompositions(rules: dict[Any, Callable[..., Any]]) -> dict[Any, Callable[..., Any]]:
-    """Those of some decompositions that take such an operator apart, with its results as the kernel's."""
+    """Return the decompositions of batch norm among `rules`, with results in the kernel's layout."""
     return {
         func: with_norm_layout(rules[func], position) for func, position in INPUTS.items() if func in rules
     }
@@ -98,7 +98,7 @@ FACTORS = {aten.mm.default: 0, aten.mv.default: 0, aten.addmm.default: 1}
 
 
 def with_dtype_check(func: Any, first: int) -> Callable[..., Any]:
-    """The operator, which raises RuntimeError for factors of two types."""
+    """Return the operator with a check that raises RuntimeError for factors of two dtypes."""
 
     def product(*args: Any, **kwargs: Any) -> Any:
         left, right = args[first : first + 2]
@@ -116,22 +116,22 @@ def _refusal(left: torch.Tensor, right: torch.Tensor) -> str:
 
 
 PRODUCT_FIXES = {func: with_dtype_check(func, first) for func, first in FACTORS.items()}
-"""By operator; in place of torch's fake kernels."""
+"""By operator; replaces torch's fake kernels."""
 
 
 MEAN, SUM = 1, 2
-"""The reductions, as operators have them."""
+"""The values of `reduction`."""
 
 
 def multi_margin_loss(sample: Tensor, target: Tensor, *options: Any, **named: Any) -> Tensor:
-    """One label a row."""
+    """Compute `multi_margin_loss`, which has one label per row."""
     op: Any = aten.multi_margin_loss.default
     loss = get_decompositions([op])[op](sample, target, *options, **named)
     return loss if target.dim() else loss.reshape(())
 
 
 def multilabel_margin_loss(sample: Tensor, target: Tensor, reduction: int) -> tuple[Tensor, Tensor]:
-    """Labels of each row up to the first -1; gives the loss, and which places the labels name."""
+    """Return the loss, and a mask of the labels; each row's labels end at the first -1."""
     if sample.shape != target.shape or sample.dim() > 2:
         raise RuntimeError(f"inconsistent target size: {target.shape} for input of size: {sample.shape}")
     rows, labels = torch.atleast_2d(sample), torch.atleast_2d(target)
@@ -157,4 +157,4 @@ KERNEL_DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     aten.multi_margin_loss.default: multi_margin_loss,
     aten.multilabel_margin_loss_forward.default: multilabel_margin_loss,
 }
-"""By operator; in place of torch's Python kernels, fake kernels and decompositions."""
+"""By operator; replaces torch's Python kernels, fake kernels and decompositions."""

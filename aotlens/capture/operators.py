@@ -1,7 +1,7 @@
-"""What the recorder must know of an operator: does it read, view, write, or draw random numbers.
+"""Classify operators: whether they read, view, write or are random.
 
-Invariant: the answer comes from the operator's schema and tags; the few operators whose schema does not
-tell the truth stand in the tables below, each with the truth.
+Invariant: the classification follows the operator's schema and tags; the tables below correct the few wrong
+schemas.
 """
 
 from collections.abc import Callable, Sequence
@@ -39,7 +39,7 @@ HIDDEN_SPLITS: dict[Any, Any] = {
     aten.unsafe_split.Tensor: aten.split.Tensor,
     aten.unsafe_split_with_sizes.default: aten.split_with_sizes.default,
 }
-"""Operators whose results are views but for autograd, and the views that they are."""
+"""Operators whose results are views that autograd does not see, and the equivalent view operators."""
 
 KINDS: dict[Any, Kind] = {
     aten.detach.default: Kind.DETACH,
@@ -51,10 +51,10 @@ KINDS: dict[Any, Kind] = {
     aten.allclose.default: Kind.READ,
     aten.equal.default: Kind.READ,
 }
-"""Operators of which the schema does not tell it."""
+"""Operators whose schema does not show their kind."""
 
 FAKES: dict[Any, Any] = {**NORM_FIXES, **PRODUCT_FIXES, **BROADCAST_FIXES, **KERNEL_DECOMPOSITIONS}
-"""What gives an operator's fake result where torch's fake kernel gives another than eager."""
+"""Fake kernels that replace torch's where these differ from eager."""
 
 RESIZE_STORAGE = torch.ops.inductor.resize_storage_bytes_
 """Dynamo's form of `untyped_storage().resize_`."""
@@ -71,7 +71,7 @@ FUNCTIONAL_BY_NAME: dict[Any, Any] = {
 """Functional variants whose name does not follow the rule."""
 
 UNDECLARED_WRITES: dict[Any, tuple[int, ...]] = {aten.native_batch_norm.default: (3, 4)}
-"""Operators that write to arguments which their schema does not mark, and which arguments those are."""
+"""Operators that write to arguments which their schema does not mark, with these arguments."""
 
 QUERIES = frozenset(
     {
@@ -96,28 +96,28 @@ QUERIES = frozenset(
         aten._has_compatible_shallow_copy_type.default,
     }
 )
-"""Questions about metadata: answered by the fake tensors, not recorded."""
+"""Metadata queries: answered by the fake tensors, not recorded."""
 
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """One overload, as the recorder sees it."""
+    """The recorder's classification of one overload."""
 
     kind: Kind
     written: tuple[int | str, ...] = ()
     """Positions (or keyword names) of the arguments that it writes to."""
     returned: tuple[int, ...] = ()
-    """Which of those are its results, by their place there; empty where it gives new ones."""
+    """The indices in `written` of the arguments that it returns; empty if it returns new tensors."""
     functional: Any = None
-    """The overload that gives the new values instead of writing them; None when there is none."""
+    """The overload that returns the new values instead of writing them; None when there is none."""
     result_options: tuple[str, ...] = ()
-    """Keywords by which the functional variant is told the written tensor's type and device (`zeros`)."""
+    """Keywords for the written tensor's dtype and device that the functional variant needs (`zeros`)."""
     random: bool = False
     fake: Any = None
-    """What gives its fake result where torch's fake kernel gives another shape than eager, or None."""
+    """A fake kernel that replaces torch's, which returns another shape than eager; usually None."""
 
     def returned_value(self, targets: Sequence[Any]) -> Any:
-        """What it returns of the tensors that it writes to."""
+        """Return the operator's result from the tensors that it writes to."""
         results = [targets[index] for index in self.returned]
         return results[0] if len(results) == 1 else tuple(results)
 
@@ -140,7 +140,9 @@ def describe(func: Any) -> Operator:
         return Operator(Kind.METADATA_MUTATION, written, _returned(func), functional_variant(func))
     if written:
         functional = functional_variant(func)
-        if functional is None and has_composite_kernel(func):  # `dropout_`, met whole in inference mode
+        if functional is None and has_composite_kernel(
+            func
+        ):  # `dropout_`, which inference mode does not decompose
             return Operator(Kind.COMPOSITE)
         return Operator(
             Kind.MUTATION, written, _returned(func), functional, _result_options(func, functional), random
@@ -155,17 +157,17 @@ def describe(func: Any) -> Operator:
 
 
 def is_builtin(func: Any) -> bool:
-    """Whether torch itself brings the operator."""
+    """Return True if the operator is one of torch's own."""
     return func.namespace in ("aten", "prim", "prims")
 
 
 def is_operator(func: Any) -> bool:
-    """Whether it is an operator of torch's dispatcher, and not a Python function such as `manual_seed`."""
+    """Return True for a dispatcher operator, False for a Python function such as `manual_seed`."""
     return hasattr(func, "namespace")
 
 
 def written_arguments(func: Any) -> tuple[int | str, ...]:
-    """The arguments that the schema marks as written, by position or by keyword."""
+    """Return the arguments that the schema marks as written, by position or by keyword."""
     written: list[int | str] = []
     for position, argument in enumerate(func._schema.arguments):
         if argument.alias_info is not None and argument.alias_info.is_write:
@@ -174,7 +176,7 @@ def written_arguments(func: Any) -> tuple[int | str, ...]:
 
 
 def _returned(func: Any) -> tuple[int, ...]:
-    """Places among what it writes: `rrelu_with_noise_` writes the noise too, and gives the value alone."""
+    """Return the returned indices: `rrelu_with_noise_` also writes the noise, but returns only the value."""
     aliases = [arg.alias_info for arg in func._schema.arguments if arg.alias_info is not None]
     names = [alias.before_set for alias in aliases if alias.is_write]
     results = [result.alias_info for result in func._schema.returns]
@@ -184,7 +186,7 @@ def _returned(func: Any) -> tuple[int, ...]:
 
 
 def functional_variant(func: Any) -> Any:
-    """The overload that gives new values: `add_` to `add`, `mul.out` to `mul`, `_fused_x_` to `_fused_x`."""
+    """Return the overload with new results: `add` for `add_`, `mul` for `mul.out`."""
     if func in FUNCTIONAL_BY_NAME:
         return FUNCTIONAL_BY_NAME[func]
     namespace, name = func._schema.name.split("::")
@@ -205,7 +207,7 @@ TENSOR_OPTIONS = frozenset({"dtype", "layout", "device", "pin_memory"})
 
 
 def _factory_variant(func: Any) -> Any:
-    """`zeros` for `zeros.out`, which takes type and device from the tensor that it fills."""
+    """Return `zeros` for `zeros.out`, which takes dtype and device from the tensor that it fills."""
     packet, wanted = func.overloadpacket, _inputs_of(func)
     for overload in packet.overloads() if func._schema.arguments[-1].is_out else ():
         variant = getattr(packet, overload)
@@ -224,13 +226,13 @@ def _result_options(func: Any, functional: Any) -> tuple[str, ...]:
 
 
 def _inputs_of(func: Any) -> list[tuple[str, str]]:
-    """Names and types of the arguments but for those that only receive results."""
+    """Return names and types of the arguments, without those that only receive results."""
     outs = {argument.name for argument in func._schema.arguments if argument.is_out}
     return [(arg.name, str(arg.type)) for arg in func._schema.arguments if arg.name not in outs]
 
 
 def missing_defaults(func: Any, functional: Any, argument_count: int) -> tuple[Any, ...]:
-    """Positional defaults of the writing overload that its functional variant does not have."""
+    """Return positional defaults of the writing overload that its functional variant lacks."""
     defaults = []
     wanted = functional._schema.arguments
     for position, argument in enumerate(func._schema.arguments):
@@ -246,7 +248,7 @@ Decompositions = dict[Any, Callable[..., Any]]
 
 
 def with_dtype(func: Any, kwargs: dict[str, Any], result: Any, default: torch.dtype) -> dict[str, Any]:
-    """The type of a result spelled out, where the default type is for a while not what it was."""
+    """Return the keywords with an explicit dtype if the function has changed the default dtype."""
     if torch.get_default_dtype() is default:
         return kwargs
     named = any(argument.name == "dtype" for argument in func._schema.arguments)

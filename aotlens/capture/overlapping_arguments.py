@@ -18,14 +18,15 @@ from aotlens.torch_api.fake import FakeTensor
 from aotlens.unsupported import unsupported
 
 Named = tuple[str, Any, bool]
-"""An argument's name, a tensor of it, and whether the operator writes to it."""
+"""An argument's name, one of its tensors, and whether the operator writes to it."""
 
 
 def overlapping_written(tape: Recording, call: str, arguments: Iterable[Named]) -> list[Any]:
-    """The written tensors that have elements in common with others that are written.
+    """Return the written tensors that overlap other written tensors.
 
     Raises:
-        UnsupportedError: one that is only read overlaps one that is written: the operator would read a copy.
+        UnsupportedError: a tensor that is only read overlaps a written one, so the operator would read a
+            copy.
     """
     overlapping: list[Any] = []
     before: list[Named] = []
@@ -58,27 +59,27 @@ def _overlap(tape: Recording, left: Any, right: Any) -> bool:
 
 
 def _byte_range(tensor: Any) -> tuple[Any, Any]:
-    """The first byte that a tensor shows, and the first one behind it; sizes of none count as one."""
+    """Return the first byte of a tensor and the byte after its last; empty sizes count as one."""
     steps = ((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
     first = tensor.storage_offset()
     return first * tensor.element_size(), (first + sum(steps) + 1) * tensor.element_size()
 
 
 def tensors_of(value: Any) -> list[Any]:
-    """The tensors of one argument."""
+    """Return the tensors of one argument."""
     listed = value if isinstance(value, (list, tuple)) else (value,)
     return [item for item in listed if isinstance(item, torch.Tensor)]
 
 
 PRODUCTS = frozenset({"addmm", "addmv", "addbmm", "baddbmm", "addr", "bmm", "mm", "mv", "dot"})
-"""Whose kernels read what they write in the order of their own, and of which eager refuses nothing."""
+"""Operators whose kernels read and write in an order of their own; eager rejects no overlap there."""
 
 
 def reject_partial_overlap(tape: Recording, func: Any, targets: list[Any], args: tuple[Any, ...]) -> None:
-    """Call it before a write.
+    """Check the arguments before a write.
 
     Raises:
-        RejectedRuntimeError: an argument shares some of its elements with a target, at other places.
+        RejectedRuntimeError: an argument shares elements with a target, at other indices.
     """
     by_element = func is aten.copy_.default or torch.Tag.pointwise in func.tags
     if not by_element and op_name(func).split(".")[1].strip("_") in PRODUCTS:
@@ -94,7 +95,7 @@ def reject_partial_overlap(tape: Recording, func: Any, targets: list[Any], args:
 
 
 def _tensors_read(args: tuple[Any, ...]) -> list[Any]:
-    """Tensors that are read while the operator writes; one number is read before."""
+    """Return the tensors that are read during the write; a zero-dimensional one is read before."""
     listed = [item for arg in args for item in (arg if isinstance(arg, (list, tuple)) else (arg,))]
     return [item for item in listed if type(item) is FakeTensor and item.dim()]
 
@@ -104,7 +105,7 @@ def _layout(tensor: Any) -> tuple[Any, ...]:
 
 
 def _overlap_at_other_indices(target: Any, arg: Any) -> bool:
-    """Whether two tensors have elements in common, and not each the same ones at the same places."""
+    """Return True if two tensors overlap, and not with the same elements at the same indices."""
     if _layout(target) == _layout(arg):
         return False
     is_known = storage_range_of(target) is not None and storage_range_of(arg) is not None
@@ -112,7 +113,7 @@ def _overlap_at_other_indices(target: Any, arg: Any) -> bool:
 
 
 def _overlaps_in_part(left: Any, right: Any) -> bool:
-    """As eager's kernels ask: of dense tensors, by the bytes from the first to the last."""
+    """Return True if the byte ranges of two dense tensors overlap, which is what eager's kernels check."""
     if guard_or_false(left.numel() == 0) or guard_or_false(right.numel() == 0):
         return False
     dense = aten.is_non_overlapping_and_dense.default

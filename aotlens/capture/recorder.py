@@ -1,8 +1,8 @@
-"""The recorder: one pass over the user's function that observes, functionalises and writes down.
+"""The recorder: one run of the user's function that observes and functionalises every operator.
 
-It is a dispatch mode below autograd and above fake tensors.  Invariant: every operator that reaches it
-either becomes nodes without side effects, or is refused by name; what the user's tensors alias, and who
-wrote to them where, is known at every moment (`aotlens.capture.graph`).
+It is a dispatch mode below autograd and above fake tensors.  Invariant: every operator either becomes nodes
+without side effects or is rejected by name; the aliases and writes of the user's tensors are always known
+(`aotlens.capture.graph`).
 """
 
 from collections.abc import Callable, Iterator
@@ -76,7 +76,7 @@ from aotlens.unsupported import unsupported
 
 
 def unsupported_grad_read(name: str, span: Any) -> UnsupportedError:
-    """Reading `.grad` of a tensor whose caller has left a gradient there, of which the recording has none."""
+    """Return the error for a read of `.grad` that the caller has set and the recording lacks."""
     return unsupported("reads-grad", span, input=name)
 
 
@@ -86,16 +86,16 @@ Call = tuple[Any, tuple[Any, ...], dict[str, Any], Any, Origin]
 
 @dataclass(frozen=True, slots=True)
 class UnwrappedCall:
-    """An operator on wrappers as the user's code ran it, and the calls that their subclass made of it."""
+    """An operator on wrappers as the user's code ran it, and its subclass's calls."""
 
     call: Call
     first: int
-    """The place of the first of them among all calls."""
+    """The index of the first of its calls among all calls."""
     end: int
 
 
 class Recorder(Recording, TorchDispatchMode):
-    """Records one function's forward, and then its backward, as nodes."""
+    """Records a function's forward, and then its backward, as nodes."""
 
     supports_higher_order_operators = True
 
@@ -110,7 +110,7 @@ class Recorder(Recording, TorchDispatchMode):
         self.origins = Origins(boundary)
         self.decompositions = decompositions
         self.decomposed = False
-        """Whether any operator was taken apart."""
+        """Whether any operator was decomposed."""
         self._default_dtype = torch.get_default_dtype()
         self._declines = self._notes_views = False
         self._handlers: dict[Kind, Callable[..., Any]] = {
@@ -128,31 +128,31 @@ class Recorder(Recording, TorchDispatchMode):
         }
         self.split_region: SplitRegion | None = None
         self.hooked_edges: list[tuple[Any, int]] = []
-        """Where in the tape the function has registered hooks on tensors that are no inputs."""
+        """Gradient edges of intermediate tensors on which the function registered hooks."""
         self.hooked_arguments: list[Any] = []
         self.unmaterialised_nodes: list[Any] = []
-        """Nodes of custom functions that ask for None in place of zeros."""
+        """Autograd nodes of custom functions that do not materialise zeros."""
         self.grad_accesses: dict[int, str] = {}
-        """What the function did first to the `.grad` of a tensor, `read` or `set`, by identity."""
+        """The first access to the `.grad` of a tensor, `read` or `set`, by identity."""
         self.arguments: tuple[Any, ...] = ()
         """The tensors among the arguments."""
         self.argument_names: dict[int, str] = {}
-        """The user's name of each, by identity."""
+        """The user's names of the arguments, by identity."""
 
     def on_data_assignment(self, target: Any, source: Any) -> None:
-        """`target.data = source` is about to happen, which no operator tells of."""
+        """Record `target.data = source` before it happens; no operator represents it."""
         self.origin = self.origins.origin_of(aten.set_.source_Tensor, self.in_backward)
         record_data_assignment(self, target, source)
         self.calls.append((aten.set_.source_Tensor, (target, source), {}, target, self.origin))
 
     def on_detach(self, tensor: Any) -> None:
-        """`tensor.detach_()` or `tensor.requires_grad_(False)` has happened, which no operator tells of."""
+        """Record `tensor.detach_()` or `tensor.requires_grad_(False)` after it happened."""
         record_detach(self, tensor)
 
     def on_grad_access(self, tensor: Any, how: str) -> Any:
-        """The user's code is about to read or to set `tensor.grad`, which no operator tells of.
+        """Note that user code is about to read or set `tensor.grad`, which no operator represents.
 
-        Gives the argument that stands for a tensor of the caller's, which an optimizer holds.
+        Returns the fake argument for one of the caller's tensors, which an optimizer holds.
         """
         known = tensor if type(tensor) is FakeTensor else self._fake_argument_of(tensor)
         if known is not None and id(known) not in self.grad_accesses:
@@ -163,7 +163,7 @@ class Recorder(Recording, TorchDispatchMode):
         return known
 
     def on_hook_registration(self, tensor: Any) -> None:
-        """The user's code is about to register a hook on a tensor, which no operator tells of."""
+        """Note that user code is about to register a hook on a tensor, which no operator represents."""
         if any(tensor is argument for argument in self.arguments):
             self.hooked_arguments.append(tensor)
         elif tensor.grad_fn is not None:
@@ -175,12 +175,12 @@ class Recorder(Recording, TorchDispatchMode):
         return fake_argument if fake_argument is not None else self._constants.get(id(tensor), (None,))[0]
 
     def on_storage_resize(self, storage: Any, size: Any) -> None:
-        """`storage.resize_(size)` is about to happen, which no operator tells of."""
+        """Record `storage.resize_(size)` before it happens; no operator represents it."""
         self.origin = self.origins.origin_of(RESIZE_STORAGE.default, self.in_backward)
         record_untyped_resize(self, storage, size)
 
     def seen_tensors(self) -> Iterator[Any]:
-        """The arguments, and every tensor that an operator took or gave so far."""
+        """Yield the arguments, and every tensor that an operator has read or returned."""
         yield from self.arguments
         for _, args, _, result, _ in self.calls:
             for value in pytree.tree_leaves((args, result)):
@@ -213,23 +213,23 @@ class Recorder(Recording, TorchDispatchMode):
             return func(*args, **kwargs)
         finally:
             self._depth = 0
-        # Higher-order ones are noted with their bodies.
+        # Higher-order operators add their own call, with their subgraphs.
         if not self.in_backward and operator.kind is not Kind.HIGHER_ORDER:
             kwargs = with_dtype(func, kwargs, result, self._default_dtype)
             self.calls.append((*noted, kwargs, result, self.origin))
         return result
 
     def _with_floats(self, floats: Floats, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """The call without symbolic floats, but for operators that are taken apart into others."""
+        """Return the call without symbolic floats, unless the operator is decomposed."""
         func, args, kwargs = floats.with_tensors(func, args, kwargs)
         if func in self.decompositions or describe(func).kind is Kind.COMPOSITE:
             return func, args, kwargs
         return func, *floats.fixed((args, kwargs))
 
     def _has_only_untracked(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-        """Whether all tensors were made outside: by torch, which traces a higher-order operator's gradient.
+        """Return True if all tensors are untracked fakes, which torch creates to trace a subgraph's gradient.
 
-        What comes of them is a stand-in too, and refused where it meets the recording.
+        Their results are untracked too, and are rejected when they meet the recording.
         """
         tensors = [leaf for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
         return bool(tensors) and not any(
@@ -237,10 +237,10 @@ class Recorder(Recording, TorchDispatchMode):
         )
 
     def _unwrap(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Let the subclass take an operator on wrappers apart; its inner operators come back here.
+        """Let the subclass unwrap an operator on wrappers; its inner operators return here.
 
-        The operator is called once more so that torch itself finds the subclass's way (a DTensor's is not in
-        Python); that second time it is declined.
+        The operator is called again so that torch finds the subclass's implementation itself (a DTensor's is
+        not in Python); that second call returns NotImplemented.
         """
         if self._declines:
             self._declines = False
@@ -256,7 +256,7 @@ class Recorder(Recording, TorchDispatchMode):
             if not is_query:
                 self.origin = self.origins.origin_of(func, self.in_backward)
                 record_wrapper_output(self, Write(func, describe(func), args, kwargs), result)
-                if not self.in_backward:  # of wrappers in wrappers the outermost operator is the user's
+                if not self.in_backward:  # for nested wrappers, the outermost operator is the user's
                     call = (func, args, kwargs, result, self.origin)
                     self.unwrapped_calls[unwrapped_before:] = [UnwrappedCall(call, first, len(self.calls))]
         finally:
@@ -279,9 +279,9 @@ class Recorder(Recording, TorchDispatchMode):
             self.calls[since:] = [call()]
 
     def replay_call(self, call: Call) -> Any:
-        """Record one call of another recording, its arguments given as this recording's; its result here.
+        """Record one call of another recording with this recording's arguments; return its result.
 
-        Call it below autograd and in the fake mode, with this recorder off the stack of modes.
+        Call it below autograd and in the fake mode, without this recorder on the stack of modes.
         """
         func, args, kwargs, _, self.origin = call
         self.is_replay = True
@@ -338,7 +338,7 @@ class Recorder(Recording, TorchDispatchMode):
         return node
 
     def _bind(self, value: Any, arg: Any) -> Any:
-        """A fresh tensor that stands for a node, so that a decomposition can run on it."""
+        """Return a new tensor for a node, so that a decomposition can run on it."""
         if type(arg) is Node and isinstance(value, torch.Tensor):
             alias = value.detach()
             self.track(alias, Storage(arg, alias))
@@ -368,21 +368,21 @@ class Recorder(Recording, TorchDispatchMode):
         return result
 
     def _number(self, func: Any, operator: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """A tensor whose value is known, so that an operator may ask for it (`cov` does)."""
+        """Record a tensor with a known value, so that an operator may ask for it (`cov` does)."""
         device = kwargs.get("device")
         sizes, number = args if func is aten.full.default else ((), args[0])
         known = type(number) in (int, float, bool) and all(type(size) is int and size == 1 for size in sizes)
         if not known or (device is not None and device.type != "cpu"):
             return self.pure(func, operator, args, kwargs)
         result = fake_constant(self.fake_mode, lambda: func(*args, **kwargs))
-        taken_apart = func in self.decompositions  # into itself with its type
+        taken_apart = func in self.decompositions  # into itself with an explicit dtype
         spelled = {**kwargs, "dtype": result.dtype}
         kwargs = spelled if taken_apart else with_dtype(func, kwargs, result, self._default_dtype)
         self._adopt(self.add_node(func, args, kwargs, result), result)
         return result
 
     def _with_symbols(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Under known sizes too, a number that only the data tells is a symbol; made when one is met."""
+        """Create symbols for a data-dependent result, with an environment of sizes if there is none yet."""
         if self.fake_mode.shape_env is not None:
             raise unsupported("data-dependent-output", self.span, operator=op_name(func))
         self.fake_mode.shape_env = make_shape_env()
@@ -418,7 +418,7 @@ class Recorder(Recording, TorchDispatchMode):
         return self._fresh(result, args)
 
     def _fresh(self, result: Any, args: tuple[Any, ...]) -> Any:
-        """A new value where a decomposition gave an argument back, since the operator promises a new one."""
+        """Copy an argument that a decomposition returned: the operator promises a new value."""
         if isinstance(result, (list, tuple)):
             return [self._fresh(item, args) for item in result]
         if not isinstance(result, torch.Tensor):
@@ -432,7 +432,7 @@ class Recorder(Recording, TorchDispatchMode):
 
     def _view(self, func: Any, operator: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         source = args[0]
-        if isinstance(source, (int, float, complex)):  # autograd takes the conjugate of a factor `2j`
+        if isinstance(source, (int, float, complex)):  # autograd conjugates a factor `2j`
             with self:
                 source = torch.scalar_tensor(source, dtype=torch.complex128)
         args = (self._faked(source), *args[1:])
@@ -455,11 +455,11 @@ class Recorder(Recording, TorchDispatchMode):
 
     def _composite(self, func: Any, operator: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if not torch.is_inference_mode_enabled():
-            # Torch's Python rules know symbolic sizes; the composition is what eager runs.
+            # Torch's Python rules support symbolic sizes; the composite kernel is what eager runs.
             decomposed = composite_kernel(func) if self.fake_mode.shape_env is None else func.decompose
             with self:
                 return decomposed(*args, **kwargs)
-        # This mode leaves the operator whole, and views are views still.
+        # Inference mode does not decompose the operator; its views must still be recorded as views.
         self._notes_views = not has_view_tracking_kernel(func)
         try:
             with with_view_tracking() if self._notes_views else nullcontext(), self:

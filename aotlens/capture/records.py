@@ -1,4 +1,4 @@
-"""What capture hands on: the flat inputs, the flat results, and the open recording."""
+"""The records that capture returns: flat inputs, flat outputs, and the open recorder."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -29,33 +29,34 @@ class CapturedInput:
 
     slot: FlatInput
     argument: Any
-    """What the user's function was given: a fake tensor, a symbolic number, or the plain value itself."""
+    """What the user's function receives: a fake tensor, a symbolic number, or the plain value."""
     node: Node | None
-    """The graph input; None for a plain value, which is built into the graph."""
+    """The graph input; None for a plain value, which is a constant of the graph."""
     fake: Any = None
-    """The input before the function ran, on the same storage; None for a plain value."""
+    """The input before the run, on the same storage; None for a plain value."""
     leaf: Any = None
-    """The tensor, or place in the tape, whose gradient is the input's; None when it requires none."""
+    """The tensor, or gradient edge, whose gradient is the input's; None if it requires none."""
     storage: Storage | None = None
-    """The storage as it was recorded, rooted at this input; None for a plain value."""
+    """The input's storage as recorded; None for a plain value."""
     grad_fn: Any = None
-    """The argument's place in the tape before the function ran."""
+    """The argument's grad_fn before the run."""
     version: int = 0
-    """The argument's version counter before the function ran."""
+    """The argument's version counter before the run."""
     is_leaf: bool = True
     duplicate_of: int | None = None
-    """The flat index of the first input that is the same tensor; None when this is the first."""
+    """The flat index of the first input that is the same tensor; None for the first."""
     shares_storage_with: tuple[int, ...] = ()
     base: int | None = None
-    """The input, or synthetic base after the flat inputs, that the graph takes in its place."""
+    """The index of the input, or synthetic base after the flat inputs, that the graph takes instead."""
     has_own_edge: bool = False
-    """Whether it has a place in the tape of its own although its memory is a synthetic base's."""
+    """Whether it has its own gradient edge although its memory belongs to a synthetic base."""
     is_leaf_view: bool = False
-    """Whether it is a leaf within a tensor without gradient: views of it without grad mode have none."""
+    """Whether it is a leaf that is a view of a tensor without gradient; views of it under no_grad have
+    none."""
     free_tensor: Any = None
-    """The tensor itself, where the function reaches it without being given it."""
+    """The real tensor, if it is a free tensor."""
     carried_binding: tuple[Any, Any] | None = None
-    """What holds it, and under which key, where each call leaves another for the next."""
+    """The store and key that hold it, if each call leaves another tensor for the next."""
 
     @property
     def is_graph_input(self) -> bool:
@@ -64,11 +65,11 @@ class CapturedInput:
 
     @property
     def has_own_gradient(self) -> bool:
-        """Whether autograd leads a gradient to it, and not only to what the graph takes in its place."""
+        """Whether autograd computes its own gradient, not only that of its synthetic base."""
         return self.is_graph_input or (self.requires_grad and self.has_own_edge)
 
     wrapped: Wrapped | None = None
-    """For a wrapper subclass: the graph inputs inside it, in whose place `node` only gives the name."""
+    """For a wrapper subclass: its inner graph inputs; `node` then only provides the name."""
 
     @property
     def nodes(self) -> tuple[Node, ...]:
@@ -79,7 +80,7 @@ class CapturedInput:
 
     @property
     def initial_chain(self) -> tuple[ViewStep, ...]:
-        """The views that lead to it from its storage's base, before its own sizes changed."""
+        """The views that lead to it from its storage's base, before metadata mutations."""
         joined = self.storage.overlapping_inputs.items() if self.storage is not None else ()
         return next((chain for chain, node in joined if node is self.node), ())
 
@@ -93,12 +94,12 @@ class CapturedInput:
 
     @property
     def is_view(self) -> bool:
-        """Whether the caller's tensor is a view for autograd, be its base among the inputs or not."""
+        """Whether autograd has the caller's tensor as a view, whether or not its base is an input."""
         return self.argument._base is not None or self.fake._base is not None
 
     @property
     def becomes_leaf(self) -> bool:
-        """Whether the function made a leaf of it in place (`x.detach_().requires_grad_()`)."""
+        """Whether the function makes it a leaf in place (`x.detach_().requires_grad_()`)."""
         own = self.argument
         if not self.requires_grad or self.is_leaf or not own.requires_grad or own._base is not None:
             return False
@@ -106,7 +107,7 @@ class CapturedInput:
 
     @property
     def gradient_leaf(self) -> Any:
-        """The tensor whose gradient is the caller's, after the function has switched it on or off."""
+        """The tensor with the caller's gradient, after the function may have set `requires_grad`."""
         if self.becomes_leaf:
             return self.argument
         if self.leaf is not None:
@@ -118,23 +119,23 @@ class CapturedInput:
 
 @dataclass(frozen=True, slots=True)
 class SyntheticBaseOf:
-    """Overlapping inputs of which one was written, and where the wrapper finds the tensor under them."""
+    """Overlapping inputs of which one is written to, and their synthetic base."""
 
     index: int
-    """Of the base among the captured inputs."""
+    """The base's index among the captured inputs."""
     members: tuple[int, ...]
-    """Flat indices of the inputs on it, the base itself included when it is one."""
+    """Flat indices of the inputs on it, including the base itself if it is one."""
     kind: Literal["input", "view_base", "flat"]
-    """The base is a member; the tensor that they are views of; or a stretch of their storage."""
+    """The base is a member, the tensor that they are views of, or flat storage."""
 
 
 class GradWriteKind(Enum):
-    """How the wrapper leaves a gradient."""
+    """How the wrapper updates `.grad`."""
 
     ADD = "added to what is there"
     SET = "put in its place"
     SET_IF_NONE = "put there, where the call finds none"
-    """The function reads the gradient, which the recording had none of."""
+    """The function reads the gradient, which the recording lacks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,10 +143,10 @@ class GradWrite:
     """The `.grad` of one input after the call."""
 
     index: int
-    """Of the flat input."""
+    """The index of the flat input."""
     kind: GradWriteKind
     origin: Origin | None
-    """What computes it; None where the function leaves None."""
+    """The operator that computes it; None if the function sets None."""
 
     @property
     def is_none(self) -> bool:
@@ -154,27 +155,27 @@ class GradWrite:
 
 @dataclass(frozen=True, slots=True)
 class Structure:
-    """How the caller's arguments and result relate to the flat ones."""
+    """The relation of the caller's arguments and result to the flat ones."""
 
     arguments: Any
-    """The pytree structure of `(args, kwargs)`; None when the call is flat already."""
+    """The pytree structure of `(args, kwargs)`; None if the call is already flat."""
     result: Any
-    """The pytree structure of the result; None when it is a flat tuple or list."""
+    """The pytree structure of the result; None if it is a flat tuple or list."""
     parameters: tuple[str, ...] = ()
-    """Python names of the function's positional parameters, when every argument is a leaf."""
+    """The function's positional parameters, if every argument is a leaf."""
     container_updates: tuple[ContainerUpdate, ...] = ()
-    """Containers among the arguments that the function changes; what they hold follows the flat results."""
+    """Containers that the function changes; their new items follow the flat outputs."""
     rebound: tuple[str, ...] = ()
-    """Buffers and attributes that the module binds to other tensors: the last of the flat results."""
+    """Buffers and attributes that the module rebinds: the last flat outputs before gradients."""
     existing_containers: tuple[tuple[tuple[int, ...], OuterObject], ...] = ()
-    """Containers in the result that are there already, by the positions that lead to them."""
+    """Known containers in the result, by the positions that lead to them."""
     registered_hooks: tuple[tuple[int, str, Any], ...] = ()
-    """Hooks that the function registers on inputs: index, method, and what that is given (None: nothing)."""
+    """Hooks that the function registers on inputs: index, method, and hook (None: no argument)."""
     gradients: tuple[GradWrite, ...] = ()
-    """What it leaves in `.grad` of inputs; the tensors are the last of the flat results."""
+    """The writes to `.grad` of inputs; their tensors are the last flat outputs."""
 
     def flat(self) -> "Structure":
-        """With a tuple of the result's leaves as the result."""
+        """Return the structure with a tuple of the result's leaves as the result."""
         return replace(
             self, result=pytree.tree_structure((None,) * self.result.num_leaves), existing_containers=()
         )
@@ -182,97 +183,97 @@ class Structure:
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What is compiled, before anything is known of its arguments."""
+    """What is compiled, independent of its arguments."""
 
     function: Callable[..., Any]
     name: str
     qualname: str
     frontend: Literal["direct", "dynamo"]
     span: Span | None
-    """Of the `def` line, or of the call of a layer that is torch's own; None when neither is known."""
+    """The `def` line, or the call of one of torch's layers; None if neither is known."""
     called_at: Frames = NO_ORIGIN
-    """Where a layer of torch's own is called: none of what runs in it is the user's code."""
+    """The call of one of torch's layers, inside which no user code runs."""
     graph: GraphId | None = None
     """Which of Dynamo's graphs it is."""
 
 
 @dataclass(frozen=True, slots=True)
 class CapturedTensor:
-    """A tensor that the function can read without being given it."""
+    """A free tensor: the function can read it without receiving it."""
 
     name: str
-    """As the user would write it: `state`, `model.head.weight`, `cache['k']`."""
+    """The user's expression: `state`, `model.head.weight`, `cache['k']`."""
     tensor: Any
     bindings: list[tuple[Any, Any]]
-    """Each dictionary, list, class or cell that holds it, and under which key."""
+    """Each dictionary, list, class or cell that holds it, with the key."""
     shares_no_memory: bool = True
-    """Whether no argument and no other of these shares its memory."""
+    """Whether no argument and no other free tensor shares its memory."""
 
 
 @dataclass(frozen=True, slots=True)
 class FlatCall:
-    """One call, flat: what capture runs."""
+    """One flat call to record."""
 
     values: list[Any]
     """Tensors, numbers and other leaves."""
     slots: tuple[FlatInput, ...]
-    """What each value is."""
+    """The role of each value."""
     arguments: Any
-    """The pytree structure that the values came out of; None when the call is flat already."""
+    """The pytree structure of the values; None if the call is already flat."""
     run: Callable[[Recorder, tuple[CapturedInput, ...]], Any]
-    """Runs the user's function on the captured inputs and gives its result."""
+    """Runs the user's function on the captured inputs and returns its result."""
     free_tensors: tuple[CapturedTensor, ...] = ()
-    """What the last of the values are."""
+    """The records of the last values."""
 
 
 @dataclass(frozen=True, slots=True)
 class Captured:
-    """A function that has run once on fake tensors, with the recording still open for its backward."""
+    """A function after its run on fake tensors; the recorder remains open for the backward."""
 
     subject: Subject
     inputs: tuple[CapturedInput, ...]
-    """The flat inputs, and after them the synthetic bases that are no inputs."""
+    """The flat inputs, then the synthetic bases that are not inputs themselves."""
     outputs: tuple[Any, ...]
-    """The flat results, as the user's function gave them."""
+    """The flat results of the user's function."""
     output_names: tuple[str, ...]
     structure: Structure
     recorder: Recorder
     grad_enabled: bool
     """Whether the caller's grad mode was on."""
     fixed_modes: tuple[bool, bool] | None
-    """The caller's grad mode and inference mode, where the function turns grad mode on by itself."""
+    """The caller's grad and inference modes, which are guarded if the function enables grad mode."""
     inference_mode: bool
     """Whether the caller's inference mode was on."""
     grad_mode_after: bool
     """Whether grad mode was on when the function returned."""
     modes: Modes
-    """The modes that the call stood in."""
+    """The caller's other modes."""
     forward_nodes: int
-    """How many nodes the forward recorded."""
+    """The number of nodes that the forward recorded."""
     calls: tuple[Call, ...] = ()
-    """The operators as the user's code ran them; in place of those on wrappers, what was made of them."""
+    """The operators as the user's code ran them, with those on wrappers unwrapped."""
     unwrapped_calls: tuple[UnwrappedCall, ...] = ()
     """The operators on wrappers."""
     variables: tuple[Variable, ...] = ()
     bases: tuple[SyntheticBaseOf, ...] = ()
     reachable: ReachableState = NOTHING_REACHABLE
+    """The function's free variables before the run; empty behind Dynamo, which guards them itself."""
     side_effects: SideEffects = SideEffects.REPLAYED
     single_use_reason: str = ""
-    """What a later call would not do again, in words, so that the compilation is for one call."""
-    """What the function can read besides its arguments, as it was; empty behind Dynamo, which guards."""
+    """The side effect that a later call would not repeat, so that the compilation is for one call."""
     hooks: SavedTensorHooks | None = None
-    """The caller's hooks on saved tensors, where both are graph modules."""
+    """The caller's saved-tensor hooks, if both are graph modules."""
     has_hooks: bool = False
-    """Whether the caller had any hooks on saved tensors."""
+    """Whether the caller had any saved-tensor hooks."""
 
     def outputs_in(self, storage: Storage) -> list[Any]:
-        """The results that lie in a storage."""
+        """Return the outputs on a storage."""
         tensors = (value for value in self.outputs if isinstance(value, torch.Tensor))
         return [value for value in tensors if self.recorder.tracked(value).storage is storage]
 
     @property
     def flat_inputs(self) -> tuple[CapturedInput, ...]:
-        """The leaves of the call, without synthetic bases and tensors from outside."""
+        """The leaves of the call, without synthetic bases and free tensors."""
         return tuple(
             captured_input
             for captured_input in self.inputs

@@ -1,6 +1,6 @@
-"""Outputs that are recorded in another form: strides of a written tensor, boolean masks, shared gradients.
+"""Results that are recorded in another form: strides of a written tensor, boolean masks, shared gradients.
 
-Invariant: the values are those of eager.
+Invariant: the values are eager's.
 """
 
 from dataclasses import replace
@@ -16,7 +16,7 @@ from aotlens.ir.program import Node, is_random_op
 
 
 def with_layout_of(tape: Recording, target: Any, value: Node) -> Node:
-    """The value in the target's order of dimensions; as it is where the target is a part of its memory."""
+    """Return the value in the target's dimension order; unchanged if the target is not dense."""
     if _strides(value.val) == _strides(target):
         return value
     if not guard_or_false(aten.is_non_overlapping_and_dense.default(target)):
@@ -29,7 +29,7 @@ def with_layout_of(tape: Recording, target: Any, value: Node) -> Node:
 
 
 def _strides(tensor: Any) -> list[Any]:
-    """Of dimensions with more than one index, as numbers or expressions: nothing is asked of symbols."""
+    """Return the strides of dimensions larger than 1, as numbers or expressions, without adding guards."""
     return [
         step if isinstance(step, int) else step.node.expr
         for size, step in zip(tensor.shape, tensor.stride(), strict=True)
@@ -38,7 +38,7 @@ def _strides(tensor: Any) -> list[Any]:
 
 
 MASK_OPS = frozenset({aten.bernoulli, aten.bernoulli_})
-"""What eager's dropout draws its mask with where it has no fused kernel."""
+"""The operators of eager's dropout where it has no fused kernel."""
 
 BOOLEAN_MASK = "a mask of zeros and ones, as booleans: all that the backward needs of it"
 MASK_FROM_BOOLEAN = "the mask as the numbers that were drawn"
@@ -51,10 +51,10 @@ def is_random_mask(func: Any) -> bool:
 def in_place_mask_value(
     tape: Recording, functional: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Node:
-    """The value that a write of a mask leaves.
+    """Return the value that an in-place random mask leaves.
 
-    The write draws in the order of the memory, the functional operator in the order of the dimensions; so the
-    dimensions are brought into the order of the memory for the draw.
+    The in-place operator fills memory order, the functional one dimension order; so the dimensions are
+    permuted into memory order first.
     """
     target, *rest = args
     if target.val.is_contiguous() or isinstance(rest[0] if rest else None, Node):
@@ -67,7 +67,7 @@ def in_place_mask_value(
 
 
 def as_boolean_mask(tape: Recording, drawn: Node) -> Node:
-    """The drawn mask made again from its boolean form, where a gradient may be taken and no second draw."""
+    """Recompute a random mask from its boolean form, so that the backward saves the smaller one."""
     if not (drawn.val.is_floating_point() and is_random_op(drawn.op) and torch.is_grad_enabled()):
         return drawn
     origin = tape.origin
@@ -85,7 +85,7 @@ FILLING_OPS = aten.where.ScalarOther
 
 
 def is_evenly_divided_gradient(mask: Any, share: Any) -> bool:
-    """Whether the factors of a product, as nodes, are a mask and what each of its elements gets."""
+    """Return True if a product's factors, as nodes, are a mask and the gradient divided by the mask's sum."""
     if type(mask) is not Node or mask.val.dtype is not torch.bool or type(share) is not Node:
         return False
     count = share.args[1] if share.op is aten.div.Tensor else None

@@ -1,6 +1,6 @@
-"""The one run of the user's function on fake tensors.
+"""The run of the user's function on fake tensors.
 
-Invariant: whatever happens in the user's function, grad mode and the mode stack are afterwards as before.
+Invariant: grad mode and the stack of modes are restored whatever happens in the user's function.
 """
 
 from collections.abc import Callable, Iterator
@@ -67,15 +67,15 @@ GRADIENT_RULES: dict[str, Callable[..., Any]] = {
 
 
 def call_boundary(run: Callable[[], Any]) -> Any:
-    """The frame at which the walk for the user's frames ends."""
+    """Run a callable; the stack walk for user frames ends at this frame."""
     return run()
 
 
 def capture_run(subject: Subject, call: FlatCall, settings: Settings) -> Captured:
-    """Run the function once and keep the recording open.
+    """Run the function once; the recorder remains open for the backward.
 
     Raises:
-        UnsupportedError: data-dependent control flow, an operator or case that is refused.
+        UnsupportedError: data-dependent control flow, or an unsupported operator or case.
     """
     recorder = _recorder(subject, settings)
     grad_enabled, grad_switches = torch.is_grad_enabled(), list[bool]()
@@ -164,7 +164,7 @@ def _recorder(subject: Subject, settings: Settings) -> Recorder:
 
 
 def _carried(inputs: tuple[CapturedInput, ...], changes: OutputWithUpdates) -> tuple[CapturedInput, ...]:
-    """With the places of the tensors that a call takes over from the one before."""
+    """Return the inputs with the bindings of tensors that one call leaves for the next."""
     bindings = {
         id(tensor): (refill.store, key)
         for refill in changes.container_updates
@@ -181,10 +181,10 @@ def _carried(inputs: tuple[CapturedInput, ...], changes: OutputWithUpdates) -> t
 
 
 def _reject_unseen_reads(recorder: Recorder, inputs: tuple[CapturedInput, ...], values: list[Any]) -> None:
-    """An input that is written to, and that the function reaches past its arguments too: there it is old.
+    """Reject a write to an input that the function also reads other than as an argument.
 
     Raises:
-        AssertionError: as torch, which refuses any tensor that is reached so.
+        AssertionError: as torch does for any tensor that is read this way.
     """
     written = {
         value.untyped_storage()._cdata: (captured_input.slot.name, captured_input.storage.writes[-1])
@@ -203,7 +203,7 @@ def _reject_unseen_reads(recorder: Recorder, inputs: tuple[CapturedInput, ...], 
 
 
 def _reject_seeding(recorder: Recorder, before: torch.Tensor) -> None:
-    """Fake tensors draw nothing, so a state that has moved was set by the function itself."""
+    """Reject a changed RNG state: fake tensors do not advance it, so the function set it itself."""
     if not torch.equal(before, torch.get_rng_state()):
         torch.set_rng_state(before)
         raise unsupported("default-generator-state", recorder.span)
@@ -211,11 +211,11 @@ def _reject_seeding(recorder: Recorder, before: torch.Tensor) -> None:
 
 @contextmanager
 def recording(recorder: Recorder, dynamic: bool) -> Iterator[None]:
-    """Within the block, operators go through the recorder to fake tensors.
+    """Send the operators in the block through the recorder to fake tensors.
 
-    oneDNN's recurrent layers ask for the grad mode when they run, which a graph cannot answer; without them
-    torch takes its own kernels apart.  Autograd would run a GPU's part of the backward on a thread of its
-    own, where nothing is known of this recording.
+    oneDNN's recurrent layers read the grad mode at run time, which a graph cannot; without them torch
+    decomposes its own kernels.  Autograd would run a GPU's backward on another thread, which has no
+    recording.
     """
     with ExitStack() as stack:
         stack.enter_context(hidden_from_user_modes("recording"))

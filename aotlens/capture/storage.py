@@ -1,4 +1,4 @@
-"""What the recorder knows of each storage and of each tensor on it, and where tensors lie on a storage.
+"""The recorded state of each storage and of each tensor on it, and storage ranges of tensors.
 
 Positions are plain numbers in elements: a symbolic size counts with its example value.
 """
@@ -24,82 +24,82 @@ class Write:
     chain: tuple[ViewStep, ...] = ()
     """The views that lead from the storage's base to the written tensor."""
     version: int = 0
-    """Of the storage: how many writes came before."""
+    """The storage's version before the write."""
     is_counted: bool = True
-    """Whether version counters tell of it: not of another storage by `.data`, or of one of another size."""
+    """Whether it advances version counters: a storage swap by `.data` and a storage resize do not."""
 
 
 @dataclass(slots=True, eq=False)
 class Storage:
-    """The running state of one storage; it lives as long as the recording."""
+    """The mutable state of one storage during the recording."""
 
     base: Node
-    """The current value of the tensor that the storage was first seen as."""
+    """The current value of the first tensor that was recorded on the storage."""
     base_tensor: Any
     """That tensor."""
     inputs: tuple[int, ...] = ()
     """Flat inputs on this storage; empty for an intermediate."""
     wrapper_name: str = ""
-    """The user's name of a wrapper subclass that it lies in; empty for all others."""
+    """The user's name of the wrapper subclass that contains it; empty for all others."""
     version: int = 0
     writes: list[Write] = field(default_factory=list)
     metadata_mutations: list[Write] = field(default_factory=list)
-    """Changes of a tensor's sizes or strides."""
+    """Changes of a tensor's sizes, strides or storage."""
     initial_tensor: Any = None
-    """The base tensor as it was before its own sizes or strides changed; None where they never did."""
+    """The base tensor before its own metadata mutations; None if there were none."""
     last_metadata_step: ViewStep | None = None
-    """The latest of these, as a step of that tensor's chain; None after a write."""
+    """The latest metadata mutation, as a step of the tensor's chain; None after a write."""
     is_enlarged: bool = False
-    """Whether an operator gave the tensor more elements than it came with (`resize_`, `out=`)."""
+    """Whether an operator gave the tensor more elements than it had initially (`resize_`, `out=`)."""
     exceeds_view: bool = False
-    """Whether `as_strided`, called on a part of it, shows more than that part."""
+    """Whether an `as_strided` of a view on it exceeds that view."""
     bytes_before: Any = None
-    """Its size before the first resize; None when it is never resized."""
+    """Its size before the first resize; None if it is never resized."""
     bytes_after: Any = None
-    """Its size as the last resize left it."""
+    """Its size after the last resize."""
     views: dict[tuple[ViewStep, ...], Node] = field(default_factory=dict)
     """Nodes of views at the current version, by chain."""
     overlapping_inputs: dict[tuple[ViewStep, ...], Node] = field(default_factory=dict)
-    """Graph inputs that lie on this storage and overlap, by chain."""
+    """Overlapping graph inputs on this storage, by chain."""
     on_base: bool = False
-    """Whether they have become views of the base: by a write, or a read whose gradient reaches only that."""
+    """Whether these have become views of the base, by a write or by a read whose gradient needs the base."""
     is_inference_tensor: bool = False
-    """Whether the caller's is an inference tensor's although the fake one is not, as behind Dynamo."""
+    """Whether the caller's tensor is an inference tensor although the fake is not, as behind Dynamo."""
     needs_inference_mode: bool = False
-    """Whether it is written to where the caller's mode decides if eager takes that."""
+    """Whether a write to it is valid only if the caller's inference mode is on."""
 
     @property
     def new_bytes(self) -> Any:
-        """The size that the function leaves; None when it is as it was.  A symbolic one is not compared."""
+        """The size that the function leaves; None if it is unchanged.  A symbolic size is not compared."""
         after = self.bytes_after
         return None if after is None or (type(after) is int and after == self.bytes_before) else after
 
     @property
     def grows(self) -> bool:
-        """Whether the function leaves it larger than it was; not where only symbols tell."""
+        """Whether the function enlarges it; False if only symbols could tell."""
         before, after = self.bytes_before, self.bytes_after
         return type(before) is int and type(after) is int and 0 <= before < after
 
 
 @dataclass(slots=True, eq=False)
 class Tracked:
-    """What is known of one tensor; kept on the tensor itself."""
+    """The recorded state of one tensor; an attribute of the tensor itself."""
 
     storage: Storage
     chain: tuple[ViewStep, ...]
     node: Node
     version: int
     writable_outside_inference_mode: bool = False
-    """An inference tensor that may be written to with inference mode off."""
+    """Whether it is an inference tensor that may be written to with inference mode off."""
 
 
 def view_base(tensor: Any) -> Any:
-    """The tensor that autograd knows this one as a view of, or itself."""
+    """Return the base that autograd has for a view; for other tensors the tensor itself."""
     return tensor._base if tensor._base is not None else tensor
 
 
 def repeated_dims(tensor: Any) -> tuple[int, ...]:
-    """The dimensions along which the tensor shows the same memory several times, as after `expand`."""
+    """Return the dimensions along which the tensor repeats the same memory, as after `expand`."""
     return tuple(
         dim
         for dim, (size, step) in enumerate(zip(tensor.shape, tensor.stride(), strict=True))
@@ -108,13 +108,13 @@ def repeated_dims(tensor: Any) -> tuple[int, ...]:
 
 
 def index_without_repeats(tensor: Any) -> tuple[slice, ...]:
-    """The index that takes every memory location of an expanded tensor once."""
+    """Return the index that selects every memory location of an expanded tensor once."""
     repeated = repeated_dims(tensor)
     return tuple(slice(1) if dim in repeated else slice(None) for dim in range(tensor.dim()))
 
 
 def has_symbols(tensor: Any) -> bool:
-    """Whether any of its sizes, strides or its place in memory is a symbol."""
+    """Return True if any size, stride or the storage offset is a symbol."""
     geometry = (*tensor.shape, *tensor.stride(), tensor.storage_offset())
     return any(isinstance(value, torch.SymInt) for value in geometry)
 
@@ -125,7 +125,7 @@ EXACT_OVERLAP = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class StorageRange:
-    """A tensor's place on its storage, in elements."""
+    """A tensor's geometry on its storage, in elements."""
 
     sizes: tuple[int, ...]
     strides: tuple[int, ...]
@@ -134,20 +134,20 @@ class StorageRange:
 
     @property
     def last(self) -> int:
-        """The highest element that the tensor reaches."""
+        """The highest element that the tensor contains."""
         return self.offset + sum(
             (size - 1) * stride for size, stride in zip(self.sizes, self.strides, strict=True)
         )
 
     def elements(self) -> set[int]:
-        """The elements of the storage that the tensor shows."""
+        """Return the storage elements that the tensor contains."""
         positions = {self.offset}
         for size, stride in zip(self.sizes, self.strides, strict=True):
             positions = {start + index * stride for start in positions for index in range(size)}
         return positions
 
     def contains(self, part: "StorageRange") -> bool:
-        """Whether all of another lies on its elements; large ones with gaps hold none."""
+        """Return True if another range lies on its elements; False for large ranges with gaps."""
         inside = self.offset * self.element_bytes <= part.offset * part.element_bytes
         inside &= (part.last + 1) * part.element_bytes <= (self.last + 1) * self.element_bytes
         if not inside or self.last + 1 - self.offset == prod(self.sizes):
@@ -157,7 +157,7 @@ class StorageRange:
 
 
 def storage_range_of(tensor: Any) -> StorageRange | None:
-    """None where only the data tells a size."""
+    """Return the tensor's range; None if it has a data-dependent size."""
     geometry = (*tensor.shape, *tensor.stride(), tensor.storage_offset())
     numbers = [value.node.hint if isinstance(value, torch.SymInt) else value for value in geometry]
     if any(number is None for number in numbers):
@@ -167,9 +167,9 @@ def storage_range_of(tensor: Any) -> StorageRange | None:
 
 
 def ranges_overlap(left: Any, right: Any) -> bool:
-    """Whether two tensors on one storage have an element in common; large or unknown ones are said to.
+    """Return True if two tensors on one storage overlap; large or unknown ones are assumed to.
 
-    Symbolic sizes count as they came: the module checks that inputs of which one is written lie as they did.
+    Symbolic sizes count with example values: the module guards that written inputs retain their geometry.
     """
     left_range, right_range = storage_range_of(left), storage_range_of(right)
     if left_range is None or right_range is None:
@@ -185,7 +185,7 @@ def ranges_overlap(left: Any, right: Any) -> bool:
 
 
 def contains_range(whole: Any, part: Any) -> bool:
-    """Whether all of a tensor lies on elements of another on its storage; large ones with gaps do not."""
+    """Return True if a tensor lies on another's elements; False for large ones with gaps."""
     whole_range, part_range = storage_range_of(whole), storage_range_of(part)
     return whole_range is not None and part_range is not None and whole_range.contains(part_range)
 

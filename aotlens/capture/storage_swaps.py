@@ -1,7 +1,7 @@
-"""Exchanges of a tensor's storage: `set_`, `resize_` and an assignment to `.data`.
+"""Storage swaps and resizes: `set_`, `resize_` and assignments to `.data`.
 
-Invariant: after an exchange the tensor is tracked on its new storage, and whatever looked at the old one
-stays there; the analysis finds an exchanged input by comparing its storage with the one it came with.
+Invariant: after a swap the tensor is tracked on its new storage, and its aliases remain on the old one; the
+analysis detects a swapped input by comparing its storage with the initial one.
 """
 
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ from aotlens.unsupported import unsupported
 
 
 def record_storage_swap(tape: Recording, call: Write) -> Any:
-    """One operator that gives its first argument another storage, or more of the one that it has."""
+    """Record an operator that gives its first argument another storage, or resizes its storage."""
     target = call.args[0]
     packet = call.func.overloadpacket
     if packet is RESIZE_STORAGE:
@@ -49,7 +49,7 @@ def record_storage_swap(tape: Recording, call: Write) -> Any:
 
 
 def set_from_tensor(tape: Recording, func: Any, args: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
-    """`set_` to a storage as one to a tensor on it: a program has no storages."""
+    """Rewrite `set_` to a storage as `set_` to a tensor on it: a program has no storages."""
     if len(args) < 2 or not isinstance(args[1], torch.UntypedStorage):
         return func, args
     target, storage, *geometry = args
@@ -59,7 +59,7 @@ def set_from_tensor(tape: Recording, func: Any, args: tuple[Any, ...]) -> tuple[
 
 
 def record_storage_resize(tape: Recording, tensor: Any, size: Any) -> None:
-    """The storage under a tensor gets another size in bytes; what it holds is lost, or written next."""
+    """Record a resize of a tensor's storage in bytes; its contents are lost, or written next."""
     storage = tape.tracked(tensor).storage
     if storage.bytes_before is None:
         storage.bytes_before = _bytes_before(tape, storage)
@@ -68,7 +68,7 @@ def record_storage_resize(tape: Recording, tensor: Any, size: Any) -> None:
 
 
 def _bytes_before(tape: Recording, storage: Storage) -> int:
-    """The caller's own storage tells; a fake one grows whenever an operator looks at it.  -1 when unknown."""
+    """Return the size of the caller's storage (a fake one grows when an operator reads it); -1 if unknown."""
     arguments = (tensor for tensor in tape.seen_tensors() if id(tensor) in tape.originals)
     argument = next(
         (tensor for tensor in arguments if tape.tracked(tensor).storage is storage), storage.base_tensor
@@ -80,12 +80,12 @@ def _bytes_before(tape: Recording, storage: Storage) -> int:
 
 
 def record_untyped_resize(tape: Recording, storage: Any, size: Any) -> None:
-    """`tensor.untyped_storage().resize_(size)`, before it is done."""
+    """Record `tensor.untyped_storage().resize_(size)` before it happens."""
     record_storage_resize(tape, _tensor_on(tape, storage), size)
 
 
 def record_data_assignment(tape: Recording, target: Any, source: Any) -> None:
-    """`target.data = source`, before it is done: the tensor will lie where the source lies."""
+    """Record `target.data = source` before it happens: the target moves to the source's storage."""
     if target.dtype is not source.dtype:
         raise unsupported("data-of-other-dtype", tape.span, source=source.dtype, target=target.dtype)
     if source.is_inference() and not target.is_inference():
@@ -110,7 +110,7 @@ def record_data_assignment(tape: Recording, target: Any, source: Any) -> None:
 
 
 def _after_set(tape: Recording, call: Write) -> Tracked:
-    """What the target of a `set_` looks at afterwards."""
+    """Return the target's state after `set_`."""
     target, *rest = call.args
     tracked = tape.tracked(target)
     tracked.storage.metadata_mutations.append(tape.new_write(tracked.chain))
@@ -142,7 +142,7 @@ def _after_set(tape: Recording, call: Write) -> Tracked:
 
 
 def _whole(source: Any, target: Any) -> list[Any]:
-    """`set_` to a storage alone: all of it in one dimension."""
+    """Return the geometry of `set_` to a storage alone: all of it in one dimension."""
     return [0, [source.untyped_storage().nbytes() // target.element_size()], [1]]
 
 
@@ -156,7 +156,7 @@ def _contiguous_strides(size: Any) -> list[Any]:
 
 
 def _tensor_on(tape: Recording, storage: Any) -> Any:
-    """A tensor that the recorder has seen on a storage."""
+    """Return a recorded tensor on the storage."""
     for tensor in tape.seen_tensors():
         if tensor.untyped_storage()._cdata == storage._cdata:
             return tensor
@@ -164,7 +164,7 @@ def _tensor_on(tape: Recording, storage: Any) -> Any:
 
 
 def _resized(tape: Recording, call: Write) -> Tracked | None:
-    """What a tensor looks at after `resize_`; None where it keeps its sizes."""
+    """Return a tensor's state after `resize_`; None if its sizes are unchanged."""
     target, wanted = call.args[0], call.args[1]
     size = list(wanted.shape) if isinstance(wanted, torch.Tensor) else list(wanted)
     if list(target.shape) == size:
@@ -193,13 +193,13 @@ def _resized(tape: Recording, call: Write) -> Tracked | None:
 
 
 def _reaches(tensor: Any) -> Any:
-    """How many elements of its storage a tensor that begins with it spans."""
+    """Return how many storage elements a tensor spans if it starts at the storage's start; otherwise 0."""
     steps = ((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
     return 0 if tensor.storage_offset() or not tensor.numel() else 1 + sum(steps)
 
 
 def _shortened(old: Any, new: Any, size: list[Any]) -> Iterator[ViewStep]:
-    """The first elements of a contiguous tensor in other sizes."""
+    """Yield the views that select the first elements of a contiguous tensor in other sizes."""
     yield ViewStep(aten.view.default, ([old],))
     if new != old:
         yield ViewStep(aten.slice.Tensor, (0, 0, new))
@@ -207,7 +207,7 @@ def _shortened(old: Any, new: Any, size: list[Any]) -> Iterator[ViewStep]:
 
 
 def _grown(tape: Recording, target: Any, node: Node, sizes: tuple[Any, Any, list[Any]]) -> Node:
-    """An intermediate in a larger memory: what it held comes first, the rest is not set."""
+    """Return an intermediate enlarged: the old elements come first, the rest is uninitialised."""
     old, new, size = sizes
     made = tape.emit(aten.empty.memory_format, [new], dtype=target.dtype, device=target.device)
     if old and node.val.is_contiguous():

@@ -1,8 +1,8 @@
 """Wrapper subclasses in a recording.
 
-Invariant: the recorder hands an operator on wrappers back to the subclass, and so records what the subclass
-does with its inner tensors; a wrapper has a storage and a chain of views of its own beside, so that what
-the caller sees as an alias is known as one.
+Invariant: the recorder returns an operator on wrappers to the subclass and records what the subclass does
+with its inner tensors; a wrapper also has a storage and a view chain of its own, so that its aliases are
+known.
 """
 
 from collections.abc import Callable, Iterator
@@ -23,16 +23,16 @@ from aotlens.unsupported import unsupported
 
 Path = tuple[str, ...]
 MakeInner = Callable[[Path, Any], tuple[Node, Any]]
-"""Takes a path and the inner tensor there; gives its node, and the tensor to wrap in its stead."""
+"""Returns the node and the replacement of the inner tensor at a path."""
 
 
 def is_wrapper(value: Any) -> bool:
-    """Whether a value is a traceable wrapper; cheap enough for every argument."""
+    """Return True for a traceable wrapper; cheap enough for every argument."""
     return type(value) is not FakeTensor and hasattr(type(value), "__tensor_flatten__")
 
 
 def has_wrapper(types: Any) -> bool:
-    """Whether one of the types that an operator was called with is a wrapper."""
+    """Return True if one of an operator's argument types is a wrapper."""
     return any(kind is not FakeTensor and hasattr(kind, "__tensor_flatten__") for kind in types)
 
 
@@ -43,7 +43,7 @@ def describe_wrapper(tensor: Any) -> SubclassCreationMeta:
 
 
 def inner_tensors(tensor: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
-    """The plain tensors inside, with the attributes that lead to them; a plain tensor is its own."""
+    """Yield the inner tensors with the attributes that lead to them; a plain tensor yields itself."""
     if not is_wrapper(tensor):
         yield path, tensor
         return
@@ -54,14 +54,14 @@ def inner_tensors(tensor: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
 
 
 def inner_tensor_at(value: Any, path: Path) -> Any:
-    """The tensor inside a wrapper to which these attributes lead."""
+    """Return the inner tensor at a path of attributes."""
     for name in path:
         value = getattr(value, name)
     return value
 
 
 def rebuild(tensor: Any, make_inner: MakeInner, path: Path = ()) -> tuple[Wrapped, Any]:
-    """A wrapper like this one around other inner tensors, and its value."""
+    """Wrap other inner tensors in a wrapper like this one; return its record and the wrapper."""
     meta = describe_wrapper(tensor)
     parts: list[tuple[str, Any]] = []
     inner: dict[str, Any] = {}
@@ -84,10 +84,10 @@ def rebuild(tensor: Any, make_inner: MakeInner, path: Path = ()) -> tuple[Wrappe
 
 
 def _geometry_within(tensor: Any, inner: list[Any]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-    """Sizes and strides of a wrapper inside another: torch knows them as numbers only, symbols or not.
+    """Return a nested wrapper's sizes and strides; torch gives them as numbers even for symbolic sizes.
 
     Raises:
-        UnsupportedError: what it wraps has symbols, and other sizes.
+        UnsupportedError: its inner tensors have symbolic sizes that differ.
     """
     numbers = (tuple(tensor.shape), tuple(tensor.stride()))
     symbolic = [
@@ -106,12 +106,12 @@ def _has_symbols(geometry: tuple[tuple[Any, ...], ...]) -> bool:
 
 
 def _now(size: Any) -> Any:
-    """What a size is for the example arguments; asking adds no guard."""
+    """Return a size's example value without adding a guard."""
     return size.node.hint if isinstance(size, torch.SymInt) and size.node.is_symbolic() else size
 
 
 def value_of(tape: Recording, tensor: Any) -> Value:
-    """The current value of a tensor, wrapper or plain."""
+    """Return the current value of a tensor or wrapper."""
     if not is_wrapper(tensor):
         return tape.node_of(tensor)
     parts: list[tuple[str, Any]] = []
@@ -122,7 +122,7 @@ def value_of(tape: Recording, tensor: Any) -> Value:
 
 
 def value_like(tape: Recording, tensor: Any, like: Wrapped) -> Wrapped:
-    """The current value of a wrapper, with the attributes that it had before: a subclass may cache others."""
+    """Return a wrapper's current value with its initial attributes: a subclass may cache others."""
 
     def current(path: Path, _: Node) -> Node:
         return tape.node_of(inner_tensor_at(tensor, path))
@@ -131,7 +131,7 @@ def value_like(tape: Recording, tensor: Any, like: Wrapped) -> Wrapped:
 
 
 def record_wrapper_output(tape: Recording, call: Write, result: Any) -> None:
-    """Keep what the operator made of its wrappers: views, new values, writes."""
+    """Record an operator's results and writes on wrappers: views, new values, mutations."""
     operator, source = describe(call.func), call.args[0] if call.args else None
     if operator.kind is Kind.MUTATION:
         for target in call.targets:
@@ -156,7 +156,7 @@ def record_wrapper_output(tape: Recording, call: Write, result: Any) -> None:
 
 
 def _share(source: Any, made: Any) -> bool:
-    """Whether both lie on the same inner storages: a subclass may answer a view with a copy."""
+    """Return True if both have the same inner storages: a subclass may return a copy for a view."""
     storages = {id(storage) for storage in inner_storages(source)}
     return all(id(storage) in storages for storage in inner_storages(made))
 

@@ -1,7 +1,7 @@
 """Torchbind objects (C++ classes bound with `torch::class_`) in a recording.
 
-Invariant: a recording never calls a method of the caller's own object; the class that the user registered
-for tracing stands for it, and each call becomes a node with an effect, since it may change the object.
+Invariant: a recording never calls a method of the caller's own object; the user's registered fake class
+replaces it, and each call becomes a node with an effect, since it may change the object.
 """
 
 from typing import Any
@@ -26,21 +26,21 @@ OBJECTS = (FakeScriptObject, ScriptObject)
 
 
 class FakeObjects:
-    """The stand-ins of one recording's torchbind objects."""
+    """The fake objects of one recording's torchbind objects."""
 
     def __init__(self, tape: Recording) -> None:
         self._tape = tape
         self._known: dict[int, tuple[Any, Any]] = {}
 
     def argument(self, base: str, real: Any) -> tuple[Node, Any]:
-        """The graph input for an object that the caller passes, and what the function gets for it."""
+        """Return the graph input for the caller's object, and the function's argument for it."""
         fake = self._make_fake(real)
         node = Node(self._tape.name(base), None, (), {}, fake, Origin(NO_ORIGIN, ""))
         self._tape.objects[id(fake)] = node
         return node, fake
 
     def fake_of(self, value: Any) -> Any:
-        """What operators get in place of an object; everything else as it is."""
+        """Return the fake of an object; other values unchanged."""
         if not isinstance(value, ScriptObject):
             return value
         if id(value) not in self._known:
@@ -51,10 +51,10 @@ class FakeObjects:
         return self._known[id(value)][0]
 
     def with_fakes(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
-        """The arguments of an operator with a stand-in for each object.
+        """Return an operator's arguments with a fake for each object.
 
-        An object may keep a tensor together with its history, or hand out one that it was given before: no
-        gradient goes through it.
+        An object may store a tensor with its grad_fn, or return one that it received: gradients through it
+        are unsupported.
         """
         args = tuple([self.fake_of(arg) for arg in args])
         if not torch.is_grad_enabled() or not any(isinstance(arg, OBJECTS) for arg in args):
@@ -64,19 +64,19 @@ class FakeObjects:
         return args
 
     def checked_result(self, args: tuple[Any, ...], result: Any) -> Any:
-        """The operator's result; a number is refused, since another call may find another one there."""
+        """Return the operator's result; reject a number, which may differ at another call."""
         if isinstance(result, (int, float, str)) and any(isinstance(arg, OBJECTS) for arg in args):
             raise unsupported("torchbind-number", self._tape.span)
         return result
 
     def _make_fake(self, real: Any) -> Any:
-        """An object of the registered class; the object itself where its operators know it as it is."""
+        """Return an instance of the registered fake class; the object itself if its operators accept it."""
         fake = to_fake_object(self._tape.fake_mode, real)
         self._known[id(real)] = (fake, real)
         return fake
 
     def call(self, owner: Any, method: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """A method that the user's function calls on an object from outside."""
+        """Record a method call on a free object."""
         fake = self.fake_of(owner)
         if not isinstance(fake, FakeScriptObject):
             raise unsupported(

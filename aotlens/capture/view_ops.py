@@ -1,4 +1,4 @@
-"""Calls of view operators, as they are recorded."""
+"""Record calls of view operators."""
 
 from dataclasses import replace
 from typing import Any
@@ -20,9 +20,9 @@ WITH_STRIDES = (torch.strided, torch.jagged, torch.sparse_coo)
 def record_view(
     tape: Recording, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *, rewritten: bool
 ) -> Any:
-    """Record one call of an operator whose results are views of its first argument; gives the views.
+    """Record one call of an operator whose results are views of its first argument; return the views.
 
-    `rewritten` says that the caller's decompositions have the operator.
+    `rewritten` tells whether the caller's decompositions contain the operator.
     """
     func, source = HIDDEN_SPLITS.get(func, func), args[0]
     if source.layout not in WITH_STRIDES:
@@ -53,7 +53,7 @@ def record_view(
 
 
 def _check_index(source: Any, dim: int, index: Any) -> None:
-    """Have the graph check an index that only the data tells: a backend reads whatever is there otherwise."""
+    """Add a run-time check of a data-dependent index, since a backend would read out of bounds."""
     if is_data_dependent(index):
         check_at_run_time(index < source.shape[dim])
         check_at_run_time(index >= -source.shape[dim])

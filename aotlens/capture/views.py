@@ -1,7 +1,7 @@
-"""View steps, and how a write through a view reaches the tensor that it looks at.
+"""View steps, and how a write through a view reaches its base.
 
-Invariant: for every view operator the inverse puts new values of the view back into its source, giving the
-source's new value; an operator without a row falls back to strides, or is refused by name.
+Invariant: for every view operator the inverse writes new values of the view into its source and returns the
+source's new value; an operator without a row falls back to strides, or is rejected by name.
 """
 
 from collections.abc import Callable
@@ -15,27 +15,27 @@ from aotlens.unsupported import unsupported
 aten = torch.ops.aten
 
 CANNOT_VIEW = "Cannot view a tensor"
-"""What fake tensors say of sizes that no strides give."""
+"""The error of fake tensors for sizes that no strides can express."""
 Emit = Callable[..., Any]
-"""Records one call of an operator on nodes and gives its node."""
+"""Records one call of an operator on nodes and returns its node."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ViewStep:
-    """One view operator, applied to the tensor before it in the chain; equal only to itself."""
+    """One view operator, applied to the previous tensor in the chain; equal only to itself."""
 
     op: Any
     args: tuple[Any, ...]
     """Without the viewed tensor, which comes first."""
     kwargs: tuple[tuple[str, Any], ...] = ()
     result: int | None = None
-    """Which result, for an operator that gives several views; None for one that gives one."""
+    """The index of the result, for an operator with several; otherwise None."""
     grad_enabled: bool = True
     """Whether grad mode was on when the user's code took the view."""
     inference: bool | None = None
-    """Whether inference mode was on then; None for a view that no code of the user's took."""
+    """Whether inference mode was on then; None for a view that no user code took."""
     offset: Any = None
-    """Of `as_strided`: where in memory it begins, in elements; None for all others."""
+    """For `as_strided`: the storage offset in elements; None for all others."""
     in_place: bool = False
     """Whether the viewed tensor itself became the view (`t_`)."""
 
@@ -43,7 +43,7 @@ class ViewStep:
     def in_current_modes(
         cls, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any], **facts: Any
     ) -> "ViewStep":
-        """A view that is taken in the modes of now."""
+        """Return a step that is taken in the current modes."""
         modes = {"grad_enabled": torch.is_grad_enabled(), "inference": torch.is_inference_mode_enabled()}
         return cls(op, args, tuple(kwargs.items()), **modes, **facts)
 
@@ -53,10 +53,10 @@ class ViewStep:
 
 
 def viewed(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """The view of a fake tensor.
+    """Return the view of a fake tensor.
 
     Raises:
-        RuntimeError: no strides give it; eager's kind of error, where fake tensors raise another.
+        RuntimeError: no strides can express it; eager's type of error, where fake tensors raise another.
     """
     try:
         return func(*args, **kwargs)
@@ -69,12 +69,12 @@ def viewed(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 
 def _argument(step: ViewStep, position: int, default: Any) -> Any:
-    """The step's argument at a position that counts the viewed tensor as 0."""
+    """Return the step's argument at a position that counts the viewed tensor as 0."""
     return step.args[position - 1] if len(step.args) >= position else default
 
 
 def _span(emit: Emit) -> Any:
-    """The user's expression that writes: what records the operators knows it."""
+    """Return the user's expression that writes, from the object that records the operators."""
     return getattr(emit, "span", None)
 
 
@@ -108,8 +108,8 @@ def _diagonal(emit: Emit, source: Any, step: ViewStep, new: Any) -> Any:
 
 
 def _as_strided(emit: Emit, source: Any, step: ViewStep, new: Any) -> Any:
-    """An element that is shown along a whole dimension, where each has the same value, goes back once."""
-    if source.val.requires_grad and not source.val.is_contiguous():  # torch refuses it as it came
+    """Write an element back once if a dimension of stride 0 repeats it."""
+    if source.val.requires_grad and not source.val.is_contiguous():  # torch rejects it unchanged
         source = emit(aten.alias.default, source)
     size, stride, *offset = step.args
     size = list(size)
@@ -120,7 +120,7 @@ def _as_strided(emit: Emit, source: Any, step: ViewStep, new: Any) -> Any:
 
 
 def _expand(emit: Emit, source: Any, step: ViewStep, new: Any) -> Any:
-    """Legal only where no element is repeated: sizes equal but for leading ones."""
+    """Write to an expanded view; valid only if no element is repeated."""
     if new.val.numel() != source.val.numel():
         raise unsupported("write-to-expanded", _span(emit))
     return emit(aten.reshape.default, new, list(source.val.shape))
@@ -158,17 +158,17 @@ def _identity(emit: Emit, source: Any, step: ViewStep, new: Any) -> Any:
 
 
 def _conj(emit: Emit, source: Any, step: ViewStep, new: Any) -> Any:
-    """Conjugated as lazily as the source is, so that its other views can be taken."""
+    """Conjugate lazily as the source does, so that its other views remain valid."""
     return with_lazy_bits_of(emit, source.val, emit(step.op, new))
 
 
 def _neg_view(emit: Emit, source: Any, step: ViewStep, new: Any) -> Any:
-    """Negated as lazily as the source is."""
+    """Negate lazily as the source does."""
     return with_lazy_bits_of(emit, source.val, emit(step.op, new))
 
 
 def with_lazy_bits_of(emit: Emit, like: Any, node: Any) -> Any:
-    """The same value, conjugated and negated lazily where `like` is, and in memory where it is not."""
+    """Return the value with the lazy conjugation and negation of `like`, materialised where it has none."""
     value = node.val
     if value.is_conj() != like.is_conj():
         node = _other_way(emit, node, value.is_conj(), aten._conj.default, aten.conj_physical.default)
@@ -178,7 +178,7 @@ def with_lazy_bits_of(emit: Emit, like: Any, node: Any) -> Any:
 
 
 def _other_way(emit: Emit, node: Any, is_lazy: bool, view: Any, compute: Any) -> Any:
-    """Between `view(a)` and what `compute` makes of `a`, which are the same value."""
+    """Convert between `view(a)` and `compute(a)`, which have the same value."""
     if is_lazy:
         inside = node.args[0] if node.op is view else emit(view, node)
         return emit(compute, inside)
@@ -186,7 +186,7 @@ def _other_way(emit: Emit, node: Any, is_lazy: bool, view: Any, compute: Any) ->
 
 
 def _unfold(emit: Emit, source: Any, step: ViewStep, new: Any) -> Any:
-    """Legal only where the windows lie apart, as eager says itself."""
+    """Write to windows; valid only if they do not overlap, as in eager."""
     dim, size, distance = step.args
     if distance < size and new.val.shape[dim] > 1:
         raise unsupported("write-to-overlapping-windows", _span(emit))
@@ -194,7 +194,7 @@ def _unfold(emit: Emit, source: Any, step: ViewStep, new: Any) -> Any:
 
 
 def _by_strides(emit: Emit, source: Any, step: ViewStep, new: Any) -> Any:
-    """Of any view: its elements are found by its strides."""
+    """Write through any view by its strides."""
     view = step.apply(emit, source).val
     layout = (list(view.shape), list(view.stride()), view.storage_offset())
     return emit(aten.as_strided_scatter.default, source, new, *layout)
@@ -230,5 +230,5 @@ INVERSES: dict[Any, Callable[[Emit, Any, ViewStep, Any], Any]] = {
 
 
 def inverse_write(emit: Emit, source: Any, step: ViewStep, new: Any) -> Any:
-    """The value of `source` after the view `step` of it took the value `new`."""
+    """Return the value of `source` after its view `step` received the value `new`."""
     return INVERSES.get(step.op, _by_strides)(emit, source, step, new)

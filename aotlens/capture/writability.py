@@ -21,9 +21,9 @@ from aotlens.unsupported import unsupported
 
 
 def record_inference_argument(tape: Recording, argument: Any, value: Any) -> None:
-    """What a recording knows of an argument for which the caller passes an inference tensor.
+    """Record that the caller passes an inference tensor for an argument.
 
-    Dynamo's fake of one is none, and its graphs are recorded with the caller's inference mode off.
+    Dynamo's fake is not an inference tensor, and its graphs are recorded with inference mode off.
     """
     if not value.is_inference():
         return
@@ -35,7 +35,7 @@ def record_inference_argument(tape: Recording, argument: Any, value: Any) -> Non
 
 
 def with_writability_of(like: Any, argument: Any) -> Any:
-    """The fake tensor for an argument, as torch's own check of a write has to find it."""
+    """Return the fake argument with the inference flags that torch's own check of a write needs."""
     if not argument.is_inference() or like is None or not has_version_counter(like):
         return argument
     with torch.inference_mode(False):
@@ -43,9 +43,9 @@ def with_writability_of(like: Any, argument: Any) -> Any:
 
 
 def is_writable_outside_inference_mode(func: Any, source: Tracked, result: Any) -> bool:
-    """Whether an operator gives another look at an inference tensor that may be written to anywhere.
+    """Return True if an operator returns an alias of an inference tensor that is writable in any mode.
 
-    Only `detach` (and `.data`, which calls it) does, outside the mode; a view of what it gives does not.
+    Only `detach` outside inference mode does (also by `.data`); views of its result do not.
     """
     if func is not aten.detach.default or torch.is_inference_mode_enabled():
         return False
@@ -53,9 +53,9 @@ def is_writable_outside_inference_mode(func: Any, source: Tracked, result: Any) 
 
 
 def reject_inference_write(tape: Recording, target: Any) -> None:
-    """Raises eager's error for a write to an inference tensor with inference mode off.
+    """Raise eager's error for a write to an inference tensor with inference mode off.
 
-    Of one that Dynamo's fake hides, each call has to raise it: the caller's mode is not known before.
+    If Dynamo's fake hides it, each call has to check: the caller's mode is not known before.
     """
     if torch.is_inference_mode_enabled() or tape.is_replay:
         return
@@ -69,18 +69,18 @@ def reject_inference_write(tape: Recording, target: Any) -> None:
 
 
 def is_created_under_inference_mode(tape: Recording, tensor: Any) -> bool:
-    """Whether a caller finds the tensor, or the view that it is, made under `inference_mode`."""
+    """Return True if the tensor, or the view that it is, was created under `inference_mode`."""
     if tensor.is_inference():
         return not tape.tracked(tensor).writable_outside_inference_mode
     return is_inference_mode_view(tensor)
 
 
 FILL_OPS = frozenset({aten.zero_.default, aten.fill_.Scalar})
-"""Writes of one value to every element, which may be made several times to the same memory."""
+"""Writes of one value to every element, which may repeat on the same memory."""
 
 
 def check_writable(tape: Recording, target: Any, func: Any, args: tuple[Any, ...]) -> None:
-    """Raises UnsupportedError or RejectedRuntimeError where the tensor cannot be written to."""
+    """Raise UnsupportedError or RejectedRuntimeError if the tensor cannot be written to."""
     reject_inference_write(tape, target)
     tracked = tape.tracked(target)
     if tracked.storage.metadata_mutations and target._base is not None and _has_gradient(target, args):
@@ -101,14 +101,14 @@ def check_writable(tape: Recording, target: Any, func: Any, args: tuple[Any, ...
 
 
 def _reject_view_of_swapped_input(tape: Recording, target: Any) -> None:
-    """Of a view that lies elsewhere by now: autograd then gives the input under it a new history."""
+    """Reject a write to a view on a swapped storage: autograd replaces the grad_fn of its base, an input."""
     under = getattr(target._base, TRACKED_ATTRIBUTE, None)
     if under is not None and under.storage.inputs and under.storage is not tape.tracked(target).storage:
         raise unsupported("write-to-swapped-view", tape.span)
 
 
 def _reject_part_of_repeating_input(tape: Recording, target: Any) -> None:
-    """Of one with symbolic sizes, which has no base under it (`bases`)."""
+    """Reject a write to a part of an input with symbolic sizes, which has no synthetic base."""
     storage = tape.tracked(target).storage
     if not storage.inputs or not tape.tracked(target).chain or not overlaps_itself(storage.base_tensor):
         return
@@ -119,7 +119,7 @@ def _reject_part_of_repeating_input(tape: Recording, target: Any) -> None:
 
 
 def _has_gradient(target: Any, args: tuple[Any, ...]) -> bool:
-    """Whether autograd sees a write to the tensor of what is computed from the others."""
+    """Return True if autograd records the write, through the target or the other arguments."""
     return torch.is_grad_enabled() and any(
         isinstance(arg, torch.Tensor) and arg.requires_grad for arg in (target, *pytree.tree_leaves(args))
     )

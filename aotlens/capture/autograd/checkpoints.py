@@ -1,4 +1,4 @@
-"""Activation checkpoints of the recorded function: the region, its policy, what its recomputation reads."""
+"""Activation checkpoints in the recorded function: regions, policies, and what a recomputation reads."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
@@ -16,11 +16,11 @@ from aotlens.ir.program import Node
 from aotlens.unsupported import unsupported
 
 CHANGED = "one of the variables needed for gradient computation has been modified by an inplace operation"
-"""Autograd's words, by which a backward that eager refuses is known."""
+"""The text by which we recognise autograd's version counter error."""
 
 
 class CheckpointFrame:
-    """One outermost checkpoint: what its function was called with, and reads besides."""
+    """The arguments and the free variables of one outermost checkpoint."""
 
     def __init__(self, tape: Recording, region: int) -> None:
         self._tape = tape
@@ -28,41 +28,41 @@ class CheckpointFrame:
         self._arguments: list[tuple[Any, int]] = []
         self._inner_arguments: list[tuple[Any, int, Origin]] = []
         self._read: dict[int, Storage] = {}
-        """Storages of the nodes that the function reads and has not made, by the node's identity."""
+        """Storages that the function reads and that exist outside the region, by node identity."""
         self._writes_before: dict[int, int] = {}
         self._changed: tuple[int, dict[int, Origin]] = -1, {}
-        """The writes since then by what was read, and how many operators had run when that was asked."""
+        """`call_count` at the last check, and the later writes to `_read` that it found."""
 
     def save_arguments(self, arguments: Sequence[Any]) -> None:
-        """The tensors among the arguments; eager saves them, and so counts the writes to them."""
+        """Remember the tensor arguments with their versions: eager saves them, so later writes are errors."""
         if not torch.is_grad_enabled():
             return
         tensors = (arg for arg in arguments if isinstance(arg, torch.Tensor) and not arg.is_inference())
         self._arguments += [(tensor, tensor._version) for tensor in tensors]
 
     def save_inner_arguments(self, arguments: Sequence[Any]) -> None:
-        """The same of a checkpoint within this one, when that has run."""
+        """Remember the tensor arguments of a nested checkpoint after it has run."""
         tensors = (arg for arg in arguments if isinstance(arg, torch.Tensor) and arg.requires_grad)
         self._inner_arguments += [(tensor, tensor._version, self._tape.origin) for tensor in tensors]
 
     def note_reads(self, args: Iterable[Any]) -> None:
-        """What one of its operators takes."""
+        """Remember the storages that an operator of the region reads."""
         for tensor in (tensor for arg in args for tensor in tensors_of(arg)):
             tracked = getattr(tensor, TRACKED_ATTRIBUTE, None)
             if tracked is not None and not self._is_inside(tracked.storage.base):
                 self._read[id(self._tape.node_of(tensor))] = tracked.storage
 
     def finish(self) -> None:
-        """Call it when the function has run."""
+        """Record how many writes each storage had when the function returned."""
         self._writes_before = {id(storage): len(storage.writes) for storage in self._read.values()}
 
     def check(self, node: Node) -> None:
-        """Call it where the backward reads a value that it would compute again.
+        """Check that the backward may recompute a value of this region.
 
         Raises:
-            RuntimeError: eager's, for an argument that was written to.
-            UnsupportedError: the value depends on what the function reads by itself, which was, or on a
-                checkpoint within it that was called with what it writes to afterwards.
+            RuntimeError: an argument was written to since, as in eager.
+            UnsupportedError: the value depends on a free variable, or on an argument of a nested
+                checkpoint, that was written to since.
         """
         for tensor, version in self._arguments:
             if tensor._version != version:
@@ -86,12 +86,12 @@ class CheckpointFrame:
             raise unsupported("write-after-checkpoint", written.location.innermost)
 
     def _write(self, storage: Storage) -> Origin | None:
-        """A later write; what checkpointed functions write counts once, as their other effects do."""
+        """Return a later write; writes by checkpointed functions are not repeated, so they do not count."""
         later = storage.writes[self._writes_before.get(id(storage), 0) :]
         return next((write.origin for write in later if write.origin.checkpoint is None), None)
 
     def _first_write_upstream(self, node: Node, changed: dict[int, Origin]) -> Origin | None:
-        """The write to the first of those nodes that the value is computed from."""
+        """Return the write to the first changed node that the value is computed from."""
         todo, seen = [node], set[int]()
         while todo:
             source = todo.pop()
@@ -119,7 +119,7 @@ MARKS = {policy: _MARKS_BY_NAME[policy.name] for policy in CheckpointPolicy}
 
 
 class Checkpoints:
-    """The checkpoints of one recording."""
+    """The activation checkpoints of one recording."""
 
     def __init__(self, saved: SavedValues) -> None:
         self._saved = saved
@@ -129,9 +129,9 @@ class Checkpoints:
 
     @contextmanager
     def region(self, context_fn: Callable[[], Any] | None, arguments: Sequence[Any] = ()) -> Iterator[None]:
-        """Within it, operators belong to a new region; an inner checkpoint belongs to the outer's.
+        """Record operators in a new region; a nested checkpoint belongs to the outer region.
 
-        `given` is what eager calls the function with again; Dynamo does not tell that from what it reads.
+        `arguments` are what eager passes on recomputation; Dynamo does not separate them from free variables.
         """
         if self._frame is not None:
             yield
@@ -157,8 +157,8 @@ class Checkpoints:
         return self._frame is not None
 
     def mark(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Checkpoint:
-        """What the region says of the value that an operator is about to compute."""
-        assert self._frame is not None  # or there is no region
+        """Return the policy's mark for the value that an operator is about to compute."""
+        assert self._frame is not None  # only called within a region
         self._frame.note_reads((*args, *kwargs.values()))
         if self._policy is None:
             return Checkpoint(self._count, CheckpointMark.PREFER_RECOMPUTE)

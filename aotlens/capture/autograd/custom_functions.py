@@ -17,7 +17,7 @@ from aotlens.torch_api.autograd import current_autograd_node
 
 
 def apply_function(origins: Origins, graphs: tuple[Any, Any], args: Any, options: dict[str, Any]) -> Any:
-    """Run the forward's graph, and let autograd run the backward's."""
+    """Run the forward graph and register the backward graph with autograd."""
     forward_graph, backward_graph = graphs
     checked_indices, saved_values = set(options["saved_for_backward_idx"]), list[Any]()
 
@@ -57,24 +57,24 @@ def apply_function(origins: Origins, graphs: tuple[Any, Any], args: Any, options
 
 @dataclass(slots=True, eq=False)
 class _CurrentInput:
-    """One input's storage while the backward is recorded."""
+    """The storage of one input while the backward is recorded."""
 
     captured_input: CapturedInput
     node: Node
     base_before: Node
-    """The storage's value when the forward had run."""
+    """The storage's value after the forward."""
     version: int
-    """Of the storage, then."""
+    """The storage's version after the forward."""
     is_saved: bool = False
 
     @property
     def storage(self) -> Storage:
-        assert self.captured_input.storage is not None  # `_is_followed`
+        assert self.captured_input.storage is not None  # guaranteed by `_is_followed`
         return self.captured_input.storage
 
 
 class CurrentInputs:
-    """The inputs that the user's code in the backward has met so far."""
+    """The inputs that user code in the backward has accessed so far."""
 
     def __init__(self, tape: Recording, inputs: Iterable[CapturedInput]) -> None:
         self._tape = tape
@@ -86,12 +86,12 @@ class CurrentInputs:
         self._current_inputs: dict[int, _CurrentInput] = {}
         """By the identity of the storage."""
         self._saved: dict[int, bool] = {}
-        """Whether the custom function that met a storage first had saved it."""
+        """Whether the custom function that first accessed a storage had saved a tensor on it."""
         self._in_progress: dict[int, bool] = {}
-        """Storages of which that is being asked, and whether they were met meanwhile."""
+        """Storages that `_is_saved` is checking, and whether they were accessed meanwhile."""
 
     def note_access(self, tracked: Tracked, is_write: bool = False) -> None:
-        """A tensor is about to be read, or written to, in the backward."""
+        """Note that the backward is about to read a tensor, or to write to it."""
         storage = tracked.storage
         current_input, captured_input = (
             self._current_inputs.get(id(storage)),
@@ -112,9 +112,8 @@ class CurrentInputs:
             storage.version += 1
 
     def _is_saved(self, storage: Storage) -> bool:
-        """The first meeting decides: a write makes autograd refuse to look again.
-
-        Looking runs the hooks on saved tensors: what these meet meanwhile was saved.
+        """Return True if the first function that accessed the storage saved it; a later write would raise.
+        Reading `saved_tensors` runs the unpack hooks; a storage that these access counts as saved.
         """
         key = id(storage)
         if key in self._in_progress:
@@ -127,7 +126,7 @@ class CurrentInputs:
         return self._saved[key]
 
     def restore_unwritten(self) -> None:
-        """Inputs that neither side wrote to are plain inputs again: autograd may look after their values."""
+        """Turn inputs that neither side wrote to into plain inputs again, so that autograd checks them."""
         same: dict[int, Node] = {}
         for key, current in list(self._current_inputs.items()):
             storage = current.storage
@@ -140,7 +139,7 @@ class CurrentInputs:
             self._replace(same)
 
     def _replace(self, same: dict[int, Node]) -> None:
-        """Nodes that no program holds yet read other ones."""
+        """Replace nodes among the arguments of recorded nodes, none of which belongs to a program yet."""
         for node in self._tape.nodes:
             if any(id(read) in same for read in nodes_in((node.args, node.kwargs))):
                 for part in ("args", "kwargs"):
@@ -148,18 +147,18 @@ class CurrentInputs:
                     object.__setattr__(node, part, value)
 
     def target(self, storage: Storage) -> Node | None:
-        """What the backward's write to an input goes to; None for an input that only autograd gives it."""
+        """Return the node that a write in the backward targets; None if only autograd reads the input."""
         current = self._current_inputs.get(id(storage))
         return current.node if current is not None else None
 
     def is_written(self, storage: Storage, version: int) -> bool:
-        """Whether the backward wrote to a storage that was at this version after the forward."""
+        """Return True if the backward wrote to a storage that had this version after the forward."""
         current = self._current_inputs.get(id(storage))
         is_rebased = current is not None and not current.is_saved
         return storage.version != version + is_rebased
 
     def inputs(self) -> tuple[ProgramInput, ...]:
-        """The joint program's inputs for them."""
+        """Return the joint program's inputs for the accessed inputs."""
         return tuple(
             ProgramInput(
                 current.node,
@@ -172,7 +171,7 @@ class CurrentInputs:
 
 
 def _is_followed(captured_input: CapturedInput) -> bool:
-    """Whether the graph takes the input as it is, and the forward leaves its sizes and its storage alone."""
+    """Return True if the graph takes the input itself and the forward keeps its metadata and storage."""
     storage = captured_input.storage
     if storage is None or captured_input.wrapped is not None or not captured_input.is_graph_input:
         return False
@@ -186,10 +185,10 @@ def _is_followed(captured_input: CapturedInput) -> bool:
 
 
 def _is_saved_here(storage: Storage) -> bool:
-    """Whether the custom function whose backward runs saved a tensor on the storage for it."""
+    """Return True if the custom function whose backward runs saved a tensor on the storage."""
     try:
         saved = getattr(current_autograd_node(), "saved_tensors", None) or ()
-    except RuntimeError:  # one of them was written to since; whoever reads it is told
+    except RuntimeError:  # a saved tensor was written to; reading it raises the error
         return False
     saved_records: list[Any] = [getattr(tensor, TRACKED_ATTRIBUTE, None) for tensor in saved]
     return any(tracked is not None and tracked.storage is storage for tracked in saved_records)

@@ -1,6 +1,6 @@
-"""Views whose tensor is taken off its history in place (`detach_`, `requires_grad_(False)`) after that.
+"""Views whose base is detached in place afterwards (`detach_`, `requires_grad_(False)`).
 
-Invariant: eager goes on with the history that such a view has; no call that takes the view again could.
+Invariant: in eager such a view retains its grad_fn; regenerating the view would lose it.
 """
 
 from collections.abc import Iterable
@@ -13,7 +13,7 @@ from aotlens.model.report import Span
 
 
 def record_detach(tape: Recording, tensor: Any) -> None:
-    """Call it where a tensor has lost its history."""
+    """Record that a tensor was detached in place."""
     tape.detached.append((tensor, tape.current_frames().innermost, tape.call_count))
     for view in tape.seen_tensors():
         if view._base is tensor and getattr(view, TRACKED_ATTRIBUTE, None) and view.requires_grad:
@@ -21,9 +21,10 @@ def record_detach(tape: Recording, tensor: Any) -> None:
 
 
 def record_requires_grad(tape: Recording, results: Iterable[Any]) -> None:
-    """Call it when the function has returned, before anyone asks such a view for its history.
+    """Record which outputs require grad, before anything asks such a view for its grad_fn.
 
-    Asked after a write without grad, a fake one is taken again from what has no history now; eager's has one.
+    After a write without grad, a fake view is regenerated from its detached base and loses its grad_fn;
+    eager's view does not.
     """
     if tape.views_before_detach:
         tensors = (tensor for tensor in results if isinstance(tensor, torch.Tensor))
@@ -31,12 +32,12 @@ def record_requires_grad(tape: Recording, results: Iterable[Any]) -> None:
 
 
 def requires_grad(tape: Recording, result: Any) -> bool:
-    """Whether a result requires grad as eager's does."""
+    """Return True if an output requires grad in eager."""
     return id(result) in tape.outputs_requiring_grad or bool(result.requires_grad)
 
 
 def is_view_of_detached(tape: Recording, value: Any) -> bool:
-    """Whether the value is such a view, or was taken of one."""
+    """Return True if the value is such a view, or a view of one."""
     chain = tape.tracked(value).chain
     return any(
         len(detached_chain) <= len(chain)
@@ -46,15 +47,15 @@ def is_view_of_detached(tape: Recording, value: Any) -> bool:
 
 
 def span_of_detaching(tape: Recording, tensor: Any) -> Span | None:
-    """The user's expression that took the tensor off its history last; None where none did."""
+    """Return the user's expression that last detached the tensor in place; None if none did."""
     return next((span for detached, span, _ in reversed(tape.detached) if detached is tensor), None)
 
 
 def calls_before_detaching(tape: Recording, tensor: Any) -> int:
-    """How many operators had run when the tensor lost its history last."""
+    """Return how many operators had run when the tensor was last detached."""
     return next((calls for detached, _, calls in reversed(tape.detached) if detached is tensor), 0)
 
 
 def was_detached(tape: Recording, tensor: Any) -> bool:
-    """Whether the tensor was taken off its history in place."""
+    """Return True if the tensor was detached in place."""
     return any(detached is tensor for detached, *_ in tape.detached)

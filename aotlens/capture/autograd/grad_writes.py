@@ -1,7 +1,7 @@
-"""Gradients that the function leaves in `.grad` of its inputs: by a backward inside it, or an assignment.
+"""Gradients that the function writes to `.grad` of its inputs, by a backward inside it or an assignment.
 
-Invariant: the recording starts with no gradient anywhere.  What it leaves is a further result; the wrapper
-adds it to what the caller's tensor has by then, or puts it there, as the function's own steps say.
+Invariant: the recording starts without gradients.  A gradient that remains is an extra output; the wrapper
+accumulates it into the caller's `.grad` or assigns it, as the function did.
 """
 
 from collections.abc import Sequence
@@ -18,11 +18,10 @@ from aotlens.unsupported import unsupported
 def grad_writes(
     recorder: Recorder, inputs: Sequence[CapturedInput]
 ) -> tuple[tuple[GradWrite, ...], tuple[tuple[str, Any], ...]]:
-    """What is left where, and each tensor with a name; taken off the tensors of the recording.
-
+    """Return the writes to `.grad` and the named gradients; remove these from the recording's tensors.
     Raises:
-        UnsupportedError: the gradient is that of a tensor with a history outside, or has one itself, or the
-            function reads one that the caller's tensor has already.
+        UnsupportedError: the tensor has an autograd graph outside the function, the gradient has a
+            grad_fn itself, or the function reads a gradient that the caller has set.
     """
     writes: list[GradWrite] = []
     leaves: list[tuple[str, Any]] = []
@@ -53,7 +52,7 @@ def grad_writes(
 
 
 def _may_have_grad(captured_input: CapturedInput, argument: Any) -> bool:
-    """A view of what is detached in place cannot be asked."""
+    """Return True if `.grad` can be read; for a view of a detached tensor it cannot."""
     return (captured_input.is_leaf or not captured_input.requires_grad) and argument.is_leaf
 
 
@@ -66,7 +65,7 @@ def _pop_gradient(argument: Any) -> Any:
 
 
 def _reject_outer_leaf(recorder: Recorder, captured_input: CapturedInput) -> None:
-    """In eager such a backward goes on through what led to the input."""
+    """Reject a backward that in eager would continue into the autograd graph that led to the input."""
     leaf = captured_input.leaf
     own = (
         leaf is captured_input.argument

@@ -1,6 +1,6 @@
-"""Walks over autograd's own graph.
+"""Walk autograd's graph.
 
-Invariant: every node is met once.
+Invariant: every node is visited once.
 """
 
 from collections.abc import Iterable, Iterator
@@ -8,7 +8,7 @@ from typing import Any
 
 
 def grad_fn_of(tensor: Any) -> Any:
-    """The tensor's `grad_fn`; None where autograd refuses to tell it, for a view past a write or a change."""
+    """Return the tensor's `grad_fn`; None if autograd raises, for a view of a changed tensor."""
     try:
         return tensor.grad_fn
     except (RuntimeError, ValueError):
@@ -16,7 +16,7 @@ def grad_fn_of(tensor: Any) -> Any:
 
 
 def autograd_nodes(starts: Iterable[Any], ends: Iterable[Any] = ()) -> Iterator[Any]:
-    """The starts and all they lead to, up to the ends, depth first from the last; None is passed over."""
+    """Yield the starts and everything reachable from them, depth first, without the ends; None is skipped."""
     waiting = list(starts)
     seen: set[Any] = set(ends)
     while waiting:
@@ -29,7 +29,7 @@ def autograd_nodes(starts: Iterable[Any], ends: Iterable[Any] = ()) -> Iterator[
 
 
 def nodes_in_order(starts: Iterable[Any]) -> Iterator[Any]:
-    """The starts and all that they lead to, each after all that lead to it."""
+    """Yield the starts and everything reachable from them in topological order."""
     finished: list[Any] = []
     seen: set[Any] = set()
     waiting = [(start, False) for start in starts]

@@ -1,6 +1,6 @@
-"""The caller's hooks on saved tensors, where both are graphs that a compiler can record.
+"""The caller's saved-tensor hooks, where both are graph modules that can be recorded.
 
-Invariant: hooks of any other kind are none of the recording's; they run when values are saved and read.
+Invariant: other hooks are not recorded; they run when the compiled function saves and reads values.
 """
 
 from dataclasses import dataclass, replace
@@ -18,13 +18,13 @@ from aotlens.torch_api.saved_tensor_hooks import graph_module_hooks, saved_tenso
 
 @dataclass(frozen=True, slots=True)
 class SavedTensorHooks:
-    """A pair of graph modules that stood on top of the caller's hooks."""
+    """A pair of graph modules at the top of the caller's stack of saved-tensor hooks."""
 
     pack: fx.GraphModule
     unpack: fx.GraphModule
     values: str
-    """Which saved values they get: `donated` (nobody else holds them), `no_static` (all but parameters and
-    buffers) or `all`."""
+    """Which saved values the hooks get: `donated` (buffers without another owner), `no_static` (all except
+    parameters and buffers) or `all`."""
 
 
 def callers_hooks() -> SavedTensorHooks | None:
@@ -33,7 +33,7 @@ def callers_hooks() -> SavedTensorHooks | None:
 
 
 class HookRunner(fx.Interpreter):
-    """Runs one hook on stand-ins, each node at its own place, or where the saved value was computed."""
+    """Run one hook on fake tensors, with the source locations of its nodes, or of the saved value."""
 
     def __init__(self, hook: fx.GraphModule, recorder: Recorder) -> None:
         super().__init__(hook)
@@ -45,7 +45,7 @@ class HookRunner(fx.Interpreter):
         self._origin = Origin(NO_ORIGIN, "")
 
     def run_for(self, value: Any, origin: Origin) -> Any:
-        """What the hook makes of one value."""
+        """Return the hook's result for one value."""
         self._origin = origin
         return self.run(value)
 
@@ -64,7 +64,7 @@ class HookRunner(fx.Interpreter):
         return call_with_tensors(inner, tensors, args, kwargs)
 
     def _read(self, value: Any) -> Any:
-        """A tensor of the hook's own, as a value of the recording."""
+        """Return the recording's fake tensor for a tensor that belongs to the hook."""
         lifted = self._own.get(id(value), value)
         while isinstance(value, torch.Tensor) and lifted.dim() > value.dim():
             lifted = lifted.select(0, 0)
@@ -72,7 +72,7 @@ class HookRunner(fx.Interpreter):
 
 
 def _lifted(tensor: torch.Tensor) -> torch.Tensor:
-    """The same memory in two dimensions at least: a backend would build smaller ones in by their value."""
+    """Return an alias with at least two dimensions: a backend would inline smaller tensors as constants."""
     lifted = tensor.detach()
     while lifted.dim() < 2:
         lifted = lifted.unsqueeze(0)

@@ -1,8 +1,8 @@
-"""What autograd saves while the caller has hooks on saved tensors.
+"""What autograd saves while the caller has saved-tensor hooks.
 
-Invariant: a value that is another when the backward reads it than when it was saved reaches no program.
-Without hooks autograd reads the tensor, or refuses; with hooks what it reads is theirs to say (a copy keeps
-the former value, the tensor itself does not), and the recording cannot ask them.
+Invariant: a value that changes between save and read never reaches a program.  Without hooks autograd reads
+the tensor or raises; with hooks the result depends on them (a copy retains the old value, the tensor itself
+does not), and the recording cannot ask them.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -22,23 +22,23 @@ from aotlens.torch_api.fake import FakeTensor
 from aotlens.unsupported import unsupported
 
 Packed = tuple[Any, Node | None, Frames]
-"""A saved tensor, its value and where it was saved; no value for a wrapper."""
+"""A saved tensor, its node (None for a wrapper), and the user frames where it was saved."""
 
 
 class SavedValues:
-    """Stands in the place of the caller's hooks while the function is recorded."""
+    """Saved-tensor hooks that replace the caller's hooks while the function is recorded."""
 
     def __init__(self, tape: Recording) -> None:
         self.tape = tape
         self._former: dict[int, Frames] = {}
-        """Nodes that stand for values which have changed since they were saved, by identity."""
+        """Nodes for the old values of saved tensors that have changed since, by identity."""
 
     def pack(self, tensor: Any) -> Packed:
         known = isinstance(tensor, torch.Tensor) and not is_wrapper(tensor)
         return tensor, self.tape.node_of(tensor) if known else None, self.tape.current_frames()
 
     def unpack(self, packed: Packed) -> Any:
-        """The saved tensor; another one, with a node of its own, where its value has changed."""
+        """Return the saved tensor, or a fake tensor with its own node if the value has changed."""
         tensor, node, frames = packed
         if node is None or self.tape.node_of(tensor) is node:
             return tensor
@@ -52,9 +52,9 @@ class SavedValues:
 
     @contextmanager
     def recomputed(self, check: Callable[[Node], None]) -> Iterator[None]:
-        """Within it, what is saved is computed again for the backward, whatever is written to it since.
+        """Save values in the block for recomputation: the backward reads them whatever is written since.
 
-        `check` is called with its node before.
+        `check` is called with a value's node before it is read.
         """
         with torch.autograd.graph.saved_tensors_hooks(
             self._pack_recomputed, partial(self._unpack_recomputed, check)
@@ -62,9 +62,9 @@ class SavedValues:
             yield
 
     def _pack_recomputed(self, tensor: Any) -> tuple[Any, Node | None]:
-        """What autograd saves, which it detaches for its hooks, and its value now.
+        """Return what autograd saves, which it detaches for its hooks, and the current node.
 
-        Of what torch makes while it tries a function of a higher-order operator, nothing is known.
+        Tensors of torch's own trial runs of a subgraph have no node.
         """
         is_tried = type(tensor) is FakeTensor and not hasattr(tensor, TRACKED_ATTRIBUTE)
         return tensor, None if is_tried or is_wrapper(tensor) else self.tape.node_of(tensor)
@@ -78,10 +78,10 @@ class SavedValues:
         return tensor
 
     def reject_changed(self, nodes: Iterable[Node]) -> None:
-        """Call it with the nodes of a program.
+        """Check the nodes of a program.
 
         Raises:
-            UnsupportedError: one of them is the former value of a saved tensor.
+            UnsupportedError: a node is the old value of a saved tensor.
         """
         if not self._former:
             return

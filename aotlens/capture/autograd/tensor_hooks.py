@@ -1,7 +1,7 @@
-"""Hooks that the function registers on its inputs: the wrapper registers them on the caller's at each call.
+"""Hooks that the function registers on its inputs; the wrapper registers them on the caller's tensors.
 
-Invariant: such a hook sees the whole gradient of the input, also what comes from outside the function, and
-runs when the backward does; none of the recording's tensors is in its hands.
+Invariant: such a hook sees the input's whole gradient, including what comes from outside the function, and
+runs in the backward; it references no tensor of the recording.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -25,19 +25,19 @@ KINDS = {
     "register_hook": "_backward_hooks",
     "register_post_accumulate_grad_hook": "_post_accumulate_grad_hooks",
 }
-"""The methods by which a hook is registered, and where a tensor keeps what they were given."""
+"""The methods that register a hook, and the attribute in which a tensor stores it."""
 
 Registered = tuple[int, str, Any]
-"""Of which input; by which method; what it was given, None for `retain_grad`."""
+"""Index of the input, method, and hook; None for `retain_grad`."""
 
 
 def remove_hooks(
     recorder: Recorder, inputs: Sequence[CapturedInput], results: Sequence[Any]
 ) -> tuple[Registered, ...]:
-    """The hooks on inputs, taken off the tensors that stand for those.
+    """Remove the hooks from the fake inputs and return them.
 
     Raises:
-        UnsupportedError: one on an input that is returned cannot be taken off.
+        UnsupportedError: a hook on an input that is returned cannot be moved to the wrapper.
     """
     registered: list[Registered] = []
     for index, captured_input in enumerate(inputs):
@@ -67,24 +67,24 @@ def remove_hooks(
 
 
 def reject_retain_grad(recorder: Recorder, inputs: Sequence[CapturedInput], outputs: Iterable[Any]) -> None:
-    """`retain_grad` on a result: its `.grad` would lack what reaches it within the function.
+    """Reject `retain_grad` on an output: its `.grad` would lack what reaches it within the function.
 
     Raises:
-        UnsupportedError: a tensor that the function leaves, and that is no input, keeps its gradient.
+        UnsupportedError: an output that is not an input retains its gradient.
     """
     for tensor in outputs:
-        if type(tensor) is not FakeTensor or not tensor.retains_grad:  # of a leaf it is False
+        if type(tensor) is not FakeTensor or not tensor.retains_grad:  # False for a leaf
             continue
         if not any(captured_input.argument is tensor for captured_input in inputs):
             raise unsupported("retain-grad", recorder.node_of(tensor).origin.location.innermost)
 
 
 def _reject_attributes(recorder: Recorder, captured_input: CapturedInput) -> None:
-    """An attribute that the function gives to a tensor: the caller's would not have it."""
+    """Reject an attribute that the function sets on a tensor: the caller's tensor would not get it."""
     own = vars(captured_input.argument)
     if (
         type(captured_input.argument) is not FakeTensor or len(own) <= len(vars(captured_input.fake)) + 1
-    ):  # ours is one more
+    ):  # one is ours
         return
     names = [name for name in own.keys() - vars(captured_input.fake).keys() if not name.startswith("_")]
     if names:
@@ -94,7 +94,7 @@ def _reject_attributes(recorder: Recorder, captured_input: CapturedInput) -> Non
 
 
 def _has_same_grad_fn(captured_input: CapturedInput) -> bool:
-    """Whether the caller's tensor has the same place in autograd's graph after the call as before."""
+    """Return True if the caller's tensor has the same grad_fn after the call as before."""
     argument = captured_input.argument
     same = (
         argument.requires_grad is captured_input.requires_grad
@@ -104,8 +104,10 @@ def _has_same_grad_fn(captured_input: CapturedInput) -> bool:
 
 
 def _has_new_grad_fn(captured_input: CapturedInput) -> bool:
-    """Whether autograd has another history for it than that on which its hooks stay: of a view, once its base
-    is written to; of what gets other sizes or strides, which the wrapper repeats on the caller's."""
+    """Return True if autograd replaces the grad_fn that holds the hooks.
+
+    That is a view of a base that is written to, or an input whose metadata mutation the wrapper repeats.
+    """
     if captured_input.is_view and captured_input.argument._version != captured_input.version:
         return True
     has_new_geometry = captured_input.storage is not None and bool(captured_input.storage.metadata_mutations)
@@ -117,13 +119,13 @@ def _hook_error(recorder: Recorder, captured_input: CapturedInput) -> Unsupporte
 
 
 def _is_differentiable_alias(value: Any, argument: Any) -> bool:
-    """Whether a result is the input or a view of it, which the wrapper takes of the caller's."""
+    """Return True if an output is the input or a differentiable view of it, which the wrapper regenerates."""
     has_gradient = isinstance(value, torch.Tensor) and value.requires_grad and not value.is_inference()
     return has_gradient and view_base(value) is view_base(argument)
 
 
 def _reference_recording(recorder: Recorder, hooks: Iterable[Any]) -> bool:
-    """Whether hooks reach what only the recording has: a fake tensor, a symbol, a copy of a container."""
+    """Return True if hooks reference the recording: a fake tensor, a symbol, a copy of a container."""
     kinds = (FakeTensor, torch.SymInt, torch.SymFloat, torch.SymBool)
     held = list(_referenced(hooks, 3))
     return _reference_containers(recorder, held) or any(
@@ -132,7 +134,7 @@ def _reference_recording(recorder: Recorder, hooks: Iterable[Any]) -> bool:
 
 
 def _reference_containers(recorder: Recorder, hooks: Iterable[Any]) -> bool:
-    """Whether hooks have in their hands a container that the function is given."""
+    """Return True if hooks reference a container among the function's arguments."""
     held = list(_referenced(hooks, 3)) if recorder.containers else []
     return any(value is container for value in held for container in recorder.containers)
 

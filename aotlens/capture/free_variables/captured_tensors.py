@@ -1,7 +1,7 @@
-"""Tensors that the function reaches by itself: globals, closure variables, attributes, other modules' own.
+"""Free tensors of the function: globals, closure variables, attributes, and those of other modules.
 
-Invariant: while the function runs, each place that holds one holds a fake tensor in its stead, so that
-autograd, writes and shared memory are seen as for an argument; afterwards each place is as it was.
+Invariant: while the function runs, each binding of such a tensor holds a fake tensor, so that autograd,
+writes and aliases are recorded as for an argument; afterwards each binding is restored.
 """
 
 from collections.abc import Iterator, Sequence
@@ -24,16 +24,16 @@ from aotlens.torch_api.operators import pytree
 from aotlens.unsupported import unsupported
 
 KINDS = frozenset({torch.Tensor, torch.nn.Parameter, FakeTensor})
-"""Types of tensors that a place can hold for the recording."""
+"""Types of tensors that a binding can replace."""
 
 
 def captured_tensors(reachable: ReachableState, arguments: Sequence[Any]) -> tuple[CapturedTensor, ...]:
-    """The tensors at the places that a function can read; first those that share memory with anything."""
+    """Return the tensors that the function can read; those that share memory with others come first."""
     by_identity: dict[int, CapturedTensor] = {}
     in_tuples: set[int] = set()
     names = _module_names(reachable)
     for binding in reachable.bindings:
-        if binding.outer_keys:  # found with its container
+        if binding.outer_keys:  # found through its container
             continue
         for store, key, path, tensor in _tensors_at(binding.store, binding.name, binding.name, binding.value):
             if store is None:
@@ -61,7 +61,7 @@ def _storage(tensor: Any) -> int:
 
 
 def _module_names(reachable: ReachableState) -> dict[int, str]:
-    """The user's names of tensors that hang in modules: `model.head.weight`."""
+    """Return the user's names of tensors in modules: `model.head.weight`."""
     names: dict[int, str] = {}
     for binding in reachable.bindings:
         if isinstance(binding.value, torch.nn.Module) and binding.kind_text != "the submodule":
@@ -72,7 +72,7 @@ def _module_names(reachable: ReachableState) -> dict[int, str]:
 
 
 def _tensors_at(store: Any, key: Any, path: str, value: Any) -> Iterator[tuple[Any, Any, str, Any]]:
-    """The tensors at one place and in the containers there; a tuple's have no place of their own (None)."""
+    """Yield the tensors of one binding and of its containers; the store is None inside a tuple."""
     if type(value) in KINDS and value.layout is torch.strided:
         yield store, key, path, value
     elif type(value) in (list, dict, tuple) and len(value) <= MAX_ITEMS:
@@ -86,7 +86,7 @@ def _tensors_at(store: Any, key: Any, path: str, value: Any) -> Iterator[tuple[A
 def bound_to_fakes(
     recorder: Recorder, free_tensors: Sequence[CapturedTensor], captured_inputs: Sequence[CapturedInput]
 ) -> Iterator[None]:
-    """Within it, the places hold the captured inputs' fake tensors."""
+    """Bind the captured inputs' fake tensors in the block."""
     try:
         for free_tensor, captured_input in zip(free_tensors, captured_inputs, strict=True):
             recorder.use_fake_for(free_tensor.tensor, captured_input.argument)
@@ -107,7 +107,7 @@ def captured_tensor_slots(free_tensors: Sequence[CapturedTensor], first: int) ->
 def used_inputs(
     recorder: Recorder, inputs: tuple[CapturedInput, ...], free_tensors: Sequence[CapturedTensor], result: Any
 ) -> tuple[CapturedInput, ...]:
-    """The inputs that the graph takes: without the tensors that the function could read and did not."""
+    """Return the graph's inputs: all except free tensors that the function never reads."""
     if not free_tensors:
         return inputs
     first = len(inputs) - len(free_tensors)
@@ -141,9 +141,9 @@ def _is_seen(leaf: Any) -> bool:
 
 
 def _is_used(recorder: Recorder, captured_input: CapturedInput, used: set[int]) -> bool:
-    """Whether it, or its `.grad`, is read, returned, or left otherwise than it was.
+    """Return True if the tensor or its `.grad` is read, returned, or changed.
 
-    `used` holds nodes, storages, leaves.
+    `used` contains ids of nodes, storages and leaves.
     """
     storage, argument = captured_input.storage, captured_input.argument
     if argument._backward_hooks or argument._post_accumulate_grad_hooks:
@@ -169,7 +169,7 @@ def _read_nodes(recorder: Recorder) -> Iterator[Any]:
 
 
 def _changed(inputs: Sequence[CapturedInput]) -> Iterator[Any]:
-    """Inputs with another history than they came with."""
+    """Yield the inputs whose grad_fn has changed."""
     for captured_input in inputs:
         if (
             isinstance(captured_input.argument, torch.Tensor)
@@ -179,9 +179,9 @@ def _changed(inputs: Sequence[CapturedInput]) -> Iterator[Any]:
 
 
 def _with_gradient(tensors: list[Any], captured_inputs: Sequence[CapturedInput], used: set[int]) -> set[int]:
-    """Leaves whose gradient the results lead to, looked for only where one is not read as well.
+    """Return the leaves that the outputs' gradients reach; empty if every input is read anyway.
 
-    A custom `autograd.Function` may give a gradient for what it never reads.
+    A custom `autograd.Function` may return a gradient for a tensor that it never reads.
     """
     if not any(
         captured_input.requires_grad and id(captured_input.node) not in used

@@ -30,15 +30,15 @@ from aotlens.torch_api.fake import FakeTensor
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One place that is not as it was."""
+    """One binding or container that the recording changed."""
 
     binding: Binding
     now: Any
-    """What the name is bound to; for a container, a copy of what it holds."""
+    """The new value of the binding; for a container, a copy of its new items."""
     old_items: Any
-    """What a container held before; None where the name itself is bound anew."""
+    """The container's items before; None if the name itself was rebound."""
     user_name: str = ""
-    """The place in the user's own names; empty until it is known that something is left."""
+    """The user's name for the binding; empty until it is needed."""
 
     @property
     def description(self) -> str:
@@ -70,7 +70,7 @@ def _is_unchanged_binding(binding: Binding, now: Any) -> bool:
 
 
 def _changed_attributes(instance: Instance, named: set[tuple[int, Any]]) -> Iterator[Change]:
-    """Of an object: what no code names, or was not there before."""
+    """Yield changes of attributes that no code names, or that are new."""
     store, before = instance.store, instance.before
     for name in dict.fromkeys((*before, *store)):
         now, then = store.get(name, MISSING), before.get(name, MISSING)
@@ -79,12 +79,12 @@ def _changed_attributes(instance: Instance, named: set[tuple[int, Any]]) -> Iter
 
 
 def _is_checked(binding: Binding, now: Any) -> bool:
-    """Whether to look after it: a package's objects see to themselves, but not to fake tensors."""
+    """Return True if a change matters: packages manage their own objects, but must not store fake tensors."""
     return not binding.foreign or contains_fake(now)
 
 
 def contains_fake(value: Any) -> bool:
-    """Whether a tensor of a recording, or a place of its history, is found in a value."""
+    """Return True if a value contains a fake tensor or an autograd node of a recording."""
     waiting, seen = [value], set[int]()
     while waiting:
         part = waiting.pop()
@@ -127,7 +127,7 @@ def rebind(change: Change) -> None:
 
 
 def _bind(binding: Binding, value: Any, content: Any) -> None:
-    """Bind a name to a value; or give a container this content."""
+    """Bind a name to a value, or set a container's items."""
     if content is not None:
         _set_items(value, content)
     elif value is MISSING:
@@ -148,7 +148,7 @@ def _set_items(container: Any, content: Any) -> None:
 
 @contextmanager
 def initial_state(reachable: ReachableState) -> Iterator[None]:
-    """Within it, all that the function reaches is as it was before the recording; afterwards as it is now."""
+    """Restore the state before the recording in the block, and the current state afterwards."""
     later = list(changes_in(reachable))
     for change in later:
         restore(change)
@@ -162,12 +162,12 @@ def initial_state(reachable: ReachableState) -> Iterator[None]:
 
 
 MOST_WRAPPERS = 4
-"""Decorators around a cached function that are looked through."""
+"""The maximum number of decorators to look through to find a cached function."""
 
 
 @contextmanager
 def without_new_cache_entries(recorded: list[Node], own: "Iterable[ReachCache[Any]]") -> Iterator[None]:
-    """Empty the caches that take something in meanwhile: those of `own`, and of packages."""
+    """Clear the caches in `own`, and those of packages, that gained entries in the block."""
     before = [(cache, cache.cache_info().misses) for cache in own]
     first = len(recorded)
     try:
@@ -177,14 +177,14 @@ def without_new_cache_entries(recorded: list[Node], own: "Iterable[ReachCache[An
             if cache.cache_info().misses > misses:
                 cache.cache_clear()
         frames = (frame for node in recorded[first:] for frame in node.origin.location.frames)
-        for code in {id(code): code for code, _ in frames}.values():  # to hash code costs more
+        for code in {id(code): code for code, _ in frames}.values():  # hashing a code object costs more
             for cache in _caches_of(code) if is_installed_file(code.co_filename) else ():
                 cache.cache_clear()
 
 
 @functools.lru_cache(maxsize=10_000)
 def _caches_of(code: CodeType) -> "tuple[ReachCache[Any], ...]":
-    """The caches around a function of a module or class, through the decorators between."""
+    """Return the caches around a function of a module or class, through decorators."""
     owner: Any = _modules(len(sys.modules)).get(code.co_filename)
     for name in code.co_qualname.split("."):
         owner = vars(owner).get(name) if hasattr(owner, "__dict__") else None
@@ -201,5 +201,5 @@ def _caches_within(value: Any, code: CodeType, depth: int) -> "Iterator[ReachCac
 
 @functools.lru_cache(maxsize=1)
 def _modules(count: int) -> dict[str, Any]:
-    """By file, while so many are imported."""
+    """Return the imported modules by file, cached while their number is the same."""
     return {getattr(module, "__file__", None) or "": module for module in list(sys.modules.values())}

@@ -18,7 +18,7 @@ Path = tuple[Any, ...]
 
 
 def flatten_with_path(tree: Any) -> tuple[list[tuple[Path, Any]], Any]:
-    """`tree_flatten_with_path` that takes every registered class."""
+    """Flatten a tree with paths; unlike torch's function it accepts every registered class."""
     leaves, spec = pytree.tree_flatten(tree)
     return list(zip(_paths((), tree, spec), leaves, strict=True)), spec
 
@@ -47,19 +47,19 @@ def _keys(context: Any, count: int) -> list[Any]:
 
 KEYS = (str, int, float, bool, type(None))
 ALIKE = (*KEYS, tuple)
-"""Types of items of which one object may stand at several places of a list."""
+"""Types of which one object may occur several times in a list."""
 BOUND_KEYS = (Enum, torch.nn.Module, FunctionType, type, torch.dtype, torch.device)
-"""Types of keys that the text names and does not write out."""
+"""Types of keys that the module text references by name instead of writing them out."""
 
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One item that a container holds after the call."""
+    """One item of a container after the call."""
 
     key: Any
     """Its key in a dict; None in a list."""
     before: int | None
-    """Its position in the list before the call; None for an item that is new."""
+    """Its position in the list before the call; None for a new item."""
     spec: Any = None
     """The pytree structure of a new item."""
 
@@ -69,29 +69,29 @@ class ContainerUpdate:
     """What the wrapper does to one of the caller's containers."""
 
     expression: str
-    """Where the caller's container is found: `args[0]['x']`; or a name for `box`."""
+    """The container's expression, `args[0]['x']`; or a name for `store`."""
     keyed: bool
-    """Whether its items have keys: a dict, an object's attributes, a class, a closure's variable."""
+    """Whether items have keys: a dict, an object's attributes, a class, a closure variable."""
     items: tuple[Item, ...]
-    """All of a list's; of what is keyed those that are new."""
+    """All items of a list; the new items of a keyed container."""
     removed: tuple[Any, ...]
     """Keys that a dict no longer has."""
     store: Any = None
-    """The container itself, where no argument leads to it."""
+    """The container itself, if it is not part of an argument."""
     binds_names: bool = False
-    """Whether `box` binds names, and is no container that the function fills."""
+    """Whether `store` is a namespace whose names are bound, instead of a container that is filled."""
     appends: bool = False
-    """Of a list that nobody reads: whether the new items come behind what it holds at each call."""
+    """Whether new items are appended to whatever the list contains at each call; only if nobody reads it."""
     cleared: bool = False
-    """Whether nothing of what it held before is left."""
+    """Whether none of the old items remain."""
     required_items: tuple[tuple[Any, Any], ...] | None = None
-    """What the call must find there, since the function may have read it: values by key, ABSENT for none."""
+    """Values by key that a call requires, since the function may have read them; `MISSING_ITEM` for none."""
     carried: tuple[tuple[Any, torch.Tensor], ...] = ()
-    """Keys under which a call finds the tensor that the one before left, each with that of the first call."""
+    """Keys whose tensor one call leaves for the next, each with the tensor of the first call."""
     description: str = ""
-    """In a message: `the attribute `last``."""
+    """For a message: `the attribute `last``."""
     user_name: str = ""
-    """The place in the user's own names: `self.last`, `state['keys']`."""
+    """The user's name: `self.last`, `state['keys']`."""
     writes: tuple[NameWrite, ...] = ()
     """The user's expressions that write to it."""
     span: Span | None = None
@@ -103,22 +103,22 @@ MISSING_ITEM = object()
 
 @dataclass(frozen=True, slots=True)
 class OutputWithUpdates:
-    """A function's result, and the containers that it changed."""
+    """A function's output and the containers that it changed."""
 
     result: Any
     container_updates: tuple[ContainerUpdate, ...]
     leaves: tuple[tuple[str, Any], ...]
-    """What the containers newly hold, flat, each with a name; then the rebound buffers."""
+    """The flat new values of the containers, each with a name; then the rebound buffers."""
     rebound: tuple[str, ...] = ()
     """Buffers that the module bound to another tensor."""
     existing_containers: tuple[tuple[tuple[int, ...], OuterObject], ...] = ()
-    """Containers in the result that are the caller's own, or that stand elsewhere as well."""
+    """Containers in the output that are the caller's own, or that also exist elsewhere."""
 
 
 @dataclass(frozen=True, slots=True)
 class ContainerSnapshot:
     path: Path
-    """In `(args, kwargs)`."""
+    """The path in `(args, kwargs)`."""
     container: Any
     before: Any = field(init=False)
     """A shallow copy."""
@@ -128,13 +128,13 @@ class ContainerSnapshot:
 
     @property
     def expression(self) -> str:
-        """`args[0]['x']`."""
+        """Return the container's expression: `args[0]['x']`."""
         which, *rest = self.path
         return ("kwargs" if which.idx else "args") + pytree.keystr(tuple(rest))
 
 
 def watch_containers(args: Any, kwargs: Any) -> tuple[ContainerSnapshot, ...]:
-    """Remember every list and dict among the arguments."""
+    """Take a snapshot of every list and dict among the arguments."""
     return (*_inside((pytree.SequenceKey(0),), args), *_inside((pytree.SequenceKey(1),), kwargs))
 
 
@@ -154,13 +154,13 @@ def _inside(path: Path, value: Any) -> Iterator[ContainerSnapshot]:
 
 
 class NewLeaves:
-    """What the function newly left at its places, flat; a container that was met before stands for itself."""
+    """The flat new values of bindings and containers; a known container becomes a reference."""
 
     def __init__(self, known: dict[int, OuterObject], span: Span | None) -> None:
         self.leaves: list[tuple[str, Any]] = []
         """Each value with a name."""
         self.existing_containers: list[tuple[tuple[int, ...], OuterObject]] = []
-        """Containers in the result that are there already, each with the positions that lead to it."""
+        """Known containers in the output, each with the positions that lead to it."""
         self._marked_ids = {key for key, outer_object in known.items() if outer_object.object is not None}
         self._known = known
         """Containers by identity."""
@@ -168,21 +168,21 @@ class NewLeaves:
         self._span = span
 
     def add(self, name: str, value: Any, location: OuterObject) -> Any:
-        """The value taken apart: its pytree structure.  `at` is where the wrapper will have put it."""
+        """Add a value's leaves and return its pytree structure; the wrapper stores it at `location`."""
         paths, spec = flatten_with_path(self._marked(value, location))
         self.leaves.extend((name + pytree.keystr(path), leaf) for path, leaf in paths)
         return spec
 
     def count(self) -> int:
-        """How many values have been taken."""
+        """Return the number of leaves."""
         return len(self.leaves)
 
     def truncate(self, count: int) -> None:
-        """All but the first of the values."""
+        """Remove all leaves after the first `count`."""
         del self.leaves[count:]
 
     def result(self, value: Any) -> Any:
-        """The function's result, with marks for the containers in it that the function reaches by itself."""
+        """Return the output with references in place of containers that the function does not receive."""
         if not self._known:
             return value
         self._note_existing(value, ())
@@ -213,7 +213,7 @@ class NewLeaves:
             return known
         if location is not None:
             self._known[id(value)] = location
-            self._alive.append(value)  # so that no other gets its identity
+            self._alive.append(value)  # keeps the identity unique
         if kind is dict:
             return {
                 key: self._marked(item, location and _item_of(location, key)) for key, item in value.items()
@@ -221,10 +221,10 @@ class NewLeaves:
         return [self._marked(item, location and _item_of(location, key)) for key, item in enumerate(value)]
 
     def checked_key(self, key: Any, container_name: str) -> Any:
-        """A key that the text can name.
+        """Return a key that the module text can express.
 
         Raises:
-            UnsupportedError: it is a tensor, or an object that only this call has.
+            UnsupportedError: the key is a tensor, or an object of this call only.
         """
         inner = key if type(key) is tuple else (key,)
         for part in inner:
@@ -241,9 +241,9 @@ def output_with_updates(
     named: Callable[[Path], str],
     span: Span | None,
 ) -> Any:
-    """The result, with what is not as it was: containers and buffers; the result alone where all is.
+    """Return the output with the changed containers and buffers; the plain output if nothing changed.
 
-    `named` gives the user's name for what lies at a path in the arguments.
+    `named` returns the user's name for a path in the arguments.
     """
     if not snapshots and not rebound:
         return result
@@ -283,7 +283,7 @@ def _refill(
 def new_items(
     user_name: str, now: Any, before: Any, leaves: NewLeaves, location: OuterObject
 ) -> tuple[tuple[Item, ...], tuple[Any, ...]]:
-    """What a dict newly holds, and the keys that it lost."""
+    """Return the new items of a dict, and the keys that it lost."""
     items = [
         Item(
             leaves.checked_key(key, user_name),
@@ -299,9 +299,9 @@ def new_items(
 def list_items(
     user_name: str, now: Any, before: Any, leaves: NewLeaves, location: OuterObject
 ) -> tuple[Item, ...]:
-    """All that a list holds: items that it had, by their place, and new ones.
+    """Return all items of a list: old ones by position, and new ones.
 
-    A number or text may be one object at several places: what no place is left for is new.
+    A number or string may occur several times as one object; occurrences without an old position are new.
     """
     items: list[Item] = []
     used: set[int] = set()

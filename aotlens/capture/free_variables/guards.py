@@ -1,7 +1,7 @@
-"""Whether what a function reads besides its arguments is as it was when it was compiled.
+"""Guards on free variables.
 
-Invariant: a compilation is used again only where every attribute, global and closure variable that the
-function may read holds what it held.
+Invariant: a compiled function is reused only while every attribute, global and closure variable that it may
+read has the value that it was compiled with.
 """
 
 from collections import OrderedDict, defaultdict
@@ -15,15 +15,15 @@ from aotlens.capture.free_variables.reachable import CONTAINERS, Binding, Instan
 from aotlens.capture.inputs.constant_arguments import is_same_number
 
 ANY_VALUE = object()
-"""In place of an item of which nothing is assumed here."""
+"""Marks an item whose value is not guarded."""
 BUILTIN_TYPES = (*CONTAINERS, OrderedDict, defaultdict)
-"""Containers that are empty where they are false: no class of the user's answers for them."""
+"""Containers whose truth value means that they have items; a user's class may define it otherwise."""
 PLAIN = (bool, int, float, complex, str, bytes)
-"""Equal values of one of these types are the same to a compiled function."""
+"""Types whose equal values are interchangeable for a compiled function."""
 
 
 def is_unchanged_binding(binding: Binding) -> bool:
-    """Whether a name is bound to the same value, and a container has the same items."""
+    """Return True if a name is bound to the same value, and a container has the same items."""
     now = binding.now()
     if isinstance(now, torch.Tensor):
         return now is binding.value and now.requires_grad is binding.requires_grad
@@ -33,7 +33,7 @@ def is_unchanged_binding(binding: Binding) -> bool:
 
 
 def same_items(now: Any, then: Any) -> bool:
-    """Whether two containers of one type have the same items in the same order."""
+    """Return True if two containers of one type have the same items in the same order."""
     base = base_of(now)
     if base.__len__(now) != len(then):
         return False
@@ -57,10 +57,10 @@ def _equal(now: Any, then: Any) -> bool:
 
 
 def free_variable_check(before: ReachableState) -> Callable[[], bool]:
-    """A function that tells whether all that a function can read is as it was.
+    """Return a function that checks whether all free variables are unchanged.
 
-    It is one expression of identities, some tens of nanoseconds each; only where one of them fails are values
-    compared.
+    The fast path is one expression of identity comparisons, some tens of nanoseconds each; values are
+    compared only if one of them fails.
     """
     names: dict[str, Any] = {}
     conditions = []
@@ -89,7 +89,7 @@ def free_variable_check(before: ReachableState) -> Callable[[], bool]:
         try:
             if same_objects():
                 return True
-        except (LookupError, ValueError):  # a name that is gone
+        except (LookupError, ValueError):  # the name is no longer bound
             return False
         return all(map(_has_same_names, before.instances)) and all(map(is_unchanged_binding, before.bindings))
 

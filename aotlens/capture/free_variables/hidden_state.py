@@ -1,7 +1,7 @@
-"""What a call moves on and no name leads to: iterators, context variables, Python's and numpy's random state.
+"""State that a call advances and no name reaches: iterators, context variables, Python's and numpy's RNG.
 
-Invariant: a function that moves one is refused, since a compiled call would find the numbers and items of the
-recording each time; generators of random numbers are set back.
+Invariant: a function that advances such state is unsupported, since a compiled call would repeat the
+recording's numbers and items; generators and context variables are restored.
 """
 
 import random
@@ -17,23 +17,23 @@ from aotlens.model.report import Span
 from aotlens.unsupported import unsupported
 
 STEPS = 4
-"""How far iterators over iterators (`zip(a, map(f, b))`) are looked into."""
+"""The maximum depth of nested iterators (`zip(a, map(f, b))`) to inspect."""
 
 
 @dataclass(frozen=True, slots=True)
 class HiddenState:
-    """One of them, as it was."""
+    """One object with hidden state, before the recording."""
 
     owner: Any
     state: Any
-    """Another value when it was moved."""
+    """A value that differs after the object was advanced."""
     now: Callable[[], Any]
     restore_state: Callable[[], object] | None
-    """None for an iterator, which goes on only."""
+    """None for an iterator, which cannot be rewound."""
 
 
 def hidden_state_of(owner: Any) -> HiddenState | None:
-    """None for an object of another kind, or whose state cannot be asked for."""
+    """Return the object's hidden state; None if it has none, or none that can be read."""
     kind = type(owner)
     if issubclass(kind, random.Random):
         return _of_python(owner)
@@ -53,7 +53,7 @@ def hidden_state_of(owner: Any) -> HiddenState | None:
 
 
 def process_generators() -> list[HiddenState]:
-    """The generators that `random` and `numpy.random` draw from."""
+    """Return the states of the global generators of `random` and `numpy.random`."""
     numpy: Any = sys.modules.get("numpy.random")
     return [_of_python(random), *([_of_numpy(numpy)] if numpy is not None else [])]
 
@@ -79,7 +79,7 @@ def _of_bits(owner: Any, bits: Any) -> HiddenState:
 
 
 def _position(iterator: Any, steps: int) -> Any:
-    """Something that is another value when items were taken; None where that cannot be told."""
+    """Return a value that changes when items are consumed; None if there is none."""
     if isinstance(iterator, GeneratorType):
         frame = iterator.gi_frame
         if frame is None:
@@ -90,10 +90,10 @@ def _position(iterator: Any, steps: int) -> Any:
 
 
 def remaining_items(iterator: Any) -> tuple[Any, ...]:
-    """What an iterator of Python's own would give, and where it is; empty where that cannot be told."""
+    """Return the remaining items and the position of a builtin iterator; empty if they cannot be read."""
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # itertools will not be copied some day
+            warnings.simplefilter("ignore")  # copying itertools objects is deprecated
             return tuple(iterator.__reduce__()[1:])
     except TypeError:
         return ()
@@ -110,7 +110,7 @@ def _part(value: Any, steps: int) -> Any:
 
 
 def changed_state_name(before: Iterable[HiddenState], name_of: Callable[[Any], str]) -> str:
-    """What a call moves on, in words; empty where it moves nothing."""
+    """Describe the state that a call advances; empty if it advances none."""
     changed_owners = (hidden.owner for hidden in before if hidden.now() != hidden.state)
     names = (owner.__name__ if isinstance(owner, ModuleType) else name_of(owner) for owner in changed_owners)
     return next((f"the state of `{name}`" for name in names), "")
@@ -119,10 +119,10 @@ def changed_state_name(before: Iterable[HiddenState], name_of: Callable[[Any], s
 def check_hidden_state(
     before: Iterable[HiddenState], name_of: Callable[[Any], str], span: Span | None
 ) -> None:
-    """Call it after the recording.
+    """Check after the recording that no hidden state was advanced.
 
     Raises:
-        UnsupportedError: one is not as it was.
+        UnsupportedError: a state has changed.
     """
     changed = [hidden for hidden in before if hidden.now() != hidden.state]
     for hidden in changed:

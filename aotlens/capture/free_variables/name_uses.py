@@ -1,7 +1,7 @@
-"""Where the user's code mentions a name, and whether it may read what the name holds.
+"""How the user's code uses a name, and whether it may read the name's value.
 
-Invariant: a name counts as unread only where each of its mentions is seen to write; code that looks names up
-by text that is not written out (`getattr(self, name)`, `vars(self)`) may read every attribute and global.
+Invariant: a name is unread only if every use of it is a write; code that looks names up dynamically
+(`getattr(self, name)`, `vars(self)`) may read every attribute and global.
 """
 
 import dis
@@ -15,49 +15,49 @@ from aotlens.ir.origin import span_of
 from aotlens.model.report import Span
 
 FILLING = frozenset({"append", "extend", "update", "clear"})
-"""Methods of a container that write to it and read nothing."""
+"""Container methods that write and read nothing."""
 CHANGING = frozenset(
     {
         *("pop", "popitem", "popleft", "appendleft", "extendleft", "insert", "setdefault"),
         *("remove", "sort", "reverse", "add", "discard"),
     }
 )
-"""Methods of a container that write to it and may tell what it holds."""
+"""Container methods that write and may return, or depend on, the container's items."""
 BY_TEXT = frozenset({"getattr", "hasattr"})
 BY_ANY_TEXT = frozenset({"vars", "__dict__", "globals", "eval", "exec", "attrgetter", "__getattribute__"})
 NAMES = ("ATTR", "GLOBAL", "NAME", "DEREF")
 STORES = frozenset(f"{does}_{what}" for does in ("STORE", "DELETE") for what in NAMES)
 NO_READS = frozenset({"LOAD_CLOSURE", "LOAD_FAST", "LOAD_FAST_BORROW", "LOAD_FAST_CHECK", "LOAD_CONST"})
-"""Instructions that load something by a name which is no attribute, global or closure variable's value."""
+"""Load instructions whose name is not an attribute, a global or a closure variable."""
 ITEM = frozenset({"BINARY_SUBSCR", "BINARY_OP"})
-"""What takes an item out of a container (Python 3.14 has one operator for all)."""
+"""Instructions that read an item of a container (Python 3.14 has one operator for all)."""
 BESIDE = frozenset({"LOAD_CONST", "RETURN_VALUE", "RETURN_CONST", "POP_TOP", "PUSH_NULL", "NOP"})
-"""What may stand at an expression and does nothing with its parts: the end of a function, for one."""
+"""Instructions that share an expression's position without using it, such as the end of a function."""
 
 Start = tuple[int, int]
 """Line and column."""
 UNKNOWN = object()
-"""A key that is not written out."""
+"""A key that is not a literal."""
 
 
 @dataclass(frozen=True, slots=True)
 class NameWrite:
-    """One expression that writes to what a name holds, or binds the name."""
+    """One expression that binds a name, or writes to the name's value."""
 
     span: Span | None
     """None where the code has no positions."""
     key: Any = UNKNOWN
-    """The key of the item that it writes to."""
+    """The key of the written item."""
 
 
 @dataclass(frozen=True, slots=True)
 class NameUses:
-    """What the code does with one name."""
+    """All uses of one name."""
 
     reads: bool
-    """Whether it may read the value."""
+    """Whether the code may read the value."""
     write_kinds: frozenset[str]
-    """The methods, or `STORE_SUBSCR`, by which it writes to what the name holds."""
+    """The methods, or `STORE_SUBSCR`, by which the code writes to the value."""
     writes: tuple[NameWrite, ...]
 
     @property
@@ -67,7 +67,7 @@ class NameUses:
 
 
 def name_uses(reachable: ReachableState, binding: Binding) -> NameUses:
-    """What all code that can run does with a place's name."""
+    """Return all uses of a binding's name in the reachable code."""
     first, *keys = binding.keys
     codes = (inner for code in reachable.codes for inner in (code, *inner_codes(code)))
     local = binding.kind_text == "the default"
@@ -76,14 +76,14 @@ def name_uses(reachable: ReachableState, binding: Binding) -> NameUses:
 
 
 def combined_uses(uses: Sequence[NameUses], reads: bool = False) -> NameUses:
-    """What several say of one thing."""
+    """Return the union of several uses."""
     ways = frozenset[str]().union(*(use.write_kinds for use in uses))
     writes = (write for use in uses for write in use.writes)
     return NameUses(reads or any(use.reads for use in uses), ways, tuple(dict.fromkeys(writes)))
 
 
 def inner_codes(code: CodeType) -> Iterator[CodeType]:
-    """The functions that stand inside of one."""
+    """Yield the code objects nested in a function's."""
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
             yield constant
@@ -91,7 +91,7 @@ def inner_codes(code: CodeType) -> Iterator[CodeType]:
 
 
 def _read_by_packages(reachable: ReachableState, name: str) -> bool:
-    """Whether a class of a package, from which one of the user's derives, knows the name."""
+    """Return True if a package's base class of a user's class mentions the name."""
     kinds = {kind for instance in reachable.instances for kind in instance.kind.__mro__}
     for kind in kinds:
         if is_user_class(kind) or kind.__module__.split(".")[0] in ("torch", "builtins"):
@@ -103,7 +103,7 @@ def _read_by_packages(reachable: ReachableState, name: str) -> bool:
 
 
 class _Instructions:
-    """One function's instructions, by where the expressions that they end begin."""
+    """A function's instructions, indexed by the start of the expression that each of them ends."""
 
     def __init__(self, code: CodeType) -> None:
         self.code = code
@@ -115,7 +115,7 @@ class _Instructions:
                 self._from.setdefault(begin, []).append((end, instruction))
 
     def consumers(self, instruction: dis.Instruction) -> list[dis.Instruction]:
-        """The instructions of the smallest expression that begins with this one's and goes on behind it."""
+        """Return the instructions of the smallest longer expression that starts at the same position."""
         begin, end = _range(instruction)
         if begin is None or end is None:
             return []
@@ -124,7 +124,7 @@ class _Instructions:
         return [other for known, other in longer if known == nearest]
 
     def instructions_inside(self, instruction: dis.Instruction) -> list[dis.Instruction]:
-        """The instructions whose expressions lie inside this one's."""
+        """Return the instructions whose expressions lie inside this instruction's."""
         begin, end = _range(instruction)
         ranges = ((_range(other), other) for other in self.all if other is not instruction)
         return [
@@ -148,7 +148,7 @@ def _in_code(instructions: _Instructions, name: str, keys: list[Any], local: boo
     written: list[NameWrite] = []
 
     def note(instruction: dis.Instruction, key: Any = UNKNOWN) -> None:
-        if instructions.code.co_name != "__init__":  # which ran before the call
+        if instructions.code.co_name != "__init__":  # ran before the call
             written.append(NameWrite(span_of(instructions.code, instruction.offset), key))
 
     for instruction in instructions.all:
@@ -180,9 +180,9 @@ READ = frozenset({"read"})
 def _write_kinds(
     instructions: _Instructions, load: dis.Instruction, keys: list[Any]
 ) -> tuple[frozenset[str], dis.Instruction, Any]:
-    """How the loaded container, or the one under `keys` in it, is written to, by what and under which key.
+    """Return how the code writes to the loaded container, or to the one under `keys`, and the key.
 
-    None where another is meant.
+    Empty if the code uses another key.
     """
     nothing = frozenset[str](), load, UNKNOWN
     takers = instructions.consumers(load)
@@ -212,13 +212,13 @@ def _write_kinds(
 def _is_other_key(
     instructions: _Instructions, load: dis.Instruction, item: dis.Instruction, key: Any
 ) -> bool:
-    """Whether an item is taken under a key that is written out and is another one."""
+    """Return True if an item is accessed under a different literal key."""
     written = _written_key(instructions, load, item)
     return type(written) is type(key) and bool(written != key)
 
 
 def _written_key(instructions: _Instructions, load: dis.Instruction, item: dis.Instruction) -> Any:
-    """The key under which an item is taken or put, where it is written out."""
+    """Return the literal key under which an item is read or written, or UNKNOWN."""
     inside = [
         instruction
         for instruction in instructions.instructions_inside(item)
@@ -231,12 +231,12 @@ def _written_key(instructions: _Instructions, load: dis.Instruction, item: dis.I
 
 
 def _call_from(instructions: _Instructions, load: dis.Instruction) -> dis.Instruction | None:
-    """The call of the function that the instruction loads."""
+    """Return the call of the function that the instruction loads."""
     return next((taker for taker in instructions.consumers(load) if taker.opname.startswith("CALL")), None)
 
 
 def _setting_by_text(instructions: _Instructions, text: dis.Instruction) -> dis.Instruction | None:
-    """The call of `setattr` of which a name that is written out is an argument."""
+    """Return the call of `setattr` that gets this literal name."""
     for instruction in instructions.all:
         if instruction.argval == "setattr" and instruction.opname.startswith("LOAD"):
             call = _call_from(instructions, instruction)
@@ -246,7 +246,7 @@ def _setting_by_text(instructions: _Instructions, text: dis.Instruction) -> dis.
 
 
 def _looks_up_any(instructions: _Instructions, load: dis.Instruction) -> bool:
-    """Whether a call of `getattr` gets a name that is not written out."""
+    """Return True if a call of `getattr` gets a name that is not a literal."""
     call = _call_from(instructions, load)
     if call is None:
         return True

@@ -1,6 +1,6 @@
-"""Where names are bound (modules, objects, closures, classes, lists, slots), as dictionaries and as text.
+"""Namespaces (modules, objects, closures, classes, lists, slots) as mappings and as module text.
 
-Includes the attributes that torch's own hooks bind anew at each call of a layer, such as a normalised weight.
+Includes the attributes that torch's own hooks rebind at each call of a layer, such as a normalised weight.
 """
 
 from collections.abc import Iterator, MutableMapping
@@ -11,11 +11,11 @@ from typing import Any
 import torch
 
 MISSING = object()
-"""In place of the value of a name that is not bound."""
+"""The value of a name that is not bound."""
 
 
 def namespace(store: Any) -> MutableMapping[Any, Any]:
-    """The names that a store binds, which may be written to."""
+    """Return a store's names as a mutable mapping."""
     if isinstance(store, CellType):
         return Cell(store)
     if isinstance(store, type):
@@ -26,46 +26,46 @@ def namespace(store: Any) -> MutableMapping[Any, Any]:
 
 
 def value_at(store: Any, key: Any) -> Any:
-    """What a name is bound to at this moment; MISSING when it is not."""
+    """Return the current value of a name; MISSING if it is not bound."""
     return namespace(store).get(key, MISSING)
 
 
 def reading(box: str, store: Any, key: str) -> str:
-    """The expression for what a name is bound to; it raises LookupError or ValueError where it is not.
+    """Return the expression that reads a name; it raises LookupError or ValueError if the name is not bound.
 
-    `box` is the text for the store, `key` that for the key.
+    `box` is the expression for the store, `key` the one for the key.
     """
     return f"{box}.cell_contents" if isinstance(store, CellType) else f"{_names_in(box, store)}[{key}]"
 
 
 def reading_if_bound(box: str, store: Any, key: str) -> str:
-    """The same, or None where an attribute or global is not bound."""
+    """Return the expression that reads a name, or None for an unbound attribute or global."""
     if isinstance(store, (CellType, list)):
         return reading(box, store, key)
     return f"{_names_in(box, store)}.get({key})"
 
 
 def presence(box: str, store: Any, key: str) -> str:
-    """The condition that a name is bound; a variable of a closure that is not is not listed at all."""
+    """Return the condition that a name is bound; an unbound closure variable is never listed."""
     return f"{key} in {_names_in(box, store)}"
 
 
 def binding(box: str, store: Any, key: str, value: str) -> str:
-    """The statement that binds a name."""
+    """Return the statement that binds a name."""
     if isinstance(store, CellType):
         return f"{box}.cell_contents = {value}"
     return f"setattr({box}, {key}, {value})" if isinstance(store, type) else f"{box}[{key}] = {value}"
 
 
 def removal(box: str, store: Any, key: str) -> str:
-    """The statement that takes a name away, if it is there."""
+    """Return the statement that unbinds a name if it is bound."""
     if isinstance(store, CellType):
         return f"del {box}.cell_contents"
     return f"delattr({box}, {key})" if isinstance(store, type) else f"{box}.pop({key}, None)"
 
 
 def path_to(store: Any, key: Any) -> str:
-    """What stands behind the text for a store to read one name."""
+    """Return the suffix that reads a name from the expression for its store."""
     return reading("", store, repr(key))
 
 
@@ -74,7 +74,7 @@ def _names_in(box: str, store: Any) -> str:
 
 
 class Cell(MutableMapping[Any, Any]):
-    """The variable of a closure: whatever the key, it is that one."""
+    """A closure variable as a mapping that ignores the key."""
 
     def __init__(self, cell: CellType) -> None:
         self.cell = cell
@@ -82,7 +82,7 @@ class Cell(MutableMapping[Any, Any]):
     def __getitem__(self, key: Any) -> Any:
         try:
             return self.cell.cell_contents
-        except ValueError:  # a variable that is bound later
+        except ValueError:  # bound later
             raise KeyError(key) from None
 
     def __setitem__(self, key: Any, value: Any) -> None:
@@ -99,7 +99,7 @@ class Cell(MutableMapping[Any, Any]):
 
 
 class ClassNames(MutableMapping[str, Any]):
-    """A class's own attributes, not those of its bases."""
+    """A class's own attributes, without those of its bases."""
 
     def __init__(self, kind: type) -> None:
         self.kind = kind
@@ -121,7 +121,7 @@ class ClassNames(MutableMapping[str, Any]):
 
 
 class Positions(MutableMapping[int, Any]):
-    """The items of a list; one that it no longer has is missing."""
+    """The items of a list by position."""
 
     def __init__(self, items: list[Any]) -> None:
         self.items_of = items
@@ -148,21 +148,21 @@ class Positions(MutableMapping[int, Any]):
 
 
 def filled_cells(function: FunctionType) -> Iterator[tuple[str, CellType]]:
-    """The variables of a function's closure that are bound, by their names."""
+    """Yield the bound variables of a function's closure, by name."""
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
         if len(Cell(cell)):
             yield name, cell
 
 
 def has_slots(kind: type) -> bool:
-    """Whether objects of a class keep attributes elsewhere than in a dictionary."""
+    """Return True if objects of a class have attributes outside `__dict__`."""
     return any(
         isinstance(member, MemberDescriptorType) for base in kind.__mro__ for member in vars(base).values()
     )
 
 
 class SlotAttributes(MutableMapping[str, Any]):
-    """The attributes of an object whose class has `__slots__`, with those of its dictionary if it has one."""
+    """The attributes of an object with `__slots__`, including those of its `__dict__`."""
 
     def __init__(self, owner: Any) -> None:
         self.owner = owner
@@ -212,7 +212,7 @@ class SlotAttributes(MutableMapping[str, Any]):
 
 
 def names_bound_by_hooks(layer: torch.nn.Module) -> frozenset[str]:
-    """Plain attributes that a hook of `torch.nn.utils` makes anew before the layer reads them."""
+    """Return attributes that a `torch.nn.utils` hook rebinds before the layer reads them."""
     hooks = layer._forward_pre_hooks.values()
     names = (_name_of(hook) for hook in hooks if type(hook).__module__.startswith("torch.nn.utils."))
     return frozenset(name for name in names if name in vars(layer))
@@ -224,7 +224,7 @@ def _name_of(hook: Any) -> Any:
 
 @contextmanager
 def bound_by_hooks(function: Any) -> Iterator[list[tuple[str, Any]]]:
-    """Within it, hooks may bind; the list then holds each new tensor by its qualified name."""
+    """Restore what hooks bind in the block; yield a list that receives the new tensors by qualified name."""
     layers = function.named_modules() if isinstance(function, torch.nn.Module) else ()
     attributes = [
         (f"{fqn}.{name}" if fqn else name, vars(layer), name, vars(layer)[name])

@@ -1,7 +1,7 @@
 """What a function can read besides its arguments: globals, closures, attributes, and theirs in turn.
 
-Invariant: only what the code names is listed (names in its bytecode, in what it calls, in the methods of
-the classes it uses); installed packages are not looked into, but for the attributes of their layers.
+Invariant: only names that the code mentions are listed (in its bytecode, in what it calls, in the methods of
+the classes it uses); installed packages are skipped, except for the attributes of their layers.
 """
 
 import argparse
@@ -30,88 +30,88 @@ from aotlens.capture.free_variables.namespaces import (
 from aotlens.capture.provenance.frames import is_first_party_file
 
 ReachCache = functools._lru_cache_wrapper
-"""Of every function under `functools.lru_cache` or `functools.cache`."""
+"""The type of every function under `functools.lru_cache` or `functools.cache`."""
 CONTAINERS = (list, dict, set, deque)
 _BASES = (dict, list, tuple, set, deque)
 MAX_ITEMS = 64
-"""Longer containers are compared, but their items are not looked into."""
+"""Longer containers are compared, but their items are not inspected."""
 
 
 NAMESPACES = (SimpleNamespace, argparse.Namespace)
-"""Classes of the standard library that hold the user's own attributes."""
+"""Standard library classes that hold the user's own attributes."""
 HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 """What calling a layer reads besides its own code."""
 STORE_ATTR = opmap["STORE_ATTR"]
 BINDERS = frozenset({"setattr", "register_buffer", "register_parameter", "_buffers", "_parameters"})
-"""Names by which code binds attributes of a layer, beside assignments."""
+"""Names by which code binds a layer's attributes, besides assignments."""
 
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """A name that the function can read, and what it was bound to."""
+    """A name that the function can read, and its value."""
 
     kind_text: str
     """For a message: `the global`, `the attribute`, `the closure variable`."""
     name: Any
-    """Of an item: its key in a dictionary, its position in a list."""
+    """The name; for an item its key in a dict, or its position in a list."""
     store: Any
     """The dictionary, list, class or cell that binds the name."""
     value: Any
     content: Any = None
     """A shallow copy of a container; None for every other value."""
     foreign: bool = False
-    """The attribute of an object of torch's or of a package, which sees to its own state."""
+    """Whether it is an attribute of torch's or a package's object, which manages its own state."""
 
     requires_grad: bool = False
-    """Of a tensor."""
+    """Whether the value is a tensor that requires grad."""
 
     outer_keys: tuple[Any, ...] = ()
-    """Of an item: the name that leads to it, and the keys up to its container."""
+    """For an item: the name and the keys that lead to its container."""
 
     def now(self) -> Any:
-        """What the name is bound to at this moment; MISSING when it is not."""
+        """Return the current value of the name; MISSING if it is not bound."""
         return value_at(self.store, self.name)
 
     @property
     def keys(self) -> tuple[Any, ...]:
-        """The name in the user's code, and the keys from there on."""
+        """The name in the user's code, and the keys from there."""
         return (*self.outer_keys, self.name)
 
     @property
     def path(self) -> str:
-        """`last`; of an item `feats['first']`."""
+        """`last`; for an item `feats['first']`."""
         first, *rest = self.keys
         return first + "".join(f"[{key!r}]" for key in rest)
 
 
 @dataclass(frozen=True, slots=True)
 class Instance:
-    """The attributes of an object of the user's, or the layers of a layer."""
+    """The attributes of a user's object, or the submodules of a layer."""
 
     store: MutableMapping[str, Any]
     before: dict[str, Any]
     """A shallow copy."""
     kind: type
-    """Of the object."""
+    """The object's class."""
     bound_names: frozenset[str] = frozenset()
     """Names that the function binds at each call."""
     is_read: bool = True
-    """Whether a later call must find the same names."""
+    """Whether a later call requires the same names."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReachableState:
-    """All that one function can read."""
+    """Everything that one function can read."""
 
     bindings: tuple[Binding, ...]
     instances: tuple[Instance, ...]
     codes: tuple[CodeType, ...] = ()
-    """The user's own code that can run, without the functions inside it."""
+    """The user's reachable code objects, without nested functions."""
     caches: "tuple[ReachCache[Any], ...]" = ()
     hidden_states: tuple[HiddenState, ...] = ()
 
     def name_of(self, value: Any) -> str:
-        """The user's name for an object, or what kind it is."""
+        """Return the user's name for an object, or the name of its class."""
         return next(
             (binding.path for binding in self.bindings if binding.value is value), type(value).__name__
         )
@@ -121,7 +121,7 @@ NOTHING_REACHABLE = ReachableState((), ())
 
 
 def reachable_state(function: Callable[..., Any], arguments: Sequence[Any] = ()) -> ReachableState:
-    """Everything that a function, method, partial or module can read by name, in modules it is given too."""
+    """Return everything that a function, module or partial can read by name, also through its arguments."""
     walk = _Walk(function)
     walk.enqueue(function, frozenset())
     if isinstance(function, torch.nn.Module):
@@ -140,12 +140,12 @@ def reachable_state(function: Callable[..., Any], arguments: Sequence[Any] = ())
 
 
 class _Walk:
-    """Looks into each object once."""
+    """A walk that visits each object once."""
 
     def __init__(self, function: Any) -> None:
         layers = function.modules() if isinstance(function, torch.nn.Module) else ()
         self._arguments = {id(layer) for layer in layers}
-        """Layers whose tensors the graph is given."""
+        """Layers whose tensors are inputs of the graph."""
         self.bindings: dict[tuple[int, str], Binding] = {}
         self.instances: list[Instance] = []
         self.codes: list[CodeType] = []
@@ -157,10 +157,10 @@ class _Walk:
         self._seen: set[int] = set()
         self._class_names: dict[type, frozenset[str]] = {}
         self._classes: dict[int, set[str]] = {}
-        """The names by which classes of the user's were looked into: each function may read others."""
+        """The names for which each user class was visited; another function may use other names."""
 
     def enqueue(self, value: Any, names: frozenset[str]) -> None:
-        """Note a value that code with these names can reach."""
+        """Schedule a visit to a value that code with these names can reach."""
         if value is None or isinstance(value, (int, float, str, torch.Tensor)):
             return
         if id(value) in self._seen:
@@ -237,14 +237,14 @@ class _Walk:
             self.enqueue(cell.cell_contents, names)
 
     def _attributes_of_functions(self) -> None:
-        """What code binds in functions, as `f.calls = 0` does."""
+        """Add attributes that code binds on functions, such as `f.calls = 0`."""
         for function, names in self._functions:
             store = vars(function)
             self.instances.append(Instance(store, dict(store), FunctionType))
             self._names_in("the attribute", store, names)
 
     def _attributes_given_to_layers(self) -> None:
-        """What the user's code names and a layer has, although no method of its class names it."""
+        """Add a layer's attributes that only code outside its class mentions."""
         names = frozenset().union(*(named for _, named in self._functions)) - NOT_READ
         for layer in self._layers.values():
             store = vars(layer)
@@ -254,7 +254,7 @@ class _Walk:
                     self.enqueue(store[name], names)
 
     def _layers_of_torch(self) -> None:
-        """Layers to which the user's code may give attributes or tensors that they have not had."""
+        """Add layers to which the user's code may add attributes or tensors."""
         known = {id(instance.store) for instance in self.instances}
         for layer in self._layers.values():
             for store in (vars(layer), layer._parameters, layer._buffers):
@@ -263,7 +263,7 @@ class _Walk:
                     self.instances.append(Instance(store, dict(store), type(layer), is_read=read))
 
     def _defaults(self, function: FunctionType, names: frozenset[str]) -> None:
-        """What the function's own defaults hold."""
+        """Add the function's own defaults."""
         defaults = defaults_of(function)
         for name, value in defaults.items():
             if isinstance(value, CONTAINERS):
@@ -279,7 +279,7 @@ class _Walk:
         self._class(type(value), names)
 
     def _layer(self, layer: torch.nn.Module) -> None:
-        """The attributes of one module of layers, its submodules and its hooks."""
+        """Add a layer's attributes, submodules, tensors and hooks."""
         self._seen.add(id(layer))
         self._layers[id(layer)] = layer
         kind, store = type(layer), vars(layer)
@@ -289,9 +289,7 @@ class _Walk:
             self._place("the attribute", name, store, store[name], foreign)
             if not foreign:
                 self.enqueue(store[name], names)
-        if isinstance(
-            submodules := layer._modules, dict
-        ):  # a layer of TorchScript has another kind of mapping
+        if isinstance(submodules := layer._modules, dict):  # a TorchScript layer has another kind of mapping
             self.instances.append(Instance(submodules, dict(submodules), kind, is_read=bool(submodules)))
         for name, inner in layer._modules.items():
             self._place("the submodule", name, layer._modules, inner, foreign)
@@ -317,7 +315,7 @@ class _Walk:
                 self.enqueue(hook, frozenset())
 
     def _hooks(self, store: dict[str, Any], hooks: Iterable[Any]) -> None:
-        """What hooks read and keep, on the layer itself too."""
+        """Add what hooks read and store, including on the layer itself."""
         for hook in hooks:
             self.enqueue(hook, frozenset())
             names = _names(getattr(hook, "__code__", None))
@@ -349,7 +347,7 @@ class _Walk:
             self._items_of(binding)
 
     def _items_of(self, outer: Binding) -> None:
-        """The containers within one."""
+        """Add the containers within a container."""
         value, foreign = outer.value, outer.foreign
         for key, item in _keyed(value):
             if isinstance(item, CONTAINERS) and (id(value), key) not in self.bindings:
@@ -360,7 +358,7 @@ class _Walk:
                 self._items_of(binding)
 
     def _names_of(self, kind: type) -> frozenset[str]:
-        """The names in the code of a class's methods, up to what torch and Python bring."""
+        """Return the names in the code of a class's methods, without those of `object` and `nn.Module`."""
         known = self._class_names.get(kind)
         if known is None:
             names: set[str] = set()
@@ -373,17 +371,17 @@ class _Walk:
 
 
 NOT_READ = frozenset({"_parameters", "_buffers", "_modules", *HOOKS})
-"""Attributes of a layer that are listed otherwise, or are arguments of the graph."""
+"""A layer's attributes that are added separately, or are arguments of the graph."""
 
 
 def is_user_class(kind: type) -> bool:
-    """Whether a class is defined in the user's own files."""
+    """Return True if a class is defined in the user's own files."""
     module = sys.modules.get(kind.__module__)
     return kind.__module__ == "__main__" or is_first_party_file(getattr(module, "__file__", None) or "")
 
 
 def defaults_of(function: FunctionType) -> dict[str, Any]:
-    """The defaults of a function's parameters, by name."""
+    """Return the defaults of a function's parameters, by name."""
     defaults = function.__defaults__ or ()
     named = (
         function.__code__.co_varnames[: function.__code__.co_argcount][-len(defaults) :] if defaults else ()
@@ -392,9 +390,9 @@ def defaults_of(function: FunctionType) -> dict[str, Any]:
 
 
 def _binds_attributes(code: CodeType) -> bool:
-    """Whether a call may run it and bind an attribute of an object; what makes an object binds its own.
+    """Return True if a call may run the code and bind an attribute, buffer or parameter of an object.
 
-    A buffer or parameter is one too.
+    A constructor binds only attributes of its own new object.
     """
     if code.co_name == "__init__":
         return False
@@ -409,14 +407,14 @@ def _has_attributes(value: Any) -> bool:
 
 
 def _function_of(member: Any) -> Any:
-    """The function behind a method of any kind, or behind a property; any other member itself."""
+    """Return the function behind a method or a property; any other member unchanged."""
     if isinstance(member, property):
         return member.fget
     return getattr(member, "__func__", member)
 
 
 def _names(code: CodeType | None) -> frozenset[str]:
-    """The names that code reads or writes, those of the functions inside it included."""
+    """Return the names that code reads or writes, including nested functions."""
     if code is None:
         return frozenset()
     inner = (_names(const) for const in code.co_consts if isinstance(const, CodeType))
@@ -424,7 +422,7 @@ def _names(code: CodeType | None) -> frozenset[str]:
 
 
 def base_of(container: Any) -> Any:
-    """Which of Python's containers it is, or derives from: a derived class's own methods are not run."""
+    """Return the builtin container type that it has or derives from; its own methods are not run."""
     kind = type(container)
     if kind in _BASES:
         return kind
@@ -432,7 +430,7 @@ def base_of(container: Any) -> Any:
 
 
 def shallow_copy(container: Any) -> Any:
-    """A shallow copy, a plain container; a derived class's own methods are not run."""
+    """Return a plain shallow copy without running a derived class's methods."""
     base = base_of(container)
     return dict(dict.items(container)) if base is dict else base.copy(container)
 
@@ -444,6 +442,6 @@ def _items(value: Any) -> Iterator[Any]:
 
 
 def _keyed(value: Any) -> Iterator[tuple[Any, Any]]:
-    """The items of a list or dictionary by which they can be found and exchanged."""
+    """Yield the items of a list or dict with the keys that replace them."""
     if type(value) in (list, dict) and len(value) <= MAX_ITEMS:
         yield from value.items() if type(value) is dict else enumerate(value)

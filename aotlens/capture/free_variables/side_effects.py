@@ -1,9 +1,9 @@
-"""What a function leaves behind where it reaches by itself: attributes, globals, closure variables, and the
-containers that these hold.
+"""Side effects of a function: changed attributes, globals, closure variables, and containers in these.
 
-Invariant: afterwards all is as it was before the recording; what was left is a result of the graph, which the
-wrapper puts in its place at each call.  A value that is no tensor and that the function may read again (a
-counter), and a tensor that one call hands to the next, would be another at each call: those are refused.
+Invariant: afterwards all state is as before the recording; each change is an output of the graph, which the
+wrapper writes back at each call.  Two kinds of change would differ at each call and are unsupported: a value
+that is not a tensor and that the function may read later (a counter), and a tensor that one call leaves for
+the next.
 """
 
 from collections import deque
@@ -38,11 +38,11 @@ from aotlens.options import SideEffects
 from aotlens.unsupported import unsupported
 
 VALUES = (torch.Tensor, torch.SymInt, torch.SymFloat, torch.SymBool, torch.dtype, torch.device, type(None))
-"""What can be left besides numbers and texts."""
+"""Types of values, besides numbers and strings, that a side effect may leave."""
 
 
 class SideEffectChanges:
-    """What one recording left at the places that a function reaches."""
+    """The side effects of one recording on free variables."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class SideEffectChanges:
         self._effects = effects
         self._left_as_recorded: list[Change] = []
         self.single_use_reason = ""
-        """What a later call would not do again, and is left as the recording left it."""
+        """The change that a later call would not repeat, and that stays as the recording left it."""
         self._free_tensors = {id(free_tensor.tensor): free_tensor for free_tensor, _ in free_tensors}
         self._originals_by_fake = {id(fake): free_tensor.tensor for free_tensor, fake in free_tensors}
         self._function, self._span = subject.function, subject.span
@@ -64,10 +64,10 @@ class SideEffectChanges:
             restore(change)
 
     def with_updates(self, result: Any) -> Any:
-        """The result, with what the wrapper leaves at each place if anything.
+        """Return the output together with the wrapper's updates, if there are any.
 
         Raises:
-            UnsupportedError: something that a compiled call would not do again.
+            UnsupportedError: a compiled call would not repeat the change.
         """
         if self._effects is SideEffects.REPLAYED:
             check_hidden_state(self._around.hidden_states, self._around.name_of, self._span)
@@ -92,7 +92,7 @@ class SideEffectChanges:
         return OutputWithUpdates(own, (*output.container_updates, *refills), flat, output.rebound, standing)
 
     def _replayed(self, change: Change, leaves: NewLeaves) -> ContainerUpdate | None:
-        """None for what stays as the recording left it."""
+        """Return the update that repeats a change; None for one that stays as recorded."""
         is_traced = self._effects is SideEffects.TRACED
         if not is_traced:
             before = leaves.count()
@@ -111,7 +111,7 @@ class SideEffectChanges:
         return None
 
     def remaining_state(self) -> ReachableState:
-        """All that the function reaches, less what stays as the recording left it."""
+        """Return the reachable state without what stays as the recording left it."""
         names = {(id(change.binding.store), change.binding.name) for change in self._left_as_recorded}
         container_ids = {
             id(change.binding.value) for change in self._left_as_recorded if change.old_items is not None
@@ -150,7 +150,7 @@ class SideEffectChanges:
         return replace(update, description=change.description, user_name=name, writes=uses.writes, span=span)
 
     def _uses_of(self, change: Change) -> NameUses:
-        """Of all names of a container."""
+        """Return the uses of all names of a container."""
         bindings = [change.binding]
         if change.old_items is not None:
             value = change.binding.value
@@ -196,12 +196,12 @@ class SideEffectChanges:
         )
 
     def _as_before(self, value: Any, before: list[Any]) -> Any:
-        """An item that moved within its list, for which a fake tensor stood in."""
+        """Return the real tensor for a fake that moved within its list."""
         real = self._originals_by_fake.get(id(value), value)
         return real if any(real is item for item in before) else value
 
     def _carried(self, change: Change, update: ContainerUpdate) -> tuple[tuple[Any, Any], ...] | None:
-        """The tensors, by key, that a call takes over from the one before; None where other values are."""
+        """Return the tensors, by key, that one call leaves for the next; None if there are other values."""
         if change.old_items is None:
             carried = [(change.binding.name, change.binding.value)]
         elif update.keyed:
@@ -225,7 +225,7 @@ class SideEffectChanges:
         return tuple(carried) if carried and is_carried else None
 
     def _has_one_binding(self, value: Any) -> bool:
-        """Whether a tensor is found at one place only, and shares no memory with another."""
+        """Return True if a tensor has one binding and shares no memory with another tensor."""
         free_tensor = self._free_tensors.get(id(value))
         return (
             free_tensor is not None
@@ -252,7 +252,7 @@ class SideEffectChanges:
 
 
 def _outer(binding: Binding) -> OuterObject:
-    """Where the wrapper finds what a name is bound to."""
+    """Return the wrapper's reference to a binding's value."""
     if binding.content is not None:
         return OuterObject(_name(binding), binding.value)
     return OuterObject(_store_name(binding), binding.store, path_to(binding.store, binding.name))
@@ -263,7 +263,7 @@ def _name(binding: Binding) -> str:
 
 
 def _store_name(binding: Binding) -> str:
-    """A name in the text for what binds the place's name."""
+    """Return a name in the module text for the binding's store."""
     if isinstance(binding.store, CellType):
         return f"cell_of_{binding.name}"
     if isinstance(binding.store, type):
@@ -274,13 +274,13 @@ def _store_name(binding: Binding) -> str:
 
 
 def _keeps_order(now: dict[Any, Any], before: dict[Any, Any]) -> bool:
-    """Whether keys that stay are where they were, and new ones come after them."""
+    """Return True if remaining keys retain their order and new ones follow them."""
     remaining = [key for key in before if key in now]
     return list(now)[: len(remaining)] == remaining
 
 
 def _depends_on_contents(change: Change, update: ContainerUpdate, uses: NameUses) -> bool:
-    """Whether what is left of a container depends on what it held before."""
+    """Return True if the new contents depend on the old ones."""
     if "clear" in uses.write_kinds and not update.cleared:
         return True
     if update.keyed:
@@ -291,7 +291,7 @@ def _depends_on_contents(change: Change, update: ContainerUpdate, uses: NameUses
 
 
 def _appends_only(listed: tuple[Item, ...], old_positions: list[Any], count: int, bounded: bool) -> bool:
-    """Whether new items stand behind the old ones; of those, a list with a largest length drops the first."""
+    """Return True if new items follow the old ones; a bounded deque may drop its first items."""
     first = count - len(old_positions) if bounded else 0
     return old_positions == list(range(first, count)) and all(
         item.before is not None for item in listed[: len(old_positions)]
@@ -299,7 +299,7 @@ def _appends_only(listed: tuple[Item, ...], old_positions: list[Any], count: int
 
 
 def _changes_once(change: Change, update: ContainerUpdate, uses: NameUses) -> bool:
-    """Whether a value that the function may read changes in its first calls only."""
+    """Return True if a value that the function may read changes only in its first calls."""
     if change.old_items is None:
         before = change.binding.value
         return before is MISSING or before is None or isinstance(before, bool)
@@ -309,7 +309,7 @@ def _changes_once(change: Change, update: ContainerUpdate, uses: NameUses) -> bo
 
 
 def _required_items(change: Change, carried: tuple[tuple[Any, Any], ...]) -> tuple[tuple[Any, Any], ...]:
-    """What a call must find as it was; of what is carried over, that it is there."""
+    """Return the items that a call requires; for carried tensors, only their presence."""
     binding, keys = change.binding, [key for key, _ in carried]
     if change.old_items is None:
         return () if keys else ((binding.name, MISSING_ITEM if binding.value is MISSING else binding.value),)
@@ -318,10 +318,10 @@ def _required_items(change: Change, carried: tuple[tuple[Any, Any], ...]) -> tup
 
 
 def check_backward_side_effects(captured: Captured) -> None:
-    """After the backward was recorded: what ran then must have left nothing either.
+    """Check that the backward has no side effects, after it was recorded.
 
     Raises:
-        UnsupportedError: a hook, or the backward of a custom function, changes what it reaches by itself.
+        UnsupportedError: a hook, or the backward of a custom function, changes a free variable.
     """
     changes = list(changes_in(captured.reachable))
     if captured.side_effects is not SideEffects.REPLAYED:
@@ -336,7 +336,7 @@ def check_backward_side_effects(captured: Captured) -> None:
 
 
 def unwritten_free_variables(captured: Captured) -> ReachableState:
-    """What a later call must find as it was: all but what the function only writes."""
+    """Return the state that a later call requires: all except what the function only writes."""
     reachable = captured.reachable
     outside = [refill for refill in captured.structure.container_updates if refill.store is not None]
     if not outside:
@@ -367,7 +367,7 @@ def unwritten_free_variables(captured: Captured) -> ReachableState:
 
 
 def _without(instance: Instance, names: set[tuple[int, Any]], absent: set[int]) -> Instance:
-    """Names that the function may have missed (`absent`) are looked for also among tensors."""
+    """Return the instance without `names`; one with `absent` names must still lack them."""
     written_names = frozenset(key for store, key in names if store == id(instance.store))
     is_read = instance.is_read or id(instance.store) in absent
     if not written_names and is_read is instance.is_read:
@@ -377,7 +377,7 @@ def _without(instance: Instance, names: set[tuple[int, Any]], absent: set[int]) 
 
 
 def carried_bindings(captured: Captured) -> list[tuple[Any, Any]]:
-    """Where a call finds the tensors that the one before left: the names, and the key."""
+    """Return the namespaces and keys of the tensors that one call leaves for the next."""
     return [
         (namespace(refill.store), key)
         for refill in captured.structure.container_updates

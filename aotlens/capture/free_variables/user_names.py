@@ -1,7 +1,6 @@
-"""The user's own names for places outside of a function: `self.last`, `history[0]`, `state.parts`.
+"""The user's names for free variables: `self.last`, `history[0]`, `state.parts`.
 
-Invariant: a name tells objects of one class apart where the user's names do: each layer has its path in the
-module that is compiled.
+Invariant: names distinguish objects of one class; each layer is named by its path in the compiled module.
 """
 
 import re
@@ -16,15 +15,15 @@ from aotlens.capture.free_variables.reachable import Binding, ReachableState
 from aotlens.model.spans import text_of
 
 OF_OBJECTS = frozenset({"the attribute", "the class attribute", "the submodule", "the tensor"})
-"""Kinds of place that an object or a class binds."""
+"""Kinds of binding that belong to an object or a class."""
 DEEPEST = 4
-"""How many objects within one another a name leads through."""
+"""The maximum number of nested objects in a name."""
 
 
 def user_name_of(
     reachable: ReachableState, function: Callable[..., Any], binding: Binding, writes: Sequence[NameWrite]
 ) -> str:
-    """The user's name for a place that the function writes to."""
+    """Return the user's name for a binding that the function writes to."""
     first, *keys = binding.keys
     outer = binding
     if binding.outer_keys:
@@ -45,7 +44,7 @@ def user_name_of(
 
 
 def _leads_to(outer: Binding, inner: Binding) -> bool:
-    """Whether an item lies in what a name holds."""
+    """Return True if an item lies inside the outer binding's value."""
     value = outer.value
     for key in inner.outer_keys[1:]:
         try:
@@ -56,13 +55,13 @@ def _leads_to(outer: Binding, inner: Binding) -> bool:
 
 
 def _of_layer(function: Any, store: Any) -> str:
-    """`self.encoder`, of what belongs to a layer of the module that is compiled."""
+    """Return `self.encoder` for the attributes of a layer of the compiled module."""
     root = function.__self__ if isinstance(function, MethodType) else function
     return _path_to("self", root, store)
 
 
 def _path_to(name: str, value: Any, store: Any) -> str:
-    """The name with the path to the object that has these attributes; empty where it is not in there."""
+    """Return the path from the name to the object with these attributes; empty if there is none."""
     if isinstance(value, torch.nn.Module):
         for path, layer in value.named_modules():
             owned = vars(layer)
@@ -74,7 +73,7 @@ def _path_to(name: str, value: Any, store: Any) -> str:
 
 
 def _as_written(name: str, writes: Sequence[NameWrite]) -> str:
-    """What stands before the name where the user's code writes there: `type(self)`."""
+    """Return the expression before the name at the user's write: `type(self)`."""
     for span in (write.span for write in writes if write.span is not None):
         before, dot, _ = text_of(span).partition(f".{name}")
         if dot and re.fullmatch(r"[\w.()]+", before):
@@ -83,7 +82,7 @@ def _as_written(name: str, writes: Sequence[NameWrite]) -> str:
 
 
 def _holder(reachable: ReachableState, store: Any, deepest: int) -> str:
-    """The name of the object that has these attributes."""
+    """Return the name of the object with these attributes."""
     return next(_holders(reachable, store, deepest), "")
 
 

@@ -1,10 +1,10 @@
-"""Functions given to `torch.cond` and its like, as they are in the user's Python.
+"""Lift the free tensors of functions that are passed to `torch.cond` and similar operators.
 
 Torch lets Dynamo turn such a function into a flat one without closures.  The direct frontend has no Dynamo:
-here the function is run once to see which tensors it reads from outside, and each becomes an operand.
+it runs the function once to find the tensors that it reads from outside, and makes each an operand.
 
-Invariant: what a higher-order operator receives reads traced tensors through its operands only, so that
-gradients reach the tensors that the user's function closes over.
+Invariant: a subgraph reads traced tensors only through its operands, so that gradients reach the tensors that
+the user's function closes over.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -28,15 +28,15 @@ from aotlens.torch_api.patching import patched
 from aotlens.unsupported import unsupported
 
 _active: ContextVar[dict[int, Any] | None] = ContextVar("lifting", default=None)
-"""The caller's own tensors by the identity of what stands for each; None outside of a recording."""
+"""The caller's tensors by the identity of their fakes; None outside a recording."""
 
 TRACED = (FakeTensor, torch.nn.Parameter)
-"""Types of tensor that a recording runs on; a plain tensor from outside is a constant."""
+"""Types of traced tensors; a plain free tensor is a constant."""
 
 
 @contextmanager
 def lifting(originals: dict[int, Any]) -> Iterator[None]:
-    """Within it, `torch.cond` and its like come to us and not to Dynamo."""
+    """In the block, `torch.cond` and similar operators are lifted here instead of by Dynamo."""
     token = _active.set(originals)
     try:
         yield
@@ -51,7 +51,7 @@ def call_higher_order(function: Callable[..., Any], args: Sequence[Any], kwargs:
 
 
 class Lifting(TorchFunctionMode):
-    """Catches the call of the higher-order operator above autograd."""
+    """Intercepts the call of a higher-order operator above autograd."""
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -62,7 +62,7 @@ class Lifting(TorchFunctionMode):
 
 
 def _call(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Call the operator with flat functions that read nothing from outside."""
+    """Call the operator with flat functions that have no free tensors."""
     args, kwargs = without_empty_mutation_info(func.name(), args, kwargs)
     args = tuple(_flat(arg) for arg in (*args, *kwargs.values()))
     observed: dict[int, Observed] = {}
@@ -84,32 +84,32 @@ def _call(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 
 def _flex_arguments(args: tuple[Any, ...], observed: list["Observed"]) -> tuple[Any, ...]:
-    """Score and mask functions, each with the tensors that it reads as buffers of its own."""
+    """Return the arguments with score and mask functions, each with its free tensors as its own buffers."""
     buffers = tuple(tuple(observation.outside.values()) for observation in observed)
     score, mask = (Lifted(observation, own) for observation, own in zip(observed, buffers, strict=True))
     return (*args[:3], score, (*args[4][:-1], mask), *args[5:7], *buffers)
 
 
 def _flat(arg: Any) -> Any:
-    """Operands as one flat tuple."""
+    """Flatten operands to one tuple."""
     return tuple(pytree.tree_leaves(arg)) if isinstance(arg, (list, tuple)) else arg
 
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """One function of the user's, and what a run of it on stand-ins showed."""
+    """One of the user's functions, and what a trial run on fake tensors showed."""
 
     function: Callable[..., Any]
     outside: dict[int, Any]
-    """Traced tensors that it read or returned and that were not operands, by identity."""
+    """Traced tensors that it read or returned and that are not operands, by identity."""
     structure: Any
-    """Of its result."""
+    """The pytree structure of its result."""
     returns_one: bool
-    """Whether it returns the one tensor itself."""
+    """Whether it returns a single tensor, not in a tuple."""
 
 
 def _observe(function: Callable[..., Any], inputs: tuple[Any, ...], returns_one: bool) -> Observed:
-    """Run the function once on stand-ins, recording nothing."""
+    """Run the function once on fake tensors without recording it."""
     fakes = [value.detach() if isinstance(value, torch.Tensor) else value for value in inputs]
     read_mode = _ReadMode(fakes)
     with read_mode, patched(CUSTOM_FUNCTIONS, read_mode.call), _ResultMode(read_mode):
@@ -120,7 +120,7 @@ def _observe(function: Callable[..., Any], inputs: tuple[Any, ...], returns_one:
 
 
 class Lifted:
-    """A function that takes flat operands, then the tensors from outside, and returns a flat tuple."""
+    """A function that takes flat operands, then the free tensors, and returns a flat tuple."""
 
     def __init__(self, observed: Observed, outside: tuple[Any, ...]) -> None:
         self._observed = observed
@@ -133,7 +133,7 @@ class Lifted:
         for tensor, operand in zip(self._outside, operands[count:], strict=True):
             replacements[id(tensor)] = operand
             replacements[id(self._originals.get(id(tensor)))] = (
-                operand  # in the backward, modules hold their own again
+                operand  # in the backward, modules hold their own tensors again
             )
         replacements.pop(id(None), None)
         replacing = _ReplacingMode(replacements)
@@ -146,9 +146,9 @@ class Lifted:
 
 
 def _reject_missed_operands(results: list[Any], outside: tuple[Any, ...]) -> None:
-    """A tensor from outside that reached autograd past its operand: its gradient would be lost.
+    """Reject a free tensor that reached autograd without its operand: its gradient would be lost.
 
-    A custom `autograd.Function` takes its arguments before any operator sees them.
+    A custom `autograd.Function` receives its arguments before any operator sees them.
     """
     histories = {tensor.grad_fn for tensor in outside if tensor.grad_fn is not None}
     leaves = {id(tensor) for tensor in outside}
@@ -158,7 +158,7 @@ def _reject_missed_operands(results: list[Any], outside: tuple[Any, ...]) -> Non
 
 
 class _ReplacingMode(TorchFunctionMode):
-    """Gives every operator the operand that stands for a tensor from outside."""
+    """Replaces free tensors by their operands in the arguments of every operator."""
 
     def __init__(self, replacements: dict[int, Any]) -> None:
         super().__init__()
@@ -170,14 +170,14 @@ class _ReplacingMode(TorchFunctionMode):
         return self.call(func, args, kwargs or {})
 
     def call(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """An operator, or a custom `autograd.Function`."""
+        """Call an operator, or a custom `autograd.Function`."""
         change = lambda leaf: self._replacements.get(id(leaf), leaf)
         args, kwargs = pytree.tree_map(change, (args, kwargs))
         return func(*args, **kwargs)
 
 
 class _ReadMode(TorchFunctionMode):
-    """Notes every traced tensor that operators read and that none of them made."""
+    """Collects every traced tensor that operators read and that none of them returned."""
 
     def __init__(self, inputs: Sequence[Any]) -> None:
         super().__init__()
@@ -193,18 +193,18 @@ class _ReadMode(TorchFunctionMode):
         return self.call(func, args, kwargs or {})
 
     def call(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """An operator, or a custom `autograd.Function`."""
+        """Call an operator, or a custom `autograd.Function`."""
         self.note_reads((args, kwargs))
         result = func(*args, **kwargs)
         self.note_results(result)
         return result
 
     def note_results(self, result: Any) -> None:
-        """Take in what an operator gave."""
+        """Note the results of an operator."""
         self._own |= {id(leaf): leaf for leaf in pytree.tree_leaves(result)}
 
     def note_reads(self, values: Any) -> None:
-        """Take in what an operator read, or what the function returned."""
+        """Note what an operator read, or what the function returned."""
         for leaf in pytree.tree_leaves(values):
             if type(leaf) in TRACED and id(leaf) not in self._own:
                 self.outside[id(leaf)] = leaf
@@ -215,13 +215,13 @@ class _ReadMode(TorchFunctionMode):
             self._versions.setdefault(id(value), (value, value._version))
 
     def restore_versions(self) -> None:
-        """What this run has written to counts as not written to; stand-ins share what is counted."""
+        """Restore the version counters that the trial run advanced; fakes share them with the operands."""
         counted = list(self._versions.values())
         set_version([value for value, _ in counted], [version for _, version in counted])
 
 
 class _ResultMode(TorchDispatchMode):
-    """Tells of tensors that no function of torch's gives back: what `torch.func` unwraps at its end."""
+    """Notes tensors that no torch function returns: those that `torch.func` unwraps at its end."""
 
     supports_higher_order_operators = True
 

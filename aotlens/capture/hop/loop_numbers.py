@@ -1,7 +1,7 @@
-"""Numbers that `while_loop` carries from step to step.
+"""Python numbers that `while_loop` carries from step to step.
 
-Invariant: the loop that is recorded carries tensors of one value; its functions get each as a number that
-only the data tells, and what they give for it becomes a tensor again.
+Invariant: the recorded loop carries zero-dimensional tensors; its functions receive each as a data-dependent
+number, and their results for it become tensors again.
 """
 
 from collections.abc import Callable, Iterator
@@ -21,12 +21,12 @@ NUMBERS = (int, torch.SymInt)
 
 
 def carries_scalars(func: Any, args: tuple[Any, ...]) -> bool:
-    """Whether it is a loop that carries a number."""
+    """Return True if the call is a loop that carries a number."""
     return bool(func.name() == "while_loop" and any(isinstance(value, NUMBERS) for value in args[2]))
 
 
 def record_scalar_loop(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
-    """The results of a loop that carries numbers."""
+    """Return the results of a loop that carries numbers."""
     condition, step, carried, more, *_ = args
     number_indices = {index for index, value in enumerate(carried) if isinstance(value, NUMBERS)}
     fake_mode = detect_fake_mode(pytree.tree_leaves((carried, more)))
@@ -50,7 +50,7 @@ def record_scalar_loop(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any])
 
 @contextmanager
 def _numbers_of_data(fake_mode: Any) -> Iterator[None]:
-    """Within it, a number that only the data tells is a symbol, though Dynamo itself would stop at one."""
+    """In the block, data-dependent numbers become symbols, also behind Dynamo, which disables that."""
     if fake_mode is None:
         yield
         return
@@ -73,7 +73,7 @@ def _numbers(values: Any, number_indices: set[int]) -> tuple[Any, ...]:
 
 
 def _start(value: Any) -> torch.Tensor:
-    """A tensor of which the functions cannot know the number, as they could of `torch.tensor(3)`."""
+    """Return a tensor whose number is unknown to the functions, unlike that of `torch.tensor(3)`."""
     return torch.empty((), dtype=torch.int64).fill_(value)
 
 

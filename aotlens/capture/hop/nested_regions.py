@@ -1,7 +1,7 @@
-"""Calls of a marked region (`invoke_subgraph`) that is divided into forward and backward, as nodes.
+"""Calls of a marked region (`invoke_subgraph`) that is split into forward and backward, as nodes.
 
-Invariant: each call is one node of the forward, and one of the backward that reads what the first one kept;
-all calls share the two programs.
+Invariant: each call is one node of the forward, and one of the backward that reads the values the first one
+saved; all calls share the two programs.
 """
 
 from dataclasses import dataclass, replace
@@ -19,7 +19,7 @@ from aotlens.torch_api.hop import invoke_subgraph
 
 @dataclass(frozen=True, slots=True)
 class RegionPart:
-    """The forward or the backward of a region, as the recorder gets it in a call of the operator."""
+    """A region's forward or backward, as an argument of the operator."""
 
     region: Region
     program: Program
@@ -28,7 +28,7 @@ class RegionPart:
 def record_region_part(
     tape: Recording, half: RegionPart, args: tuple[Any, ...]
 ) -> tuple[Any, tuple[Any, ...]]:
-    """Record one call of a divided region: its outputs, and its arguments for whoever plays it again."""
+    """Record one call of a split region; return its outputs, and its arguments for a replay."""
     program, region = half.program, half.region
     node_args = (program, program.name, *(tape.argument(arg) for arg in args[2:]))
     if any(must_run(node) for node in program.nodes):
@@ -46,7 +46,7 @@ def record_region_part(
 
 
 def _like(output: Any) -> Any:
-    """A new fake tensor like an output of a region."""
+    """Return a new fake tensor like an output of a region."""
     if not isinstance(output, Node):
         return output
     val = output.val
@@ -56,7 +56,7 @@ def _like(output: Any) -> Any:
 
 
 def _module_of(tape: Recording, half: RegionPart) -> Any:
-    """The region as a graph module that gives its results only, for the stages that play the call again."""
+    """Return the region's forward as a graph module without saved values, for stages that replay the call."""
     key = ("module", half.program.name)
     if key not in tape.regions:
         region = half.region

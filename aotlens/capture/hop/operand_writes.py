@@ -1,7 +1,7 @@
-"""Functions of higher-order operators that write to what they are given.
+"""Subgraphs of higher-order operators that write to their operands.
 
-Invariant: such a function works on copies, which it returns behind its results; what they hold after the
-operator is written to the operands once, there where the operator was called.
+Invariant: such a function works on copies, which it returns after its results; their final values are written
+to the operands once, after the operator.
 """
 
 from collections.abc import Callable, Sequence
@@ -25,12 +25,12 @@ COPY = aten.copy_.default
 
 
 def record_functional_call(tape: Recording, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Record one call of a higher-order operator, and what its functions write; its results.
+    """Record one call of a higher-order operator and the writes of its functions; return its results.
 
     Raises:
-        WritesToOperandError: a function writes to what the next step is given, or what all steps share.
+        WritesToOperandError: a function writes to a carried operand, or to one that all steps share.
     """
-    if carries_scalars(func, args):  # in inference mode, where nobody has asked above
+    if carries_scalars(func, args):  # in inference mode no rule above autograd has handled it
         tape.leave_operator()
         with tape:  # type: ignore[attr-defined]  # a recorder
             return record_scalar_loop(func, args, kwargs)
@@ -55,7 +55,7 @@ def record_functional_call(tape: Recording, func: Any, args: tuple[Any, ...], kw
             if form is None or further == written or not form.may_write(tape, args, further):
                 raise
             written = further
-        finally:  # the functions ran on stand-ins for the operands, which share their versions
+        finally:  # the functions ran on aliases of the operands, which share their versions
             set_version(tensors, before)
     if not tape.in_backward:
         tape.add_call((func, functional_args, keywords, result, tape.origin))
@@ -74,20 +74,20 @@ def _write(tape: Recording, target: Any, value: Any) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """The operator's call whose functions write to nothing."""
+    """The operator's call with functions that write to nothing."""
 
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     targets: tuple[Any, ...]
     """The operands that are written to."""
     results: Callable[[Any], Any]
-    """What the user's call gives, of the results."""
+    """Returns the user's results from the operator's."""
     values: Callable[[Any], Sequence[Any]] = lambda result: ()
-    """What the operands hold after it, of the results."""
+    """Returns the operands' final values from the operator's results."""
 
 
 class SubgraphOnCopies:
-    """A function on copies of some operands, which come behind the results."""
+    """A function on copies of some operands, which follow its results."""
 
     def __init__(
         self, function: Callable[..., Any], operands: Callable[..., list[Any]], written: Sequence[int]
@@ -107,7 +107,7 @@ class SubgraphOnCopies:
 
 
 class LoopCondition(SubgraphOnCopies):
-    """The condition of a loop, which gives its one result."""
+    """The condition of a loop, which returns its one result."""
 
     def _ordered(self, results: tuple[Any, ...], copies: tuple[Any, ...]) -> Any:
         return results[0]
@@ -129,7 +129,7 @@ def _cond(args: tuple[Any, ...], written: tuple[int, ...]) -> Call:
 
 
 def _carrying(first: int, written: tuple[int, ...]) -> Callable[..., list[Any]]:
-    """The operands where those that are written to are carried behind the first ones."""
+    """Return a function that moves carried operands back to their original positions."""
     count = len(written)
 
     def operands(*values: Any) -> list[Any]:
@@ -142,7 +142,7 @@ def _carrying(first: int, written: tuple[int, ...]) -> Callable[..., list[Any]]:
 
 
 def _while_loop(args: tuple[Any, ...], written: tuple[int, ...]) -> Call:
-    """What is written to is carried from step to step."""
+    """Carry the written operands from step to step."""
     condition, step, carried, more, *_ = args
     first, operands = len(carried), _carrying(len(carried), written)
     targets = tuple(more[index - first] for index in written)
@@ -162,17 +162,17 @@ def _while_loop(args: tuple[Any, ...], written: tuple[int, ...]) -> Call:
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """How the functions of one operator get along without writing to operands."""
+    """How the functions of one operator work without writing to operands."""
 
     call: Callable[[tuple[Any, ...], tuple[int, ...]], Call]
-    """The call that writes to nothing, for the places of those that are written to."""
+    """Returns the call without writes, from the indices of the written operands."""
     operands: Callable[[tuple[Any, ...]], tuple[Any, ...]]
-    """The operands among the operator's arguments."""
+    """Returns the operands among the operator's arguments."""
     first: Callable[[tuple[Any, ...]], int] = lambda args: 0
-    """From which one on torch lets a function write to them."""
+    """Returns the index of the first operand that torch lets a function write to."""
 
     def may_write(self, tape: Recording, args: tuple[Any, ...], written: tuple[int, ...]) -> bool:
-        """Whether torch lets a function write there, and no other operand shows the same memory."""
+        """Return True if torch permits the writes and no other operand shares the memory."""
         operands, first = self.operands(args), self.first(args)
         storages = [
             id(tape.tracked(operand).storage) for operand in operands if isinstance(operand, torch.Tensor)

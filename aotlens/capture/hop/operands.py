@@ -1,6 +1,6 @@
-"""What each higher-order operator calls its functions with.
+"""The operands with which each higher-order operator calls its functions.
 
-Invariant: a function is called with tensors of the sizes, dtypes and devices that the operator will give it.
+Invariant: a function is called with tensors of the sizes, dtypes and devices that the operator passes.
 """
 
 from collections.abc import Callable, Sequence
@@ -11,7 +11,7 @@ import torch
 from aotlens.unsupported import unsupported
 
 OperandsOfSubgraphs = list[tuple[str, Any, tuple[Any, ...]]]
-"""What each function is called in the text, the function, and example inputs."""
+"""For each function: its name in the module text, the function, and example inputs."""
 
 
 def _cond(predicate: Any, true: Any, false: Any, operands: Sequence[Any] = ()) -> OperandsOfSubgraphs:
@@ -77,7 +77,7 @@ def _flex_buffers(buffers: tuple[Any, ...]) -> tuple[tuple[Any, ...], tuple[Any,
 
 
 def _indices(query: Any) -> tuple[Any, ...]:
-    """Batch, head, row and column."""
+    """Return batch, head, row and column."""
     return tuple(query.new_zeros((), dtype=torch.int) for _ in range(4))
 
 
@@ -105,11 +105,11 @@ ONE_OUTPUT = frozenset({"loop_condition", "mask", "score"})
 """Functions that return one tensor; all others return a flat tuple."""
 
 MORE_OPERANDS = {"associative_scan": 2, "cond": 3, "map_impl": 2, "scan": 3, "while_loop": 3}
-"""By operator: the argument that holds operands which every step gets as they are."""
+"""By operator: the argument with operands that every step receives unchanged."""
 
 
 def with_more_operands(operator: str, args: tuple[Any, ...], more: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The operator's arguments with further operands at the end of what its functions get."""
+    """Return the operator's arguments with further operands appended."""
     if not more:
         return args
     position = MORE_OPERANDS.get(operator)

@@ -23,48 +23,48 @@ from aotlens.torch_api.operators import call_composite, pytree
 from aotlens.unsupported import unsupported
 
 SplitCall = Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]
-"""Makes two of a call within such a function, the first of which only draws (`draws_first.py`)."""
+"""Splits a nested call into one that only computes random values and one that reads them."""
 
 
 @dataclass(frozen=True, slots=True)
 class RandomValue:
-    """One tensor that a function draws."""
+    """One random tensor that a function computes."""
 
     like: Any
-    """A fake tensor of its sizes, strides, type and device."""
+    """A fake tensor with its sizes, strides, dtype and device."""
     is_written: bool
     """Whether the function writes to it afterwards."""
 
     @property
     def kind(self) -> tuple[Any, ...]:
-        """Equal for draws that fit in one place."""
+        """Equal for values that can share an operand."""
         sizes = (tuple(map(str, self.like.shape)), tuple(map(str, self.like.stride())))
         return (*sizes, self.like.dtype, self.like.device)
 
     def zeros(self) -> Any:
-        """What stands in its place where nothing was drawn."""
+        """Return a placeholder for a branch that computes no such value."""
         like = self.like
         return torch.empty_strided(like.shape, like.stride(), dtype=like.dtype, device=like.device).zero_()
 
     def for_subgraph(self, value: Any) -> Any:
-        """The value as the function may have it: a copy where it writes to it."""
+        """Return the value for the function: a copy if it writes to it."""
         return value.clone() if self.is_written else value.detach()
 
 
 class RandomSubgraph:
-    """A function of one of the two calls, whose draws are dealt with."""
+    """A function of one of the two calls."""
 
     def __init__(self, function: Callable[..., Any], draws: int | None = None) -> None:
         self.function = function
         self.draws = draws
-        """How many draws the call returns; None for the call that is given them."""
+        """The number of random values that the call returns; None for the call that reads them."""
 
     def __call__(self, *operands: Any) -> Any:
         return self.function(*operands)
 
 
 class RandomOpMode(TorchDispatchMode):
-    """Hands each random operator, and each call that only draws, to `draw`."""
+    """Passes each random operator, and each call that only computes random values, to `draw`."""
 
     supports_higher_order_operators = True
 
@@ -72,7 +72,7 @@ class RandomOpMode(TorchDispatchMode):
         super().__init__()
         self._split_call = split_call
         self.recorder = recorder
-        """What records the function, or None."""
+        """The recorder of the function, or None."""
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -99,10 +99,10 @@ class RandomOpMode(TorchDispatchMode):
         return func(*args, **kwargs)
 
     def on_operator(self, func: Any, targets: tuple[Any, ...]) -> None:
-        """Any operator that is about to run, and what it writes to."""
+        """Called before an operator runs, with the tensors that it writes to."""
 
     def draw(self, func: Any, operator: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Run a random operator, or do something in its place."""
+        """Run a random operator, or replace it."""
         result = func(*args, **kwargs)
         targets = _targets(operator, args, kwargs)
         results = () if operator.returned else pytree.tree_leaves(result)
@@ -111,24 +111,24 @@ class RandomOpMode(TorchDispatchMode):
         return result
 
     def on_drawn(self, drawn: Any) -> None:
-        """One tensor that was just drawn."""
+        """Called with each new random tensor."""
 
 
 def _targets(operator: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
-    """The arguments that an operator writes to."""
+    """Return the arguments that an operator writes to."""
     return tuple(
         kwargs[position] if isinstance(position, str) else args[position] for position in operator.written
     )
 
 
 def has_only_effect(func: Any) -> bool:
-    """Whether an operator has an effect and gives nothing, as a print."""
+    """Return True if an operator has an effect and returns nothing, as a print."""
     gives_nothing = func.name() == "print" if is_higher_order(func) else not func._schema.returns
     return gives_nothing and has_ordered_effect(func)
 
 
 class FindRandomOps(RandomOpMode):
-    """Says what a function draws, from a run on stand-ins."""
+    """Finds a function's random values in a trial run on fake tensors."""
 
     def __init__(self, split_call: SplitCall) -> None:
         super().__init__(split_call, None)
@@ -138,7 +138,7 @@ class FindRandomOps(RandomOpMode):
 
     def on_operator(self, func: Any, targets: tuple[Any, ...]) -> None:
         self.has_effect |= has_ordered_effect(func) and not has_only_effect(func)
-        for target in targets:  # by storage: a factory function gives its caller another object
+        for target in targets:  # by storage: a factory function returns another object to its caller
             storage = target.untyped_storage()._cdata
             self._written |= {
                 index for index, drawn in enumerate(self._drawn) if drawn.untyped_storage()._cdata == storage
@@ -152,7 +152,7 @@ class FindRandomOps(RandomOpMode):
 
 
 class CollectRandomValues(RandomOpMode):
-    """Keeps what a function draws."""
+    """Collects a function's random values."""
 
     def __init__(self, split_call: SplitCall, recorder: Any, draws: Sequence[RandomValue]) -> None:
         super().__init__(split_call, recorder)
@@ -165,13 +165,13 @@ class CollectRandomValues(RandomOpMode):
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        if has_only_effect(func):  # the call that is given the draws does it
+        if has_only_effect(func):  # the call that reads the values runs it
             return None
         return super().__torch_dispatch__(func, types, args, kwargs)
 
 
 class ReplayRandomValues(RandomOpMode):
-    """Gives a function what it drew before."""
+    """Replaces a function's random operators by their earlier values."""
 
     def __init__(
         self, split_call: SplitCall, recorder: Any, draws: Sequence[RandomValue], values: Sequence[Any]
@@ -199,7 +199,7 @@ class ReplayRandomValues(RandomOpMode):
 
 
 STACKING = torch.ops.higher_order.while_loop_stack_output
-"""A loop that returns what each of its steps gave."""
+"""A loop that returns the results of each step."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,12 +210,12 @@ class Body:
     draws: tuple[RandomValue, ...]
 
     def run_and_collect(self, operands: Sequence[Any]) -> tuple[list[Any], Any]:
-        """What it draws, and its result."""
+        """Return its random values, and its result."""
         collecting = CollectRandomValues(_in_two_calls, _recorder(), self.draws)
         return collecting.drawn, self._run(collecting, operands)
 
     def run_with(self, operands: Sequence[Any], drawn: Sequence[Any]) -> Any:
-        """Its result where it drew these."""
+        """Return its result with these random values."""
         return self._run(ReplayRandomValues(_in_two_calls, _recorder(), self.draws, drawn), operands)
 
     def _run(self, drawing: RandomOpMode, operands: Sequence[Any]) -> Any:
@@ -226,15 +226,15 @@ class Body:
 
 
 def _recorder() -> Any:
-    """The recorder that sees the next operator, or None."""
+    """Return the recorder that sees the next operator, or None."""
     mode = current_mode()
     return mode if isinstance(mode, Recording) else getattr(mode, "recorder", None)
 
 
 def record_random_values_first(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """The results of a call that draws before it computes; NotImplemented for one that draws nothing.
+    """Record a call with its random values first; return NotImplemented if it has none.
 
-    Ask above autograd.
+    Called above autograd.
     """
     if not isinstance(current_mode(), (Recording, CollectRandomValues, ReplayRandomValues)):
         return NotImplemented
@@ -251,7 +251,7 @@ def record_random_values_first(func: Any, args: tuple[Any, ...], kwargs: dict[st
 def _in_two_calls(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     args, kwargs = without_empty_mutation_info(func.name(), args, kwargs)
     if kwargs or func.name() not in RANDOM_CALLS or any(isinstance(arg, RandomSubgraph) for arg in args):
-        return NotImplemented  # what its functions write to, which is refused where it is recorded
+        return NotImplemented  # the functions write to operands, which is handled where the call is recorded
     bodies = _run_once(func, args)
     return (
         RANDOM_CALLS[func.name()](func, args, bodies)
@@ -261,7 +261,7 @@ def _in_two_calls(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> A
 
 
 def _run_once(func: Any, args: tuple[Any, ...]) -> list[Body]:
-    """Each function of a call with what it draws, from a run on stand-ins."""
+    """Return each function of a call with its random values, from a trial run on fake tensors."""
     fake_mode = detect_fake_mode(pytree.tree_leaves(args))
     bodies: list[Body] = []
     if fake_mode is None:
@@ -305,7 +305,7 @@ def _cond(func: Any, args: tuple[Any, ...], bodies: Sequence[Body]) -> Any:
 
 
 def _shared_values(bodies: Sequence[Body]) -> tuple[list[RandomValue], list[list[int]]]:
-    """One list of draws for all functions, and the places in it of each function's own."""
+    """Return a list of random values that all functions share, and each function's indices in it."""
     random_values: list[RandomValue] = []
     indices: list[list[int]] = []
     for body in bodies:
@@ -339,7 +339,7 @@ def _map(func: Any, args: tuple[Any, ...], bodies: Sequence[Body]) -> Any:
 
 
 def _while_loop(func: Any, args: tuple[Any, ...], bodies: Sequence[Body]) -> Any:
-    """The loop for its draws and the number of its steps; then as many steps, each with its draws."""
+    """Run the loop for its random values and step count, then as many steps with these values."""
     condition, _, carried, more = args
     body, count = bodies[1], len(carried)
     zeros = [draw.zeros() for draw in body.draws]
@@ -370,4 +370,4 @@ def _while_loop(func: Any, args: tuple[Any, ...], bodies: Sequence[Body]) -> Any
 
 
 RANDOM_CALLS: dict[str, Callable[..., Any]] = {"cond": _cond, "map_impl": _map, "while_loop": _while_loop}
-"""How each operator makes the two calls."""
+"""By operator: how to split a call in two."""

@@ -1,7 +1,7 @@
-"""Marked regions (`invoke_subgraph`) through which a gradient flows, in place of torch's own rule.
+"""Gradients of marked regions (`invoke_subgraph`), in place of torch's own rule.
 
-Invariant: a region is run once per kind of operands, forward and backward together, and divided once.
-One that writes to an operand is no function of its operands: it is run in place at each call.
+Invariant: a region is recorded once per kind of operands, forward and backward together, and split once.  A
+region that writes to an operand is not a function of its operands: it is inlined at each call.
 """
 
 from collections.abc import Callable
@@ -39,13 +39,13 @@ from aotlens.unsupported import unsupported
 aten = torch.ops.aten
 
 LEAF_WRITTEN = "a leaf Variable that requires grad is being used in an in-place operation"
-"""What autograd says of the leaf that stands for an operand; the operand itself need not be one."""
+"""Autograd's error for the fake leaf of an operand; the operand itself need not be a leaf."""
 
 
 def record_region_call(subgraph: Any, identifier: Any, *operands: Any) -> Any:
-    """Record one call of a marked region; NotImplemented where torch's own rule is to do it.
+    """Record one call of a marked region; return NotImplemented to use torch's own rule.
 
-    Where nothing traces, a marked region is what it runs: torch's rule could not run its backward.
+    Without a recording the region runs directly: torch's rule could not run its backward.
     """
     tape = current_mode()
     if tape is None and torch.is_grad_enabled():
@@ -66,16 +66,16 @@ def record_region_call(subgraph: Any, identifier: Any, *operands: Any) -> Any:
     except (WritesToOperandError, RandomOpInSubgraphError):
         tape.regions[in_place] = (None, subgraph)
         return tuple(runner_of(tape, subgraph)(*operands))
-    if region is None:  # no result depends on what requires grad
+    if region is None:  # no output requires grad
         return NotImplemented
     return _Call.apply(region, subgraph, *operands)
 
 
 def _record_functional(tape: Recorder, subgraph: Any, identifier: Any, operands: tuple[Any, ...]) -> None:
-    """Record the region's program for its calls without a gradient.
+    """Record the region's program for calls without a gradient.
 
     Raises:
-        WritesToOperandError: the region has no such program.
+        WritesToOperandError: the region writes to an operand, so it has no such program.
     """
     with without_modes(), tape.fake_mode:
         body = ("subgraph", subgraph, operands)
@@ -83,15 +83,15 @@ def _record_functional(tape: Recorder, subgraph: Any, identifier: Any, operands:
 
 
 def _split(tape: Recorder, subgraph: Any, identifier: Any, operands: tuple[Any, ...]) -> Region | None:
-    """The region with its gradient; None where no gradient flows through it.
+    """Return the split region; None if no gradient flows through it.
 
     Raises:
-        WritesToOperandError: the region has none.
+        WritesToOperandError: the region writes to an operand.
     """
     needs_grad = (operand.requires_grad for operand in operands if isinstance(operand, torch.Tensor))
     key = (identifier, id(subgraph), region_kind(operands), *needs_grad)
     if key not in tape.regions:
-        assert tape.split_region is not None  # record_region_call leaves the others to torch
+        assert tape.split_region is not None  # without it, record_region_call uses torch's rule
         program = _record(tape, subgraph, identifier, operands)
         tape.regions[key] = (program and tape.split_region(program), subgraph)
     region: Region | None = tape.regions[key][0]
@@ -99,7 +99,7 @@ def _split(tape: Recorder, subgraph: Any, identifier: Any, operands: tuple[Any, 
 
 
 class _Call(torch.autograd.Function):
-    """One call of a region on the recording."""
+    """One recorded call of a region."""
 
     @staticmethod
     def forward(ctx: Any, region: Region, subgraph: Any, *operands: Any) -> Any:
@@ -149,7 +149,7 @@ def _value(saved_value: SavedValue, operands: tuple[Any, ...], values: tuple[Any
 
 
 def _tangent(gradient: Any, like: Any) -> Any:
-    """A gradient in the layout that the region's backward was recorded with; zeros where none arrived."""
+    """Return a tangent in the layout that the backward was recorded with; zeros if it is undefined."""
     if gradient is None:
         return torch.empty_strided(like.shape, like.stride(), dtype=like.dtype, device=like.device).zero_()
     if gradient.stride() == like.stride():
@@ -160,12 +160,12 @@ def _tangent(gradient: Any, like: Any) -> Any:
 
 
 def _differentiable(ctx: Any, tangents: tuple[Any, ...]) -> list[Any]:
-    """The gradients by running the region once more, for a caller who differentiates them again."""
+    """Return gradients that can be differentiated again, by running the region once more."""
     operands = ctx.operands
     for operand, version in zip(operands, ctx.versions, strict=True):
         if isinstance(operand, torch.Tensor) and operand._version != version:
             raise unsupported("region-operand-written", ctx.region.forward.nodes[0].origin.location.innermost)
-    # Aliases, so that a gradient is by this call's operand alone and not through what led to another one.
+    # Aliases: the gradient is with respect to this call's operands only, not through other operands.
     operands = tuple(
         operand.view_as(operand) if isinstance(operand, torch.Tensor) else operand for operand in operands
     )
@@ -188,12 +188,12 @@ def _differentiable(ctx: Any, tangents: tuple[Any, ...]) -> list[Any]:
 
 
 def _boundary(run: Callable[[], Any]) -> Any:
-    """The frame at which the walk for the user's frames ends while a region's backward runs."""
+    """Run a region's backward; the stack walk for user frames ends at this frame."""
     return run()
 
 
 def _record(tape: Recorder, subgraph: Any, identifier: Any, operands: tuple[Any, ...]) -> Program | None:
-    """Forward and backward of the region in one program; None where no gradient flows through it."""
+    """Return the region's forward and backward in one program; None if no gradient flows through it."""
     name = tape.name(str(identifier))
     inner: Recorder = tape.subgraph_recorder()
     inner.origins = Origins(tape.origins.boundary)
@@ -260,7 +260,7 @@ def _assemble(
 
 
 def _tangent_input(inner: Recorder, index: int, like: Any) -> tuple[ProgramInput, Any]:
-    """The gradient that arrives for one result: in its layout, or contiguous where that has gaps."""
+    """Return the tangent of one output: in the output's layout, or contiguous if that has gaps."""
     tensor = torch.empty(like.shape, dtype=like.dtype, device=like.device)
     if aten.is_non_overlapping_and_dense.default(like):
         tensor = torch.empty_strided(like.shape, like.stride(), dtype=like.dtype, device=like.device)

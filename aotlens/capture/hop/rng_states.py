@@ -1,7 +1,7 @@
-"""Functions of higher-order operators that draw, where draws are functions of a seed and an offset.
+"""Random operators in subgraphs, where random values are functions of a seed and an offset.
 
-Invariant: such a function gets the seed and the offset beside its operands and gives the offset after its
-draws, also where it draws nothing; what the operator gives is where the next draw starts.
+Invariant: such a function receives the seed and the offset as operands and returns the next offset, also if
+it runs no random operator; the next random operator starts at the offset that the call returns.
 """
 
 from collections.abc import Callable
@@ -20,13 +20,13 @@ from aotlens.torch_api.modes import current_mode, without_modes
 
 SCAN = torch.ops.higher_order.scan
 PROGRAM_KEY = "aotlens_program"
-"""Under this name a graph's `meta` has the program that it was made of."""
+"""The key in a graph's `meta` for the program that it was made from."""
 
 Record = Callable[[Recording, Any, tuple[Any, ...], dict[str, Any]], Any]
 
 
 class SubgraphWithState:
-    """A function with the seed as its last operand and the offset at a place among them."""
+    """A function with the seed as its last operand and the offset among the others."""
 
     def __init__(
         self, error: RandomOpInSubgraphError, function: Any, offset_at: int, result_at: int | None
@@ -34,7 +34,7 @@ class SubgraphWithState:
         self._error, self._function = error, function
         self._offset_at = offset_at
         self._result_at = result_at
-        """Where the offset stands among the results; None for the condition of a loop, which gives none."""
+        """The offset's position in the results; None for a loop condition, which returns none."""
 
     def __call__(self, *values: Any) -> Any:
         operands, seed = [*values[:-1]], values[-1]
@@ -52,12 +52,12 @@ class SubgraphWithState:
 
 @dataclass(frozen=True, slots=True)
 class CallWithState:
-    """The call whose functions draw from what they are given."""
+    """The call whose functions receive the RNG state."""
 
     func: Any
     args: tuple[Any, ...]
     offset_at: int
-    """Among the results."""
+    """The offset's position in the results."""
 
 
 Make = Callable[[Any, int, int | None], SubgraphWithState]
@@ -80,7 +80,7 @@ def _while_loop(args: tuple[Any, ...], make: Make, state: State) -> CallWithStat
 
 
 def _stacking_loop(args: tuple[Any, ...], make: Make, state: State) -> CallWithState:
-    """What a loop gives of each step: the last offset is the one after it."""
+    """Return the loop that stacks its results; the last offset is the next one."""
     with_state = _while_loop(args, make, state)
     return CallWithState(
         torch.ops.higher_order.while_loop_stack_output, with_state.args, with_state.offset_at
@@ -88,7 +88,7 @@ def _stacking_loop(args: tuple[Any, ...], make: Make, state: State) -> CallWithS
 
 
 def _map(args: tuple[Any, ...], make: Make, state: State) -> CallWithState:
-    """A scan, whose steps come one after the other."""
+    """Return a scan, whose steps have an order."""
     step, mapped, more = args
     seed, offset = state
     return CallWithState(SCAN, (make(step, 0, 0), (offset,), mapped, (*more, seed)), 0)
@@ -107,17 +107,17 @@ FORMS: dict[str, Callable[[tuple[Any, ...], Make, State], CallWithState]] = {
     "while_loop": _while_loop,
     "while_loop_stack_output": _stacking_loop,
 }
-"""By operator; the steps of others have no order, or their number of operands is the operator's own."""
+"""By operator; the steps of others have no order, or their number of operands is fixed."""
 
 
 def record_random_call(
     tape: Recording, call: tuple[Any, ...], record: Record, error: RandomOpInSubgraphError
 ) -> Any:
-    """Record a call of an operator (the operator, its arguments) whose functions draw; its results.
+    """Record a call, as operator and arguments, whose functions are random; return its results.
 
     Raises:
-        RandomOpInSubgraphError: no order of steps, a random op in a condition, or the call is within
-            a function that has not been given the state.
+        RandomOpInSubgraphError: the steps have no order, a condition is random, or the call is inside a
+            function that has not received the state.
     """
     func, args, kwargs = call
     form = FORMS.get(func.name())
@@ -141,7 +141,7 @@ def record_random_call(
 
 
 def _as_called(tape: Any, func: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The arguments with the functions as graphs that draw by themselves."""
+    """Return the arguments with the functions as graphs that call random operators directly."""
     own, tape.decompositions = tape.decompositions, without_random_rules(tape.decompositions)
     try:
         with without_modes(), tape.fake_mode:

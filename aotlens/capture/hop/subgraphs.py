@@ -40,21 +40,21 @@ from aotlens.unsupported import unsupported
 
 
 class OuterSymbols:
-    """The symbols that the functions of one call read, in the order of their first use."""
+    """The outer symbols that the functions of one call read, in the order of their first use."""
 
     def __init__(self, tape: Recording) -> None:
         self._tape = tape
         self._operands: dict[Any, Any] = {}
-        """By symbol, what the operator is given for it."""
+        """The operand for each symbol."""
         self._own: dict[int, dict[Any, ProgramInput]] = {}
-        """By function's recording, then by program: its inputs by symbol."""
+        """The inputs by symbol, of each function's recording and later of its program."""
 
     @property
     def operands(self) -> tuple[Any, ...]:
         return tuple(self._operands.values())
 
     def add_inputs_to(self, inner: Recording, label: str) -> None:
-        """Make symbols that the recording of a function lacks inputs of it."""
+        """Turn the symbols that a function's recording lacks into its inputs."""
         own: dict[Any, ProgramInput] = {}
         self._own[id(inner)] = own
 
@@ -73,11 +73,11 @@ class OuterSymbols:
         return tuple(self._own[id(inner)].values())
 
     def note(self, inner: Recording, program: Program) -> None:
-        """Say which program a recording has become."""
+        """Note the program that a recording has become."""
         self._own[id(program)] = self._own.pop(id(inner))
 
     def completed(self, program: Program) -> Program:
-        """The program with inputs for what the other functions read too."""
+        """Return the program with inputs for the symbols that other functions read."""
         own = self._own[id(program)]
         first = program.inputs[: len(program.inputs) - len(own)]
         more = (
@@ -105,7 +105,7 @@ def _input(tape: Recording, label: str, operand: Any) -> ProgramInput:
 
 
 def _with_effects(token: Any, op: Any, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
-    """The order that a token stands for is the recording's own."""
+    """Run the operator; the recording keeps the order that the token expresses."""
     result = op(*args, **kwargs)
     return (aten.clone.default(token), *(result if isinstance(result, tuple) else (result,)))
 
@@ -114,7 +114,7 @@ INLINE: dict[str, Callable[..., Any]] = {
     "strict_mode": lambda function, operands: function(*operands),
     "with_effects": _with_effects,
 }
-"""Operators that say something about tracing and compute nothing themselves."""
+"""Operators that only affect tracing and compute nothing themselves."""
 
 Call = tuple[Any, tuple[Any, ...], dict[str, Any]]
 """The results of a call, its arguments and its keyword arguments."""
@@ -134,17 +134,17 @@ WITHOUT_SUBGRAPHS = frozenset(
         "triton_kernel_wrapper_functional",
     }
 )
-"""Operators that give new values and whose arguments are tensors and plain values."""
+"""Operators with new results whose arguments are tensors and plain values."""
 
 FLEX_BACKWARD = "flex_attention_backward"
-"""The operator that compares what a function of it gives with a list."""
+"""The operator that requires a list as the result of one of its functions."""
 
 LOOPS = frozenset({"map_impl", "scan", "while_loop", "while_loop_stack_output"})
 """Operators whose fake kernels and lowerings count steps with a symbol."""
 
 
 def record_higher_order(tape: Recording, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
-    """Record one call of a higher-order operator; its results, and its arguments with functional bodies."""
+    """Record a higher-order operator; return its results, and its arguments with functional subgraphs."""
     name = func.name()
     args, kwargs = without_empty_mutation_info(name, args, kwargs)
     if name == LAUNCH:
@@ -182,7 +182,7 @@ def record_higher_order(tape: Recording, func: Any, args: tuple[Any, ...], kwarg
 def region_subgraph(
     tape: Recording, key: Any, operator: str, body: "Subgraph", numbers: OuterSymbols | None = None
 ) -> tuple[Program, Any, Any]:
-    """The program and the graph module of a body; calls with the same key share them."""
+    """Return the program and the graph module of a subgraph; calls with the same key share them."""
     if key not in tape.regions:
         program = record_subgraph(tape, operator, body, numbers)
         tape.regions[key] = (program, to_graph_module(program, training=False), body[1])
@@ -191,12 +191,12 @@ def region_subgraph(
 
 
 def same_region(subgraph: Any, identifier: Any, *operands: Any) -> Any:
-    """Equal for calls of one marked region on like operands, which share a program."""
+    """Return a key that calls of one marked region on like operands share."""
     return (identifier, id(subgraph), region_kind(operands))
 
 
 def region_kind(operands: tuple[Any, ...]) -> tuple[Any, ...]:
-    """What decides, of a marked region's operands, whether two calls of it are alike."""
+    """Return the properties of a marked region's operands that distinguish its programs."""
     return tuple(
         (tuple(map(str, arg.shape)), tuple(map(str, arg.stride())), arg.dtype, arg.device)
         if isinstance(arg, torch.Tensor)
@@ -214,7 +214,7 @@ def _argument(tape: Recording, operator: str, value: Any, programs: dict[int, Pr
 
 
 def _track_results(tape: Recording, node: Node, result: Any) -> None:
-    """Track each tensor of a new result as a storage of its own, in nested results too."""
+    """Track each tensor of a new result as a storage of its own, including nested results."""
     if isinstance(result, torch.Tensor):
         tape.track(result, Storage(node, result))
     elif isinstance(result, (list, tuple)):
@@ -226,13 +226,13 @@ def _track_results(tape: Recording, node: Node, result: Any) -> None:
 
 
 Subgraph = tuple[str, Any, tuple[Any, ...]]
-"""A name for the text, the function, and example inputs."""
+"""A name for the module text, the function, and example inputs."""
 
 
 def record_subgraph(
     tape: Recording, operator: str, body: Subgraph, numbers: OuterSymbols | None = None
 ) -> Program:
-    """The function's program, recorded by running it once on stand-ins for its inputs.
+    """Return the function's program, recorded in one run on fake tensors.
 
     Raises:
         WritesToOperandError: the function writes to an input.
@@ -268,19 +268,19 @@ def record_subgraph(
 
 
 def _indexing(inner: Recording, operator: str) -> AbstractContextManager[Any]:
-    """How the function's brackets are read: torch takes the mode of the whole off while the operator runs."""
+    """Return the mode for the function's indexing: torch disables the outer one while the operator runs."""
     if operator.startswith("flex"):
         return indices_from_tensors()
     return SymbolicCalls() if inner.fake_mode.shape_env is not None else nullcontext()
 
 
 def runner_of(inner: Any, function: Any) -> Callable[..., Any]:
-    """What runs a body on a recorder: Dynamo's graphs know the place and the numbers of each node."""
+    """Return a callable that runs a subgraph on a recorder, with the source locations of Dynamo's nodes."""
     return FloatRunner(function, inner).run if isinstance(function, fx.GraphModule) else function
 
 
 def subgraph_parameter(inner: Any, name: str, value: Any) -> tuple[ProgramInput, Any]:
-    """One input of a body, and what the function gets for it."""
+    """Return one input of a subgraph and the function's argument for it."""
     argument = value
     if isinstance(value, torch.Tensor):
         value, argument = value.detach(), value.detach()
@@ -294,7 +294,7 @@ def subgraph_parameter(inner: Any, name: str, value: Any) -> tuple[ProgramInput,
 
 
 def subgraph_output(inner: Any, leaf: Any, storages: list[Storage]) -> Any:
-    """The value of one result; a copy where it would alias a parameter or an earlier result."""
+    """Return the value of one output; a copy if it would alias an operand or an earlier output."""
     if not isinstance(leaf, torch.Tensor):
         return inner.argument(leaf)
     node, storage = inner.node_of(leaf), inner.tracked(leaf).storage
@@ -306,16 +306,16 @@ def subgraph_output(inner: Any, leaf: Any, storages: list[Storage]) -> Any:
 
 
 class WritesToOperandError(UnsupportedError):
-    """A body that writes to operands; a marked region of this kind is run in place."""
+    """A subgraph writes to its operands; a marked region of this kind is inlined."""
 
     operands: tuple[int, ...] = ()
-    """Their places."""
+    """The indices of the written operands."""
 
 
 def check_no_operand_writes(
     operator: str, label: str, parameters: list[tuple[ProgramInput, Any]], inner: Any
 ) -> None:
-    """Raise WritesToOperandError where a body writes to one of its operands."""
+    """Raise WritesToOperandError if a subgraph writes to one of its operands."""
     written: list[tuple[int, Storage]] = []
     for index, (_, argument) in enumerate(parameters):
         storage = inner.tracked(argument).storage if isinstance(argument, torch.Tensor) else None
@@ -334,7 +334,7 @@ def check_no_operand_writes(
 def check_no_foreign_tensor(
     operator: str, program_inputs: tuple[ProgramInput, ...], nodes: tuple[Node, ...], outputs: tuple[Any, ...]
 ) -> None:
-    """A tensor that the function reads from outside: the operator could not hand it in."""
+    """Reject a free tensor in a subgraph, which the operator could not pass in."""
     own = {id(parameter.node) for parameter in program_inputs} | {id(node) for node in nodes}
     for node in nodes:
         for source in node.inputs():

@@ -32,14 +32,14 @@ def _has_fakes(values: Any) -> bool:
 
 
 LAUNCH = "triton_kernel_wrapper_mutation"
-"""How Dynamo writes `kernel[grid](…)`."""
+"""Dynamo's operator for `kernel[grid](…)`."""
 
 
 def record_triton_kernel(tape: Recording, launch: dict[str, Any]) -> Any:
-    """Record one launch and note its writes, of which autograd knows nothing, as in eager.
+    """Record one launch and its writes, which autograd ignores as in eager.
 
     Raises:
-        UnsupportedError: a written argument that overlaps another one, or is a constant.
+        UnsupportedError: a written argument overlaps another one, or is a constant.
     """
     kernel_args = launch["kwargs"]
     written = mutated_by_triton_kernel(launch)
@@ -66,7 +66,7 @@ _table_index = cache(TableIndex)
 
 
 def _item(tape: Recording, node: Node, name: str, value: Any) -> Node:
-    """The operator gives a dict by the kernel's argument names."""
+    """Return one entry of the operator's result, a dict by argument name."""
     item = tape.add_node(getitem, (node, name), {}, value)
     tape.track(value, Storage(item, value))
     return item

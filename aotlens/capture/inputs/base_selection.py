@@ -1,7 +1,7 @@
-"""Overlapping inputs once the function has run: which of them the graph takes as views of their base.
+"""Select, after the run, which overlapping inputs the graph takes as views of their synthetic base.
 
-Invariant: a member that the graph takes by itself gets its own gradient and no other's; one whose gradient
-would be lost on the way is refused.
+Invariant: a member that the graph takes itself gets its own gradient only; one whose gradient would be lost
+is rejected.
 """
 
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ from aotlens.unsupported import unsupported
 def inputs_with_bases(
     tape: Recording, inputs: tuple[CapturedInput, ...], base_groups: tuple[BaseGroup, ...], results: list[Any]
 ) -> tuple[tuple[CapturedInput, ...], tuple[SyntheticBaseOf, ...]]:
-    """The inputs after the run: a group that has become views of its base is given to the graph as that."""
+    """Return the inputs after the run; groups that use their base are replaced by it."""
     new_inputs, bases = list(inputs), []
     for base_group in base_groups:
         storage, group = base_group.base.storage, base_group.group
@@ -64,7 +64,7 @@ def inputs_with_bases(
 
 
 def _reject_base_read(tape: Recording, base_group: BaseGroup, results: list[Any]) -> None:
-    """Of a base that is no argument itself; autograd reads it too, past a write or a change of sizes."""
+    """Reject a read of a base that is not an argument; autograd also reads it after a mutation."""
     base, storage = base_group.base, base_group.base.storage
     if base_group.group.root_member is not None or storage is None:
         return
@@ -76,8 +76,10 @@ def _reject_base_read(tape: Recording, base_group: BaseGroup, results: list[Any]
 
 
 def _reaches_custom_function(base_group: BaseGroup, results: list[Any]) -> bool:
-    """Whether a custom function took a member by a history that autograd had made anew, on the base, or gave
-    a view of one: it takes its arguments before any operator tells of them."""
+    """Return True if a custom function took a member with a regenerated grad_fn, or returned a view of one.
+
+    It receives its arguments before any operator records them.
+    """
     input_nodes = set[Any]()
     for value in (value for value in results if isinstance(value, torch.Tensor)):
         nodes = autograd_nodes([grad_fn_of(value)])
@@ -108,17 +110,17 @@ def _is_on(base_group: BaseGroup, value: Any) -> bool:
 
 
 def _reject_lost_gradient(tape: Recording, base_group: BaseGroup, results: Sequence[Any]) -> None:
-    """After a write without grad, autograd takes a member apart from what it is a view of once more."""
+    """Reject a gradient that is lost because autograd regenerates a member after a write without grad."""
     apart = [captured_input for captured_input in base_group.members.values() if captured_input.has_own_edge]
     if any(has_other_grad_fn(captured_input.argument) for captured_input in apart):
-        return  # refused as a write with a gradient
+        return  # rejected as a write with a gradient
     ends = [
         captured_input.leaf.node for captured_input in apart if isinstance(captured_input.leaf, GradientEdge)
     ]
     computed = (
         value for value in results if isinstance(value, torch.Tensor) and not _is_on(base_group, value)
     )
-    starts = map(grad_fn_of, computed)  # the wrapper takes a view of an input again
+    starts = map(grad_fn_of, computed)  # the wrapper regenerates views of inputs
     variables = (getattr(node, "variable", None) for node in autograd_nodes(starts, ends))
     if any(variable is leaf for variable in variables for leaf in base_group.hidden_leaves):
         names = ", ".join(
@@ -128,7 +130,7 @@ def _reject_lost_gradient(tape: Recording, base_group: BaseGroup, results: Seque
 
 
 def _separate(base_group: BaseGroup) -> None:
-    """Each unwritten member is a graph input of its own, so the base's gradient goes without theirs."""
+    """Exclude unwritten members from the base's gradient: each is a graph input of its own."""
     for index, captured_input in base_group.members.items():
         if (
             index != base_group.group.root_member

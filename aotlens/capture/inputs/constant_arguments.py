@@ -1,8 +1,7 @@
-"""Arguments that are no tensors: what the graph has built in of them.
+"""Arguments other than tensors: which of their properties the graph is specialised on.
 
-Invariant: a value is told by its class and by what it equals; a number, flag or text that an argument's
-attribute held when the graph was made is looked at again at each call; attributes that hold anything else are
-told apart by the object alone.
+Invariant: a value is identified by its class and equality; numbers, flags and strings in its attributes are
+guarded at each call; an object with other attributes is identified by identity alone.
 """
 
 from enum import Enum
@@ -17,21 +16,21 @@ SINGLETONS = (
     *(NoneType, EllipsisType, Enum, type, FunctionType, BuiltinFunctionType, MethodType),
     *(torch.layout, torch.memory_format),
 )
-"""Types of values that equal themselves only, and stay what they are."""
+"""Types whose values equal only themselves and never change."""
 
 
 def is_compared_by_repr(value: Any) -> bool:
-    """Whether equality does not tell a number from others: zeros have a sign, and nan equals nothing."""
+    """Return True if equality is not enough: zeros have a sign, and nan equals nothing."""
     return isinstance(value, (float, complex)) and (not value or value != value or isinstance(value, complex))
 
 
 def is_same_number(now: Any, then: Any) -> bool:
-    """Whether two values of one class are one to a compiled function."""
+    """Return True if two numbers of one class are interchangeable for a compiled function."""
     return repr(now) == repr(then) if is_compared_by_repr(then) else bool(now == then)
 
 
 def plain_attributes(value: Any) -> dict[str, Any]:
-    """The attributes of an object that hold a number, a flag or a text; nothing for other values."""
+    """Return an object's attributes that are numbers, flags or strings; empty for other values."""
     if isinstance(value, (*PLAIN_VALUES, type)) or not hasattr(value, "__dict__") or callable(value):
         return {}
     attributes = vars(value).items()
@@ -39,7 +38,7 @@ def plain_attributes(value: Any) -> dict[str, Any]:
 
 
 def is_value(value: Any) -> bool:
-    """Whether an equal one of the same class is as good: numbers of all kinds, bytes, ranges, functions."""
+    """Return True if equal values of the class are interchangeable: numbers, bytes, ranges, functions."""
     if isinstance(value, slice):
         return all(isinstance(part, PLAIN_VALUES) for part in (value.start, value.stop, value.step))
     if isinstance(value, SINGLETONS):
@@ -50,7 +49,7 @@ def is_value(value: Any) -> bool:
 
 
 def is_compared_by_attributes(value: Any) -> bool:
-    """Whether its attributes hold all of it, and each a number, a flag or a text."""
+    """Return True if the object consists of attributes that are numbers, flags or strings."""
     slots = any(getattr(kind, "__slots__", ()) for kind in type(value).__mro__)
     if slots or callable(value) or not hasattr(value, "__dict__"):
         return False
@@ -58,7 +57,7 @@ def is_compared_by_attributes(value: Any) -> bool:
 
 
 def hashable(value: Any) -> Any:
-    """What tells a value from others of its class as a dictionary's key."""
+    """Return a dictionary key that distinguishes a value from others of its class."""
     if isinstance(value, (float, complex)) and is_compared_by_repr(value):
         return repr(value)
     if isinstance(value, slice):

@@ -1,7 +1,7 @@
 """Flat inputs as fake tensors, named after the user's arguments.
 
-Invariant: inputs that are one tensor stay one tensor, inputs on one storage stay on one storage, and what
-the user's function gets is a leaf exactly when the caller's tensor is one.
+Invariant: identical inputs remain one tensor, inputs on one storage remain on one storage, and an argument is
+a leaf exactly when the caller's tensor is one.
 """
 
 from dataclasses import replace
@@ -44,9 +44,9 @@ from aotlens.unsupported import unsupported
 def make_inputs(
     recorder: Recorder, values: list[Any], slots: tuple[FlatInput, ...], dynamic: bool
 ) -> tuple[tuple[CapturedInput, ...], tuple[BaseGroup, ...]]:
-    """One captured input per flat value, and the groups that overlap; call inside the fake mode.
+    """Return one captured input per flat value, and the overlapping groups; call in the fake mode.
 
-    A ragged size is a symbol that compares with no other, so beside one all sizes are known ones.
+    A ragged size is a symbol that cannot be compared with others, so beside one all sizes are static.
     """
     dynamic = dynamic and not any(is_wrapper(value) and has_ragged_size(value) for value in values)
     base_groups = tuple(
@@ -101,7 +101,7 @@ def _tensor(recorder: Recorder, value: Any, slot: FlatInput, dynamic: bool) -> C
 
 
 def unsupported_kind(value: Any) -> str:
-    """What no fake tensor stands for, if it is that: another layout than strides, a list of tensors, …"""
+    """Return the kind of tensor that has no fake tensor: nested, quantised, or of a sparse layout."""
     if is_wrapper(value):
         return ""
     if value.is_nested:
@@ -112,7 +112,7 @@ def unsupported_kind(value: Any) -> str:
 
 
 def fake_of_input(fake_mode: FakeTensorMode, value: Any, slot: FlatInput, dynamic: bool) -> Any:
-    """The fake tensor that stands for an input, the same one each time; call inside the fake mode."""
+    """Return the fake tensor of an input, always the same one; call in the fake mode."""
     if is_wrapper(value):
         return fake_wrapper(fake_mode, value, dynamic)
     return fake_tensor_of(fake_mode, value, dynamic and not isinstance(slot, (Parameter, Buffer, FreeTensor)))
@@ -137,7 +137,7 @@ def _number(recorder: Recorder, value: Any, slot: FlatInput) -> CapturedInput:
 
 
 def captured_inputs(recorder: Recorder, first: int) -> tuple[CapturedInput, ...]:
-    """Tensors that require grad and that the function reached by itself: their gradients arrive there."""
+    """Return inputs for free tensors that require grad, so that they receive gradients."""
     return tuple(
         CapturedInput(
             FreeTensor(f"a tensor from outside, {list(tensor.shape)}", first + index),
@@ -155,7 +155,7 @@ def captured_inputs(recorder: Recorder, first: int) -> tuple[CapturedInput, ...]
 def _with_sharing(
     inputs: tuple[CapturedInput, ...], storages: dict[int, list[int]]
 ) -> tuple[CapturedInput, ...]:
-    """Tell each storage which inputs stand on it."""
+    """Set the inputs of each storage."""
     sharing: dict[int, set[int]] = {}
     for indices in storages.values():
         for index in indices:

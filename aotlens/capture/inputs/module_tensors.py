@@ -1,6 +1,6 @@
-"""A module's own tensors, and calls of it with others in their place.
+"""A module's own tensors, and calls of the module with other tensors in their place.
 
-Invariant: after the call each place holds what it held before, also where a module or a tensor hangs twice.
+Invariant: after the call each binding is restored, also if a module or a tensor has several names.
 """
 
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from aotlens.unsupported import unsupported
 
 
 def module_tensors(function: Any) -> dict[str, Any]:
-    """A module's parameters, then its buffers, by qualified name; tied ones once."""
+    """Return a module's parameters, then its buffers, by qualified name; tied ones once."""
     if not isinstance(function, torch.nn.Module):
         return {}
     return {**dict(function.named_parameters()), **dict(function.named_buffers())}
@@ -26,11 +26,11 @@ def call_with_tensors(
     kwargs: dict[str, Any],
     call: Callable[..., Any] | None = None,
 ) -> Any:
-    """The module's result with `tensors`, by qualified name, in place of its own; they become what it left.
+    """Call the module with `tensors` in place of its own; update them with what the module rebinds.
 
-    Of a tied tensor the module may leave others at its further places: those are added by their own names.
-    `call` runs the module where it is not to be called itself; it takes no keywords.
-    `torch.func.functional_call` leaves the stand-ins in a module that hangs at two names.
+    If the module rebinds a tied tensor under only some of its names, these are added to `tensors`. `call`
+    replaces the call of the module; it accepts no keywords. `torch.func.functional_call` fails to restore a
+    module that has two names.
     """
     _reject_scripted(module)
     own = module_tensors(module)

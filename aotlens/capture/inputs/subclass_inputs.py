@@ -1,7 +1,7 @@
 """Wrapper subclasses among the flat inputs.
 
-Invariant: every tensor inside becomes a graph input of its own, named as the user would (`x.a`); the user's
-function gets a wrapper around them that is a leaf exactly when the caller's is.
+Invariant: every inner tensor becomes a graph input, named as the user would (`x.a`); the function's argument
+is a wrapper around them that is a leaf exactly when the caller's is.
 """
 
 from collections.abc import Callable, Iterator
@@ -27,7 +27,7 @@ Overlap = Callable[[Any, Any], bool]
 
 
 class MakeNonLeafWrapper(torch.autograd.Function):
-    """Gives a wrapper that is made elsewhere a place in the tape."""
+    """Gives an existing wrapper a grad_fn, so that it is not a leaf."""
 
     @staticmethod
     def forward(ctx: Any, leaf: Any, make: Callable[[], Any]) -> Any:
@@ -75,7 +75,7 @@ def wrapper_input(tape: Recording, value: Any, slot: FlatInput, name: str, dynam
 
 
 def fake_wrapper(mode: FakeTensorMode, value: Any, dynamic: bool) -> Any:
-    """A wrapper as a fake one; Dynamo compiles anew where sizes that it lets vary are known ones here."""
+    """Return a fake wrapper; Dynamo recompiles for dynamic sizes that are static here."""
     if dynamic and _sizes_may_vary(value):
         return to_fake(mode, value, static_shapes=False)
     varying = specialise_sizes(mode, value, jagged=has_ragged_size(value))
@@ -86,10 +86,10 @@ def fake_wrapper(mode: FakeTensorMode, value: Any, dynamic: bool) -> Any:
 
 
 def _sizes_may_vary(value: Any) -> bool:
-    """Whether sizes can be symbols: the tensors inside carry all of them, and a guard can name the rest.
+    """Return True if sizes can be symbols: the inner tensors have all of them, and guards cover the rest.
 
-    Sizes that only the wrapper knows (those of the whole, around one member's part) are no graph input.
-    Metadata that is an object of the subclass's own is compared as a whole, with the sizes that it holds.
+    Sizes that only the wrapper knows (the global sizes around a shard) are not graph inputs. An object in the
+    subclass's metadata is compared as a whole, including its sizes.
     """
     if has_ragged_size(value) or not is_plain(value.__tensor_flatten__()[1]):
         return False
@@ -98,12 +98,12 @@ def _sizes_may_vary(value: Any) -> bool:
 
 
 def has_ragged_size(value: Any) -> bool:
-    """Whether a real wrapper has a size that stands for several: that of a jagged tensor."""
+    """Return True if a real wrapper has a ragged size, as a jagged tensor does."""
     return any(isinstance(size, torch.SymInt) for size in value.shape)
 
 
 def _with_grad(value: Any, fake: Any, argument: Any) -> tuple[Any, Any]:
-    """The argument and the leaf behind it, which requires grad as the caller's tensor does."""
+    """Return the argument and its leaf, which requires grad as the caller's tensor does."""
     if not value.requires_grad:
         return argument, None
     if value.is_leaf:
@@ -125,7 +125,7 @@ def _is_fake(value: Any) -> bool:
 
 
 def storage_identities(fake: Any) -> Iterator[int]:
-    """The storages that a flat input lies on; several for a wrapper."""
+    """Yield the storages of a flat input; a wrapper may have several."""
     if is_wrapper(fake):
         for _, inner in inner_tensors(fake):
             yield from storage_identities(inner)
@@ -134,7 +134,7 @@ def storage_identities(fake: Any) -> Iterator[int]:
 
 
 def overlaps_wrapper(left: Any, right: Any, overlap: Overlap) -> bool:
-    """Whether two flat inputs, of which either may be a wrapper, have an element in common."""
+    """Return True if two flat inputs, wrapped or not, have an element in common."""
     return any(
         overlap(left_inner, right_inner)
         for _, left_inner in inner_tensors(left)
@@ -146,8 +146,8 @@ def overlaps_wrapper(left: Any, right: Any, overlap: Overlap) -> bool:
 def share_inner(
     index: int, captured_input: CapturedInput, others: list[tuple[int, Any]], overlap: Overlap
 ) -> None:
-    """Tell each inner storage, and the wrapper's own, which inputs stand on it, or itself twice."""
-    assert captured_input.storage is not None  # it was made here
+    """Set the inputs of each inner storage and of the wrapper's own, including overlaps within it."""
+    assert captured_input.storage is not None  # created by wrapper_input
     captured_input.storage.inputs = (index,)
     befores = dict(inner_tensors(captured_input.fake))
     for path, tensor in inner_tensors(captured_input.argument):

@@ -1,8 +1,8 @@
-"""Inputs that overlap on one storage: one storage of the recording, with a synthetic base under them.
+"""Inputs that overlap on one storage, and their synthetic base.
 
-Invariant: what the user's function gets are views of one tensor exactly as the caller's are, for autograd and
-for writes; the graph takes them one by one until a write makes it take their base instead, or a read of one
-with a gradient after another got a new geometry.
+Invariant: the function's arguments are views of one tensor exactly as the caller's are, for autograd and for
+writes; the graph takes them separately unless one is written to, or is read with a gradient after another had
+a metadata mutation; then it takes their base.
 """
 
 from contextlib import nullcontext
@@ -31,14 +31,14 @@ from aotlens.torch_api.symbolic import symbolic_context_of
 
 @dataclass(frozen=True, slots=True)
 class OverlappingGroup:
-    """Distinct inputs on one storage of which at least two overlap, or one that shows elements twice."""
+    """Distinct inputs on one storage of which two overlap, or one that contains elements several times."""
 
     members: tuple[int, ...]
     """Flat indices."""
     root: Any
-    """The caller's tensor that all those with history are views of; None for a flat stretch of storage."""
+    """The caller's tensor of which all members with a gradient are views; None for a flat base."""
     root_member: int | None
-    """The member that is the root itself."""
+    """The member that is the root itself, if any."""
 
     @property
     def kind(self) -> Literal["input", "view_base", "flat"]:
@@ -48,10 +48,9 @@ class OverlappingGroup:
 
 
 def overlapping_groups(values: list[Any], dynamic: bool) -> list[OverlappingGroup]:
-    """Inputs that need a base if one of them is written; nothing for the usual call.
+    """Return the groups of inputs that need a base if a member is written; usually none.
 
-    One that shows elements twice gets none where sizes are symbols: a base would fix them, also where it is
-    only read.
+    With symbolic sizes, an input that only overlaps itself gets no base, which would specialise its sizes.
     """
     storages: dict[int, list[int]] = {}
     seen: set[int] = set()
@@ -80,8 +79,10 @@ def _any_overlap(values: list[Any], members: list[int]) -> bool:
 
 
 def _group(values: list[Any], members: tuple[int, ...]) -> OverlappingGroup:
-    """On a flat stretch where their histories start from different tensors, or from one that does not hold
-    them all: each then keeps its own place in the tape."""
+    """Return the group; its base is flat if no single autograd root contains all members.
+
+    Each member then retains its own gradient edge.
+    """
     roots = [_root(values[index]) for index in members]
     with_history = {
         id(root): root for root, index in zip(roots, members, strict=True) if values[index].requires_grad
@@ -90,7 +91,9 @@ def _group(values: list[Any], members: tuple[int, ...]) -> OverlappingGroup:
     root = next(iter(with_history.values()), None)
     if root is None and one_root and torch.is_grad_enabled():
         root = roots[0]
-    own_leaves = with_history and root is not None and not root.requires_grad  # in the memory of another
+    own_leaves = (
+        with_history and root is not None and not root.requires_grad
+    )  # a leaf in the memory of another tensor
     if len(with_history) > 1 or root is None or own_leaves:
         return OverlappingGroup(members, None, None)
     if not all(_contains(root, values[index]) for index in members):
@@ -103,7 +106,7 @@ def _root(value: Any) -> Any:
 
 
 def _contains(root: Any, value: Any) -> bool:
-    """Whether a look at the root's memory from its start gives the tensor, in elements that the root has."""
+    """Return True if a view of the root, from the storage's start, can contain the tensor."""
     if root.storage_offset() != 0:
         return False
     return value is root or value._base is root or contains_range(root, value)
@@ -111,19 +114,19 @@ def _contains(root: Any, value: Any) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class BaseGroup:
-    """A group as fake tensors."""
+    """A group of overlapping inputs as fake tensors."""
 
     group: OverlappingGroup
     base: CapturedInput
     members: dict[int, CapturedInput]
     hidden_leaves: tuple[Any, ...]
-    """Leaves that stand for what members apart are views of, where that is no member."""
+    """Fake leaves for roots that are not members themselves."""
 
 
 def make_synthetic_base(
     tape: Recording, group: OverlappingGroup, values: list[Any], slots: tuple[FlatInput, ...]
 ) -> BaseGroup:
-    """The members as views of one fake base, which the graph may take in their place."""
+    """Return the members as views of one fake base, which the graph may take instead."""
     fake = _fake_base(tape, group, values)
     members = ", ".join(slots[index].name for index in group.members)
     slot: FlatInput = SyntheticBase(f"the base of {members}", len(slots))
@@ -152,13 +155,13 @@ def make_synthetic_base(
 
 
 RootAlias = tuple[Any, Any, Any]
-"""What stands for a tensor under members: a leaf, or None, and what they are taken of; the caller's own."""
+"""The fake leaf of a root tensor (or None), its alias that members are views of, and the caller's tensor."""
 
 
 def _root_of_member(
     base: CapturedInput, group: OverlappingGroup, value: Any, roots: dict[int, RootAlias]
 ) -> Any:
-    """What the member is taken of: on a flat stretch, those that are views of one tensor are so here too."""
+    """Return the tensor that the member is a view of; members of a flat group share those of their root."""
     root = _root(value)
     if group.kind != "flat" and (
         value.requires_grad or root is group.root or _shares_version(root, group.root)
@@ -180,7 +183,7 @@ def _alias_without_grad(
 def _detached_alias(
     base: CapturedInput, group: OverlappingGroup, root: Any, roots: dict[int, RootAlias]
 ) -> Any:
-    """A look without history that counts its writes with those members with which the caller's does."""
+    """Return an alias without grad_fn that shares version counters as the caller's tensors do."""
     beside = _alias_sharing_version(root, roots)
     if beside is not None:
         return beside.detach()
@@ -188,12 +191,12 @@ def _detached_alias(
 
 
 def _alias_sharing_version(root: Any, roots: dict[int, RootAlias]) -> Any:
-    """What stands for a tensor that counts its writes with another; None where none does yet."""
+    """Return the alias of a root that shares its version counter; None if there is none yet."""
     return next((under for _, under, like in roots.values() if _shares_version(root, like)), None)
 
 
 def _shares_version(tensor: Any, other: Any) -> bool:
-    """Whether a write to the one counts for the other; Dynamo does not tell of its arguments."""
+    """Return True if tensors share a version counter; Dynamo's inputs are assumed to."""
     return (
         tensor is other
         or is_dynamo_input(tensor)
@@ -203,7 +206,7 @@ def _shares_version(tensor: Any, other: Any) -> bool:
 
 
 def base_input(tape: Recording, slot: FlatInput, fake: Any, like: Any, name: str) -> CapturedInput:
-    """One graph input: its fake tensor, and what the user's function gets, a leaf exactly when `like` is."""
+    """Return one graph input with its fake tensor and its argument, a leaf exactly when `like` is."""
     node = Node(tape.name(name), None, (), {}, fake, Origin(NO_ORIGIN, ""))
     requires_grad = like is not None and like.requires_grad
     argument = leaf = with_writability_of(like, _leaf(fake, requires_grad))
@@ -222,7 +225,7 @@ def base_input(tape: Recording, slot: FlatInput, fake: Any, like: Any, name: str
 
 
 def _leaf(fake: Any, requires_grad: bool) -> Any:
-    """A tensor without history on the memory of another; an inference tensor where that is one."""
+    """Return a leaf on the memory of another tensor; an inference tensor if that is one."""
     inference = fake.is_inference()
     with (
         torch.inference_mode() if inference else torch.no_grad(),
@@ -233,7 +236,7 @@ def _leaf(fake: Any, requires_grad: bool) -> Any:
 
 
 def copy_tensor_class(argument: Any, like: Any) -> None:
-    """Make it a parameter or a buffer where the caller's is: a function may ask, and modules do."""
+    """Mark the argument as a parameter or buffer if the caller's is: functions and modules check it."""
     if isinstance(like, torch.nn.Parameter):
         argument._is_param = True
     elif isinstance(like, torch.nn.Buffer):
@@ -243,7 +246,7 @@ def copy_tensor_class(argument: Any, like: Any) -> None:
 def _captured(
     tape: Recording, slot: FlatInput, argument: Any, known: tuple[Node, Any, bool]
 ) -> CapturedInput:
-    """The record of an argument that is tracked, from its node, gradient leaf and whether it is a leaf."""
+    """Return the record of a tracked argument, from its node, gradient leaf and whether it is a leaf."""
     node, leaf, is_leaf = known
     tape.symbols.define_sizes(node)
     return CapturedInput(
@@ -260,7 +263,7 @@ def _captured(
 
 
 class MakeNonLeaf(torch.autograd.Function):
-    """Gives a tensor a place in the tape, so that the user's function may write to it in place."""
+    """Gives a tensor a grad_fn, so that the user's function may write to it in place."""
 
     @staticmethod
     def forward(ctx: Any, tensor: Any) -> Any:
@@ -274,10 +277,9 @@ class MakeNonLeaf(torch.autograd.Function):
 
 
 def _fake_base(tape: Recording, group: OverlappingGroup, values: list[Any]) -> Any:
-    """The root, or the storage from its start to the last element that a member reaches.
+    """Return the fake root, or a flat tensor over the storage up to the last element of any member.
 
-    Dynamo named the sizes of a root after the first member that is a view of it: they keep those names where
-    that is made first here too, and lives.
+    Dynamo names a root's sizes after its first view; creating the fakes in the same order retains the names.
     """
     dynamo_fakes = [values[index] for index in group.members if is_dynamo_input(values[index])]
     dynamo_fakes = [fake_tensor_of(tape.fake_mode, value, dynamic=False) for value in dynamo_fakes]
@@ -285,12 +287,12 @@ def _fake_base(tape: Recording, group: OverlappingGroup, values: list[Any]) -> A
         _specialise(known)
     if group.root is not None:
         fake = fake_tensor_of(tape.fake_mode, group.root, dynamic=False)
-        if group.root_member is None:  # no argument gives symbols of its sizes, which Dynamo made
+        if group.root_member is None:  # no argument provides the symbols that Dynamo made for its sizes
             _specialise(fake)
         return fake
     members = [values[index] for index in group.members]
     plain = (value for value in members if not value.is_neg() and not value.is_conj())
-    first = next(plain, members[0])  # a lazily negated or conjugated one cannot be seen as another dtype
+    first = next(plain, members[0])  # a lazily negated or conjugated tensor cannot be viewed as another dtype
     fake = fake_tensor_of(tape.fake_mode, first, dynamic=False)
     size = first.element_size()
     ends = [last_element(values[index]) * values[index].element_size() for index in group.members]
@@ -300,16 +302,16 @@ def _fake_base(tape: Recording, group: OverlappingGroup, values: list[Any]) -> A
 
 
 def _specialise(fake: Any) -> None:
-    """Let Dynamo compile anew for another place in memory: members are taken of their base by numbers."""
+    """Specialise a tensor's geometry, so that Dynamo recompiles for another: chains contain plain numbers."""
     for number in (*fake.shape, *fake.stride(), fake.storage_offset()):
         number.__index__()
 
 
 def fake_tensor_of(fake_mode: FakeTensorMode, value: Any, dynamic: bool) -> Any:
-    """A tensor's twin in the fake mode, the same one each time."""
+    """Return the fake tensor of a value, always the same one."""
     if type(value) is FakeTensor and value.fake_mode is fake_mode:
         return value
-    if is_dynamo_input(value):  # it has decided which sizes are symbols
+    if is_dynamo_input(value):  # Dynamo has decided which sizes are symbols
         return to_fake(fake_mode, value)
     sizes = symbolic_context_of(value) if dynamic else None
     if sizes is not None:
@@ -342,14 +344,14 @@ def _track_member(base: CapturedInput, chain: tuple[ViewStep, ...], argument: An
 def _member_with_own_edge(
     tape: Recording, base: CapturedInput, root_alias: RootAlias, member: tuple[Any, FlatInput]
 ) -> Any:
-    """A member with a place in the tape that leads to no other's, or to that of a view of the same tensor."""
+    """Return a member with its own gradient edge, shared only with views of the same root."""
     value, slot = member
     (leaf, argument, root), chain = root_alias, _chain(base.fake, value)
     if root is not value:
         with torch.enable_grad():
             argument = _apply(chain, argument)
         leaf = torch.autograd.graph.get_gradient_edge(argument)
-        leaf.node.register_prehook(block_gradients)  # the wrapper's call leads it on
+        leaf.node.register_prehook(block_gradients)  # the wrapper's call propagates its gradient
     with torch.no_grad(), below_views():
         fake = _apply(chain, base.fake)
     copy_tensor_class(argument, value)
@@ -365,10 +367,10 @@ def _member_with_own_edge(
 def _root_alias(
     base: CapturedInput, group: OverlappingGroup, root: Any, roots: dict[int, RootAlias]
 ) -> RootAlias:
-    """The leaf that stands for a tensor with a history, and what the function's views of it are taken of.
+    """Return the fake leaf of a root with a gradient, and the alias that its views are taken of.
 
-    A leaf that is a part of another member's memory counts writes to that where the caller's does; where it
-    is a view of a tensor without history, it is one here too.
+    A leaf inside another member shares its version counter if the caller's does; a view of a tensor without
+    gradient is one here too.
     """
     known = ((under, like) for _, under, like in roots.values() if root.is_leaf)
     if root.is_leaf and root._base is not None:
@@ -388,7 +390,7 @@ def _root_alias(
 
 
 def has_other_grad_fn(argument: Any) -> bool:
-    """Whether the history of what stands apart, or of what it is a view of, is another than it came with."""
+    """Return True if the detached tensor, or its base, has a different `grad_fn` than at entry."""
     came_by = _root(argument).grad_fn
     return came_by is not None and getattr(came_by, "_forward_cls", None) is not MakeNonLeaf
 
@@ -413,7 +415,7 @@ def _chain(base: Any, value: Any) -> tuple[ViewStep, ...]:
 
 
 def _bits(*tensors: Any) -> tuple[ViewStep, ...]:
-    """What turns the lazy conjugation and negation of one tensor into those of the other (none, if alone)."""
+    """Return the steps between the lazy conjugation and negation of two tensors (or of one and none)."""
     conjugated = sum(tensor.is_conj() for tensor in tensors) % 2
     negated = sum(tensor.is_neg() for tensor in tensors) % 2
     steps = ((conjugated, aten._conj.default), (negated, aten._neg_view.default))
@@ -427,6 +429,6 @@ def _apply(chain: tuple[ViewStep, ...], tensor: Any) -> Any:
 
 
 def last_element(tensor: Any) -> int:
-    """The highest element of the storage that the tensor reaches."""
+    """Return the highest storage element that the tensor contains."""
     steps = ((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
     return int(tensor.storage_offset()) + sum(steps)

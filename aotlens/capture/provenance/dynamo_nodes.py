@@ -1,4 +1,4 @@
-"""Where the nodes of a Dynamo graph stand in the user's code."""
+"""Source locations of the nodes of a Dynamo graph."""
 
 import re
 import traceback
@@ -14,7 +14,7 @@ from aotlens.model.report import Span
 
 
 def spans_of_node(node: fx.Node) -> tuple[Span, ...]:
-    """The user's source ranges of one node, innermost first."""
+    """Return the user's source spans of one node, innermost first."""
     exact = node.meta.get("aotlens_spans")
     if exact:
         return tuple(Span(*location) for location in exact if is_user_file(location[0]))
@@ -25,13 +25,13 @@ _FRAME = re.compile(r'^\s*File "(?P<file>.+)", line (?P<line>\d+)(?:, in (?P<nam
 
 
 def _lines_of(stack_trace: str) -> list[Span]:
-    """Whole lines, for graphs that come without exact positions."""
+    """Return spans of whole lines, for graphs without exact positions."""
     frames = ((frame.filename, frame.lineno or 1) for frame in _frames_of(stack_trace))
     return [Span(file, line, 0, line, 0) for file, line in frames if is_user_file(file)]
 
 
 def frames_of_node(node: fx.Node) -> list[traceback.FrameSummary]:
-    """The frames that Dynamo was in when it made the node, outermost first."""
+    """Return Dynamo's frames when it created the node, outermost first."""
     return _frames_of(node.meta.get("stack_trace") or "")
 
 
@@ -43,7 +43,7 @@ def _frames_of(stack_trace: str) -> list[traceback.FrameSummary]:
 
 
 class LocatedRunner(fx.Interpreter):
-    """Runs a graph on a recorder and tells it where each node comes from."""
+    """Runs a graph on a recorder, with the source location of each node."""
 
     def __init__(self, module: fx.GraphModule, recorder: Any) -> None:
         super().__init__(module)
@@ -63,7 +63,7 @@ class LocatedRunner(fx.Interpreter):
             return super().run_node(n)
 
     def nested_runner(self, body: fx.GraphModule) -> "LocatedRunner":
-        """What runs a graph within this one as if it stood here."""
+        """Return a runner for a nested graph."""
         return LocatedRunner(body, self.recorder)
 
     def call_function(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -77,9 +77,9 @@ class LocatedRunner(fx.Interpreter):
 
 
 def located_call(module: Any, recorder: Any) -> Callable[..., Any] | None:
-    """What runs a graph module's graph node by node, each at its own place.
+    """Return a callable that runs a graph module node by node, each with its source location.
 
-    None where the module must be called itself, or where its nodes have no places.
+    None if the module must be called itself, or if its nodes have no locations.
     """
     if not isinstance(module, fx.GraphModule) or "forward" in vars(module):
         return None
@@ -90,4 +90,4 @@ def located_call(module: Any, recorder: Any) -> Callable[..., Any] | None:
 
 
 CHECKPOINT = "tag_activation_checkpoint"
-"""How Dynamo writes `torch.utils.checkpoint`: this operator on a graph of its own."""
+"""Dynamo's operator for `torch.utils.checkpoint`, called with a nested graph."""

@@ -19,24 +19,24 @@ _AOTLENS = str(Path(__file__).resolve().parents[2]) + os.sep
 _TORCH = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
 _STDLIB = sysconfig.get_paths()["stdlib"] + os.sep
 _INSTALLED = tuple(os.sep + name + os.sep for name in ("site-packages", "dist-packages"))
-"""In the path of every installed package, whether of the environment, the user or the system."""
+"""Part of the path of every installed package, in the environment, for the user or the system."""
 
 
 def _package_folder(name: str) -> str:
-    """Where a package is installed, which is not imported; a path that no file has where it is missing."""
+    """Return a package's folder without importing it; a path that no file has if it is missing."""
     spec = find_spec(name)
     return os.path.dirname(spec.origin) + os.sep if spec is not None and spec.origin else "\0"
 
 
 _TRITON = _package_folder("triton")
-"""Its frames are between a launch and its kernel, as torch's are; they may be outside this environment."""
+"""Its frames lie between a launch and its kernel, as torch's do; it may be outside this environment."""
 
 _is_user: dict[str, bool] = {}
-"""By file, since Dynamo's own code objects may hold constants that cannot be hashed."""
+"""By file, since Dynamo's own code objects may have constants that cannot be hashed."""
 
 
 def is_user_file(filename: str) -> bool:
-    """Whether code of this file is what the user wants to see."""
+    """Return True if the file is neither torch's nor ours nor the standard library's."""
     if filename.startswith(("<frozen", "<string>", "<eval_with_key>", "<aotlens")) or filename == "":
         return False
     if filename.startswith((_TORCH, _AOTLENS, _TRITON)):
@@ -49,17 +49,17 @@ def is_torch_file(filename: str) -> bool:
 
 
 def is_installed_file(filename: str) -> bool:
-    """Whether the file belongs to an installed package."""
+    """Return True if the file belongs to an installed package."""
     return any(folder in filename for folder in _INSTALLED)
 
 
 def is_first_party_file(filename: str) -> bool:
-    """Whether the user wrote the file: an installed package is not their own."""
+    """Return True if the user wrote the file, so that it belongs to no installed package."""
     return is_user_file(filename) and not is_installed_file(filename)
 
 
 def importing_library() -> bool:
-    """Whether the innermost frame outside of torch and aotlens is part of the import of a library."""
+    """Return True if the innermost frame outside torch and aotlens is part of a library's import."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and not is_user_file(frame.f_code.co_filename):
         frame = frame.f_back
@@ -78,7 +78,7 @@ def is_user_code(code: CodeType) -> bool:
 
 
 def user_frames(boundary: CodeType) -> Frames:
-    """The user's frames from the innermost out to the frame that runs `boundary`."""
+    """Return the user's frames from the innermost to the frame that runs `boundary`."""
     frames: list[tuple[CodeType, int]] = []
     frame: FrameType | None = sys._getframe(1)
     known = _is_user
@@ -96,7 +96,7 @@ def user_frames(boundary: CodeType) -> Frames:
 
 
 def calling_frames() -> Frames:
-    """The user's own frames around the compiler, innermost first: the line that called what is compiled."""
+    """Return the user's own frames around the compiler, innermost first."""
     frames: list[tuple[CodeType, int]] = []
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
@@ -110,7 +110,7 @@ _RESUMED = re.compile(r"torch_dynamo_resume_in_(?P<name>\w+)_at_(?P<line>\d+)$")
 
 
 def user_qualname(qualname: str, file: str) -> str:
-    """`torch_dynamo_resume_in_forward_at_17` is what follows a break: `Net.forward after line 17`."""
+    """Return the user's name: `Net.forward after line 17` for `torch_dynamo_resume_in_forward_at_17`."""
     match = _RESUMED.search(qualname)
     if match is None:
         return qualname
@@ -121,10 +121,10 @@ def user_qualname(qualname: str, file: str) -> str:
 
 
 def _definition_at(file: str, line: int) -> str:
-    """The qualified name of the innermost definition around a line; empty when the file cannot be read."""
+    """Return the qualified name of the innermost definition around a line; empty if there is none."""
     try:
         tree = ast.parse("".join(linecache.getlines(file)))
-    except SyntaxError:  # a cell, or a file that was changed since
+    except SyntaxError:  # a notebook cell, or a file that has changed
         return ""
     names: list[str] = []
     body: list[ast.stmt] = tree.body

@@ -1,7 +1,7 @@
-"""Where recorded nodes come from.
+"""Origins of recorded nodes.
 
-Invariant: a node of the forward names the user's expression that ran it, or the stage of ours that did; one
-of the backward names the forward operator that it differentiates.
+Invariant: a node of the forward names the user's expression, or our stage, that ran it; a node of the
+backward names the forward operator that it differentiates.
 """
 
 from bisect import bisect_right
@@ -17,29 +17,29 @@ from aotlens.torch_api.autograd import current_autograd_node, next_sequence_numb
 
 
 class Origins:
-    """The origins of one recording's nodes."""
+    """Determines the origins of one recording's nodes."""
 
     def __init__(self, boundary: CodeType, caller: Origin | None = None) -> None:
         self.boundary = boundary
-        """Of the function that calls the user's: frames outside it are not looked at."""
+        """Code of the function that calls the user's; frames outside it are ignored."""
         self.known_frames: Frames | None = None
-        """Set by a frontend that knows the place itself; None walks the stack."""
+        """Set by a frontend that knows the source location; None walks the stack."""
         self.called_at = NO_ORIGIN
-        """Of what runs where no code of the user's does: see `Subject.called_at`."""
+        """The frames for code outside the user's: see `Subject.called_at`."""
         self.in_user_backward = False
-        """Whether the user's code called the operator of a backward whose origin was asked for last."""
+        """Whether user code called the last operator of a backward."""
         self._in_user_code = False
         self._caller = caller
-        """Of the higher-order operator whose body is recorded; None for the user's function itself."""
+        """Origin of the higher-order operator whose subgraph is recorded; None for the user's function."""
         self._stage: tuple[str, str] | None = None
-        """The stage of ours that runs operators now, and why; None for the user's code."""
+        """Our stage that runs operators now, and the reason; None for the user's code."""
         self._sequence: list[int] = []
-        """The number of the newest autograd node when each operator of the forward ran, ascending."""
+        """The sequence number of the newest autograd node at each forward operator, ascending."""
         self._by_sequence: list[Origin] = []
 
     @contextmanager
     def in_stage(self, stage: str, reason: str) -> Iterator[None]:
-        """Within the block, a stage of ours runs operators on the recorded tensors, seen by autograd."""
+        """Attribute the operators in the block to one of our stages, while autograd records them."""
         self._stage = (stage, reason)
         try:
             yield
@@ -48,7 +48,7 @@ class Origins:
 
     @contextmanager
     def user_code(self) -> Iterator[None]:
-        """Within the block, what runs of a backward is the user's code, as a graph that Dynamo made of it."""
+        """Treat what runs in the block of a backward as user code: a graph that Dynamo made of it."""
         before, self._in_user_code = self._in_user_code, True
         try:
             yield
@@ -56,7 +56,7 @@ class Origins:
             self._in_user_code = before
 
     def current_frames(self) -> Frames:
-        """The user's expression that runs; where none does, the one that called what runs."""
+        """Return the user's current frames; if there are none, those of the caller."""
         frames = self._stack_frames()
         return frames if frames.frames or frames.known_spans else self.called_at
 
@@ -64,7 +64,7 @@ class Origins:
         return self.known_frames or user_frames(self.boundary)
 
     def origin_of(self, func: Any, in_backward: bool, checkpoint: Checkpoint | None = None) -> Origin:
-        """The origin of what an operator records that is about to run."""
+        """Return the origin of the operator that is about to run."""
         if self._caller is not None:
             return _in_subgraph(func, self._stack_frames(), self._caller)
         if in_backward:
@@ -87,7 +87,7 @@ class Origins:
         return Origin(frames, op_name(func), backward=True, differentiates=forward)
 
     def forward_of(self, node: Any) -> Origin | None:
-        """The forward operator that an autograd node differentiates: the last one not numbered after it."""
+        """Return the forward operator of an autograd node: the last one with a lower or equal number."""
         position = bisect_right(self._sequence, node._sequence_nr())
         return self._by_sequence[position - 1] if position else None
 

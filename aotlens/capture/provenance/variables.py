@@ -1,4 +1,4 @@
-"""Local variables of the user's function: which expression and which tensor each one is bound to."""
+"""Local variables of the user's function: the expression and the tensor that each is bound to."""
 
 import ast
 import linecache
@@ -19,9 +19,9 @@ from aotlens.model.report import Span, Variable
 
 @lru_cache(maxsize=64)
 def bound_expressions(filename: str) -> dict[Span, str]:
-    """By the span of the expression: the name that it is assigned to; empty when the file does not parse.
+    """Return the assigned name by the span of its expression; empty if the file does not parse.
 
-    `x += y` computes at the whole statement.
+    The span of `x += y` is the whole statement.
     """
     names_by_span = {}
     for node in _statements(filename):
@@ -41,7 +41,7 @@ def bound_expressions(filename: str) -> dict[Span, str]:
 
 @lru_cache(maxsize=64)
 def unpacked_expressions(filename: str) -> dict[Span, tuple[str, ...]]:
-    """By the span of an expression that is taken apart (`q, k, v = x.unbind()`): the names, in order."""
+    """Return the assigned names by the span of an unpacked expression (`q, k, v = x.unbind()`)."""
     return {
         _expression_span(filename, node.value): names
         for node in _statements(filename)
@@ -60,7 +60,7 @@ def _statements(filename: str) -> tuple[ast.AST, ...]:
 
 
 def _unpacked_names(node: ast.AST) -> tuple[str, ...]:
-    """The plain names that a statement unpacks into; none when one of them is anything else."""
+    """Return the plain names that a statement unpacks into; empty if any target is not a name."""
     target = node.targets[0] if isinstance(node, ast.Assign) and len(node.targets) == 1 else None
     parts = target.elts if isinstance(target, ast.Tuple | ast.List) else []
     names = tuple(part.id for part in parts if isinstance(part, ast.Name))
@@ -68,7 +68,7 @@ def _unpacked_names(node: ast.AST) -> tuple[str, ...]:
 
 
 def _target(node: ast.AST) -> ast.Name | None:
-    """The one plain name that a statement binds."""
+    """Return the single plain name that a statement binds."""
     if isinstance(node, ast.Assign):
         target = node.targets[0] if len(node.targets) == 1 else None
     else:
@@ -95,13 +95,13 @@ class Name:
 
 
 Names = Name | tuple[Name, ...]
-"""One name takes the whole value, several in a row take it apart."""
+"""A single name for the whole value, or several names that unpack it."""
 
 
 def variables_of_nodes(
     gm: fx.GraphModule, spans: Callable[[fx.Node], tuple[Span, ...]]
 ) -> tuple[Variable, ...]:
-    """The variables that the graph's nodes are assigned to, in source order."""
+    """Return the variables that the graph's nodes are assigned to, in source order."""
     by_file: dict[str, dict[Span, Names]] = {}
     variables: dict[Span, Variable] = {}
     for node in gm.graph.nodes:
@@ -117,7 +117,7 @@ def variables_of_nodes(
 
 
 def _bound(names: Names | None, value: Any) -> dict[Span, Variable]:
-    """The variables that names become, by their places."""
+    """Return the variables for the names of an assignment, by span."""
     if names is None:
         return {}
     if isinstance(names, Name):
@@ -129,7 +129,7 @@ def _bound(names: Names | None, value: Any) -> dict[Span, Variable]:
 
 
 def assigned_expressions(filename: str) -> dict[Span, Names]:
-    """By span of a right-hand side: what it is assigned to, where that is a name or several in a row."""
+    """Return the assigned names by the span of the right-hand side."""
     try:
         tree = ast.parse("".join(linecache.getlines(filename)))
     except SyntaxError:
@@ -160,11 +160,11 @@ def _span(filename: str, node: Any) -> Span:
 
 
 NamesByLine = dict[int, tuple[tuple[str, Span], ...]]
-"""By first line of an assignment: the names that it binds, with their spans."""
+"""The names that an assignment binds, with their spans, by the assignment's first line."""
 
 
 class VariableObserver:
-    """While entered, watches the assignments of the user's frames."""
+    """Watches the assignments of the user's frames while entered."""
 
     def __init__(self) -> None:
         self._found: dict[Span, Variable] = {}
@@ -182,7 +182,7 @@ class VariableObserver:
         self._last.clear()
 
     def variables(self) -> tuple[Variable, ...]:
-        """What was found, in source order."""
+        """Return the variables in source order."""
         return tuple(
             sorted(
                 self._found.values(),
@@ -219,7 +219,7 @@ class VariableObserver:
 
 
 def assigned_names(filename: str) -> NamesByLine:
-    """The names that each assignment of a file binds; empty when the file does not parse."""
+    """Return the names that each assignment of a file binds; empty if the file does not parse."""
     try:
         tree = ast.parse("".join(linecache.getlines(filename)))
     except SyntaxError:

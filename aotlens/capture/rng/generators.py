@@ -1,7 +1,7 @@
-"""Generators that the function makes by `torch.Generator()` and seeds itself.
+"""Generators that the function creates by `torch.Generator()` and seeds itself.
 
-Invariant: each call of the compiled function draws from a generator made anew, in the state that the function
-gave it; draws between two seedings share one.
+Invariant: each call of the compiled function uses a new generator in the state that the function set; random
+operators between two seedings share it.
 """
 
 from typing import Any
@@ -13,25 +13,25 @@ from aotlens.torch_api.modes import without_modes
 
 CLONE_STATE: Any = torch.Generator.clone_state
 MARKER_SEED = 0x5EED_A07
-"""The seed that such a generator is left with: any other state is the function's doing."""
+"""The seed that marks a recorded generator: any other state was set by the function."""
 
 
 class CreatedGenerators:
-    """The generators that one function made."""
+    """The generators that one function creates."""
 
     def __init__(self) -> None:
         self._states: dict[int, tuple[torch.Generator, bytes]] = {}
-        """By identity: each, so that it stays, and the state in which it was left."""
+        """By identity: each generator, which keeps it alive, and its recorded state."""
 
     def note(self, generator: torch.Generator) -> None:
-        """The function has made one."""
+        """Note a generator that the function has created."""
         self._states[id(generator)] = (generator, b"")
 
     def __contains__(self, generator: torch.Generator) -> bool:
         return id(generator) in self._states
 
     def node(self, tape: Any, generator: torch.Generator) -> Node:
-        """The node of such a generator: the one before, or a new one where it was seeded since."""
+        """Return the generator's node: the previous one, or a new one if it was seeded since."""
         known: Node | None = tape.objects.get(id(generator))
         if known is not None and _state(generator) == self._states[id(generator)][1]:
             return known

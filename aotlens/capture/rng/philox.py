@@ -1,7 +1,8 @@
-"""Random numbers of a device as pure functions of a seed and an offset, which the graph is given and counts.
+"""Random numbers of a device as pure functions of a seed and an offset, which are graph inputs.
 
-Invariant: nothing in such a graph reads or moves a generator; each draw starts where the one before ended,
-and the wrapper reads the generator before the graph and advances it behind, by as much as the graph says.
+Invariant: nothing in such a graph reads or advances a generator; each random operator starts at the offset
+where the previous one ended.  The wrapper reads the generator before the graph and advances it afterwards by
+the offset that the graph returns.
 """
 
 from collections.abc import Callable
@@ -24,15 +25,15 @@ from aotlens.unsupported import unsupported
 
 @dataclass(frozen=True, slots=True)
 class RandomSource:
-    """How the generator of one kind of device is read, drawn from and advanced."""
+    """How to read, use and advance the generator of one device type."""
 
     draw: Callable[..., Any]
-    """The operator `(size, seed, offset, stride, device, dtype)`, giving numbers from [0, 1) and how far the
-    offset moves."""
+    """The operator `(size, seed, offset, stride, device, dtype)`; returns numbers from [0, 1) and the advance
+    of the offset."""
     read: str
-    """The text of a pair: seed and offset as integer tensors; `{device}` stands for the device's literal."""
+    """Module text for seed and offset as integer tensors; `{device}` is the device's literal."""
     advance: str
-    """The text that sets the offset: `{offset}` stands for an integer."""
+    """Module text that sets the offset; `{offset}` is an integer."""
 
 
 RANDOM_SOURCES: dict[str, RandomSource] = {
@@ -42,11 +43,11 @@ RANDOM_SOURCES: dict[str, RandomSource] = {
         "torch.cuda._set_rng_state_offset({offset}, {device})",
     )
 }
-"""By kind of device: those whose generator is counter-based."""
+"""By device type: those with a counter-based generator."""
 
 
 class RandomOpInSubgraphError(UnsupportedError):
-    """A function of a higher-order operator draws, and has not been given the state."""
+    """A subgraph contains a random operator and has not received the RNG state."""
 
     def __init__(self, device: torch.device, span: Span | None) -> None:
         case = unsupported("functional-rng-in-subgraph", span)
@@ -56,30 +57,30 @@ class RandomOpInSubgraphError(UnsupportedError):
 
 @dataclass(slots=True)
 class _GraphState:
-    """The state within one of the two graphs."""
+    """The RNG state within the forward or backward graph."""
 
     inputs: tuple[Node, ...]
-    """The graph's inputs: seed, base offset; empty in a function that has them as operands."""
+    """The graph's inputs: seed and base offset; empty in a subgraph that has them as operands."""
     seed: Any
     offset: Any
-    """Where the next draw starts."""
+    """The offset of the next random operator."""
 
 
 class FunctionalRandom:
-    """The random state of one recording, as values of its graphs."""
+    """The RNG state of one recording, as values of its graphs."""
 
     def __init__(self, tape: Recording) -> None:
         self._tape = tape
         self._graph_states: dict[bool, _GraphState] = {}
         self._states: list[tuple[Any, Any, Any]] = []
-        """States that the function has read: the tensor that it got, seed and offset."""
+        """States that the function has read: the returned tensor, seed and offset."""
         self.device: torch.device | None = None
-        """Whose generator it is; None while nothing is drawn."""
+        """The device of the generator; None until a random operator is recorded."""
         self._seeding: Callable[[torch.device], None] | None = None
-        """What the function did to the state before it is known which device draws."""
+        """The function's change of the state while the device is unknown."""
 
     def draw(self, size: Any, device: torch.device, dtype: torch.dtype) -> Any:
-        """Numbers from [0, 1); call it with the recorder on the stack of modes."""
+        """Return numbers from [0, 1); call it with the recorder on the stack of modes."""
         if any(type(length) is int and length == 0 for length in size):
             return torch.empty(size, device=device, dtype=dtype)
         side = self._graph_state(device)
@@ -89,14 +90,14 @@ class FunctionalRandom:
         return values
 
     def get_state(self, device: torch.device) -> Any:
-        """The state at this point of the run, in the bytes in which the device's generator gives it."""
+        """Return the current state, in the bytes of the device's generator."""
         side = self._graph_state(device)
         state = torch.stack([side.seed, side.offset]).view(torch.uint8)
         self._states.append((state, side.seed, side.offset))
         return state
 
     def set_state(self, state: Any, device: torch.device) -> bool:
-        """Draw from here on from another state; whether its seed may be another one than at the start."""
+        """Continue from another state; return True if its seed may differ from the initial one."""
         side = self._graph_state(device)
         for known, seed, offset in self._states:
             if known is state:
@@ -106,7 +107,7 @@ class FunctionalRandom:
         return True
 
     def when_device_is_known(self, action: Callable[[torch.device], None]) -> None:
-        """Do something to the state: at once, or just before the first draw tells the device."""
+        """Apply a change to the state: now, or before the first random operator on a device."""
         if self.device is not None:
             action(self.device)
         elif torch.cuda.is_available():
@@ -115,13 +116,13 @@ class FunctionalRandom:
             self._seeding = action
 
     def inputs(self, backward: bool) -> tuple[ProgramInput, ...]:
-        """Seed and base offset, where that graph draws."""
+        """Return seed and base offset if the graph is random."""
         slot = BackwardRngState if backward else RngState
         side = self._graph_states.get(backward)
         return tuple(ProgramInput(node, slot(node.name)) for node in side.inputs) if side is not None else ()
 
     def outputs(self, backward: bool) -> tuple[ProgramOutput, ...]:
-        """The offset after all draws, where that graph draws."""
+        """Return the final offset if the graph is random."""
         side = self._graph_states.get(backward)
         if side is None:
             return ()
@@ -129,17 +130,17 @@ class FunctionalRandom:
         return (ProgramOutput(self._tape.node_of(side.offset), slot),)
 
     def state(self, device: torch.device) -> tuple[Any, Any]:
-        """The seed, and the offset where the next draw starts."""
+        """Return the seed, and the offset of the next random operator."""
         side = self._graph_state(device)
         return side.seed, side.offset
 
     def use_operands(self, device: torch.device, seed: Any, offset: Any) -> None:
-        """Give the state to a function of a higher-order operator, as its operands."""
+        """Use a subgraph's operands as the state."""
         self.device = device
         self._graph_states[self._tape.in_backward] = _GraphState((), seed, offset)
 
     def set_offset(self, device: torch.device, offset: Any) -> None:
-        """Start the next draw there."""
+        """Set the offset of the next random operator."""
         self._graph_state(device).offset = offset
 
     def _graph_state(self, device: torch.device) -> _GraphState:
@@ -180,7 +181,7 @@ def is_functional(device: torch.device) -> bool:
 
 
 def check_other_random_ops(nodes: list[Node]) -> None:
-    """Raises UnsupportedError for an operator that still draws from a generator the graphs count for."""
+    """Raise UnsupportedError for an operator that still reads a generator that the graphs replace."""
     for node in nodes:
         if not is_random_op(node.op) or not _device_counts(node):
             continue
@@ -197,7 +198,7 @@ def _device_counts(node: Node) -> bool:
 
 
 def _is_generator(node: Node) -> bool:
-    """Whether it is a generator of the user's own: an argument, or a constant that is not the device's."""
+    """Return True if the node is the user's own generator: an argument, or a constant one."""
     if node.op is CLONE_STATE or (node.op is None and node.val is None and node.constant is None):
         return True
     return isinstance(node.constant, torch.Generator) and node.constant not in torch.cuda.default_generators

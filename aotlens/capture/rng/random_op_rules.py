@@ -1,12 +1,12 @@
 """Random operators in terms of numbers from [0, 1), for devices with a counter-based generator.
 
-Invariant: a rule either gives what the operator promises, drawn through `FunctionalRandom` alone, or
-`NotImplemented`: another device, a generator of the user's own, a type that it does not know.
+Invariant: a rule returns what the operator promises, computed through `FunctionalRandom` alone, or
+`NotImplemented` for another device, a user's generator or an unknown dtype.
 
 Where the CUDA kernel transforms the same uniform numbers (`rand`, `uniform_`, `bernoulli_`, `exponential_`,
-`geometric_`, `cauchy_`; aten/src/ATen/native/cuda/DistributionTemplates.h), the rule does so too.  Normal
+`geometric_`, `cauchy_`; aten/src/ATen/native/cuda/DistributionTemplates.h), the rule does the same.  Normal
 numbers, integers, permutations, `multinomial`, `poisson`, `binomial`, gamma numbers and dropout have the same
-distribution, and other values than eager's.
+distribution but other values than eager's.
 """
 
 import math
@@ -21,11 +21,11 @@ from aotlens.capture.rng.philox import FunctionalRandom, is_functional
 from aotlens.capture.rng.rejection_sampling import binomial, dirichlet, gamma
 
 EXACT_INTEGERS = 2**53
-"""Up to here a float64 from [0, 1) reaches every integer of a range."""
+"""The largest range of which a float64 from [0, 1) reaches every integer."""
 
 
 def _device(device: Any) -> torch.device:
-    """The device that a factory's argument means."""
+    """Return the device that a factory's argument denotes."""
     resolved = torch.device(device) if device is not None else torch.get_default_device()
     if resolved.index is None and resolved.type == "cuda":
         return torch.device("cuda", torch.cuda.current_device() if torch.cuda.is_initialized() else 0)
@@ -37,18 +37,18 @@ def _counts(device: torch.device, generator: Any = None) -> bool:
 
 
 def _wide(dtype: torch.dtype) -> torch.dtype:
-    """The type in which random numbers of a type are computed."""
+    """Return the dtype in which random numbers of a dtype are computed."""
     return torch.float64 if dtype is torch.float64 else torch.float32
 
 
 def _order(like: Any) -> list[int]:
-    """Dimensions from the slowest to the fastest: the order in which a kernel numbers the elements."""
+    """Return the dimensions from slowest to fastest: the order in which a kernel numbers the elements."""
     strides = [stride if isinstance(stride, int) else stride.node.hint or 0 for stride in like.stride()]
     return sorted(range(like.dim()), key=lambda dim: -strides[dim])
 
 
 def _units_like(random: FunctionalRandom, like: Any, dtype: torch.dtype) -> Any:
-    """Numbers from [0, 1) in the layout of another tensor."""
+    """Return numbers from [0, 1) in the layout of another tensor."""
     order = _order(like)
     values = random.draw([like.shape[dim] for dim in order], like.device, dtype)
     if order == list(range(like.dim())):
@@ -57,19 +57,19 @@ def _units_like(random: FunctionalRandom, like: Any, dtype: torch.dtype) -> Any:
 
 
 def _normals(units: Callable[[], Any]) -> Any:
-    """Standard normal numbers by the method of Box and Muller (1958)."""
+    """Return standard normal numbers by the Box-Muller method (1958)."""
     radius = (-2 * torch.log1p(-units())).sqrt()
     return radius * torch.cos(2 * math.pi * units())
 
 
 def _like(value: Any, options: dict[str, Any]) -> Any:
-    """What a `_like` operator takes its sizes, layout, type and device from."""
+    """Return an empty tensor with the sizes, layout, dtype and device of a `_like` operator's result."""
     names = ("dtype", "device", "memory_format")
     return torch.empty_like(value, **{name: options[name] for name in names if name in options})
 
 
 def _kind(options: dict[str, Any]) -> tuple[torch.device, torch.dtype] | None:
-    """Device and type of a factory's result; None for what no rule knows."""
+    """Return device and dtype of a factory's result; None if no rule applies."""
     device, dtype = _device(options.get("device")), options.get("dtype") or torch.get_default_dtype()
     known = _counts(device, options.get("generator")) and dtype.is_floating_point
     return (device, dtype) if known else None
@@ -109,7 +109,7 @@ def normal(
 
 
 def normal_around(random: FunctionalRandom, mean: Any, std: Any = 1.0, *, generator: Any = None) -> Any:
-    """`normal` whose mean, or deviation, or both are tensors."""
+    """Compute `normal` with a tensor as mean, deviation, or both."""
     value = mean + torch.zeros_like(std) if isinstance(std, torch.Tensor) else mean
     return normal(random, value, mean, std, generator=generator)
 
@@ -141,7 +141,7 @@ def uniform(
 
 
 def bernoulli(random: FunctionalRandom, value: Any, *, generator: Any = None) -> Any:
-    """Ones with the probability that stands in each place."""
+    """Return ones with the probability in each element."""
     if not _counts(value.device, generator):
         return NotImplemented
     return (_units_like(random, value, _wide(value.dtype)) < value).to(value.dtype)
@@ -169,7 +169,7 @@ def exponential(random: FunctionalRandom, value: Any, rate: float = 1.0, *, gene
         return NotImplemented
     units = _units_like(random, value, _wide(value.dtype))
     half = torch.finfo(units.dtype).eps / 2
-    at_one = (units == 0) | (units >= 1 - half)  # the kernel draws from (0, 1]: its 1 is our 0
+    at_one = (units == 0) | (units >= 1 - half)  # the kernel uses (0, 1]: its 1 is our 0
     return (torch.where(at_one, -half, torch.where(at_one, 1.0, units).log()) * (-1 / rate)).to(value.dtype)
 
 
@@ -199,7 +199,7 @@ def _integers(low: Any, high: Any, units: Callable[[], Any], dtype: torch.dtype)
 
 
 def randint(random: FunctionalRandom, *bounds_and_size: Any, **options: Any) -> Any:
-    """`(high, size)` or `(low, high, size)`."""
+    """Compute `randint` for `(high, size)` or `(low, high, size)`."""
     *bounds, size = bounds_and_size
     device = _device(options.get("device"))
     if not _counts(device, options.get("generator")):
@@ -210,7 +210,7 @@ def randint(random: FunctionalRandom, *bounds_and_size: Any, **options: Any) -> 
 
 
 def randint_like(random: FunctionalRandom, value: Any, *bounds: Any, **options: Any) -> Any:
-    """Bounds are `high`, or `low` and `high`."""
+    """Compute `randint_like`; bounds are `high`, or `low` and `high`."""
     like = _like(value, options)
     if not _counts(like.device, options.get("generator")):
         return NotImplemented
@@ -219,7 +219,7 @@ def randint_like(random: FunctionalRandom, value: Any, *bounds: Any, **options: 
 
 
 def random_integers(random: FunctionalRandom, value: Any, *bounds: Any, generator: Any = None) -> Any:
-    """`random_` with an upper bound, or with both."""
+    """Compute `random_` with an upper bound, or with both."""
     if not bounds or bounds[-1] is None or not _counts(value.device, generator):
         return NotImplemented
     low, high = bounds if len(bounds) == 2 else (0, bounds[0])
@@ -234,7 +234,7 @@ def randperm(random: FunctionalRandom, count: Any, **options: Any) -> Any:
 
 
 def rrelu(random: FunctionalRandom, value: Any, noise: Any, *settings: Any, generator: Any = None) -> Any:
-    """Settings are the bounds of the slope, whether it is in training, and the generator."""
+    """Compute `rrelu`; settings are the slope's bounds, the training flag and the generator."""
     defaults: tuple[Any, ...] = (0.125, 1 / 3, False, None)
     lower, upper, training, setting_generator = (*settings, *defaults[len(settings) :])
     if not training or not _counts(value.device, generator or setting_generator):
@@ -247,7 +247,7 @@ def rrelu(random: FunctionalRandom, value: Any, noise: Any, *settings: Any, gene
 def multinomial(
     random: FunctionalRandom, weights: Any, count: Any, replacement: bool = False, *, generator: Any = None
 ) -> Any:
-    """Without replacement the first of a race in which each place arrives after an exponential time."""
+    """Sample indices; without replacement, the smallest exponential arrival times win."""
     if not _counts(weights.device, generator) or not weights.dtype.is_floating_point:
         return NotImplemented
     wide = weights.to(torch.float64)
@@ -260,15 +260,15 @@ def multinomial(
 
 
 HALVINGS = 24
-"""Of a range of 24 deviations, enough for rates up to 10**11."""
+"""Halvings of a range of 24 deviations, enough for rates up to 10**11."""
 
 
 def poisson(random: FunctionalRandom, rate: Any, generator: Any = None) -> Any:
-    """The smallest count whose cumulative probability is above a number from [0, 1)."""
+    """Return the smallest count whose cumulative probability exceeds a number from [0, 1)."""
     if not _counts(rate.device, generator) or not rate.dtype.is_floating_point:
         return NotImplemented
     units, wide = _units_like(random, rate, torch.float64), rate.to(torch.float64)
-    spread = 12 * wide.sqrt()  # beyond it less lies than between two numbers of float64
+    spread = 12 * wide.sqrt()  # the rest is less than the distance between two float64 numbers
     below, above = (wide - spread - 1).floor().clamp(min=-1), (wide + spread + 40).ceil()
     for _ in range(HALVINGS):
         middle = ((below + above) / 2).floor()
@@ -325,11 +325,11 @@ RANDOM_OP_RULES: dict[Any, Rule] = {
 
 @dataclass(frozen=True, slots=True)
 class RandomRule:
-    """A decomposition that draws, so that it needs the random state of the recording that runs it."""
+    """A decomposition that needs the RNG state of the recording that runs it."""
 
     rule: Rule
     otherwise: Callable[..., Any] | None
-    """The decomposition for what the rule does not know."""
+    """The decomposition if the rule returns NotImplemented."""
 
     def run(self, random: FunctionalRandom, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         result = self.rule(random, *args, **kwargs)
@@ -338,7 +338,7 @@ class RandomRule:
         return result
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Without a recording there is no state to draw from."""
+        """Run without a recording, which has no RNG state."""
         return NotImplemented if self.otherwise is None else self.otherwise(*args, **kwargs)
 
 
@@ -347,13 +347,13 @@ def has_random_rules(decompositions: Decompositions) -> bool:
 
 
 def with_random_rules(decompositions: Decompositions) -> Decompositions:
-    """The table with a rule for each random operator, before what it says of the operator itself."""
+    """Return the table with the rules for random operators, which take precedence."""
     rules = {op: RandomRule(rule, decompositions.get(op)) for op, rule in RANDOM_OP_RULES.items()}
     return {**decompositions, **rules}
 
 
 def without_random_rules(decompositions: Decompositions) -> Decompositions:
-    """The table as it was before these rules."""
+    """Return the table without these rules."""
     rules = (
         (op, rule.otherwise if isinstance(rule, RandomRule) else rule) for op, rule in decompositions.items()
     )
@@ -361,7 +361,7 @@ def without_random_rules(decompositions: Decompositions) -> Decompositions:
 
 
 def apply_rule(rule: Rule, random: FunctionalRandom, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-    """What a decomposition makes of one call."""
+    """Return a decomposition's result for one call."""
     if isinstance(rule, RandomRule):
         return rule.run(random, args, kwargs)
     return rule(*args, **kwargs)

@@ -1,7 +1,7 @@
-"""Random operators that propose and reject: of a fixed number of proposals the first good one counts.
+"""Random operators by rejection sampling: the first accepted of a fixed number of proposals.
 
-Invariant: the distribution is the operator's, up to the chance that no proposal is good, which is below
-1e-14; values are other than eager's, and a draw holds as many proposals in memory at once.
+Invariant: the distribution is the operator's, except that no proposal is accepted with probability below
+1e-14; values differ from eager's, and memory holds all proposals at once.
 """
 
 import math
@@ -12,13 +12,13 @@ import torch
 from aotlens.capture.rng.philox import FunctionalRandom, is_functional
 
 GAMMA_PROPOSALS = 16
-"""At least 0.95 of them are good (Marsaglia and Tsang, 2000)."""
+"""The method accepts at least 0.95 of them (Marsaglia and Tsang, 2000)."""
 BINOMIAL_PROPOSALS = 32
-"""At least 0.68 of them are good (Hormann, 1993) where ten or more successes are expected."""
+"""The method accepts at least 0.68 of them (Hormann, 1993) if ten or more successes are expected."""
 FEW = 10.0
-"""Expected successes below which counts are found by their cumulative probability."""
+"""Expected successes below which counts are found by cumulative probability."""
 MOST_OF_FEW = 72
-"""More successes than that, where fewer than `FEW` are expected, have a probability below 1e-35."""
+"""More successes than that, if fewer than `FEW` are expected, have a probability below 1e-35."""
 
 
 def _first_good(proposals: Any, is_good: Any) -> Any:
@@ -30,7 +30,7 @@ def _knows(value: Any, generator: Any) -> bool:
 
 
 def gamma(random: FunctionalRandom, shape: Any, generator: Any = None) -> Any:
-    """`_standard_gamma`: Marsaglia and Tsang's method; below 1, a shape one higher, made smaller."""
+    """Compute `_standard_gamma` by Marsaglia and Tsang's method; shapes below 1 are boosted."""
     if not _knows(shape, generator):
         return NotImplemented
 
@@ -54,7 +54,7 @@ def dirichlet(random: FunctionalRandom, shape: Any, generator: Any = None) -> An
 
 
 def binomial(random: FunctionalRandom, count: Any, prob: Any, generator: Any = None) -> Any:
-    """Failures are counted in place of successes where they are rarer."""
+    """Compute `binomial`; counts failures instead of successes if they are rarer."""
     if not _knows(count, generator):
         return NotImplemented
     trials, chance = torch.broadcast_tensors(count.to(torch.float64), prob.to(torch.float64))
@@ -63,7 +63,7 @@ def binomial(random: FunctionalRandom, count: Any, prob: Any, generator: Any = N
     few = _few_successes(random, trials, torch.where(is_few, rarer, 0.0))
     many = _many_successes(
         random, torch.where(is_few, 4 * FEW, trials), torch.where(is_few, 0.5, rarer)
-    )  # numbers that make sense, where the result is not looked at
+    )  # valid parameters where the result is not used
     successes = torch.where(is_few, few, many)
     return torch.where(chance > 0.5, trials - successes, successes).to(count.dtype)
 
@@ -74,7 +74,7 @@ def _log_probability(successes: Any, trials: Any, chance: Any) -> Any:
 
 
 def _few_successes(random: FunctionalRandom, trials: Any, chance: Any) -> Any:
-    """How many cumulative probabilities lie below a number from [0, 1)."""
+    """Return how many cumulative probabilities lie below a number from [0, 1)."""
     successes = torch.arange(MOST_OF_FEW, device=trials.device, dtype=torch.float64)
     successes = successes.view(-1, *(1 for _ in trials.shape))
     possible = torch.minimum(successes, trials)
@@ -84,7 +84,7 @@ def _few_successes(random: FunctionalRandom, trials: Any, chance: Any) -> Any:
 
 
 def _many_successes(random: FunctionalRandom, trials: Any, chance: Any) -> Any:
-    """Hormann's transformed rejection (BTRS)."""
+    """Compute Hormann's transformed rejection (BTRS)."""
     spread = (trials * chance * (1 - chance)).sqrt()
     wide = 1.15 + 2.53 * spread
     narrow = -0.0873 + 0.0248 * wide + 0.01 * chance

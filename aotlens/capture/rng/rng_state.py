@@ -1,7 +1,7 @@
-"""The random state as the user's function handles it: generators of its own, seeding, saving and restoring.
+"""The RNG state in the user's function: generators, seeding, saving and restoring.
 
-Invariant: nothing draws while fake tensors run, and no generator's state moves; what the function does to
-the state is recorded in order with its draws, and happens at each call.
+Invariant: fake tensors consume no random numbers and no generator advances; the function's changes of the
+state are recorded in order with its random operators and repeated at each call.
 """
 
 from dataclasses import replace
@@ -19,17 +19,17 @@ from aotlens.unsupported import unsupported
 
 
 class RecordedRngState:
-    """What `torch.manual_seed` and its like speak to while a function is recorded."""
+    """Receives `torch.manual_seed` and similar calls while a function is recorded."""
 
     def __init__(self, tape: Recording) -> None:
         self._tape = tape
         self.functional = FunctionalRandom(tape)
         self.is_functional = False
-        """Whether devices with a counter-based generator draw from a seed and an offset of the graph."""
+        """Whether devices with a counter-based generator use a seed and an offset of the graph."""
         self._clones: list[tuple[str, torch.Generator, torch.Tensor]] = []
 
     def get_state(self) -> Any:
-        """The state at this point of the run, as a tensor of the graph."""
+        """Return the current state as a tensor of the graph."""
         with self._tape.fake_mode:
             state = torch.empty(torch.default_generator.get_state().numel(), dtype=torch.uint8)
         node = self._tape.add_node(torch.random.get_rng_state, (), {}, state, self._origin("get_rng_state"))
@@ -49,7 +49,7 @@ class RecordedRngState:
         return torch.default_generator
 
     def get_device_state(self, device: Any = "cuda") -> Any:
-        """`torch.cuda.get_rng_state`: a value of the graph."""
+        """Record `torch.cuda.get_rng_state` as a value of the graph."""
         call, origin = torch.cuda.random.get_rng_state, self._origin("cuda.get_rng_state")
         if self.is_functional:
             with self._tape.inside_operator(origin):
@@ -72,7 +72,7 @@ class RecordedRngState:
         self._tape.add_call((call, (state, device), {}, None, origin))
 
     def seed_devices(self, seed: int) -> None:
-        """`torch.cuda.manual_seed` and `manual_seed_all`, which `torch.manual_seed` calls too."""
+        """Record `torch.cuda.manual_seed` and `manual_seed_all`, which `torch.manual_seed` also calls."""
         call, origin = torch.cuda.random.manual_seed_all, self._origin("cuda.manual_seed_all", effect=True)
         if self.is_functional:
             self.functional.when_device_is_known(lambda device: self._seed_device(seed, device, origin))
@@ -91,12 +91,12 @@ class RecordedRngState:
     def _set_device_state(self, state: Any, device: torch.device, origin: Origin) -> None:
         with self._tape.inside_operator(origin):
             foreign = self.functional.set_state(state, device)
-        if foreign:  # its seed is set here; the offset by the wrapper, once all draws are counted
+        if foreign:  # the node sets the seed; the wrapper sets the final offset
             args = (self._tape.node_of(state), device)
             self._tape.add_node(torch.cuda.random.set_rng_state, args, {}, None, replace(origin, effect=True))
 
     def _device(self, device: Any) -> torch.device:
-        """The device that an argument of `torch.cuda` means."""
+        """Return the device that an argument of `torch.cuda` denotes."""
         if self.functional.device is not None and device in ("cuda", torch.device("cuda")):
             return self.functional.device
         resolved = torch.device("cuda", device) if isinstance(device, int) else torch.device(device)
@@ -112,7 +112,7 @@ class RecordedRngState:
         return Origin(self._tape.current_frames(), f"torch.{op}", effect=effect)
 
     def argument(self, name: str, node_name: str, generator: torch.Generator) -> tuple[Node, torch.Generator]:
-        """The graph input for a generator that the caller passes, and what the function gets for it."""
+        """Return the graph input for the caller's generator, and the function's argument for it."""
         clone = generator.clone_state()
         node = Node(self._tape.name(node_name), None, (), {}, None, Origin(NO_ORIGIN, ""))
         self._tape.objects[id(clone)] = node
@@ -120,17 +120,17 @@ class RecordedRngState:
         return node, clone
 
     def reject_seeding(self) -> None:
-        """Raises UnsupportedError where the function itself moved the state of a generator of its own."""
+        """Raise UnsupportedError if the function changed the state of a generator argument."""
         for name, clone, before in self._clones:
             if not torch.equal(clone.get_state(), before):
                 raise unsupported("generator-state", self._tape.span, generator=name)
 
 
 def without_generators(kwargs: dict[str, Any]) -> dict[str, Any]:
-    """The arguments with which an operator runs on fake tensors, which draw nothing."""
+    """Return an operator's arguments on fake tensors, which use no generator."""
     return {key: None if isinstance(value, torch.Generator) else value for key, value in kwargs.items()}
 
 
 def _signed(seed: int) -> int:
-    """The seed's 64 bits as a signed number."""
+    """Return the seed's 64 bits as a signed number."""
     return (seed + 2**63) % 2**64 - 2**63

@@ -1,6 +1,6 @@
 """Float arguments as zero-dimensional tensors, and floats that Dynamo's graphs read from tensors.
 
-Invariant: the graph never reads a Python float out of a tensor.
+Invariant: the graph never reads a Python float from a tensor.
 """
 
 import operator
@@ -39,7 +39,7 @@ FORMS: dict[Any, Any] = {
     aten.clamp_max.default: aten.clamp_max.Tensor,
     aten.clamp.default: aten.clamp.Tensor,
 }
-"""By operator that takes a number: the one that takes a tensor of no dimensions in its place."""
+"""For an operator with a number: the equivalent operator with a zero-dimensional tensor."""
 
 ARITHMETIC: dict[str, Callable[..., Any]] = {
     "Add": operator.add,
@@ -54,15 +54,15 @@ ARITHMETIC: dict[str, Callable[..., Any]] = {
     "Abs": operator.abs,
     "ToFloat": operator.pos,
 }
-"""By sympy class: the function that computes it, from two operands or from one."""
+"""By sympy class: the function with two operands, or one."""
 UNARY = "OpaqueUnaryFn_"
-"""What stands before the name of `sqrt`, `sin` and their like."""
+"""The prefix of sympy's classes for `sqrt`, `sin` and similar functions."""
 
 NUMBERS: dict[type, type] = {torch.SymFloat: float, torch.SymInt: int, torch.SymBool: bool}
 
 
 class Floats:
-    """The tensors that stand for the symbolic floats of one recording."""
+    """The tensors for the symbolic floats of one recording."""
 
     def __init__(self, recorder: TorchDispatchMode) -> None:
         self._recorder = recorder
@@ -71,12 +71,12 @@ class Floats:
         self._symbols: set[Any] = set()
 
     def define(self, number: torch.SymFloat, tensor: torch.Tensor) -> None:
-        """Say which tensor holds a float argument."""
+        """Set the tensor of a float argument."""
         self._tensors[number.node.expr] = tensor
         self._symbols.add(number.node.expr)
 
     def fixed(self, values: Any) -> Any:
-        """The same with each number that depends on a float built in; Dynamo guards on its value."""
+        """Specialise all numbers that depend on a float; Dynamo guards on its value."""
         return pytree.tree_map(self._fixed, values)
 
     def _fixed(self, value: Any) -> Any:
@@ -86,13 +86,13 @@ class Floats:
         return kind(value)
 
     def with_tensors(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
-        """The call with tensors for symbolic floats where that is the same."""
+        """Return the call with tensors in place of symbolic floats, if it is equivalent."""
         if func not in FORMS or not _has_float((args, kwargs)):
             return func, args, kwargs
         with self._recorder:
             try:
                 return self._with_tensors(func, args, kwargs)
-            except LookupError:  # arithmetic with what is no float, or with a function that has no row
+            except LookupError:  # arithmetic on other symbols, or with a function without a row
                 return func, args, kwargs
 
     def _with_tensors(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
@@ -107,7 +107,7 @@ class Floats:
         return FORMS[func], operands, bounds
 
     def _operand(self, number: Any, like: torch.Tensor) -> Any:
-        """The tensor of a number beside an operand, such that it does not decide the result's type."""
+        """Return a number's tensor for use beside an operand, without affecting the result's dtype."""
         if number is None:
             return None
         kind = torch.result_type(like, 1.0)
@@ -138,7 +138,7 @@ def _has_float(values: Any) -> bool:
 
 
 class FloatRunner(LocatedRunner):
-    """Runs a graph of Dynamo's on a recorder that may have `fixed_floats`."""
+    """Runs a Dynamo graph on a recorder that may have `fixed_floats`."""
 
     def run_node(self, n: fx.Node) -> Any:
         number = self._known_number(n)
@@ -158,7 +158,7 @@ class FloatRunner(LocatedRunner):
         return super().output(target, *((args, kwargs) if floats is None else floats.fixed((args, kwargs))))
 
     def _known_number(self, n: fx.Node) -> Any:
-        """The symbol that Dynamo has for a number which the graph reads from a tensor."""
+        """Return Dynamo's symbol for a number that the graph reads from a tensor."""
         number = n.meta.get("example_value") if n.target == "item" else None
         if not isinstance(number, (torch.SymFloat, torch.SymInt)):
             return None

@@ -13,7 +13,7 @@ from aotlens.torch_api.symbolic import create_scalar_symbol, make_shape_env
 
 
 def fake_mode_for(arguments: Any, dynamic: bool, ragged: bool) -> FakeTensorMode:
-    """The mode of fake arguments, with its symbols; a fresh one for real arguments."""
+    """Return the fake mode of fake arguments; for real arguments a new one."""
     for leaf in pytree.tree_leaves(arguments):
         if isinstance(leaf, FakeTensor):
             return leaf.fake_mode
@@ -23,7 +23,7 @@ def fake_mode_for(arguments: Any, dynamic: bool, ragged: bool) -> FakeTensorMode
 
 
 def has_ragged(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """Whether a jagged nested tensor is among them, whose ragged size needs an environment of sizes."""
+    """Return True if an argument is a jagged tensor, whose ragged size needs a shape environment."""
     return any(map(is_jagged, pytree.tree_leaves((args, kwargs))))
 
 
@@ -35,7 +35,7 @@ T = TypeVar("T")
 
 
 class IntSymbol(torch.SymInt):
-    """A symbol that is an `int` to `isinstance` in the user's code; torch's own code sees what it is."""
+    """A symbol that is an `int` to `isinstance` in user code, but not in torch's."""
 
     @property  # type: ignore[misc]
     def __class__(self) -> Any:
@@ -49,20 +49,20 @@ class IntSymbol(torch.SymInt):
 
 
 def _asked_by_user(frame: Any) -> bool:
-    """Whether the user's code asks, by itself or through an abstract class (`numbers.Integral`)."""
+    """Return True if user code asks, directly or through an abstract class (`numbers.Integral`)."""
     return is_user_code((frame.f_back if frame.f_code.co_filename == "<frozen abc>" else frame).f_code)
 
 
 def can_be_symbol(value: Any) -> bool:
-    """Whether a plain argument becomes a symbol: 0 and 1 are built in, as sizes of 0 and 1 are."""
+    """Return True if an argument can be a symbol: 0 and 1 are specialised, as sizes are."""
     return type(value) is int and value not in (0, 1)
 
 
 def compile_with_int_symbols(compiled: Callable[[bool], T], dynamic: bool, arguments: Any) -> T:
-    """What `compiled` gives with the integers among the arguments as symbols, else with them built in.
+    """Call `compiled` with integer arguments as symbols; if that fails, with the integers specialised.
 
-    The user's code may ask of a number what no symbol can tell: a key of a dictionary, part of a name.
-    A ragged size compares with no other: beside one the numbers are built in.
+    User code may need more than a symbol: a dictionary key, part of a name. A ragged size cannot be compared
+    with symbols, so beside one the integers are specialised.
     """
     leaves = pytree.tree_leaves(arguments) if dynamic else ()
     if not any(map(can_be_symbol, leaves)) or any(map(is_jagged, leaves)):
@@ -74,5 +74,5 @@ def compile_with_int_symbols(compiled: Callable[[bool], T], dynamic: bool, argum
 
 
 def as_symbol(environment: Any, value: int, name: str) -> IntSymbol:
-    """A symbol of its own for a number of any sign, which equals no size by chance."""
+    """Return a new symbol for an integer of any sign, which never equals a size."""
     return IntSymbol(create_scalar_symbol(environment, value, name).node)

@@ -1,7 +1,7 @@
-"""Values that are the same at every call: of tensors that the function makes of plain numbers alone.
+"""Values that are the same at every call: tensors that the function computes from plain numbers only.
 
-Invariant: nothing is computed unless the function asks for a number, and what is found stays for the tape; a
-tensor that comes from outside, random numbers and symbolic sizes are never known.
+Invariant: nothing is computed unless the function reads a number, and results are cached for the recording;
+free tensors, random numbers and symbolic sizes are never known.
 """
 
 from collections.abc import Iterator
@@ -17,17 +17,17 @@ from aotlens.torch_api.modes import without_modes
 from aotlens.torch_api.operators import OpOverload
 
 MOST_ELEMENTS = 1 << 16
-"""A larger tensor is taken for unknown: it is not computed while the function is recorded."""
+"""A larger tensor counts as unknown: it is not computed during the recording."""
 
 
 def record_literal(tape: Recording, func: Any, node: Node, value: torch.Tensor) -> None:
-    """Note what `torch.tensor` made of plain numbers; memory that it has in common with numpy may change."""
+    """Remember the value of `torch.tensor` of plain numbers; memory shared with numpy may change."""
     if func is aten.lift_fresh.default and value.untyped_storage().resizable():
         tape.known_values[node] = value
 
 
 def read_scalar(tape: Any, func: Any, operator: Operator, args: tuple[Any, ...], kwargs: Any) -> Any:
-    """What an operator gives that reads numbers: known at every call, or recorded."""
+    """Return the result of an operator that reads numbers: a known value, or a recorded one."""
     known = _known_read(tape, func, args)
     return tape.pure(func, operator, args, kwargs) if known is None else known
 
@@ -53,7 +53,7 @@ def _value(tape: Recording, node: Node) -> torch.Tensor | None:
 
 
 def _unknown_yet(node: Node, known: dict[Node, Any]) -> Iterator[Node]:
-    """The node and what it is made of, each behind its sources, without those that are known."""
+    """Yield the unknown nodes that the node is computed from, and itself, in topological order."""
     waiting = [(node, False)]
     while waiting:
         current, is_ready = waiting.pop()

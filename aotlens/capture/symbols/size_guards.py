@@ -1,6 +1,6 @@
-"""What the recording assumed of symbolic sizes, each with the user's line that asked.
+"""Guards on symbolic sizes, each with the user's line that caused it.
 
-Invariant: torch's environment decides and keeps its guards as ever; only where each was made is noted.
+Invariant: torch's shape environment decides and stores its guards as usual; only their origins are added.
 """
 
 import weakref
@@ -13,14 +13,14 @@ from aotlens.ir.origin import NO_ORIGIN, Origin
 
 
 class GuardLog(list[Any]):
-    """An environment's guards, and the origin of each that was made while a recorder was watched."""
+    """A shape environment's guards, with the origins of those added during a recording."""
 
     def __init__(self, guards: list[Any]) -> None:
         super().__init__(guards)
         self.origins: dict[int, Origin] = dict(guards.origins) if isinstance(guards, GuardLog) else {}
-        """By position; a guard that the environment brought along has none."""
+        """By position; a guard from before the recording has none."""
         self.recorder: weakref.ref[Recorder] | None = None
-        """Whose place is noted; an environment of Dynamo's outlives it."""
+        """The recorder that provides the origins; one of Dynamo's environments may outlive it."""
         self.runs_forward = False
 
     def append(self, guard: Any) -> None:
@@ -42,7 +42,7 @@ class GuardLog(list[Any]):
 
 @contextmanager
 def recording_guards(recorder: Recorder) -> Iterator[None]:
-    """Within the block the user's function runs; a guard made later has a place only in the backward."""
+    """Record the origins of guards in the block; later guards get one only in the backward."""
     environment: Any = recorder.fake_mode.shape_env
     if environment is None:
         yield

@@ -1,7 +1,7 @@
 """Symbolic sizes as nodes.
 
-Invariant: every symbol has one defining node (a size of an input, a number that is an input, or what the
-program reads out of data), and an expression over symbols is computed once.
+Invariant: every symbol has one defining node (a size of an input, a number that is an input, or a data-
+dependent value), and an expression over symbols is computed once.
 """
 
 from collections.abc import Callable, Iterable
@@ -25,22 +25,22 @@ class Symbols:
     def __init__(self, add_node: AddNode, where: Callable[[], Span | None]) -> None:
         self._add_node = add_node
         self._where = where
-        """The user's expression that is recorded now, for errors."""
+        """Returns the user's current expression, for errors."""
         self._by_expression: dict[Any, Node] = {}
         self._sources: dict[Any, Callable[[], Node]] = {}
         self.from_outside: Callable[[Any], Node] | None = None
-        """Of a function of a higher-order operator: makes the symbol of another recording an input."""
+        """In a subgraph: turns a symbol of the outer recording into an input."""
         self.read_from_data: set[Any] = set()
-        """Symbols of numbers that only the data tells: `item()`, the rows that `nonzero()` finds."""
+        """Symbols of data-dependent numbers: `item()`, the row count of `nonzero()`."""
 
     def define(self, value: Any, node: Node) -> None:
-        """Say which node gives a symbolic number."""
+        """Set the node of a symbolic number."""
         self._by_expression.setdefault(value.node.expr, node)
 
     def define_sizes(self, node: Node, counterpart: Any = None) -> None:
-        """Take the symbols among a tensor's sizes, strides and offset from that tensor.
+        """Define the symbols in a tensor's sizes, strides and storage offset by the tensor's node.
 
-        `twin` is the same tensor in another recording, whose symbols are taken from it instead.
+        `counterpart` is the same tensor in another recording; its symbols are defined instead.
         """
         tensor = node.val if counterpart is None else counterpart
         for dim, size in enumerate(tensor.shape):
@@ -50,7 +50,7 @@ class Symbols:
         self._source(tensor.storage_offset(), aten.sym_storage_offset.default, node)
 
     def define_data(self, node: Node, item: Callable[[Node, int], Node], symbols: set[Any]) -> None:
-        """Say that an operator's result brings new symbols: a number itself, or a tensor by its sizes."""
+        """Define the new symbols of an operator's result: a number itself, or the sizes of a tensor."""
         self.read_from_data |= symbols
         for index, value in enumerate(node.results):
             source = node if value is node.val else None
@@ -60,15 +60,15 @@ class Symbols:
                 self.define_sizes(source or item(node, index))
 
     def data_symbols(self, values: Iterable[Any]) -> list[Any]:
-        """The symbols in these values that only the data tells, in a fixed order."""
+        """Return the data-dependent symbols in these values, sorted."""
         return sorted(_free_symbols(values) & self.read_from_data, key=str)
 
     def of_symbol(self, symbol: Any) -> Node:
-        """The node of one symbol."""
+        """Return the node of one symbol."""
         return self._symbol(symbol)
 
     def of_expression(self, expression: Any, value: Any) -> Node:
-        """The node that computes an expression over symbols."""
+        """Return the node that computes an expression over symbols."""
         symbols = tuple(sorted(expression.free_symbols, key=str))
         arguments = tuple(self._symbol(symbol) for symbol in symbols)
         return self._add_node(SymbolicExpression(expression, symbols), arguments, {}, value)
@@ -81,7 +81,7 @@ class Symbols:
                 self._sources.setdefault(expression, make)
 
     def value(self, number: Any) -> Any:
-        """The node of a symbolic number, or the number itself when it is known."""
+        """Return the node of a symbolic number, or the number itself if it is known."""
         expression = number.node.expr
         if expression.is_number:
             return int(expression) if isinstance(number, torch.SymInt) else number.node.hint
@@ -108,7 +108,7 @@ class Symbols:
 
 
 def _free_symbols(values: Iterable[Any]) -> set[Any]:
-    """The symbols in numbers, also in nested lists."""
+    """Return the symbols in numbers, including nested lists."""
     symbols: set[Any] = set()
     for value in values:
         if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):

@@ -11,7 +11,7 @@ from aotlens.torch_api.modes import TorchFunctionMode
 
 
 def index_with_scalars(index: Any) -> Any:
-    """The index with the number in place of each whole number in a tensor, as torch's own kernel reads it."""
+    """Return the index with integer tensors as scalars, which is how torch's own kernel reads them."""
     if type(index) is tuple:
         return tuple(map(index_with_scalars, index))
     is_number = type(index) is FakeTensor and not index.dim() and index.dtype in WHOLE
@@ -19,11 +19,11 @@ def index_with_scalars(index: Any) -> Any:
 
 
 WHOLE = frozenset({torch.int8, torch.int16, torch.int32, torch.int64})
-"""A byte in brackets is a mask."""
+"""Integer dtypes of an index; a uint8 tensor is a mask."""
 
 
 def index_with_symbols(func: Any, tensor: Any, index: Any, *value: Any) -> Any:
-    """`tensor[index]`, read or written to by `func`, with such indices taken out; NotImplemented without."""
+    """Index `tensor[index]` with symbols by `select`; return NotImplemented if there are none."""
     items = index if isinstance(index, tuple) else (index,)
     if not any(map(is_symbol, items)):
         return NotImplemented
@@ -32,7 +32,7 @@ def index_with_symbols(func: Any, tensor: Any, index: Any, *value: Any) -> Any:
 
 
 def _selected(tensor: Any, items: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
-    """The tensor at these indices, and the others."""
+    """Select the symbolic indices; return the tensor and the other indices."""
     left = tensor.dim() - sum(_width(item) for item in items if item is not ...)
     dim, rest = 0, list[Any]()
     for item in items:
@@ -45,7 +45,7 @@ def _selected(tensor: Any, items: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]
 
 
 def _width(item: Any) -> int:
-    """How many dimensions of the indexed tensor an index is for."""
+    """Return how many dimensions of the indexed tensor an index consumes."""
     if item is None or isinstance(item, bool):
         return 0
     if isinstance(item, torch.Tensor) and item.dtype in (torch.bool, torch.uint8):
@@ -61,11 +61,11 @@ KINDS: dict[type, Any] = {
     float: torch.float64,
     torch.SymFloat: torch.float64,
 }
-"""By type the dtype that a number counts as; of floats the default dtype is taken."""
+"""The dtype of a Python number; floats use the default dtype."""
 
 
 def tensor_from_symbols(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """What `func` gives, one of `MAKERS`; NotImplemented where there is no symbol, or something else."""
+    """Return the result of a function in `TENSOR_FACTORIES`; NotImplemented without symbols."""
     data, *options = TENSOR_FACTORIES[func](*args, **kwargs)
     numbers = list(_numbers(data))
     if not any(map(is_symbol, numbers)) or not all(_kind(number) in KINDS for number in numbers):
@@ -93,7 +93,7 @@ TENSOR_FACTORIES: dict[Any, Callable[..., tuple[Any, ...]]] = {
     torch.as_tensor: _of_torch,
     torch.Tensor.new_tensor: _like,
 }
-"""By function what its arguments are: numbers, dtype, device, whether a gradient is wanted."""
+"""For each function: returns data, dtype, device and `requires_grad` from its arguments."""
 
 
 def _numbers(data: Any) -> Iterator[Any]:
@@ -122,7 +122,7 @@ def _made(data: Any, scalar: Callable[[Any], Any]) -> Any:
 
 
 class SymbolicCalls(TorchFunctionMode):
-    """Numbers in brackets, reading and writing, and in the list that a tensor is made of."""
+    """Handles symbolic numbers as indices, and in the data of new tensors."""
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
