@@ -1,4 +1,5 @@
-"""Compiled against eager: values, gradients, mutations, aliasing, and what else a caller can see.
+"""Compare compiled calls with eager: values, gradients, mutations, aliasing and other effects that a caller
+can see.
 
 `aotlens.verify` is both this package and the function of that name, so the module is made callable.
 """
@@ -22,11 +23,11 @@ MODULES = {
     "verify_first_call": "first_call",
     "verify_with": "targets",
 }
-"""Which module each public name comes from."""
+"""The module that defines each public name."""
 
 
 def __getattr__(name: str) -> Any:
-    # Loaded when asked for: every compilation uses single modules of this package.
+    # Loaded on first use: a compilation needs only single modules of this package.
     if name not in MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(importlib.import_module(f"{__name__}.{MODULES[name]}"), name)

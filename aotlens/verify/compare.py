@@ -1,4 +1,4 @@
-"""Two observations side by side: what differs, by the user's names, within stated tolerances."""
+"""Compare two observations and name what differs, by the user's names and within stated tolerances."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -45,7 +45,7 @@ Kind = Literal[
 ]
 
 WRITABLE = "can be changed in place"
-"""What a result is told to be that its caller may write to."""
+"""The text for a result that its caller may change in place."""
 RANDOM = (
     " (it draws random numbers: with `torch._inductor.config.fallback_random = True` Inductor draws eager's)"
 )
@@ -53,11 +53,11 @@ RANDOM = (
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One thing that the compiled call did otherwise than eager."""
+    """One difference between the compiled call and eager."""
 
     kind: Kind
     name: str
-    """The user's name of the input, output or parameter; empty when the whole call is meant."""
+    """The user's name of the input, output or parameter; empty for the whole call."""
     actual: str
     expected: str
     max_abs: float | None = None
@@ -67,7 +67,7 @@ class Difference:
 
     @property
     def is_harmless(self) -> bool:
-        """Whether it is only that a write works which eager refuses, as to one of the results of `chunk`."""
+        """Return True if a write succeeds that eager rejects, for example to one result of `chunk`."""
         return self.kind == "write" and self.actual == WRITABLE
 
     def __str__(self) -> str:
@@ -93,40 +93,40 @@ class Verification:
     max_error: float
     """Largest absolute error of any value, gradient or mutated input."""
     uses_random: bool = False
-    """Whether eager drew random numbers, so that only a backend with eager's random numbers can be equal."""
+    """Whether eager used random numbers; then only a backend with eager's random numbers can be equal."""
 
     fresh_rounds: int = 0
-    """Rounds on random arguments that were equal too."""
+    """Rounds on random arguments that were equal as well."""
     on_random: bool = False
-    """Whether the differences are of a round on random arguments; on the given ones nothing differed."""
+    """Whether the differences appear only on random arguments and not on the caller's."""
     nondeterministic: str = ""
     """What differs between two runs of eager; empty where nothing does."""
     not_compared: str = ""
-    """Why the call, or its backward, was not compared; empty where it was."""
+    """Why the call or its backward was not compared; empty if it was."""
     notes: tuple[str, ...] = ()
-    """What was excused or left out, each a sentence."""
+    """Differences that are accepted or not compared, each a sentence."""
     where: str = ""
-    """The first stage and node that differ, in lines; empty where nothing was located."""
+    """The first stage and node that differ, in lines; empty if nothing was located."""
 
     @property
     def outcome(self) -> Outcome:
-        """`not verified` where eager differs from eager, or a part of the call was not compared."""
+        """Return `not verified` where two runs of eager differ, or part of the call was not compared."""
         if self.differences:
             return "not verified" if self.nondeterministic else "differs"
         return "not verified" if self.not_compared else "equal"
 
     @property
     def ok(self) -> bool:
-        """Whether everything was compared and is equal."""
+        """Return True if everything was compared and is equal."""
         return self.outcome == "equal"
 
     def verdict(self) -> Verdict:
-        """The outcome in words: one line, then what was noted and where a difference begins."""
+        """Return the outcome in words: one line, then the notes and where a difference begins."""
         lines = [self._finding(), *self.notes, *self.where.splitlines()]
         return Verdict(self.outcome, "\n".join(lines))
 
     def summary(self) -> str:
-        """The verdict as text."""
+        """Return the verdict as text."""
         verdict = self.verdict()
         return "\n".join([verdict.headline, *verdict.details])
 
@@ -159,7 +159,7 @@ class Verification:
 
 
 def compare(compiled: Observation, eager: Observation) -> Verification:
-    """The compiled observation against the eager one."""
+    """Compare the compiled observation with the eager one."""
     errors = [error_between(actual, expected) for actual, expected in _value_pairs(compiled, eager)]
     return Verification(
         differences=tuple(differences(compiled, eager)),
@@ -173,7 +173,7 @@ def compare(compiled: Observation, eager: Observation) -> Verification:
 
 
 def _not_compared(eager: Observation) -> str:
-    """Why a call on which both sides agree was not compared as a whole; empty where it was."""
+    """Return why a call was not compared as a whole although both sides agree; empty if it was."""
     if eager.failure is not None:
         return f"eager raises {eager.failure}"
     if eager.backward_failure is not None:
@@ -185,7 +185,7 @@ def _not_compared(eager: Observation) -> str:
 
 
 def differences(compiled: Observation, eager: Observation) -> Iterator[Difference]:
-    """Everything that differs, the gravest first."""
+    """Yield every difference, the most serious first."""
     if compiled.failure or eager.failure:
         yield from _failures("error", compiled.failure, eager.failure)
         return
@@ -217,7 +217,9 @@ def _failure_text(failure: Failure | None) -> str:
 def _output(name: str, actual: object, expected: object) -> Iterator[Difference]:
     if isinstance(actual, TensorFacts) and isinstance(expected, TensorFacts):
         yield from _tensor(actual, expected, "value")
-    elif type(actual) is float and type(expected) is float:  # read from a tensor, perhaps: as precise as that
+    elif (
+        type(actual) is float and type(expected) is float
+    ):  # perhaps read from a tensor: compare with the precision of that tensor
         if not close(torch.tensor(actual), torch.tensor(expected)):
             yield Difference("value", name, repr(actual), repr(expected))
     elif type(actual) is not type(expected) or actual != expected:
@@ -253,7 +255,7 @@ def _relations(actual: TensorFacts, expected: TensorFacts) -> Iterator[Differenc
         yield Difference("view", name, _view_text(actual.view_of), _view_text(expected.view_of))
     if actual.aliases != expected.aliases:
         yield Difference("aliasing", name, _aliases_text(actual.aliases), _aliases_text(expected.aliases))
-    # An update that eager makes without moving the version counter may move it when compiled.
+    # An update that leaves the version counter unchanged in eager may bump it when compiled.
     if actual.is_version_bumped != expected.is_version_bumped and not (
         actual.is_version_bumped and expected.is_mutated
     ):
@@ -322,7 +324,9 @@ def _writes(compiled: Observation, eager: Observation) -> Iterator[Difference]:
 
 
 def _largest_gradient(eager: Observation) -> float:
-    """A gradient that is zero but for rounding is as noisy as the large ones that it was summed from."""
+    """Return the largest gradient, which sets the scale: gradients that cancel out are as noisy as their
+    terms.
+    """
     leaves = eager.gradients.leaves if eager.gradients else ()
     sizes = (
         float(as_dense_double(gradient).abs().max())
@@ -360,7 +364,7 @@ def _value_pairs(compiled: Observation, eager: Observation) -> Iterator[tuple[Te
 
 
 def _real_strides(facts: TensorFacts) -> tuple[int, ...]:
-    """Strides that matter: those of dimensions with more than one element."""
+    """Return the strides that matter: those of dimensions with more than one element."""
     sizes = facts.value.shape
     if 0 in sizes:
         return ()

@@ -1,9 +1,9 @@
-"""How far eager itself is from the same computation in double precision.
+"""Measure how far eager itself is from the same computation in double precision.
 
-A value of few bits that differs is excused where the compiled one is as near to that reference as eager's:
-then both are roundings of the same number.  Eager's error in one tensor may be small by luck, so its error in
-the other tensors of the call counts too.  Invariant: only finite values are excused,
-never a NaN or an infinity that eager does not have, nor a fact about a tensor.
+A low-precision value that differs is accepted if the compiled value is as close to the reference as eager's:
+both are then roundings of the same number.  Eager's error in one tensor may be small by chance, so its errors
+in the other tensors of the call count too.  Invariant: only finite values are accepted, never a NaN or an
+infinity that eager does not have, nor any other property of a tensor.
 """
 
 from collections.abc import Callable, Sequence
@@ -26,13 +26,13 @@ from aotlens.verify.tensors.values import as_dense_double as wide_values
 from aotlens.verify.tensors.values import error_between, same_non_finite
 
 AFFORDABLE_BYTES = 1 << 30
-"""The most that all inputs of a call may take for it to be run in double precision too."""
+"""Upper limit for the inputs of a call in double precision; larger calls have no reference."""
 AS_NEAR = 3.0
 """How many times eager's own error the compiled value may have."""
 ROUNDING = 0.05
-"""The most of eager's error, as a part of its tensor's largest value, that is taken for rounding."""
+"""The largest error of eager, relative to the largest value of its tensor, that counts as rounding."""
 CANCELLED = 1000.0
-"""The same for a tensor that cancels out, in roundings of the largest value of its kind."""
+"""The same limit for a tensor that cancels out, in roundings of the largest value of its kind."""
 WIDER = {
     torch.float32: torch.float64,
     torch.float16: torch.float64,
@@ -45,11 +45,11 @@ _Key = tuple[str, str]
 
 
 BITS = frozenset({torch.ops.aten.view.dtype})
-"""Operators for which a type says how to read bits."""
+"""Operators whose dtype argument says how to read bits."""
 
 
 class Widening(TorchDispatchMode):
-    """Within it, operators that are asked for a type of few bits give a wide one: `x.float()` is double."""
+    """A mode in which a requested low-precision dtype becomes a wide one: `x.float()` is double."""
 
     supports_higher_order_operators = True
 
@@ -67,7 +67,7 @@ def _wider(value: Any) -> Any:
 def without_rounding_differences(
     verification: Verification, sides: tuple[Observation, Observation], wide: Observation | None
 ) -> Verification:
-    """Without the differences that are rounding; `sides` are what the compiled call and eager gave."""
+    """Remove the differences that are rounding; `sides` are the compiled and the eager observation."""
     if wide is None or wide.failure is not None or wide.backward_failure is not None:
         return verification
     actual, expected, truth = (_tensors(side) for side in (*sides, wide))
@@ -90,9 +90,10 @@ def without_rounding_differences(
 
 
 def _usual_errors(expected: dict[_Key, Tensor], truth: dict[_Key, Tensor]) -> dict[str, float]:
-    """By kind, the median of eager's errors, as parts of their tensors' largest values; at most `ROUNDING`.
+    """Return, by kind, the median of eager's errors relative to the largest value of each tensor, at most
+    `ROUNDING`.
 
-    A gradient of two numbers may be exact in eager by chance, where those beside it have lost three digits.
+    A gradient of two numbers may be exact in eager by chance, while others lose three digits.
     """
     errors: dict[str, list[float]] = {}
     for key, value in expected.items():
@@ -103,10 +104,10 @@ def _usual_errors(expected: dict[_Key, Tensor], truth: dict[_Key, Tensor]) -> di
 
 
 def _rounding(truth: dict[_Key, Tensor], key: _Key, dtype: torch.dtype) -> float:
-    """The most of an error that is rounding.
+    """Return the largest error that counts as rounding.
 
-    A tensor that cancels out (the gradient of a bias before a batch norm) has no size of its own and is held
-    against the others of its kind.
+    A tensor that cancels out (the gradient of a bias before a batch norm) has no scale of its own and is
+    compared with the others of its kind.
     """
     alike = [_largest(value) for (kind, _), value in truth.items() if kind == key[0]]
     cancelled = min(ROUNDING, CANCELLED * torch.finfo(dtype).eps) if dtype.is_floating_point else 0.0
@@ -119,7 +120,7 @@ def _largest(value: Tensor) -> float:
 
 
 def _note(rounded: Sequence[tuple[Difference, float, float]]) -> str:
-    """One sentence on all differences that are rounding, which shows the largest beside eager's error."""
+    """Return one sentence about all rounding differences, with the largest one and eager's error."""
     difference, ours, eagers = max(rounded, key=lambda entry: entry[1] / (entry[2] or entry[1]))
     what = f"{difference.kind} of {difference.name}"
     if len(rounded) == 1:
@@ -131,20 +132,20 @@ def _note(rounded: Sequence[tuple[Difference, float, float]]) -> str:
 
 
 def in_double(prepared: PreparedCall, call: Callable[..., Any]) -> Observation | None:
-    """The same call in double precision; None where it takes too much memory or cannot be made.
+    """Observe the same call in double precision; None if it needs too much memory or cannot be made.
 
-    A callable that holds tensors itself is copied with them; any other is `call`.
+    A callable that holds tensors itself is copied with them; for any other, `call` is used.
     """
     wide = copy_in_double(prepared)
     if wide is None:
         return None
     with Widening():
         observation = observe_alone(wide, Probe(writes=False), call if wide.fn is prepared.fn else None)
-    return None if observation.uses_random else observation  # other numbers are drawn in double
+    return None if observation.uses_random else observation  # random numbers differ in double precision
 
 
 def copy_in_double(prepared: PreparedCall) -> PreparedCall | None:
-    """The same arguments in double precision; None where they take too much memory or cannot be made."""
+    """Return the arguments in double precision; None if they need too much memory or cannot be made."""
     if not _is_affordable(prepared):
         return None
     try:
@@ -155,7 +156,7 @@ def copy_in_double(prepared: PreparedCall) -> PreparedCall | None:
 
 
 def _is_affordable(prepared: PreparedCall) -> bool:
-    """Whether there is memory for all inputs in double precision."""
+    """Return True if there is memory for all inputs in double precision."""
     return sum(item.tensor.untyped_storage().nbytes() for item in _storages(prepared)) <= AFFORDABLE_BYTES
 
 
@@ -166,7 +167,7 @@ def _storages(prepared: PreparedCall) -> list[Any]:
 
 
 class WideCloner(Cloner):
-    """Copies whose floats are in double precision."""
+    """Copies tensors with floating-point values in double precision."""
 
     def _on_own_storage(self, original: Tensor) -> Tensor:
         dtype = WIDER.get(original.dtype)
@@ -188,7 +189,7 @@ class WideCloner(Cloner):
 
 
 def _tensors(side: Observation) -> dict[_Key, Tensor]:
-    """Everything that was compared by value, under the kind and name of a difference."""
+    """Return every tensor that is compared by value, by the kind and name of its difference."""
     tensors: dict[_Key, Tensor] = {}
     for name, output in zip(side.output_names, side.outputs, strict=True):
         if isinstance(output, TensorFacts):

@@ -1,4 +1,4 @@
-"""Comparing calls: the same call made once in eager and once compiled, on copies, leaving no trace."""
+"""Make the same call in eager and compiled, on copies, and leave the caller's state unchanged."""
 
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -19,10 +19,10 @@ def verify_first_call(
     inputs: Sequence[object],
     names: Sequence[str] | None = None,
 ) -> Verification:
-    """Compares two callables over the same flat inputs, which stay as they are.
+    """Compare two callables on the same flat inputs, which stay unchanged.
 
     `names` are the user's names of the inputs.  State that the callables hold themselves (a graph module's
-    own tensors) is put back after each run; gradients in `.grad` and the random state are not touched.
+    own tensors) is restored after each run; gradients in `.grad` and the random state are not touched.
     """
     called = prepare_call(eager, inputs, names=names)
     state = [item.tensor for fn in (eager, compiled) for item in callable_tensors(fn)]
@@ -33,7 +33,7 @@ def verify_first_call(
 
 
 def as_tuple(flat: Callable[..., Any]) -> Callable[..., Any]:
-    """A flat callable may give its results as a list or as a tuple; this one always as a tuple."""
+    """Return a callable that always returns a tuple where the flat callable returns a list or a tuple."""
 
     def call(*inputs: object) -> Any:
         result = flat(*inputs)
@@ -48,7 +48,7 @@ def observe_alone(
     call: Callable[..., Any] | None = None,
     state: Sequence[Tensor] = (),
 ) -> Observation:
-    """One observation that leaves the random state, and the given tensors, as they were."""
+    """Observe one call and restore the random state and the state tensors afterwards."""
     with ExitStack() as stack:
         stack.enter_context(same_random_state())
         stack.enter_context(restoring_tensors(state))

@@ -1,4 +1,4 @@
-"""Gradients of everything that a call gave back, for tangents that are the same in every run."""
+"""Compute gradients of all outputs of a call, for tangents that are the same in every run."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from aotlens.verify.tensors.values import class_name, inner_tensors, is_users_wr
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Gradients:
-    """One gradient per leaf, None where none flows."""
+    """One gradient per leaf; None for a leaf without a gradient."""
 
     roots: tuple[str, ...]
     """The outputs and mutated inputs that were differentiated."""
@@ -22,9 +22,9 @@ class Gradients:
 def backward(
     prepared: PreparedCall, outputs: Sequence[Named], bumped: Sequence[bool], only: int | None = None
 ) -> Gradients | None:
-    """Differentiates every output and every mutated input that requires grad; None when there is none.
+    """Differentiate every output and every mutated input that requires grad; None if there is none.
 
-    With `only`, one of them alone.
+    With `only`, differentiate that root alone.
     """
     roots = list(_roots(prepared, outputs, bumped))
     if only is not None:
@@ -45,7 +45,7 @@ def backward(
 
 
 def tangent(output: Tensor, seed: int) -> Tensor:
-    """Random numbers fixed by the seed, shaped as the output."""
+    """Return random numbers in the shape of the output, fixed by the seed."""
     generator = torch.Generator().manual_seed(1000 + seed)
     if is_users_wrapper(output):
         return _wrapper_tangent(output, seed)
@@ -57,7 +57,7 @@ def tangent(output: Tensor, seed: int) -> Tensor:
 
 
 def _wrapper_tangent(output: Tensor, seed: int) -> Tensor:
-    """A wrapper of the output's kind with random numbers inside."""
+    """Return a wrapper of the output's class with random numbers inside."""
     made = torch.ones_like(output.detach())
     for index, (_, inner) in enumerate(inner_tensors(made)):
         if inner.is_floating_point() and inner.numel():
@@ -74,7 +74,7 @@ def _roots(prepared: PreparedCall, outputs: Sequence[Named], bumped: Sequence[bo
 
 
 def _has_grad_fn(tensor: Tensor) -> bool:
-    """A view taken under no_grad says that it requires grad, but autograd refuses to start from it."""
+    """Return True if autograd can start here: a view made under no_grad requires grad without a grad_fn."""
     if not tensor.requires_grad:
         return False
     base = None if tensor.is_inference() else tensor._base
@@ -82,7 +82,7 @@ def _has_grad_fn(tensor: Tensor) -> bool:
 
 
 def _leaves_since(prepared: PreparedCall) -> Iterator[Named]:
-    """Inputs that the call itself made require grad; one that hung on a leaf has its name, so it says so."""
+    """Yield inputs that became leaves during the call; the name says so if it belongs to an earlier leaf."""
     known, names = {id(item.tensor) for item in prepared.leaves}, {item.name for item in prepared.leaves}
     for item in prepared.inputs:
         if item.tensor.is_leaf and item.tensor.requires_grad and id(item.tensor) not in known:

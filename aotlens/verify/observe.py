@@ -1,7 +1,7 @@
-"""What one call does that its caller can see, recorded as plain facts.
+"""Record the effects of one call that its caller can see as plain facts.
 
-Promise: two observations of the same program are equal exactly when no later code could tell the two calls
-apart by values, gradients, mutations, aliasing, `requires_grad`, strides, errors or the random state.
+Promise: two observations of the same program are equal exactly when no later code could distinguish the calls
+by values, gradients, mutations, aliasing, `requires_grad`, strides, errors or the random state.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -47,66 +47,67 @@ class TensorFacts:
     requires_grad: bool
     is_leaf: bool
     kind: str
-    """The tensor's class: `Tensor`, `Parameter`, a subclass; and whether it is an inference tensor."""
+    """The tensor's class (`Tensor`, `Parameter`, a subclass), and whether it is an inference tensor."""
     metadata: str
-    """What a wrapper subclass says of itself; empty for a plain tensor."""
+    """The attributes of a wrapper subclass; empty for a plain tensor."""
     same_as: str | None
-    """The first input or output that is the same object; None when this is the first."""
+    """The first input or output that is the same object; None if this is the first."""
     view_of: str | None
-    """The input that autograd knows as the base of this view; None when there is none."""
+    """The input that autograd knows as the base of this view; None if there is none."""
     aliases: frozenset[str]
     """Names of all other inputs and outputs on the same storage."""
     owns_storage: bool = False
-    """Whether those are all this very tensor."""
+    """Whether all names on its storage are this very tensor."""
     owns_version_counter: bool = False
-    """Whether it shares memory, and a write to it counts as a write to none of the others (`.data`)."""
+    """Whether it shares storage but not the version counter, as after `.data`."""
     is_version_bumped: bool = False
-    """Whether the call moved the version counter (inputs only)."""
+    """Whether the call bumped the version counter (inputs only)."""
     is_mutated: bool = False
     """Whether the call changed values, sizes or strides (inputs only)."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Observation:
-    """Everything that can be seen of one call."""
+    """All visible effects of one call."""
 
     failure: Failure | None
     structure: str = ""
-    """How the result is nested."""
+    """The structure of the result."""
     outputs: tuple[TensorFacts | object, ...] = ()
-    """In the order of the flattened result, then what the call leaves in attributes and closures; what is no
-    tensor stands as it is."""
+    """In the order of the flattened result, then the tensors that the call stores in attributes and closures;
+    other objects stand for themselves.
+    """
     output_names: tuple[str, ...] = ()
     inputs: tuple[TensorFacts, ...] = ()
     argument_structure: str = ""
-    """How the arguments are nested after the call."""
+    """The structure of the arguments after the call."""
     grad_enabled: bool = True
-    """The grad mode that the call left behind."""
+    """The grad mode after the call."""
     accumulated: int = 0
-    """How many of the outputs, at their end, are gradients that the call left in `.grad`."""
+    """How many outputs, the last ones, are gradients that the call wrote to `.grad`."""
     random_state: Tensor | None = None
     """After the call."""
     uses_random: bool = False
-    """Whether the call drew random numbers."""
+    """Whether the call used random numbers."""
     gradients: Gradients | None = None
-    """None when nothing requires grad."""
+    """None if nothing requires grad."""
     backward_failure: Failure | None = None
     inputs_after_backward: tuple[Tensor, ...] = ()
     writes: tuple[Write, ...] = ()
-    """What an in-place change of each output did, in order."""
+    """The effect of an in-place change of each output, in order."""
 
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """What to do with the result beyond looking at it."""
+    """Which effects to observe after the call."""
 
     backward: bool = True
     writes: bool = True
-    """Change each output in place at the end and see who else changes."""
+    """Change each output in place at the end and see which other tensors change."""
     write_first: int | None = None
-    """Double this output in place, seen by autograd, before the backward; None leaves all alone."""
+    """Double this output in place, seen by autograd, before the backward; None for no such write."""
     only_root: int | None = None
-    """Run the backward from this root alone, so that no gradient arrives at the others; None for all."""
+    """Run the backward from this root alone, so that the other tangents are undefined; None for all."""
 
 
 EVERYTHING = Probe()
@@ -115,7 +116,7 @@ EVERYTHING = Probe()
 def observe(
     prepared: PreparedCall, probe: Probe = EVERYTHING, call: Callable[..., Any] | None = None
 ) -> Observation:
-    """Calls `call` (or the world's own callable) and records what can be seen; uses the world up."""
+    """Make the call and record its visible effects; `call` replaces the callable; used up afterwards."""
     versions = [_version(item.tensor) for item in prepared.inputs]
     mode = torch.is_grad_enabled()
     random_state = torch.get_rng_state()
@@ -138,7 +139,7 @@ def observe(
 
 
 def _accumulated(inputs: Sequence[Named], before: Sequence[Tensor | None]) -> Iterator[Named]:
-    """The `.grad` of each input in which a backward inside of the call left something."""
+    """Yield the `.grad` of each input that a backward inside the call wrote."""
     seen: set[int] = set()
     for item, old in zip(inputs, before, strict=True):
         gradient = item.tensor.grad if is_leaf(item.tensor) else None
@@ -224,7 +225,7 @@ def _facts(
 
 
 def _changed(prepared: PreparedCall, bumped: Sequence[bool]) -> tuple[bool, ...]:
-    """By looking: batch norm moves no version counter, and views that are left alone share their base's."""
+    """Compare values and layout, because batch norm bumps no version counter and views share their base's."""
     if prepared.before is None:
         return tuple(bumped)
     pairs = zip(prepared.inputs, prepared.before, strict=True)

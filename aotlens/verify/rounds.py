@@ -1,7 +1,7 @@
-"""One target compared with eager in several rounds: on its own arguments, then on random ones.
+"""Compare one target with eager in several rounds: on its own arguments, then on random ones.
 
-Invariant: each round starts from the same state of the module, the same random state, and copies of its own,
-so that what differs in one can be looked into with that round's arguments alone.
+Invariant: each round starts from the same module state, the same random state and its own copies, so that a
+difference can be examined with that round's arguments alone.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -20,34 +20,34 @@ from aotlens.verify.tensors.random_arguments import with_random_values
 RANDOM_ROUNDS = 1
 """Rounds on random arguments."""
 EAGER_REPEATS = 2
-"""How often eager is run once more, where something differs, to see whether it is as it was."""
+"""How often eager is repeated after a difference, to see whether it agrees with itself."""
 
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """One of the two that are compared."""
+    """One of the two sides of a comparison."""
 
     owner: Callable[..., Any]
-    """Whose tensors are seen: the user's callable, or a copy."""
+    """The callable whose tensors are observed: the user's, or a copy."""
     call: Callable[..., Any]
 
     def prepared(self, prepared: PreparedCall) -> PreparedCall:
-        """These arguments, with this side's own tensors."""
+        """Return these arguments with this side's own tensors."""
         return prepare_call(self.owner, prepared.args, prepared.kwargs, prepared.labels)
 
 
 @dataclass(frozen=True, slots=True)
 class Sides:
-    """What is compared."""
+    """Both sides of a comparison and their shared state."""
 
     original: PreparedCall
-    """The call as it was made; stays as it is."""
+    """The original call, which stays unchanged."""
     eager: Side
     compiled: Side
     state: Sequence[Tensor]
-    """What either side holds itself, put back after each run."""
+    """Tensors that either side holds itself, restored after each run."""
     positions: Collection[int] | None = None
-    """The arguments that random ones may take the place of; None for all."""
+    """The arguments that random values may replace; None for all."""
 
     def run(self, prepared: PreparedCall, side: Side) -> Observation:
         (own,) = copies(side.prepared(prepared), 1, keep_fn=True)
@@ -56,7 +56,7 @@ class Sides:
 
 @dataclass(frozen=True, slots=True)
 class RoundsVerdict:
-    """The verdict, and the arguments of the round that it is about."""
+    """The verdict and the arguments of the round that it describes."""
 
     verification: Verification
     arguments: PreparedCall
@@ -64,7 +64,7 @@ class RoundsVerdict:
 
 
 def judge(sides: Sides, fresh: int = RANDOM_ROUNDS) -> RoundsVerdict:
-    """Compare round by round, up to the first that differs."""
+    """Compare round by round until one differs."""
     first = _round(sides, sides.original)
     total = first.verification
     for seed in range(1, fresh + 1) if not (total.differences or first.eager.failure) else ():
@@ -98,7 +98,7 @@ def _round(sides: Sides, prepared: PreparedCall) -> RoundsVerdict:
 
 
 def _without_harmless(verification: Verification) -> Verification:
-    """Without what can hurt nobody, which is noted."""
+    """Remove harmless differences and add a note about them."""
     free = [difference.name for difference in verification.differences if difference.is_harmless]
     if not free:
         return verification
@@ -108,7 +108,7 @@ def _without_harmless(verification: Verification) -> Verification:
 
 
 def _nondeterminism(sides: Sides, prepared: PreparedCall, expected: Observation) -> str:
-    """How eager differs from eager on the same arguments; empty where it does not."""
+    """Return how eager differs from itself on the same arguments; empty if it does not."""
     for _ in range(EAGER_REPEATS):
         again = compare(sides.run(prepared, sides.eager), expected)
         if again.differences:
@@ -118,6 +118,6 @@ def _nondeterminism(sides: Sides, prepared: PreparedCall, expected: Observation)
 
 
 def state_of(*callables: Callable[..., Any]) -> list[Tensor]:
-    """The tensors that these hold themselves, each once."""
+    """Return the tensors that these callables hold, each once."""
     tensors = {id(item.tensor): item.tensor for fn in callables for item in callable_tensors(fn)}
     return list(tensors.values())

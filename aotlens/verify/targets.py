@@ -1,6 +1,6 @@
-"""A compiled target compared with eager: what `aotlens.verify` and the sessions call.
+"""Compare a compiled target with eager; `aotlens.verify` and the sessions use these functions.
 
-Works on copies: arguments, the module's state, gradients and the random state stay as they are.
+Works on copies: arguments, module state, gradients and the random state stay unchanged.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -26,13 +26,13 @@ from aotlens.verify.tensors.prepared_call import PreparedCall, copies, prepare_c
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """The verdict on a target, and what it is about."""
+    """The verdict on a target, with the compiled target and the arguments."""
 
     verification: Verification
     compiled: Compiled
     judged: RoundsVerdict
     values: list[Any] | None
-    """The flat inputs of the round that the verdict is about; None where they are not what was captured."""
+    """The flat inputs of the round that the verdict describes; None if they are not the captured ones."""
 
 
 def verify(fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Verification:
@@ -47,12 +47,12 @@ def verify(fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Verification
 def verify_with(
     options: CompileOptions, fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> Verification:
-    """`verify` with compile options."""
+    """Like `verify`, with compile options."""
     return check_function(options, fn, args, kwargs).verification
 
 
 def compare_function(options: CompileOptions, fn: Callable[..., Any], args: Sequence[Any]) -> Verification:
-    """One round on the arguments alone, without the search for where a difference begins."""
+    """Compare one round on the arguments alone, without locating a difference."""
     _, judged, _ = _compared(options, fn, (args, {}), 0)
     return judged.verification
 
@@ -64,7 +64,7 @@ def check_function(
     kwargs: Mapping[str, Any],
     fresh: int = RANDOM_ROUNDS,
 ) -> Checked:
-    """Compile a function or module, and compare as many rounds of random arguments as asked."""
+    """Compile a function or module and compare it in as many rounds of random arguments as requested."""
     compiled, judged, state = _compared(options, fn, (args, kwargs), fresh)
     return _located(compiled, options, judged, state, fn)
 
@@ -75,7 +75,7 @@ def _compared(
     arguments: tuple[Sequence[Any], Mapping[str, Any]],
     fresh: int,
 ) -> tuple[Compiled, RoundsVerdict, list[Tensor]]:
-    """The target compiled and compared; and the tensors that both sides' callables hold."""
+    """Return the compiled target, the comparison, and the tensors that both callables hold."""
     original = prepare_call(fn, *arguments)
     eager, made = copies(original)
     state = state_of(eager.fn, made.fn)
@@ -91,9 +91,9 @@ def check_graph(
     calls: tuple[Callable[..., Any], Callable[..., Any]],
     inputs: Sequence[object],
 ) -> Checked:
-    """The same for a graph that Dynamo captured: `calls` are the compiled graph and eager's, flat."""
+    """Compare a graph that Dynamo captured; `calls` are the compiled graph and eager's, with flat inputs."""
     function, graph = calls
-    own = len(compiled.captured.flat_inputs) - len(inputs)  # tensors that the graph itself holds come first
+    own = len(compiled.captured.flat_inputs) - len(inputs)  # the graph's own tensors come first
     names = [row.name for row in compiled.target().inputs][own:]
     inputs_of_graph = compiled.captured.flat_inputs[own:]
     free = frozenset(index for index, item in enumerate(inputs_of_graph) if isinstance(item.slot, UserInput))
@@ -115,7 +115,7 @@ def _located(
     state: list[Tensor],
     fn: Callable[..., Any],
 ) -> Checked:
-    """With the place where the first difference begins."""
+    """Return the verdict with the location where the first difference begins."""
     verification, arguments = judged.verification, judged.arguments
     if verification.outcome != "differs":
         return Checked(verification, compiled, judged, None)
@@ -132,7 +132,7 @@ def _located(
 
 
 def flat_inputs(compiled: Compiled, fn: Callable[..., Any], prepared: PreparedCall) -> list[Any] | None:
-    """Parameters and buffers, then the arguments; None where that is not what was captured."""
+    """Return parameters and buffers, then the arguments; None if these are not the captured inputs."""
     if compiled.frontend == "dynamo":
         values = list(prepared.args)
     else:

@@ -42,8 +42,10 @@ from aotlens.verify.tensors.values import TOLERANCES, close, computed_in, error_
 def recording_in_double(
     prepared: PreparedCall, call: Callable[..., Any] | None, drawn: Sequence[RandomNumbersOfSeed | None]
 ) -> Observation | None:
-    """What the recording gives without roundings, with the kernels' random numbers; None where it takes too
-    much memory, or its arguments cannot be made."""
+    """Observe the recorded program in double precision with the kernels' random numbers.
+
+    None if it needs too much memory or its arguments cannot be made.
+    """
     wide = copy_in_double(prepared)
     if wide is None:
         return None
@@ -52,13 +54,13 @@ def recording_in_double(
 
 
 AFTER_OTHER_DRAWS = ("value", "mutation", "gradient", "backward mutation")
-"""Kinds of difference that other random numbers make."""
+"""Kinds of difference that different random numbers cause."""
 BY_COUNTERPART = "attention's dropout is drawn by its twin on the CPU, the same forward and backward"
 DROPOUT_AT: dict[Any, int] = {
     aten._scaled_dot_product_flash_attention.default: 3,
     aten._scaled_dot_product_efficient_attention.default: 5,
 }
-"""Attentions of a GPU, and the position of their dropout's probability."""
+"""GPU attention operators, with the position of their dropout probability."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,19 +72,19 @@ class GpuVerification:
     kernels: tuple[tuple[str, int], ...]
     """Launches that were interpreted, by phase."""
     skipped: tuple[str, ...] = ()
-    """What could not be interpreted, each told in a sentence."""
+    """Launches that could not be interpreted, each a sentence."""
     laws: tuple[Law, ...] = ()
-    """Of the random numbers that kernels drew."""
+    """The distributions of the random numbers that kernels generated."""
     unmatched: str = ""
-    """Why values that hang on random numbers were not compared; empty where all were."""
+    """Why values that depend on random numbers were not compared; empty if all were."""
     culprit: str = ""
-    """The first kernel that writes something else than torch computes; empty where none is found."""
+    """The first kernel that writes a value different from torch's; empty if there is none."""
     fault: str = ""
-    """What a kernel does that no kernel may do; empty where none does."""
+    """The fault of a kernel, such as an access out of bounds; empty if there is none."""
     drops_in_attention: bool = False
-    """Whether a fused attention drops weights."""
+    """Whether a fused attention applies dropout."""
     stopped: str = ""
-    """Why a graph did not run to its end, where that says nothing about its code."""
+    """Why a graph did not run to its end, for reasons other than its code."""
 
     @property
     def outcome(self) -> Outcome:
@@ -97,12 +99,14 @@ class GpuVerification:
         return self.outcome == "equal"
 
     def verdict(self) -> Verdict:
-        """One line for the user, one of what ran, and one for each kernel that could not be interpreted."""
+        """Return one line for the user, one about what ran, and one for each launch that was not
+        interpreted.
+        """
         skipped = (f"not interpreted: {text}" for text in self.skipped)
         return Verdict(self.outcome, "\n".join([*self._finding(), *skipped]))
 
     def summary(self) -> str:
-        """The verdict as text."""
+        """Return the verdict as text."""
         verdict = self.verdict()
         return "\n".join([verdict.headline, *verdict.details])
 
@@ -136,7 +140,7 @@ class GpuVerification:
 def verify_gpu_code(
     options: CompileOptions, fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> GpuVerification:
-    """Compile `fn` for the GPU of the options with backend `Interpreted`; compare one call with eager."""
+    """Compile `fn` for the GPU of the options with backend `Interpreted` and compare one call with eager."""
     worlds = copies(prepare_call(fn, args, kwargs), 4)
     state = [item.tensor for item in callable_tensors(worlds[0].fn)] if worlds[0].fn is fn else []
     with patched(FLEX_ON_CPU), same_random_state():
@@ -150,7 +154,7 @@ def verify_gpu_graph(
     inputs: Sequence[object],
     names: Sequence[str],
 ) -> GpuVerification:
-    """The same for a graph that Dynamo captured: `calls` are the compiled graph and eager's, flat."""
+    """Compare a graph that Dynamo captured; `calls` are the compiled graph and eager's, with flat inputs."""
     worlds = copies(prepare_call(calls[1], inputs, names=names), 4, keep_fn=True)
     state = [item.tensor for fn in calls for item in callable_tensors(fn)]
     call, eager = map(_as_tuple, calls)
@@ -158,7 +162,7 @@ def verify_gpu_graph(
 
 
 def _as_tuple(flat: Callable[..., Any]) -> Callable[..., Any]:
-    """A flat callable may give its results as a list or as a tuple."""
+    """Return a callable that always returns a tuple."""
 
     def call(*inputs: Any, **options: Any) -> Any:
         result = flat(*inputs, **options)
@@ -169,7 +173,9 @@ def _as_tuple(flat: Callable[..., Any]) -> Callable[..., Any]:
 
 @dataclass(frozen=True, slots=True)
 class _Comparison:
-    """One call made in eager, by the kernels, and, where those draw, by torch with their numbers."""
+    """Makes one call in eager, by the kernels and, if these use random numbers, in torch with the same
+    ones.
+    """
 
     compiled: Compiled
     prepared_calls: tuple[PreparedCall, ...]
@@ -189,7 +195,7 @@ class _Comparison:
         actual = observe_alone(self.prepared_calls[1], call=self.call or self.compiled.call, state=self.state)
         drawn, unmatched = _random_numbers_of(graphs.runs), ""
         laws: tuple[Law, ...] = ()
-        # eager's other numbers, its attention in steps, or the CPU's rules for autocast, make others
+        # other random numbers, unfused attention and the CPU's autocast rules all change eager's values
         drops = _drops_in_attention(self.compiled)
         if drawn or assumed_casts() or drops:
             redrawing = RandomReplay(drawn)
@@ -200,8 +206,8 @@ class _Comparison:
             laws = tuple(map(law_of, redrawing.replayed))
         with ignoring_devices():
             comparison = self._without_roundings(compare(actual, expected), (actual, expected), drawn)
-        comparison = _without(comparison, "random state")  # a GPU has a generator of its own
-        if _takes_attention(graphs.runs):  # lays its results out as no CPU operator does
+        comparison = _without(comparison, "random state")  # a GPU has its own generator
+        if _takes_attention(graphs.runs):  # its outputs have strides that no CPU operator produces
             comparison = _without(comparison, "stride")
         if unmatched:
             comparison = _without(comparison, *AFTER_OTHER_DRAWS)
@@ -225,11 +231,11 @@ class _Comparison:
         sides: tuple[Observation, Observation],
         drawn: Sequence[RandomNumbersOfSeed | None],
     ) -> Verification:
-        """Where values differ, those that are as near to double precision as eager's are equal."""
+        """Remove differences in values that are as close to double precision as eager's."""
         if not any(difference.max_abs is not None for difference in comparison.differences):
             return comparison
         prepared, call = self.prepared_calls[3], None
-        # a recording of the direct frontend refuses other types, so the user's function runs there
+        # a recording of the direct frontend rejects other dtypes, so the user's function runs there
         if self.compiled.frontend == "dynamo":
             call = _as_tuple(call_with_other_code(self.compiled, CompileOptions("eager"), prepared.fn))
         wide = recording_in_double(prepared, call, drawn)
@@ -243,18 +249,18 @@ class _Comparison:
 
 
 def _without(comparison: Verification, *kinds: str) -> Verification:
-    """Of what differs only the other kinds."""
+    """Remove the differences of these kinds."""
     remaining = tuple(difference for difference in comparison.differences if difference.kind not in kinds)
     return replace(comparison, differences=remaining, uses_random=False)
 
 
 def _is_in_values(comparison: Verification) -> bool:
-    """Whether both ran and gave other numbers; a fault names its kernel by itself."""
+    """Return True if both sides ran and their values differ; a fault names its kernel itself."""
     return any(difference.kind in AFTER_OTHER_DRAWS for difference in comparison.differences)
 
 
 def computing_dtypes(compiled: Compiled) -> frozenset[torch.dtype]:
-    """In which the kernels compute: fused ones round where eager does not, and the other way round."""
+    """Return the dtypes in which the kernels compute: fusion changes where values are rounded."""
     parts = compiled.parts
     programs = [parts.forward, *([parts.backward] if parts.backward is not None else [])]
     values = (value for program in programs for node in program.nodes for value in node.results)
@@ -267,7 +273,7 @@ def _takes_attention(runs: Sequence[InterpretedRun]) -> bool:
 
 
 def _drops_in_attention(compiled: Compiled) -> bool:
-    """Whether a fused attention draws a mask: its twin draws the same beside the kernels and here."""
+    """Return True if a fused attention applies dropout; its counterpart here uses the same mask."""
     nodes = ((node, DROPOUT_AT.get(node.op)) for node in compiled.parts.forward.nodes)
     return any(
         position is not None and len(node.args) > position and node.args[position] for node, position in nodes
@@ -279,7 +285,7 @@ def _random_numbers_of(runs: Sequence[InterpretedRun]) -> list[RandomNumbersOfSe
 
 
 def _unmatched(redrawing: RandomReplay, drawn: Sequence[RandomNumbersOfSeed | None]) -> str:
-    """Why the kernels' numbers could not be put in the places of eager's."""
+    """Return why the kernels' random numbers could not be used in eager; empty if they could."""
     if redrawing.used == len(drawn):
         return ""
     return (
@@ -289,7 +295,7 @@ def _unmatched(redrawing: RandomReplay, drawn: Sequence[RandomNumbersOfSeed | No
 
 
 def _raised(observation: Observation, kind: type[Exception]) -> str:
-    """What the call or its backward raised of this kind."""
+    """Return the message of an exception of this kind that the call or its backward raised."""
     failures = (observation.failure, observation.backward_failure)
     return next(
         (failure.message for failure in failures if failure is not None and issubclass(failure.kind, kind)),
@@ -306,7 +312,7 @@ def _counts(runs: Sequence[InterpretedRun]) -> tuple[tuple[str, int], ...]:
 
 
 def culprit(graphs: InterpretedGraphs) -> str:
-    """The first launch that writes something else than torch computes for the same node."""
+    """Name the first launch that writes a value different from torch's for the same node."""
     for run in graphs.runs:
         phase = run.graph.lowered.phase
         drawn = _random_numbers_of([run])
@@ -323,7 +329,7 @@ def culprit(graphs: InterpretedGraphs) -> str:
 
 
 def _first_wrong(launch: Launch, expected: Mapping[int, tuple[str, Tensor]]) -> str:
-    """What a launch wrote for a node of the graph, and torch did not compute; empty where nothing is."""
+    """Describe what a launch writes where torch computes another value; empty if all values agree."""
     for index, buffer in launch.buffers:
         node, value = expected.get(index, ("", None))
         if value is None or buffer.numel() != value.numel():

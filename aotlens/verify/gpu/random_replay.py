@@ -1,7 +1,7 @@
-"""Random numbers that kernels drew, drawn again by torch's operators, and whether they follow their law.
+"""Run torch's random operators with the numbers that kernels generated, and test their distribution.
 
-The kernels' numbers come from another generator than eager's, so values cannot be compared with eager's own.
-Invariant: with the same numbers in the same places everything else must agree, forward and backward.
+The kernels use another generator than eager, so values cannot be compared with eager's own.  Invariant: with
+the same numbers in the same calls everything else must agree, forward and backward.
 """
 
 import math
@@ -19,7 +19,7 @@ from aotlens.torch_api.modes import TorchDispatchMode
 aten = torch.ops.aten
 
 FALSE_ALARM = 1e-9
-"""How likely numbers that do follow their law are called deviating."""
+"""The probability that correctly distributed numbers are reported as deviating."""
 
 
 def _mask(number: Tensor, like: Tensor, probability: float) -> Tensor:
@@ -32,17 +32,17 @@ FORMS: dict[Any, Callable[[Any, Any], tuple[Sequence[int], torch.dtype]]] = {
     aten.randint.low: lambda args, kwargs: (args[2], kwargs.get("dtype") or torch.int64),
     aten.bernoulli.p: lambda args, kwargs: (args[0].shape, torch.float32),
 }
-"""The draws that kernels make, with the shape and the type of their numbers."""
+"""The random operators that kernels implement, with the shape and dtype of their numbers."""
 
 
 NOTHING = RandomNumbersOfSeed(
     "rand", torch.zeros(0, dtype=torch.int64), torch.zeros(0), repeats=0, agrees=True
 )
-"""A draw that nobody reads, so that no kernel made it."""
+"""The numbers of a random op whose result is unused, so that no kernel generates them."""
 
 
 class RandomReplay(TorchDispatchMode):
-    """Within it, each draw gives what a kernel drew in its place."""
+    """A mode in which each random op returns the numbers that a kernel generated for it."""
 
     supports_higher_order_operators = True
 
@@ -51,7 +51,7 @@ class RandomReplay(TorchDispatchMode):
         self._recorded = list(drawn)
         self.used = 0
         self.replayed: list[RandomNumbersOfSeed] = []
-        """What was drawn for elements that the program has: kernels draw for whole blocks."""
+        """The numbers for elements that the program has; kernels generate whole blocks."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         options = kwargs or {}
@@ -71,7 +71,7 @@ class RandomReplay(TorchDispatchMode):
 
 
 def _is_drawn_on_gpu(args: Any, kwargs: Any) -> bool:
-    """Whether the draw's result is on the GPU that is pretended: asked for there, or like a tensor there."""
+    """Return True if the result is on the emulated GPU, by its device argument or the tensor it is like."""
     asked = kwargs.get("device")
     if asked is not None:
         return torch.device(asked).type == "cuda"
@@ -84,7 +84,7 @@ def _cut(drawn: RandomNumbersOfSeed, count: int) -> RandomNumbersOfSeed:
 
 
 def replayed_numbers(drawn: RandomNumbersOfSeed, shape: Sequence[int], dtype: torch.dtype) -> Tensor:
-    """As the tensor that the program draws; NaN, or the largest integer, where nothing was drawn."""
+    """Return the numbers as the tensor of the random op; NaN, or the largest integer, where there is none."""
     blank = float("nan") if dtype.is_floating_point else torch.iinfo(dtype).max
     flat = torch.full((math.prod(shape),), blank, dtype=dtype)
     flat[drawn.offsets] = drawn.values.to(dtype)
@@ -93,17 +93,17 @@ def replayed_numbers(drawn: RandomNumbersOfSeed, shape: Sequence[int], dtype: to
 
 @dataclass(frozen=True, slots=True)
 class Law:
-    """What one draw was found to follow."""
+    """The distribution of one random op's numbers."""
 
     count: int
     text: str
     """`uniform on [0, 1)`, `standard normal`, `integers`."""
     deviates: str = ""
-    """How; empty where it does not."""
+    """How the numbers deviate; empty if they do not."""
 
 
 def law_of(drawn: RandomNumbersOfSeed) -> Law:
-    """By the largest distance between the numbers' distribution and the law's (Kolmogorov and Smirnov)."""
+    """Test the numbers by the largest distance between distributions (Kolmogorov and Smirnov)."""
     values = drawn.values.double().sort().values
     count = len(values)
     if drawn.kind == "randint" or not count:

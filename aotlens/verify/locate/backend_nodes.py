@@ -1,7 +1,7 @@
-"""The first node of a graph that a backend computes otherwise than torch.
+"""Find the first node of a graph for which a backend computes another value than torch.
 
-The graph is compiled again with every value as a result; where that hides the fault, which a fusion may be,
-parts of the graph that end at one node are compiled, and the smallest that differs is looked for.
+The graph is compiled once more with every value as an output.  If that hides the fault, as it may for a fault
+in a fusion, prefixes of the graph are compiled, and the smallest one that differs is searched for.
 """
 
 from collections.abc import Mapping
@@ -23,7 +23,7 @@ from aotlens.verify.locate.nodes import WrongNode, differs
 def first_wrong_backend_node(
     compiled: Compiled, options: CompileOptions, program: Program, known: tuple[list[Any], Mapping[str, Any]]
 ) -> WrongNode | None:
-    """`given` are the program's arguments and the values that torch computes for its nodes."""
+    """Return the first wrong node; `known` holds the program's arguments and torch's values of its nodes."""
     arguments, expected = known
     nodes = [node for node in program.nodes if _has_value(node, expected)]
     run = lambda wanted: _run(compiled, options, _subprogram(program, wanted), arguments)
@@ -50,12 +50,12 @@ def _first(nodes: list[Node], values: list[Any], expected: Mapping[str, Any]) ->
 
 
 def _has_value(node: Node, expected: Mapping[str, Any]) -> bool:
-    """Whether the node computes a tensor: a write to an input repeats what another node computed."""
+    """Return True if the node computes a tensor; a write to an input repeats another node's value."""
     return isinstance(expected.get(node.name), Tensor) and not has_effect(node)
 
 
 def _subprogram(program: Program, wanted: list[Node]) -> Program:
-    """The part of a program that computes these values, as its results."""
+    """Return the part of a program that computes these values, with them as its outputs."""
     needed = ancestors(wanted, program.nodes)
     nodes = tuple(node for node in program.nodes if id(node) in needed)
     outputs = tuple(ProgramOutput(node, UserOutput(node.name, index)) for index, node in enumerate(wanted))
@@ -63,7 +63,7 @@ def _subprogram(program: Program, wanted: list[Node]) -> Program:
 
 
 def _run(compiled: Compiled, options: CompileOptions, program: Program, arguments: list[Any]) -> list[Any]:
-    """The results of the program as the backend compiles it, as if it were a whole graph."""
+    """Compile the program as a whole graph with the backend, and return its outputs."""
     function = compile_part(compiled, options, program)
     if function is None:
         return [None] * len(program.outputs)

@@ -1,4 +1,4 @@
-"""The operators that eager runs, beside those that were captured."""
+"""List the operators that eager runs, and compare them with the captured ones."""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -11,7 +11,7 @@ from aotlens.torch_api.modes import TorchDispatchMode
 from aotlens.verify.locate.nodes import WrongNode, first_difference
 
 Ran = tuple[str, Any]
-"""An operator's name, and a copy of what it gave."""
+"""An operator's name, and a copy of its result."""
 
 
 class _Listing(TorchDispatchMode):
@@ -28,7 +28,7 @@ class _Listing(TorchDispatchMode):
 
 
 def operators_of(call: Callable[[], object]) -> list[Ran]:
-    """Every operator that a call runs, below autograd, in order."""
+    """Return every operator that a call runs, below autograd, in order."""
     listing = _Listing()
     with listing:
         call()
@@ -36,14 +36,14 @@ def operators_of(call: Callable[[], object]) -> list[Ran]:
 
 
 def first_differing_operator(program: Program, values: Mapping[str, Any], ran: list[Ran]) -> WrongNode | None:
-    """The first captured operator that eager does not run next, or runs with another result."""
+    """Return the first captured operator that eager does not run next, or whose result differs."""
     rest: Iterator[Ran] = iter(ran)
     for node in program.nodes:
         if node.op is None or node.constant is not None or not node.target.startswith("aten"):
             continue
         wanted = next((value for name, value in rest if name == node.target), None)
         if wanted is None:
-            return None  # they are not the same operators any more, and nothing can be said by their values
+            return None  # from here on the operators differ, so their values cannot be compared
         wrong = first_difference(values.get(node.name), wanted)
         if wrong is not None:
             return WrongNode(node, *wrong)

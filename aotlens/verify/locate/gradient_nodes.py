@@ -1,8 +1,8 @@
-"""The first node of the backward whose gradient is not the one that autograd computes.
+"""Find the first node of the backward whose gradient differs from autograd's.
 
-The functional program runs once more under autograd, which gives the gradient of each of its values; a value
-whose gradient no node of the backward computes was lost by the operator that reads it.  Values are matched by
-their numbers, so the backward may keep them transposed.
+The functional program runs once more under autograd, which computes the gradient of each of its values.  If
+no node of the backward computes a value's gradient, the operator that reads this value is wrong.  Values are
+matched by their numbers, so the backward may hold them transposed.
 """
 
 from collections.abc import Iterator, Mapping
@@ -21,7 +21,7 @@ from aotlens.verify.tensors.values import close
 def first_wrong_gradient(
     functional: Program, arguments: list[Any], tangents: Mapping[str, Any], joint: Program, values: Any
 ) -> WrongNode | None:
-    """`values` are those of the joint program's nodes, for the same arguments and tangents."""
+    """Return the first wrong gradient; `values` are those of the joint program's nodes on the same inputs."""
     truth = _gradients(functional, arguments, tangents)
     if truth is None:
         return None
@@ -39,7 +39,7 @@ def first_wrong_gradient(
 
 
 def _named(operator: Node, backward: list[Node], values: Mapping[str, Any], wanted: Tensor) -> WrongNode:
-    """The node of this operator's backward whose value has the gradient's sizes, else the last one."""
+    """Return the node of this operator's backward whose value has the gradient's shape, else the last one."""
     own = [node for node in backward if _is_gradient_of(node, operator)]
     tensors = [node for node in own if isinstance(values.get(node.name), Tensor)]
     fitting = [node for node in tensors if values[node.name].shape == wanted.shape]
@@ -57,7 +57,7 @@ def _is_gradient_of(node: Node, operator: Node) -> bool:
 def _gradients(
     functional: Program, arguments: list[Any], tangents: Mapping[str, Any]
 ) -> dict[str, Tensor] | None:
-    """The gradient of each value of the functional program; None where autograd cannot run it."""
+    """Return the gradient of each value of the functional program; None if autograd cannot run it."""
     player = Player(functional, keep_graph=True)
     leaves = [_leaf(value) for value in arguments]
     try:

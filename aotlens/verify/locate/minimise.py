@@ -1,7 +1,7 @@
-"""A mismatch as a small script of its own, which ends with exit code 1 while it differs.
+"""Write a mismatch as a small script that exits with code 1 as long as it differs.
 
-The captured operators are made fewer (`shrinking`), written as Python text, and the file is run by a process
-of its own before it is trusted.
+The captured operators are reduced (`shrinking`) and written as Python text.  The script is run in its own
+process to check that it still differs.
 """
 
 import subprocess
@@ -25,7 +25,7 @@ from aotlens.verify.locate.stage_inputs import InputCopies
 from aotlens.verify.targets import Checked, compare_function
 
 LIMIT_S = 300
-"""How long the script that was written may take."""
+"""Time limit for the written script."""
 ALONE = (
     "the captured operators by themselves equal eager: what differs is how they are called (aliased"
     " arguments, a custom autograd function, grad mode), which --minimise cannot make smaller"
@@ -33,9 +33,9 @@ ALONE = (
 
 
 def minimise(checked: Checked, options: CompileOptions, file: Path, script: str | None = None) -> str:
-    """Write the smallest script that still differs; answers, in a sentence, what came of it.
+    """Write the smallest script that still differs, and return a sentence about the outcome.
 
-    `script` is the user's, whose definitions are loaded where the operators alone do not show it.
+    `script` is the user's; its definitions are loaded if the operators alone do not show the difference.
     """
     backend = _backend_text(options.backend)
     if backend is None or checked.values is None:
@@ -48,7 +48,7 @@ def minimise(checked: Checked, options: CompileOptions, file: Path, script: str 
         return f"not minimised: {ALONE}"
     small = _simpler_values(shrink_program(whole, recorded, is_wrong), is_wrong)
     verification = _verified(small, options)
-    assert verification is not None  # as it is wrong
+    assert verification is not None  # fails for the same reason
     text = _Script(small, options, backend, verification)
     for loaded in dict.fromkeys((None, script)):
         file.write_text(text.source(loaded))
@@ -63,7 +63,7 @@ def minimise(checked: Checked, options: CompileOptions, file: Path, script: str 
 def _whole(checked: Checked) -> tuple[Candidate, dict[str, Any]]:
     compiled = checked.compiled
     program = compiled.stages()[0].program
-    assert checked.values is not None  # asked before
+    assert checked.values is not None  # checked by the caller
     arguments = InputCopies(compiled, checked.values, {}).arguments(program, {})
     recorded = play(program, [_copy(value) for value in arguments])
     needs = {
@@ -85,7 +85,7 @@ def _differs(candidate: Candidate, options: CompileOptions, kind: str) -> bool:
 
 
 def _verified(candidate: Candidate, options: CompileOptions) -> Verification | None:
-    """How the candidate compares with eager; None where it cannot be run."""
+    """Compare the candidate with eager; None if it cannot run."""
     try:
         return compare_function(options, load_program(candidate.program), candidate.values)
     except (AotlensError, RuntimeError, TypeError, ValueError, AssertionError):
@@ -93,7 +93,7 @@ def _verified(candidate: Candidate, options: CompileOptions) -> Verification | N
 
 
 def _simpler_values(small: Candidate, is_wrong: Callable[[Candidate], bool]) -> Candidate:
-    """Ones and random numbers in the places of the values that were seen, where they do as well."""
+    """Replace recorded values by ones and random numbers where the candidate still differs."""
     values = list(small.values)
     for index, value in enumerate(values):
         if not isinstance(value, Tensor) or not value.is_floating_point() or value.numel() < 2:
@@ -111,7 +111,7 @@ def _random(like: Tensor) -> Tensor:
 
 
 class _Script:
-    """The text of one small program, its inputs, and the comparison."""
+    """The text of one small program, its inputs and the comparison."""
 
     def __init__(
         self, small: Candidate, options: CompileOptions, backend: str, verification: Verification
@@ -122,7 +122,7 @@ class _Script:
         self._verification = verification
 
     def source(self, script: str | None) -> str:
-        """The file; `script` is loaded for its definitions."""
+        """Return the script's text; `script` is loaded for its definitions."""
         graph = write_program(self._small.program).source.removeprefix("import torch\n")
         head = ["import sys", "", "import torch", "", self._imports()]
         if script is not None:
@@ -180,7 +180,7 @@ def _value_lines(name: str, value: Any) -> list[str]:
 
 
 def _backend_text(backend: object) -> str | None:
-    """A backend's name, or `module:name` of a function that another process can import; else None."""
+    """Return a backend's name, or `module:name` of a function that another process can import; else None."""
     if isinstance(backend, str):
         return backend
     module, name = getattr(backend, "__module__", "__main__"), getattr(backend, "__qualname__", ".")

@@ -1,7 +1,7 @@
-"""Programs of neighbouring stages run node by node, and the first node whose value is not its ancestor's.
+"""Run programs of neighbouring stages node by node and find the first node whose value is wrong.
 
-Invariant: a node is compared only with the one that it stands for: the same operator of the same call, or the
-last node of what a call was taken apart into with that call.
+Invariant: a node is compared only with its counterpart: the same operator of the same call, or for a
+decomposed call its last node with that call.
 """
 
 from collections.abc import Iterator, Mapping
@@ -20,22 +20,22 @@ from aotlens.torch_api.modes import below_views
 from aotlens.verify.tensors.values import close
 
 Values = dict[str, Any]
-"""By the name of the node, as they were when it had run."""
+"""By node name, each value as it was right after the node ran."""
 
 
 @dataclass(frozen=True, slots=True)
 class WrongNode:
-    """A node, what it computes, and what it should."""
+    """A node with its actual and its expected value."""
 
     node: Node
     actual: Any
     expected: Any
     ancestor: str = ""
-    """The node of the stage before, where it has another name."""
+    """The counterpart in the stage before, if it has another name."""
 
 
 class Player(fx.Interpreter):
-    """Runs a program node by node and keeps a copy of every value."""
+    """Runs a program node by node and stores a copy of every value."""
 
     def __init__(self, program: Program, keep_graph: bool = False) -> None:
         super().__init__(to_graph_module(program, training=True))
@@ -56,7 +56,7 @@ class Player(fx.Interpreter):
 
 
 def play(program: Program, arguments: list[Any]) -> Values:
-    """The value of each node, below autograd."""
+    """Return the value of each node, below autograd."""
     player = Player(program)
     with same_random_state(), torch.no_grad(), below_views():
         player.run(*arguments)
@@ -66,7 +66,7 @@ def play(program: Program, arguments: list[Any]) -> Values:
 def first_wrong_node(
     stage: StageProgram, values: Mapping[str, Any], parent: StageProgram, expected: Mapping[str, Any]
 ) -> WrongNode | None:
-    """The first node whose value is not that of the node which it stands for."""
+    """Return the first node whose value differs from its counterpart's."""
     for node, ancestor in _pairs(stage, parent):
         wrong = first_difference(values.get(node.name), expected.get(ancestor))
         if wrong is not None:
@@ -75,12 +75,12 @@ def first_wrong_node(
 
 
 def differs(actual: Any, wanted: Any) -> bool:
-    """Whether two values that can be compared are not close."""
+    """Return True if both are comparable tensors and are not close."""
     return first_difference(actual, wanted) is not None
 
 
 def first_difference(actual: Any, wanted: Any) -> tuple[Tensor, Tensor] | None:
-    """Two tensors that can be compared and are not close; of wrappers the first such two inside."""
+    """Return two comparable tensors that are not close; for wrappers the first such pair of inner tensors."""
     if not isinstance(actual, Tensor) or not isinstance(wanted, Tensor):
         return None
     inner: dict[tuple[str, ...], Tensor] = dict(inner_tensors(wanted))
@@ -92,7 +92,7 @@ def first_difference(actual: Any, wanted: Any) -> tuple[Tensor, Tensor] | None:
 
 
 def _pairs(stage: StageProgram, parent: StageProgram) -> Iterator[tuple[Node, str]]:
-    """Each node with the one of the parent stage that has the same value."""
+    """Yield each node with the node of the parent stage that computes the same value."""
     targets = {node.name: node.target for node in parent.program.nodes}
     last: dict[tuple[str, ...], Node] = {}
     for node in stage.program.nodes:

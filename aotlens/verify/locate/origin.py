@@ -1,8 +1,8 @@
-"""Where a difference from eager begins: the first stage, and the first node in it, with the user's line.
+"""Find where a difference from eager begins: the first stage, the first node, and the user's line.
 
-Every stage is replayed on the arguments that showed the difference.  Where all agree with each other, what
-differs was wrong from the stage that computes it first: the recording for values, the joint program for
-gradients, the wrapper for what no graph knows (aliasing, strides, version counters).
+Every stage is replayed on the arguments that showed the difference.  If all stages agree with each other, the
+stage that first computes the wrong fact is to blame: the recording for values, the joint program for
+gradients, the wrapper for what no graph contains (aliasing, strides, version counters).
 """
 
 from collections.abc import Callable
@@ -38,14 +38,14 @@ class Located:
     stage: str
     before: str
     what: str
-    """The result, changed input or gradient that shows it."""
+    """The output, mutated input or gradient that differs."""
     wrong: WrongNode | None = None
-    """The first node; None where the stage as a whole is meant."""
+    """The first node; None if the whole stage is meant."""
     span: Span | None = None
-    """The user's expression, where it is known without a node."""
+    """The user's expression, if it is known without a node."""
 
     def lines(self) -> str:
-        """For the user: the stage, the node with its values, and the expression that it comes from."""
+        """Return lines for the user: the stage, the node with its values, and its source expression."""
         other = f"{self.what} is not what {self.before} gives"
         shown = [f"the first stage that differs is {_stage(self.stage)}: {other}"]
         span = self.span
@@ -79,9 +79,10 @@ def locate(
     values: list[Any] | None,
     first_difference: tuple[Difference, Observation, Callable[[], object]],
 ) -> Located | None:
-    """`found` is the first difference, what eager gave, and a call of eager on the same arguments.
+    """Locate a difference; `first_difference` holds it, eager's observation, and a call of eager on the same
+    arguments.
 
-    None where the stages cannot be replayed: tensors from outside that change.
+    None if the stages cannot be replayed: free variables that change.
     """
     if values is None or compiled.code.interpreted is not None:
         return None
@@ -116,7 +117,7 @@ class _Search:
         return Located(WRAPPER, EAGER, what, None, self._span(difference))
 
     def _output_unlike_eager(self, eager: Observation) -> str:
-        """A result or changed input that the first stage gives otherwise than eager; empty where none is."""
+        """Return an output or mutated input for which the first stage differs from eager; empty if none."""
         values = self.results[0].values
         facts: dict[str, Any] = {}
         for name, item in zip(eager.output_names, eager.outputs, strict=True):
@@ -146,7 +147,7 @@ class _Search:
         return play(stage.program, inputs.arguments(stage.program, environment))
 
     def _node(self, name: str) -> WrongNode | None:
-        """The first node of a stage that is not as in the stage before."""
+        """Return the first node of a stage that differs from the stage before."""
         if name == WRAPPER:
             return None
         if name == GENERATED:
@@ -186,7 +187,7 @@ class _Search:
         return first_wrong_gradient(functional, arguments, tangents, joint.program, self._node_values(joint))
 
     def _span(self, difference: Difference) -> Span | None:
-        """The expression that the report names for a result or an input."""
+        """Return the expression that the report names for an output or an input."""
         target = self.compiled.target()
         rows: list[Any] = [*target.outputs, *target.inputs]
         row = next((row for row in rows if row.name == difference.name and row.sites), None)

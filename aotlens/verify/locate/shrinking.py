@@ -1,7 +1,7 @@
-"""Delta debugging over a program: the least of its operators and results that still differ from eager.
+"""Delta debugging over a program: search the fewest operators and outputs that still differ from eager.
 
-Invariant: every candidate is a whole program with values for its inputs; an operator that is left out becomes
-an input with the value that it had, so that what stands behind it can go too.
+Invariant: every candidate is a whole program with values for its inputs.  A removed operator becomes an input
+with its recorded value, so that the operators before it can be removed too.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -16,21 +16,21 @@ from aotlens.ir.slots import UserInput, UserOutput
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Candidate:
-    """A program, and what it is called with."""
+    """A program with the values of its inputs."""
 
     program: Program
     values: tuple[Any, ...]
-    """One for each input; those of tensors that need a gradient require it."""
+    """One per input; tensors that need a gradient require it."""
 
 
 Wrong = Callable[[Candidate], bool]
-"""Whether a candidate still differs from eager as the whole does."""
+"""Return True if a candidate differs from eager in the same way as the whole program."""
 
 
 def candidate_of(
     program: Program, values: Mapping[str, Any], arguments: list[Any], needs_gradient: Collection[str]
 ) -> Candidate:
-    """The whole program; its constants become inputs.  `values` are those of its nodes, by name."""
+    """Return the whole program with constants as inputs; `values` holds the value of each node by name."""
     input_values = {item.node.name: value for item, value in zip(program.inputs, arguments, strict=True)}
     input_values |= {node.name: node.constant for node in program.constants()}
     constants = [ProgramInput(node, UserInput(node.name, 0)) for node in program.constants()]
@@ -46,7 +46,7 @@ def candidate_of(
 
 
 def shrink_program(whole: Candidate, recorded: Mapping[str, Any], is_wrong: Wrong) -> Candidate:
-    """The smallest candidate that is found; `recorded` holds the value of each node of the whole."""
+    """Return the smallest candidate found; `recorded` holds the value of each node of the whole program."""
     smallest = _with_earliest_result(_with_one_result(whole, is_wrong), recorded, is_wrong)
     before = -1
     while len(smallest.program.nodes) != before:
@@ -65,7 +65,7 @@ def _with_one_result(whole: Candidate, is_wrong: Wrong) -> Candidate:
 
 
 def _with_earliest_result(start: Candidate, recorded: Mapping[str, Any], is_wrong: Wrong) -> Candidate:
-    """The first operator whose value, as the only result, differs already; by halves."""
+    """Search, by bisection, the first operator that differs as the only output."""
     nodes = [node for node in start.program.nodes if isinstance(recorded.get(node.name), Tensor)]
     smallest, low, high = start, 0, len(nodes) - 1
     while low <= high:
@@ -82,7 +82,7 @@ def _with_earliest_result(start: Candidate, recorded: Mapping[str, Any], is_wron
 
 
 def _with_fewer_nodes(start: Candidate, recorded: Mapping[str, Any], is_wrong: Wrong) -> Candidate:
-    """Leave out runs of operators, from half of them down to one."""
+    """Remove runs of operators, from half of them down to single ones."""
     smallest, size = start, max(len(start.program.nodes) // 2, 1)
     while True:
         index = 0
@@ -99,7 +99,7 @@ def _with_fewer_nodes(start: Candidate, recorded: Mapping[str, Any], is_wrong: W
 
 
 def _without(start: Candidate, gone: tuple[Node, ...], recorded: Mapping[str, Any]) -> Candidate | None:
-    """The program without these operators; None where one of their values cannot be an input."""
+    """Return the program without these operators; None if one of their values cannot be an input."""
     left_out = {id(node) for node in gone}
     remaining = [node for node in start.program.nodes if id(node) not in left_out]
     read = {id(node) for other in remaining for node in other.inputs()}
@@ -127,7 +127,7 @@ def _without(start: Candidate, gone: tuple[Node, ...], recorded: Mapping[str, An
 
 
 def _pruned(start: Candidate, program: Program, new: Mapping[str, Any]) -> Candidate:
-    """Without the inputs that nothing reads."""
+    """Return the candidate without unused inputs."""
     known = {
         program_input.node.name: value
         for program_input, value in zip(start.program.inputs, start.values, strict=True)

@@ -1,4 +1,6 @@
-"""The module text called with real arguments as the user's function is, and the gradients of its results."""
+"""Call the module text with real arguments like the user's function, and compute the gradients of its
+outputs.
+"""
 
 from collections.abc import Mapping
 from typing import Any
@@ -37,7 +39,7 @@ WRAPPER = "wrapper"
 
 
 def run_module(compiled: Compiled, values: list[Any], tangents: Mapping[str, Any]) -> StageResult:
-    """The module text called as the user's function is, and its gradients for the same tangents."""
+    """Call the module text like the user's function; return values, and gradients for these tangents."""
     cloner, captured = InputCloner(), compiled.captured
     flat = [copied(cloner, value) for value in values]
     before = [value.detach() if isinstance(value, Tensor) else value for value in flat]
@@ -72,7 +74,7 @@ def _result_leaves(captured: Captured, result: Any) -> list[Any]:
 
 
 def _side_effect_leaves(compiled: Compiled, args: list[Any], kwargs: dict[str, Any]) -> list[Any]:
-    """What the call has left in containers, attributes and closures, flat."""
+    """Return the tensors that the call stored in containers, attributes and closures, flattened."""
     structure, leaves = compiled.captured.structure, list[Any]()
     owned = (
         len(compiled.captured.flat_inputs) - structure.arguments.num_leaves
@@ -90,7 +92,7 @@ def _side_effect_leaves(compiled: Compiled, args: list[Any], kwargs: dict[str, A
 
 
 def _arguments(compiled: Compiled, flat: list[Any]) -> tuple[list[Any], dict[str, Any]]:
-    """The flat inputs as the module text takes them."""
+    """Return the flat inputs in the form that the module text takes."""
     structure = compiled.captured.structure
     if structure.arguments is None or structure.parameters:
         return flat, {}
@@ -107,12 +109,14 @@ def _wrapper_gradients(
     wanted: dict[str, Tensor] = {}
     for out in compiled.joint.gradients:
         slot: Any = out.slot
-        if slot.index >= len(flat):  # a synthetic base, which the caller does not have
+        if slot.index >= len(flat):  # a synthetic base, which does not exist for the caller
             continue
         tensor = flat[slot.index]
         if compiled.meta.inputs[slot.index].mutates_data:
             tensor = leaf_of.get(id(tensor))
-        if captured.inputs[slot.index].shares_storage_with:  # autograd may know it as a view of the other
+        if captured.inputs[
+            slot.index
+        ].shares_storage_with:  # autograd may know it as a view of the other input
             continue
         if out.value is not None and tensor is not None and tensor.requires_grad:
             wanted[captured.inputs[slot.index].slot.name] = tensor
@@ -137,7 +141,7 @@ def _wrapper_gradients(
 
 
 def _tangent(tensor: Tensor, name: str, tangents: Mapping[str, Any]) -> Any:
-    """The gradient of one result; of a wrapper, one around the gradients of the tensors inside."""
+    """Return the gradient of one output; for a wrapper, a wrapper around its inner tensors' gradients."""
     if not is_wrapper(tensor):
         return tangents[name]
     unused = Node(name, None, (), {}, None, Origin(NO_ORIGIN, ""))
@@ -150,7 +154,7 @@ def _tangent(tensor: Tensor, name: str, tangents: Mapping[str, Any]) -> Any:
 
 
 def _output(compiled: Compiled, slot: Any, flat: list[Any], leaves: list[Any]) -> Any:
-    """The tensor that the caller has for one output of the graph; None where the caller has none."""
+    """Return the caller's tensor for one output of the graph; None if there is none."""
     match slot:
         case UserOutput(index=index):
             return leaves[index] if index < len(leaves) else None

@@ -1,7 +1,7 @@
-"""One stage's program on copies of real inputs, or of what the tensors inside these are.
+"""Run one stage's program on copies of real inputs, or of their inner tensors.
 
-Invariant: every stage gets copies of the same tensors, shared memory included; what a program gives is told
-by the user's names, of a wrapper each tensor inside (`out.a`).
+Invariant: every stage gets copies of the same tensors with the same shared storage.  Values are named by the
+user's names, those of a wrapper by its inner tensors (`out.a`).
 """
 
 from collections.abc import Callable, Mapping
@@ -32,22 +32,22 @@ from aotlens.torch_api.modes import below_views
 from aotlens.verify.tensors.clone import Cloner
 
 AFTER = " after the call"
-"""How an input is told that the call has changed."""
+"""Suffix of the name of an input after its mutation."""
 GENERATED = "generated code"
-"""What a backend made of the forward and the backward, called as the wrapper calls it."""
+"""Name of the code that a backend generated for forward and backward, called like the wrapper calls it."""
 
 
 @dataclass(frozen=True, slots=True)
 class StageResult:
-    """What one stage computed on real inputs."""
+    """The values that one stage computed on real inputs."""
 
     stage: str
     values: Mapping[str, Any]
-    """By what it is: `out[0]`, `x after the call`, `gradient of x`."""
+    """By name: `out[0]`, `x after the call`, `gradient of x`."""
 
 
 class InputCopies:
-    """Copies of the flat inputs, with an alias of each that keeps its first sizes."""
+    """Copies of the flat inputs, with an alias of each that keeps its geometry at entry."""
 
     def __init__(self, compiled: Compiled, values: list[Any], tangents: Mapping[str, Any]) -> None:
         cloner = InputCloner()
@@ -84,18 +84,18 @@ class InputCopies:
         return StageResult(stage.name, named_values | self._write_back(program, outputs))
 
     def run_generated(self, compiled: Compiled) -> StageResult:
-        """The forward, then the backward, as the backend made them."""
+        """Run the forward, then the backward, as the backend compiled them."""
         code, named_values = compiled.code, dict[str, Any]()
         environment: dict[int, Any] = {}
         for graph in filter(None, (code.forward, code.backward)):
-            assert graph.compile is not None  # as of every graph of a backend
+            assert graph.compile is not None  # every graph of a backend has it
             outputs, environment = self.call(graph.program, environment, _unpacked(graph.compile()))
             named_values |= self._named(graph.program, outputs)
             named_values |= self._write_back(graph.program, outputs)
         return StageResult(GENERATED, named_values)
 
     def _write_back(self, program: Program, outputs: Any) -> dict[str, Any]:
-        """Puts the inputs' new values into the inputs, and tells those of all that changed."""
+        """Write the new values into the inputs and return those of all mutated inputs."""
         with below_views():
             for out, value in zip(program.outputs, outputs, strict=True):
                 if isinstance(out.slot, MutatedInput) and out.slot.index not in self._storage_swapped:
@@ -109,11 +109,13 @@ class InputCopies:
         return named_values
 
     def _written_alias(self, index: int) -> Any:
-        """Where an input's new data is put: in its first sizes, unless it is given more memory."""
+        """Return the alias that receives an input's new data, with its sizes at entry unless it is
+        resized.
+        """
         return (self._inputs if index in self._resized else self._aliases_at_entry)[index]
 
     def tangents(self, forward: Program) -> dict[str, Any]:
-        """Random gradients of the forward's outputs, by name."""
+        """Return random tangents for the forward's outputs, by name."""
         outputs, _ = self.call(forward, {})
         return {
             out.slot.name: _tangent_like(value) if is_number(value) else value
@@ -124,7 +126,9 @@ class InputCopies:
     def call(
         self, program: Program, environment: dict[int, Any], function: Callable[..., Any] | None = None
     ) -> tuple[Any, dict[int, Any]]:
-        """The program's results, and every value at hand afterwards by its node; `function` computes them."""
+        """Return the program's outputs and all known values by node; `function` replaces the program's
+        own.
+        """
         arguments = self.arguments(program, environment)
         with below_views():
             outputs = (function or _loaded(program))(*arguments)
@@ -136,7 +140,7 @@ class InputCopies:
         return outputs, known
 
     def arguments(self, program: Program, environment: dict[int, Any]) -> list[Any]:
-        """The program's inputs, in order; what the forward saved is in the environment."""
+        """Return the program's inputs in order; `environment` holds the saved values."""
         return [self._argument(program_input, environment) for program_input in program.inputs]
 
     def _argument(self, program_input: Any, environment: dict[int, Any]) -> Any:
@@ -151,7 +155,7 @@ class InputCopies:
                 return inner_tensor_at(self._inputs[slot.index], _path(slot))
 
     def _after_forward(self, index: int) -> Any:
-        """A flat input as the forward leaves it, for a backward that reads and writes to what it finds."""
+        """Return a flat input as it is after the forward, for a backward that reads and mutates it."""
         forward = self._compiled.parts.forward
         copies = InputCopies(self._compiled, self._values, self._tangents)
         outputs, _ = copies.call(forward, {})
@@ -159,7 +163,7 @@ class InputCopies:
         return copies._aliases_at_entry[index]
 
     def _after_hooks(self, index: int, gradient: Any) -> Any:
-        """An input's gradient as its hooks leave it, which the wrapper registers on the caller's tensor."""
+        """Apply the input's gradient hooks, which the wrapper registers on the caller's tensor."""
         for input_index, method, hook in self._compiled.captured.structure.registered_hooks:
             if input_index == index and method == "register_hook":
                 changed = hook(gradient)
@@ -180,26 +184,26 @@ class InputCopies:
 
 
 def written_inputs(compiled: Compiled) -> list[InputAliasInfo]:
-    """The flat inputs whose memory holds new data after the call, and which keep that memory."""
+    """Return the flat inputs whose data is mutated and whose storage is not swapped."""
     count = len(compiled.captured.flat_inputs)
     return [info for info in compiled.meta.inputs[:count] if info.mutates_data and info.storage_swap is None]
 
 
 def _as_stored(value: Tensor) -> Tensor:
-    """The tensor as it lies in memory, without the lazy conjugation or sign that it is read with."""
+    """Return the tensor as stored, without lazy conjugation or negation."""
     value = value.conj() if value.is_conj() else value
     return aten._neg_view.default(value) if value.is_neg() else value
 
 
 def _in_traced_layout(value: Tensor, like: Any) -> Tensor:
-    """The gradient in the layout that the backward was traced for, as the wrapper sees to."""
+    """Return the gradient in the layout for which the backward was traced, as the wrapper does."""
     if any(isinstance(size, torch.SymInt) for size in (*like.shape, *like.stride())):
         return value
     return torch.empty_strided(like.shape, like.stride(), dtype=value.dtype, device=value.device).copy_(value)
 
 
 def _loaded(program: Program) -> Callable[..., Any]:
-    """The program's function, which draws from copies of its generators."""
+    """Return the program's function, with copies of its generators."""
 
     def bound(value: Any) -> Any:
         return copied(Cloner(), value) if isinstance(value, torch.Generator) else value
@@ -208,7 +212,7 @@ def _loaded(program: Program) -> Callable[..., Any]:
 
 
 def _unpacked(boxed: Callable[[list[Any]], Any]) -> Callable[..., Any]:
-    """Generated code takes one list, which it may empty and whose memory it may write over."""
+    """Adapt generated code, which takes one list that it may clear and inputs that it may overwrite."""
     return lambda *inputs: boxed([_detached_copy(value) for value in inputs])
 
 
@@ -219,7 +223,7 @@ def copied(cloner: Cloner, value: Any) -> Any:
 
 
 def copies_by_name(name: str, value: Any, when: str = "") -> dict[str, Any]:
-    """A copy of a value by its name; of each tensor inside a wrapper by its own."""
+    """Return a copy of a value by name; for a wrapper, a copy of each inner tensor."""
     if not isinstance(value, Tensor):
         return {f"{name}{when}": value}
     return {f"{'.'.join((name, *path))}{when}": _detached_copy(inner) for path, inner in inner_tensors(value)}
@@ -230,7 +234,9 @@ def _path(slot: Any) -> tuple[str, ...]:
 
 
 class InputCloner(Cloner):
-    """Leaves a copied wrapper what its subclass gave it: a jagged tensor's sizes, by its own offsets."""
+    """Leaves a wrapper's attributes as its subclass set them: a jagged tensor's sizes belong to its
+    offsets.
+    """
 
     def _copy_attributes(self, original: Tensor, made: Tensor) -> None:
         if not is_wrapper(original):

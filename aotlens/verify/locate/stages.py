@@ -1,7 +1,7 @@
-"""Each stage of a target run on real inputs and compared with the stage before.
+"""Run each stage of a target on real inputs and compare it with the stage before.
 
-Invariant: every stage gets copies of the same tensors, shared memory included, and the same random numbers;
-what a stage does not have (gradients before the joint program) is not compared.
+Invariant: every stage gets copies of the same tensors with the same shared storage, and the same random
+numbers.  Values that a stage does not have (gradients before the joint program) are not compared.
 """
 
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ from aotlens.verify.tensors.values import close
 
 @dataclass(frozen=True, slots=True)
 class StageMismatch:
-    """A value that two neighbouring stages do not agree on."""
+    """A value on which two neighbouring stages disagree."""
 
     stage: str
     parent: str
@@ -33,9 +33,9 @@ class StageMismatch:
 def replay_stages(compiled: Compiled, values: list[Any]) -> tuple[StageResult, ...]:
     """Run every stage's program on copies of these flat inputs; the wrapper's module text comes last.
 
-    Nothing for a target that writes to a tensor from outside, needs its gradient or leaves one there, for one
-    that hooks an argument which is a wrapper, and for one whose random numbers come from a seed and an offset
-    (before that stage others are drawn).
+    Returns nothing for a target that mutates a free tensor, needs its gradient or writes it; for one that
+    registers a hook on a wrapper subclass; and for one whose random numbers come from a seed and an offset,
+    because the stages before use other numbers.
     """
     captured = compiled.captured
     outside = [
@@ -74,7 +74,7 @@ def replay_stages(compiled: Compiled, values: list[Any]) -> tuple[StageResult, .
 
 
 def stage_tangents(compiled: Compiled, values: list[Any]) -> dict[str, Any]:
-    """The gradients of results with which the backward of every stage is replayed, by name."""
+    """Return, by name, the tangents with which the backward of every stage is replayed."""
     if compiled.parts.backward is None:
         return {}
     with same_random_state(), torch.no_grad():
@@ -82,7 +82,7 @@ def stage_tangents(compiled: Compiled, values: list[Any]) -> dict[str, Any]:
 
 
 def compare_stages(results: tuple[StageResult, ...]) -> tuple[StageMismatch, ...]:
-    """Where a stage differs from the nearest one before that has the value too."""
+    """Return where a stage differs from the nearest earlier stage that has the value."""
     known: dict[str, tuple[str, Any]] = {}
     mismatches = []
     for result in results:

@@ -1,9 +1,9 @@
-"""Copies of tensors that relate to each other as the originals do.
+"""Copy tensors so that the copies relate to each other like the originals.
 
-Kept: shared storage, the same object twice, strides and offsets, views and their bases, leaf or not,
-`requires_grad`, conjugate bits, inference tensors, subclasses, `nn.Parameter`, whether writes to one count as
-writes to the other (`detach`, not `.data`).  Not kept: `.grad`, hooks of
-tensors, and what stands before a non-leaf tensor on its tape (a hidden leaf takes its place).
+Preserved: shared storage, object identity, strides and offsets, views and their bases, leaf or non-leaf,
+`requires_grad`, conjugate bits, inference tensors, subclasses, `nn.Parameter`, and version groups (`detach`,
+but not `.data`).  Not preserved: `.grad`, hooks of tensors, and the autograd graph before a non-leaf tensor
+(a hidden leaf replaces it).
 """
 
 import copy
@@ -21,18 +21,18 @@ class Cloner:
         self._tensors: dict[int, Tensor] = {}
         self._storages: dict[int, torch.UntypedStorage] = {}
         self._on_storages: dict[int, list[tuple[Tensor, Tensor]]] = {}
-        """By storage: (original, copy) of the tensors on it that are no views."""
+        """By storage: (original, copy) of the tensors on it that are not views."""
         self._originals: list[object] = []
-        """Holds the originals, so that an id is never used twice."""
+        """Keeps the originals alive, so that no id is reused."""
         self.leaves: list[tuple[Tensor, Tensor]] = []
-        """(copy, the leaf where its gradient ends); for a leaf copy both are the same."""
+        """(copy, leaf that receives its gradient); for a leaf copy both are the same tensor."""
 
     def keep(self, tensor: Tensor) -> None:
-        """From now on this tensor is its own copy."""
+        """Use this tensor itself as its copy."""
         self._remember(tensor, tensor)
 
     def tensor(self, original: Tensor) -> Tensor:
-        """The copy of one tensor; the same copy for the same object."""
+        """Return the copy of one tensor; the same copy for the same object."""
         known = self._tensors.get(id(original))
         if known is not None:
             return known
@@ -45,7 +45,7 @@ class Cloner:
         return made
 
     def module(self, original: nn.Module) -> nn.Module:
-        """A deep copy whose tensors keep their relations to every other copy."""
+        """Return a deep copy whose tensors keep their relations to all other copies."""
         memo: dict[int, object] = {}
         for child in original.modules():
             for value in (*child._parameters.values(), *child._buffers.values(), *vars(child).values()):
@@ -103,7 +103,7 @@ class Cloner:
         return made
 
     def _view(self, original: Tensor, original_base: Tensor) -> Tensor:
-        """Replays the view on the copy of its base, in the grad mode in which it was taken."""
+        """Repeat the view on the copy of its base, in the grad mode in which it was made."""
         base = self.tensor(original_base)
         differentiable = original.grad_fn is not None or not base.requires_grad
         with torch.set_grad_enabled(differentiable):
@@ -131,7 +131,7 @@ class Cloner:
 
 
 def _of_dtype(tensor: Tensor, dtype: torch.dtype) -> Tensor:
-    """Some look at the tensor's memory as another type, which counts its writes with it."""
+    """Return the tensor with another dtype; such a view of the memory shares its version counter."""
     if tensor.dtype == dtype:
         return tensor
     elements = max(dtype.itemsize // tensor.dtype.itemsize, 1)

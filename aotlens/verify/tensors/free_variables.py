@@ -1,6 +1,6 @@
-"""Tensors that a plain function reaches through its closure or its module's globals.
+"""Find tensors that a plain function reads through its closure or its module's globals.
 
-They cannot be copied (the function would not see the copy), so they are put back after each run.
+They cannot be copied, as the function would not see the copy, so they are restored after each run.
 """
 
 import inspect
@@ -16,7 +16,7 @@ from aotlens.verify.tensors.values import is_leaf, same_values
 
 
 def free_variables(fn: Callable[..., Any], depth: int = 2) -> dict[str, Any]:
-    """Tensors and modules by the name under which the function (or one that it calls) sees them."""
+    """Return tensors and modules by the name under which the function, or one that it calls, reads them."""
     fn = inspect.unwrap(fn)
     if not isinstance(fn, types.FunctionType):
         return {}
@@ -32,7 +32,7 @@ def free_variables(fn: Callable[..., Any], depth: int = 2) -> dict[str, Any]:
 
 @contextmanager
 def restoring_tensors(tensors: Sequence[Tensor]) -> Iterator[None]:
-    """Restores the values, `requires_grad` and `.grad` of these tensors where the body changes them."""
+    """Restore values, `requires_grad` and `.grad` of these tensors if the block changes them."""
     saved = [(tensor, tensor.detach().clone(), tensor.requires_grad) for tensor in tensors]
     leaves = [tensor for tensor in tensors if is_leaf(tensor)]
     gradients = [(leaf, leaf.grad, value) for leaf, value in zip(leaves, copy_gradients(leaves), strict=True)]
@@ -51,7 +51,7 @@ def restoring_tensors(tensors: Sequence[Tensor]) -> Iterator[None]:
 
 
 def copy_gradients(tensors: Sequence[Tensor]) -> list[Tensor | None]:
-    """A copy of what each tensor has in `.grad`; None where that is empty, and for a non-leaf."""
+    """Return a copy of each tensor's `.grad`; None for an empty one and for a non-leaf."""
     gradients = (tensor.grad if is_leaf(tensor) else None for tensor in tensors)
     return [None if gradient is None else gradient.detach().clone() for gradient in gradients]
 

@@ -1,6 +1,6 @@
-"""What one call can reach: the callable, its arguments, and every tensor among them under the user's name.
+"""Prepare one call: the callable, its arguments, and every tensor that it can reach, by the user's names.
 
-Invariant: two worlds made by `copies` differ in no way that a program can see, and share no memory.
+Invariant: no program can distinguish two prepared calls made by `copies`, and they share no memory.
 """
 
 import inspect
@@ -22,7 +22,7 @@ from aotlens.verify.tensors.free_variables import free_variables
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Named:
-    """A tensor under the user's name for it."""
+    """A tensor with the user's name for it."""
 
     name: str
     tensor: Tensor
@@ -36,13 +36,13 @@ class PreparedCall:
     args: tuple[Any, ...]
     kwargs: Mapping[str, Any]
     inputs: tuple[Named, ...]
-    """Parameters, buffers and argument tensors in call order; a tensor passed twice stands twice."""
+    """Parameters, buffers and argument tensors in call order; a tensor that is passed twice appears twice."""
     leaves: tuple[Named, ...]
     """Where gradients end: leaf inputs, the hidden leaf behind a non-leaf input, bases of views."""
     labels: tuple[str, ...] | None = None
-    """Names of the positional arguments; None takes them from the callable's signature."""
+    """Names of the positional arguments; None derives them from the callable's signature."""
     before: tuple[Tensor, ...] | None = None
-    """The values of `inputs` before the call, in their order; None when this world is no copy."""
+    """The values of `inputs` before the call, in order; None unless this is a copy."""
 
 
 def prepare_call(
@@ -51,7 +51,7 @@ def prepare_call(
     kwargs: Mapping[str, Any] | None = None,
     names: Sequence[str] | None = None,
 ) -> PreparedCall:
-    """The world of one call as it is, without copying; gradients end at its own leaf tensors."""
+    """Prepare a call without copying; gradients end at its own leaf tensors."""
     labels = tuple(names) if names is not None else None
     inputs = named_tensors(fn, tuple(args), kwargs or {}, labels)
     leaves = _unique(item for item in inputs if item.tensor.is_leaf and item.tensor.requires_grad)
@@ -61,7 +61,7 @@ def prepare_call(
 def copies(
     original: PreparedCall, count: int = 2, keep_fn: bool = False, cloner: type[Cloner] = Cloner
 ) -> tuple[PreparedCall, ...]:
-    """Independent copies; with `keep_fn` the callable itself (and its state) is used, not copied."""
+    """Return independent copies; with `keep_fn` the callable itself (and its state) is not copied."""
     return tuple(_copy(original, keep_fn, cloner()) for _ in range(count))
 
 
@@ -85,12 +85,12 @@ def _copy(original: PreparedCall, keep_fn: bool, cloner: Cloner) -> PreparedCall
 
 
 def _apart(old: Tensor, new: Tensor) -> Tensor:
-    """The old values, safe from what happens to the new tensor."""
+    """Return the old values, independent of later changes to the new tensor."""
     return old.detach().clone() if old is new else old
 
 
 def clone_callable(fn: Callable[..., Any], cloner: Cloner) -> Callable[..., Any]:
-    """Copies a module, a module's bound method, or a partial of one; plain functions are kept."""
+    """Copy a module, a module's bound method or a partial of one; plain functions are returned unchanged."""
     if isinstance(fn, nn.Module):
         return cloner.module(fn)
     if isinstance(fn, types.MethodType) and isinstance(fn.__self__, nn.Module):
@@ -103,7 +103,7 @@ def clone_callable(fn: Callable[..., Any], cloner: Cloner) -> Callable[..., Any]
 
 
 def clone_value(value: Any, cloner: Cloner) -> Any:
-    """Copies one argument: containers are rebuilt, tensors and modules copied, the rest kept."""
+    """Copy one argument: containers are rebuilt, tensors and modules copied, other objects shared."""
     leaves, structure = pytree.tree_flatten(value)
     return pytree.tree_unflatten([_clone_leaf(leaf, cloner) for leaf in leaves], structure)
 
@@ -122,9 +122,9 @@ def named_tensors(
     kwargs: Mapping[str, Any],
     labels: tuple[str, ...] | None = None,
 ) -> tuple[Named, ...]:
-    """Every tensor that a call reaches, each under its own name, as tensors are paired by it.
+    """Return every tensor that a call reaches under a distinct name, because tensors are paired by name.
 
-    Parameters and buffers come first, then the arguments in order.  Two of the user's names may be the same:
+    Parameters and buffers come first, then the arguments in order.  Two of the user's names may be equal:
     `weight` is a parameter of the module and an argument of its `forward`.
     """
     items = tuple(_tensors_by_users_names(fn, args, kwargs, labels))
@@ -133,7 +133,7 @@ def named_tensors(
 
 
 def distinct_names(names: Sequence[str], reserved: Sequence[str] = ()) -> tuple[str, ...]:
-    """The names, with a number behind each that stands before it already or is taken: `weight (2)`."""
+    """Return the names with a number after each one that occurs before or is reserved: `weight (2)`."""
     used, distinct = set(reserved), []
     for name in names:
         candidate = next(text for text in chain([name], _numbered(name)) if text not in used)
@@ -159,7 +159,7 @@ def _tensors_by_users_names(
 
 
 def named_leaves(name: str, value: Any) -> Iterator[Named]:
-    """The tensors of one argument or result: `batch["ids"]`, `model.weight`."""
+    """Yield the tensors of one argument or result: `batch["ids"]`, `model.weight`."""
     for path, leaf in flatten_with_path(value)[0]:
         path_name = name + pytree.keystr(path).replace("'", '"')
         if isinstance(leaf, Tensor):
@@ -169,7 +169,7 @@ def named_leaves(name: str, value: Any) -> Iterator[Named]:
 
 
 def callable_tensors(fn: Callable[..., Any]) -> Iterator[Named]:
-    """Tensors that belong to the callable: those of a module, of `partial` arguments, of a closure."""
+    """Yield the callable's own tensors: of a module, of `partial` arguments, of a closure."""
     if isinstance(fn, nn.Module):
         yield from module_tensors(fn)
     elif isinstance(fn, types.MethodType) and isinstance(fn.__self__, nn.Module):
@@ -183,7 +183,7 @@ def callable_tensors(fn: Callable[..., Any]) -> Iterator[Named]:
 
 
 def module_tensors(module: nn.Module, prefix: str = "") -> Iterator[Named]:
-    """Parameters and buffers by qualified name, then tensors kept as plain attributes."""
+    """Yield parameters and buffers by qualified name, then tensors in plain attributes."""
     for name, tensor in (*module.named_parameters(), *module.named_buffers()):
         yield Named(prefix + name, tensor)
     for path, child in module.named_modules():
@@ -195,7 +195,7 @@ def module_tensors(module: nn.Module, prefix: str = "") -> Iterator[Named]:
 def argument_names(
     fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> list[tuple[str, Any]]:
-    """Each argument under its parameter's name; by position where the signature cannot be read."""
+    """Return each argument under its parameter's name, or by position if the signature cannot be read."""
     target = fn.forward if isinstance(fn, nn.Module) else fn
     try:
         bound = inspect.signature(target).bind(*args, **kwargs)

@@ -1,7 +1,7 @@
-"""Other values in the places of a call's arguments.
+"""Replace the values of a call's arguments by random ones.
 
-Promise: sizes, strides, dtypes, aliasing and what requires grad stay; a float is drawn from the range or the
-distribution of what was there, an integer from the range seen, and a mask keeps its share.
+Promise: sizes, strides, dtypes, aliasing and `requires_grad` stay.  A float is sampled from the range or the
+distribution of the original values, an integer from their range, and a mask keeps its share of True.
 """
 
 from collections.abc import Collection
@@ -13,13 +13,13 @@ from aotlens.torch_api.operators import pytree
 from aotlens.verify.tensors.prepared_call import PreparedCall, copies, prepare_call
 
 MOST_FLAG_VALUES = 2
-"""So few different floats are flags, and are dealt out anew rather than drawn."""
+"""Floats with at most this many different values are flags: they are shuffled, not sampled."""
 
 
 def with_random_values(
     original: PreparedCall, seed: int, positions: Collection[int] | None = None
 ) -> PreparedCall:
-    """A copy whose arguments hold other values; `positions` are the arguments to change, None for all."""
+    """Return a copy with random values; `positions` are the arguments to change, None for all."""
     (copied,) = copies(original, 1, keep_fn=True)
     generator = torch.Generator().manual_seed(seed)
     filled: set[int] = set()
@@ -37,7 +37,7 @@ def with_random_values(
 
 
 def _plain(values: object) -> list[Tensor]:
-    """The tensors whose memory can be filled: no wrapper, no other layout."""
+    """Return the tensors whose memory can be filled: strided, and no wrappers."""
     leaves = pytree.tree_leaves(values)
     return [
         leaf
@@ -61,7 +61,7 @@ def _fill(tensor: Tensor, generator: torch.Generator) -> None:
 
 
 def _random_like(seen: Tensor, generator: torch.Generator) -> Tensor:
-    """As many values of the kind that was seen."""
+    """Return random values with the range or distribution of these values."""
     if seen.dtype.is_complex:
         parts = torch.view_as_real(seen)
         return torch.view_as_complex(_random_like(parts.flatten(), generator).view(parts.shape).contiguous())
@@ -72,7 +72,7 @@ def _random_like(seen: Tensor, generator: torch.Generator) -> Tensor:
     if not bool(torch.isfinite(values).all()) or values.unique().numel() <= MOST_FLAG_VALUES:
         return _shuffled(wide, generator)
     low, high = float(values.min()), float(values.max())
-    if low >= 0:  # what a square root or a logarithm takes
+    if low >= 0:  # valid for a square root or a logarithm
         return low + (high - low) * torch.rand(values.shape, generator=generator, dtype=torch.float64)
     drawn = torch.randn(values.shape, generator=generator, dtype=torch.float64)
     return values.mean() + drawn * values.std(correction=0)
@@ -88,5 +88,5 @@ def _integers(seen: Tensor, generator: torch.Generator) -> Tensor:
 
 
 def _shuffled(seen: Tensor, generator: torch.Generator) -> Tensor:
-    """The values that were there, in other places."""
+    """Return the same values in random order."""
     return seen[torch.randperm(seen.numel(), generator=generator)]

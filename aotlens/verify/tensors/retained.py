@@ -1,6 +1,6 @@
-"""Tensors that a call leaves behind: in attributes, closures, and the containers that these hold.
+"""Find tensors that a call stores: in attributes, closures and the containers in them.
 
-Invariant: what was there before the call is not listed.
+Invariant: tensors that were there before the call are not listed.
 """
 
 import re
@@ -22,11 +22,11 @@ OF_TORCH = frozenset(vars(nn.Module()))
 POSITION = re.compile(r"\[\d+\]")
 CONTAINERS = (list, tuple, dict, deque)
 DEPTH = 3
-"""How many functions and objects within one another are looked into."""
+"""How many levels of functions and objects are searched."""
 
 
 def retained_tensors(prepared: PreparedCall) -> list[Named]:
-    """Every tensor that the callable and its arguments hold beside their inputs."""
+    """Return every tensor that the callable and its arguments hold in addition to their inputs."""
     known: set[int] = set()
     tensors = list(_retained_by("self", prepared.fn, DEPTH, known))
     leaves = pytree.tree_leaves((prepared.args, dict(prepared.kwargs)))
@@ -35,7 +35,7 @@ def retained_tensors(prepared: PreparedCall) -> list[Named]:
 
 
 def new_tensors(prepared: PreparedCall, old: set[int]) -> tuple[Named, ...]:
-    """Those that were not there before, under names that do not tell their place in a list, which grows."""
+    """Return the new tensors; their names omit list positions, because lists grow."""
     new = (item for item in retained_tensors(prepared) if id(item.tensor) not in old)
     named = ((POSITION.sub("[]", item.name), item.tensor) for item in new)
     return tuple(Named(f"{name}, left as {number}", tensor) for number, (name, tensor) in enumerate(named, 1))

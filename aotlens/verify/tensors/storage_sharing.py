@@ -1,4 +1,4 @@
-"""Which tensors lie on the same memory, by looking and by writing."""
+"""Find tensors that share memory, by their storages and by writing to them."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -13,17 +13,17 @@ from aotlens.verify.tensors.values import inner_tensors, same_values
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """What an in-place change of one output did."""
+    """The effect of an in-place change of one output."""
 
     name: str
     refused: type[BaseException] | None
-    """The error that autograd raised; None when the change was made."""
+    """The error that autograd raised; None if the change was made."""
     seen_by: frozenset[str]
     """Names of the other inputs and outputs whose values changed."""
 
 
 def storages(tensor: Tensor) -> Iterator[int]:
-    """The identities of the storages that hold the tensor; several for a wrapper subclass."""
+    """Yield the identities of the tensor's storages; several for a wrapper subclass."""
     if hasattr(tensor, "__tensor_flatten__"):
         for _, inner in inner_tensors(tensor):
             yield from storages(inner)
@@ -32,7 +32,7 @@ def storages(tensor: Tensor) -> Iterator[int]:
 
 
 def storage_sharing(items: Sequence[Named]) -> dict[str, frozenset[str]]:
-    """By name, the names of the other tensors on the same storage."""
+    """Return, by name, the names of the other tensors on the same storage."""
     groups: dict[int, list[str]] = defaultdict(list)
     for item in items:
         for storage in storages(item.tensor):
@@ -45,7 +45,7 @@ def storage_sharing(items: Sequence[Named]) -> dict[str, frozenset[str]]:
 
 
 def try_writes(inputs: Sequence[Named], outputs: Sequence[Named]) -> tuple[Write, ...]:
-    """Changes each output in place, in order, and sees which tensors on its storage change with it."""
+    """Change each output in place, in order, and record which tensors on its storage change too."""
     everything = (*inputs, *outputs)
     groups = storage_sharing(everything)
     by_name = {item.name: item.tensor for item in everything}

@@ -1,4 +1,4 @@
-"""Whether two tensors hold the same values: one table of tolerances, and the error between them."""
+"""Decide whether two tensors hold the same values: one table of tolerances, and the error between them."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -27,12 +27,12 @@ TOLERANCES: dict[torch.dtype, Tolerance] = {
     torch.float16: Tolerance(5e-3, 1e-4),
     torch.bfloat16: Tolerance(3e-2, 1e-3),
 }
-"""Every other dtype must be equal to the bit."""
+"""Every other dtype must be equal bit by bit."""
 EXACT = Tolerance(0.0, 0.0)
 
 
 def tolerances() -> str:
-    """What `equal` means, in one line for the user."""
+    """Return in one line what `equal` means."""
     rows = (
         f"{limit.relative:g} × size + {limit.absolute:g} in {str(dtype).removeprefix('torch.')}"
         for dtype, limit in TOLERANCES.items()
@@ -42,7 +42,7 @@ def tolerances() -> str:
 
 
 def inner_tensors(tensor: Tensor) -> Iterator[tuple[str, Tensor]]:
-    """What a wrapper subclass holds, by attribute name; a part that is no tensor is left out."""
+    """Yield the inner tensors of a wrapper subclass by attribute name."""
     for name in tensor.__tensor_flatten__()[0]:  # type: ignore[attr-defined]
         inner = getattr(tensor, name)
         if isinstance(inner, Tensor):
@@ -54,7 +54,7 @@ def is_wrapper(tensor: Tensor) -> bool:
 
 
 def copied(tensor: Tensor) -> Tensor:
-    """The values now, apart from every later change; a wrapper without `clone` is rebuilt of copied parts."""
+    """Return a copy of the current values; a wrapper without `clone` is rebuilt from copied inner tensors."""
     with torch.inference_mode(tensor.is_inference()), torch.no_grad():
         try:
             return tensor.detach().clone()
@@ -71,17 +71,17 @@ def copied(tensor: Tensor) -> Tensor:
 
 
 def is_users_wrapper(tensor: Tensor) -> bool:
-    """Whether the tensor is a wrapper around others that its user sees."""
+    """Return True if the tensor is a wrapper that its user sees."""
     return hasattr(tensor, "__tensor_flatten__") and not is_pending_collective(tensor)
 
 
 def class_name(tensor: Tensor) -> str:
-    """The tensor's class; a collective's pending result counts as the tensor that it gives when used."""
+    """Return the tensor's class; a collective's pending result counts as the tensor that it will be."""
     return "Tensor" if is_pending_collective(tensor) else type(tensor).__name__
 
 
 def metadata(tensor: Tensor) -> str:
-    """How a wrapper subclass describes itself and what it holds; empty for a plain tensor."""
+    """Return the attributes of a wrapper subclass and of its inner tensors; empty for a plain tensor."""
     if not is_users_wrapper(tensor):
         return ""
     own = tensor.__tensor_flatten__()[1]  # type: ignore[attr-defined]
@@ -97,7 +97,7 @@ _coarsest: ContextVar[Tolerance] = ContextVar("coarsest", default=EXACT)
 
 @contextmanager
 def computed_in(dtypes: Iterable[torch.dtype]) -> Iterator[None]:
-    """Within it floats of every type are compared as the coarsest of these, in which they were computed."""
+    """Compare floats of every dtype, within the block, with the tolerance of the coarsest of these dtypes."""
     limits = [TOLERANCES.get(dtype, EXACT) for dtype in dtypes]
     token = _coarsest.set(max(limits, key=lambda limit: limit.relative, default=EXACT))
     try:
@@ -107,9 +107,10 @@ def computed_in(dtypes: Iterable[torch.dtype]) -> Iterator[None]:
 
 
 def close(actual: Tensor, expected: Tensor, scale: float = 1.0) -> bool:
-    """Whether every element is within tolerance; NaN equals NaN and infinities their own sign.
+    """Return True if every element is within tolerance; NaN equals NaN, infinities must have equal signs.
 
-    `scale` is the size of the numbers that cancelled out on the way here; it stretches the absolute part.
+    `scale` is the size of the numbers that cancelled out in the computation; it scales the absolute
+    tolerance.
     """
     if expected.is_meta or expected.numel() == 0:
         return True
@@ -127,7 +128,7 @@ def close(actual: Tensor, expected: Tensor, scale: float = 1.0) -> bool:
 
 
 def same_non_finite(actual: Tensor, expected: Tensor) -> bool:
-    """Whether NaN and infinities stand at the same elements; `error_between` does not count them."""
+    """Return True if NaN and infinities are at the same elements; `error_between` ignores them."""
     if shape_of(actual) != shape_of(expected):
         return False
     other, true = as_dense_double(actual), as_dense_double(expected)
@@ -137,7 +138,7 @@ def same_non_finite(actual: Tensor, expected: Tensor) -> bool:
 
 
 def same_values(left: Tensor, right: Tensor) -> bool:
-    """Whether both have the same shape and every element is equal to the bit, or NaN in both."""
+    """Return True if the shapes are equal and every element is equal bit by bit, or NaN in both."""
     if shape_of(left) != shape_of(right) or left.layout != right.layout:
         return False
     if left.is_meta:
@@ -149,7 +150,7 @@ def same_values(left: Tensor, right: Tensor) -> bool:
 
 
 def _same_inner(left: Tensor, right: Tensor) -> bool:
-    """The same for wrappers, part by part: their own operators need not know `detach` and the like."""
+    """Compare wrappers by their inner tensors, because their own operators may lack `detach` and others."""
     if not (is_wrapper(left) and is_wrapper(right)):
         return False
     first, second = dict(inner_tensors(left)), dict(inner_tensors(right))
@@ -157,7 +158,7 @@ def _same_inner(left: Tensor, right: Tensor) -> bool:
 
 
 def error_between(actual: Tensor, expected: Tensor) -> float:
-    """Largest absolute error, where both are finite."""
+    """Return the largest absolute error among elements that are finite in both."""
     if expected.is_meta or expected.numel() == 0 or shape_of(actual) != shape_of(expected):
         return 0.0
     return float(
@@ -166,7 +167,7 @@ def error_between(actual: Tensor, expected: Tensor) -> float:
 
 
 def is_leaf(tensor: Tensor) -> bool:
-    """False for a view whose place in the autograd graph is unknown, since its base was written to."""
+    """Return False for a view whose base was mutated, since its position in the autograd graph is unknown."""
     try:
         return tensor.is_leaf
     except RuntimeError:
@@ -174,27 +175,27 @@ def is_leaf(tensor: Tensor) -> bool:
 
 
 def shape_of(tensor: Tensor) -> tuple[object, ...]:
-    """The sizes; a ragged size, whose symbol is another for every tensor, as `ragged`."""
+    """Return the sizes, with `ragged` for a ragged size, whose symbol differs for every tensor."""
     return tuple(
         "ragged" if tensor.is_nested and not isinstance(size, int) else size for size in tensor.shape
     )
 
 
 def as_dense_double(tensor: Tensor) -> Tensor:
-    """The values as a dense tensor in double precision."""
+    """Return the values as a dense tensor in double precision."""
     dense = _dense(tensor)
     return dense.to(torch.complex128 if dense.is_complex() else torch.float64)
 
 
 def preview_values(tensor: Tensor) -> str:
-    """The first few values, for a message."""
+    """Return the first few values for a message."""
     flat = _dense(tensor).flatten()
     words = [f"{value:.6g}" if isinstance(value, float) else str(value) for value in flat[:4].tolist()]
     return f"[{', '.join(words)}{', ...' if flat.numel() > 4 else ''}]"
 
 
 def _real(tensor: Tensor) -> Tensor:
-    """Complex numbers as pairs, floats in double precision, the rest as it is."""
+    """Return complex numbers as pairs, floats in double precision, other values unchanged."""
     dense = _dense(tensor)
     if dense.is_complex():
         return torch.view_as_real(as_dense_double(tensor))
@@ -202,14 +203,14 @@ def _real(tensor: Tensor) -> Tensor:
 
 
 def _marked(values: Tensor, ordinary: Tensor) -> Tensor:
-    """What stands where a value is not finite, NaN as 0 and infinities as themselves."""
+    """Return the non-finite values, with NaN as 0, infinities as themselves, and 0 for finite ones."""
     return torch.where(ordinary, 0.0, torch.nan_to_num(values, nan=0.0, posinf=1.0, neginf=-1.0))
 
 
 def _dense(tensor: Tensor) -> Tensor:
     if is_wrapper(tensor):
         parts = [_dense(inner).flatten() for _, inner in inner_tensors(tensor)]
-        # Quantised wrappers hold parts of several types, some of which torch does not promote.
+        # Inner tensors of quantised wrappers have several dtypes, and torch cannot promote some of them.
         is_mixed = len({part.dtype for part in parts}) > 1
         return torch.cat([as_dense_double(part) for part in parts] if is_mixed else parts)
     return tensor.to_dense() if tensor.layout != torch.strided else tensor.resolve_conj().resolve_neg()
