@@ -1,6 +1,6 @@
-"""What a session has seen so far: the compiled targets, their calls, and what could not be compiled.
+"""Collect what a session observes: compiled targets, their calls, and targets that could not be compiled.
 
-Invariant: a target is kept once per input signature, in the order of capture.
+Invariant: a target is collected once per input signature, in the order of capture.
 """
 
 import time
@@ -32,26 +32,26 @@ if TYPE_CHECKING:
 __all__ = ["REPEATS", "Collector", "StopScript"]
 
 REPEATS = 3
-"""Calls of one target without a new capture after which a trace has seen enough of a script."""
+"""A trace stops the script after this many calls of one target without a new capture."""
 
 
 class StopScript(BaseException):
-    """Ends a script whose targets only repeat; no `except Exception` of the user's catches it."""
+    """Ends a script whose targets only repeat; the user's `except Exception` does not catch it."""
 
 
 @dataclass(eq=False, slots=True)
 class CompiledCallable:
-    """One function or module that the script passed to `torch.compile`."""
+    """A function or module that the script passes to `torch.compile`."""
 
     function: Any
     call_order: int = 0
-    """The order in which it was called first, from 1 on; noted of torch's own layers alone."""
+    """The position of its first call among all, from 1 on; recorded only for torch's own layers."""
     is_of_import: bool = False
-    """Whether a library passed it while it was imported, for whoever may call it."""
+    """Whether a library passed it to `torch.compile` while the library was imported."""
 
     @property
     def entries(self) -> list[tuple[tuple[str, int], str]]:
-        """Where the function, or the module's `forward`, begins, and its name."""
+        """Return the location and name of the function, or of the module's `forward`."""
         function = _module_of(self.function) or self.function
         called = getattr(type(function), "forward", function)
         while hasattr(called, "__wrapped__"):
@@ -64,14 +64,15 @@ class CompiledCallable:
 
     @property
     def is_own(self) -> bool:
-        """Whether the code is the user's."""
+        """Return True if the code is the user's."""
         return any(is_first_party_file(file) for (file, _), _ in self.entries)
 
 
 def _module_of(function: Any) -> torch.nn.Module | None:
-    """The module that a bound method of torch's own calls: `module.compile()` passes that of `Module`.
+    """Return the module of a bound method that torch itself defines: `module.compile()` passes that of
+    `Module`.
 
-    A method that the user or a library wrote is itself what is compiled, as in `torch.compile(vae.decode)`.
+    A method of the user or a library is itself what is compiled, as in `torch.compile(vae.decode)`.
     """
     owner, code = getattr(function, "__self__", None), getattr(function, "__code__", None)
     is_torchs = code is not None and is_torch_file(code.co_filename)
@@ -79,7 +80,7 @@ def _module_of(function: Any) -> torch.nn.Module | None:
 
 
 class Collector:
-    """Mutable: filled while the script runs."""
+    """Collects while the script runs; mutable."""
 
     def __init__(self, script: str = "", repeats: int | None = None, limit_s: float = 0.0) -> None:
         """Stop the script after `repeats` calls of a target and `limit_s` seconds without a new one.
@@ -91,10 +92,10 @@ class Collector:
         self.callables: list[CompiledCallable] = []
         self._callables_by_id: dict[int, CompiledCallable] = {}
         self.eager_calls: list[NotCompiled] = []
-        """Calls of what the script gave to `aotlens.compile` that run in eager."""
+        """Calls of functions that the script passed to `aotlens.compile` and that run in eager."""
         self.other_backends: list[NotCompiled] = []
         self.stopped = False
-        """Whether the script was ended because its targets only repeated."""
+        """Whether the script was stopped because its targets only repeated."""
         self._repeats = repeats
         self._limit_s = limit_s
         self._last_new_capture = time.monotonic()
@@ -114,7 +115,7 @@ class Collector:
             yield
 
     def _failed_graphs(self) -> Iterator["NotCompiledGraph"]:
-        """Those on which the engine failed, and eager did not."""
+        """Return the graphs that the engine cannot compile and that run in eager."""
         return (graph for graph in self._eager if not graph.fails_in_eager)
 
     def _add_eager(self, graph: "NotCompiledGraph") -> None:
@@ -123,38 +124,38 @@ class Collector:
 
     @property
     def eager_graphs(self) -> tuple[NotCompiled, ...]:
-        """The graphs that run in eager; one on which eager fails too is a mistake of the user's."""
+        """Return the graphs that run in eager; a graph that fails in eager too is a mistake of the user's."""
         return tuple(graph.record() for graph in self._failed_graphs())
 
     @property
     def failures(self) -> list[Failure]:
-        """What could not be compiled, as failures of a trace."""
+        """Return the targets that could not be compiled, as failures of a trace."""
         graphs = self._failed_graphs()
         return [*self._failures, *(failure_of(graph.error, self.script) for graph in graphs)]
 
     def note_graph(self, graph: Any) -> None:
-        """Dynamo captured a graph: what it was captured from is compiled, in part at least."""
+        """Note a graph that Dynamo captured: its functions are compiled, at least in part."""
         modules = (module for module in graph.modules() if isinstance(module, fx.GraphModule))
         codes = (node.meta.get("aotlens_codes", ()) for module in modules for node in module.graph.nodes)
         self._captured |= {(file, line) for stack in codes for _, file, line in stack}
 
     def has_graph(self, entry: CompiledCallable) -> bool:
-        """Whether Dynamo captured a graph of its code."""
+        """Return True if Dynamo captured a graph of its code."""
         return any(location in self._captured for location, _ in entry.entries)
 
     def add_callable(self, function: Any) -> CompiledCallable:
-        """The entry of what is passed to `torch.compile`; one for a function that is passed at every call."""
+        """Return the entry of a callable that is passed to `torch.compile`; the same one for every call."""
         known = self._callables_by_id.get(id(function))
         if known is None:
             known = CompiledCallable(
                 function, is_of_import=importing_library()
-            )  # which keeps the function, and its id
+            )  # the entry keeps the function alive, and with it the id
             self._callables_by_id[id(function)] = known
             self.callables.append(known)
         return known
 
     def note_other_backend(self, function: Any, backend: object) -> None:
-        """The script chose another compiler for something; torch does so for itself, which is no news."""
+        """Note that the script chose another backend; torch's own uses are ignored."""
         entries = CompiledCallable(function).entries
         if not entries or not is_user_file(entries[0][0][0]):
             return
@@ -172,7 +173,7 @@ class Collector:
 
     @contextmanager
     def discarding(self) -> Iterator[None]:
-        """What the engine compiles within the block is forgotten."""
+        """Discard what the engine compiles within the block."""
         count = len(self.compiled)
         try:
             yield
@@ -180,7 +181,7 @@ class Collector:
             del self.compiled[count:]
 
     def noting_call(self, entry: CompiledCallable, function: Callable[..., Any]) -> Callable[..., Any]:
-        """The function, which notes that what was passed is called."""
+        """Wrap the function so that its calls are noted in the entry."""
 
         def noted(*args: Any, **kwargs: Any) -> Any:
             entry.call_order = entry.call_order or 1 + max(other.call_order for other in self.callables)
@@ -189,12 +190,12 @@ class Collector:
         return noted
 
     def add_failure(self, failure: Failure) -> None:
-        """Keep what the engine said of a target that it could not compile; the script goes on in eager."""
+        """Add the engine's error for a target that it could not compile; the script continues in eager."""
         self._failures.append(failure)
         self._restart_counting()
 
     def counting(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """The function, with its calls counted where they matter; a call too many raises StopScript."""
+        """Wrap the function so that its calls are counted; a call above the limit raises StopScript."""
         if self._repeats is None:
             return function
 
@@ -202,16 +203,16 @@ class Collector:
             self.count_call(id(counted))
             return function(*args, **kwargs)
 
-        if getattr(function, "_boxed_call", False):  # Dynamo then passes one list, which the callee empties
+        if getattr(function, "_boxed_call", False):  # Dynamo then passes one list, which the callee clears
             counted._boxed_call = True  # type: ignore[attr-defined]
         return counted
 
     def stop_counting(self) -> None:
-        """Stop counting: the script has ended."""
+        """Stop counting, because the script has ended."""
         self._repeats = None
 
     def count_call(self, key: int) -> None:
-        """Count one call; the first one after a capture is the call that the capture was made for."""
+        """Count one call; the first one after a capture is the call that caused the capture."""
         self._calls[key] += 1
         if self._repeats is None or self._calls[key] <= self._repeats:
             return

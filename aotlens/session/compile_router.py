@@ -1,7 +1,7 @@
-"""Routes what a script gives to `torch.compile` and `aotlens.compile` to this session's engine.
+"""Route what a script passes to `torch.compile` and `aotlens.compile` to this session's engine.
 
-Invariant: after the context both names are what they were; the user's own arguments (`fullgraph`,
-`dynamic`, `options`) keep their meaning, only backend, policy and observation are the session's.
+Invariant: both names are restored after the context.  The user's own arguments (`fullgraph`, `dynamic`,
+`options`) keep their meaning; only backend, policy and observation are the session's.
 """
 
 from collections.abc import Callable, Iterator
@@ -37,45 +37,48 @@ from aotlens.torch_api.patching import install
 __all__ = ["AroundBackend", "BeforeDirect", "CompileRouter", "intercepting_compile", "is_routed_callable"]
 
 AroundBackend = Callable[[Callable[..., Any], Any], Callable[..., Any]]
-"""Takes what Dynamo had compiled and the graph that it was made from; gives what Dynamo shall call."""
+"""Takes Dynamo's compiled function and its graph; returns the function that Dynamo calls."""
 
 BeforeDirect = Callable[[Callable[..., Any], tuple[Any, ...], dict[str, Any], CompileOptions], None]
-"""Hears of a call that `aotlens.compile` is about to compile."""
+"""Called before `aotlens.compile` compiles a call."""
 
 OURS = "aotlens"
-"""The name of our backend: a script that asks for it means this engine, and gets the session's options."""
+"""The name of our backend: a script that asks for it gets this engine with the session's options."""
 
 _ROUTED = "__aotlens_routed__"
 
 
 @dataclass(frozen=True, slots=True)
 class CompileRouter:
-    """How what the script compiles is compiled."""
+    """Decides how the script's functions are compiled."""
 
     options: CompileOptions
     collector: Collector
     choose: Callable[[object], Any] = lambda given: given
-    """What to compile for what the script gave; None leaves that as it is."""
+    """Returns the function to compile in place of the script's; None leaves it unchanged."""
     around: AroundBackend = lambda compiled, graph: compiled
     before_direct: BeforeDirect = lambda function, args, kwargs, options: None
     keep_going: bool = False
-    """Run the script on in eager even after a mistake in what was asked for (a policy that names nothing)."""
+    """Continue the script in eager even after a mistake in the options (a policy that names no value)."""
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "CompileRouter":
-        """Itself: lightning copies what it passes to `torch.compile`, and a new backend recompiles."""
+        """Return itself: lightning copies what it passes to `torch.compile`, and a new backend recompiles."""
         return self
 
     def compile_graph(self, graph: Any, example_inputs: list[Any], **asked: Any) -> Callable[..., Any]:
-        """The Dynamo backend of this session; `asked` is the `mode` and `options` that the script chose.
+        """Compile a graph as the Dynamo backend of this session; `asked` holds the script's `mode` and
+        `options`.
 
-        One for all calls of `torch.compile`: Dynamo recompiles a function for each backend that is new to it.
+        All calls of `torch.compile` share it, because Dynamo recompiles a function for each new backend.
         """
         self.collector.note_graph(graph)
         chosen = {
             **compile_mode_settings(asked.get("mode"), asked.get("dynamic")),
             **(asked.get("options") or {}),
         }
-        settings = {key: value for key, value in chosen.items() if key != "backend"}  # the session's is meant
+        settings = {
+            key: value for key, value in chosen.items() if key != "backend"
+        }  # the session's backend applies
         compiled = self._compiled(graph, example_inputs, settings)
         if isinstance(compiled, EagerGraph):
             return self.collector.counting(compiled)
@@ -92,7 +95,7 @@ class CompileRouter:
         return eager
 
     def direct(self, function: Any, asked: CompileOptions | None) -> Callable[..., Any]:
-        """What stands for `aotlens.compile(function, options=asked)`."""
+        """Compile a function as `aotlens.compile(function, options=asked)` does."""
         options = self._merged(asked)
         compiled: Any = aotlens.frontends.compile.compile(function, options=options)
 
@@ -110,7 +113,7 @@ class CompileRouter:
                     raise
                 failed = error
             if failed is not None:
-                # Outside of the handler: the function's own mistake is then told once.
+                # Outside of the handler, so that the function's own mistake is reported once.
                 if key in compiled.compiled:  # it compiled, so the call itself failed
                     raise_if_eager_fails(failed, function, args, kwargs)
                 result = function(*args, **kwargs)
@@ -138,22 +141,22 @@ class CompileRouter:
         )
 
     def _is_error(self, error: Exception) -> bool:
-        """Whether the script ends with it, rather than go on in eager."""
+        """Return True if the error ends the script instead of continuing in eager."""
         return not self.keep_going and (self.options.strict or is_user_error(error))
 
 
 def is_routed_callable(function: object) -> bool:
-    """Whether calling it compiles it: it was given to `torch.compile` or `aotlens.compile`."""
+    """Return True if calling it compiles it: it was passed to `torch.compile` or `aotlens.compile`."""
     return any(hasattr(function, name) for name in (_ROUTED, "_torchdynamo_orig_callable", "_orig_mod"))
 
 
 @contextmanager
 def intercepting_compile(router: CompileRouter) -> Iterator[None]:
-    """Within the block, both ways to compile, as functions, decorators or methods, are routed."""
+    """Route both ways to compile, as functions, decorators or methods, within the block."""
     saved = torch.compile, aotlens.compile
     torch.compile, aotlens.compile = _torch_compile(torch.compile, router), _aotlens_compile(router)
     try:
-        with mute_fake_tensor_log():  # what they say of the user's mistakes, our message says
+        with mute_fake_tensor_log():  # our message covers what they say about the user's mistakes
             yield
     finally:
         torch.compile, aotlens.compile = saved
@@ -161,7 +164,7 @@ def intercepting_compile(router: CompileRouter) -> Iterator[None]:
 
 def _torch_compile(original: Callable[..., Any], router: CompileRouter) -> Any:
     def compile(model: Any = None, /, **asked: Any) -> Any:
-        """Stands for `torch.compile`, with the backend of this session."""
+        """Replace `torch.compile`, with the backend of this session."""
         if "model" in asked:
             model = asked.pop("model")
         if model is None:
@@ -186,13 +189,13 @@ def _torch_compile(original: Callable[..., Any], router: CompileRouter) -> Any:
 
 
 def _traced_compile(model: Any = None, /, **asked: Any) -> Any:
-    """`torch.compile` within what is compiled already."""
+    """Replace `torch.compile` inside compiled code."""
     return (lambda decorated: decorated) if model is None else model
 
 
 def _aotlens_compile(router: CompileRouter) -> Any:
     def compile(fn: Any = None, *, options: CompileOptions | None = None) -> Any:
-        """Stands for `aotlens.compile`, with the options of this session."""
+        """Replace `aotlens.compile`, with the options of this session."""
         if fn is None:
             return lambda decorated: compile(decorated, options=options)
         chosen = router.choose(fn)

@@ -1,7 +1,7 @@
-"""One pass over a script: which of its targets are compiled, when, and with which arguments.
+"""Make one pass over a script and decide which targets are compiled, when, and with which arguments.
 
-Invariant: the same plan serves every command that takes a TARGET, so `inspect`, `export` and `verify` agree
-on what a target is.
+Invariant: all commands that take a TARGET use the same plan, so `inspect`, `export` and `verify` agree on the
+targets.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -42,16 +42,16 @@ __all__ = ["CompileRequest", "Driver", "Hooks"]
 
 @dataclass(frozen=True, slots=True)
 class CompileRequest:
-    """What the user asked for."""
+    """A script and its compile options, as the user requested them."""
 
     path: str
     qualname: str | None
     argv: tuple[str, ...]
     options: CompileOptions
     fake: bool = False
-    """Run the script on tensors that hold no memory."""
+    """Run the script with fake tensors."""
     examples: bool = False
-    """Only the targets that have examples."""
+    """Compile only the targets that have examples."""
 
 
 def _compile(call: Call, options: CompileOptions) -> None:
@@ -60,30 +60,30 @@ def _compile(call: Call, options: CompileOptions) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Hooks:
-    """What a command does at the points where it differs from others."""
+    """The steps in which commands differ."""
 
     compile: Callable[[Call, CompileOptions], Any] = _compile
-    """Takes a call for the direct frontend."""
+    """Compiles a call with the direct frontend."""
     around: AroundBackend = lambda compiled, graph: compiled
     """Wraps what the Dynamo frontend compiled."""
     before_direct: BeforeDirect = lambda function, args, kwargs, options: None
-    """Hears of each call that the script's own `aotlens.compile` is about to compile."""
+    """Called before the script's own `aotlens.compile` compiles a call."""
     on_stage: Callable[[str, str], None] = lambda stage, detail: None
-    """Hears of `import`, `run` and the pipeline's stages."""
+    """Called with `import`, `run` and the pipeline's stages."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What to do with a script, decided from its text."""
+    """How a script is run, decided from its text."""
 
     runs: bool
-    """Run it as `__main__`, rather than only its definitions."""
+    """Run it as `__main__`, not only its definitions."""
     examples: tuple[StaticTarget, ...]
     watched: StaticTarget | None = None
 
     @classmethod
     def from_script(cls, script: Script, qualname: str | None, only_examples: bool = False) -> "Plan":
-        """Raises SyntaxError, or TargetError where the script has no such name."""
+        """Plan a script's run.  Raises SyntaxError, or TargetError if the script has no such name."""
         if qualname is not None:
             target = find_target(script, qualname)
             if target.how == "example":
@@ -96,7 +96,7 @@ class Plan:
 
 
 class Driver:
-    """Compiles a script's targets into its collector; failures of single targets go there too."""
+    """Compiles a script's targets into its collector, together with the failures of single targets."""
 
     def __init__(self, order: CompileRequest, collector: Collector, hooks: Hooks) -> None:
         self._request = order
@@ -105,16 +105,18 @@ class Driver:
         self._watch: Watch | None = None
         self._log = DynamoLog()
         self._target = ""
-        """The name of what is compiled now."""
+        """The name of the target that is being compiled."""
         self.not_compiled: tuple[NotCompiled, ...] = ()
-        """What the script passed to `torch.compile` and did not run compiled; filled at its end."""
+        """What the script passed to `torch.compile` and did not run compiled; set at its end."""
 
     def dynamo(self, targets: Sequence[Target]) -> Dynamo | None:
-        """What Dynamo did, for the report of these targets."""
+        """Return what Dynamo did, for the report of these targets."""
         return self._log.dynamo(targets)
 
     def run(self) -> None:
-        """Raises what the script raised, but for an orderly end."""
+        """Run the script and compile its targets; raises what the script raised, except for an orderly
+        end.
+        """
         self._hooks.on_stage("import", self._request.path)
         script = load_script(self._request.path)
         plan = Plan.from_script(script, self._request.qualname, self._request.examples)
@@ -142,7 +144,9 @@ class Driver:
 
     @contextmanager
     def _emulation(self) -> Iterator[None]:
-        """What is pretended to the script; an error that leaves it says for which GPU."""
+        """Emulate the requested GPU and fake tensors; an error that leaves the block carries the GPU's
+        name.
+        """
         gpu, backend = self._request.options.gpu, self._request.options.backend
         for_another = backend == "eager" or isinstance(backend, Interpreted)
         runs_here = not for_another or torch.cuda.is_available()
@@ -156,7 +160,7 @@ class Driver:
                 raise
 
     def no_target_failure(self) -> Failure:
-        """Why there is no target, and what the user can do."""
+        """Return a failure that says why there is no target and what to do."""
         path, name = self._request.path, self._request.qualname
         if name is None:
             message = (
@@ -194,7 +198,7 @@ class Driver:
             run_script(script, module, argv, watch_definition(plan.watched))
 
     def _compile_examples(self, module: ModuleType, target: StaticTarget) -> None:
-        """A failure of one example is kept, and the next is tried."""
+        """Compile every example; after a failure the next one is tried."""
         try:
             for call in example_calls(module, target):
                 self._compile(call)
@@ -214,7 +218,7 @@ class Driver:
 
 @contextmanager
 def _stopping_quietly() -> Iterator[None]:
-    """The end of a script that has shown enough, or that left with code 0, is no failure."""
+    """Ignore the end of a script that is stopped early or exits with code 0."""
     try:
         yield
     except StopScript:

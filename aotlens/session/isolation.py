@@ -1,8 +1,8 @@
-"""Running the user's function once more without the caller's hooks and modes noticing.
+"""Run the user's function once more, hidden from the caller's hooks and modes.
 
-A checkpoint counts the tensors that autograd saves, and its selective form counts operators; an offloading
-hook copies each of them.  Invariant: whatever runs inside `isolated` reaches neither hooks on saved tensors
-nor dispatch modes of the caller's, and leaves the random state as it was.
+A checkpoint counts the tensors that autograd saves, its selective form counts operators, and an offloading
+hook copies every saved tensor.  Invariant: code inside `isolated` reaches neither the caller's saved-tensor
+hooks nor its dispatch modes, and the random state is restored.
 """
 
 import types
@@ -23,15 +23,15 @@ from aotlens.torch_api.saved_tensor_hooks import (
 __all__ = ["isolated", "raised_by_caller"]
 
 EMULATION = "aotlens.gpu_emulation"
-"""The package whose dispatch modes stand for a GPU."""
+"""The package whose dispatch modes emulate a GPU."""
 
 
 @contextmanager
 def isolated() -> Iterator[None]:
-    """Run the body without the caller's hooks on saved tensors, dispatch modes and random state.
+    """Run the block without the caller's saved-tensor hooks and dispatch modes, and restore the random state.
 
-    Hooks that are graph modules stay: they are parts of the compiled graphs.  So do the modes that stand for
-    a GPU which is not there: without them none of its tensors can be made.
+    Hooks that are graph modules stay, because they are parts of the compiled graphs.  Modes that emulate a
+    GPU stay too, because its tensors cannot be created without them.
     """
     unhooked = without_saved_tensor_hooks() if graph_module_hooks() is None else nullcontext()
     emulating = [mode for mode in current_dispatch_modes() if type(mode).__module__.startswith(EMULATION)]
@@ -56,7 +56,7 @@ def raised_by_caller(error: BaseException) -> bool:
 
 
 def _code_of(hook: object) -> types.CodeType | None:
-    """The code that runs when the hook is called; None for one that is not written in Python."""
+    """Return the code that runs when the hook is called; None if it is not written in Python."""
     if isinstance(hook, torch.nn.Module):
         return None
     function: Any = getattr(hook, "__func__", hook)

@@ -1,7 +1,7 @@
-"""A policy's function, from the user's file.
+"""Load a policy's function from the user's file.
 
-Invariant: the file runs in the process that runs the user's code anyway, once for each compilation order, as
-a module of its own, so it may import what lies beside it.
+Invariant: the file runs in the process that runs the user's code, once per compile request, as its own
+module, so it can import the files beside it.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,7 +23,7 @@ SIGNATURE = (
 
 
 def with_policy_function(options: CompileOptions) -> CompileOptions:
-    """The options with the function that their policy names; the same options where it names none.
+    """Return the options with the function that their policy names, or the same options without one.
 
     Raises:
         UserError: no such file, a file that fails, no function of that name.
@@ -35,7 +35,7 @@ def with_policy_function(options: CompileOptions) -> CompileOptions:
 
 
 def options_for_targets(options: CompileOptions) -> CompileOptions:
-    """The options for a script's targets: an override need name a value in one of them only.
+    """Return the options for a script's targets: an override may name a value in just one of them.
 
     Raises:
         UserError: as `with_policy_function`.
@@ -49,8 +49,12 @@ def options_for_targets(options: CompileOptions) -> CompileOptions:
 def check_overrides(
     compiled: Sequence[Compiled], options: CompileOptions, what_if: tuple[str, ...] = ()
 ) -> None:
-    """Raises UnknownValueError for an override that names a value in none of a script's targets, and
-    UserError for a what-if where none of them is trained."""
+    """Check overrides and what-ifs against all targets of a script.
+
+    Raises:
+        UnknownValueError: an override names a value in none of the targets.
+        UserError: a what-if, and no target is trained.
+    """
     policies = [options.partition, *map(Policy.parse, what_if)]
     overrides = [target for policy in policies if isinstance(policy, Policy) for target in policy.overrides]
     if not what_if and not overrides:

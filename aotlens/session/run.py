@@ -1,6 +1,7 @@
-"""The user's script in this process, what it compiles compiled by the engine; likewise in those it spawns.
+"""Run the user's script in this process, with the engine compiling what it compiles, also in spawned
+processes.
 
-Invariant: nothing is printed here, and the script's stdout and exit code are its own.
+Invariant: nothing is printed here, and the script's stdout and exit code stay its own.
 """
 
 import platform
@@ -36,13 +37,13 @@ class ScriptEnd:
 
     exit_code: int = 0
     message: str = ""
-    """What `sys.exit` was given to print; empty for a number."""
+    """The text passed to `sys.exit`; empty for a number."""
     failure: Failure | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class ScriptRun:
-    """A script's end, and what was compiled on the way."""
+    """How a script ended, and what it compiled."""
 
     path: str
     end: ScriptEnd
@@ -50,14 +51,14 @@ class ScriptRun:
     verdicts: tuple[Verdict | None, ...]
     """In the order of the targets; None without `--verify`."""
     not_compiled: tuple[NotCompiled, ...] = ()
-    """What was passed to `torch.compile` and ran in eager."""
+    """What the script passed to `torch.compile` and ran in eager."""
     is_verified: bool = False
-    """Whether `--verify` was asked for."""
+    """Whether `--verify` is set."""
     dynamo: Dynamo | None = None
-    """What Dynamo did in this process; None where it compiled nothing."""
+    """What Dynamo did in this process; None if it compiled nothing."""
 
     def exit_code(self, allow_unverified: bool) -> int:
-        """The script's own, else 1 unless everything that was to be compared equals eager."""
+        """Return the script's own exit code, else 1 unless everything compared equals eager."""
         compared = [verdict for verdict in self.verdicts if verdict is not None]
         eager = map(verdict_of, self.not_compiled) if self.is_verified else ()
         verdicts = (*compared, *(verdict for verdict in eager if verdict is not None))
@@ -94,7 +95,7 @@ def run_compiled(path: str, argv: Sequence[str], options: CompileOptions, verify
 
 
 def compile_within(job: Job, script: Callable[[], None]) -> ScriptRun:
-    """Run code of the script, with what it compiles here and in processes that it spawns."""
+    """Run code of the script with the engine, in this process and in those that it spawns."""
     with spawning(job) as folder:
         ran = _compile_here(job, script)
         return _with_spawned(ran, load_outcomes(folder))
@@ -149,7 +150,7 @@ def _compile_here(job: Job, script: Callable[[], None]) -> ScriptRun:
 
 
 def run_to_end(work: Callable[[], None], path: str) -> ScriptEnd:
-    """How the script ended; one that failed has exit code 2, as other mistakes of the user's."""
+    """Return how the script ended; a failure has exit code 2, as the user's other mistakes."""
     try:
         work()
     except SystemExit as error:

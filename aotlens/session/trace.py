@@ -1,7 +1,6 @@
-"""`trace`: a request to the worker, carried out in a child process.
+"""Carry out a request to the worker in a child process.
 
-Invariant: nothing of the user's code can raise through `trace`; whatever was captured before a failure is
-reported beside it.
+Invariant: user code cannot raise through `trace`; whatever was captured before a failure is reported with it.
 """
 
 import os
@@ -43,14 +42,14 @@ __all__ = ["trace"]
 
 
 _OVERRIDES = ("`save:", "`recompute:")
-"""How a message starts where a target refuses an override, which then names a value after all."""
+"""The start of a message about an override that names no value of a target."""
 
 _OURS: list[str] = []
-"""The name of the last module that was loaded before any user code ran; empty where that is not known."""
+"""The name of the last module that was loaded before any user code; empty if unknown."""
 
 
 def trace(request: TraceRequest, progress: ProgressFunction) -> Outcome:
-    """Run what the request asks for, and report what was captured."""
+    """Run the requested targets and report what was captured."""
     collector = Collector(request.path, _repeats(request.options), request.options.repeat_limit_s)
     order = _order(request)
     verifier = Verifier(collector, order.options) if request.options.verify else None
@@ -69,10 +68,10 @@ def trace(request: TraceRequest, progress: ProgressFunction) -> Outcome:
         build = partial(_build, collector, request.options, verifier, targets)
         failure = _failure(build, request.path) or failure
     refused, notes = collector.failures, []
-    if targets and failure is not None and failure.kind == "no-value":  # more than the targets needs memory
+    if targets and failure is not None and failure.kind == "no-value":  # memory is needed beyond the targets
         notes.append(_note(failure))
         failure = None
-    if targets and failure is not None and failure.kind == "exit":  # the script ended itself after a capture
+    if targets and failure is not None and failure.kind == "exit":  # the script exited after a capture
         failure = None
     if failure is None and refused and not targets:
         failure, refused = refused[0], refused[1:]
@@ -91,7 +90,7 @@ def trace(request: TraceRequest, progress: ProgressFunction) -> Outcome:
 
 
 def _cut_short(collector: Collector, failure: Failure | None, asked: TraceOptions) -> str | None:
-    """Why there may be targets that were not seen; None when the script ran to its end."""
+    """Return why some targets may be missing; None if the script ran to its end."""
     if failure is not None:
         return f"the script failed: {failure.message}"
     if not collector.stopped:
@@ -109,7 +108,7 @@ def _hooks(verifier: Verifier | None, progress: ProgressFunction) -> Hooks:
 
 
 def _repeats(asked: TraceOptions) -> int | None:
-    """After how many calls without news a script has shown enough; fake tensors never bring any."""
+    """Return how many calls without a new capture are enough; fake tensors never cause a new one."""
     if asked.to_end:
         return None
     return 1 if asked.fake else REPEATS
@@ -134,9 +133,9 @@ def _order(request: TraceRequest) -> CompileRequest:
 def _build(
     collector: Collector, asked: TraceOptions, verifier: Verifier | None, targets: list[Target]
 ) -> None:
-    """Fills `targets` one by one, so that a failure leaves those before it.
+    """Append to `targets` one by one, so that a failure keeps the earlier ones.
 
-    An example may ask for what the script's run has shown already; the run's capture is the one kept.
+    An example may repeat what the script's run has captured; then the run's capture is kept.
     """
     shown: set[object] = set()
     verdicts = verifier.verdicts() if verifier is not None else [None] * len(collector.compiled)
@@ -158,19 +157,19 @@ def _build(
 
 
 def _measures(asked: TraceOptions) -> bool:
-    """On a GPU that the script uses kernels are always timed; elsewhere when somebody asks."""
+    """Return True if kernels are timed: always on a GPU that the script uses, elsewhere on request."""
     return asked.measure or (torch.cuda.is_initialized() and not asked.fake)
 
 
 def _compile_backward(compiled: Compiled) -> None:
-    """Generate the backward's kernels, where no call has done so: a report shows them all."""
+    """Generate the backward's kernels if no call has done so, because a report shows all of them."""
     backward = compiled.code.backward
     if backward is not None and backward.compile is not None and not backward.kernels():
         backward.compile()
 
 
 def _signature(target: Target) -> object:
-    """Equal for captures of one function with like arguments, whichever frontend made them."""
+    """Return a value that is equal for captures of one function with like arguments, for any frontend."""
     tensors = (replace(row.tensor, requires_grad=row.requires_grad) for row in target.inputs if row.tensor)
     return target.qualname, target.mode, target.span, frozenset(Counter(tensors).items())
 
@@ -188,7 +187,7 @@ BY_DYNAMO: tuple[NotCompiledCause, ...] = (
     "no graph",
     "other backend",
 )
-"""Causes that no failure of the trace tells; `dynamo_findings` reports graph breaks."""
+"""Kinds that no failure of the trace reports; `dynamo_findings` reports graph breaks."""
 
 
 def _report(
@@ -205,7 +204,7 @@ def _report(
 
 
 def _failure(work: Callable[[], None], path: str) -> Failure | None:
-    """How the work failed, or None."""
+    """Return how the work failed, or None."""
     try:
         work()
     except BaseException as error:  # noqa: BLE001 (user code may raise anything; the request gets its answer)
@@ -214,7 +213,7 @@ def _failure(work: Callable[[], None], path: str) -> Failure | None:
 
 
 def _files(path: str, reads: FileReads) -> tuple[str, ...]:
-    """The script, the modules of the user's own that were imported, and what the script read."""
+    """Return the script, the imported modules of the user's, and the files that the script read."""
     files = [os.path.abspath(path)]
     imported = list(takewhile(lambda name: name not in _OURS, reversed(sys.modules)))
     for name in reversed(imported):
@@ -225,5 +224,5 @@ def _files(path: str, reads: FileReads) -> tuple[str, ...]:
 
 
 def forget_loaded_modules() -> None:
-    """What is loaded now is no user's: a child that looked at those thousands would also copy their pages."""
+    """Ignore the modules loaded so far: none is the user's, and reading them would copy memory pages."""
     _OURS.append(next(reversed(sys.modules)))

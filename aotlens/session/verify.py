@@ -1,7 +1,6 @@
 """Compare the first call of each compiled target with eager, then one on random arguments.
 
-Invariant: the comparison works on copies and never raises into the script, so that this goes on as if the
-comparison had not been made.
+Invariant: the comparison works on copies and never raises into the script, which continues as without it.
 """
 
 from collections.abc import Callable
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["Verifier"]
 
 CALLS = 4
-"""Calls of a target that are compared until one of them was compared whole."""
+"""The limit of calls per target that are compared until one of them is compared completely."""
 NOT_CALLED = Verdict("not verified", "was compiled but not called, so there was no call to compare")
 
 ONE_RUN = (
@@ -33,16 +32,16 @@ ONE_RUN = (
 
 
 OnMismatch = Callable[["Checked", CompileOptions], str]
-"""Takes what differs and how it was compiled; answers what the user is told beside."""
+"""Takes the mismatch and the options; returns additional text for the user."""
 
 
 class Verifier:
-    """Verifies each target once; holds the verdicts."""
+    """Verifies each target once and collects the verdicts."""
 
     def __init__(
         self, collector: Collector, options: CompileOptions, on_mismatch: OnMismatch | None = None
     ) -> None:
-        """`options` are those of the targets that Dynamo captures; `on_mismatch` hears of what differs."""
+        """`options` apply to targets that Dynamo captures; `on_mismatch` is called for each mismatch."""
         self._collector = collector
         self._options = options
         self._on_mismatch = on_mismatch
@@ -50,7 +49,7 @@ class Verifier:
         """By the target's position in the collector."""
 
     def verdicts(self) -> list[Verdict]:
-        """One for each target collected."""
+        """Return one verdict for each collected target."""
         return [self._verdicts.get(index, NOT_CALLED) for index in range(len(self._collector.compiled))]
 
     def compare(self, call: Call, options: CompileOptions) -> None:
@@ -65,16 +64,16 @@ class Verifier:
         kwargs: dict[str, Any],
         options: CompileOptions,
     ) -> None:
-        """Verify a call that the script's own `aotlens.compile` compiles next."""
+        """Verify a call that the script's own `aotlens.compile` is about to compile."""
         with self._collector.discarding():
             verdict = _unless_it_fails(lambda: self._judged(options, function, args, kwargs))
         self._verdicts[len(self._collector.compiled)] = verdict
 
     def around(self, function: Callable[..., Any], graph: Any) -> Callable[..., Any]:
-        """Wrap a compiled graph so that it verifies calls until one was compared whole, `CALLS` at most.
+        """Wrap a compiled graph so that it verifies at most `CALLS` calls, until one was compared completely.
 
-        Where kernels are interpreted, the script's own calls go to eager: the interpreter is too slow for
-        a whole script.
+        If kernels are interpreted, the script's own calls run in eager, because the interpreter is too slow
+        for a whole script.
         """
         index = len(self._collector.compiled) - 1
         compiled = self._collector.compiled[index]
@@ -121,7 +120,7 @@ class Verifier:
     def _judged_graph(
         self, compiled: "Compiled", calls: tuple[Callable[..., Any], Callable[..., Any]], inputs: list[Any]
     ) -> Verdict:
-        """`calls` are the compiled graph and eager's."""
+        """Verify a graph; `calls` are the compiled graph and eager's."""
         announce_target(compiled.name)
         with isolated(), running_stage("verify"):
             if compiled.code.interpreted is None:
@@ -147,7 +146,7 @@ def _names(compiled: "Compiled") -> list[str]:
 
 
 def _with_one_run(verdict: Verdict) -> Verdict:
-    """The verdict of a comparison that left the second writes of a checkpoint out."""
+    """Return the verdict of a comparison that omits the second writes of a checkpoint."""
     first, *details = verdict.text.splitlines()
     return replace(
         verdict, text="\n".join([f"{first}; writes in a checkpoint count once", *details, ONE_RUN])
@@ -155,7 +154,7 @@ def _with_one_run(verdict: Verdict) -> Verdict:
 
 
 def _unless_it_fails(judge: Callable[[], Verdict]) -> Verdict:
-    """The verdict; where the comparison itself fails, that is the reason why there is none."""
+    """Return the verdict, or the error of the comparison as the reason why there is none."""
     try:
         return judge()
     except Exception as error:  # noqa: BLE001 (the script must not end because its call cannot be copied)

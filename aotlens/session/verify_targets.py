@@ -1,4 +1,4 @@
-"""Every target of a script compared with eager."""
+"""Compare every target of a script with eager."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -25,13 +25,13 @@ class TargetVerdicts:
     """The verdict on each target, and what could not be compiled."""
 
     verdicts: tuple[tuple[str, Verdict], ...]
-    """By target name, then what was passed to `torch.compile` and ran in eager."""
+    """By target name, followed by what was passed to `torch.compile` and ran in eager."""
     failures: tuple[Failure, ...]
 
     def exit_code(self, allow_unverified: bool) -> int:
-        """1 unless every target equals eager, more where one could not be compiled at all.
+        """Return 1 unless every target equals eager, and more if one could not be compiled.
 
-        `allow_unverified` lets these pass too: the script goes on with them in eager.
+        With `allow_unverified` these pass too, because the script continues with them in eager.
         """
         passing = IN_EAGER if allow_unverified else ()
         codes = [exit_code_of([verdict for _, verdict in self.verdicts], allow_unverified)]

@@ -1,7 +1,7 @@
-"""An error of the user's that Dynamo met while it read their code: what it was, and at which line.
+"""Find the error and the line of the user's that made Dynamo fail while it read their code.
 
-Dynamo finds such an error before the line runs, so no frame of the line is in its traceback: Dynamo notes
-the frames itself, and wraps what torch said in an exception of its own.
+Dynamo finds such an error before the line runs, so the traceback has no frame of it.  Dynamo records the
+frames itself and wraps torch's error in its own exception.
 """
 
 import traceback
@@ -12,16 +12,16 @@ from aotlens.errors import DYNAMO_FRAMES
 __all__ = ["ALONE", "dynamo_frames", "is_dynamo_error", "original_error"]
 
 ALONE = "aotlens_alone"
-"""The attribute of an error of compiled code that eager does not raise: the fault is ours."""
+"""Set on an error of compiled code that eager does not raise: the engine is at fault."""
 
 
 def is_dynamo_error(error: BaseException) -> bool:
-    """Whether Dynamo made the exception itself."""
+    """Return True if Dynamo created the exception itself."""
     return type(error).__module__ == "torch._dynamo.exc"
 
 
 def original_error(error: BaseException) -> BaseException:
-    """What torch or Python said of the user's line; the exception itself where Dynamo wrapped nothing."""
+    """Return the error of torch or Python that Dynamo wrapped, or the exception itself."""
     if type(error).__name__ != "TorchRuntimeError":
         return error
     inner: BaseException | None = error
@@ -33,16 +33,16 @@ def original_error(error: BaseException) -> BaseException:
 
 
 def dynamo_frames(error: BaseException) -> tuple[traceback.FrameSummary, ...]:
-    """The frames that Dynamo was reading, outermost first; empty for an error that a running line made."""
+    """Return the frames that Dynamo was reading, outermost first; empty for an error of a running line."""
     stack: Any = getattr(error, DYNAMO_FRAMES, None) or ()
     return tuple(_named(frame) for frame in stack)
 
 
 def _named(frame: traceback.FrameSummary) -> traceback.FrameSummary:
-    """Under the user's name for the function: what follows a graph break is called otherwise."""
+    """Return the frame with the user's name for the function: resume functions have other names."""
     from aotlens.capture.provenance.frames import (
         user_qualname,
-    )  # of the engine, which loads only where code runs
+    )  # part of the engine, which is loaded only where code runs
 
     return traceback.FrameSummary(
         frame.filename,

@@ -1,7 +1,7 @@
-"""What Dynamo left in eager while the script ran: graph breaks, functions that it gave up, and why.
+"""Record what Dynamo leaves in eager while the script runs: graph breaks and skipped functions, with reasons.
 
-Invariant: one record per expression, however often Dynamo meets it again; the place is the user's own line,
-also where Dynamo stops inside of a library.  The facts are the listener's (`aotlens.dynamo`).
+Invariant: one record per expression, however often Dynamo meets it; the location is the user's own line, also
+if Dynamo stops inside a library.  The facts come from the listener (`aotlens.dynamo`).
 """
 
 from collections.abc import Iterator, Sequence
@@ -30,29 +30,29 @@ CAUSES: dict[BreakEffect, NotCompiledCause] = {
 
 
 class DynamoLog:
-    """Mutable: filled while the script runs."""
+    """Records while the script runs; mutable."""
 
     def __init__(self, time_guards: bool = False) -> None:
         self.listener = Listener(time_guards)
 
     @contextmanager
     def listening(self) -> Iterator[None]:
-        """Note what Dynamo does within the block."""
+        """Record what Dynamo does within the block."""
         with self.listener.listening():
             yield
 
     @property
     def seen(self) -> set[tuple[str, int]]:
-        """File and first line of every function that Dynamo looked at."""
+        """Return file and first line of every function that Dynamo read."""
         return self.listener.seen
 
     def dynamo(self, targets: Sequence[Target] = ()) -> Dynamo | None:
-        """Everything that Dynamo did, for the report; None where it compiled nothing."""
+        """Return everything that Dynamo did, for the report; None if it compiled nothing."""
         return dynamo_record(self.listener, targets)
 
     @property
     def records(self) -> tuple[NotCompiled, ...]:
-        """Whole functions first, then the rests of functions, then single expressions."""
+        """Return whole functions first, then rests of functions, then single expressions."""
         order: Sequence[NotCompiledCause] = (
             "whole function",
             "rest of function",
@@ -87,11 +87,11 @@ def _of_limit(loss: DynamoLoss) -> NotCompiled | None:
 
 
 def first_line(file: str, line: int) -> Span:
-    """A whole line, where nothing tells the expression."""
+    """Return the span of a whole line, where the expression is unknown."""
     return Span(file, line, 0, line, 0)
 
 
 def _short(owner: str) -> str:
-    """`Net.forward after line 7` is called `Net after line 7`, as targets are."""
+    """Return `Net after line 7` for `Net.forward after line 7`, as targets are named."""
     function, after, line = owner.partition(" after ")
     return function.removesuffix(".forward").rsplit(".", 1)[-1] + after + line

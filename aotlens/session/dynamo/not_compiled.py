@@ -1,7 +1,7 @@
-"""Everything that the script passed to `torch.compile` and that did not run compiled.
+"""List everything that the script passes to `torch.compile` and that does not run compiled.
 
-Invariant: each piece of code is listed once, by the most telling source: the engine's own error, then
-Dynamo's reason, then the bare fact that no graph of it was captured.
+Invariant: each piece of code is listed once, with the most informative reason: the engine's own error, then
+Dynamo's reason, then the fact that no graph of it was captured.
 """
 
 import sys
@@ -24,7 +24,7 @@ __all__ = ["not_compiled", "uncaptured_failures"]
 BETWEEN = "external_utils.py"
 """Dynamo's own function around a module of torch's that is compiled by itself.
 
-It is one for all of them: once Dynamo has left one out, it skips it for the others too.
+All such modules share it: once Dynamo has skipped it for one of them, it skips it for all.
 """
 
 ORDER: tuple[NotCompiledCause, ...] = (
@@ -39,11 +39,11 @@ ORDER: tuple[NotCompiledCause, ...] = (
     "other backend",
     "graph break",
 )
-"""What matters most first."""
+"""The most important kinds first."""
 
 
 def not_compiled(collector: Collector, log: DynamoLog) -> tuple[NotCompiled, ...]:
-    """Every record once, what matters most first."""
+    """Return every record once, the most important first."""
     records = [*collector.eager_graphs, *collector.eager_calls, *log.records]
     named = {record.name for record in log.records if record.cause == "whole function"}
     records += [record for record in _skipped_whole(collector) if record.name not in named]
@@ -54,7 +54,7 @@ def not_compiled(collector: Collector, log: DynamoLog) -> tuple[NotCompiled, ...
 
 
 def uncaptured_failures(collector: Collector, script: str) -> Iterator[Failure]:
-    """The functions of which Dynamo captured nothing, as failures of a trace."""
+    """Yield the functions of which Dynamo captured no graph, as failures of a trace."""
     for record in _skipped_whole(collector):
         file, line = (script, None) if record.span is None else (record.span.file, record.span.line)
         location = file if line is None else f"{file}:{line}"
@@ -65,7 +65,7 @@ def uncaptured_failures(collector: Collector, script: str) -> Iterator[Failure]:
 
 
 def _skipped_whole(collector: Collector) -> Iterator[NotCompiled]:
-    """What of all that was passed to `torch.compile` Dynamo gave up as a whole, each once."""
+    """Yield each function passed to `torch.compile` that Dynamo skips as a whole, once."""
     if "torch._dynamo.utils" not in sys.modules:
         return
     entries = {location: name for entry in collector.callables for location, name in entry.entries}
@@ -92,7 +92,7 @@ def _skipped_whole(collector: Collector) -> Iterator[NotCompiled]:
 
 
 def _without_graph(collector: Collector, log: DynamoLog) -> Iterator[NotCompiled]:
-    """What was passed to `torch.compile` and has no graph, for no reason that anybody gave."""
+    """Yield functions passed to `torch.compile` that have no graph, without a reason from Dynamo."""
     for entry in collector.callables:
         if collector.has_graph(entry) or not entry.entries:
             continue
@@ -110,7 +110,7 @@ def _record(name: str, cause: NotCompiledCause, reason: str, span: Span | None) 
 
 
 def _torchs_own(collector: Collector) -> tuple[list[str], list[str]]:
-    """Of torch's own without a graph: the layers in the order of their calls, and the functions."""
+    """Return torch's own layers without a graph, in the order of their calls, and its own functions."""
     missing = [entry for entry in collector.callables if not (collector.has_graph(entry) or entry.is_own)]
     layers = sorted((entry for entry in missing if entry.call_order), key=lambda entry: entry.call_order)
     others = [entry for entry in missing if not isinstance(entry.function, torch.nn.Module)]

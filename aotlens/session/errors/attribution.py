@@ -1,8 +1,8 @@
-"""Which line of the user's is to blame for an error that compiled code met while it ran.
+"""Find the user's line that caused an error while compiled code ran.
 
-A mistake that no shape shows (an index out of range, a type that a kernel refuses) is met by the compiled
-graph, whose frames are none of the user's.  The same graph in eager, node by node, tells whose line it is,
-and whether eager agrees that there is a mistake at all.
+An error that no shape reveals (an index out of range, a dtype that a kernel rejects) is raised in the
+compiled graph, which has no frames of the user's.  Running the same graph in eager, node by node, finds the
+line and shows whether eager fails too.
 """
 
 from collections.abc import Callable
@@ -19,8 +19,8 @@ __all__ = ["attribute_errors", "raise_if_eager_fails"]
 
 
 def attribute_errors(compiled: Callable[..., Any], graph: fx.GraphModule) -> Callable[..., Any]:
-    """The compiled graph; an error of a call gets the user's frames as Dynamo notes them."""
-    if getattr(compiled, "_boxed_call", False):  # it empties its arguments, so no call can be repeated
+    """Return the compiled graph, with the user's frames attached to errors of its calls, as Dynamo does."""
+    if getattr(compiled, "_boxed_call", False):  # it clears its arguments, so no call can be repeated
         return compiled
 
     def call(*args: Any) -> Any:
@@ -37,14 +37,16 @@ def attribute_errors(compiled: Callable[..., Any], graph: fx.GraphModule) -> Cal
 
 
 def raise_if_eager_fails(error: Exception, function: Callable[..., Any], args: Any, kwargs: Any) -> None:
-    """Raises what the function itself raises on these arguments, else the error, which is then ours."""
+    """Raise the function's own error on these arguments, or else the given one, which is then the
+    engine's.
+    """
     function(*args, **kwargs)
     setattr(error, ALONE, True)
     raise error
 
 
 class _EagerInterpreter(fx.Interpreter):
-    """Runs a graph in eager and knows at which node it is."""
+    """Runs a graph in eager and records the current node."""
 
     current_node: fx.Node | None = None
 
@@ -57,14 +59,14 @@ class _EagerInterpreter(fx.Interpreter):
         return super().run_node(n)
 
     def attach_frames(self, error: Exception) -> None:
-        """Give the error the user's frames of the node that it met."""
+        """Attach the user's frames of the current node to the error."""
         setattr(
             error, DYNAMO_FRAMES, frames_of_node(self.current_node) if self.current_node is not None else []
         )
 
 
 def _note_if_eager_agrees(error: Exception, graph: fx.GraphModule, args: tuple[Any, ...]) -> None:
-    """Note on the error whether eager meets it too, and where; on copies of the caller's tensors."""
+    """Record on the error whether eager fails too, and where; runs on copies of the caller's tensors."""
     steps = _EagerInterpreter(graph)
     try:
         with isolated():

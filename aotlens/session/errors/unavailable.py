@@ -1,6 +1,6 @@
-"""What a script asks for and cannot have here: a GPU, or the value of a tensor that holds no memory.
+"""Explain errors about a resource that is not available: a GPU, or the value of a fake tensor.
 
-Told from torch's own errors, so that the user reads one sentence with the way out.
+Derived from torch's own errors, so that the user reads one sentence with a solution.
 """
 
 import sys
@@ -13,17 +13,17 @@ NO_GPU = (
     "Torch not compiled with CUDA enabled",
     "Found no NVIDIA driver",
     "No CUDA GPUs are available",
-    "Cannot re-initialize CUDA in forked subprocess",  # a build for CUDA, whose GPUs a parent has counted
+    "Cannot re-initialize CUDA in forked subprocess",  # a CUDA build whose GPUs a parent has counted
     "with arguments from the 'CUDA' backend",
     "PyTorch is not linked with support for cuda devices",
     "Cannot initialize CUDA without ATen_cuda library",
     "type torch.cuda.FloatTensor not available",
     "object on a CUDA device but torch.cuda.is_available() is False",
 )
-"""What torch says where a device is asked for that is not there."""
+"""Torch's messages for a device that is not available."""
 
 EMULATED_GPU = "aotlens_gpu"
-"""The attribute of an error that left a script for which a GPU was pretended: its name."""
+"""Set on an error that left a script for which a GPU was emulated: the GPU's name."""
 
 VALUES = {
     "aten._local_scalar_dense.default": "a number from a tensor (`.item()`, `float()`, `if`, a format)",
@@ -38,11 +38,11 @@ NO_VALUE = {
     "data is not allocated yet": "a tensor's memory",
     "Cannot access data pointer of Tensor": "a tensor's memory",
 }
-"""What torch says where a fake tensor is asked for its memory, and what that was for."""
+"""Torch's messages for reading a fake tensor's memory, with what the script wanted to read."""
 
 
 def missing_gpu_reason(error: BaseException, script: str) -> str:
-    """The rest of a sentence that begins with the place; empty for another error."""
+    """Return the rest of a sentence that begins with the location; empty for other errors."""
     torch: Any = sys.modules.get("torch")
     if torch is None or torch.cuda.is_available():
         return ""
@@ -59,7 +59,7 @@ def missing_gpu_reason(error: BaseException, script: str) -> str:
 
 
 def missing_value_reason(error: BaseException) -> str:
-    """The rest of a sentence that begins with the place; empty for another error."""
+    """Return the rest of a sentence that begins with the location; empty for other errors."""
     for cause in _causes(error):
         name = type(cause).__name__
         if name in ("DataDependentOutputException", "DynamicOutputShapeException"):
@@ -74,7 +74,7 @@ def missing_value_reason(error: BaseException) -> str:
 
 
 def without_fake_option(message: str) -> str:
-    """The same message for a command whose tensors are fake unless `--real` asks for real ones."""
+    """Return the message for a command whose tensors are fake unless `--real` is set."""
     message = message.replace("aotlens inspect", "aotlens fit")
     return message.replace("under --fake tensors", "fake tensors").replace("leave --fake out", "add --real")
 

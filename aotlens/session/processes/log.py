@@ -1,6 +1,6 @@
-"""Processes that a script starts: what they compile is not observed, so they are counted and named.
+"""Count and name the processes that a script starts, because what they compile is not observed.
 
-Invariant: starting a process does what it does without us; what torch compiles with is left out.
+Invariant: starting a process works as without us; torch's own compile processes are ignored.
 
 | started by | kind |
 |---|---|
@@ -30,7 +30,7 @@ from aotlens.model.source import Span
 __all__ = ["ProcessLog"]
 
 LAUNCHERS = ("python", "pypy", "torchrun", "accelerate", "deepspeed", "mpirun")
-"""How the names of programs begin that run a script."""
+"""Prefixes of programs that run a script."""
 TORCHS = ("/torch/_inductor/", "/triton/", "/torch/utils/cpp_extension")
 """Files that start compilers and their workers."""
 WORKER_LOOP = "_worker_loop"
@@ -38,14 +38,14 @@ WORKER_LOOP = "_worker_loop"
 
 @dataclass(slots=True)
 class ProcessLog:
-    """Mutable: grows while the script runs."""
+    """Records while the script runs; mutable."""
 
     counts: dict[tuple[ProcessKind, str, Span | None], int] = field(default_factory=dict)
     _is_inside: bool = False
 
     @contextmanager
     def listening(self) -> Iterator[None]:
-        """Note each process that is started within the block."""
+        """Record each process that is started within the block."""
         start, popen, fork = BaseProcess.start, subprocess.Popen.__init__, getattr(os, "fork", None)
         BaseProcess.start = self._start(start)  # type: ignore[method-assign,assignment]
         subprocess.Popen.__init__ = self._popen(popen)  # type: ignore[method-assign]
@@ -61,7 +61,7 @@ class ProcessLog:
 
     @property
     def records(self) -> tuple[StartedProcesses, ...]:
-        """Equal ones as one, in the order in which they were started."""
+        """Return the processes in the order of their start, equal ones as one record."""
         return tuple(StartedProcesses(*key, count) for key, count in self.counts.items())
 
     def _start(self, original: Callable[[BaseProcess], None]) -> Callable[[BaseProcess], None]:
@@ -113,7 +113,7 @@ def _name_of(target: Any) -> str:
 
 
 def _script_of(args: Any) -> str:
-    """The command, shortened to its program and script; empty for what is no Python."""
+    """Return the command, shortened to program and script; empty if it is not Python."""
     if isinstance(args, str):
         try:
             words: Sequence[Any] = shlex.split(args)
@@ -130,7 +130,7 @@ def _script_of(args: Any) -> str:
 
 
 def _caller() -> tuple[Span | None, bool]:
-    """The innermost line of the user's own, and whether torch starts a compiler."""
+    """Return the innermost line of the user's, and whether torch starts a compiler."""
     frame = inspect.currentframe()
     while frame is not None:
         file = frame.f_code.co_filename

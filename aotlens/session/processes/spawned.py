@@ -1,6 +1,6 @@
-"""Enter a process that the script spawned: `multiprocessing`'s own entry, under the engine.
+"""Enter a process that the script spawned: the entry of `multiprocessing`, under the engine.
 
-Invariant: the process ends with the exit code that it would have without the engine.
+Invariant: the process exits with the code that it would have without the engine.
 """
 
 import os
@@ -15,7 +15,7 @@ __all__ = ["run_spawned"]
 
 
 def run_spawned(folder: str, **handles: int) -> None:
-    """Do what `multiprocessing.spawn.spawn_main` does, and leave the outcome in the folder."""
+    """Do what `multiprocessing.spawn.spawn_main` does, and write the outcome to the folder."""
     job = load_job(folder)
     ran = compile_within(job, partial(spawn.spawn_main, **handles))
     if ran.targets or ran.not_compiled:

@@ -1,7 +1,7 @@
-"""The parent's side of `multiprocessing`'s spawn method: what the script starts runs under the engine too.
+"""Run processes that the script spawns with `multiprocessing` under the engine: the parent's side.
 
-Invariant: a started process runs exactly what `multiprocessing` starts in it; how it ended stays its own, and
-one that is killed costs its part of the report alone.
+Invariant: a process runs exactly what `multiprocessing` starts in it and keeps its exit code; if it is
+killed, only its part of the report is lost.
 """
 
 import pickle
@@ -25,19 +25,19 @@ _OUTCOME = ".outcome"
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What a started process needs to know of its session."""
+    """What a spawned process needs to know of its session."""
 
     path: str
-    """The script, as the user gave it."""
+    """The script's path as the user wrote it."""
     options: CompileOptions
     verify: bool
 
 
 @contextmanager
 def spawning(job: Job) -> Iterator[Path]:
-    """Within the block, processes that are spawned compile with the engine; their outcomes go to the folder.
+    """Run spawned processes under the engine within the block; they write their outcomes to the folder.
 
-    The folder is private and lasts as long as the block, so what is pickled there is our own.
+    The folder is private and lasts as long as the block, so only our own data is unpickled from it.
     """
     original = spawn.get_command_line
     with tempfile.TemporaryDirectory(prefix="aotlens-spawned-") as name:
@@ -60,20 +60,20 @@ def spawning(job: Job) -> Iterator[Path]:
 
 
 def _entry(folder: Path) -> str:
-    """The start of the program that replaces `multiprocessing`'s own; it is completed by the handles."""
+    """Return the start of the program that replaces that of `multiprocessing`; the handles are appended."""
     installed = str(Path(aotlens.__file__).parent.parent)  # as the parent imports it, perhaps from a checkout
     load = f"import sys; sys.path.append({installed!r})"
     return f"{load}; from aotlens.session.processes.spawned import run_spawned; run_spawned({str(folder)!r}, "
 
 
 def load_job(folder: str) -> Job:
-    """In the started process: what `spawning` wrote."""
+    """Read what `spawning` wrote, in the spawned process."""
     job: Job = pickle.loads((Path(folder) / _JOB).read_bytes())
     return job
 
 
 def save_outcome(folder: str, name: str, outcome: object) -> None:
-    """In the started process: leave the outcome where the parent finds it, at once or not at all."""
+    """Write the outcome for the parent atomically, in the spawned process."""
     path = Path(folder) / f"{name}{_OUTCOME}"
     writing = path.with_suffix(".writing")
     writing.write_bytes(pickle.dumps(outcome))
@@ -81,6 +81,6 @@ def save_outcome(folder: str, name: str, outcome: object) -> None:
 
 
 def load_outcomes(folder: Path) -> list[Any]:
-    """In the parent: the outcomes of the processes that have ended, in the order in which they ended."""
+    """Return the outcomes of all ended processes in the order of their ends, in the parent."""
     paths = sorted(folder.glob(f"*{_OUTCOME}"), key=lambda path: path.stat().st_mtime_ns)
     return [pickle.loads(path.read_bytes()) for path in paths]

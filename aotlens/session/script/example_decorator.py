@@ -1,6 +1,6 @@
-"""`@aotlens.example(...)`: arguments to trace a function or module class with.  Stdlib only.
+"""`@aotlens.example(...)`: arguments with which a function or module class is traced.  Stdlib only.
 
-Invariant: it changes nothing about what it decorates but one attribute, so a script runs the same with it.
+Invariant: it only sets one attribute on the decorated object, so a script runs the same with it.
 """
 
 import sys
@@ -49,7 +49,7 @@ def example(
 
 
 def examples_of(decorated: object) -> tuple[DecoratedExample, ...]:
-    """The examples of a decorated object, in source order; a subclass does not inherit its base's."""
+    """Return the examples of a decorated object, in source order; a subclass does not inherit them."""
     return _own_examples(decorated)
 
 

@@ -1,7 +1,6 @@
-"""Real tensors for examples.
+"""Make real tensors for examples.
 
-Invariant: the same example gives the same values every time, and making them leaves torch's random state
-as it was.
+Invariant: an example has the same values every time, and torch's random state is restored.
 """
 
 from collections.abc import Iterator
@@ -28,28 +27,28 @@ __all__ = ["Arguments", "decorated_arguments", "text_arguments"]
 
 _SEED = 0
 _HINTS = (11, 13, 17, 19, 23, 29, 31, 37, 41, 43)
-"""Sizes for symbols without a hint: primes, which no product of other sizes is mistaken for."""
+"""Sizes for symbols without a hint: primes, which are no products of other sizes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Arguments:
-    """What to call the target with."""
+    """The arguments of a call."""
 
     args: tuple[object, ...]
     kwargs: dict[str, object]
     construction: str | None
     dynamic: bool
-    """Whether a size was given as a symbol."""
+    """Whether a size is a symbol."""
     span: Span
 
 
 def text_arguments(source: ExampleText) -> Arguments:
-    """The arguments of an example comment; raises ExampleError."""
+    """Return the arguments of an example comment; raises ExampleError."""
     return _arguments(parse_example(source), source.span)
 
 
 def decorated_arguments(decorated: DecoratedExample) -> Arguments:
-    """The arguments of an `aotlens.example` decorator; raises ExampleError."""
+    """Return the arguments of an `aotlens.example` decorator; raises ExampleError."""
 
     def value(argument: object) -> Value:
         if not isinstance(argument, str):
@@ -97,7 +96,7 @@ def _tensors(value: Value) -> Iterator[TensorSpec]:
 
 
 def _hints(specs: list[TensorSpec]) -> dict[str, int]:
-    """A size for each symbol: its hint, or one that no other size of the example has."""
+    """Return a size for each symbol: its hint, or one that no other size of the example has."""
     sizes = [size for spec in specs for size in spec.sizes]
     hints = {size.symbol: size.hint for size in sizes if isinstance(size, Size) and size.hint is not None}
     used_sizes = {size for size in sizes if isinstance(size, int)} | set(hints.values())
@@ -136,7 +135,10 @@ class _Maker:
             if spec.strides is not None:
                 made = torch.empty_strided(shape, spec.strides, dtype=dtype).copy_(made)
             made = made.to(spec.device)
-        except (RuntimeError, AssertionError) as error:  # no such device here, sizes too large for the memory
+        except (
+            RuntimeError,
+            AssertionError,
+        ) as error:  # no such device here, or sizes too large for the memory
             raise self._error(str(error).splitlines()[0]) from error
         if self.sizes:
             mark_symbolic(made, {dim for dim, size in enumerate(spec.sizes) if isinstance(size, Size)})

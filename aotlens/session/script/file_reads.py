@@ -1,7 +1,7 @@
-"""What a script reads while it runs, so that its trace can be found again while all of it is the same.
+"""Record the files that a script reads, so that its trace can be reused while they are unchanged.
 
-Invariant: a file or folder that Python opened for reading is listed, also one that was not there; what cannot
-be listed (a network, another process, a library that opens files by itself) is named instead.
+Invariant: every file or folder that Python opens for reading is listed, also a missing one.  What cannot be
+listed (a network, another process, a library that opens files itself) is named instead.
 """
 
 import functools
@@ -30,23 +30,23 @@ _NOT_LISTED = {
     "os.fork": "it starts other processes",
     "os.forkpty": "it starts other processes",
 }
-"""Events of Python's audit after which the same script may give something else."""
+"""Audit events after which the same script may behave differently."""
 _NATIVE = ("h5py", "pyarrow", "lmdb", "cv2", "decord", "netCDF4")
-"""Libraries whose native code opens files, of which Python's audit hears nothing."""
+"""Libraries whose native code opens files without audit events."""
 _OPENERS = {"safetensors": "safe_open"}
-"""Of such libraries with one function that opens files: its name.  Its first argument is the path."""
+"""For such libraries with one function that opens files: its name.  Its first argument is the path."""
 _FOLDERS = frozenset({"os.listdir", "os.scandir"})
 _AUDITED = frozenset({"open", *_FOLDERS, *_NOT_LISTED})
 
 
 @dataclass(slots=True)
 class FileReads:
-    """Mutable: filled while the script runs."""
+    """Records while the script runs; mutable."""
 
     paths: dict[str, None] = field(default_factory=dict)
-    """Absolute, in the order of the first reading."""
+    """Absolute paths, in the order of the first read."""
     outside: str = ""
-    """Why the same run may read something else next time; empty where nothing says so."""
+    """Why the next run may read something else; empty if there is no such reason."""
 
     def record(self, event: str, arguments: tuple[Any, ...]) -> None:
         if event == "open":
@@ -71,20 +71,20 @@ _installed = False
 
 
 def _audit_hook(event: str, arguments: tuple[Any, ...]) -> None:
-    """Python calls it at every event of its audit, of which a trace has a hundred thousand."""
+    """Record an audit event of Python; a trace has a hundred thousand of them."""
     if event in _AUDITED and _current is not None:
         _current.record(event, arguments)
 
 
 class _OpenerFinder(importlib.abc.MetaPathFinder):
-    """Finds no module by itself: it puts the openers of a library in our hands as soon as it is loaded."""
+    """Wraps the openers of a library as soon as it is imported; finds no module itself."""
 
     def find_spec(
         self, fullname: str, path: Any, target: Any = None
     ) -> importlib.machinery.ModuleSpec | None:
         if fullname not in _OPENERS:
             return None
-        sys.meta_path.remove(self)  # so that the others are asked
+        sys.meta_path.remove(self)  # so that the other finders are asked
         try:
             spec = importlib.util.find_spec(fullname)
         finally:
@@ -116,7 +116,7 @@ def _record_opener(module: ModuleType) -> None:
 
 @contextmanager
 def recording_file_reads(wanted: bool) -> Iterator[FileReads]:
-    """Within the block, what this process reads is noted, where that is wanted."""
+    """Record what this process reads within the block, if wanted."""
     global _current, _installed  # noqa: PLW0603 (an audit hook is the process's, and cannot be taken away)
     if not wanted:
         yield FileReads()

@@ -1,7 +1,7 @@
-"""Running a script the way `python SCRIPT ARGS` does, inside a process that is already there.
+"""Run a script like `python SCRIPT ARGS` inside this process.
 
 Invariant: the script sees its own `sys.argv`, `sys.path[0]` and `__main__`, its tracebacks show its own
-source even after it changes folder, and what this process had is put back afterwards.
+source even after it changes the folder, and the state of this process is restored afterwards.
 """
 
 import ast
@@ -21,15 +21,15 @@ from aotlens.errors import TargetError
 __all__ = ["Rewrite", "Script", "load_script", "new_module", "run_script"]
 
 Rewrite = Callable[[ast.Module], ast.Module]
-"""Changes the tree before it is compiled; positions must stay as they are."""
+"""Changes the tree before it is compiled; positions must not change."""
 
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """A script as it was read: what runs is this text, whatever happens to the file meanwhile."""
+    """A script as it was read: this text runs, whatever happens to the file meanwhile."""
 
     path: str
-    """As the user gave it."""
+    """The path as the user wrote it."""
     source: str
 
     @property
@@ -38,11 +38,11 @@ class Script:
 
     @property
     def name(self) -> str:
-        """What an import would call it."""
+        """Return the name under which it would be imported."""
         return Path(self.path).stem
 
     def code(self, rewrite: Rewrite | None = None) -> CodeType:
-        """Raises SyntaxError with the script's path."""
+        """Compile the script.  Raises SyntaxError with the script's path."""
         if rewrite is None:
             return compile(self.source, self.path, "exec", dont_inherit=True)
         tree = rewrite(ast.parse(self.source, self.path))
@@ -50,7 +50,7 @@ class Script:
 
 
 def load_script(path: str) -> Script:
-    """Raises TargetError where there is no such file, SyntaxError where it does not decode."""
+    """Read a script.  Raises TargetError for a missing file, SyntaxError if it cannot be decoded."""
     try:
         data = Path(path).read_bytes()
     except FileNotFoundError as error:
@@ -60,7 +60,7 @@ def load_script(path: str) -> Script:
     except OSError as error:
         raise TargetError(f"cannot read {path}: {error.strerror}", kind="no-file") from error
     script = Script(path, _decoded(data, path))
-    # The entry has no time stamp, so that `linecache.checkcache` keeps it: tracebacks show what ran.
+    # The entry has no time stamp, so `linecache.checkcache` keeps it: tracebacks show the text that ran.
     linecache.cache[path] = (len(data), None, script.source.splitlines(keepends=True), path)
     return script
 
@@ -78,7 +78,7 @@ def _decoded(data: bytes, path: str) -> str:
 
 
 def new_module(script: Script, name: str) -> ModuleType:
-    """An empty module for the script's names."""
+    """Return an empty module for the script's names."""
     module = ModuleType(name)
     module.__dict__.update(
         __file__=script.path, __builtins__=builtins, __spec__=None, __package__=None, __cached__=None
@@ -89,9 +89,9 @@ def new_module(script: Script, name: str) -> ModuleType:
 def run_script(
     script: Script, module: ModuleType, argv: Sequence[str] = (), rewrite: Rewrite | None = None
 ) -> None:
-    """Run it in the module; whatever it raises, SystemExit included, passes through.
+    """Run it in the module; whatever it raises, SystemExit included, propagates.
 
-    The module may be named `__main__`, as a script's is, or by its own name, as an import's is.
+    The module is named `__main__`, like a script's, or by its own name, like an import's.
     """
     code = script.code(rewrite)
     with _as_python_does(script, module, argv):
@@ -102,7 +102,7 @@ def run_script(
 def _as_python_does(script: Script, module: ModuleType, argv: Sequence[str]) -> Iterator[None]:
     saved_argv, saved_path, saved_module = sys.argv, sys.path, sys.modules.get(module.__name__)
     sys.argv = [script.path, *argv]
-    # Started with -P there is no first entry of the interpreter's own to replace.
+    # With -P the interpreter adds no first entry that could be replaced.
     sys.path = [script.folder, *(saved_path if sys.flags.safe_path else saved_path[1:])]
     sys.modules[module.__name__] = module
     try:

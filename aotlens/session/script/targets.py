@@ -1,7 +1,7 @@
-"""From a target's name to something that can be called with arguments.
+"""Turn a target's name into something that can be called with arguments.
 
-Invariant: what has an example is called with it and nothing of the script's main part runs; what has none
-is watched while the script runs, and captured with the arguments of its real calls.
+Invariant: a target with an example is called with it, and the script's main part does not run.  Any other
+target is watched while the script runs, and captured with the arguments of its real calls.
 """
 
 import ast
@@ -40,7 +40,7 @@ class Call:
 
 
 def find_target(script: Script, qualname: str) -> StaticTarget:
-    """The definition of that name; raises TargetError with the names that there are."""
+    """Return the definition of that name; raises TargetError that lists the known names."""
     definitions = [target for target in find_targets(script.source, script.path) if target.kind != "call"]
     for target in definitions:
         if target.qualname == qualname:
@@ -57,7 +57,7 @@ def find_target(script: Script, qualname: str) -> StaticTarget:
 
 
 def _assigned(script: Script, qualname: str) -> ast.Assign | None:
-    """Where the script assigns something to the name, instead of defining it."""
+    """Return the statement that assigns the name, if the script does not define it."""
     owner, _, name = qualname.rpartition(".")
     body = ast.parse(script.source, script.path).body
     for part in owner.split(".") if owner else ():
@@ -91,7 +91,7 @@ def _not_a_definition(qualname: str, value: ast.expr) -> str:
 
 
 def example_calls(module: ModuleType, target: StaticTarget) -> Iterator[Call]:
-    """One call per example of a target, made when asked for.
+    """Yield one call per example of a target, lazily.
 
     Raises ExampleError, or what the user's code raises.
     """
@@ -103,7 +103,7 @@ def example_calls(module: ModuleType, target: StaticTarget) -> Iterator[Call]:
 
 
 def resolve(module: ModuleType, target: StaticTarget) -> Any:
-    """The object of that name in a module that has run; raises TargetError."""
+    """Return the object of that name in a module that has run; raises TargetError."""
     value: Any = module
     for name in target.qualname.split("."):
         if name == "<locals>" or not hasattr(value, name):
@@ -125,13 +125,13 @@ def _call(module: ModuleType, target: StaticTarget, arguments: Arguments) -> Cal
         span = arguments.span
         message = f"{span.file}:{span.line}: the example does not fit `{target.qualname}`: {error}"
         raise ExampleError(message, span=span) from error
-    except ValueError:  # a callable without a signature is called as it is
+    except ValueError:  # a callable without a signature is called unchanged
         pass
     return Call(target.qualname, function, arguments.args, arguments.kwargs, arguments.dynamic)
 
 
 def _callable(module: ModuleType, target: StaticTarget, arguments: Arguments) -> Callable[..., Any]:
-    """The function, the bound method, or the module that the class makes."""
+    """Return the function, the bound method, or an instance of the module class."""
     definition = resolve(module, target)
     owner_name, _, name = target.qualname.rpartition(".")
     if isinstance(definition, type):
@@ -165,9 +165,9 @@ def _instance(module: ModuleType, owner: Any, arguments: Arguments) -> Any:
 
 
 def _with_parameters(method: Any) -> Any:
-    """A module's method as a module, so that the parameters it uses are inputs with names of their own.
+    """Return a module's method as a module, so that the parameters it uses become named inputs.
 
-    `forward` stands for the module itself; another method's module holds the user's under the name `self`.
+    For `forward` this is the module itself; for another method, a module that holds the user's as `self`.
     """
     owner = getattr(method, "__self__", None)
     if not isinstance(method, MethodType) or not isinstance(owner, torch.nn.Module):
@@ -183,7 +183,7 @@ def _with_parameters(method: Any) -> Any:
     names = {"forward": forward, "__qualname__": function.__qualname__, "__module__": function.__module__}
     made: torch.nn.Module = type(function.__name__, (torch.nn.Module,), names)()
     made.add_module("self", owner)
-    made.training = owner.training  # not `train()`, which would change every submodule of the user's
+    made.training = owner.training  # not `train()`, which would change all of the user's submodules
     return made
 
 
@@ -191,7 +191,7 @@ def _with_parameters(method: Any) -> Any:
 
 
 def watch_definition(target: StaticTarget) -> Rewrite:
-    """A rewrite that puts the watch on the definition, innermost of its decorators."""
+    """Return a rewrite that puts the watch on the definition, as the innermost decorator."""
 
     marked = (target.qualname.split(".")[-1], target.span.line)
 
@@ -213,7 +213,7 @@ class Watch:
     def __init__(
         self, target: StaticTarget, capture: Callable[[Call], None], called: Callable[[int], None]
     ) -> None:
-        """`capture` gets each call with news, `called` the key of every call."""
+        """`capture` is called once per input signature, `called` with the signature of every call."""
         self._target = target
         self._capture = capture
         self._on_call = called
@@ -224,7 +224,7 @@ class Watch:
 
     @contextmanager
     def installed_in(self, module: ModuleType) -> Iterator[None]:
-        """Let the mark in the rewritten script find this watch."""
+        """Make this watch available to the mark in the rewritten script."""
         setattr(module, _MARK, self._mark)
         try:
             yield
@@ -232,8 +232,10 @@ class Watch:
             module.__dict__.pop(_MARK, None)
 
     def choose(self, function: object) -> object | None:
-        """What `torch.compile` shall compile when it was given the watched definition; None for others."""
-        owner = getattr(function, "__self__", None)  # `module.compile()` gives the module's bound method
+        """Return what `torch.compile` compiles in place of the watched definition; None for other
+        functions.
+        """
+        owner = getattr(function, "__self__", None)  # `module.compile()` passes the module's bound method
         for candidate in (function, owner):
             if isinstance(self._definition, type) and isinstance(candidate, self._definition):
                 self._unmark_class()
@@ -271,7 +273,7 @@ class Watch:
         return definition
 
     def _unmark_class(self) -> None:
-        """Dynamo compiles a module's call, and should not meet the watch there."""
+        """Remove the watch from the class, because Dynamo compiles a module's `__call__`."""
         self._captured_signatures.add(0)
         if "__call__" in self._definition.__dict__:
             if self._class_call is None:
@@ -293,7 +295,7 @@ class Watch:
         self._on_call(key)
 
     def _bound(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
-        """The call with a method bound to its object, as the script wrote it."""
+        """Return the call with a method bound to its object, as in the script."""
         if self._target.kind == "method" and args and _defines(args[0], self._target):
             method = _with_parameters(MethodType(function, args[0]))
             return Call(self._target.qualname, method, args[1:], kwargs)
@@ -301,14 +303,14 @@ class Watch:
 
 
 def _defines(instance: Any, target: StaticTarget) -> bool:
-    """Whether a method's first argument is its object, and not the argument of a static method."""
+    """Return True if a method's first argument is its object, not an argument of a static method."""
     owner = target.qualname.rpartition(".")[0]
     classes = instance.__mro__ if isinstance(instance, type) else type(instance).__mro__
     return any(base.__qualname__ == owner for base in classes)
 
 
 def _signature(args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
-    """Equal for calls that are compiled alike: same structure, like tensors, equal other values."""
+    """Return a hash that is equal for calls with the same structure, like tensors and equal other values."""
     leaves, structure = pytree.tree_flatten((args, kwargs))
     return hash((str(structure), torch.is_grad_enabled(), *(_leaf(leaf) for leaf in leaves)))
 

@@ -1,4 +1,4 @@
-"""The child that runs a script with edited files, in eager or as it asks, and records what it computes."""
+"""The child process that runs a script with edited files, in eager or not, and records what it computes."""
 
 import importlib.machinery
 import json
@@ -29,7 +29,7 @@ SEED = 0
 
 
 def main(folder: str) -> int:
-    """Run the job of a folder and leave the outcome there."""
+    """Run the job of a folder and write the outcome there."""
     job = decode_record(TrialJob, json.loads(Path(folder, JOB).read_text(encoding="utf-8")))
     outcome = run_job(job)
     sys.stdout.flush()
@@ -40,7 +40,7 @@ def main(folder: str) -> int:
 
 
 def run_job(job: TrialJob) -> dict[str, Any]:
-    """Run the script in this process: how it ended, what Dynamo did, and how far it is from eager."""
+    """Run the script in this process; return how it ended, what Dynamo did, and the distance from eager."""
     recorder, log = Recorder(), DynamoLog()
     edited = {os.path.abspath(file): text for file, text in job.texts.items()}
 
@@ -79,7 +79,7 @@ def run_job(job: TrialJob) -> dict[str, Any]:
 
 
 def _seed() -> None:
-    """The same random numbers in every run, also where the script sets no seed."""
+    """Seed the random numbers, so that every run has the same, also if the script sets no seed."""
     torch.manual_seed(SEED)
     random.seed(SEED)
     if "numpy" in sys.modules:
@@ -87,13 +87,13 @@ def _seed() -> None:
 
 
 def _show(file: str, text: str) -> None:
-    """Have tracebacks and Dynamo's lines quote what runs."""
+    """Make tracebacks and Dynamo's lines quote the edited text."""
     linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
 
 
 @contextmanager
 def _importing(texts: Mapping[str, str]) -> Iterator[None]:
-    """Within the block an import of one of these files runs the text in its place."""
+    """Run the edited text for imports of these files within the block."""
     loader = importlib.machinery.SourceFileLoader
     original = loader.get_code
 

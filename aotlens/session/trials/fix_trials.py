@@ -1,7 +1,7 @@
 """Run edited copies of a script, compare them with the script in eager, and keep the edits that work.
 
-Invariant: no file of the user's is written; each run is a process of its own with the same arguments, folder
-and seeds, and what it prints is compared, not shown.
+Invariant: no file of the user's is written.  Each run is its own process with the same arguments, folder and
+seeds; its output is compared, not shown.
 """
 
 import json
@@ -27,11 +27,11 @@ __all__ = ["FixTrials", "TrialJob", "load_trial_run", "proposed_count", "read_te
 
 JOB, OUTCOME = "job.json", "outcome.json"
 LEAST_SECONDS = 120.0
-"""For one run, however fast the script is."""
+"""The least time limit of a run, however fast the script is."""
 TIMES_LONGER = 5.0
-"""A run may take so many times what the first one took."""
+"""The time limit of a run as a multiple of the first run's time."""
 NOISE = 2.0
-"""A result may be so many times further from eager than it is without an edit."""
+"""How many times further from eager a result may be than without an edit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,10 +41,10 @@ class TrialJob:
     path: str
     argv: tuple[str, ...]
     texts: dict[str, str]
-    """Edited files; all others are those on disk."""
+    """Edited files; all others are read from disk."""
     is_eager: bool
     reference: str
-    """The file with the recorded calls of the run in eager, which that run writes."""
+    """The file with the recorded calls of the eager run, which that run writes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,16 +56,16 @@ class TrialRun:
     failure: str
     dynamo: Dynamo | None
     comparison: dict[str, Any] | None
-    """`recorded_calls.Comparison`; None for the run in eager."""
+    """`recorded_calls.Comparison`; None for the eager run."""
 
 
 Runner = Callable[[Mapping[str, str], bool], TrialRun | None]
-"""Run the script with edited files, in eager or not; None where it does not end in time."""
+"""Runs the script with edited files, in eager or not; returns None if it does not end in time."""
 
 
 @dataclass(slots=True)
 class FixTrials:
-    """All runs for one script; mutable, as runs that every comparison needs are made once."""
+    """All runs for one script; mutable, because the runs that every comparison needs are made once."""
 
     path: str
     runner: Runner
@@ -74,7 +74,7 @@ class FixTrials:
     _eager: TrialRun | None = None
 
     def find(self, dynamo: Dynamo, limits: Limits) -> SearchResult:
-        """Try what the rules propose for a report of the same script."""
+        """Try the edits that the rules propose for a report of the same script."""
         texts = read_texts((self.path, *files_of(dynamo)))
         if not proposed(dynamo, texts):
             return SearchResult((), {}, {}, 0, True)
@@ -125,7 +125,7 @@ class FixTrials:
         return Attempt(ran.dynamo, "", compared, bool(masked))
 
     def _noise(self) -> TrialRun | None:
-        """The script without edits: what differs from eager there is no edit's fault."""
+        """Run the script without edits: its differences from eager are not caused by an edit."""
         if self._unedited is None:
             self._unedited = self._run({})
         return self._unedited
@@ -137,7 +137,7 @@ class FixTrials:
 
 @dataclass(frozen=True, slots=True)
 class ChildRunner:
-    """Runs the script in children."""
+    """Runs the script in child processes."""
 
     path: str
     argv: tuple[str, ...]
@@ -172,7 +172,7 @@ class ChildRunner:
 
 
 def load_trial_run(outcome: Mapping[str, Any], printed: str) -> TrialRun:
-    """What the child left."""
+    """Return the outcome that the child wrote."""
     dynamo = None if outcome["dynamo"] is None else decode_record(Dynamo, outcome["dynamo"])
     lines = tuple(printed.splitlines())
     return TrialRun(outcome["exit_code"], lines, outcome["failure"] or "", dynamo, outcome["comparison"])
@@ -184,12 +184,12 @@ def _errors(ran: TrialRun) -> dict[str, float]:
 
 
 def _different_lines(lines: Sequence[str], expected: Sequence[str]) -> list[int]:
-    """The numbers of the lines that differ; lines that one of them lacks do not count."""
+    """Return the numbers of the lines that differ; lines that one of them lacks do not count."""
     return [index for index, pair in enumerate(zip(lines, expected, strict=False)) if pair[0] != pair[1]]
 
 
 def _compared_words(ran: TrialRun, lines: int) -> str:
-    """`5 calls (7 tensors), 1 line of output`; empty where nothing was compared."""
+    """Return `5 calls (7 tensors), 1 line of output`; empty if nothing was compared."""
     parts = []
     comparison = ran.comparison or {}
     if comparison.get("calls"):
@@ -200,27 +200,27 @@ def _compared_words(ran: TrialRun, lines: int) -> str:
 
 
 def read_texts(files: Sequence[str]) -> dict[str, str]:
-    """The files that can be edited: Python in UTF-8 whose lines end as Python's do."""
+    """Return the files that can be edited: Python in UTF-8 with Python's line endings."""
     texts = {}
     for file in dict.fromkeys(files):
         try:
             text = Path(file).read_bytes().decode("utf-8")
         except (OSError, UnicodeDecodeError):
-            continue  # gone since, or in another encoding: nothing is proposed for it
+            continue  # deleted meanwhile, or in another encoding: no edit is proposed
         if text.splitlines() == text.split("\n")[: len(text.splitlines())]:
             texts[file] = text
     return texts
 
 
 def proposed_count(dynamo: Dynamo) -> int:
-    """For how many graph breaks and recompiling values there is an edit to try."""
+    """Return for how many graph breaks and recompiling values there is an edit to try."""
     return len({entry.target for entry in proposed(dynamo, read_texts(files_of(dynamo)))})
 
 
 def try_fixes(
     path: str, argv: Sequence[str], dynamo: Dynamo, first_seconds: float, tell: Callable[[str], None]
 ) -> SearchResult:
-    """Try edits of the script's files; `first_seconds` is what one run takes."""
+    """Try edits of the script's files; `first_seconds` is the time of one run."""
     limit = max(LEAST_SECONDS, TIMES_LONGER * first_seconds)
     with tempfile.TemporaryDirectory(prefix="aotlens-fixes-") as folder:
         started = time.monotonic()

@@ -1,6 +1,6 @@
-"""The keys that earlier runs of a script looked up in torch's caches, kept in the cache of aotlens.
+"""Store the keys that earlier runs of a script looked up in torch's caches, in the cache of aotlens.
 
-Invariant: without a cache folder nothing is remembered, and nothing fails.
+Invariant: without a cache folder nothing is stored, and nothing fails.
 """
 
 from pathlib import Path
@@ -15,7 +15,7 @@ KIND = "cache-keys"
 
 
 def load_keys(script: str) -> list[CachedKey]:
-    """Those of the last run; none where it is not known."""
+    """Return the keys of the last run; empty if unknown."""
     store = open_store()
     entries = None if store is None else store.get(KIND, _key(script))
     if not isinstance(entries, list):
@@ -23,11 +23,11 @@ def load_keys(script: str) -> list[CachedKey]:
     try:
         return [decode_record(CachedKey, entry) for entry in entries]
     except (KeyError, TypeError, ValueError):
-        return []  # of an earlier release
+        return []  # written by an earlier release
 
 
 def save_keys(script: str, keys: list[CachedKey]) -> None:
-    """Remember the keys for the next run."""
+    """Store the keys for the next run."""
     store = open_store()
     if store is not None and keys:
         store.put(KIND, _key(script), [encode_record(key) for key in keys])

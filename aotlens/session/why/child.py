@@ -1,4 +1,4 @@
-"""The child of `aotlens why`: the script as `python SCRIPT ARGS…` runs it, with a listener around it."""
+"""The child process of `aotlens why`: it runs the script like `python SCRIPT ARGS…`, with a listener."""
 
 import json
 import platform
@@ -23,10 +23,10 @@ __all__ = ["main"]
 
 
 def main(folder: str) -> int:
-    """Run the script, leave the report in the folder, and return the script's exit code."""
+    """Run the script, write the report to the folder, and return the script's exit code."""
     job = decode_record(WhyJob, json.loads(Path(folder, JOB).read_text(encoding="utf-8")))
     if job.forecast_seconds:
-        from aotlens.session.why.forecast import forecast_script  # only for who asks for a forecast
+        from aotlens.session.why.forecast import forecast_script  # only if a forecast is requested
 
         end, report = forecast_script(job.path, job.argv, job.vary, job.forecast_seconds)
     else:
@@ -35,7 +35,7 @@ def main(folder: str) -> int:
 
 
 def _observed(job: WhyJob) -> tuple[ScriptEnd, Report]:
-    """The whole script, as it is."""
+    """Run the whole script unchanged."""
     log, started = DynamoLog(job.time_guards), ProcessLog()
     log.listener.caches.known += load_keys(job.path)
 

@@ -1,6 +1,6 @@
-"""The forecast of a script, in the child that runs it: from its first calls, or from its examples.
+"""Forecast a script in the child that runs it, from its first calls or from its examples.
 
-Invariant: a script with example comments is imported, and its main part does not run; any other one runs
+Invariant: a script with example comments is imported, and its main part does not run.  Any other script runs
 until everything that it compiles was called once.
 """
 
@@ -28,7 +28,7 @@ __all__ = ["forecast_script"]
 def forecast_script(
     path: str, argv: Sequence[str], asked: Sequence[str], seconds: float
 ) -> tuple[ScriptEnd, Report]:
-    """How the script ended, and what other arguments would do to what it compiles."""
+    """Return how the script ended, and the effect of other arguments on what it compiles."""
     probe = Probe(tuple(map(parse_vary, asked)), Budget(seconds))
 
     def work() -> None:

@@ -1,7 +1,7 @@
-"""Run a script unchanged in a process of its own, and note what Dynamo does.
+"""Run a script unchanged in its own process, and record what Dynamo does.
 
-Invariant: the script gets its own backend, arguments, standard input and numbers; what it prints goes to
-stderr at once, and its exit code is its own.
+Invariant: the script has its own backend, arguments, standard input and random numbers; its output goes to
+stderr at once, and its exit code stays its own.
 """
 
 import json
@@ -35,9 +35,9 @@ class WhyJob:
     argv: tuple[str, ...]
     time_guards: bool
     forecast_seconds: float = 0.0
-    """The limit of a forecast, which is made in place of a whole run; 0 for none."""
+    """The time limit of a forecast, which replaces a whole run; 0 for none."""
     vary: tuple[str, ...] = ()
-    """What the forecast is for; everything that may vary where it is empty."""
+    """What the forecast varies; empty for everything that may vary."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,16 +46,16 @@ class Observation:
 
     exit_code: int
     message: str
-    """What `sys.exit` was given to print; empty for a number."""
+    """The text passed to `sys.exit`; empty for a number."""
     failure: Failure | None
     report: Report | None
-    """None where the child ended without one: it was killed, or called `os._exit`."""
+    """None if the child ended without a report: it was killed, or called `os._exit`."""
 
 
 def observe_script(job: Any, child: str = WHY_CHILD) -> Observation:
-    """Run the script in a child to its end; an interrupt reaches the child too, and is raised here.
+    """Run the script in a child to its end; an interrupt also reaches the child, and is raised here.
 
-    `child` is the module that the new process runs; it reads the job, a record, and calls `save_observation`.
+    `child` is the module that the new process runs; it reads the job and calls `save_observation`.
     """
     with tempfile.TemporaryDirectory(prefix="aotlens-why-") as folder:
         Path(folder, JOB).write_text(json.dumps(encode_record(job)), encoding="utf-8")
@@ -68,12 +68,12 @@ def observe_script(job: Any, child: str = WHY_CHILD) -> Observation:
 
 
 def _exit_code(code: int) -> int:
-    """As a shell gives it: 128 and the number of the signal that ended the process."""
+    """Return the exit code as a shell does: 128 plus the number of the signal that ended the process."""
     return 128 - code if code < 0 else code
 
 
 def signal_of_exit_code(exit_code: int) -> str:
-    """The signal that an exit code stands for; empty for none."""
+    """Return the signal of an exit code; empty if there is none."""
     try:
         return signal.Signals(exit_code - 128).name if exit_code > 128 else ""
     except ValueError:
@@ -91,7 +91,7 @@ def _observed(data: dict[str, Any]) -> Observation:
 
 
 def save_observation(folder: str, end: "ScriptEnd", report: Report) -> int:
-    """In the child: leave the answer where the parent finds it, at once or not at all.
+    """Write the observation for the parent atomically, in the child.
 
     Returns the script's exit code, which is the child's.
     """
