@@ -1,4 +1,4 @@
-"""`aotlens check`: which files have targets with examples, what tracing them finds, and how it is told.
+"""`aotlens check`: find the files that have targets with examples, trace them, and collect the findings.
 
 Invariant: nothing here imports torch; traces run in the worker's children.
 """

@@ -1,7 +1,7 @@
-"""Which files have something to check, and what: found by reading, nothing is run.
+"""Find the files that have something to check, by reading them; nothing is run.
 
 Invariant: files come in the order of the paths, and sorted within a folder; a file that does not parse is
-there with its failure.
+listed with its failure.
 """
 
 import os
@@ -18,7 +18,7 @@ from aotlens.worker.targets import StaticTarget, find_targets
 __all__ = ["SourceFile", "find_files"]
 
 _MENTION = "aotlens"
-"""Every example mentions it, so a file without it is not parsed."""
+"""Every example contains it, so a file without it is not parsed."""
 _SKIPPED = frozenset({"__pycache__", "node_modules", "site-packages"})
 
 
@@ -27,21 +27,21 @@ class SourceFile:
     """A file with targets that have examples."""
 
     path: str
-    """As spans name it: relative where the user's path is."""
+    """The path as in spans: relative if the user's path is."""
     source: str
     settings: Settings
     targets: tuple[StaticTarget, ...]
     failure: Failure | None = None
-    """Why it cannot be read as Python."""
+    """Why it cannot be parsed as Python."""
     argv: tuple[str, ...] = ()
     """The script's own arguments."""
 
 
 def find_files(paths: Iterable[str]) -> tuple[SourceFile, ...]:
-    """The files among the paths, and below folders, that have examples.
+    """Return the files among the paths, and below folders, that have examples.
 
     Raises:
-        UserError: a path that is not there; settings that do not fit.
+        UserError: a path that does not exist; invalid settings.
     """
     files: dict[str, SourceFile] = {}
     for path in _files(paths):
@@ -63,7 +63,7 @@ def _files(paths: Iterable[str]) -> Iterator[str]:
 
 
 def _below(folder: str) -> Iterator[str]:
-    """Python files below a folder; not those of environments, caches and hidden folders."""
+    """Yield Python files below a folder, except those of environments, caches and hidden folders."""
     for parent, folders, files in os.walk(folder):
         folders[:] = sorted(
             name
@@ -78,7 +78,7 @@ def _below(folder: str) -> Iterator[str]:
 
 
 def _read(path: str) -> SourceFile | None:
-    """None for a file without an example. Raises UserError for settings that do not fit."""
+    """Return the file, or None without an example.  Raises UserError for invalid settings."""
     source = ""
     try:
         source = load_script(path).source

@@ -1,4 +1,4 @@
-"""What the traces of all files found: selected, without what comments hide, each finding once.
+"""Collect the findings of all traces: selected, not hidden by comments, each finding once.
 
 Invariant: findings are in the order of files and lines, so that two runs print the same.
 """
@@ -24,7 +24,7 @@ FAULT_OF_OURS = "AL911"
 
 @dataclass(slots=True)
 class _Comment:
-    """An ignore comment, and which of its codes have hidden something."""
+    """An ignore comment, and which of its codes have hidden a finding."""
 
     ignore: Ignore
     used: set[str] = field(default_factory=set)
@@ -37,7 +37,7 @@ class _Comment:
 
 
 def judge(traced: Sequence[Traced]) -> Checked:
-    """Every finding of the traces, and the exit code that they come to."""
+    """Return all findings of the traces and the resulting exit code."""
     comments = _Comments()
     reported: list[Finding] = []
     hidden: list[Finding] = []
@@ -57,7 +57,7 @@ def judge(traced: Sequence[Traced]) -> Checked:
 
 
 def _of_trace(traced: Traced) -> Iterator[Finding]:
-    """What one trace found and the settings select."""
+    """Yield the findings of one trace that the settings select."""
     file, settings = traced.file.path, traced.file.settings
     rows: list[tuple[str | None, Diagnostic]] = []
     if traced.report is not None:
@@ -70,7 +70,9 @@ def _of_trace(traced: Traced) -> Iterator[Finding]:
             budget = settings.budget_of(function.span.file, function.qualname)
             rows += [(function.qualname, entry) for entry in over_dynamo_budget(function, budget)]
         rows += [(None, entry) for entry in traced.report.diagnostics]
-    if traced.failure is not None and traced.report is None:  # a report has its failure among its diagnostics
+    if (
+        traced.failure is not None and traced.report is None
+    ):  # the failure of a report is among its diagnostics
         rows.append((None, from_failure(traced.failure)))
     for qualname, diagnostic in rows:
         where = diagnostic.span.file if diagnostic.span is not None else file
@@ -88,7 +90,7 @@ def _finding(diagnostic: Diagnostic, file: str, qualname: str | None, settings: 
 
 
 def _identity(finding: Finding) -> tuple[object, ...]:
-    """Equal for one finding that the traces of two files, or of two examples, came upon."""
+    """Return a key that is equal for the same finding in two files or examples."""
     diagnostic, span = finding.diagnostic, finding.diagnostic.span
     position = (os.path.realpath(span.file), span.line, span.col) if span is not None else (finding.file,)
     return diagnostic.code, diagnostic.severity, diagnostic.message, position
@@ -113,20 +115,22 @@ def _order(finding: Finding) -> tuple[object, ...]:
 
 
 class _Comments:
-    """The ignore comments of every file that a finding stands in."""
+    """The ignore comments of every file with findings."""
 
     def __init__(self) -> None:
         self._by_file: dict[str, list[_Comment]] = {}
 
     def hide(self, diagnostic: Diagnostic) -> bool:
-        """Whether a comment hides the finding; each that does counts as used."""
+        """Return True if a comment hides the finding; each such comment counts as used."""
         if diagnostic.span is None:
             return False
         hiding = [comment for comment in self._in_file(diagnostic.span.file) if comment.hides(diagnostic)]
         return bool(hiding)
 
     def unused(self, traced: Sequence[Traced]) -> Iterator[Finding]:
-        """Comments at what ran that hide nothing; not of files of which a part could not be traced."""
+        """Yield comments on code that ran which hide nothing, except in files that were traced only in
+        part.
+        """
         seen = _lines_seen(traced)
         incomplete = {
             file_trace.file.path
@@ -155,7 +159,7 @@ def _text(path: str) -> str:
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
             return file.read()
-    except OSError:  # generated code, or a file that is gone: it has no comments
+    except OSError:  # generated code, or a deleted file: it has no comments
         return ""
 
 
@@ -177,7 +181,7 @@ def _unused(comment: _Comment, settings: Settings, file: str) -> Iterator[Diagno
 
 
 def _lines_seen(traced: Sequence[Traced]) -> set[tuple[str, int]]:
-    """Lines of checked files that a traced target has, or that a trace ran."""
+    """Return the lines of checked files that belong to a traced target or that a trace ran."""
     paths = {os.path.realpath(file_trace.file.path): file_trace.file.path for file_trace in traced}
     names = dict(paths)
     lines = set()

@@ -1,7 +1,7 @@
 """`[tool.aotlens]` of pyproject.toml as a record.
 
-Invariant: standard library only.  A key that is unknown, or a value that does not fit, is an error that names
-the file, the key and what it takes; nothing is ignored in silence.
+Invariant: standard library only.  An unknown key or an invalid value is an error that names the file, the key
+and the valid values; nothing is ignored silently.
 """
 
 import difflib
@@ -24,12 +24,12 @@ from aotlens.worker.protocol import TraceOptions
 __all__ = ["SEVERITIES", "Section", "Settings", "check_codes", "settings_for"]
 
 SEVERITIES: tuple[Severity, ...] = get_args(Severity)
-"""The gravest first."""
+"""The most serious first."""
 
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """What is set for the files, or the targets, that a pattern fits."""
+    """Settings for the files or targets that match a pattern."""
 
     pattern: str
     select: tuple[str, ...] | None = None
@@ -39,18 +39,18 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What one pyproject.toml says; the defaults where there is none."""
+    """The settings of one pyproject.toml, or the defaults."""
 
     file: Path | None = None
     select: tuple[str, ...] | None = None
-    """Codes that are told, or how they start; None tells all."""
+    """Codes, or prefixes of codes, that are reported; None reports all."""
     ignore: tuple[str, ...] = ()
     trace: str | None = None
-    """A log of torch's, from the pyproject's folder, of which editors show hints and findings."""
+    """A log of torch, relative to the pyproject's folder, whose hints and findings editors show."""
     exclude: tuple[str, ...] = ()
-    """Files below a folder that are left out, as patterns over paths from the pyproject's folder."""
+    """Files that are skipped below a folder, as patterns over paths relative to the pyproject's folder."""
     fail_on: Severity = "warning"
-    """The mildest severity with which a finding makes the command fail."""
+    """The least serious severity that makes the command fail."""
     time_limit_s: float = 120.0
     options: TraceOptions = field(default_factory=lambda: TraceOptions(examples=True, gpu_texts=()))
     budget: Budget = NO_LIMITS
@@ -59,7 +59,7 @@ class Settings:
     """The pattern is `FILE::NAME`."""
 
     def selects(self, code: str, file: str, qualname: str | None) -> bool:
-        """Whether a finding with that code is told, of that file and target."""
+        """Return True if a finding with that code is reported for that file and target."""
         select, ignore = self.select, self.ignore
         for section in self._sections(file, qualname):
             select = select if section.select is None else section.select
@@ -67,7 +67,9 @@ class Settings:
         return (select is None or code.startswith(select)) and not code.startswith(ignore or ("-",))
 
     def budget_of(self, file: str, qualname: str) -> Budget:
-        """The limits for a target: what is set for all, then for the file, then for the target."""
+        """Return the limits for a target: the general ones, then those of the file, then those of the
+        target.
+        """
         budget = self.budget
         for section in self._sections(file, qualname):
             budget = budget.with_limits(section.budget)
@@ -78,7 +80,7 @@ class Settings:
         return any(_fits(path, pattern) for pattern in self.exclude)
 
     def named_targets(self, file: str) -> tuple[str, ...]:
-        """The targets of a file that have settings of their own, by plain name."""
+        """Return the names of the targets of a file that have their own settings."""
         path = self.relative(file)
         pairs = (section.pattern.partition("::") for section in self.per_target)
         return tuple(name for where, _, name in pairs if where == path and not set("*?[") & set(name))
@@ -92,16 +94,17 @@ class Settings:
         return (*files, *(targets if qualname is not None else ()))
 
     def relative(self, file: str) -> str:
-        """The path as patterns are compared with it: from the pyproject's folder."""
+        """Return the path to compare with patterns, relative to the pyproject's folder."""
         path, root = Path(file).resolve(), self.file.parent if self.file is not None else Path.cwd()
         return path.relative_to(root).as_posix() if path.is_relative_to(root) else path.as_posix()
 
 
 def settings_for(file: str) -> Settings:
-    """What the nearest pyproject.toml with `[tool.aotlens]` says, from the file's folder upwards.
+    """Return the settings of the nearest pyproject.toml with `[tool.aotlens]`, from the file's folder
+    upwards.
 
     Raises:
-        UserError: a pyproject.toml that cannot be read, an unknown key, a value that does not fit.
+        UserError: a pyproject.toml that cannot be read, an unknown key, an invalid value.
     """
     return _of_folder(Path(file).resolve().parent)
 
@@ -128,7 +131,7 @@ def _table(path: Path) -> Mapping[str, Any] | None:
 
 
 def check_codes(codes: tuple[str, ...], where: str) -> tuple[str, ...]:
-    """The codes in upper case. Raises UserError for one that no diagnostic starts with."""
+    """Return the codes in upper case.  Raises UserError for one with which no diagnostic starts."""
     for code in codes:
         if not known_prefix(code.upper()):
             raise UserError(f"{where}: no diagnostic `{code}`; there is {near_codes(code)}")
@@ -136,7 +139,7 @@ def check_codes(codes: tuple[str, ...], where: str) -> tuple[str, ...]:
 
 
 def _fits(path: str, pattern: str) -> bool:
-    """Whether a pattern fits a path or one of the folders that it lies in."""
+    """Return True if a pattern matches a path or one of its parent folders."""
     parents = (parent.as_posix() for parent in Path(path).parents)
     return any(fnmatchcase(candidate, pattern.rstrip("/")) for candidate in (path, *parents))
 
@@ -209,11 +212,11 @@ class _Reader:
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """What a key takes."""
+    """The values that a key takes."""
 
     accepts: str
     read: Callable[[Any], Any]
-    """None for a value that does not fit; a UserError that says more is shown too."""
+    """None for an invalid value; a UserError with more details is shown too."""
 
 
 def _strings(value: Any) -> tuple[str, ...] | None:
@@ -266,4 +269,4 @@ _WHOLE = {
     "trace": _Kind("a log of TORCH_TRACE", lambda value: value if isinstance(value, str) and value else None),
     "gpu": _Kind('a GPU, as "h100"', lambda value: value if isinstance(value, str) and value else None),
 }
-"""Keys of the whole; the others stand in `per-file` and `per-target` too."""
+"""Keys of the top level only; the others are also allowed in `per-file` and `per-target`."""

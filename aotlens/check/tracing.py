@@ -1,6 +1,6 @@
-"""The traces of many files, at the same time.
+"""Trace many files at the same time.
 
-Invariant: every file gets its answers, whatever becomes of the others.
+Invariant: every file gets its answers, whatever happens to the others.
 """
 
 import time
@@ -21,12 +21,12 @@ __all__ = ["Traced", "trace_files"]
 OnDone = Callable[[SourceFile], None]
 
 _ENDED = ("crash", "timeout", "memory")
-"""Failures that take what was traced before with them: each target is then traced by itself."""
+"""Failures that lose the earlier traces of the file: each target is then traced by itself."""
 
 
 @dataclass(frozen=True, slots=True)
 class Traced:
-    """What tracing one file, or one target of it, came to; both only when a part could be traced."""
+    """The result of tracing one file or target; both report and failure if a part could be traced."""
 
     file: SourceFile
     report: Report | None
@@ -36,9 +36,9 @@ class Traced:
 
 
 def trace_files(files: Sequence[SourceFile], jobs: int, fresh: bool, on_done: OnDone) -> tuple[Traced, ...]:
-    """Trace every file's examples, `jobs` at a time; `on_done` hears of each file that is finished.
+    """Trace every file's examples, `jobs` at a time; `on_done` is called for each finished file.
 
-    Unless `fresh`, an answer from the disk serves as well, where nothing that it depends on has changed.
+    Unless `fresh`, a stored answer is used if nothing that it depends on has changed.
     """
     store = open_answer_store()
     traces: dict[str, list[Traced]] = {}
@@ -73,7 +73,7 @@ def _traced(file: SourceFile, answer: Answer) -> Traced:
 
 
 class _Run:
-    """The files that the worker traces; fills `found`."""
+    """The files that the worker traces; fills `traces`."""
 
     def __init__(
         self,

@@ -1,14 +1,14 @@
-"""The `aotlens` command: one module per subcommand, each loaded only when it is the one that runs.
+"""The `aotlens` command: one module per subcommand, loaded only when it runs.
 
 Invariant: stdout is data, everything else goes to stderr through `aotlens.cli.terminal`; exit codes are 0
-fine, 1 findings or a mismatch, 2 the user's mistake, 3 our fault.
+success, 1 findings or a mismatch, 2 a mistake of the user's, 3 an internal error.
 """
 
 __all__ = ["main"]
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run one command; returns its exit code."""
-    from aotlens.cli.app import run_command  # importing `aotlens.cli` alone stays free of argparse and rich
+    """Run one command and return its exit code."""
+    from aotlens.cli.app import run_command  # so that importing `aotlens.cli` loads neither argparse nor rich
 
     return run_command(argv)

@@ -1,4 +1,4 @@
-"""The parser, the table of commands, and what becomes of their errors."""
+"""The parser, the table of commands, and the handling of their errors."""
 
 import argparse
 import importlib
@@ -26,18 +26,19 @@ class Command:
     name: str
     help: str
     most_scripts: int = 0
-    """How many words may name scripts, whose own arguments then follow; 0 for a command without scripts.
+    """How many positional words name scripts; the script's own arguments follow.  0 for a command without
+    scripts.
 
     A module with a function `most_scripts(options)` decides by our options instead.
     """
     needs_torch: bool = True
-    """Whether it is told first that torch here is a release that nobody tried."""
+    """Whether the user is warned about an untested release of torch."""
 
     def load(self) -> ModuleType:
         return importlib.import_module(f"aotlens.cli.commands.{self.name}")
 
     def line(self, parser: argparse.ArgumentParser) -> CommandLine:
-        """How its words are divided."""
+        """Return how its command line is divided."""
         most = getattr(self.load(), "most_scripts", lambda options: self.most_scripts)
         return CommandLine(self.name, parser, most)
 
@@ -63,7 +64,7 @@ COMMANDS = (
 )
 
 INTERRUPTED = 130
-"""What shells use for a command that Ctrl-C ended."""
+"""The exit code of shells for a command that Ctrl-C ends."""
 
 _ABOUT = """\
 See what ahead-of-time compilation does to a PyTorch function, at the source line.
@@ -82,7 +83,7 @@ def run_command(argv: list[str] | None = None) -> int:
         return user_error(str(error), error.exit_code)
     except KeyboardInterrupt:
         return INTERRUPTED
-    except BrokenPipeError:  # the reader of our stdout has seen enough
+    except BrokenPipeError:  # the reader of our stdout has closed it
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except Exception as error:  # noqa: BLE001 (the last place that can turn it into the documented exit code)
@@ -93,7 +94,7 @@ def _dispatch(words: list[str]) -> int:
     chosen = next((command for command in COMMANDS if words[:1] == [command.name]), None)
     if chosen is not None and chosen.needs_torch and (note := note_once()):
         say(f"aotlens: warning: {note}")
-    if chosen is not None and chosen.name == "lsp":  # its options are its own, also when it runs by itself
+    if chosen is not None and chosen.name == "lsp":  # it parses its own options, also when it runs by itself
         return int(chosen.load().main(words[1:]))
     parser, own = _parser(chosen)
     if chosen is None:
@@ -120,7 +121,7 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _parser(chosen: Command | None) -> tuple[argparse.ArgumentParser, argparse.ArgumentParser]:
-    """The whole parser and the chosen command's; only that one's module is loaded, for its arguments."""
+    """Return the whole parser and the chosen command's; only this command's module is loaded."""
     parser = argparse.ArgumentParser(
         prog="aotlens", description=_ABOUT, formatter_class=_Formatter, allow_abbrev=False
     )

@@ -1,6 +1,6 @@
-"""What `aotlens doctor --report` writes: everything that a fault can be looked into with, as Markdown.
+"""Write the bug report of `aotlens doctor --report`: everything needed to examine a fault, as Markdown.
 
-Invariant: user code runs only in processes of its own, and a fault in one of them is a line of the report.
+Invariant: user code runs only in its own processes, and a fault in one of them is a line of the report.
 """
 
 import os
@@ -31,12 +31,12 @@ __all__ = ["BugReport", "Program", "collect", "written"]
 
 TIME_LIMIT_S = 600.0
 LARGEST_INLINE = 40_000
-"""Characters of JSON that fit into an issue beside the rest; an issue takes 65,536."""
+"""Characters of JSON that fit into an issue with the rest; an issue holds 65,536."""
 MINIMISED = "Made small by `aotlens verify --minimise`"
 LONGEST_PROGRAM = 150
-"""Lines of a script that somebody else reads through."""
+"""The longest script, in lines, that a report includes."""
 SETTINGS = re.compile(r"AOTLENS_|TORCH|PYTORCH_|TRITON_|OMP_|MKL_|CUDA_|CXX$|CC$|PYTHONHASHSEED$")
-"""Variables of the environment that change what a trace gives."""
+"""Environment variables that affect a trace."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,19 +45,19 @@ class Program:
 
     source: str
     about: str
-    """How it came to be, or why there is none, in one sentence."""
+    """Its origin, or why there is none, in one sentence."""
 
 
 @dataclass(frozen=True, slots=True)
 class BugReport:
-    """Its parts, before they are written."""
+    """The parts of a report."""
 
     installed: str
     """The rows of `aotlens doctor`."""
     settings: Mapping[str, str]
     command: str
     verdict: str
-    """What `aotlens verify` prints; empty without a target."""
+    """The output of `aotlens verify`; empty without a target."""
     failure: Failure | None
     program: Program
     report: Report | None
@@ -66,7 +66,7 @@ class BugReport:
 def collect(
     target: TargetName | None, argv: Sequence[str], options: TraceOptions, installed: str
 ) -> BugReport:
-    """Trace the target and compare it with eager, each in a process of its own."""
+    """Trace the target and compare it with eager, each in its own process."""
     settings = {name: value for name, value in sorted(os.environ.items()) if SETTINGS.match(name)}
     if target is None:
         about = "None was given: `aotlens doctor --report SCRIPT` adds what a trace of the script shows."
@@ -80,7 +80,7 @@ def collect(
 
 
 def _verified(target: TargetName, argv: Sequence[str], options: TraceOptions) -> tuple[str, str]:
-    """What `aotlens verify` says, and the small script that it wrote; empty where nothing differs."""
+    """Return the output of `aotlens verify` and the small script that it wrote; empty if nothing differs."""
     with tempfile.TemporaryDirectory(prefix="aotlens-report-") as folder:
         small = Path(folder, "small.py")
         own = ["--backend", options.backend, "--policy", options.policy, "--minimise", str(small)]
@@ -102,7 +102,7 @@ def _verified(target: TargetName, argv: Sequence[str], options: TraceOptions) ->
 
 
 def _small(small: str, path: str) -> Program:
-    """The script that was made small, and the definitions that it loads."""
+    """Return the minimised script and the definitions that it loads."""
     about = f"{MINIMISED}."
     if "runpy.run_path(" not in small:
         return Program(small, about)
@@ -112,7 +112,7 @@ def _small(small: str, path: str) -> Program:
 
 
 def _script(path: str) -> Program:
-    """The script itself, where it is short enough to be read."""
+    """Return the script itself if it is short enough."""
     source = Path(path).read_text(encoding="utf-8", errors="replace")
     lines = len(source.splitlines())
     if lines <= LONGEST_PROGRAM:
@@ -125,7 +125,7 @@ def _script(path: str) -> Program:
 
 
 def written(bug: BugReport, file: str | None, anonymous: bool) -> tuple[str, str | None]:
-    """The Markdown, and the JSON of a report that is too large for an issue: it goes into a file beside."""
+    """Return the Markdown, and the JSON of a report that is too large for it and needs its own file."""
     hidden = _anonymiser(bug) if anonymous else None
     text = hidden.text if hidden is not None else str
     report = hidden.report(bug.report) if hidden is not None and bug.report is not None else bug.report
@@ -174,7 +174,7 @@ def _report_part(data: str, beside: str | None, file: str | None) -> str:
 
 
 def json_file(file: str) -> Path:
-    """Where a report goes that is too large for the text."""
+    """Return the file for a report that is too large for the text."""
     return Path(file).with_suffix(".json")
 
 
@@ -192,7 +192,7 @@ def _anonymiser(bug: BugReport) -> Anonymiser:
 
 
 def _user_files(bug: BugReport) -> dict[str, None]:
-    """The user's own files that the report, or the failure, is about."""
+    """Return the user's files that the report or the failure names."""
     files = {} if bug.report is None else {span.file: None for span in _spans(bug.report)}
     if bug.failure is not None and bug.failure.file is not None:
         files[bug.failure.file] = None
@@ -200,7 +200,7 @@ def _user_files(bug: BugReport) -> dict[str, None]:
 
 
 def _spans(value: object) -> Iterator[Span]:
-    """Every place that a record, or what is in it, names."""
+    """Yield every span in a record."""
     if isinstance(value, Span):
         yield value
     elif isinstance(value, tuple):
@@ -219,9 +219,11 @@ def _read(path: str) -> str:
 
 
 def public_names() -> frozenset[str]:
-    """Names that say nothing of the user's program: those of torch, with the parameters of its functions."""
+    """Return names that reveal nothing of the user's program: torch's, with the parameters of its
+    functions.
+    """
     try:
-        import torch  # seconds, and only for names
+        import torch  # takes seconds, and is needed only for names
     except ImportError:
         return frozenset()
     nn = torch.nn
@@ -253,7 +255,7 @@ def public_names() -> frozenset[str]:
 
 
 def _parameters(function: object) -> list[str]:
-    """Names of parameters, as a signature or the first line of a docstring has them."""
+    """Return parameter names from a signature or from the first line of a docstring."""
     import inspect
 
     if not callable(function):

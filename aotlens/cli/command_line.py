@@ -1,7 +1,7 @@
-"""Which words of the command line are ours, and which are the script's: one rule for every command.
+"""Divide the command line into our words and the script's, by one rule for every command.
 
-Invariant: our options come before the script or directly after it; from the first other word on everything
-is the script's, untouched.  `--` ends our options, and is not passed on.
+Invariant: our options come before the script or directly after it; everything from the first other word on
+belongs to the script, unchanged.  `--` ends our options and is not passed on.
 """
 
 import argparse
@@ -18,12 +18,12 @@ __all__ = [
 ]
 
 _TYPO = 0.9
-"""From which similarity on an unknown option counts as a misspelt one of ours."""
+"""The similarity from which an unknown option counts as a misspelt one of ours."""
 
 
 @dataclass(frozen=True, slots=True)
 class CommandLine:
-    """What the rule needs to know of a command."""
+    """The facts about a command that the rule needs."""
 
     name: str
     parser: argparse.ArgumentParser
@@ -32,7 +32,7 @@ class CommandLine:
 
     @property
     def options(self) -> Mapping[str, argparse.Action]:
-        return self.parser._option_string_actions  # the parser's own table; it has no public name
+        return self.parser._option_string_actions  # the parser's own table, which has no public name
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,22 +42,22 @@ class DividedCommandLine:
     own_options: tuple[str, ...]
     """Our options with their values."""
     scripts: tuple[str, ...]
-    """What names the scripts: a TARGET, or the paths of `check`."""
+    """The words that name scripts: a TARGET, or the paths of `check`."""
     arguments: tuple[str, ...]
     """The script's own arguments."""
     is_explicit: bool = False
-    """Whether `--` stands before the script's arguments."""
+    """Whether `--` precedes the script's arguments."""
 
 
 def add_script_arguments(parser: argparse.ArgumentParser) -> None:
-    """Show in the help that the script's arguments follow it; `split` takes them before the parser runs."""
+    """Show in the help that the script's arguments follow; `split` removes them before the parser runs."""
     shown = parser.add_argument(
         "argv",
         metavar="ARGS",
         nargs=argparse.REMAINDER,
         help="the script's arguments, untouched: from the first word that is no option of ours, or from `--`",
     )
-    shown.required = False  # else a missing script is reported together with its arguments
+    shown.required = False  # otherwise a missing script is reported together with its arguments
 
 
 def split(words: Sequence[str], command: CommandLine) -> DividedCommandLine:
@@ -85,7 +85,7 @@ def split(words: Sequence[str], command: CommandLine) -> DividedCommandLine:
 
 
 def own_option_in_script_arguments(words: DividedCommandLine, command: CommandLine) -> str | None:
-    """Our first option among the script's arguments: a likely reason when the script rejects them."""
+    """Return our first option among the script's arguments, a likely reason if the script rejects them."""
     if words.is_explicit:
         return None
     ours = (word.partition("=")[0] for word in words.arguments)
@@ -109,9 +109,9 @@ def _check(words: DividedCommandLine, command: CommandLine) -> None:
 
 
 def _values(word: str, options: Mapping[str, argparse.Action], is_after_script: bool) -> int | None:
-    """How many further words belong to an option of ours; None for any other word.
+    """Return how many further words belong to an option of ours; None for any other word.
 
-    `--help` behind the script is the script's.
+    `--help` after the script belongs to the script.
     """
     name, equals, _ = word.partition("=")
     if (action := options.get(name)) is not None and not (is_after_script and action.dest == "help"):
@@ -127,7 +127,7 @@ def _is_option(word: str) -> bool:
 
 
 def _closest_option(option: str, options: Mapping[str, argparse.Action]) -> str | None:
-    """Our option that an unknown one resembles."""
+    """Return our option that an unknown one resembles."""
     if not option.startswith("--") or option in options:
         return None
     return next(iter(get_close_matches(option, options, 1, _TYPO)), None)

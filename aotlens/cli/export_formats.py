@@ -11,7 +11,7 @@ __all__ = ["TRACE_FORMATS", "WHOLE_FORMATS", "check_whole_format", "whole_text"]
 
 @dataclass(frozen=True, slots=True)
 class _Reader:
-    """Who opens a file of this format."""
+    """The program that opens files of this format."""
 
     program: str
     suffix: str
@@ -22,13 +22,13 @@ WHOLE_FORMATS = {
     "model-explorer": _Reader("Model Explorer", ".json"),
     "perfetto": _Reader("Perfetto", ".json"),
 }
-"""Formats that hold the whole report, and that no person reads in a terminal."""
+"""Formats that hold the whole report and are not for reading in a terminal."""
 
 TRACE_FORMATS = ("text", "json", *WHOLE_FORMATS)
 
 
 def check_whole_format(name: str, output: str | None) -> None:
-    """Raises UserError where such a file would fill a terminal."""
+    """Raise UserError if such a file would be written to a terminal."""
     reader = WHOLE_FORMATS.get(name)
     if reader is not None and output is None and sys.stdout.isatty():
         what = "the page" if name == "html" else "the file"
@@ -36,7 +36,7 @@ def check_whole_format(name: str, output: str | None) -> None:
 
 
 def whole_text(report: Report, name: str, title: str) -> str:
-    """The report in one of `WHOLE_FORMATS`; each writer is loaded when it is needed."""
+    """Return the report in one of `WHOLE_FORMATS`; each writer is loaded on use."""
     if name == "model-explorer":
         from aotlens.render.model_explorer import model_explorer_text
 
@@ -45,6 +45,6 @@ def whole_text(report: Report, name: str, title: str) -> str:
         from aotlens.render.perfetto import perfetto_text
 
         return perfetto_text(report)
-    from aotlens.render.html.build import html_page  # pygments: 0.1 s
+    from aotlens.render.html.build import html_page  # pygments takes 0.1 s
 
     return html_page(report, title)

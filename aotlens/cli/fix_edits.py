@@ -1,6 +1,7 @@
 """`aotlens why --try-fixes` and `--fix`: run edited copies of a script, and write the edits that passed.
 
-Invariant: a file is written only after its diff was printed, and only if it is as it was when the script ran.
+Invariant: a file is written only after its diff was printed, and only if it is unchanged since the script
+ran.
 """
 
 import argparse
@@ -24,7 +25,7 @@ __all__ = ["try_fixes", "write_fixes"]
 def try_fixes(
     report: Report, arguments: argparse.Namespace, started: float
 ) -> tuple[Report, SearchResult | None]:
-    """The report with what can be fixed; with the fixes that passed where they were asked for."""
+    """Return the report with the number of possible fixes or, if requested, with the fixes that passed."""
     from aotlens.session.trials import fix_trials
 
     if report.dynamo is None or arguments.forecast or arguments.vary:
@@ -47,7 +48,7 @@ def try_fixes(
 
 
 def write_fixes(result: SearchResult | None, arguments: argparse.Namespace, started: float) -> None:
-    """Print the diff of what passed, then write it."""
+    """Print the diff of the edits that passed, then write them."""
     if result is None or not result.texts:
         say("aotlens: nothing is written: no edit passed")
         return

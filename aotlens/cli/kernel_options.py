@@ -1,4 +1,4 @@
-"""What goes with `--gpu` on the command line: which kernels are shown, and how."""
+"""Options that accompany `--gpu`: which kernels are shown, and how."""
 
 import argparse
 from dataclasses import dataclass
@@ -14,17 +14,17 @@ __all__ = ["KernelSelection", "add_kernel_options", "kernel_selection"]
 
 @dataclass(frozen=True, slots=True)
 class KernelSelection:
-    """What a user wants to see of kernels."""
+    """The kernels that the user wants to see."""
 
     kernel: str | None
     """A name, or a part of one."""
     languages: tuple[str, ...]
     traced: tuple[str, ...]
-    """The languages that the report has to hold."""
+    """The languages that the report must hold."""
 
     @property
     def only_code(self) -> bool:
-        """Whether kernels are shown instead of the report."""
+        """Return True if kernels are shown instead of the report."""
         return self.kernel is not None or bool(self.languages)
 
 
@@ -50,7 +50,7 @@ def add_kernel_options(parser: argparse.ArgumentParser) -> None:
 
 
 def kernel_selection(arguments: argparse.Namespace) -> KernelSelection:
-    """Raises UserError for what cannot be shown, before anything is traced."""
+    """Return the selection.  Raises UserError for an impossible one, before anything is traced."""
     options = {"--kernel": arguments.kernel, "--text": arguments.text}
     option = next((name for name, value in options.items() if value is not None), None)
     if option is not None and arguments.gpu is None:

@@ -15,7 +15,7 @@ __all__ = ["add_limits", "count", "limits_of", "output_file", "seconds"]
 
 
 def seconds(text: str) -> float:
-    """A limit of time: more than none."""
+    """Parse a positive time limit."""
     try:
         value = float(text)
     except ValueError:
@@ -26,14 +26,14 @@ def seconds(text: str) -> float:
 
 
 def count(text: str) -> int:
-    """At least one."""
+    """Parse a number of at least one."""
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is no whole number above 0")
     return int(text)
 
 
 def output_file(text: str) -> str:
-    """A file that is written at the end, in a folder that is there."""
+    """Parse the path of an output file in an existing folder."""
     path = Path(text)
     if path.is_dir():
         raise argparse.ArgumentTypeError(f"{text} is a folder; name a file")

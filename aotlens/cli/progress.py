@@ -1,4 +1,4 @@
-"""Progress of long operations on stderr, where that is a terminal; nothing elsewhere.
+"""Show the progress of long operations on stderr, if it is a terminal.
 
 Invariant: without a terminal no observer is installed and nothing is imported.
 """
@@ -19,7 +19,7 @@ Show = Callable[..., None]
 
 @contextmanager
 def waiting(what: str) -> Iterator[Show]:
-    """Show what is being done, with the parts that it is told, until the end of the block."""
+    """Show the current operation, with the parts passed to `Show`, until the end of the block."""
     if not _has_line():
         yield lambda *parts: None
         return
@@ -42,7 +42,7 @@ def compilations(idle: str = "") -> Iterator[None]:
 
 
 class _Compilations:
-    """Mutable: how many stages are within each other, and what the innermost works on."""
+    """The nesting depth of stages, and the innermost stage and target; mutable."""
 
     def __init__(self, line: StatusLine, idle: str) -> None:
         self._line = line
@@ -90,7 +90,7 @@ class _Compilations:
 
 
 def _text(*parts: str) -> str:
-    """`aotlens: Block · codegen`."""
+    """Return `aotlens: Block · codegen`."""
     return f"aotlens: {' · '.join(filter(None, parts))}"
 
 

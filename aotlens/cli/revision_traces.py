@@ -1,7 +1,6 @@
-"""One target traced at two git revisions, each in a worker of its own.
+"""Trace one target at two git revisions, each in its own worker.
 
-Invariant: a revision's trace imports that revision's modules, and its report names files as the user
-knows them.
+Invariant: a revision's trace imports that revision's modules, and its report has the user's file names.
 """
 
 import os
@@ -26,7 +25,7 @@ from aotlens.worker.protocol import Answer, TraceOptions
 __all__ = ["trace_revisions"]
 
 _PACKAGE = Path(__file__).resolve().parents[2]
-"""Where aotlens itself is imported from."""
+"""The folder from which aotlens itself is imported."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +42,10 @@ class _TraceJob:
 def trace_revisions(
     revisions: str, target: TargetName, argv: list[str], options: TraceOptions, time_limit_s: float
 ) -> tuple[Report, Report]:
-    """The reports of both revisions.
+    """Return the reports of both revisions.
 
     Raises:
-        UserError: an unknown revision; a target that is at neither; a trace that failed.
+        UserError: an unknown revision; a target that neither revision has; a failed trace.
     """
     revision_range = parse_range(revisions)
     repository = Repository.containing(Path(target.path).resolve().parent)
@@ -68,14 +67,14 @@ def trace_revisions(
 
 
 def _traced(asked: _TraceJob, tree: Path) -> Report | None:
-    """The report, with the files' names in the user's own tree; None where the script is not there."""
+    """Return the report with file names in the user's own tree; None if the script does not exist."""
     root = asked.repository.root
     script, folder = Path(asked.target.path).resolve(), Path.cwd().resolve()
     inside = tree / script.relative_to(root)
     if not inside.is_file():
         return None
     working_folder = tree / folder.relative_to(root) if folder.is_relative_to(root) else inside.parent
-    working_folder.mkdir(parents=True, exist_ok=True)  # a folder that only the user's tree has
+    working_folder.mkdir(parents=True, exist_ok=True)  # a folder that exists only in the user's tree
     with WorkerClient(cwd=str(working_folder), env={"PYTHONPATH": _search_path(root, tree)}) as client:
         job = client.submit(
             str(inside), asked.target.qualname, asked.argv, asked.options, time_limit_s=asked.time_limit_s
@@ -93,9 +92,9 @@ def _traced(asked: _TraceJob, tree: Path) -> Report | None:
 
 
 def _search_path(root: Path, tree: Path) -> str:
-    """The folders of the user's repository that Python imports from, as they are in the tree.
+    """Return the folders of the user's repository that Python imports from, moved to the tree.
 
-    They come before those of an installation in editable mode, which would lead to the working tree.
+    They precede those of an editable installation, which would lead to the working tree.
     """
     entries = [Path(entry).resolve() for entry in (*sys.path, *_editable()) if entry]
     own = (entry for entry in entries if entry.is_relative_to(root) and entry != _PACKAGE)
@@ -105,14 +104,14 @@ def _search_path(root: Path, tree: Path) -> str:
 
 
 def _editable() -> Iterator[str]:
-    """The folders that installations in setuptools' editable mode lead to; their finders know which."""
+    """Yield the folders of editable installations by setuptools, which their finders know."""
     for name, module in list(sys.modules.items()):
         if name.startswith("__editable___"):
             yield from (os.path.dirname(path) for path in getattr(module, "MAPPING", {}).values())
 
 
 def _renamed(data: object, tree: str, root: str) -> object:
-    """The report's data with every path below the tree below the root instead."""
+    """Return the report's data with every path below the tree moved below the root."""
     if isinstance(data, dict):
         return {key: _renamed(value, tree, root) for key, value in data.items()}
     if isinstance(data, list):

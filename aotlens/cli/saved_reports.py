@@ -39,13 +39,13 @@ def is_trace_path(path: str) -> bool:
     """Return True if the path is a log that torch wrote with TORCH_TRACE, or a folder with one."""
     if path.endswith(".py"):
         return False
-    from aotlens.trace.logs.reader import is_trace  # loaded only for what may be a log
+    from aotlens.trace.logs.reader import is_trace  # loaded only for a possible log
 
     return is_trace(Path(path))
 
 
 def add_map(parser: argparse.ArgumentParser) -> None:
-    """Add the option that says where the files of a log are here."""
+    """Add the option that maps the files of a log to files here."""
     parser.add_argument(
         "--map",
         dest="mappings",
@@ -64,12 +64,12 @@ def report_of_trace(
     policy: str | None = None,
     what_if: Sequence[str] = (),
 ) -> Report:
-    """Return what the log says, with its lines in the current folder or where `mappings` leads.
+    """Return the report of a log, with its lines in the current folder or where `mappings` leads.
 
     Our solver is asked under `policy`, and under that policy with each change of `what_if`.
 
-    Raises UserError where the log cannot be read or has no such target, for a mapping of another form, and
-    for a what-if that no target can answer.
+    Raises UserError if the log cannot be read or has no such target, for an invalid mapping, and for a
+    what-if that no target can answer.
     """
     from aotlens.trace.logs.reader import open_trace
 
@@ -81,7 +81,7 @@ def report_of_trace(
 
 
 def watched_trace(path: str, only: str | None, mappings: Sequence[str]) -> tuple[Report, Follow]:
-    """Return what the log says now, and what calls back with a new report each time it has grown."""
+    """Return the current report of a log, and a function that calls back with each later one."""
     from aotlens.trace.logs.follow import Follower, follow
 
     follower = Follower(Path(path))
@@ -122,10 +122,10 @@ def _builder(
 def _with_what_ifs(
     build: "Callable[[Explain], Report]", policy: str | None, what_if: Sequence[str]
 ) -> Report:
-    """Return the report with the answers to what-ifs; raises UserError for one that has none."""
+    """Return the report with the answers to what-ifs; raises UserError for a what-if without an answer."""
     if find_spec("torch") is None:
         raise UserError("--what-if asks our solver, which needs torch; install torch here, or leave it out")
-    from aotlens.trace.partition_reasons import with_reasons  # torch: 2 s
+    from aotlens.trace.partition_reasons import with_reasons  # torch takes 2 s
     from aotlens.trace.what_ifs import SolverRequest
 
     request = SolverRequest(policy or "min-cut", tuple(what_if))
@@ -135,32 +135,32 @@ def _with_what_ifs(
 
 
 def _solver(policy: str) -> "Explain | None":
-    """Our solver under that policy, where torch is installed: a log can be read without."""
+    """Return our solver under that policy; None without torch, because a log can be read without it."""
     if find_spec("torch") is None:
         return None
-    from aotlens.trace.partition_reasons import with_reasons  # torch: 2 s
+    from aotlens.trace.partition_reasons import with_reasons  # torch takes 2 s
     from aotlens.trace.what_ifs import SolverRequest
 
     return partial(with_reasons, request=SolverRequest(policy))
 
 
 OPTIONS_OF_TRACES = frozenset({"gpu_texts", "repeat_limit_s", "kernel_limit_s"})
-"""Fields of `TraceOptions` that say how long or in which languages, whatever is shown."""
+"""Fields of `TraceOptions` for time limits and languages, which have no effect on a saved report."""
 OPTIONS_OF_LOGS = frozenset({"policy", "what_if"})
-"""Fields that our solver reads on the joint graph of a log."""
+"""Fields that our solver uses on the joint graph of a log."""
 
 
 def is_report(target: TargetName) -> bool:
-    """Whether TARGET names a report, or a log from which one is built, rather than a script."""
+    """Return True if TARGET names a report or a log, not a script."""
     return target.path.endswith(".json") or is_trace_path(target.path)
 
 
 def saved_report(
     target: TargetName, argv: Sequence[str], options: TraceOptions, mappings: Sequence[str] = ()
 ) -> Report:
-    """The report, or its targets of that name; raises UserError for options that need a trace.
+    """Return the report, or its targets of that name; raises UserError for options that need a trace.
 
-    For a log, our solver is asked under the policy and its what-ifs, beside torch's choice.
+    For a log, our solver is asked under the policy and its what-ifs, in addition to torch's choice.
     """
     is_log = is_trace_path(target.path)
     default = TraceOptions()

@@ -1,7 +1,7 @@
-"""One line on the terminal that says what takes time, gone before anything else is printed.
+"""One line on the terminal that shows the current operation and disappears before other output.
 
-Invariant: the cursor never moves.  The line stands behind whatever the script has printed, is erased before
-the script's next output and at the end, and only a terminal ever sees it.
+Invariant: the cursor never moves.  The line follows whatever the script has printed, is erased before the
+script's next output and at the end, and only a terminal ever receives it.
 """
 
 import io
@@ -17,7 +17,7 @@ from aotlens.view.quantities import clock
 __all__ = ["StatusLine"]
 
 DELAY_S = 0.5
-"""What is done sooner is not shown."""
+"""Shorter operations are not shown."""
 REFRESH_S = 0.2
 
 _SAVE, _RESTORE = "\x1b7", "\x1b8"
@@ -27,7 +27,7 @@ _ERASE = "\x1b[K"
 
 
 class StatusLine:
-    """Mutable: what is going on, and whether it is on the screen.  Use it as a context."""
+    """The current text, and whether it is on the screen; mutable.  Used as a context."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -54,7 +54,7 @@ class StatusLine:
         self._thread.join()
 
     def show(self, text: str) -> None:
-        """Show this from now on; the seconds count from the first of several texts."""
+        """Show this text from now on; the seconds count from the first of several texts."""
         with self._lock:
             if self._text is None:
                 self._since = time.monotonic()
@@ -63,7 +63,7 @@ class StatusLine:
         self._changed.set()
 
     def hide(self) -> None:
-        """Erase the line; the script goes on."""
+        """Erase the line; the script continues."""
         with self._lock:
             self._text = None
             self._erase()
@@ -90,11 +90,11 @@ class StatusLine:
             self._drawn = False
 
     def _write(self, text: str) -> None:
-        """Past Python's buffers, which may hold a part of the script's next line."""
+        """Write without Python's buffers, which may hold a part of the script's next line."""
         os.write(self._stream.fileno(), text.encode())
 
     def _guard(self) -> None:
-        """Have what Python prints meanwhile erase the line first: warnings, the script's other threads."""
+        """Erase the line before Python prints anything else: warnings, the script's other threads."""
         for stream in (sys.stdout, sys.stderr):
             if isinstance(stream, io.TextIOWrapper) and "write" not in vars(stream):
                 vars(stream)["write"] = self._erasing(stream.write)

@@ -40,7 +40,7 @@ class TargetName:
 
 
 def check_script(path: str) -> None:
-    """Raises UserError for what needs no torch to see: no such file, or a script that does not parse."""
+    """Raise UserError for a missing script, or one that does not parse, without loading torch."""
     try:
         load_script(path).code()
     except SyntaxError as error:
@@ -85,7 +85,7 @@ def add_allow_unverified(parser: argparse.ArgumentParser) -> None:
 
 
 def policy_of(arguments: argparse.Namespace) -> Policy:
-    """Raises UserError for a policy or budget of no known form."""
+    """Return the policy.  Raises UserError for an invalid policy or budget."""
     return Policy.parse(arguments.policy, arguments.memory_budget)
 
 
@@ -98,7 +98,7 @@ def add_gpu(parser: argparse.ArgumentParser) -> None:
 
 
 def check_gpu(name: str | None) -> None:
-    """Raises UserError for an unknown GPU, and where Triton is missing, before anything is traced."""
+    """Raise UserError for an unknown GPU, or without Triton, before anything is traced."""
     if name is None:
         return
     from aotlens.codegen.gpu.offline.requirements import require_triton  # only with --gpu

@@ -1,7 +1,7 @@
-"""The one place that writes to the terminal.
+"""The only module that writes to the terminal.
 
-Invariant: `say`, `user_error` and the rest write to stderr; only `write_data` writes to stdout or to the
-file that the user named.
+Invariant: `say`, `user_error` and the rest write to stderr; only `write_data` writes to stdout or to the file
+that the user named.
 """
 
 import os
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from aotlens.errors import UserError
 
-if TYPE_CHECKING:  # rich.console takes 0.1 s to import
+if TYPE_CHECKING:  # importing rich.console takes 0.1 s
     from rich.console import Console
 
 __all__ = [
@@ -30,19 +30,19 @@ __all__ = [
 
 
 def say(text: str) -> None:
-    """One line to the user."""
+    """Print one line to the user."""
     sys.stderr.write(f"{text}\n")
     sys.stderr.flush()
 
 
 def user_error(message: str, exit_code: int = 2) -> int:
-    """Shows a mistake of the user's; returns the exit code."""
+    """Print a mistake of the user's and return the exit code."""
     say(f"aotlens: error: {message}")
     return exit_code
 
 
 def internal_error(error: BaseException) -> int:
-    """Shows a fault of ours with everything that helps to report it; returns the exit code."""
+    """Print an internal error with everything that helps to report it, and return the exit code."""
     say("".join(traceback.format_exception(error)).rstrip())
     say(f"aotlens: internal error: {type(error).__name__}: {error}")
     say("This is a fault of aotlens, not of your code. Please report it with the lines above;")
@@ -51,7 +51,7 @@ def internal_error(error: BaseException) -> int:
 
 
 def show_failure(message: str, trace: str, exit_code: int) -> int:
-    """Shows how the user's code, or ours, failed in a trace; returns the exit code."""
+    """Print how the user's code, or ours, failed in a trace, and return the exit code."""
     if trace:
         say(trace.rstrip())
     if exit_code == 3:
@@ -61,7 +61,7 @@ def show_failure(message: str, trace: str, exit_code: int) -> int:
 
 
 def write_data(text: str, file: str | None) -> None:
-    """Writes a command's result to stdout, or to the file that the user named."""
+    """Write a command's result to stdout, or to the file that the user named."""
     if file is None:
         sys.stdout.write(text)
         sys.stdout.flush()
@@ -74,7 +74,7 @@ def write_data(text: str, file: str | None) -> None:
 
 @contextmanager
 def stdout_on_stderr() -> Iterator[None]:
-    """Within the block, what the user's code prints does not mix with our data; native code's neither."""
+    """Send what the user's code prints within the block to stderr, also from native code."""
     sys.stdout.flush()
     saved = os.dup(1)
     os.dup2(2, 1)
@@ -87,11 +87,11 @@ def stdout_on_stderr() -> Iterator[None]:
 
 
 def on_terminal() -> bool:
-    """Whether somebody watches what goes to stderr."""
+    """Return True if stderr is a terminal."""
     return sys.stderr.isatty()
 
 
 def stderr_console() -> "Console":
-    from rich.console import Console  # 0.1 s
+    from rich.console import Console  # takes 0.1 s
 
     return Console(stderr=True)

@@ -1,4 +1,4 @@
-"""One trace through the worker, for the commands that show or write what it found."""
+"""Trace once through the worker, for the commands that show or write the report."""
 
 import time
 from dataclasses import dataclass
@@ -19,12 +19,12 @@ __all__ = ["Traced", "trace_target"]
 
 @dataclass(frozen=True, slots=True)
 class Traced:
-    """What came back; both a report and a failure when only a part could be traced."""
+    """The result of a trace; both report and failure if a part could be traced."""
 
     report: Report | None
     failure: Failure | None
     stopped: bool
-    """Whether the script was ended early, because its targets only repeated."""
+    """Whether the script was stopped early, because its targets only repeated."""
 
 
 def trace_target(
@@ -32,7 +32,7 @@ def trace_target(
 ) -> Traced:
     """Trace in a child process; what the user's code prints goes to stderr.
 
-    Unless `fresh`, an answer from the disk serves as well, where nothing that it depends on has changed.
+    Unless `fresh`, a stored answer is used if nothing that it depends on has changed.
     """
     check_script(target.path)
     store = open_answer_store()

@@ -19,7 +19,7 @@ from aotlens.worker.protocol import Answer, TraceOptions, TraceRequest
 __all__ = ["AnswerCache", "AnswerStore", "file_digest", "open_answer_store"]
 
 _LIMIT = 32
-"""Entries kept; a report of a large model is megabytes."""
+"""The number of entries; a report of a large model is megabytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,16 +36,16 @@ class AnswerCache:
         self._entries: OrderedDict[TraceRequest, _Entry] = OrderedDict()
 
     def find(self, request: TraceRequest) -> Answer | None:
-        """The answer, marked as cached, or None when there is none or a file has changed."""
+        """Return the answer, marked as cached; None without one, or if a file has changed."""
         entry = None if request.fresh else self._entries.get(canonical_request(request))
         if entry is None or any(file_digest(file) != digest for file, digest in entry.digests):
             return None
         return replace(entry.answer, id=request.id, cached=True, elapsed_ms=0.0)
 
     def add(self, request: TraceRequest, answer: Answer, files: tuple[str, ...], started: float) -> None:
-        """Remember a complete answer; failures are traced again, they may depend on more than sources.
+        """Store a complete answer; failures are traced again, because they may depend on more than sources.
 
-        `started` is the time of the trace's beginning: a file changed since then may not be what was read.
+        `started` is the start time of the trace: a file changed since then may differ from what was read.
         """
         if answer.report is None or answer.failure is not None:
             return
@@ -60,7 +60,7 @@ class AnswerCache:
 
 KIND = "answers"
 _LARGEST_READ_BYTES = 1 << 24
-"""Of a larger file (weights, a data set) the size and the time of its last change stand for its bytes."""
+"""For a larger file (weights, a data set) size and modification time replace the hash of its bytes."""
 
 _SHELLS_OWN = (
     "TERM",
@@ -88,7 +88,7 @@ class AnswerStore:
     store: Store
 
     def find(self, request: TraceRequest) -> Answer | None:
-        """The answer, marked as cached; None where there is none, or something has changed since."""
+        """Return the answer, marked as cached; None without one, or if something has changed since."""
         entry: Any = self.store.get(KIND, _key(request))
         if not isinstance(entry, dict) or not isinstance(entry.get("read"), dict):
             return None
@@ -101,9 +101,9 @@ class AnswerStore:
         return replace(answer, id=request.id, cached=True) if isinstance(answer, Answer) else None
 
     def add(self, request: TraceRequest, answer: Answer, started: float) -> None:
-        """Remember a complete answer to a request that was made then, on the clock of the files.
+        """Store a complete answer; `started` is the start time of the trace, on the clock of the files.
 
-        A file that has changed since may not be what the trace read.
+        A file that has changed since then may differ from what the trace read.
         """
         if (
             answer.report is None
@@ -119,12 +119,14 @@ class AnswerStore:
 
 
 def _has_failed(report: dict[str, Any]) -> bool:
-    """Whether a kernel has no code: a time limit that a busy machine passed says nothing of the next run."""
+    """Return True if a kernel has no code: it exceeded a time limit, perhaps only because the machine was
+    busy.
+    """
     return any(kernel.get("error") for target in report.get("targets", ()) for kernel in target["kernels"])
 
 
 def file_digest(path: str) -> str | None:
-    """Of a file's bytes, or of the names in a folder; None where there is nothing, or nothing to read."""
+    """Return the hash of a file's bytes or a folder's names; None if it cannot be read."""
     try:
         about = os.stat(path)
         if os.path.isdir(path):
@@ -144,7 +146,7 @@ def changed_since(path: str, started: float) -> bool:
 
 
 def canonical_request(request: TraceRequest) -> TraceRequest:
-    """The request without what does not change its answer.
+    """Return the request without the options that do not change its answer.
 
     Without a GPU target it does not matter how its kernels would be shown: text, HTML and JSON ask the same.
     """
@@ -174,7 +176,7 @@ def _environment() -> list[str]:
 
 
 def _installation() -> list[str]:
-    """What is installed, by the folders that change with it; this package; and the machine."""
+    """Return what identifies the installation: folders that change with it, this package, the machine."""
     folders = {path for path in sys.path if path and os.path.isdir(path)}
     installed = [f"{path} {os.stat(path).st_mtime_ns}" for path in sorted(folders) if "-packages" in path]
     package = Path(__file__).parents[1]

@@ -1,6 +1,6 @@
-"""What the user's code printed, kept at both ends.
+"""Collect what the user's code prints, at both ends.
 
-Invariant: memory is bounded whatever is written, and a cut says how much it left out.
+Invariant: memory is bounded whatever is written, and a cut says how much is missing.
 """
 
 HEAD_BYTES = 64 * 1024
@@ -8,7 +8,7 @@ TAIL_BYTES = 64 * 1024
 
 
 class HeadAndTail:
-    """Collects bytes; of megabytes it keeps the first and the last `64 KiB`."""
+    """Collects bytes; of a long output it keeps the first and the last `64 KiB`."""
 
     def __init__(self, head_bytes: int = HEAD_BYTES, tail_bytes: int = TAIL_BYTES) -> None:
         self._head_bytes = head_bytes
@@ -27,7 +27,7 @@ class HeadAndTail:
             self._cut_bytes += excess
 
     def text(self) -> str:
-        """Everything kept, with one line where the middle is missing."""
+        """Return the collected text, with one line where the middle is missing."""
         excess = max(len(self._tail) - self._tail_bytes, 0)
         cut_bytes = self._cut_bytes + excess
         if cut_bytes == 0:

@@ -1,7 +1,7 @@
-"""The child side of a trace: from the fork to the one outcome line.
+"""The child's side of a trace: from the fork to the one outcome line.
 
-Invariant: the process leaves through `os._exit` here, whatever the user's code does; it never returns
-into the server's loop.
+Invariant: the process exits through `os._exit` here, whatever the user's code does; it never returns into the
+server's loop.
 """
 
 import faulthandler
@@ -22,11 +22,11 @@ from aotlens.worker.requests import Trace
 __all__ = ["DUMP_SIGNAL", "run"]
 
 DUMP_SIGNAL = signal.SIGUSR1
-"""Asks the child to write its stack before it is killed."""
+"""Makes the child write its stack before it is killed."""
 
 
 def run(request: TraceRequest, trace: Trace, pipes: WriteEnds, parent_pid: int) -> NoReturn:
-    """Trace, say how it ended, and leave."""
+    """Trace, write the outcome, and exit."""
     status = 1
     try:
         _settle(pipes, parent_pid)
@@ -42,7 +42,7 @@ def run(request: TraceRequest, trace: Trace, pipes: WriteEnds, parent_pid: int) 
 
 
 def _settle(pipes: WriteEnds, parent_pid: int) -> None:
-    """Become an ordinary script's process, in a group of its own."""
+    """Set up the process like that of an ordinary script, in its own group."""
     os.setsid()
     die_with_parent(parent_pid)
     os.close(signal.set_wakeup_fd(-1))

@@ -1,7 +1,7 @@
-"""The client of the worker: starts the server, submits traces, hands out futures.  Stdlib only.
+"""The client of the worker: start the server, submit traces, return futures.  Stdlib only.
 
-Invariant: every submitted job's future gets exactly one `Answer`, also when the server cannot start, dies,
-or is closed; a later submit starts a new server.
+Invariant: every submitted job's future gets exactly one `Answer`, also if the server cannot start, dies or is
+closed; a later submit starts a new server.
 """
 
 import os
@@ -29,12 +29,12 @@ OnProgress = Callable[[Progress], None]
 
 _CLOSE_GRACE_S = 3.0
 _STDERR_LINES = 20
-"""The last lines of the server's stderr, shown when it dies."""
+"""The last lines of the server's stderr, shown if it dies."""
 
 _FROM_OUTSIDE = tuple(
     getattr(signal, name) for name in ("SIGKILL", "SIGTERM", "SIGHUP", "SIGINT") if hasattr(signal, name)
 )
-"""Signals that no process sends itself by a fault."""
+"""Signals that no fault of a process sends to itself."""
 
 _BOOTSTRAP = """\
 import importlib.util, sys
@@ -43,7 +43,9 @@ if importlib.util.find_spec("aotlens") is None:
 from aotlens.worker.start import main
 sys.exit(main())
 """
-"""As `python -m aotlens.worker`, and it also finds an aotlens that is not installed for that interpreter."""
+"""Like `python -m aotlens.worker`, but it also finds an aotlens that is not installed for that
+interpreter.
+"""
 
 
 @dataclass(slots=True, eq=False)
@@ -57,7 +59,7 @@ class Job:
     _server: "_Server | None" = field(default=None, repr=False)
 
     def cancel(self) -> None:
-        """Stop the trace; the answer's failure is then of kind `cancelled`. No effect after the answer."""
+        """Stop the trace; the answer's failure is then of kind `cancelled`.  No effect after the answer."""
         if self._server is not None:
             self._server.cancel(self)
 
@@ -76,7 +78,7 @@ class WorkerClient:
     ) -> None:
         """`python` is the interpreter that has torch and aotlens; `command` replaces the whole server.
 
-        `parallel` is how many traces run at a time; `env` adds to the environment of the server.
+        `parallel` is the number of simultaneous traces; `env` adds to the environment of the server.
         """
         own = [] if parallel is None else [str(parallel)]
         self._command = list(command or (*_server_command(python or sys.executable), *own))
@@ -88,13 +90,13 @@ class WorkerClient:
         self._server: _Server | None = None
 
     def warm(self) -> None:
-        """Start the server in the background, so that a later submit finds torch loaded."""
-        with suppress(OSError):  # a submit meets it again, and its job says so
+        """Start the server in the background, so that torch is loaded before a later submit."""
+        with suppress(OSError):  # a submit fails in the same way, and its job reports it
             self._running_server()
 
     @property
     def hello(self) -> Hello | None:
-        """What the server said of itself; None until it is warm."""
+        """Return the server's greeting; None until it is warm."""
         server = self._server
         return server.hello if server is not None else None
 
@@ -113,7 +115,7 @@ class WorkerClient:
     ) -> Job:
         """Trace a script's targets.
 
-        `supersede` cancels older jobs for the same path; `fresh` traces again what the cache knows.
+        `supersede` cancels older jobs for the same path; `fresh` ignores cached answers.
         """
         request = TraceRequest(
             next(self._ids),
@@ -139,18 +141,18 @@ class WorkerClient:
         return job
 
     def close(self) -> None:
-        """End the server and every child of it; jobs that still wait are answered as cancelled."""
+        """End the server and all its children; waiting jobs are answered as cancelled."""
         with self._lock:
             server, self._server = self._server, None
         if server is not None:
             server.close()
 
     def answers_on_disk(self) -> AnswerStore | None:
-        """What this app and `aotlens inspect` were answered before; None where nothing may be stored."""
+        """Return the stored answers, shared with `aotlens inspect`; None if nothing may be stored."""
         return open_answer_store()
 
     def forget(self) -> None:
-        """End the server with the answers that it holds, and remove what is kept on disk."""
+        """End the server, whose memory holds answers, and remove those on disk."""
         self.close()
         store = open_store()
         if store is not None:
@@ -170,12 +172,12 @@ class WorkerClient:
 
 
 class _Server:
-    """A server process, the jobs that it owes an answer, and the two threads that read its pipes."""
+    """A server process, the jobs that wait for its answers, and the two threads that read its pipes."""
 
     def __init__(
         self, command: list[str], cwd: str | None, on_log: Callable[[str], None], env: Mapping[str, str]
     ) -> None:
-        """Raises OSError when there is no such program."""
+        """Start the server.  Raises OSError if there is no such program."""
         self.hello: Hello | None = None
         self.ended = False
         self._closing = False
@@ -201,7 +203,7 @@ class _Server:
         self._message_thread.start()
 
     def submit(self, job: Job, request: TraceRequest) -> bool:
-        """Whether the server took the job; one that has ended does not."""
+        """Return True if the server took the job; a server that has ended does not."""
         with self._lock:
             if self.ended:
                 return False
@@ -241,13 +243,13 @@ class _Server:
             try:
                 self._process.stdin.write(encode(message))
                 self._process.stdin.flush()
-            except (OSError, ValueError):  # it died: the reader thread sees that too and answers every job
+            except (OSError, ValueError):  # it died: the reader thread notices too and answers every job
                 return
 
     def _close_stdin(self) -> None:
-        """Tells the server to end: it kills its children and leaves."""
+        """Make the server end: it kills its children and exits."""
         assert self._process.stdin is not None
-        with self._writing, suppress(OSError):  # an OSError says that it is dead already
+        with self._writing, suppress(OSError):  # an OSError means that it is dead already
             self._process.stdin.close()
 
     # On the reader threads
@@ -316,7 +318,7 @@ class _Server:
 
 
 def _how_it_ended(code: int) -> str:
-    """The exit code of a process, or the signal that ended it."""
+    """Return the exit code of a process, or the signal that ended it."""
     if code >= 0:
         return f"exit code {code}"
     try:

@@ -1,7 +1,7 @@
-"""Protocol records as JSON lines and back.
+"""Convert protocol records to JSON lines and back.
 
-Invariant: a line names its protocol version and its record's type; fields that this version does not know
-are ignored, so a newer peer of the same version may say more.
+Invariant: a line names its protocol version and its record's type; unknown fields are ignored, so that a
+newer peer of the same version may add some.
 """
 
 import json
@@ -16,21 +16,21 @@ __all__ = ["Message", "Outcome", "ProtocolError", "decode", "encode"]
 
 
 class ProtocolError(ValueError):
-    """A line that is no message of this protocol version."""
+    """A line that is not a message of this protocol version."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a child tells the server at its end; the server makes the `Answer` of it."""
+    """What a child sends to the server at its end; the server makes the `Answer` from it."""
 
     report: dict[str, object] | None
     failure: Failure | None
     files: tuple[str, ...] = ()
-    """Absolute paths of what the report depends on: the user's sources, and what the script read."""
+    """Absolute paths that the report depends on: the user's sources, and the files that the script read."""
     outside: str = ""
-    """What else it depends on, that no file tells."""
+    """Other dependencies, which are not files."""
     stopped: bool = False
-    """Whether the script was ended early, because its targets only repeated."""
+    """Whether the script was stopped early, because its targets only repeated."""
 
 
 Message = TraceRequest | Cancel | Hello | Progress | Answer | Outcome
@@ -49,13 +49,13 @@ _TUPLES = frozenset({"argv", "files", "what_if", "gpu_texts"})
 
 
 def encode(message: Message) -> bytes:
-    """One line, newline included."""
+    """Return one line, newline included."""
     head = {"protocol": PROTOCOL, "type": _NAMES[type(message)]}
     return json.dumps(head | _as_dict(message), ensure_ascii=False).encode("utf-8", "replace") + b"\n"
 
 
 def decode(line: bytes) -> Message:
-    """Raises ProtocolError where the line is not JSON, of another version, or of an unknown type."""
+    """Parse a line.  Raises ProtocolError if it is not JSON, of another version, or of an unknown type."""
     try:
         data = parsed(line)
     except ValueError as error:
@@ -73,7 +73,7 @@ def decode(line: bytes) -> Message:
 
 
 def _as_dict(record: object) -> dict[str, object]:
-    """Shallow, because a report is megabytes of plain data already."""
+    """Return a shallow dict, because a report is megabytes of plain data already."""
     values = {field.name: getattr(record, field.name) for field in fields(record)}  # type: ignore[arg-type]
     return {name: _as_dict(value) if is_dataclass(value) else value for name, value in values.items()}
 

@@ -42,7 +42,7 @@ DTYPES = {
     "u8": "uint8",
     "b8": "bool",
 }
-"""torch's own short form of each dtype, and the attribute of `torch` that it stands for."""
+"""torch's short form of each dtype, and its attribute of `torch`."""
 
 _DEVICES = ("cpu", "cuda", "meta", "mps", "xpu", "hpu")
 _FORM = "a tensor such as `f32[8, 16]`, or a Python literal"
@@ -50,7 +50,7 @@ _FORM = "a tensor such as `f32[8, 16]`, or a Python literal"
 
 @dataclass(frozen=True, slots=True)
 class ExampleText:
-    """One example as it stands in the source."""
+    """One example as written in the source."""
 
     text: str
     span: Span
@@ -61,12 +61,12 @@ class Size:
     symbol: str
     """`s0`, `s1`, …"""
     hint: int | None
-    """The size to trace with; None leaves the choice to us."""
+    """The size to trace with; None for any."""
 
 
 @dataclass(frozen=True, slots=True)
 class TensorSpec:
-    """A tensor to make."""
+    """A tensor to create."""
 
     dtype: str
     """Short form."""
@@ -98,7 +98,7 @@ class Example:
 
 
 def parse_example(source: ExampleText) -> Example:
-    """Raises ExampleError with the line, the column and what is allowed there."""
+    """Parse an example.  Raises ExampleError with the line, the column and what is allowed there."""
     return _Parser(source).example()
 
 
@@ -293,7 +293,7 @@ class _Parser:
         return [*tokens, _Token("end", "", len(text))]
 
     def _split_construction(self, text: str) -> tuple[str | None, int]:
-        """The call before the `:`, checked by Python's parser, and where the arguments begin."""
+        """Return the call before the `:`, checked by Python's parser, and where the arguments begin."""
         head = re.match(r"\s*[A-Za-z_][\w.]*\(", text)
         if head is None:
             return None, 0

@@ -1,6 +1,6 @@
-"""One running trace as the server sees it: its child, its pipes, its limits, and why it was stopped.
+"""One running trace in the server: its child, its pipes, its limits, and why it was stopped.
 
-Invariant: `answer` makes exactly one answer out of however the child ended.
+Invariant: `answer` makes exactly one answer, however the child ended.
 """
 
 import os
@@ -18,7 +18,7 @@ from aotlens.worker.stacks import Frame, traceback_text, user_frames
 __all__ = ["Job", "Pipe", "Stopped", "WriteEnds", "cancelled", "open_pipes"]
 
 WINDOWS_FAULT = 0xC0000000
-"""From here on an exit code is what Windows ended the process for."""
+"""Exit codes from here on are faults for which Windows ended the process."""
 
 
 class Stopped(Enum):
@@ -52,7 +52,7 @@ class WriteEnds:
 
 @dataclass(slots=True)
 class Job:
-    """Mutable: the loop updates it as the child reports."""
+    """The state of a running trace; the loop updates it."""
 
     request: TraceRequest
     pid: int
@@ -66,11 +66,11 @@ class Job:
     stopped: Stopped | None = None
     peak_bytes: int = 0
     kill_at: float | None = None
-    """When the child is killed, on the monotonic clock; None while it may run on."""
+    """When the child is killed, on the monotonic clock; None while it may run."""
 
     @property
     def deadline(self) -> float:
-        """The next moment at which the loop must look at this job."""
+        """Return the next moment at which the loop must look at this job."""
         return self.kill_at if self.kill_at is not None else self.began + self.request.time_limit_s
 
     @property
@@ -78,7 +78,7 @@ class Job:
         return self.result, self.output, self.dump
 
     def answer(self, exit_code: int) -> Answer:
-        """The answer, given how the process ended: its exit code, negative for a signal."""
+        """Return the answer, from the exit code of the process, negative for a signal."""
         outcome = self.outcome or Outcome(None, self._failure(exit_code))
         return Answer(
             id=self.request.id,
@@ -139,7 +139,7 @@ def cancelled(request: TraceRequest) -> Failure:
 
 
 def open_pipes() -> tuple[tuple[Pipe, Pipe, Pipe], WriteEnds]:
-    """The three pipes of a child: read ends for the server, write ends for the child."""
+    """Return the three pipes of a child: read ends for the server, write ends for the child."""
     ends = [os.pipe() for _ in range(3)]
     for reading, _ in ends:
         os.set_blocking(reading, False)

@@ -1,4 +1,4 @@
-"""What every child of a worker does, however it was started: its streams, its progress, its outcome."""
+"""The steps of every child of a worker: its streams, its progress, its outcome."""
 
 import os
 import sys
@@ -14,7 +14,7 @@ __all__ = ["outcome_of", "prefer_to_be_killed", "use_standard_streams", "write_a
 
 
 def outcome_of(request: TraceRequest, trace: Trace, result_fd: int) -> Outcome:
-    """What became of the trace, whose progress goes to the descriptor."""
+    """Trace and return the outcome; progress goes to the descriptor."""
 
     def progress(stage: str, detail: str = "") -> None:
         write_all(result_fd, encode(Progress(request.id, stage, detail)))
@@ -28,17 +28,17 @@ def outcome_of(request: TraceRequest, trace: Trace, result_fd: int) -> Outcome:
 
 
 def use_standard_streams() -> None:
-    """Open descriptors 0 to 2 anew, as a script finds them; line by line, so that no output is lost."""
+    """Open descriptors 0 to 2 again as a script expects them, line-buffered so that no output is lost."""
     sys.stdout = open(1, "w", encoding="utf-8", errors="replace", buffering=1, closefd=False)  # noqa: SIM115 (lives as long as the process)
     sys.stderr = open(2, "w", encoding="utf-8", errors="replace", buffering=1, closefd=False)  # noqa: SIM115 (same)
     sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115 (same)
 
 
 def prefer_to_be_killed() -> None:
-    """When the machine runs out of memory, the kernel shall take the trace and not the user's editor."""
+    """Make the kernel kill the trace, not the user's editor, when memory runs out."""
     try:
         Path("/proc/self/oom_score_adj").write_text("1000")
-    except OSError:  # not Linux, or not allowed: the server's own memory watch remains
+    except OSError:  # not Linux, or not allowed: the server still watches the memory
         return
 
 

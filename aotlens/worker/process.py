@@ -1,4 +1,4 @@
-"""What the server and its children ask of the operating system.
+"""Operating system calls of the server and its children.
 
 Invariant: no process that a trace started outlives the server, and no child reads the server's pipes.
 """
@@ -22,12 +22,12 @@ __all__ = [
 
 
 def take_over_stdio() -> tuple[int, int]:
-    """Descriptors for the client's pipes; stray prints then go to stderr and stray reads see the end.
+    """Return descriptors for the client's pipes; other prints go to stderr, other reads see the end.
 
-    A single byte of foreign text between protocol lines would lose the client, and native libraries
-    write to descriptor 1 without asking `sys.stdout`.
+    A single byte of foreign text between protocol lines would break the protocol, and native libraries write
+    to descriptor 1 without `sys.stdout`.
     """
-    reading, writing = os.dup(0), os.dup(1)  # dup makes them private: programs we start do not get them
+    reading, writing = os.dup(0), os.dup(1)  # dup makes them private: programs we start do not inherit them
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
     os.close(null)
@@ -37,18 +37,18 @@ def take_over_stdio() -> tuple[int, int]:
 
 
 def end_tree(process: "subprocess.Popen[bytes]") -> None:
-    """Kill a process that was started in a group of its own, and what it started, on any system."""
+    """Kill a process that has its own group, and what it started, on any system."""
     if sys.platform == "win32":
         command = ["taskkill", "/F", "/T", "/PID", str(process.pid)]
-        subprocess.run(command, capture_output=True, check=False)  # fails where it has ended already
+        subprocess.run(command, capture_output=True, check=False)  # fails if it has ended already
     elif hasattr(os, "killpg"):
-        with suppress(ProcessLookupError, PermissionError):  # macOS denies what has ended
+        with suppress(ProcessLookupError, PermissionError):  # macOS denies this for an ended process
             os.killpg(process.pid, signal.SIGKILL)
     process.kill()
 
 
 def child_pids(pid: int) -> tuple[int, ...]:
-    """The direct children of a process; empty where /proc does not say."""
+    """Return the direct children of a process; empty without /proc."""
     pids: list[int] = []
     try:
         for task in Path(f"/proc/{pid}/task").iterdir():
@@ -59,12 +59,12 @@ def child_pids(pid: int) -> tuple[int, ...]:
 
 
 def tree(pid: int) -> tuple[int, ...]:
-    """A process and all its descendants."""
+    """Return a process and all its descendants."""
     return (pid, *(descendant for child in child_pids(pid) for descendant in tree(child)))
 
 
 def resident_bytes(pid: int) -> int:
-    """Resident memory of a process and its descendants; 0 where /proc does not say.
+    """Return the resident memory of a process and its descendants; 0 without /proc.
 
     Address space (RLIMIT_AS) is no measure for torch, which reserves far more than it touches.
     """
@@ -79,8 +79,8 @@ def _resident_bytes(pid: int) -> int:
 
 
 def default_memory_limit_bytes() -> int:
-    """Three quarters of what this machine, or the container, may use."""
-    if not hasattr(os, "sysconf"):  # not a POSIX system: it is left to the user's own limit
+    """Return three quarters of the memory of this machine, or of the container."""
+    if not hasattr(os, "sysconf"):  # not a POSIX system: only the user's own limit applies
         return sys.maxsize
     machine_bytes = os.sysconf("SC_PHYS_PAGES") * mmap.PAGESIZE
     return min(machine_bytes, _container_bytes() or machine_bytes) * 3 // 4

@@ -1,4 +1,4 @@
-"""What goes over the worker's pipes: versioned JSON lines, one record each.  Stdlib only.
+"""The messages of the worker's pipes: versioned JSON lines, one record each.  Stdlib only.
 
 Invariant: every request gets exactly one `Answer`, whatever happens to the child that traces.
 """
@@ -11,7 +11,7 @@ from aotlens.model.kernels import KERNEL_LANGUAGES
 PROTOCOL = 1
 
 REPEAT_LIMIT_S = 10.0
-"""How long a script runs on while its targets only repeat."""
+"""How long a script continues while its targets only repeat."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,29 +26,29 @@ class TraceOptions:
     to_end: bool = False
     """Run the script to its end instead of stopping once its targets repeat."""
     repeat_limit_s: float = REPEAT_LIMIT_S
-    """How long to go on while targets only repeat: others may follow, such as those of an evaluation."""
+    """How long to continue while targets only repeat: others may follow, such as those of an evaluation."""
     gpu: str | None = None
     """Also report the kernels for this GPU, by name or as `sm_90`."""
     max_autotune: bool = False
-    """With a GPU: templates of Triton for what a library computes otherwise, with all their choices."""
+    """With a GPU: Triton templates in place of library calls, with all their choices."""
     gpu_texts: tuple[str, ...] = KERNEL_LANGUAGES
-    """The languages in which each of these kernels is reported, beside Triton's."""
+    """The languages in which each of these kernels is reported, in addition to Triton."""
     kernel_limit_s: float | None = None
-    """How long Triton may take for one of them; None leaves it to the engine."""
+    """Time limit of Triton for one kernel; None for the engine's default."""
     what_if: tuple[str, ...] = ()
-    """Changes of the policy whose totals the report shall hold beside those of the policy itself."""
+    """Changes of the policy whose totals the report includes."""
     fake: bool = False
-    """Run the script on tensors that hold no memory."""
+    """Run the script with fake tensors."""
     examples: bool = False
-    """Only the targets that have examples: the script's definitions run, and its main part does not."""
+    """Only targets with examples: the script's definitions run, but not its main part."""
     verify: bool = False
     """Also compare the first call of each target with eager, on copies of its arguments."""
     measure: bool = False
-    """Time each kernel where it runs, on numbers that are made up, also where that is a CPU."""
+    """Time each kernel where it runs, also on a CPU, with random values."""
     dead_values: bool = False
-    """Run the graphs on random numbers too, to find saved values on which no gradient depends."""
+    """Run the graphs with random values too, to find saved values on which no gradient depends."""
     standalone: bool = False
-    """Write module texts that make by themselves all that they name, as `aotlens export` needs them."""
+    """Write module texts that create everything they name, as `aotlens export` needs them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,16 +58,16 @@ class TraceRequest:
     id: int
     path: str
     qualname: str | None = None
-    """A function, method or module class of the script; None takes every target found."""
+    """A function, method or module class of the script; None for all targets."""
     argv: tuple[str, ...] = ()
     options: TraceOptions = field(default_factory=TraceOptions)
     time_limit_s: float = 120.0
     memory_limit_bytes: int | None = None
-    """Resident memory of the child and what it started; None takes three quarters of the machine's."""
+    """Resident memory of the child and its descendants; None for three quarters of the machine's."""
     fresh: bool = False
-    """Trace again even when the cache knows the answer."""
+    """Trace again even if an answer is cached."""
     list_reads: bool = False
-    """Say in the answer also which data the script reads, which makes the trace a little slower."""
+    """List in the answer the data that the script reads, which makes the trace a little slower."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ class Hello:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Where a trace stands; any number of these come before the answer."""
+    """The progress of a trace; any number of these precede the answer."""
 
     id: int
     stage: str
@@ -105,13 +105,15 @@ class Answer:
     """The report as JSON data (`aotlens.model.codec.decode` reads it); None on failure."""
     failure: Failure | None
     output: str = ""
-    """What the user's code wrote to stdout and stderr, the middle cut when it is megabytes."""
+    """What the user's code wrote to stdout and stderr; the middle of a very long output is cut."""
     elapsed_ms: float = 0.0
     cached: bool = False
-    """The answer to an earlier request whose files have not changed since."""
+    """Whether this is a stored answer whose files have not changed since."""
     files: tuple[str, ...] = ()
-    """Absolute paths of the user's sources; of what else the script read where the request asked for it."""
+    """Absolute paths of the user's sources, and of other files that the script read if the request asked for
+    them.
+    """
     outside: str = ""
-    """Why the same request may have another answer later, whatever files say: `it asks the network`."""
+    """Why the same request may have another answer later, apart from files: `it asks the network`."""
     stopped: bool = False
-    """Whether the script was ended early, because its targets only repeated; `to_end` runs it whole."""
+    """Whether the script was stopped early, because its targets only repeated; `to_end` runs it whole."""

@@ -1,4 +1,4 @@
-"""What waits, what runs and what is known: the part of a server that does not depend on how a trace starts.
+"""Waiting, running and cached requests: the part of a server that is independent of how traces start.
 
 Invariant: every request gets exactly one answer, and at most `parallel` traces run at a time.
 """
@@ -19,7 +19,7 @@ ProgressFunction = Callable[[str, str], None]
 """Takes a stage and a detail."""
 
 Trace = Callable[[TraceRequest, ProgressFunction], Outcome]
-"""What the child does; it may raise, exit or crash."""
+"""The child's work; it may raise, exit or crash."""
 
 
 class Requests(ABC):
@@ -35,7 +35,7 @@ class Requests(ABC):
 
     @abstractmethod
     def _start(self, request: TraceRequest) -> None:
-        """Start the trace's process, and enter its job."""
+        """Start the trace's process and add its job."""
 
     @abstractmethod
     def _kill(self, job: Job) -> None:
@@ -85,7 +85,7 @@ class Requests(ABC):
             self._start(self._waiting.popleft())
 
     def _receive(self, job: Job, message: Message) -> None:
-        """Pass a child's progress on, or remember its outcome; nothing once it is being stopped."""
+        """Pass on a child's progress or store its outcome; ignored once the child is being stopped."""
         if job.stopped is not None:
             return
         if isinstance(message, Progress):
@@ -103,7 +103,7 @@ class Requests(ABC):
 
 
 def take_lines(buffer: bytearray) -> list[bytes]:
-    """Remove the complete lines from the buffer."""
+    """Remove and return the complete lines of the buffer."""
     end = buffer.rfind(b"\n") + 1
     lines = bytes(buffer[:end]).splitlines()
     del buffer[:end]

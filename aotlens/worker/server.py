@@ -1,11 +1,11 @@
-"""The warm server: torch loaded and exercised once, then one forked child per trace.
+"""The warm server: torch is loaded and exercised once, then one child is forked per trace.
 
-Invariant: one thread, so a fork copies a whole program; every request gets exactly one answer; when the
-client's pipe closes, every child dies with the server.
+Invariant: there is one thread, so a fork copies a whole program; every request gets exactly one answer; when
+the client's pipe closes, every child dies with the server.
 
-`os.fork` here rather than `multiprocessing`'s forkserver: both start a child from a warm single-threaded
-process, and forking ourselves saves a process (350 MB of torch), a socket protocol and its resource
-tracker, and makes each child a direct one: its exit status, process group and death signal are ours.
+It uses `os.fork`, not `multiprocessing`'s forkserver: both start a child from a warm single-threaded process,
+but our own fork saves a process (350 MB of torch), a socket protocol and its resource tracker, and gives us
+direct children with their exit status, process group and death signal.
 """
 
 import os
@@ -28,21 +28,21 @@ from aotlens.worker.requests import Requests, Trace, take_lines
 __all__ = ["Server", "main", "serve"]
 
 PARALLEL = 2
-"""How many traces run at a time, where the client does not say."""
+"""The number of simultaneous traces if the client does not set it."""
 _CHUNK_BYTES = 1 << 16
 _MEMORY_POLL_S = 0.1
 _DUMP_GRACE_S = 1.0
 """Time for a child to begin to write its stack before it is killed."""
 _DUMP_QUIET_S = 0.3
-"""How long nothing more of the stack may come: then it is whole."""
+"""The stack is complete after this time without more of it."""
 _AFTER_OUTCOME_S = 2.0
-"""Time for a child to leave once it has told its outcome."""
+"""Time for a child to exit after its outcome."""
 
 
 def main() -> int:
     """Warm up, then serve the client on stdin and stdout until it closes them.
 
-    The first argument, where there is one, says how many traces run at a time.
+    The first argument, if any, is the number of simultaneous traces.
     """
     from aotlens.worker.warm_up import load  # imports torch
 
@@ -58,7 +58,7 @@ def serve(trace: Trace, hello: Hello, reading: int, writing: int, parallel: int 
     server.send(hello)
     try:
         server.loop(reading)
-    except BrokenPipeError:  # the client went away while we answered
+    except BrokenPipeError:  # the client closed while we answered
         return 0
     finally:
         server.kill_everything()
@@ -77,7 +77,7 @@ class Server(Requests):
         adopt_orphans()
 
     def loop(self, reading: int) -> None:
-        """Returns when the client has closed its end."""
+        """Run until the client has closed its end."""
         self._selector.register(reading, selectors.EVENT_READ, lambda: self._read_client(reading))
         self._watch_children()
         while self._open:
@@ -108,7 +108,7 @@ class Server(Requests):
         wakeup, wakeup_in = os.pipe()
         os.set_blocking(wakeup, False)
         os.set_blocking(wakeup_in, False)
-        signal.signal(signal.SIGCHLD, lambda number, frame: None)  # its arrival is what wakes the loop
+        signal.signal(signal.SIGCHLD, lambda number, frame: None)  # its arrival wakes the loop
         signal.set_wakeup_fd(wakeup_in, warn_on_full_buffer=False)
         self._selector.register(wakeup, selectors.EVENT_READ, lambda: self._reap(wakeup))
 
@@ -130,7 +130,7 @@ class Server(Requests):
         kill_group(job.pid)
 
     def _forget(self, readers: Iterable[Pipe]) -> None:
-        """In the child: close what belongs to the server, so that its client and its jobs see their ends."""
+        """Close, in the child, what belongs to the server, so that its client and its jobs see their ends."""
         for pipe in readers:
             os.close(pipe.fd)
         for key in self._selector.get_map().values():
@@ -181,7 +181,7 @@ class Server(Requests):
         for pid, job in list(self._jobs.items()):
             ended = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
             if ended is not None:
-                kill_group(pid)  # what it left running; its id is not given away before waitpid
+                kill_group(pid)  # its remaining processes; the id is not reused before waitpid
                 _, status = os.waitpid(pid, 0)
                 self._close(job)
                 self._finish(job, os.waitstatus_to_exitcode(status))
@@ -189,7 +189,7 @@ class Server(Requests):
             self._kill_strays()
 
     def _close(self, job: Job) -> None:
-        """Read what a child left in its pipes, and close them."""
+        """Read the rest of a child's pipes, and close them."""
         for pipe in job.pipes:
             while _read_once(pipe):
                 continue
@@ -200,7 +200,7 @@ class Server(Requests):
             os.close(pipe.fd)
 
     def _kill_strays(self) -> None:
-        """End what a child's children left behind after moving to a process group of their own."""
+        """End processes that a child started in process groups of their own."""
         for pid in child_pids(os.getpid()):
             kill_group(pid)
             with suppress(ChildProcessError):
@@ -214,7 +214,7 @@ def _ask_for_stack(job: Job, why: Stopped) -> None:
 
 
 def _read_once(pipe: Pipe) -> int:
-    """Bytes read; 0 at the pipe's end, or when nothing is there to read."""
+    """Return the number of bytes read; 0 at the pipe's end, or if nothing is available."""
     try:
         data = os.read(pipe.fd, _CHUNK_BYTES)
     except BlockingIOError:

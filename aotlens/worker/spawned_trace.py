@@ -1,4 +1,4 @@
-"""The child of the portable server: a fresh interpreter that loads torch, traces once, and leaves.
+"""The child of the spawning server: a fresh interpreter that loads torch, traces once, and exits.
 
 Invariant: it ends when its standard input ends, so no child outlives its server, on any system.
 """
@@ -23,7 +23,7 @@ __all__ = ["main"]
 
 
 def load() -> tuple[Trace, Hello]:
-    """The real trace; importing it takes seconds."""
+    """Return the real trace function; importing it takes seconds."""
     import platform
 
     import torch
@@ -34,7 +34,7 @@ def load() -> tuple[Trace, Hello]:
 
 
 def main(load: Callable[[], tuple[Trace, Hello]] = load) -> NoReturn:
-    """The first line of standard input is the request; messages go to standard output.
+    """Read the request from the first line of standard input; messages go to standard output.
 
     The first argument names the file for the stack of a process that has to be stopped.
     """
@@ -68,7 +68,7 @@ def _leave_with_the_server(requests: BinaryIO) -> None:
 
 
 def _dump_when_stopped(file: Path, after_s: float) -> None:
-    """Write the stack of a crash, and the stack at the time limit: the server ends the process after it."""
+    """Write the stack at a crash and at the time limit, after which the server ends the process."""
     dump = open(file, "w", encoding="utf-8")  # noqa: SIM115 (lives as long as the process)
     faulthandler.enable(dump, all_threads=False)
     faulthandler.dump_traceback_later(after_s, file=dump)

@@ -1,9 +1,9 @@
 """A server without `fork`: each trace is a fresh interpreter, watched by threads.
 
 Invariant: nothing here needs more than threads, pipes and `subprocess`, which every system has; only the main
-thread changes a job, and the others hand it what they read.
+thread changes a job, and the others pass it what they read.
 
-A trace costs what importing torch takes, seconds, where a fork of the warm server costs milliseconds.
+A trace costs what importing torch takes, seconds; a fork of the warm server costs milliseconds.
 """
 
 import os
@@ -30,9 +30,9 @@ __all__ = ["PortableServer", "main", "serve"]
 
 PARALLEL = 2
 START_LIMIT_S = 300.0
-"""How long loading torch may take, before a trace's own limit begins."""
+"""Time limit for loading torch, before a trace's own limit begins."""
 _DUMP_GRACE_S = 1.0
-"""Time for a child to write its stack once its limit has passed."""
+"""Time for a child to write its stack after its limit."""
 _MEMORY_POLL_S = 0.1
 _CHUNK_BYTES = 1 << 16
 
@@ -51,14 +51,14 @@ class _Child:
 
 
 def main() -> int:
-    """As `aotlens.worker.server.main`."""
+    """Like `aotlens.worker.server.main`."""
     parallel = int(sys.argv[1]) if len(sys.argv) > 1 else PARALLEL
     reading, writing = take_over_stdio()
     return serve(reading, writing, child_command(), parallel)
 
 
 def child_command() -> tuple[str, ...]:
-    """How a trace's process is started; the aotlens of this process is found there too."""
+    """Return the command of a trace's process, which finds the aotlens of this process."""
     root = str(Path(__file__).resolve().parents[2])
     return sys.executable, "-P", "-c", _CHILD.format(root=root)
 
@@ -69,7 +69,7 @@ def serve(reading: int, writing: int, command: Sequence[str], parallel: int = PA
         server = PortableServer(writing, command, Path(folder), parallel)
         try:
             server.loop(reading)
-        except BrokenPipeError:  # the client went away while we answered
+        except BrokenPipeError:  # the client closed while we answered
             return 0
         finally:
             server.kill_everything()
@@ -88,7 +88,7 @@ class PortableServer(Requests):
         self._open = True
 
     def loop(self, reading: int) -> None:
-        """Returns when the client has closed its end."""
+        """Run until the client has closed its end."""
         import platform
 
         from aotlens.torch_versions import installed
@@ -125,7 +125,7 @@ class PortableServer(Requests):
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            start_new_session=True,  # a group of its own, which is ended with it
+            start_new_session=True,  # its own group, which is ended with it
         )
         limit = request.memory_limit_bytes or default_memory_limit_bytes()
         pipes = Pipe(-1, bytearray()), Pipe(-1, HeadAndTail()), Pipe(-1, HeadAndTail())
@@ -142,7 +142,7 @@ class PortableServer(Requests):
         for reader in readers:
             reader.start()
         threading.Thread(target=self._await, args=(job, process), daemon=True).start()
-        with suppress(OSError):  # it died at once; its end is answered as any other
+        with suppress(OSError):  # it died at once; its end is answered like any other
             process.stdin.write(encode(request))
             process.stdin.flush()
 
@@ -169,7 +169,7 @@ class PortableServer(Requests):
 
     def _await(self, job: Job, process: "subprocess.Popen[bytes]") -> None:
         code = process.wait()
-        end_tree(process)  # what it left running
+        end_tree(process)  # its remaining processes
         for reader in self._children[job.pid].readers:
             reader.join(timeout=_DUMP_GRACE_S)
         self._events.put(lambda: self._ended(job, code))

@@ -1,4 +1,4 @@
-"""Where the user's code was when its process had to be stopped, read from a `faulthandler` dump.
+"""Find where the user's code was when its process was stopped, from a `faulthandler` dump.
 
 Invariant: only frames of the user's own files are named; torch, the standard library and aotlens are not.
 """
@@ -26,21 +26,21 @@ class Frame:
         return f"{self.file}:{self.line} in `{self.function}`"
 
     def quoted(self) -> str:
-        """As it stands in a traceback, with its source line where the file can be read."""
+        """Return the frame as in a traceback, with its source line if the file can be read."""
         text = linecache.getline(self.file, self.line).strip()
         source = f"    {text}\n" if text else ""
         return f'  File "{self.file}", line {self.line}, in {self.function}\n{source}'
 
 
 def is_user_file(file: str) -> bool:
-    """Whether a file is the user's own code: not a library's, not ours, not generated."""
+    """Return True for the user's own code: not a library's, not ours, not generated."""
     if file.startswith("<") or "/site-packages/" in file or "/dist-packages/" in file:
         return False
     return not file.startswith((_PACKAGE, *_LIBRARIES))
 
 
 def user_frames(dump: str, script: str) -> tuple[Frame, ...]:
-    """The user's frames of a dump from the script's entry on, innermost first as faulthandler writes them."""
+    """Return the user's frames of a dump from the script's entry on, innermost first like faulthandler."""
     linecache.checkcache()  # the user edits their files while this process lives
     frames = [Frame(m["file"], int(m["line"]), m["function"]) for m in _FRAME.finditer(dump)]
     entry = max((index for index, frame in enumerate(frames) if frame.file == script), default=len(frames))
@@ -48,7 +48,7 @@ def user_frames(dump: str, script: str) -> tuple[Frame, ...]:
 
 
 def traceback_text(frames: tuple[Frame, ...]) -> str:
-    """The frames as Python shows them, innermost last; empty for none."""
+    """Return the frames as Python shows them, innermost last; empty for none."""
     if not frames:
         return ""
     return "Traceback (most recent call last):\n" + "".join(frame.quoted() for frame in reversed(frames))

@@ -1,6 +1,6 @@
-"""Which server traces: one that forks, where a fork of a process with torch is safe, or one that spawns.
+"""Choose the server: one that forks where a process with torch can be forked safely, or one that spawns.
 
-`AOTLENS_WORKER_START` chooses by hand: `fork` or `spawn`.
+`AOTLENS_WORKER_START` chooses explicitly: `fork` or `spawn`.
 """
 
 import os
@@ -14,7 +14,7 @@ VARIABLE = "AOTLENS_WORKER_START"
 
 
 def start_method() -> str:
-    """`fork` on Linux; `spawn` on macOS, whose frameworks do not survive a fork, and where there is no fork.
+    """Return `fork` on Linux, `spawn` on macOS, whose frameworks do not survive a fork, and elsewhere.
 
     Raises UserError for a choice that this system does not have.
     """
@@ -28,7 +28,7 @@ def start_method() -> str:
 
 
 def main() -> int:
-    """Serve the client on stdin and stdout; returns the exit code."""
+    """Serve the client on stdin and stdout; return the exit code."""
     try:
         method = start_method()
     except UserError as error:

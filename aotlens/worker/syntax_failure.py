@@ -1,4 +1,4 @@
-"""A script that does not parse, as a failure: known before anything starts or is imported.  Stdlib only."""
+"""Report a script that does not parse as a failure, before anything starts or is imported.  Stdlib only."""
 
 import traceback
 from pathlib import Path
@@ -9,7 +9,7 @@ __all__ = ["failure_of_syntax", "syntax_failure"]
 
 
 def syntax_failure(path: str) -> Failure | None:
-    """Why the script at `path` does not parse; None where it does, or where the trace has another failure."""
+    """Return why the script does not parse; None if it does, or if the trace has another failure."""
     try:
         compile(Path(path).read_bytes(), path, "exec", dont_inherit=True)
     except SyntaxError as error:
@@ -20,7 +20,7 @@ def syntax_failure(path: str) -> Failure | None:
 
 
 def failure_of_syntax(error: SyntaxError) -> Failure:
-    """The failure at the line that the parser names."""
+    """Return the failure at the line that the parser names."""
     text = "".join(traceback.format_exception_only(error))
     message = f"{error.filename}:{error.lineno}: syntax error: {error.msg}"
     return Failure("syntax", message, text, error.filename, error.lineno)

@@ -33,10 +33,10 @@ _COMPILERS = frozenset({"torch.compile", "aotlens.compile"})
 
 @dataclass(frozen=True, slots=True)
 class StaticTarget:
-    """A place in the script where something can be traced."""
+    """A location in the script where something can be traced."""
 
     qualname: str
-    """As `SCRIPT::qualname` names it; empty for a compile call whose argument is no plain name."""
+    """The name in `SCRIPT::qualname`; empty for a compile call whose argument is not a plain name."""
     kind: Kind
     how: How
     span: Span
@@ -48,7 +48,7 @@ class StaticTarget:
 
 
 def find_targets(source: str, file: str) -> tuple[StaticTarget, ...]:
-    """Every definition and compile call of a script, in source order."""
+    """Return every definition and compile call of a script, in source order."""
     tree = ast.parse(source, file)
     finder = _Finder(file, source, _imported_names(tree), _example_comments(source, file))
     finder.visit(tree)
@@ -68,7 +68,7 @@ class _Finder(ast.NodeVisitor):
     ) -> None:
         self.targets: list[StaticTarget] = []
         self.compiled_names: set[str] = set()
-        """Names that are passed to a compiler as they are."""
+        """Names that are passed directly to a compiler."""
         self._file = file
         self._lines = source.splitlines()
         self._names = names
@@ -115,11 +115,11 @@ class _Finder(ast.NodeVisitor):
         self.targets.append(StaticTarget("", "call", "compile", span, span))
 
     def _is_module(self, function: ast.expr) -> bool:
-        """Whether `x` in `x.compile()` is an imported module, as in `re.compile()`."""
+        """Return True if `x` in `x.compile()` is an imported module, as in `re.compile()`."""
         return self._dotted(function).split(".")[0] in self._names.values()
 
     def _dotted(self, node: ast.expr) -> str:
-        """`torch.compile` for that expression, whatever the script imported it as; empty for others."""
+        """Return `torch.compile` for that expression, whatever name it was imported as; empty for others."""
         if isinstance(node, ast.Name):
             return self._names.get(node.id, node.id)
         if isinstance(node, ast.Attribute):
@@ -128,7 +128,7 @@ class _Finder(ast.NodeVisitor):
         return ""
 
     def _examples_above(self, first: int) -> list[ExampleText]:
-        """Examples in the block of comments that ends on the line before."""
+        """Return the examples in the block of comments that ends on the line before."""
         examples: list[ExampleText] = []
         line = first - 1
         while line >= 1 and self._lines[line - 1].lstrip().startswith("#"):
@@ -151,7 +151,7 @@ def _called(decorator: ast.expr) -> ast.expr:
 
 
 def _imported_names(tree: ast.Module) -> dict[str, str]:
-    """What each imported name stands for: `import torch as t` gives `t: torch`."""
+    """Return what each imported name refers to: `import torch as t` gives `t: torch`."""
     names: dict[str, str] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -165,7 +165,7 @@ def _imported_names(tree: ast.Module) -> dict[str, str]:
 
 
 def _example_comments(source: str, file: str) -> dict[int, list[ExampleText]]:
-    """Examples by the line on which they begin; one that ends in a comma goes on in the next comment."""
+    """Return examples by their first line; an example that ends in a comma continues in the next comment."""
     comments = {
         token.start[0]: token
         for token in tokenize.generate_tokens(io.StringIO(source).readline)

@@ -1,10 +1,10 @@
-"""Loading torch and the engine into the server, and exercising them once.
+"""Load torch and the engine into the server, and exercise them once.
 
-Invariant: afterwards the process still has one thread of its own and no accelerator context, so that
-forked children work; children get the thread count back that torch chose.
+Invariant: afterwards the process still has one thread of its own and no accelerator context, so that forked
+children work; children get torch's own thread count back.
 
-Importing is not enough: a first trace costs seconds of lazy imports and table building that every child
-would pay again, where a child of an exercised server pays milliseconds.
+Importing is not enough: a first trace costs seconds of lazy imports and table building in every child; a
+child of an exercised server needs milliseconds.
 """
 
 import gc
@@ -30,7 +30,7 @@ __all__ = ["load"]
 
 
 def load() -> tuple[Trace, Hello]:
-    """The trace function for the children, and the greeting for the client."""
+    """Return the trace function for the children, and the greeting for the client."""
     threads = torch.get_num_threads()
     torch.set_num_threads(
         1
@@ -52,7 +52,7 @@ def load() -> tuple[Trace, Hello]:
 
 
 def _exercise_direct() -> None:
-    """One small compilation by the direct frontend."""
+    """Run one small compilation with the direct frontend."""
 
     def tiny(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
         return torch.nn.functional.gelu(x @ weight).sum()
@@ -68,12 +68,12 @@ def _start_autograd() -> None:
     """Let autograd count the accelerators while there are none.
 
     The first backward of a process starts one thread for each, and a child of such a process may not run any
-    backward.  Under a fake mode, a torch built for CUDA counts GPUs that are not there.
+    backward.  Under a fake mode, a torch built for CUDA counts GPUs that do not exist.
     """
     torch.zeros((), requires_grad=True).backward()
 
 
 def _exercise_dynamo() -> None:
-    """One small capture by Dynamo, whose import alone takes seconds."""
+    """Run one small capture with Dynamo, whose import alone takes seconds."""
     torch.compile(lambda x: x + 1, backend="eager")(torch.zeros(2))
     torch.compiler.reset()

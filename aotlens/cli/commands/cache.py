@@ -33,7 +33,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _store() -> Store:
-    """Raises UserError where nothing is kept."""
+    """Return the cache folder.  Raises UserError if nothing is stored."""
     folder = cache_folder()
     if folder is None:
         raise UserError(f"nothing is kept: {FOLDER_VARIABLE} is set to nothing")

@@ -82,13 +82,13 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _read_log(path: str, overrides: "_Overrides", mappings: list[str]) -> Traced:
-    """What a log says, as if its targets had been traced here."""
+    """Return the contents of a log as if its targets had been traced here."""
     file = SourceFile(path, "", overrides.over(settings_for(path)), ())
     return Traced(file, report_of_trace(path, None, mappings), None)
 
 
 def _check_script_arguments(arguments: argparse.Namespace) -> None:
-    """Raises UserError for arguments that could be for any of several scripts."""
+    """Raise UserError for arguments that could belong to any of several scripts."""
     paths, words = arguments.paths, arguments.argv
     if not words or (len(paths) == 1 and not os.path.isdir(paths[0])):
         return
@@ -103,7 +103,7 @@ def _cores() -> int:
 
 
 class _Overrides:
-    """What the command line says; each option replaces the setting of its name."""
+    """Options of the command line; each replaces the setting of its name."""
 
     def __init__(self, arguments: argparse.Namespace) -> None:
         self._options: dict[str, object] = {
@@ -132,7 +132,7 @@ class _Overrides:
 
 @contextmanager
 def _progress(count: int) -> Iterator[OnDone]:
-    """How many files are done and which was the last; nothing where nobody watches."""
+    """Show how many files are done and the last one, on a terminal only."""
     done = 0
     with waiting(f"tracing {counted(count, 'file')}") as show:
 
@@ -145,10 +145,10 @@ def _progress(count: int) -> Iterator[OnDone]:
 
 
 def _show(checked: Checked, arguments: argparse.Namespace) -> None:
-    from aotlens.render.findings_text import print_findings, summary  # rich: 0.1 s
+    from aotlens.render.findings_text import print_findings, summary  # rich takes 0.1 s
 
     if arguments.format == "text" and arguments.output is None:
-        from rich.console import Console  # same
+        from rich.console import Console  # rich too
 
         print_findings(checked, Console())
     else:

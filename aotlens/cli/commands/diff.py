@@ -51,7 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def most_scripts(options: Sequence[str]) -> int:
-    """How many words name what is compared; arguments of a script follow."""
+    """Return how many words name reports or targets; a script's arguments follow."""
     return 1 if any(option.partition("=")[0] == "--git" for option in options) else 2
 
 
@@ -98,7 +98,7 @@ def _options(arguments: argparse.Namespace) -> TraceOptions:
 
 
 def _report(what: str, arguments: argparse.Namespace) -> Report:
-    """A report from a file or a log; what looks like a script is traced."""
+    """Return a report from a file or a log; a script is traced."""
     target = TargetName.parse(what)
     if is_trace_path(target.path):
         return report_of_trace(target.path, target.qualname, arguments.mappings)
@@ -114,7 +114,7 @@ def _report(what: str, arguments: argparse.Namespace) -> Report:
 
 
 def _exceeded_budgets(report: Report, limits: Budget) -> list[list[Diagnostic]]:
-    """What the new report's targets take more than the settings and the options allow."""
+    """Return, per target of the new report, the budgets of settings and options that it exceeds."""
     diagnostics = []
     for target in report.targets:
         file = target.span.file if target.span is not None else "."
@@ -142,7 +142,7 @@ def _show(change: ReportChange, over: tuple[Diagnostic, ...], arguments: argpars
 
 
 def _show_text(change: ReportChange, over: tuple[Diagnostic, ...], output: str | None) -> None:
-    from rich.console import Console  # 0.1 s, and only for text
+    from rich.console import Console  # takes 0.1 s, needed only for text
 
     from aotlens.render.text.difference import difference_lines
     from aotlens.render.text.layout import WIDTH, page_width, print_lines, to_text

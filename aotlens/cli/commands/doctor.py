@@ -174,7 +174,7 @@ def _cpu_code() -> Finding:
 
 
 def _gpu() -> Finding:
-    import torch  # seconds, and only when it is there
+    import torch  # takes seconds, and only if it is installed
 
     if not torch.cuda.is_available():
         return Finding(
@@ -206,9 +206,9 @@ def _agents() -> Finding:
 
 
 def _gpu_targets() -> Iterator[Finding]:
-    """One line for each architecture, the GPU first that its name alone stands for."""
+    """Yield one line for each architecture, beginning with the GPU that its name means."""
     generated = importlib.util.find_spec("triton") is not None
-    from aotlens.codegen.gpu.targets import target_names  # a table of code generation, of use here alone
+    from aotlens.codegen.gpu.targets import target_names  # a table of code generation, needed only here
 
     for architecture, names in target_names().items():
         yield Finding(generated, architecture, ", ".join(names), needed=False)

@@ -31,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--dynamic", action="store_true", help="trace with symbolic sizes")
     add_policy(parser)
-    parser.add_argument("--gpu", help=argparse.SUPPRESS)  # refused, with what to do
+    parser.add_argument("--gpu", help=argparse.SUPPRESS)  # raises UserError with a solution
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -51,7 +51,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _check_no_gpu(target: TargetName, gpu: str | None) -> None:
-    """Raises UserError: Inductor chooses kernels by running them, and here no import could be tried."""
+    """Raise UserError: Inductor chooses kernels by running them, and the module could not be tested here."""
     if gpu is not None:
         raise UserError(
             f"a module with kernels for {gpu} is written on a machine that has this GPU: run"
@@ -61,7 +61,7 @@ def _check_no_gpu(target: TargetName, gpu: str | None) -> None:
 
 
 def _single(targets: tuple[Target, ...], asked: TargetName, capture: int | None) -> Target:
-    """Raises TargetError where the name does not single out one capture."""
+    """Return the target.  Raises TargetError if the name does not identify one capture."""
     if capture is not None:
         if not 1 <= capture <= len(targets):
             raise TargetError(f"{asked} has {len(targets)} captures; --capture {capture} is none of them")

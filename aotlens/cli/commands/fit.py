@@ -42,13 +42,13 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.script.endswith(SNAPSHOT_ENDINGS):
         return _run_on_snapshot(arguments)
     check_script(arguments.script)
-    from aotlens.fit.job import FIT_CHILD, FitJob  # torch and the worker load only for a script
+    from aotlens.fit.job import FIT_CHILD, FitJob  # torch and the worker are loaded only for a script
     from aotlens.session.why.observation import observe_script, signal_of_exit_code
 
     if arguments.gpu is not None:
         from aotlens.codegen.gpu.targets import find_target
 
-        find_target(arguments.gpu)  # an unknown name shows before the script runs
+        find_target(arguments.gpu)  # an unknown name is reported before the script runs
     job = FitJob(arguments.script, tuple(arguments.argv), arguments.gpu, arguments.real, arguments.to_end)
     observed = observe_script(job, FIT_CHILD)
     if observed.message:

@@ -100,7 +100,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     policy = policy_of(arguments)
     for change in arguments.what_if:
-        policy.changed(change)  # a mistake in its form shows before anything is traced
+        policy.changed(change)  # an invalid form is reported before the trace
     _check_fake_options(arguments)
     _check_whole_format_options(arguments)
     if arguments.stage is not None:
@@ -148,7 +148,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _has_errors(report: Report) -> bool:
-    """Whether a target was refused, or has a finding that is an error."""
+    """Return True if a target is unsupported or has an error among its findings."""
     diagnostics = (
         *report.diagnostics,
         *(diagnostic for target in report.targets for diagnostic in target.diagnostics),
@@ -157,7 +157,7 @@ def _has_errors(report: Report) -> bool:
 
 
 def _check_fake_options(arguments: argparse.Namespace) -> None:
-    """Raises UserError for an option that needs values beside `--fake`."""
+    """Raise UserError for an option that needs values and cannot be used with `--fake`."""
     needs = {
         "--dynamic": (arguments.dynamic, "the script's fake tensors have known sizes"),
         "--dead-values": (arguments.dead_values, "the graphs would run on numbers of full size"),
@@ -169,7 +169,7 @@ def _check_fake_options(arguments: argparse.Namespace) -> None:
 
 
 def _check_whole_format_options(arguments: argparse.Namespace) -> None:
-    """Raises UserError for what a format that holds everything does not take."""
+    """Raise UserError for options that a format with the whole report does not take."""
     if arguments.format not in WHOLE_FORMATS:
         return
     parts = {"--stage": arguments.stage, "--kernel": arguments.kernel, "--text": arguments.text}
@@ -190,7 +190,7 @@ def _show(report: Report, arguments: argparse.Namespace, asked: KernelSelection)
     if asked.only_code:
         write_data(kernel_code(report, asked.kernel, asked.languages), arguments.output)
         return
-    from rich.console import Console  # 0.1 s, and only for text
+    from rich.console import Console  # takes 0.1 s, needed only for text
 
     from aotlens.render.text.report import Shown, print_report, report_text
 
@@ -202,7 +202,7 @@ def _show(report: Report, arguments: argparse.Namespace, asked: KernelSelection)
 
 
 def _json(report: Report, stage: str | None) -> str:
-    """The whole report; with `--stage` that stage, or the difference of two, for each target."""
-    from aotlens.model.codec import dumps, stage_json  # both renderers are loaded when they are needed
+    """Return the whole report; with `--stage` that stage, or the difference of two, for each target."""
+    from aotlens.model.codec import dumps, stage_json  # each renderer is loaded on use
 
     return dumps(report) if stage is None else stage_json(report, stage)

@@ -2,6 +2,6 @@
 
 
 def main(argv: list[str]) -> int:
-    from lsp_server.server import main as serve  # pygls: 0.3 s
+    from lsp_server.server import main as serve  # pygls takes 0.3 s
 
     return serve(argv)

@@ -23,7 +23,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise UserError(f"--root {arguments.root}: no such folder")
     if find_spec("mcp") is None:
         raise UserError("the package `mcp` is not installed: run `pip install 'aotlens[mcp]'`")
-    from aotlens.mcp.server import serve  # mcp: 0.6 s
+    from aotlens.mcp.server import serve  # mcp takes 0.6 s
 
     serve(root)
     return 0

@@ -42,7 +42,7 @@ def _show(folder: Path, *, tui: bool) -> None:
     if tui:
         run_command(["tui", str(folder)])
         return
-    with stdout_on_stderr():  # stdout is the command's
+    with stdout_on_stderr():  # stdout belongs to the command
         run_command(["inspect", str(folder)])
 
 

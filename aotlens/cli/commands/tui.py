@@ -15,7 +15,7 @@ LOOPBACK = "127.0.0.1"
 PORT = 8000
 
 _START = "import sys; sys.path.append({root!r}); from aotlens.cli import main; sys.exit(main())"
-"""As the command `aotlens`, also where it is not installed."""
+"""Like the command `aotlens`, which may not be installed."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -55,14 +55,14 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.serve:
         return _serve(arguments)
     if target is not None and is_trace_path(target.path):
-        from tui.app import run_report  # Textual: 0.4 s
+        from tui.app import run_report  # Textual takes 0.4 s
 
         if arguments.watch:
             report, follow = watched_trace(target.path, target.qualname, arguments.mappings)
             return run_report(str(target), report, follow)
         report = report_of_trace(target.path, target.qualname, arguments.mappings, policy=options.policy)
         return run_report(str(target), report)
-    from tui.app import run as run_app  # Textual: 0.4 s
+    from tui.app import run as run_app  # Textual takes 0.4 s
     from tui.tracing import TraceTarget
 
     asked = None
@@ -72,15 +72,15 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _serve(arguments: argparse.Namespace) -> int:
-    """The same command without --serve, for each visitor of a page."""
+    """Start the same command without --serve for each visitor of a page."""
     if find_spec("textual_serve") is None:
         raise UserError("--serve needs textual-serve: pip install 'aotlens[serve]'")
-    from tui.serving import listen, serve  # aiohttp: 0.4 s
+    from tui.serving import listen, serve  # aiohttp takes 0.4 s
 
     if arguments.report is not None:
-        from tui.app import read_report  # Textual: 0.4 s
+        from tui.app import read_report  # Textual takes 0.4 s
 
-        read_report(arguments.report)  # a bad file is said here, and not to each visitor
+        read_report(arguments.report)  # report a bad file here, not to each visitor
     own = own_words(arguments)
     root = str(Path(__file__).resolve().parents[3])
     command = [sys.executable, "-P", "-c", _START.format(root=root), "tui", *own]
@@ -94,7 +94,7 @@ def _announce(address: str) -> None:
 
 
 def own_words(arguments: argparse.Namespace) -> list[str]:
-    """The command line again, for a process of its own that shows the app."""
+    """Return the command line again, for a process that shows the app."""
     words = [] if arguments.target is None else [str(arguments.target)]
     for option in ("report", "memory_budget", "gpu"):
         value = getattr(arguments, option)

@@ -79,7 +79,9 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _minimising(arguments: argparse.Namespace) -> "OnMismatch | None":
-    """Writes the first mismatch down, and tells of those after it that they were not."""
+    """Return a function that writes the first mismatch as a script and reports the others as not
+    minimised.
+    """
     if arguments.minimise is None:
         return None
     from aotlens.verify.locate.minimise import minimise  # imports torch

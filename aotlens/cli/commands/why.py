@@ -15,7 +15,7 @@ from aotlens.errors import UserError
 from aotlens.model.report import Diagnostic, Report
 
 FORECAST_SECONDS = 180.0
-"""After which what has not been tried is left out."""
+"""Time limit of a forecast; variations that are not tried by then are skipped."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -63,7 +63,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def varied(text: str) -> str:
-    """An option that can be read."""
+    """Check that an option of `--vary` can be parsed."""
     from aotlens.forecast.vary import VaryError, parse_vary
 
     try:
@@ -107,7 +107,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _run_on_trace(arguments: argparse.Namespace) -> int:
-    """What a log says of graph breaks, recompilations and compile time; nothing is run."""
+    """Report graph breaks, recompilations and compile time from a log; nothing is run."""
     asked = {
         "--guards": arguments.guards,
         "--fix": arguments.fix,
@@ -127,7 +127,7 @@ def _run_on_trace(arguments: argparse.Namespace) -> int:
 
 
 def _over_budget(report: Report, script: str) -> Iterator[Diagnostic]:
-    """Functions that exceed the limits of the pyproject.toml next to the script."""
+    """Yield functions that exceed the limits of the pyproject.toml next to the script."""
     from aotlens.check.settings import settings_for
 
     settings = settings_for(script)
@@ -140,14 +140,14 @@ def _over_budget(report: Report, script: str) -> Iterator[Diagnostic]:
 
 def _show(report: Report, arguments: argparse.Namespace) -> None:
     if arguments.format == "json":
-        from aotlens.model.codec import dumps  # each renderer is loaded when it is needed
+        from aotlens.model.codec import dumps  # each renderer is loaded on use
 
         write_data(dumps(report) + "\n", arguments.output)
         return
     if arguments.format in WHOLE_FORMATS:
         write_data(whole_text(report, arguments.format, arguments.script), arguments.output)
         return
-    from rich.console import Console  # 0.1 s, and only for text
+    from rich.console import Console  # takes 0.1 s, needed only for text
 
     from aotlens.render.text.why import print_why, why_text
 
