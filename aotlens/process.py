@@ -56,15 +56,15 @@ _PR_SET_CHILD_SUBREAPER = 36
 
 
 def die_with_parent(parent_pid: int) -> None:
-    """Have the kernel kill this process when its parent ends (Linux; elsewhere the server's own end does)."""
+    """Make the kernel kill this process when its parent ends (Linux; elsewhere the server does)."""
     _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent_pid:  # it died before the request above was in force
+    if os.getppid() != parent_pid:  # it died before the request took effect
         os._exit(1)
 
 
 def kill_group(pid: int) -> None:
     """Kill a child and everything in its process group."""
-    for kill in (os.killpg, os.kill):  # the group exists only once the child has made it
+    for kill in (os.killpg, os.kill):  # the group exists only once the child has created it
         try:
             kill(pid, signal.SIGKILL)
         except ProcessLookupError:
@@ -72,7 +72,7 @@ def kill_group(pid: int) -> None:
 
 
 def adopt_orphans() -> None:
-    """Grandchildren whose parent ends become children of this process, which can then end them."""
+    """Make orphaned grandchildren children of this process, which can then end them."""
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 

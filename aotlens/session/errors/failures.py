@@ -1,7 +1,7 @@
-"""Whatever ends a script or a capture, as one failure that names the user's line.
+"""Turn whatever ends a script or a capture into one failure that names the user's line.
 
-Invariant: a traceback shown to the user holds no frame of aotlens, torch or Triton, unless the fault is
-ours, and then it holds them all.
+Invariant: a traceback shown to the user has no frame of aotlens, torch or Triton, unless the engine is at
+fault; then it has all of them.
 """
 
 import os
@@ -23,15 +23,15 @@ __all__ = ["exit_status", "failure_of", "user_traceback"]
 _PACKAGE = str(Path(__file__).resolve().parents[2])
 TEXT = "<aotlens "
 GENERATED = ("<frozen", TEXT, "<eval_with_key>")
-"""How the names begin of what is no file: Python's own modules, our module texts, Dynamo's graphs."""
+"""Prefixes of names that are no files: Python's own modules, our module texts, Dynamo's graphs."""
 RERAISED = ("index_fake_tensor",)
-"""Functions of ours between the user's line and torch's own function: what that raises is the user's."""
+"""Functions of ours between the user's line and torch's function: their errors are the user's."""
 _BETWEEN = tuple(str(Path(_PACKAGE, name)) for name in ("capture", "gpu_emulation", "torch_api"))
-"""Where the user's own calls of torch pass through on their way."""
+"""Packages that the user's own calls of torch pass through."""
 
 
 def failure_of(error: BaseException, script: str) -> Failure:
-    """The failure for an exception that left the user's script or the engine."""
+    """Return the failure for an exception that left the user's script or the engine."""
     if isinstance(error, SyntaxError) and error.filename is not None and _is_script(error.filename, script):
         return failure_of_syntax(error)
     if isinstance(error, SystemExit):
@@ -49,17 +49,17 @@ def failure_of(error: BaseException, script: str) -> Failure:
 
 
 def exit_status(error: SystemExit) -> int:
-    """The exit code that Python would leave with."""
+    """Return the exit code with which Python would exit."""
     if error.code is None:
         return 0
     return error.code if isinstance(error.code, int) else 1
 
 
 def user_traceback(error: BaseException, script: str) -> str:
-    """As Python prints it, without frames of aotlens and torch, in the causes too."""
+    """Return the traceback as Python prints it, without frames of aotlens and torch, also in its causes."""
     shown = traceback.TracebackException.from_exception(original_error(error))
     if read := dynamo_frames(error):
-        # Dynamo met the error before the line ran: what it was reading, below what was running.
+        # Dynamo found the error before the line ran: append the frames it was reading to the running ones.
         running = traceback.TracebackException.from_exception(error).stack
         first = (read[0].filename, read[0].name)
         before = [frame for frame in running if (frame.filename, frame.name) != first]
@@ -96,13 +96,13 @@ def _exit(error: SystemExit, script: str) -> Failure:
 
 
 def _known(ours: AotlensError, error: BaseException, script: str) -> Failure:
-    """An error that already speaks the user's language."""
+    """Return the failure for an error of ours whose message is written for the user."""
     cause = ours.__cause__ or error
     if ours.exit_code == 3:
         trace = "".join(traceback.format_exception(error))
     elif ours.kind == "user" and ours.__cause__ is not None:
         trace = user_traceback(cause, script)
-    else:  # what torch raised below says nothing that the message does not say better
+    else:  # the message already covers what torch raised below
         trace = _user_frames(cause, script)
     if ours.span is not None:
         return Failure(ours.kind, str(ours), trace, ours.span.file, ours.span.line, ours.exit_code)
@@ -113,7 +113,7 @@ def _known(ours: AotlensError, error: BaseException, script: str) -> Failure:
 
 
 def _user_frames(error: BaseException, script: str) -> str:
-    """How the user's code came to the line, without the exception itself; empty where none of it ran."""
+    """Return the user's frames that led to the line, without the exception; empty if none of them ran."""
     shown = traceback.TracebackException.from_exception(error)
     shown.__cause__ = shown.__context__ = None
     _strip(shown, script, set())
@@ -126,7 +126,7 @@ def _raised(error: BaseException, script: str) -> Failure:
     file, line = _last_user_location(error, script)
     users = original_error(error)
     kind = "memory" if isinstance(users, MemoryError) else "user"
-    # Dynamo refuses with an exception of its own when `fullgraph=True` forbids a graph break.
+    # Dynamo raises its own exception when `fullgraph=True` forbids a graph break.
     if is_dynamo_error(users):
         kind = "unsupported"
     message = f"{_location(file, line)} raised {_one_line(users)}"
@@ -134,7 +134,7 @@ def _raised(error: BaseException, script: str) -> Failure:
 
 
 def _unavailable(error: BaseException, script: str) -> Failure | None:
-    """What the script asked for and cannot have, where that is why it failed."""
+    """Return the failure for a resource that the script asks for and that is not available here."""
     kind: FailureKind = "no-gpu"
     missing = missing_gpu_reason(error, script)
     if not missing:
@@ -146,7 +146,7 @@ def _unavailable(error: BaseException, script: str) -> Failure | None:
 
 
 def _aotlens_error(error: BaseException) -> AotlensError | None:
-    """The error of ours that Dynamo, or the user's code, may have wrapped in its own."""
+    """Return our error, which Dynamo or the user's code may have wrapped in its own."""
     for cause in _causes(error):
         if isinstance(cause, AotlensError):
             return cause
@@ -154,7 +154,7 @@ def _aotlens_error(error: BaseException) -> AotlensError | None:
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
-    """The error, then what it wraps: an explicit cause, or Dynamo's inner exception."""
+    """Yield the error, then the errors that it wraps: an explicit cause, or Dynamo's inner exception."""
     current: BaseException | None = error
     seen: set[int] = set()
     while current is not None and id(current) not in seen:
@@ -165,11 +165,10 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
 
 
 def _is_engine_fault(error: BaseException, script: str) -> bool:
-    """Whether the engine was at work, on no call of the user's code, when it was raised.
+    """Return True if the engine itself raised the error, outside of any call of the user's code.
 
-    An operator that the user called reaches torch through our dispatch modes in `capture`, and through what
-    stands for a GPU that is not there in `pretend`; an error of torch below them (sizes that do not match, a
-    checkpoint that is not there) is the user's.
+    A user's operator reaches torch through our dispatch modes in `capture` and through the emulated GPU in
+    `gpu_emulation`.  An error of torch below them (mismatched sizes, a missing checkpoint) is the user's.
     """
     if dynamo_frames(error):
         return False
@@ -179,7 +178,9 @@ def _is_engine_fault(error: BaseException, script: str) -> bool:
         return False
     below = files[users[-1] + 1 :] if users else files
     if any(file.startswith(TEXT) for file in below) and not hasattr(error, ALONE):
-        return below[-1].startswith((_PACKAGE, TEXT))  # else an operator failed when the compiled code ran
+        return below[-1].startswith(
+            (_PACKAGE, TEXT)
+        )  # otherwise an operator failed while the compiled code ran
     engine = [file for file in below if file.startswith(_PACKAGE) and not file.startswith(_session_folder())]
     if not engine:
         return False
@@ -191,7 +192,7 @@ def _session_folder() -> str:
 
 
 def _last_user_location(error: BaseException, script: str) -> tuple[str, int | None]:
-    """The innermost frame in the user's own files; the script without a line when there is none."""
+    """Return the innermost frame in the user's own files, or the script without a line."""
     read = ((frame.filename, frame.lineno or 1) for frame in dynamo_frames(error))
     locations = [
         (file, line)
@@ -229,11 +230,11 @@ def _location(file: str, line: int | None) -> str:
 
 
 def _one_line(error: BaseException) -> str:
-    """`ValueError: what it says`, the first line only: the traceback below it has the rest."""
+    """Return `ValueError: message` with the message's first line only; the traceback has the rest."""
     text = _plain(str(error)).strip().splitlines()
     return f"{type(error).__name__}: {text[0]}" if text else type(error).__name__
 
 
 def _plain(text: str) -> str:
-    """A message in the words that it has where tensors hold memory and Dynamo adds nothing."""
+    """Return the message without the parts that fake tensors and Dynamo add."""
     return text.partition("\n\nfrom user code:")[0].replace("'FakeTensor' object", "'Tensor' object")

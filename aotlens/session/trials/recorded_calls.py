@@ -1,7 +1,7 @@
-"""The outputs of everything that a script compiles, kept call by call, so that two runs can be compared.
+"""Record the outputs of everything that a script compiles, call by call, to compare two runs.
 
-Invariant: a call inside of another one is not recorded, as compiled code calls nothing; what is kept of a
-tensor is independent of what the script does with it later.
+Invariant: a call inside another one is not recorded, because compiled code calls nothing.  A recorded tensor
+does not change when the script mutates it later.
 """
 
 import functools
@@ -19,9 +19,9 @@ from aotlens.torch_api.patching import patched
 __all__ = ["Comparison", "Recorder", "compare"]
 
 MOST_ELEMENTS = 1 << 16
-"""Of a tensor, taken evenly; larger ones are sampled."""
+"""The limit of elements per tensor; larger tensors are sampled evenly."""
 MOST_BYTES = 1 << 29
-"""Of a run; calls beyond are counted alone."""
+"""The limit of a run; later calls are only counted."""
 
 TOLERANCES = {
     torch.float16: (1e-3, 1e-5),
@@ -31,13 +31,13 @@ TOLERANCES = {
     torch.complex64: (1.3e-6, 1e-5),
     torch.complex128: (1e-7, 1e-7),
 }
-"""Relative and absolute, those of `torch.testing.assert_close`."""
+"""Relative and absolute, as in `torch.testing.assert_close`."""
 DIFFERENT = float("inf")
 
 
 @dataclass(slots=True)
 class Recorder:
-    """Mutable: grows while the script runs."""
+    """Records while the script runs; mutable."""
 
     leaves: dict[str, Any] = field(default_factory=dict)
     """By function, number of the call, and path within its output."""
@@ -50,7 +50,7 @@ class Recorder:
 
     @contextmanager
     def recording(self) -> Iterator[None]:
-        """Record the calls of all that is compiled within the block."""
+        """Record the calls of everything that is compiled within the block."""
         with patched(WRAP_COMPILED, self._wrapped):
             yield
 
@@ -111,7 +111,7 @@ class Recorder:
         self.leaves[path] = {"facts": facts, "values": values}
 
     def finish(self) -> None:
-        """Keep what the script leaves: parameters, buffers and gradients."""
+        """Record parameters, buffers and gradients at the end of the script."""
         for name, module in self.modules.items():
             for key, tensor in (*module.named_parameters(), *module.named_buffers()):
                 self._keep_tensor(f"{name}: {key}", tensor)
@@ -128,19 +128,19 @@ def _version(tensor: Tensor) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """A run next to the one in eager."""
+    """A run compared with the eager one."""
 
     errors: dict[str, float]
-    """By leaf, the largest error over its tolerance; infinite for another shape, type or value."""
+    """By leaf, the largest error over its tolerance; infinite if shape, type or value differ."""
     calls: int
-    """Whose outputs were compared."""
+    """Calls whose outputs were compared."""
     tensors: int
     left_out: tuple[str, ...]
-    """Functions that only one of the runs compiles by themselves."""
+    """Functions that only one of the runs compiles separately."""
 
 
 def compare(reference: Recorder, recorder: Recorder) -> Comparison:
-    """Compare what both runs compiled; buffers that only the second one has are new, and left out."""
+    """Compare what both runs compiled; buffers that only the second run has are ignored."""
     both = {name for name in reference.calls if name in recorder.calls}
     left_out = sorted((set(reference.calls) | set(recorder.calls)) - both)
     errors = {f"{name} calls": DIFFERENT for name in both if reference.calls[name] != recorder.calls[name]}
