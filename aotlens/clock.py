@@ -1,4 +1,4 @@
-"""The time that each stage takes, and that one stage runs at a time."""
+"""The time of each stage, and the lock that lets one stage run at a time."""
 
 import threading
 import time
@@ -11,13 +11,13 @@ from aotlens.torch_api.patches import COMPILE
 from aotlens.torch_api.patching import patched
 
 COMPILING = threading.RLock()
-"""One stage runs at a time: torch's modes, and Inductor, hold state of the whole process."""
+"""One stage runs at a time: torch's modes and Inductor have process-wide state."""
 
 
 class ModuleSwapCounter:
-    """Counts the times that a module's tensors were exchanged for the recording's, and given back.
+    """Counts how often a module's tensors were replaced by the recording's, and restored.
 
-    A thread that read them meanwhile sees it: `ended` before it read differs from `begun` after.
+    A thread that read them meanwhile can tell: `ended` before the read differs from `begun` after it.
     """
 
     begun = 0
@@ -26,7 +26,7 @@ class ModuleSwapCounter:
 
 @contextmanager
 def swapping_tensors() -> Iterator[None]:
-    """Within it, a module may hold the recording's tensors; other threads that call it wait for the end."""
+    """Within the context, a module may hold the recording's tensors; other threads that call it wait."""
     with COMPILING:
         ModuleSwapCounter.begun += 1
         try:
@@ -36,14 +36,14 @@ def swapping_tensors() -> Iterator[None]:
 
 
 class Clock:
-    """Announces each stage and takes its time."""
+    """Announces each stage and measures its time."""
 
     def __init__(self) -> None:
         self.timings_ms: dict[str, float] = {}
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
-        """A name that comes again adds to its time."""
+        """Run a stage; a repeated name adds to its time."""
         with COMPILING, hidden_from_user_modes(name), patched(COMPILE), running_stage(name):
             started = time.perf_counter()
             try:

@@ -1,8 +1,8 @@
-"""Results kept on disk between processes, each under the digest of what it was made from.
+"""The on-disk cache: entries that processes share, each under the digest of its inputs.
 
 Invariant: an entry is data (JSON), never code, and is read only from a folder to which nobody else can write.
-One that is cut off, damaged, of another version or of another owner is as if it were not there; what the disk
-refuses costs the entry and nothing else.
+An entry that is truncated, damaged, of another version or of another owner counts as missing; a disk error
+costs the entry and nothing else.
 """
 
 import hashlib
@@ -20,12 +20,12 @@ from pathlib import Path
 __all__ = ["FOLDER_VARIABLE", "LIMIT_BYTES", "Store", "cache_folder", "digest", "open_store"]
 
 FOLDER_VARIABLE = "AOTLENS_CACHE_DIR"
-"""Where entries go; empty keeps none."""
+"""The cache folder; empty disables the cache."""
 LIMIT_BYTES = 1 << 30
 LARGEST_ENTRY_BYTES = 1 << 29
-"""Of the data once it is unpacked: an entry that claims more is damaged."""
+"""Of the decompressed data: an entry that exceeds it is damaged."""
 EVICTION_TARGET = 0.8
-"""What eviction leaves of the limit, so that it does not run again at the next entry."""
+"""The fraction of the limit that eviction leaves, so that it does not run again at the next entry."""
 
 _FORMAT = b"aotlens-cache/1"
 _LOG = logging.getLogger(__name__)
@@ -40,7 +40,7 @@ class _File:
 
 
 def digest(*parts: str | bytes) -> str:
-    """One name for several texts, in this order; where one ends and the next begins counts."""
+    """Return one digest for several texts; their order and boundaries count."""
     hashed = hashlib.sha256()
     for part in parts:
         data = part.encode() if isinstance(part, str) else part
@@ -50,7 +50,8 @@ def digest(*parts: str | bytes) -> str:
 
 
 def cache_folder() -> Path | None:
-    """By `AOTLENS_CACHE_DIR`, else in the user's folder for caches; None where the user wants none."""
+    """Return the folder from `AOTLENS_CACHE_DIR`, else the user's cache folder; None where the cache is
+    disabled."""
     named = os.environ.get(FOLDER_VARIABLE)
     if named is not None:
         return Path(named).absolute() if named else None
@@ -58,9 +59,9 @@ def cache_folder() -> Path | None:
 
 
 def open_store() -> "Store | None":
-    """The user's store; None where there is none, or where its folder is not the user's alone."""
+    """Return the user's store; None where there is none, or where others can write to its folder."""
     folder = cache_folder()
-    if folder is None or not hasattr(os, "geteuid"):  # who owns a file cannot be told everywhere
+    if folder is None or not hasattr(os, "geteuid"):  # not every platform has file owners
         return None
     try:
         _make_private(folder)
@@ -77,10 +78,10 @@ class Store:
         self.folder = folder
         self.limit_bytes = limit_bytes
         self._stored_bytes: int | None = None
-        """Of all entries, as far as this process knows; None before it has looked."""
+        """The size of all entries, as far as this process knows; None before it has looked."""
 
     def get(self, kind: str, key: str) -> object | None:
-        """The JSON value of an entry; None where there is none that can be used."""
+        """Return the JSON value of an entry; None if there is no valid one."""
         path = self._path(kind, key)
         try:
             value = _unpacked(_read_private(path), kind, key)
@@ -94,7 +95,7 @@ class Store:
         return value
 
     def put(self, kind: str, key: str, value: object) -> None:
-        """Keep a JSON value; it replaces an older one at once or not at all."""
+        """Store a JSON value; it replaces an older one atomically."""
         path, data = self._path(kind, key), _packed(kind, key, value)
         try:
             for folder in (path.parent.parent, path.parent):  # one by one: `parents=True` ignores the mode
@@ -105,11 +106,11 @@ class Store:
             _LOG.debug("did not keep the entry %s: %s", path, error)
 
     def size_bytes(self) -> int:
-        """Of all entries."""
+        """Return the size of all entries."""
         return sum(file.size_bytes for file in self._files())
 
     def by_kind(self) -> dict[str, tuple[int, int]]:
-        """Number and bytes of the entries of each kind, the largest kind first."""
+        """Return number and bytes of the entries of each kind, the largest kind first."""
         totals: dict[str, tuple[int, int]] = {}
         for file in self._files():
             kind = file.path.relative_to(self.folder).parts[0]
@@ -118,7 +119,7 @@ class Store:
         return dict(sorted(totals.items(), key=lambda item: -item[1][1]))
 
     def clear(self) -> tuple[int, int]:
-        """Remove every entry, and what was left half written; their number and bytes."""
+        """Remove every entry and partial file; return their number and bytes."""
         files = list(self._files())
         for file in files:
             file.path.unlink(missing_ok=True)
@@ -129,7 +130,7 @@ class Store:
         return self.folder / kind / key[:2] / key
 
     def _evict(self, added_bytes: int) -> None:
-        """Remove the entries that were not used for longest, once all take more than the limit."""
+        """Remove the least recently used entries once all entries exceed the limit."""
         if self._stored_bytes is not None:
             self._stored_bytes += added_bytes
             if self._stored_bytes <= self.limit_bytes:
@@ -145,7 +146,7 @@ class Store:
         self._stored_bytes = stored_bytes
 
     def _files(self) -> Iterator[_File]:
-        """Every entry, and what writers that were killed left behind."""
+        """Yield every entry, including partial files of writers that were killed."""
         for path in self.folder.glob("*/*/*"):
             try:
                 about = path.lstat()
@@ -155,7 +156,7 @@ class Store:
 
 
 def _make_private(folder: Path) -> None:
-    """Raises OSError for a folder that cannot be made, or to which somebody else can write."""
+    """Create the folder; raises OSError where that fails, or where others can write to it."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     about = folder.stat()
     if about.st_uid != os.geteuid():
@@ -165,7 +166,7 @@ def _make_private(folder: Path) -> None:
 
 
 def _read_private(path: Path) -> bytes:
-    """Raises OSError for what is no plain file of this user's."""
+    """Read a file; raises OSError if it is not a regular file of this user."""
     with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
         about = os.fstat(file.fileno())
         if not stat.S_ISREG(about.st_mode) or about.st_uid != os.geteuid():
@@ -174,7 +175,7 @@ def _read_private(path: Path) -> bytes:
 
 
 def write_atomically(path: Path, data: bytes, mode: int = 0o600) -> None:
-    """Under another name first, so that nobody reads half of it; raises OSError."""
+    """Write a temporary file and rename it, so that readers never see a partial one; raises OSError."""
     descriptor, name = tempfile.mkstemp(prefix=".writing-", dir=path.parent)
     try:
         with open(descriptor, "wb") as file:
@@ -193,7 +194,8 @@ def _packed(kind: str, key: str, value: object) -> bytes:
 
 
 def _unpacked(data: bytes, kind: str, key: str) -> object:
-    """Raises ValueError or zlib.error for what `_packed` did not write for this entry."""
+    """Return an entry's value; raises ValueError or zlib.error if `_packed` did not write it for this
+    entry."""
     head, _, body = data.partition(b"\n")
     if head.split(b" ")[:3] != [_FORMAT, kind.encode(), key.encode()]:
         raise ValueError(f"it begins with {head[:80]!r}")

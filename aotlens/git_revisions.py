@@ -1,7 +1,7 @@
-"""Revisions of a git repository, laid out in folders of their own.
+"""Check out revisions of a git repository in temporary folders.
 
-Invariant: the user's repository, its index and its working tree stay as they are: a revision is read into an
-index of ours and written from that.
+Invariant: the user's repository, index and working tree do not change: a revision is read into an index of
+ours and written from that.
 """
 
 import os
@@ -16,14 +16,15 @@ __all__ = ["Range", "Repository", "parse_range"]
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """Two revisions; None is the working tree."""
+    """Two revisions; None means the working tree."""
 
     old: str
     new: str | None
 
 
 def parse_range(text: str) -> Range:
-    """`main..HEAD`; `main` and `main..` go up to the working tree; `main...HEAD` starts where they part."""
+    """Parse `main..HEAD`; `main` and `main..` compare with the working tree, `main...HEAD` starts at the
+    merge base."""
     if "..." in text:
         old, _, new = text.partition("...")
         return Range(f"{old or 'HEAD'}...{new or 'HEAD'}", new or None)
@@ -33,17 +34,18 @@ def parse_range(text: str) -> Range:
 
 @dataclass(frozen=True, slots=True)
 class Repository:
-    """The repository that a file lies in."""
+    """The repository that contains a file."""
 
     root: Path
 
     @classmethod
     def containing(cls, folder: Path) -> "Repository":
-        """Raises UserError where there is no git, or the folder lies in no repository."""
+        """Return the repository of a folder; raises UserError without git, or outside of a repository."""
         return cls(Path(_git(folder, "rev-parse", "--show-toplevel")).resolve())
 
     def commit(self, revision: str) -> str:
-        """Its commit; of `A...B` the one where they part. Raises UserError for an unknown revision."""
+        """Return a revision's commit; for `A...B` the merge base. Raises UserError for an unknown
+        revision."""
         if "..." in revision:
             old, _, new = revision.partition("...")
             return _git(self.root, "merge-base", self.commit(old), self.commit(new))
@@ -52,7 +54,7 @@ class Repository:
         )
 
     def lay_out(self, commit: str, folder: Path) -> Path:
-        """Write the revision's files below a folder; returns where."""
+        """Write the revision's files below a folder; return the path."""
         tree = folder / "tree"
         tree.mkdir(parents=True)
         index = {"GIT_INDEX_FILE": str(folder / "index")}

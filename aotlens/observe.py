@@ -1,4 +1,4 @@
-"""How a session hears of what the engine compiles: a context, so that nothing leaks out of it."""
+"""Observers of the engine, in a context variable so that they end with the session."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 
 class Compiled(Protocol):
-    """What an observer may ask of a compiled target (`aotlens.compiled.Compiled`)."""
+    """The interface of a compiled target for observers (`aotlens.pipeline.Compiled`)."""
 
     @property
     def name(self) -> str: ...
@@ -20,7 +20,7 @@ class Compiled(Protocol):
 
 
 class NotCompiled(Protocol):
-    """What an observer may ask of a graph that runs in eager (`aotlens.frontends.eager_graphs`)."""
+    """The interface of a graph that runs in eager, for observers (`aotlens.eager.fallback`)."""
 
     error: Exception
     calls: int
@@ -38,16 +38,16 @@ class Observer:
     on_not_compiled: Callable[[Any], None]
     """Called once for each graph, or part of one, that runs in eager after the engine failed on it."""
     on_target: Callable[[str], None]
-    """Called with the user's name for what the next stages work on."""
+    """Called with the user's name of the target of the next stages."""
     on_busy: Callable[[bool], None]
-    """Called with True as a stage starts and with False as it ends; stages may be within others."""
+    """Called with True as a stage starts and with False as it ends; stages may nest."""
 
 
 _OBSERVERS: ContextVar[tuple[Observer, ...]] = ContextVar("aotlens_observers", default=())
 
 
 def _ignore(_: object) -> None:
-    """The callback of an observer that does not listen."""
+    """The default callback."""
 
 
 @contextmanager
@@ -79,7 +79,7 @@ def announce_target(name: str) -> None:
 
 @contextmanager
 def running_stage(stage: str) -> Iterator[None]:
-    """Announce a stage and that it ends with the block."""
+    """Announce a stage, and its end when the block ends."""
     observers = _OBSERVERS.get()
     for observer in observers:
         observer.on_busy(True)
@@ -97,7 +97,7 @@ def announce_compiled(compiled: Compiled) -> None:
 
 
 def current_observers() -> tuple[Observer, ...]:
-    """Those of this context; a backward that runs on a thread of autograd's has none of its own."""
+    """Return this context's observers; a backward on an autograd thread has none of its own."""
     return _OBSERVERS.get()
 
 

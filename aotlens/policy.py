@@ -1,8 +1,8 @@
-"""Partition policies as data: what the user asks of the choice between saving and recomputing.
+"""Partition policies as data: how the user controls the choice between saving and recomputing.
 
 Stdlib only, so that front ends can read a policy without torch.  The text form is what the command line,
-settings and `CompileOptions` take: a base, then terms, with commas between:
-`min-cut`, `default,save:hidden`, `budget=0.5`, `budget=64MiB,recompute:model.py:41`, `rules.py::keep`.
+settings and `CompileOptions` take: a base, then terms, with commas between: `min-cut`, `default,save:hidden`,
+`budget=0.5`, `budget=64MiB,recompute:model.py:41`, `rules.py::keep`.
 """
 
 import re
@@ -26,7 +26,7 @@ FORMS = (
     "recompute:FILE:LINE",
     "FILE.py::FUNCTION",
 )
-"""What a term may be, for help and errors."""
+"""The forms of a term, for help and errors."""
 
 _UNITS = {
     "": 1,
@@ -43,7 +43,8 @@ _AMOUNT = re.compile(r"(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>%|[KMG]?I?B)?", re.I
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """The most that may be saved: bytes, or a share of what `default` would save.  One of the two is set."""
+    """The most that may be saved: bytes, or a fraction of what `default` would save.  One of the two is
+    set."""
 
     size_bytes: int | None = None
     fraction: float | None = None
@@ -79,11 +80,11 @@ _BAD_BUDGET = (
 
 @dataclass(frozen=True, slots=True)
 class Override:
-    """What the user says of one value, or of all values of a source line."""
+    """The user's decision about one value, or about all values of a source line."""
 
     decision: SaveOption
     what: str
-    """A node's name, a variable's, or `FILE:LINE`."""
+    """A node's name, a variable's name, or `FILE:LINE`."""
 
     def __str__(self) -> str:
         return f"{self.decision}:{self.what}"
@@ -91,22 +92,23 @@ class Override:
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """How values are chosen to be saved for the backward."""
+    """How the values to save for the backward are chosen."""
 
     base: Base = "min-cut"
     overrides: tuple[Override, ...] = ()
     budget: Budget | None = None
     """Set when `base` is `budget`."""
     chooser: str | None = None
-    """A function of the user's over one value, as `FILE.py::NAME`."""
+    """The user's function over one value, as `FILE.py::NAME`."""
     function: Callable[[Any], Any] | None = field(default=None, compare=False)
     """That function, once it is loaded; takes a `partition.overrides.Candidate`."""
     skips_unknown: bool = field(default=False, compare=False)
-    """Whether an override that names nothing in a program is left to others: a script may have several."""
+    """Whether overrides that name nothing in a program are ignored, since a script may have several
+    programs."""
 
     @classmethod
     def parse(cls, terms: str | Iterable[str], budget: str | None = None) -> "Policy":
-        """A policy of its text form, or of several terms; `budget` as `Budget.parse` reads it.
+        """Parse a policy from its text form, or from several terms; `budget` as in `Budget.parse`.
 
         Raises:
             UserError: a term that is none of `FORMS`; two bases; a budget with another base; two overrides of
@@ -130,7 +132,7 @@ class Policy:
         return _with_base(policy, list(dict.fromkeys(bases)))
 
     def changed(self, change: str) -> "Policy":
-        """This policy with the terms of a what-if: they go before what it says of the same value.
+        """Return the policy with the terms of a what-if, which take precedence.
 
         Raises:
             UserError: as `parse`; a function of the user's.
@@ -150,7 +152,7 @@ class Policy:
         )
 
     def without_budget(self) -> "Policy":
-        """The same policy with as much memory as `min-cut` takes."""
+        """Return the policy without its budget: `min-cut` with the same overrides."""
         return replace(self, base="min-cut", budget=None)
 
     def __str__(self) -> str:
@@ -159,7 +161,7 @@ class Policy:
 
 
 def size_bytes(text: str) -> int:
-    """`1048576`, `64 MiB`, `1.5GB` as bytes. Raises UserError for anything else."""
+    """Return the bytes of `1048576`, `64 MiB` or `1.5GB`. Raises UserError for anything else."""
     match = _AMOUNT.fullmatch(text.strip())
     if match is None or match["unit"] == "%":
         raise UserError(f"{text!r} is no size; write bytes (`1048576`), or `64 MiB`, `1.5GB`")

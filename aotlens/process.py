@@ -1,4 +1,5 @@
-"""This process and its children: garbage collection, logs, GPU drivers, who ends with whom.  Stdlib only."""
+"""Settings of this process: garbage collection, log level, and whether a GPU driver is loaded.  Stdlib
+only."""
 
 import ctypes
 import gc
@@ -13,8 +14,8 @@ from pathlib import Path
 
 @contextmanager
 def deferred_collection() -> Iterator[None]:
-    """Within it the collector does not run by itself: it would look through every node made so far again
-    and again, and find nothing to free.  Other threads' garbage waits as long."""
+    """Within the context, garbage collection is off: it would scan all nodes repeatedly and find nothing to
+    free.  Other threads' garbage waits too."""
     if not gc.isenabled():
         yield
         return
@@ -30,7 +31,7 @@ VARIABLE = "AOTLENS_LOG"
 
 
 def show_logs() -> None:
-    """From here on, records of ours at that level go to stderr."""
+    """From here on, our log records at that level go to stderr."""
     level = logging.getLevelNamesMapping().get(os.environ.get(VARIABLE, "").upper())
     ours = logging.getLogger("aotlens")
     if level is None or ours.handlers:
@@ -39,15 +40,15 @@ def show_logs() -> None:
     handler.setFormatter(logging.Formatter("%(name)s: %(message)s"))
     ours.addHandler(handler)
     ours.setLevel(level)
-    ours.propagate = False  # torch or the script may have a handler of their own
+    ours.propagate = False  # torch or the script may have their own handlers
 
 
 DRIVER_FILES = ("/dev/nvidiactl", "/dev/dxg", "/dev/nvmap", "/dev/kfd")
-"""What a driver puts there: NVIDIA's, Windows' under Linux, NVIDIA's on a system on a chip, AMD's."""
+"""Device files of drivers: NVIDIA's, Windows' under Linux, NVIDIA's on a system on a chip, AMD's."""
 
 
 def may_have_gpu() -> bool:
-    """Whether a driver of a GPU is loaded."""
+    """Return True if a GPU driver is loaded."""
     return any(Path(name).exists() for name in DRIVER_FILES)
 
 

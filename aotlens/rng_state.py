@@ -1,6 +1,6 @@
-"""Leave torch's random generators, on the CPU and on each GPU in use, as they were.
+"""Save and restore torch's RNG states, on the CPU and on each GPU in use.
 
-Invariant: the states are those of the generators themselves, so a block may replace torch's functions that
+Invariant: the states are read from the generators themselves, so a block may replace torch's functions that
 read and set them.
 """
 

@@ -1,6 +1,6 @@
-"""The releases of torch that aotlens is made for, and what to say of another one.
+"""The torch releases that aotlens supports, and the warning about other ones.
 
-Invariant: standard library only, so that a command can tell before torch is loaded.
+Invariant: standard library only, so that a command can check before torch is loaded.
 """
 
 import re
@@ -15,12 +15,13 @@ _has_warned = False
 
 
 def is_supported(version: str) -> bool:
-    """Whether a version of torch, as it names itself, is one of those releases."""
+    """Return True if a torch version, as torch states it, is a supported release."""
     return OLDEST <= tuple(int(part) for part in version.split(".")[:2]) <= NEWEST
 
 
 def note_once(version: str | None = None) -> str | None:
-    """What to tell of the torch here; None where it is supported, is not there, or this process was told."""
+    """Return a warning about the torch version; None if it is supported, missing, or this process has
+    warned."""
     global _has_warned  # noqa: PLW0603 (a command and the engine below it are one process)
     version = version or installed()
     if _has_warned or version is None or is_supported(version):
@@ -30,7 +31,7 @@ def note_once(version: str | None = None) -> str | None:
 
 
 def installed() -> str | None:
-    """The version that `import torch` would give; read from a file, without loading it."""
+    """Return the version that `import torch` would load; read from a file, without importing it."""
     torch = find_spec("torch")
     if torch is None or torch.origin is None:
         return None

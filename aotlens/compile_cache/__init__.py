@@ -1,6 +1,6 @@
-"""Compile results on disk: another process finds them before the stages that produce them run.
+"""The on-disk cache of compiled results: a cache hit skips the stages that produced the result.
 
-Invariant: a result is found only for the question that it answered: the captured graph in full, what is
-known of its inputs, every setting that a stage reads, and the versions.  What a text cannot tell in full is
-not kept, and the reason is told.
+Invariant: a key covers everything on which a result depends: the captured graph, the metadata of its inputs,
+every setting that a stage reads, and the versions. A result with a dependency that has no complete text is
+not cached, and the report says why.
 """

@@ -1,7 +1,7 @@
-"""Where one compilation stands on disk: looked up before its stages run, put there after they have.
+"""The cache entry of one compilation: looked up before the stages run, stored after they have.
 
-Invariant: an entry answers exactly the question whose text its name is the digest of; several entries of one
-question differ in what they assume of symbolic sizes, and the first that fits is taken.
+Invariant: an entry's name is the digest of everything on which it depends. Several entries with one key
+differ in their assumptions about symbolic sizes, and the first that fits is used.
 """
 
 import logging
@@ -27,40 +27,40 @@ __all__ = ["CacheEntry"]
 T = TypeVar("T")
 
 RESULTS, CODE, REPORTS = "compiled", "compiled-code", "compiled-reports"
-"""Kinds of entries: module texts, Inductor's code of their graphs, and what reports tell of them."""
+"""Kinds of entries: module texts, the code of their graphs, and their reports."""
 
 VARIANTS = 8
-"""How many entries one question may have, for sizes of which different things are assumed."""
+"""The most entries of one key, with different assumptions about sizes."""
 
 _LOG = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
 class CacheEntry:
-    """Mutable: learns which of its entries is used."""
+    """Mutable: records which of its stored variants is used."""
 
     store: Store | None
     key: str
     sizes: CallSizes | None = None
     files: tuple[str, ...] = ()
-    """Digests of the user's files, on which a report depends beside the question."""
+    """Digests of the user's files, on which a report depends in addition to the key."""
     reason: str = ""
-    """Why nothing is kept; empty else."""
+    """Why nothing is cached; empty otherwise."""
     entry: StoredResult | None = None
-    """What was found, or put."""
+    """The stored result."""
     hit: bool = False
     variant: int = 0
     loaded: set[str] = field(default_factory=set)
-    """The graphs whose code is there."""
+    """The graphs whose code is loaded."""
 
     @classmethod
     def uncacheable(cls, name: str, reason: str) -> "CacheEntry":
-        """Nothing is looked up, and nothing kept."""
+        """Return an entry that neither looks up nor stores."""
         _LOG.debug("the compiled result of %s is not kept: %s", name, reason)
         return cls(None, "", reason=reason)
 
     def find(self) -> StoredResult | None:
-        """The entry for this call's sizes."""
+        """Return the stored result for this call's sizes."""
         for variant in range(VARIANTS if self.sizes is not None else 1):
             self.variant = variant
             entry = self._get(RESULTS, self._variant_key(), StoredResult)
@@ -73,12 +73,12 @@ class CacheEntry:
         return None
 
     def disable(self, reason: str) -> None:
-        """Keep nothing from here on."""
+        """Store nothing from here on."""
         _LOG.debug("a compiled result is not kept: %s", reason)
         self.reason, self.store = reason, None
 
     def put(self, entry: StoredResult, codes: Iterable[tuple[str, GraphCode]]) -> None:
-        """Keep a result and the code of its graphs; the entry last, once all that it names is there.
+        """Store a result and the code of its graphs; the result last, after everything that it names.
 
         Raises NoFingerprintError for code that another process cannot load.
         """
@@ -90,17 +90,17 @@ class CacheEntry:
         self._put(RESULTS, self._variant_key(), entry)
 
     def put_code(self, name: str, code: GraphCode) -> None:
-        """Keep what a backend made of one graph; raises NoFingerprintError."""
+        """Store a backend's code for one graph; raises NoFingerprintError."""
         self.loaded.add(name)
         if self.store is not None and code.serialize is not None:
             self._put(CODE, self._variant_key(name), code.serialize())
 
     def code(self, name: str) -> SerializedCode | None:
-        """What a backend made of one graph; None where it is not there."""
+        """Return a backend's code for one graph; None where it is not stored."""
         return self._get(CODE, self._variant_key(name), SerializedCode)
 
     def storing_backward(self, code: Generated) -> Generated:
-        """The same code, with a backward that is compiled at its first call kept then."""
+        """Return the code with a lazy backward that is stored when it is compiled."""
         backward = code.backward
         if backward is None or backward.compile is None or not backward.lazy:
             return code
@@ -115,7 +115,7 @@ class CacheEntry:
         return replace(code, backward=replace(backward, compile=compiled))
 
     def put_late(self, name: str, code: GraphCode, took_ms: float) -> None:
-        """Keep the code of a graph whose result is kept already, and what compiling it took too."""
+        """Store the code of a graph after its result, and add its compile time to that."""
         try:
             self.put_code(name, code)
             if self.entry is not None:
@@ -125,16 +125,16 @@ class CacheEntry:
             _LOG.debug("the code of `%s` is not kept: %s", name, error)
 
     def target(self) -> Target | None:
-        """What a report tells of the result; None where no run has built that."""
+        """Return the stored report of the result; None where no run has built it."""
         return self._get(REPORTS, self._report_key(), Target)
 
     def put_target(self, target: Target) -> None:
-        """Keep it, without what is this run's own."""
+        """Store a report, without the fields of this run."""
         if self.store is not None and self.entry is not None:
             self._put(REPORTS, self._report_key(), replace(target, timings_ms={}, reuse=None))
 
     def reuse(self) -> Reuse:
-        """What is told of it in a report."""
+        """Return how the cache was used, for the report."""
         if self.hit and self.entry is not None:
             return Reuse("hit", cold_ms=self.entry.cold_ms)
         return Reuse("not kept", self.reason) if self.reason else Reuse("miss")

@@ -26,7 +26,7 @@ from aotlens.torch_api.saved_tensor_hooks import graph_module_hooks, has_saved_t
 
 @dataclass(frozen=True, slots=True)
 class CallModes:
-    """What a compilation asks of its thread."""
+    """The thread's modes on which a compilation depends."""
 
     modes: Modes
     grad_enabled: bool
@@ -38,7 +38,7 @@ class CallModes:
 
     @contextmanager
     def restored(self) -> Iterator[None]:
-        """Within it they are as they were; afterwards, as before."""
+        """Within the context, the thread has these modes; afterwards, its previous ones."""
         with ExitStack() as stack:
             stack.enter_context(torch.inference_mode(self.inference))
             stack.enter_context(torch.set_grad_enabled(self.grad_enabled))
@@ -51,7 +51,7 @@ __all__ = ["environment_lines", "option_lines"]
 
 
 def option_lines(options: CompileOptions) -> Iterator[str]:
-    """Raises NoFingerprintError for what the user gave as Python code."""
+    """Yield the options as text; raises NoFingerprintError for options that are Python code."""
     if options.backend not in BACKENDS:
         raise NoFingerprintError("a backend that has no name")
     policy = options.partition
@@ -83,7 +83,7 @@ def option_lines(options: CompileOptions) -> Iterator[str]:
         settings = {**inductor_settings(), **config}
         if (
             settings.get("triton.cudagraphs") and torch.cuda.is_available()
-        ):  # `reduce-overhead` on a CPU has none
+        ):  # `reduce-overhead` has no effect on a CPU
             raise NoFingerprintError("CUDA graphs")
         yield fingerprint_text(dict(sorted(settings.items())), _reject_function)
         yield _processor()
@@ -91,7 +91,7 @@ def option_lines(options: CompileOptions) -> Iterator[str]:
 
 
 def _third_party_rules() -> Iterator[str]:
-    """Rules that a library has registered with Inductor (torchao does when it is imported), by its files.
+    """Yield lowering rules that libraries registered with Inductor (torchao does on import), by their files.
 
     Raises:
         NoFingerprintError: a rule of the user's own, whose code may depend on what the program holds.
@@ -115,14 +115,14 @@ def _reject_function(value: Any) -> str | None:
 
 
 def environment_lines() -> Iterator[str]:
-    """Modes of the call, settings of torch, versions.
+    """Yield modes of the call, settings of torch, and versions.
 
     Raises:
         NoFingerprintError: hooks on saved tensors that are graph modules, which become parts of the graphs.
     """
     if graph_module_hooks() is not None:
         raise NoFingerprintError("hooks on saved tensors that are graph modules")
-    yield f"under hooks on saved tensors: {has_saved_tensor_hooks()}"  # a checkpoint's, which only run
+    yield f"under hooks on saved tensors: {has_saved_tensor_hooks()}"  # of a checkpoint
     modes = (torch.is_grad_enabled(), torch.is_inference_mode_enabled(), functionalizes_rng())
     yield f"{current_modes()} {modes} {torch.is_autocast_cache_enabled()}"
     yield fingerprint_text([*torch_settings(), *_attention(), *_other_settings()], _reject_function)
@@ -130,7 +130,7 @@ def environment_lines() -> Iterator[str]:
 
 
 def _attention() -> tuple[Any, ...]:
-    """Which implementations of attention may be chosen, and whether oneDNN's kernels are."""
+    """Return which attention implementations are enabled, and whether oneDNN is."""
     backends = torch.backends.cuda
     return (
         backends.flash_sdp_enabled(),
@@ -153,7 +153,8 @@ def _other_settings() -> tuple[Any, ...]:
 
 @cache
 def _versions() -> tuple[str, ...]:
-    """Of Python, of torch, and of this package by its files, so that a change of it finds nothing older."""
+    """Return the versions of Python, torch, and this package by its files, so that changes invalidate
+    entries."""
     package = Path(__file__).parents[1]
     files = sorted(package.rglob("*.py"))
     own = [f"{file.relative_to(package)} {file.stat().st_size} {file.stat().st_mtime_ns}" for file in files]
@@ -162,7 +163,7 @@ def _versions() -> tuple[str, ...]:
 
 @cache
 def _processor() -> str:
-    """What the compiler of C++ may use of it."""
+    """Return a digest of the CPU features that the C++ compiler may use."""
     facts = [platform.machine(), platform.processor(), torch.backends.cpu.get_cpu_capability()]
     try:
         with open("/proc/cpuinfo", encoding="utf-8") as about:

@@ -1,7 +1,8 @@
-"""The graph that Dynamo captured, as text: equal texts are compiled to equal results.
+"""The graph that Dynamo captured, as text: graphs with equal texts compile to equal results.
 
-Invariant: every target is named by where torch has it, and every constant by its bytes; a function, an
-operator or an object of the user's own raises `NoFingerprintError`: its name does not tell what it does.
+Invariant: every target is identified by its qualified name in torch, and every constant by its bytes; the
+user's functions, operators and objects raise `NoFingerprintError`, since a name does not determine what they
+do.
 """
 
 import linecache
@@ -25,7 +26,7 @@ from aotlens.torch_api.operators import OpOverload, OpOverloadPacket, qualified_
 __all__ = ["attribute_at", "function_name", "graph_lines", "source_lines", "spans_of_graph"]
 
 NAMESPACES = frozenset({"aten", "prims", "rngprims", "inductor", "quantized", "_quantized"})
-"""Of operators whose meaning torch's version fixes."""
+"""Namespaces of operators whose meaning is fixed by torch's version."""
 
 WITH_FUNCTIONS = frozenset(
     {
@@ -43,25 +44,25 @@ WITH_FUNCTIONS = frozenset(
         "wrap_with_set_grad_enabled",
     }
 )
-"""Higher-order operators whose arguments and functions tell all of what they do."""
+"""Higher-order operators that their arguments and subgraphs describe completely."""
 
 MODULES = ("torch", "math", "operator", "_operator", "builtins")
 
 COUNTED = re.compile(r"(<eval_with_key>)\.\d+")
-"""The file of the code of a graph module, which torch counts within a process."""
+"""The code file of a graph module, whose number torch counts per process."""
 
 CHECKPOINT_CONTEXT = "_checkpoint_context_fn"
-"""Where Dynamo keeps a Python function beside a graph within the graph."""
+"""The metadata key under which Dynamo stores a checkpoint's Python function."""
 
 
 def graph_lines(gm: fx.GraphModule) -> Iterator[str]:
-    """One line per node, those of the graphs within it at the node that names them."""
+    """Yield one line per node; those of a subgraph at the node that names it."""
     for node in gm.graph.nodes:
         yield from _node(gm, node)
 
 
 def spans_of_graph(gm: fx.GraphModule) -> Iterator[Span]:
-    """Where the nodes stand in the user's code, those of the graphs within included."""
+    """Yield the user's source spans of the nodes, including those of subgraphs."""
     for module in gm.modules():
         if isinstance(module, fx.GraphModule):
             for node in module.graph.nodes:
@@ -69,7 +70,7 @@ def spans_of_graph(gm: fx.GraphModule) -> Iterator[Span]:
 
 
 def source_lines(spans: Iterable[Span]) -> str:
-    """The user's lines that a module text shows, as one digest."""
+    """Return one digest of the user's lines that a module text quotes."""
     locations = dict.fromkeys((span.file, span.line) for span in spans)
     return digest(*(linecache.getline(file, line) for file, line in locations))
 
@@ -113,7 +114,7 @@ def _attribute(gm: fx.GraphModule, node: fx.Node) -> Iterator[str]:
         yield from graph_lines(value)
         yield f"end of graph {node.target}"
     elif isinstance(value, torch.nn.Parameter) or _is_buffer(gm, str(node.target)):
-        return  # an input of the recording, told with the others
+        return  # an input of the recording, described with the others
     elif isinstance(value, torch.Tensor):
         yield bytes_text(value)
     else:
@@ -121,7 +122,7 @@ def _attribute(gm: fx.GraphModule, node: fx.Node) -> Iterator[str]:
 
 
 def attribute_at(gm: fx.GraphModule, path: str) -> Any:
-    """What hangs on a graph module at a dotted path."""
+    """Return a graph module's attribute at a dotted path."""
     value: Any = gm
     for step in path.split("."):
         value = getattr(value, step)
@@ -135,7 +136,7 @@ def _is_buffer(gm: fx.GraphModule, path: str) -> bool:
 
 
 def function_name(target: Any) -> str:
-    """The name under which torch has a function or an operator."""
+    """Return the qualified name of a torch function or operator."""
     if isinstance(target, (OpOverload, OpOverloadPacket)):
         name = str(target)
         if name.split(".", maxsplit=1)[0] in NAMESPACES:
@@ -152,7 +153,7 @@ def function_name(target: Any) -> str:
 
 
 def _resolved(name: str) -> Any:
-    """What stands under a dotted name that begins with a module."""
+    """Return the object with a dotted name that begins with a module."""
     steps = name.split(".")
     for split in range(len(steps) - 1, 0, -1):
         value: Any = sys.modules.get(".".join(steps[:split]))

@@ -1,4 +1,4 @@
-"""The question that one compilation asks of the cache, and the answer that is kept for later ones."""
+"""Compute the cache key of a compilation, and store its result under it."""
 
 from collections.abc import Iterable
 from functools import cache
@@ -29,16 +29,16 @@ __all__ = ["NO_GRAPH", "graph_entry", "graphs_of", "is_cache_enabled", "module_c
 
 
 NO_GRAPH = "a Python function that runs while it is recorded; `torch.compile` gives a graph beforehand"
-"""Why results of the direct frontend are not kept: what a hook or a backward does is no text."""
+"""Why results of the direct frontend are not cached: the effects of its hooks and backward have no text."""
 
 
 def is_cache_enabled(options: CompileOptions) -> bool:
-    """Whether results are kept: asked for, and not turned off for all by an empty `AOTLENS_CACHE_DIR`."""
+    """Return True if results are cached: requested, and not disabled by an empty `AOTLENS_CACHE_DIR`."""
     return options.cache and cache_folder() is not None
 
 
 def graph_entry(call: GraphCall, options: CompileOptions) -> tuple[CacheEntry, list[Any]]:
-    """The place of a graph's result, and the fake twins of its inputs."""
+    """Return the cache entry of a graph, and its fake inputs."""
     store = shared_store()
     if store is None:
         return CacheEntry.uncacheable(
@@ -70,7 +70,7 @@ def graph_entry(call: GraphCall, options: CompileOptions) -> tuple[CacheEntry, l
 
 
 def shared_store() -> Store | None:
-    """The user's store, opened once for a folder: it counts what it holds."""
+    """Return the user's store, opened once per folder because it tracks its size."""
     opened = open_store()
     return None if opened is None else _of_folder(opened.folder)
 
@@ -89,7 +89,7 @@ def _spans_of(subject: Subject) -> Iterable[Span]:
 
 
 def _digests(spans: Iterable[Span]) -> tuple[str, ...]:
-    """Of the user's files: what reports say stands at lines that the graph may not name."""
+    """Return digests of the user's files: reports may quote lines that the graph does not name."""
     digests = []
     for file in sorted({span.file for span in spans}):
         try:
@@ -102,7 +102,7 @@ def _digests(spans: Iterable[Span]) -> tuple[str, ...]:
 def store_result(
     cache_entry: CacheEntry, text: ModuleText, code: Generated, constants: dict[int, str], took_ms: float
 ) -> None:
-    """Put a result on its place, or note why it has none."""
+    """Store a result, or note why it is not stored."""
     if cache_entry.reason:
         return
     compiled = [(name, graph) for name, graph in graphs_of(code) if graph.compile and not graph.lazy]
@@ -115,7 +115,8 @@ def store_result(
 def _entry(
     text: ModuleText, code: Generated, constants: dict[int, str], known: tuple[CallSizes | None, float]
 ) -> StoredResult:
-    """What is kept of a result; `constants` tells where the captured graph has a tensor, by identity.
+    """Return the record of a result; `constants` maps tensors, by identity, to their paths in the captured
+    graph.
 
     Raises:
         NoFingerprintError: the text is bound to what another process does not have.
@@ -153,13 +154,13 @@ def _entry(
 
 
 def graphs_of(code: Generated) -> Iterable[tuple[str, GraphCode]]:
-    """The graphs by the names that the text has for them."""
+    """Return the graphs by their names in the text."""
     both = (code.forward, *((code.backward,) if code.backward is not None else ()))
     return [(graph_name(graph.program), graph) for graph in both]
 
 
 def module_constants(gm: fx.GraphModule) -> dict[int, str]:
-    """Where a graph module has the tensors that its nodes name, by identity."""
+    """Map the tensors that a graph module's nodes name, by identity, to their paths."""
     paths: dict[int, str] = {}
     for prefix, module in gm.named_modules():
         if isinstance(module, fx.GraphModule):

@@ -1,33 +1,33 @@
-"""What one entry of the cache holds, as data."""
+"""The records of a cache entry."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """A tensor that the module text is bound to."""
+    """A tensor to which the module text binds a name."""
 
     name: str
-    """In the text."""
+    """The name in the text."""
     path: str
-    """Where the captured graph has it."""
+    """The tensor's path in the captured graph."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoredResult:
-    """One compiled result: the module text, and what its names are bound to."""
+    """One compiled result: the module text, and the objects to which it binds its names."""
 
     source: str
     compiled: tuple[str, ...]
-    """Graphs whose code is there when the text is loaded."""
+    """Graphs whose code is loaded with the text."""
     lazy: tuple[str, ...]
     """Graphs whose code is loaded at their first call."""
     constants: tuple[Constant, ...]
     differentiable: bool
-    """Whether the backward can be differentiated again, which makes the stages run after all."""
+    """Whether double backward is possible, for which the stages run after all."""
     partial_backward: bool
-    """Whether the backward may be that of some of the results, which makes the stages run after all."""
+    """Whether tangents may be undefined, for which the stages run after all."""
     guards: str | None
-    """What was assumed of symbolic sizes, as an expression of torch's; None where none is symbolic."""
+    """The assumptions about symbolic sizes, as a torch expression; None where no size is symbolic."""
     cold_ms: float
-    """What compiling took."""
+    """The time that compiling took."""

@@ -1,6 +1,6 @@
-"""A graph of Dynamo's, remembered so that its stages can still run after Dynamo has let go of it.
+"""A Dynamo graph, recorded so that its stages can still run after Dynamo has released it.
 
-Invariant: what is remembered holds no tensor of the caller's, only their fake twins.
+Invariant: the record holds fake tensors, and no tensor of the caller's.
 """
 
 from collections.abc import Iterator
@@ -22,9 +22,9 @@ class Replay:
     """One call of a graph."""
 
     call: GraphCall
-    """With fake tensors in place of the inputs."""
+    """With fake tensors instead of the inputs."""
     node_metadata: tuple[tuple[fx.Node, dict[str, Any]], ...]
-    """Each node's metadata, which Dynamo takes away when it has done."""
+    """Each node's metadata, which Dynamo removes when it is done."""
     modes: CallModes
 
     @classmethod
@@ -35,7 +35,8 @@ class Replay:
 
     @contextmanager
     def restored(self) -> Iterator[GraphCall]:
-        """Within it the graph has its metadata and the thread its modes, as at the first time."""
+        """Within the context, the graph has its metadata and the thread its modes, as at the original
+        call."""
         for node, meta in self.node_metadata:
             node.meta.update(meta)
         with tracing(None), self.modes.restored():

@@ -1,6 +1,6 @@
-"""An entry as a module text that can be loaded: its names bound to what this process has.
+"""Restore a cache entry as a module text, with its names bound in this process.
 
-Invariant: what cannot be loaded makes the entry as if it were not there; no error of a load reaches the user.
+Invariant: an entry that cannot be loaded counts as a cache miss; load errors never reach the user.
 """
 
 import logging
@@ -43,10 +43,10 @@ def restored_text(
     compile_in_full: Callable[[], FullyCompiled],
     settings_and_clock: tuple[dict[str, Any], Clock],
 ) -> ModuleText | None:
-    """The text of the shelf's entry; `again` compiles for what the entry lacks, `how` is Inductor's settings
-    and the clock of the compilation.  None where the code of a graph is not there."""
+    """Return the text of a cache entry; None where the code of a graph is missing. `compile_in_full` provides
+    what entries lack."""
     entry, config = cache_entry.entry, settings_and_clock[0]
-    assert entry is not None  # the caller has found it
+    assert entry is not None  # checked by the caller
     bound: dict[str, Any] = {}
     for name in entry.compiled:
         code = _loaded(cache_entry, name, config)
@@ -78,7 +78,7 @@ def _loaded_at_first_call(
     compile_in_full: Callable[[], FullyCompiled],
     settings_and_clock: tuple[dict[str, Any], Clock],
 ) -> Callable[[], Code]:
-    """Loads a graph's code at its first call, or compiles it where no run has."""
+    """Return a function that loads a graph's code, or compiles it where it is not stored."""
     config, clock = settings_and_clock
 
     def load() -> Code:
@@ -88,7 +88,7 @@ def _loaded_at_first_call(
             return code
         with clock.stage("codegen of the backward"):
             graph = dict(graphs_of(compile_in_full().code))[name]
-            assert graph.compile is not None  # the text that runs has a compiled one
+            assert graph.compile is not None  # a cached text calls compiled graphs only
             started = time.perf_counter()
             made = graph.compile()
             cache_entry.put_late(name, graph, (time.perf_counter() - started) * 1000)

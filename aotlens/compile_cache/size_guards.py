@@ -1,7 +1,8 @@
-"""What a result assumes of symbolic sizes: written down once, asked of other sizes, and told to their guards.
+"""The assumptions of a result about symbolic sizes: stored with it, checked for other sizes, and added to
+their guards.
 
-Invariant: a result is used for sizes only after the environment of these sizes has been told every condition
-that the compilation found, so that whoever guards on them (Dynamo) does so as if it had been compiled here.
+Invariant: before a result is used for other sizes, their shape environment has evaluated every condition of
+the compilation, so that its owner (Dynamo) guards on them as if it had compiled here.
 """
 
 from collections.abc import Iterator, Sequence
@@ -22,10 +23,10 @@ class CallSizes:
 
     environment: Any
     symbols: tuple[Any, ...]
-    """The numbers among the inputs that carry them."""
+    """The symbolic numbers among the inputs."""
 
     def lines(self) -> Iterator[str]:
-        """What is known of the symbols before anything is compiled."""
+        """Yield what is known about the symbols before compilation."""
         for symbol in self.symbols:
             expression = symbol.node.expr
             yield f"{expression} in {self.environment.var_to_range.get(expression)}"
@@ -33,14 +34,14 @@ class CallSizes:
         yield from (str(guard.expr) for guard in self.environment.guards)
 
     def guards(self) -> str | None:
-        """The conditions that hold now, as one expression."""
+        """Return the conditions that hold now, as one expression."""
         symbols = list(self.symbols)
         pruned = self.environment.get_pruned_guards(symbols)
         text: str | None = self.environment.produce_guards_expression(placeholders=symbols, guards=pruned)
         return text
 
     def fit(self, guards: str | None) -> bool:
-        """Whether the sizes of this call meet the conditions; they are guards of this call from then on."""
+        """Return True if this call's sizes meet the conditions, which then become guards of this call."""
         if not guards:
             return True
         if not self.environment.evaluate_guards_expression(guards, [s.node.hint for s in self.symbols]):
@@ -49,7 +50,7 @@ class CallSizes:
 
 
 def sizes_of(values: Sequence[Any], fakes: Sequence[Any], environment: Any) -> CallSizes | None:
-    """None where every size is known.
+    """Return the call's symbolic sizes; None where all sizes are known.
 
     Raises:
         NoFingerprintError: a symbol that is no input by itself, or that only the data tells.

@@ -1,4 +1,4 @@
-"""What a compilation knows of a tensor that it is given, and a constant's own numbers, as text."""
+"""The metadata of a compilation's input tensors, and the data of its constants, as text for cache keys."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -17,7 +17,7 @@ PLAIN = frozenset({torch.Tensor, torch.nn.Parameter, torch.nn.Buffer, FakeTensor
 
 
 def input_text(value: Any, fake: Any, name: str) -> str:
-    """One input: the sizes as its fake twin has them, symbols by their names, and its place in autograd."""
+    """Return the text of one input: its fake tensor's sizes, with symbols by name, and its autograd state."""
     if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
         return f"{type(value).__name__} {value.node.expr}"
     if not isinstance(value, torch.Tensor):
@@ -35,7 +35,7 @@ def input_text(value: Any, fake: Any, name: str) -> str:
 
 
 def _known_number(fake: Any) -> str:
-    """What Dynamo knows of a tensor without dimensions: a number that is built in, or a symbol for it."""
+    """Return the text of a 0-d tensor's value where Dynamo knows it: a constant or a symbol."""
     memo = getattr(fake, "item_memo", None) if not fake.dim() else None
     if memo is None:
         return ""
@@ -63,7 +63,7 @@ def _flags(value: Any) -> str:
 
 
 def sharing_lines(values: Sequence[Any]) -> list[str]:
-    """For each storage under several inputs: which, what each is a view of, and how it lies."""
+    """Return lines on inputs that share a storage: which share it, of what each is a view, and its layout."""
     tensors = [(index, value) for index, value in enumerate(values) if _has_storage(value)]
     storages: dict[int, list[tuple[int, Any]]] = {}
     for index, value in tensors:
@@ -92,7 +92,7 @@ def _shared(index: int, value: Any, roots: dict[int, int], members: list[tuple[i
 
 
 def bytes_text(value: Any) -> str:
-    """A constant tensor, its numbers by their digest."""
+    """Return the text of a constant tensor, with its data as a digest."""
     if type(value) is not torch.Tensor or value.device.type != "cpu" or value.layout is not torch.strided:
         raise NoFingerprintError(f"a constant of type {type(value).__name__} on {value.device}")
     if value.nbytes > LARGEST_CONSTANT_BYTES:

@@ -1,5 +1,5 @@
-"""What Dynamo does while a script runs: graph breaks, recompilations, constants, guards and time.
+"""Dynamo's work while a script runs: graph breaks, recompilations, specialisations, guards and time.
 
-`listener.py` hears of each fact through `aotlens.torch_api`, one module per kind of fact puts it into the
-user's words, and `build.py` makes the report's records of it.
+`listener.py` receives facts through `aotlens.torch_api`, one module per kind of fact phrases them in the
+user's terms, and `records.py` builds the report's records.
 """

@@ -1,6 +1,6 @@
-"""What Dynamo's messages about graph breaks say, in parts.  Stdlib only: logs are read without torch.
+"""Parse Dynamo's messages about graph breaks.  Stdlib only: logs are read without torch.
 
-Invariant: a message of an unknown form gives its first line and empty parts, never an error.
+Invariant: an unknown message yields its first line and empty parts, never an error.
 """
 
 import re
@@ -13,7 +13,7 @@ EFFECTS: tuple[tuple[str, BreakEffect], ...] = (
     ("Failed to handle graph break gracefully", "function in eager"),
     ("Encountered graph break that we cannot resume from", "rest in eager"),
 )
-"""How Dynamo's reason begins, and what becomes of the function; any other break is resumed from."""
+"""Prefixes of Dynamo's reason, and what happens to the function; after any other break it resumes."""
 
 _LINK = re.compile(r"gb/gb(\d+)\.html")
 _EXPLANATION = re.compile(r"^\s*Explanation: (.+?)(?=\n\s*Hint: |\n\n|\Z)", re.MULTILINE | re.DOTALL)
@@ -22,13 +22,13 @@ _CONSEQUENCE = "*** While handling this graph break"
 
 
 def break_code(message: str) -> str:
-    """torch's number for the kind of break, `GB0059`; empty where it has none."""
+    """Return torch's code for the kind of break, `GB0059`; empty where it has none."""
     link = _LINK.search(message.partition(_CONSEQUENCE)[0]) or _LINK.search(message)
     return f"GB{link[1]}" if link else ""
 
 
 def message_parts(message: str) -> tuple[str, str, str]:
-    """What Dynamo met, why it cannot trace it, and its first hint, of the root cause."""
+    """Return what Dynamo encountered, why it cannot trace it, and its first hint, for the root cause."""
     root = message.strip().partition(_CONSEQUENCE)[0]
     what = root.strip().partition("\n")[0].rstrip(".")
     explanation, hint = _EXPLANATION.search(root), _HINT.search(root)
@@ -36,7 +36,7 @@ def message_parts(message: str) -> tuple[str, str, str]:
 
 
 def break_sentence(message: str) -> str:
-    """What Dynamo met, why, and its first hint, in one sentence."""
+    """Return what Dynamo encountered, why it is a break, and its first hint, in one sentence."""
     what, explanation, hint = message_parts(message)
     why = f" ({explanation})" if explanation else ""
     return what + why + (f"; {hint}" if hint else "")

@@ -1,7 +1,7 @@
-"""Graph breaks: one record per expression, however often and in however many functions Dynamo meets it.
+"""Graph breaks: one record per expression, however often and in however many functions Dynamo encounters it.
 
-Invariant: a break that Dynamo logs for each caller of an inlined function, and again for the function itself,
-is one; what becomes of the code is the worst of what Dynamo said.
+Invariant: a break that Dynamo logs for each caller of an inlined function, and for the function itself, is
+one break; its effect is the most severe that Dynamo logged.
 """
 
 from collections.abc import Iterator
@@ -26,25 +26,25 @@ __all__ = [
 SEVERITY: tuple[BreakEffect, ...] = ("graph split", "error", "rest in eager", "function in eager")
 """The mildest first."""
 CAPTURED_WHOLE = frozenset({"GB0124", "GB0036"})
-"""Breaks that `fullgraph=True` does not meet: it captures numbers and sizes that depend on data."""
+"""Breaks that do not occur under `fullgraph=True`, which captures data-dependent numbers and sizes."""
 
 
 @dataclass(slots=True)
 class BreakFacts:
-    """Mutable: a break may be met again."""
+    """Mutable: Dynamo may log a break repeatedly."""
 
     span: Span
     text: str
     code: str
     what: str
-    """What Dynamo met, in its own words."""
+    """What Dynamo encountered, in its own words."""
     explanation: str
     hint: str
     effect: BreakEffect
     owner: str
-    """The user's function, with `after line 7` for what follows a break in it."""
+    """The user's function, with `after line 7` for code that follows a break in it."""
     is_traced: bool
-    """Whether a line of the user's is known."""
+    """Whether a user line is known."""
     is_users: bool
     """Whether the function that Dynamo was compiling is the user's."""
     caller: str
@@ -54,7 +54,7 @@ class BreakFacts:
     splits: dict[str, None] = field(default_factory=dict)
     compilations: dict[str, None] = field(default_factory=dict)
     lines: set[tuple[str, int]] = field(default_factory=set)
-    """Where the functions that it splits go on: the file and line of the expression in each root."""
+    """Where the functions that it splits resume: file and line of the expression in each root."""
     crossing: dict[int, int] = field(default_factory=dict)
     """Bytes of the tensors that cross it, by tensor."""
 
@@ -70,15 +70,15 @@ class Breaks:
         return iter(self._facts.values())
 
     def ending(self, compile_id: str) -> BreakFacts | None:
-        """The break at which the graph of a compilation ends."""
+        """Return the break at which the graph of a compilation ends."""
         return self._ended.get(compile_id)
 
     def at_line(self, file: str, line: int) -> BreakFacts | None:
-        """The break behind which a resume function goes on."""
+        """Return the break after which a resume function continues."""
         return next((facts for facts in self._facts.values() if (file, line) in facts.lines), None)
 
     def add(self, loss: DynamoLoss) -> BreakFacts:
-        """Note a break; one that is known already takes up what is new."""
+        """Record a break; a known break is updated."""
         facts = _facts(loss)
         known = self._around(facts) or self._facts.setdefault((facts.span, facts.code or facts.what), facts)
         known.related = tuple(dict.fromkeys((*known.related, *facts.related)))
@@ -93,9 +93,9 @@ class Breaks:
         return known
 
     def _around(self, facts: BreakFacts) -> BreakFacts | None:
-        """The break that this one is a consequence of.
+        """Return the break of which this one is a consequence.
 
-        At its expression a library runs code that Dynamo gives up too, or the compilation cannot go on.
+        At its expression a library runs code that Dynamo skips too, or the compilation cannot continue.
         """
         is_of_library = not facts.is_users and facts.effect == "function in eager"
         return next(
@@ -110,7 +110,7 @@ class Breaks:
 
 
 def is_limit(loss: DynamoLoss) -> bool:
-    """Whether the function was recompiled too often, which is no break."""
+    """Return True if the function exceeded the recompile limit, which is not a break."""
     return loss.effect is None and "recompile_limit" in loss.message
 
 
@@ -154,7 +154,7 @@ def _facts(loss: DynamoLoss) -> BreakFacts:
 
 
 def _traces(loss: DynamoLoss) -> bool:
-    """Whether Dynamo had begun to trace the function: a frame of it is among the frames."""
+    """Return True if Dynamo had begun to trace the function, so that the stack contains a frame of it."""
     return any(
         frame.filename == loss.root.co_filename and _is_in(frame.lineno, loss.root) for frame in loss.frames
     )
@@ -172,13 +172,13 @@ def _effect(loss: DynamoLoss) -> BreakEffect:
 
 
 def _lines(loss: DynamoLoss) -> set[tuple[str, int]]:
-    """Of the root's frames, the line at which it is split."""
+    """Return the line at which the root function is split."""
     roots = [frame for frame in loss.frames if frame.filename == loss.root.co_filename and frame.lineno]
     inside = [frame for frame in roots if _is_in(frame.lineno, loss.root)]
     return {(frame.filename, frame.lineno or 0) for frame in inside[-1:]}
 
 
 def enclosing_qualname(facts: BreakFacts) -> str | None:
-    """The function around the expression; None at the top of a file."""
+    """Return the function around the expression; None at module level."""
     definition = definition_at(facts.span.file, facts.span.line)
     return definition.qualname if definition is not None and is_user_file(facts.span.file) else None

@@ -1,7 +1,7 @@
-"""Lookups in torch's caches of compiled code, and why one finds nothing.
+"""Lookups in torch's caches of compiled code, and why they miss.
 
-Invariant: a cause names what differs between this lookup's key and the nearest one that is known, of this run
-or of earlier runs of the same script; where none is near, the graph is new.
+Invariant: a cause names the difference between this lookup's key and the nearest known key, of this run or of
+earlier runs of the same script; where none is near, the graph is new.
 
 | lookup | cause |
 |---|---|
@@ -24,7 +24,7 @@ __all__ = ["CacheLog", "CachedKey", "parts_of"]
 _LINE = re.compile(r"\[(?P<hash>\w+)\] (?P<name>[^:]+): (?P<value>.*)", re.DOTALL)
 _GRAPH = "gm"
 MOST_KEYS = 200
-"""Of a script that are remembered from run to run."""
+"""The most keys of a script that are remembered between runs."""
 MOST_PARTS = 3
 LONGEST_VALUE = 60
 NEW_GRAPH = "no such graph was compiled before"
@@ -37,7 +37,7 @@ class CachedKey:
 
     cache: str
     parts: dict[str, tuple[str, str]]
-    """By name, the digest of a part and the begin of its text."""
+    """By name, the digest of a part and the beginning of its text."""
 
 
 @dataclass(slots=True)
@@ -45,11 +45,11 @@ class CacheLog:
     """Mutable: grows while the script runs."""
 
     known: list[CachedKey] = field(default_factory=list)
-    """Those of earlier runs first."""
+    """Keys of earlier runs first."""
     lookups: list[CacheLookup] = field(default_factory=list)
 
     def note(self, event: CacheEvent) -> None:
-        """Add a lookup, with its cause where it found nothing."""
+        """Record a lookup, with its cause if it missed."""
         parts = parts_of(event.components)
         before = [entry.parts for entry in self.known if entry.cache == event.cache]
         cause = "" if event.outcome == "hit" else cause_of(event, parts, before)
@@ -60,7 +60,7 @@ class CacheLog:
 
 
 def parts_of(lines: Iterable[str]) -> dict[str, tuple[str, str]]:
-    """The parts of a key, as torch prints them."""
+    """Parse the parts of a key as torch prints them."""
     matches = (_LINE.fullmatch(line) for line in lines)
     return {
         match["name"]: (match["hash"], " ".join(match["value"].split())[:LONGEST_VALUE])
@@ -72,7 +72,7 @@ def parts_of(lines: Iterable[str]) -> dict[str, tuple[str, str]]:
 def cause_of(
     event: CacheEvent, parts: Mapping[str, tuple[str, str]], known: Sequence[Mapping[str, tuple[str, str]]]
 ) -> str:
-    """Why a lookup found nothing, in one sentence."""
+    """Return why a lookup missed, in one sentence."""
     if event.reason:
         return event.reason
     if not parts:
@@ -92,7 +92,7 @@ def cause_of(
 def _different(
     first: Mapping[str, tuple[str, str]], second: Mapping[str, tuple[str, str]]
 ) -> tuple[str, ...]:
-    """The names of the parts that are not equal."""
+    """Return the names of the parts that differ."""
     names = dict.fromkeys((*first, *second))
     return tuple(name for name in names if first.get(name, ("",))[0] != second.get(name, ("",))[0])
 

@@ -1,6 +1,6 @@
-"""Where the wall time of compiling goes: every moment belongs to one phase, the innermost that runs.
+"""Where the wall time of compiling goes: every moment counts for the innermost phase that runs.
 
-Invariant: the phases of a thread nest; one that an exception left open is closed with the one around it.
+Invariant: the phases of a thread nest; a phase that an exception left open ends with the one around it.
 """
 
 import threading
@@ -50,9 +50,9 @@ PHASES: tuple[tuple[str, str], ...] = (
     ("additional_fake", INDUCTOR),
     ("CacheBase", INDUCTOR),
 )
-"""How torch's names of events begin, and the phase that they belong to; the first that fits.
+"""Prefixes of torch's event names, and the phase of each; the first match counts.
 
-An event of another name belongs to the phase around it.
+Other events count for the phase around them.
 """
 
 
@@ -68,7 +68,7 @@ class Clock:
 
     def __init__(self) -> None:
         self.seconds: dict[tuple[str, str], float] = defaultdict(float)
-        """By compilation and phase."""
+        """Seconds by compilation and phase."""
         self._threads = threading.local()
 
     @property
@@ -80,7 +80,7 @@ class Clock:
         return dict(sorted(totals.items(), key=lambda row: -row[1]))
 
     def of_compilation(self, compile_id: str) -> dict[str, float]:
-        """Seconds of one compilation by phase."""
+        """Return the seconds of one compilation by phase."""
         return {
             phase: seconds
             for (compilation, phase), seconds in self.seconds.items()
@@ -88,32 +88,32 @@ class Clock:
         }
 
     def begin(self, event: str, compile_id: str = "", phase: str | None = None) -> None:
-        """Enter a phase; without one, the phase that the event's name stands for."""
+        """Enter a phase; by default the one to which the event's name belongs."""
         stack = self._lap()
         outer = stack[-1] if stack else None
         phase = phase or _phase(event) or (outer.phase if outer else OTHER)
         stack.append(_Open(event, phase, compile_id or (outer.compile_id if outer else "")))
 
     def end(self, event: str) -> None:
-        """Leave a phase, and those within it that nobody ended."""
+        """Leave a phase, and phases within it that did not end."""
         stack = self._lap()
         index = next((index for index in reversed(range(len(stack))) if stack[index].event == event), None)
         if index is not None:
             del stack[index:]
 
     def rename(self, event: str, phase: str) -> None:
-        """Say which phase it is that an event has begun."""
+        """Set the phase of the event that began last."""
         stack = self._lap()
         if stack and stack[-1].event == event:
             stack[-1].phase = phase
 
     def tracing_seconds(self) -> float:
-        """What Dynamo spent on this thread's compilation until now, apart from guards and the backend."""
+        """Return the time that Dynamo has spent on this thread's compilation, without guards and backend."""
         stack = self._lap()
         return self.seconds[stack[-1].compile_id, DYNAMO] if stack else 0.0
 
     def _lap(self) -> list[_Open]:
-        """The phases of this thread, the time until now charged to the innermost."""
+        """Add the time since the last call to the innermost phase; return this thread's phases."""
         now = time.perf_counter()
         threads = self._threads
         stack: list[_Open] | None = getattr(threads, "stack", None)

@@ -1,6 +1,6 @@
-"""Which tensors one compiled graph writes to memory only for another one to read them again.
+"""The tensors that one compiled graph returns and another reads.
 
-Invariant: only first runs are looked at, and no tensor is kept alive.
+Invariant: only first runs are recorded, and no tensor is kept alive.
 """
 
 import weakref
@@ -17,14 +17,14 @@ class GraphTransfers:
 
     def __init__(self) -> None:
         self._written: dict[int, tuple[weakref.ref[Any], str]] = {}
-        """By storage: the tensor that a graph returned, and the compilation of the graph."""
+        """By storage, the tensor that a graph returned, and the graph's compilation."""
         self.by_graph: dict[str, dict[int, int]] = {}
-        """Bytes by storage of what each graph returned and another one has read."""
+        """Bytes by storage of the outputs of each graph that another has read."""
         self.returned: dict[str, dict[int, int]] = {}
-        """Bytes by storage of everything that each graph returned and did not receive."""
+        """Bytes by storage of the outputs of each graph that were not its inputs."""
 
     def reads(self, compile_id: str, inputs: Sequence[Any]) -> frozenset[int]:
-        """Note what a graph reads; the answer is the storages of its inputs."""
+        """Record what a graph reads; return the storages of its inputs."""
         storages = set()
         for tensor, storage in _tensors(inputs):
             storages.add(storage)
@@ -34,7 +34,7 @@ class GraphTransfers:
         return frozenset(storages)
 
     def writes(self, compile_id: str, outputs: Any, received: frozenset[int]) -> None:
-        """Note what a graph returns, apart from what it received."""
+        """Record what a graph returns, except what it received."""
         returned = self.returned.setdefault(compile_id, {})
         for tensor, storage in _tensors(outputs if isinstance(outputs, list | tuple) else (outputs,)):
             if storage not in received:
@@ -49,10 +49,10 @@ def _tensors(values: Sequence[Any]) -> Iterator[tuple[torch.Tensor, int]]:
 
 
 def _storage(tensor: torch.Tensor) -> int:
-    """A number that two tensors on one storage share; a tensor without a storage is its own."""
+    """Return an identity that tensors on one storage share; a tensor without storage has its own."""
     try:
-        return int(tensor.untyped_storage()._cdata)  # not its memory: fake tensors have none
-    except (NotImplementedError, RuntimeError):  # nor have sparse tensors and functorch's a storage
+        return int(tensor.untyped_storage()._cdata)  # not data_ptr: fake tensors have no memory
+    except (NotImplementedError, RuntimeError):  # sparse and functorch tensors have no storage
         return id(tensor)
 
 

@@ -1,7 +1,6 @@
-"""Guards in the user's words: the names of values, and how a value is shown.
+"""Guards in the user's terms: names of values, and values as short text.
 
-Invariant: nothing that a reader cannot find in their own code remains: no `L[...]`, no address, no dict of
-Dynamo's.
+Invariant: nothing remains that is not in the user's code: no `L[...]`, no address, no dict of Dynamo's.
 """
 
 import ast
@@ -20,8 +19,8 @@ _LONGEST = 60
 
 
 def value_accesses(node: ast.AST) -> tuple[str, ...]:
-    """The values that a guard's code reads: every longest chain of attributes, subscripts and calls without
-    arguments that begins with a name of the user's."""
+    """Return the values that a guard's code reads: every longest chain of attributes, subscripts and calls
+    without arguments that begins with a user's name."""
     if _is_chain(node):
         return (ast.unparse(node),)
     accesses = (access for child in ast.iter_child_nodes(node) for access in value_accesses(child))
@@ -57,7 +56,7 @@ _SHORT = {
 
 
 def value_text(value: object) -> str:
-    """A value on one short line; a tensor as `f32[4, 8]`, an object by its type."""
+    """Return a value as one short line; a tensor as `f32[4, 8]`, an object by its type."""
     if isinstance(value, torch.Tensor):
         return f"{short_dtype(str(value.dtype))}{list(value.shape)}"
     if isinstance(value, type):
@@ -78,7 +77,7 @@ def value_text(value: object) -> str:
 
 
 def short_dtype(name: str) -> str:
-    """`torch.float32` as `f32`."""
+    """Return `f32` for `torch.float32`."""
     match = re.fullmatch(r"(?:torch\.)?([a-z]+)(\d+)(\w*)", name)
     if match is None or match[1] not in _SHORT:
         return "b8" if name == "torch.bool" else name.removeprefix("torch.")
@@ -86,7 +85,7 @@ def short_dtype(name: str) -> str:
 
 
 def evaluate_access(access: str, scope: dict[str, Any]) -> tuple[bool, Any]:
-    """The value that a guard's access has in a call, as the guard itself reads it."""
+    """Return the value that a guard's access has in a call, as the guard evaluates it."""
     try:
         return True, eval(access, {}, scope)  # noqa: S307 (the text is Dynamo's, and runs at each call anyway)
     except Exception:  # noqa: BLE001 (the access fails in this call: an entry or attribute is gone)

@@ -1,6 +1,6 @@
-"""What to do about a graph break, by torch's number.
+"""What to do about a graph break, by torch's code.
 
-Invariant: a hint names an edit that removes the break; torch's own first hint stands for all other numbers.
+Invariant: a hint names an edit that removes the break; other codes show torch's first hint.
 """
 
 __all__ = ["hint_of"]
@@ -29,7 +29,7 @@ OF_LIBRARY = "the break is the library's own: compile what stands before and beh
 
 
 def hint_of(code: str, text: str, torchs: str, is_in_library: bool = False) -> str:
-    """The hint for a break at an expression; torch's own where there is none for its number."""
+    """Return the hint for a break at an expression; torch's own where its code has none."""
     if code == "GB0025" and is_in_library:
         return OF_LIBRARY
     if code == "GB0059" and text.startswith("print("):

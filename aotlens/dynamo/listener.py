@@ -1,7 +1,6 @@
-"""Hears of everything that Dynamo does, and keeps it by function.
+"""Records everything that Dynamo does, by function.
 
-Invariant: nothing here raises into the user's program, changes what Dynamo does, or runs when a call finds
-its compilation.
+Invariant: nothing here raises into the user's program, changes what Dynamo does, or runs on a cache hit.
 """
 
 import re
@@ -38,11 +37,11 @@ from aotlens.torch_api.patching import patched
 __all__ = ["CompilationFacts", "FunctionFacts", "Listener", "MeasuredGuards"]
 
 _FRAME = "frame"
-"""The clock's event for a function that Dynamo looks at."""
+"""The clock's event for a function that Dynamo processes."""
 _STAGE = "aotlens"
 """The clock's event for a stage of our own backend."""
 WARM_RUNS = 200
-"""Evaluations over which guards are timed."""
+"""The number of evaluations over which guards are timed."""
 
 FunctionKey = tuple[str, str]
 """File and qualified name."""
@@ -57,7 +56,7 @@ class CompilationFacts:
     order: int
     cause: FailedGuard | None = None
     span: Span | None = None
-    """Where the guard that failed was made."""
+    """Where the failed guard was created."""
     call: Span | None = None
     against: str = ""
 
@@ -73,7 +72,7 @@ class MeasuredGuards:
 
 @dataclass(slots=True)
 class FunctionFacts:
-    """Mutable: what Dynamo did to one function of the user's, resume functions included."""
+    """What Dynamo did with one user function and its resume functions; mutable."""
 
     name: str
     qualname: str
@@ -81,19 +80,19 @@ class FunctionFacts:
     line: int
     compilations: dict[str, CompilationFacts] = field(default_factory=dict)
     skipped: dict[tuple[str, str], Span] = field(default_factory=dict)
-    """Where each skipped function begins, by name and reason."""
+    """The span of each skipped function, by name and reason."""
     constants: list[DynamoConstant] = field(default_factory=list)
     guards: dict[str, MeasuredGuards] = field(default_factory=dict)
-    """Of the last compilation of each part."""
+    """The guards of the latest compilation of each part."""
     numbers: dict[str, tuple[Any, Span | None]] = field(default_factory=dict)
-    """Python numbers among the arguments that are constants, where each is first used."""
+    """Python numbers among the arguments that are constants, with the span of their first use."""
     limit_hit: bool = False
     calls: int = 0
 
 
 @dataclass(slots=True)
 class _Frame:
-    """A function that Dynamo is looking at."""
+    """A function that Dynamo is processing."""
 
     code: CodeType
     owner: FunctionFacts
@@ -114,20 +113,20 @@ class Listener:
         self.caches = CacheLog()
         self.line_seconds: dict[tuple[str, int], float] = {}
         self.seen: set[tuple[str, int]] = set()
-        """File and first line of every function that Dynamo looked at."""
+        """File and first line of every function that Dynamo processed."""
         self.counts_calls = time_guards
         self.graphs: dict[str, tuple[str, str, str]] = {}
         """File, function and part of each compilation whose graph ran."""
         self._frames = threading.local()
         self._sized: dict[str, Frames] = {}
-        """Where a condition on sizes was made."""
+        """Where each condition on sizes was created."""
         self._names: dict[tuple[str, str], tuple[str, str]] = {}
         self._ids: dict[str, str] = {}
         self._epochs: dict[str, int] = {}
 
     @contextmanager
     def listening(self) -> Iterator["Listener"]:
-        """Note what Dynamo does within the block."""
+        """Record what Dynamo does within the block."""
         with patched(LISTEN, self), observing(on_stage=self._on_stage, on_busy=self._on_busy):
             yield self
 
@@ -141,7 +140,7 @@ class Listener:
     def _on_stage(self, name: str) -> None:
         self.clock.rename(_STAGE, f"aotlens {name}")
 
-    # What Dynamo looks at.
+    # Functions that Dynamo processes.
 
     def frame_begins(self, code: CodeType, wraps: Any) -> None:
         self.seen.add((code.co_filename, code.co_firstlineno))
@@ -164,7 +163,7 @@ class Listener:
         return stack
 
     def _owner(self, code: CodeType, wraps: Any = None) -> tuple[FunctionFacts, str]:
-        """The user's function that a code belongs to, and which part of it the code is."""
+        """Return the user function to which a code object belongs, and the part of it that the code is."""
         known = next((frame for frame in reversed(self._stack) if frame.code is code), None)
         if known is not None:
             return known.owner, known.part
@@ -190,14 +189,14 @@ class Listener:
         return self._names[key]
 
     def function(self, file: str, qualname: str, line: int) -> FunctionFacts:
-        """The facts of a function, new ones where Dynamo meets it first."""
+        """Return the facts of a function, which are created at the first call."""
         key = file, qualname
         if key not in self.functions:
             short = qualname.removesuffix(".forward").rsplit(".", 1)[-1]
             self.functions[key] = FunctionFacts(short, qualname, file, line)
         return self.functions[key]
 
-    # What it says.
+    # What Dynamo reports.
 
     def skips(self, code: CodeType, reason: str) -> None:
         if not is_first_party_file(code.co_filename):
@@ -219,7 +218,7 @@ class Listener:
             self.breaks.add(loss)
 
     def _known_id(self, compile_id: str) -> str:
-        """Dynamo's number of a compilation, made unique: `torch.compiler.reset()` begins again at `0/0`."""
+        """Return Dynamo's compilation id made unique, since `torch.compiler.reset()` restarts at `0/0`."""
         return self._ids.get(compile_id, compile_id)
 
     def _new_id(self, compile_id: str) -> str:
@@ -242,7 +241,7 @@ class Listener:
         facts.call = _user_span(recompile.above)
 
     def _broken_before(self, code: CodeType) -> str:
-        """The expression of the graph break that a resume function goes on behind."""
+        """Return the expression of the graph break before a resume function."""
         _, part = self._qualname(code)
         if not part:
             return ""
@@ -250,7 +249,7 @@ class Listener:
         return "" if facts is None else facts.text
 
     def _made_at(self, owner: FunctionFacts, part: str, source: str, reason: str) -> Frames:
-        """Where a guard was made that does not say so itself: on a tensor, or on sizes."""
+        """Return where a guard on a tensor or on sizes was created, if the guard does not say so itself."""
         condition = reason.partition("  # ")[0].strip()
         for text, frames in self._sized.items():
             if _as_guard(text) == condition:
@@ -341,12 +340,12 @@ def _user_span(frames: Frames) -> Span | None:
 
 
 def _without_scope(source: str) -> str:
-    """`L['x']` as guards are printed: `x`."""
+    """Return `x` for `L['x']`, as guards are printed."""
     return source[3:-2] if source.startswith("L['") and source.find("']") == len(source) - 2 else source
 
 
 def _as_guard(text: str) -> str:
-    """A condition as symbolic shapes log it, in the form in which guards print it."""
+    """Convert a condition logged by symbolic shapes to the form in which guards are printed."""
     text = re.sub(r"L\['(\w+)'\]", r"\1", text)
     match = re.fullmatch(r"(?P<op>Eq|Ne)\((?P<left>.*), (?P<right>[^,]*)\)", text)
     if match:
@@ -355,7 +354,7 @@ def _as_guard(text: str) -> str:
 
 
 def _timed(check: Callable[[], bool]) -> float:
-    """Nanoseconds of one evaluation, warm."""
+    """Return the nanoseconds of one warm evaluation."""
     start = time.perf_counter_ns()
     for _ in range(WARM_RUNS):
         check()

@@ -1,7 +1,7 @@
-"""Why Dynamo compiles a function once more: which guard failed, over the user's names, with both values.
+"""Why Dynamo recompiles a function: the guard that failed, in the user's names, with both values.
 
-Invariant: one cause per recompilation, of the compilation that is nearest to the call; where several differ,
-the others are what distinguishes it from compilations for other cases.
+Invariant: one cause per recompilation, relative to the compilation that is nearest to the call; differences
+from other compilations are their own cases.
 
 | guard, as Dynamo prints it | kind | name | values |
 |---|---|---|---|
@@ -47,11 +47,11 @@ class FailedGuard:
 
 
 _TENSOR_CHECKS = ("dispatch key", "dtype", "device", "requires_grad", "rank", "size", "stride")
-"""In the order in which one guard makes them: the later a call fails, the nearer it is."""
+"""In the order in which one guard runs them: the later a call fails, the nearer it is."""
 
 
 def closest_entry(recompile: DynamoRecompile) -> GuardMiss | None:
-    """The entry whose guards the call met longest; of equal ones the one that was used last."""
+    """Return the entry whose guards the call passed longest; of equal ones the last used."""
     if not recompile.misses:
         return None
     return max(recompile.misses, key=lambda miss: (miss.passed, _depth(miss.reason)))
@@ -63,7 +63,7 @@ def _depth(reason: str) -> int:
 
 
 def failed_guard(miss: GuardMiss, scope: Mapping[str, Any], broken: str = "") -> FailedGuard:
-    """The failed guard of a cache entry, with the values of the call.
+    """Return the failed guard of a cache entry, with the values of the call.
 
     `broken` is the expression of the graph break before a resume function, whose value may be guarded.
     """
@@ -89,7 +89,7 @@ def failed_guard(miss: GuardMiss, scope: Mapping[str, Any], broken: str = "") ->
 
 
 def _code(reason: str) -> str:
-    """The guard's code, without the source line that Dynamo prints behind it."""
+    """Return the guard's code, without the source line that Dynamo appends."""
     return re.split(r"\s+# |\nUser stack trace", reason, maxsplit=1)[0].strip()
 
 
@@ -110,7 +110,7 @@ _DTYPES = {
 
 
 def _of_tensor(part: str) -> FailedGuard | None:
-    """A check of one tensor; these have no code, only a sentence."""
+    """Parse a check of one tensor, which Dynamo prints as a sentence without code."""
     match = re.match(
         r"expected type of '(?P<name>.*?)' to be a tensor type,.*found <class '(?P<new>.*?)'>", part
     )
@@ -195,7 +195,7 @@ _STATES = {
 
 
 def _of_state(part: str) -> FailedGuard | None:
-    """Something that is no value of the call's."""
+    """Parse a check of global state."""
     match = re.match(r"GLOBAL_STATE changed: (?P<names>.*)", part)
     if match:
         names = list(dict.fromkeys(_STATES.get(name, name) for name in match["names"].split()))
@@ -216,7 +216,7 @@ def _of_state(part: str) -> FailedGuard | None:
 
 
 def _of_key(part: str, values: dict[str, Any]) -> FailedGuard | None:
-    """An entry of a dict that is there or not."""
+    """Parse a check of a dict's keys."""
     match = re.match(r"KeyError on (?P<access>.*)$", part)
     if match:
         return FailedGuard("keys", f"{match['access']} is there", match["access"], "present", "absent")
@@ -238,7 +238,7 @@ def _of_key(part: str, values: dict[str, Any]) -> FailedGuard | None:
 
 
 def _of_identity(part: str, values: dict[str, Any]) -> FailedGuard | None:
-    """A check of an object's type or identity; the address in it says nothing to a reader."""
+    """Parse a check of an object's type or identity, without the address."""
     match = re.match(
         r"___check_(?P<what>type|obj)_id\((?P<name>.*), \d+\)(?:, type=<class '(?P<type>.*?)'>)?", part
     )
@@ -257,7 +257,7 @@ def _of_identity(part: str, values: dict[str, Any]) -> FailedGuard | None:
 
 
 def _of_code(part: str, values: dict[str, Any]) -> FailedGuard | None:
-    """A condition in Python."""
+    """Parse a condition in Python."""
     try:
         tree = ast.parse(part, mode="eval").body
     except SyntaxError:
@@ -296,7 +296,7 @@ def _literal(node: ast.expr) -> object:
 
 
 def _of_sizes(part: str, names: tuple[str, ...], values: dict[str, Any]) -> FailedGuard:
-    """A condition on symbolic sizes; of one size the condition is the old value."""
+    """Parse a condition on symbolic sizes; with one size, the condition is the old value."""
     if len(names) > 1:
         now = [(name, *evaluate_access(name, values)) for name in names]
         new = ", ".join(f"{user_name(name)} = {value}" for name, is_there, value in now if is_there)

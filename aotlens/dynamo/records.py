@@ -1,7 +1,7 @@
-"""What the listener heard, as the report's records.
+"""The listener's facts as the report's records.
 
-Invariant: every break belongs to one function, every compilation to the function whose code it is; nothing
-is counted twice.
+Invariant: every break belongs to one function, and every compilation to the function whose code it is;
+nothing is counted twice.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -34,13 +34,13 @@ from aotlens.torch_api.caches import dynamo_cache_counts
 __all__ = ["dynamo_record"]
 
 MOST_LINES = 100
-"""Lines of the user's with Dynamo's time, the costliest first."""
+"""The most user lines with Dynamo's time, the costliest first."""
 
 DYNAMO_PHASES = ("Dynamo", "guards")
 
 
 def dynamo_record(listener: Listener, targets: Sequence[Target] = ()) -> Dynamo | None:
-    """Everything that Dynamo did; None where it was not asked to compile anything."""
+    """Return everything that Dynamo did; None where it was not called."""
     by_function = _breaks_by_function(listener)
     functions = tuple(
         _function(facts, listener, by_function.get(key, ()), _target_names(targets))
@@ -64,7 +64,7 @@ def _target_names(targets: Sequence[Target]) -> dict[str, tuple[str, ...]]:
 
 
 def _breaks_by_function(listener: Listener) -> dict[tuple[str, str], list[BreakFacts]]:
-    """The breaks in the order of the source, under the function around the expression."""
+    """Return the breaks in source order, by the function around the expression."""
     groups: dict[tuple[str, str], list[BreakFacts]] = {}
     for facts in sorted(listener.breaks, key=lambda entry: (entry.span.line, entry.span.col)):
         file, line = facts.span.file, facts.span.line
@@ -148,7 +148,8 @@ def _break(facts: BreakFacts, listener: Listener) -> Break:
 
 
 def _crossing(facts: BreakFacts, listener: Listener) -> Mapping[int, int]:
-    """Of the graphs that end here the one from which most crosses; what follows in eager reads all of it."""
+    """Return the tensors that cross the break, from the graph that passes most; eager code after it reads all
+    outputs."""
     crossings = listener.crossings
     tables = (
         [crossings.by_graph] if facts.effect == "graph split" else [crossings.by_graph, crossings.returned]
@@ -162,7 +163,7 @@ def _crossing(facts: BreakFacts, listener: Listener) -> Mapping[int, int]:
 
 
 def _graphs(facts: BreakFacts, listener: Listener) -> int:
-    """The graph that ends here, and those that begin behind it."""
+    """Count the graphs that end at the break, and those that begin after it."""
     ran = listener.graphs
     before = {ran[entry] for entry in facts.compilations if entry in ran}
     after = {
@@ -174,7 +175,7 @@ def _graphs(facts: BreakFacts, listener: Listener) -> int:
 
 
 def _specialisations(facts: FunctionFacts, changed: set[str]) -> Iterator[Specialisation]:
-    """Each constant once; a number that a recompilation names is reported there."""
+    """Yield each specialised value once, except numbers that a recompilation reports."""
     seen: set[object] = set()
     for constant in facts.constants:
         index = user_frame(constant.frames)
@@ -202,7 +203,7 @@ def _specialisations(facts: FunctionFacts, changed: set[str]) -> Iterator[Specia
 
 def _skipped(facts: FunctionFacts) -> Iterator[Skipped]:
     if any(not entry.part for entry in facts.compilations.values()):
-        return  # Dynamo compiled it after all
+        return  # Dynamo compiled it in another call
     for (name, reason), span in facts.skipped.items():
         words = skip_of(reason)
         if words is not None:
@@ -210,7 +211,7 @@ def _skipped(facts: FunctionFacts) -> Iterator[Skipped]:
 
 
 def _guards(measured: MeasuredGuards) -> list[DynamoGuard]:
-    """The checks by value and line, the most numerous first."""
+    """Return the guards by value and line, the most numerous first."""
     rows: dict[tuple[str, Span | None], list[str]] = {}
     for source, code, frames in measured.made:
         index = user_frame(frames)

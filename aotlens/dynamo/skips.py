@@ -1,4 +1,4 @@
-"""Why Dynamo leaves a function to Python, in a user's words."""
+"""Why Dynamo leaves a function to Python, in the user's terms."""
 
 from typing import NamedTuple
 
@@ -6,10 +6,10 @@ __all__ = ["SKIPS", "Skip", "skip_of"]
 
 
 class Skip(NamedTuple):
-    """One reason of Dynamo's."""
+    """One reason for which Dynamo skips a function."""
 
     start: str
-    """How Dynamo's words begin."""
+    """The beginning of Dynamo's message."""
     reason: str
     hint: str
     is_loss: bool
@@ -44,7 +44,7 @@ SKIPS: tuple[Skip, ...] = (
         True,
     ),
 )
-"""Others are shown in Dynamo's words."""
+"""Other reasons are shown in Dynamo's words."""
 
 REPORTED_ELSEWHERE = (
     "an error was suppressed during compilation",  # the graph break is reported
@@ -54,7 +54,7 @@ REPORTED_ELSEWHERE = (
 
 
 def skip_of(reason: str) -> Skip | None:
-    """Dynamo's reason in our words; None where another record reports the same."""
+    """Return Dynamo's reason in our words; None where another record reports the same."""
     if reason.startswith(REPORTED_ELSEWHERE):
         return None
     words = next((entry for entry in SKIPS if reason.startswith(entry.start)), None)

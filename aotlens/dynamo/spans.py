@@ -1,7 +1,7 @@
 """Dynamo's stack frames as the user's expressions.
 
-Invariant: a span is the whole expression at which Dynamo stopped, never more: of the syntax nodes that begin
-there, the one that ends there too.
+Invariant: a span is exactly the expression at which Dynamo stopped: of the syntax nodes with its start, the
+one with its end.
 """
 
 import ast
@@ -19,20 +19,20 @@ __all__ = ["Definition", "definition_at", "expression_text", "span_of", "stateme
 
 _COMMENT = re.compile(r"\s+#.*$")
 _LONGEST = 100
-"""Characters of an expression that are shown."""
+"""The most characters of an expression that are shown."""
 
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """A function of a file."""
+    """A function in a file."""
 
     qualname: str
     line: int
-    """Of the `def`, below its decorators."""
+    """The line of the `def`, below its decorators."""
 
 
 def user_frame(frames: Sequence[traceback.FrameSummary]) -> int | None:
-    """The index of the innermost frame in a file of the user's own, else in an installed package's."""
+    """Return the index of the innermost frame in the user's own files, else in an installed package."""
     files = [frame.filename for frame in frames]
     for is_wanted in (is_first_party_file, is_user_file):
         index = next((index for index in reversed(range(len(files))) if is_wanted(files[index])), None)
@@ -42,7 +42,7 @@ def user_frame(frames: Sequence[traceback.FrameSummary]) -> int | None:
 
 
 def span_of(frame: traceback.FrameSummary) -> Span:
-    """The expression that the frame stands at; the whole statement where no columns are known."""
+    """Return the expression of a frame; the whole statement where columns are unknown."""
     line = frame.lineno or 1
     if frame.colno is None or frame.end_colno is None:
         return statement_span(frame.filename, line)
@@ -51,7 +51,7 @@ def span_of(frame: traceback.FrameSummary) -> Span:
 
 
 def statement_span(file: str, line: int) -> Span:
-    """The statement that begins on a line, up to its body; an empty span where there is none."""
+    """Return the statement that begins on a line, without its body; an empty span if there is none."""
     line = _decorated(file).get(line, line)
     for node in _nodes(file).get(line, ()):
         if isinstance(node, ast.stmt):
@@ -68,9 +68,9 @@ def statement_span(file: str, line: int) -> Span:
 
 
 def _narrowed(file: str, position: tuple[int, int, int, int]) -> Span:
-    """Of an `if` or `while`, its condition; of a `for`, what it goes through.
+    """Narrow an `if` or `while` to its condition, and a `for` to its iterable.
 
-    Up to torch 2.13 the last line is not known, and a column then tells which of the nodes is meant.
+    Up to torch 2.13 the last line is unknown, so a node is identified by its end column.
     """
     line, col, end_line, end_col = position
     nodes = [node for node in _nodes(file).get(line, ()) if node.col_offset == col]
@@ -94,7 +94,7 @@ def _narrowed(file: str, position: tuple[int, int, int, int]) -> Span:
 
 
 def expression_text(span: Span) -> str:
-    """The source of a span on one line, its middle cut when it is long."""
+    """Return the source of a span on one line, shortened in the middle."""
     lines = linecache.getlines(span.file)[span.line - 1 : span.end_line]
     if not lines:
         return ""
@@ -108,7 +108,7 @@ def expression_text(span: Span) -> str:
 
 @lru_cache(maxsize=4096)
 def definition_at(file: str, line: int) -> Definition | None:
-    """The innermost function around a line; None at the top of the file."""
+    """Return the innermost function around a line; None at module level."""
     tree = _tree(file)
     names: list[str] = []
     definition: Definition | None = None
@@ -138,13 +138,13 @@ def _holds(node: ast.AST, line: int) -> bool:
 def _tree(file: str) -> ast.Module | None:
     try:
         return ast.parse("".join(linecache.getlines(file)))
-    except SyntaxError:  # a cell, or a file that was changed since
+    except SyntaxError:  # a notebook cell, or a file that has changed
         return None
 
 
 @lru_cache(maxsize=256)
 def _decorated(file: str) -> dict[int, int]:
-    """The line of the `def` or `class`, by the line of each of its decorators."""
+    """Map the line of each decorator to the line of its `def` or `class`."""
     tree = _tree(file)
     return {
         decorator.lineno: node.lineno
@@ -156,7 +156,7 @@ def _decorated(file: str) -> dict[int, int]:
 
 @lru_cache(maxsize=256)
 def _nodes(file: str) -> dict[int, list[ast.expr | ast.stmt]]:
-    """The nodes of a file by the line on which they begin, outer ones first."""
+    """Return the nodes of a file by their first line, outer ones first."""
     by_line: dict[int, list[ast.expr | ast.stmt]] = {}
     tree = _tree(file)
     for node in ast.walk(tree) if tree is not None else ():

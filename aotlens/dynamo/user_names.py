@@ -1,4 +1,4 @@
-"""The user's names of the values that Dynamo guards.  Stdlib only: logs are read without torch.
+"""The user's names for values that Dynamo guards.  Stdlib only: logs are read without torch.
 
 Invariant: no `L[...]` and no dict of Dynamo's remains.
 """
@@ -34,9 +34,9 @@ _STACK = re.compile(r"___stack\d+")
 
 
 def user_name(source: str, broken: str = "") -> str:
-    """`L['self']._modules['lin'].weight` is the user's `self.lin.weight`.
+    """Return `self.lin.weight` for Dynamo's `L['self']._modules['lin'].weight`.
 
-    A value on the stack at a graph break is called by the expression of the break, where that is given.
+    A value on the stack at a graph break is named after the expression `broken`, where that is known.
     """
     for pattern, text in _REWRITES:
         source = pattern.sub(text, source)

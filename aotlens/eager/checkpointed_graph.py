@@ -1,10 +1,10 @@
-"""A graph of Dynamo's to be run in eager with eager's numbers.
+"""A Dynamo graph that runs in eager with eager's numbers.
 
-Dynamo writes `torch.utils.checkpoint` as an operator on a graph of its own.  Run in eager, that operator
-recomputes with other random numbers than the forward had: it leaves the random state to a compiler.  Here the
-checkpoint is made as the user made it.
+Dynamo captures `torch.utils.checkpoint` as an operator on a subgraph, which recomputes with other random
+numbers in eager because it leaves the RNG state to a compiler.  Here the subgraph is checkpointed as the user
+wrote it.
 
-Invariant: the graph that was captured is not changed; a graph without checkpoints is returned as it is.
+Invariant: the captured graph is not changed; a graph without checkpoints is returned unchanged.
 """
 
 import inspect
@@ -21,32 +21,33 @@ __all__ = ["SecondWrites", "eager_graph"]
 
 CHECKPOINT = torch.ops.higher_order.tag_activation_checkpoint
 CONTEXTS = "_checkpoint_context_fn"
-"""Where Dynamo notes the user's `context_fn` in the metadata of the checkpointed graph."""
+"""The metadata key under which Dynamo stores the user's `context_fn`."""
 OPTIONS = frozenset(
     name
     for name, parameter in inspect.signature(checkpoint).parameters.items()
     if parameter.kind is inspect.Parameter.KEYWORD_ONLY
 ) | {"use_reentrant", "preserve_rng_state"}
-"""Keywords of a checkpoint that are not the function's own."""
+"""Keywords of `checkpoint` that are not the function's own."""
 READ_BY_OPERATOR = frozenset({"index", "indexOf", "inv", "invert", "is_", "is_not", "itemgetter"})
-"""Functions of Python's `operator` that begin with an i and write nothing."""
+"""Functions of Python's `operator` whose names begin with an i although they do not mutate."""
 
 
 class SecondWrites:
-    """Keeps what the recomputation of a checkpoint writes in place away from the caller's tensors.
+    """Keeps in-place writes of a checkpoint's recomputation from the caller's tensors.
 
-    A checkpointed function runs twice in eager, and batch norm in it counts each batch twice.  Compiled code
-    runs it once, as torch.compile does, so a comparison leaves the second writes out and says so.  Mutable:
-    `number` counts the tensors that were kept as they were.
+    In eager a checkpointed function runs twice, so batch norm within it counts each batch twice.  Compiled
+    code runs it once, as torch.compile does, so comparisons discard the second writes and say so.  Mutable:
+    `number` counts the tensors that were protected.
     """
 
     def __init__(self) -> None:
         self.number = 0
 
     def once(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """`function`; its second call gets copies of the tensors that need no gradient.
+        """Return `function` with copies of tensors without gradient as arguments of its second call.
 
-        Version counters do not tell which those are: batch norm writes its statistics without raising them.
+        Version counters do not reveal the mutated ones: batch norm updates its statistics without
+        incrementing them.
         """
         has_run = False
 
@@ -73,9 +74,9 @@ def _is_equal(value: Any, copy: Any) -> bool:
 
 
 def eager_graph(graph: fx.GraphModule, second_writes: SecondWrites | None = None) -> fx.GraphModule:
-    """The graph, with every checkpoint in it (and in the graphs that it calls) as in eager.
+    """Return the graph with every checkpoint in it, and in its subgraphs, as in eager.
 
-    With `second_writes` the recomputation of a checkpoint does not write to the caller's tensors.
+    With `second_writes`, the recomputation of a checkpoint does not write to the caller's tensors.
     """
     bodies = {
         name: body
@@ -111,10 +112,10 @@ def checkpointed(body: fx.GraphModule, *args: Any, **kwargs: Any) -> Any:
 def _checkpointed(
     body: fx.GraphModule, call: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
-    """Make the user's call of `checkpoint`; `body` is the graph of the checkpointed function.
+    """Call `checkpoint` as the user did; `body` is the graph of the checkpointed function.
 
-    `checkpoint` saves its arguments and checks their version counters.  Dynamo makes arguments of what the
-    function only reaches, such as the count of batches of a batch norm, which the function itself increments.
+    `checkpoint` saves its arguments and checks their version counters.  Dynamo turns free variables of the
+    function into arguments, such as the batch count of a batch norm, which the function itself increments.
     """
     options = {name: value for name, value in kwargs.items() if name in OPTIONS}
     own = {name: value for name, value in kwargs.items() if name not in OPTIONS}
@@ -127,19 +128,19 @@ def _checkpointed(
         rest = iter(passed)
         return call(*(arg if index in written else next(rest) for index, arg in enumerate(args)), **own)
 
-    # A reentrant one has the same numbers, but no gradients where no input of the function needs one.
+    # A reentrant one has the same numbers, but no gradients if no input of the function requires grad.
     return checkpoint(forward, *passed, **{**options, "use_reentrant": False}, **own)
 
 
 def _written_inputs(body: fx.GraphModule) -> frozenset[int]:
-    """The inputs to which a node of the graph writes in place."""
+    """Return the inputs that a node of the graph mutates."""
     inputs = [node for node in body.graph.nodes if node.op == "placeholder"]
     written = {node.args[0] for node in body.graph.nodes if node.args and _writes(node)}
     return frozenset(index for index, node in enumerate(inputs) if node in written)
 
 
 def _writes(node: fx.Node) -> bool:
-    """Whether a node is a write to its first argument: `x.add_(1)`, `x += 1`, `aten.add_`."""
+    """Return True if a node mutates its first argument: `x.add_(1)`, `x += 1`, `aten.add_`."""
     if node.op == "call_method":
         name = str(node.target)
         return name == "__setitem__" or (name.endswith("_") and not name.endswith("__"))

@@ -1,7 +1,6 @@
-"""Graphs of Dynamo's that the engine does not compile: they run in eager, exactly as Dynamo captured them.
+"""Dynamo graphs that the engine cannot compile: they run in eager, exactly as Dynamo captured them.
 
-Invariant: an attempt that fails leaves nothing behind.  The random generators are in the states from before
-it, and the graph that runs is Dynamo's own.
+Invariant: a failed attempt has no effects: RNG states are restored, and the graph that runs is Dynamo's own.
 """
 
 import logging
@@ -39,29 +38,30 @@ LOG = logging.getLogger(__name__)
 
 
 class _Fallback:
-    """What runs in eager after an error of ours."""
+    """A graph, or a part of one, that runs in eager after the engine failed on it."""
 
     def __init__(self, subject: Subject, error: Exception) -> None:
         self.subject = subject
         self.error = error
         self.calls = 0
         self.fails_in_eager = False
-        """Whether eager raised on the first call: the mistake is the user's, and eager's error names it."""
+        """Whether eager raised on the first call: then the error is the user's, and eager's message names
+        it."""
         self._observers = current_observers()
 
     def record(self) -> NotCompiled:
-        """What the report says of it."""
+        """Return its record for the report."""
         cause = _cause(self.error)
         span = getattr(self.error, "span", None) or self._span() or self.subject.span
         names = (self.subject.name, self.subject.qualname)
         return NotCompiled(*names, cause, self._reason(), CODES[cause], span, self.calls)
 
     def announce(self) -> None:
-        """Report it to the session; a program that runs without one gets a line in its log."""
+        """Report it to the session, or log a line where there is none."""
         announce_not_compiled(self, self._observers)
         if self._observers:
             return
-        from aotlens.model.spans import location  # only a program that has such a graph pays for it
+        from aotlens.model.spans import location  # only programs with such a graph need it
 
         record = self.record()
         where = f" at {location(record.span)}" if record.span is not None else ""
@@ -79,7 +79,7 @@ class _Fallback:
 
 
 class EagerGraph(_Fallback):
-    """A whole graph, called with flat inputs as a compiled one is."""
+    """A whole graph, called with flat inputs like a compiled one."""
 
     def __init__(self, graph: fx.GraphModule, error: Exception, *, is_error: bool = False) -> None:
         """With `is_error` a call raises our error, once eager shows that the graph itself has none."""
@@ -88,7 +88,7 @@ class EagerGraph(_Fallback):
         self._is_error = is_error
         LazyGraphModule.force_recompile(
             self.graph
-        )  # else `forward` takes the error's frames away and prints it
+        )  # otherwise `forward` removes the error's frames and prints it
 
     def __call__(self, *args: Any) -> Any:
         try:
@@ -103,11 +103,11 @@ class EagerGraph(_Fallback):
         return result
 
     def _span(self) -> Span | None:
-        """The user's expression that made the first node."""
+        """Return the user's expression of the first node."""
         return next((span for node in self.graph.graph.nodes for span in spans_of_node(node)), None)
 
     def _note_frames(self, error: Exception) -> None:
-        """Give the error the user's frames of the node that met it."""
+        """Attach the user's frames of the failing node to the error."""
         frames = traceback.walk_tb(error.__traceback__)
         lines = [line for frame, line in frames if frame.f_code.co_filename.startswith("<eval_with_key>")]
         node = node_at_line(self.graph, lines[0]) if lines else None
@@ -131,7 +131,7 @@ class EagerBackward(_Fallback):
 
 
 def with_eager_backward(code: Generated, subject: Subject) -> Generated:
-    """The same code, whose backward runs operator by operator where it cannot be compiled."""
+    """Return the code with a backward that runs operator by operator if it cannot be compiled."""
     backward = code.backward
     if backward is None or backward.compile is None:
         return code
@@ -150,7 +150,7 @@ def with_eager_backward(code: Generated, subject: Subject) -> Generated:
 
 
 def eager_call(function: Callable[..., Any], error: Exception) -> NotCompiled:
-    """The record of a function whose direct compilation failed, and which ran in eager instead."""
+    """Return the record of a function that ran in eager because its direct compilation failed."""
     name = str(getattr(function, "__qualname__", type(function).__qualname__))
     fallback = _Fallback(Subject(function, name.rsplit(".", 1)[-1], name, "direct", None), error)
     fallback.calls = 1
@@ -158,7 +158,8 @@ def eager_call(function: Callable[..., Any], error: Exception) -> NotCompiled:
 
 
 def is_user_error(error: Exception) -> bool:
-    """Whether what was asked for is wrong (an option, a policy), so that it must be said at once."""
+    """Return True if the request itself is wrong (an option, a policy), so that it must be reported at
+    once."""
     return isinstance(error, UserError) and not isinstance(error, UnsupportedError | BackendError)
 
 

@@ -1,1 +1,2 @@
-"""How programs reach the engine: Dynamo's backend registry, and `aotlens.compile`."""
+"""The entry points of the engine: the Dynamo backend, `aotlens.compile`, and `functorch.compile`'s
+functions."""

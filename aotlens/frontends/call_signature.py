@@ -1,4 +1,4 @@
-"""What a compilation assumes of the tensors that it is called with, cheap enough to ask at every call.
+"""The assumptions of a compilation about its input tensors, cheap enough to check at every call.
 
 Invariant: two calls with the same signature, whose module tensors fit, can run the same code.
 """
@@ -26,16 +26,17 @@ from aotlens.torch_api.saved_tensor_hooks import (
 from aotlens.unsupported import unsupported
 
 LEAVES = frozenset({torch.Tensor, torch.nn.Parameter, int, float, bool, str, type(None)})
-"""Types that need no pytree to be known as leaves."""
+"""Types that are leaves without asking pytree."""
 
 PLAIN = frozenset({torch.Tensor, torch.nn.Parameter})
-"""Types of tensors between which a compilation makes no difference."""
+"""Tensor types between which compilations do not distinguish."""
 
 
 def signature(fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """All of it as one dictionary key, the tensors and flags of a module included.
+    """Return everything that a compilation assumes as one dictionary key, including a module's tensors and
+    flags.
 
-    A tensor of a layout that is not supported is its own kind: capture refuses it by its name.
+    A tensor of an unsupported layout is its own kind: capture rejects it by name.
     """
     leaves, structure = _flatten(args, kwargs)
     described = _known([*module_tensors(fn).values(), *leaves])
@@ -44,9 +45,9 @@ def signature(fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 
 def argument_signature(args: tuple[Any, ...], kwargs: dict[str, Any], sizes: bool) -> tuple[list[Any], Any]:
-    """The leaves of a call, and the key of what is assumed of them and of the modes.
+    """Return the leaves of a call, and the key of what is assumed about them and the modes.
 
-    Without `sizes` those are left to the guards of the module text.
+    Without `sizes`, these are left to the guards of the module text.
     """
     leaves, structure = _flatten(args, kwargs)
     return leaves, (structure, _known(leaves, sizes), _modes())
@@ -66,7 +67,7 @@ def _known(leaves: list[Any], sizes: bool = True) -> Any:
         if any(
             isinstance(leaf, torch.Tensor) and (is_lazy(leaf) or unsupported_kind(leaf)) for leaf in leaves
         ):
-            return object()  # like no other call
+            return object()  # equal to no other call
         raise
 
 
@@ -101,7 +102,7 @@ def _describe(leaves: list[Any], sizes: bool = True) -> tuple[Any, ...]:
 
 
 def _inside(tensor: Any, sizes: bool) -> Any:
-    """What a wrapper says of itself beside its sizes, where that is a key, and the tensors inside by name."""
+    """Return a wrapper subclass's metadata, where it is hashable, and its inner tensors by name."""
     if not is_wrapper(tensor):
         return None
     _, metadata = tensor.__tensor_flatten__()
@@ -122,16 +123,14 @@ def _storage(tensor: Any) -> int:
 
 def _layout(tensor: Any) -> tuple[Any, ...]:
     strides = tensor.stride()
-    if (
-        tensor.layout is torch.jagged
-    ):  # its ragged size has no order, and its sizes are known ones in any case
+    if tensor.layout is torch.jagged:  # its ragged size cannot be ordered, and its sizes are never symbolic
         return tensor.shape, strides
     order = tuple(sorted(range(len(strides)), key=lambda dim: -strides[dim]))
     return len(strides), order, tensor.is_contiguous()
 
 
 def autocast_dtypes() -> tuple[Any, ...]:
-    """What autocast casts to, by device; None where it is off."""
+    """Return autocast's dtype by device; None where autocast is off."""
     return tuple(
         torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else None
         for kind in ("cpu", "cuda")
@@ -152,17 +151,18 @@ def _modes() -> tuple[Any, ...]:
 
 
 def _hooks() -> Any:
-    """The caller's hooks on saved tensors, if they are graphs; else whether there are any."""
+    """Return the identities of saved-tensor hooks that are graph modules; otherwise whether there are
+    hooks."""
     hooks = graph_module_hooks()
     return has_saved_tensor_hooks() if hooks is None else (*map(id, hooks), saved_tensor_hooks_filter())
 
 
 class HeldTensors:
-    """What a compilation holds beside the arguments: a module's parameters and buffers, and tensors that the
-    function reaches by itself.
+    """Tensors that a compilation uses beside the arguments: a module's parameters and buffers, and free
+    variables.
 
-    Those of the module may be other objects of the same kind; the others are the same objects, which is
-    checked elsewhere.  Either may have got other memory, sizes or another type in place (`.data`, `to`).
+    A module's tensors may be other objects of the same kind. Free variables are the same objects, which is
+    checked elsewhere.  Either may have another storage, size or dtype, set in place (`.data`, `to`).
     """
 
     def __init__(
@@ -176,7 +176,7 @@ class HeldTensors:
         self._shared = self._sharing(leaves)
 
     def fit(self, leaves: list[Any]) -> bool:
-        """Whether they are as they were, and the arguments share memory with them as before."""
+        """Return True if they are unchanged, and share storages with the arguments as before."""
         if not self._known:
             return True
         if not self._unchanged():
@@ -205,7 +205,7 @@ class HeldTensors:
         self._objects = {id(tensor): index for index, tensor in enumerate(self._known)}
 
     def _sharing(self, leaves: list[Any]) -> list[tuple[Any, Any]]:
-        """For each argument: which of the tensors it is, and with which it shares its storage."""
+        """Return for each argument which of the tensors it is, and with which it shares its storage."""
         return [
             (self._objects.get(id(leaf)), self._storages.get(leaf.untyped_storage()._cdata))
             for leaf in leaves

@@ -1,8 +1,8 @@
-"""`aotlens.compile`, `aotlens.inspect`, `aotlens.export`: the engine without a command line.
+"""`aotlens.compile`, `aotlens.inspect`, `aotlens.export`: the engine without the command line.
 
-Invariant: a call whose arguments differ in what the compilation assumed (types, sizes, strides, gradients,
-which arguments share memory, grad mode, autocast, train or eval of every submodule), or that finds other
-values in what the function reads from elsewhere (attributes, globals, closures), is compiled anew.
+Invariant: a call recompiles if it differs in what the compilation assumed: types, sizes, strides, gradients,
+which arguments share storage, grad mode, autocast, train or eval of every submodule, or the values of free
+variables (attributes, globals, closures).
 """
 
 import functools
@@ -28,7 +28,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """One compilation, and what it assumes beside the arguments' own signature."""
+    """One compilation, and its assumptions beside the arguments' signature."""
 
     compiled: Compiled
     free_variables_fit: Callable[[], bool]
@@ -43,12 +43,12 @@ def compile(fn: Function, *, options: CompileOptions | None = None) -> Function:
 @overload
 def compile(fn: None = None, *, options: CompileOptions | None = None) -> Callable[[Function], Function]: ...
 def compile(fn: Any = None, *, options: CompileOptions | None = None) -> Any:
-    """Compile a function or module at its first call, and again for arguments of another kind.
+    """Compile a function or module at its first call, and again for other kinds of arguments.
 
-    Usable as a decorator, with or without arguments.  A module gives a module with the same parameters,
-    buffers and names.  The result has the attribute `compiled`: the compilations so far, by signature.
-    After many of them a warning tells which argument differs.  Called within a function that is being
-    compiled, it is part of that one.
+    Usable as a decorator, with or without arguments.  A module becomes a module with the same parameters,
+    buffers and names.  The result's attribute `compiled` holds the compilations so far, by signature. After
+    many compilations a warning names the argument that differs.  Within a function that is being compiled,
+    the call becomes part of that function.
     """
     if fn is None:
         return functools.partial(compile, options=options)
@@ -92,7 +92,7 @@ CHECKING = ("call", "refuse_overlap")
 
 
 def _is_guard_error(error: Exception, compiled: Compiled) -> bool:
-    """Whether the error is the module text's own check of the arguments, before anything ran."""
+    """Return True if a check of the arguments raised the error, before anything ran."""
     step = error.__traceback__
     while step is not None and step.tb_next is not None:
         step = step.tb_next
@@ -101,16 +101,17 @@ def _is_guard_error(error: Exception, compiled: Compiled) -> bool:
 
 
 def inspect(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Report:
-    """What ahead-of-time compilation would do to `fn(*args, **kwargs)`; `fn` runs once, on fake tensors."""
+    """Report what ahead-of-time compilation does with `fn(*args, **kwargs)`; `fn` runs once, on fake
+    tensors."""
     compiled = compile_direct(fn, args, kwargs, _inspection())
     return Report(torch.__version__, platform.python_version(), "aotlens.inspect", (compiled.target(),))
 
 
 def export(fn: Callable[..., Any], *args: Any, options: CompileOptions | None = None, **kwargs: Any) -> str:
-    """The text of a module whose `call` does what `fn` does for arguments like these, without aotlens.
+    """Return the text of a module whose `call` does what `fn` does for arguments like these, without aotlens.
 
-    With the backend `eager`, which is the default here, it needs torch only; Inductor's also needs what
-    compiles its kernels: a C++ compiler, and Triton for a GPU.
+    With the default backend `eager` it depends on torch only; with Inductor also on the compilers of its
+    kernels: a C++ compiler, and Triton for a GPU.
 
     Raises:
         UnsupportedError: the text would need something that it cannot make by itself.

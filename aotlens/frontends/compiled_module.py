@@ -1,7 +1,7 @@
-"""A module that calls compiled code, and is the user's own in all else.
+"""A module whose calls run compiled code, and which is otherwise the user's module.
 
-Invariant: both have one dictionary of attributes, so parameters, buffers, `training` and `state_dict` are the
-same ones by the same names, whichever of the two they are asked of or set on.
+Invariant: both share one attribute dictionary, so parameters, buffers, `training` and `state_dict` are the
+same objects under the same names in both.
 """
 
 from collections.abc import Callable
@@ -14,7 +14,8 @@ import torch
 def compiled_module(
     module: torch.nn.Module, call: Callable[..., Any], compile_copy: Callable[[torch.nn.Module], Any]
 ) -> torch.nn.Module:
-    """`module`, whose calls go to `call`; `again` compiles a copy, as `copy.deepcopy` and pickle ask."""
+    """Return `module` with calls that go to `call`; `compile_copy` compiles copies made by `copy.deepcopy`
+    and pickle."""
     kind = type(module)
 
     def copied(self: Any, memo: dict[int, Any]) -> Any:

@@ -25,7 +25,7 @@ aten = torch.ops.aten
 
 
 def make_boxed_func(f: Callable[..., Any]) -> Callable[[list[Any]], Any]:
-    """`f` as a callable that takes one list of arguments."""
+    """Wrap `f` as a callable that takes one list of arguments."""
 
     def boxed(args: list[Any]) -> Any:
         return f(*args)
@@ -36,7 +36,7 @@ def make_boxed_func(f: Callable[..., Any]) -> Callable[[list[Any]], Any]:
 
 
 def make_boxed_compiler(compiler: Callable[..., Any]) -> Callable[..., Any]:
-    """A compiler whose results are boxed."""
+    """Wrap a compiler so that its results are boxed."""
 
     @functools.wraps(compiler)
     def boxed_compiler(fx_g: fx.GraphModule, inps: Sequence[Any]) -> Callable[[list[Any]], Any]:
@@ -47,27 +47,27 @@ def make_boxed_compiler(compiler: Callable[..., Any]) -> Callable[..., Any]:
 
 @make_boxed_compiler
 def nop(fx_g: fx.GraphModule, _: Any) -> fx.GraphModule:
-    """The graph module itself: runs without compiling anything."""
+    """Return the graph module itself, uncompiled."""
     return fx_g
 
 
 @make_boxed_compiler
 def print_compile(fx_g: fx.GraphModule, _: Any) -> fx.GraphModule:
-    """The graph module itself, after printing its code."""
+    """Print the graph module's code, and return the module."""
     print(fx_g.code)  # noqa: T201 (what the caller asked for)
     return fx_g
 
 
 @make_boxed_compiler
 def simple_ts_compile(fx_g: fx.GraphModule, _: Any) -> Any:
-    """The graph as a frozen TorchScript module."""
+    """Compile to a frozen TorchScript module."""
     strip_overloads(fx_g)
     return torch.jit.freeze(torch.jit.script(fx_g).eval())
 
 
 @make_boxed_compiler
 def ts_compile(fx_g: fx.GraphModule, inps: Sequence[Any]) -> Any:
-    """The graph as a TorchScript module, optimised for inference."""
+    """Compile to a TorchScript module optimised for inference."""
     strip_overloads(fx_g)
     for node in fx_g.graph.find_nodes(op="call_function", target=aten._to_copy):
         if len(node.args) == 1 and set(node.kwargs) == {"dtype"}:
@@ -86,12 +86,12 @@ def ts_compile(fx_g: fx.GraphModule, inps: Sequence[Any]) -> Any:
 
 
 def nnc_jit(f: Callable[..., Any]) -> Callable[..., Any]:
-    """`f` with its graphs compiled by TorchScript."""
+    """Compile the graphs of `f` with TorchScript."""
     return aot_function(f, simple_ts_compile)
 
 
 def memory_efficient_fusion(fn: Any, **kwargs: Any) -> Any:
-    """A function or module with TorchScript's compiler, min-cut partition and the default decompositions."""
+    """Compile a function or module with TorchScript, min-cut partitioning and the default decompositions."""
     config: dict[str, Any] = {
         "fw_compiler": ts_compile,
         "bw_compiler": ts_compile,
@@ -140,7 +140,7 @@ def draw_graph(  # noqa: PLR0913 (torch's signature)
     parse_stack_trace: bool = False,
     dot_graph_shape: str | None = None,
 ) -> None:
-    """Write a graph as a picture; the file's suffix says in which format, `dot` is text.
+    """Write a graph as a picture; the file's suffix determines the format (`dot` is text).
 
     Raises:
         UserError: pydot is missing.
@@ -167,7 +167,7 @@ def draw_graph(  # noqa: PLR0913 (torch's signature)
 
 
 def draw_graph_compile(name: str) -> Callable[..., Any]:
-    """A compiler that draws each graph to the file `name` and runs it as it is."""
+    """Return a compiler that draws each graph to the file `name` and runs it uncompiled."""
     return make_boxed_compiler(partial(_draw, name=name))
 
 

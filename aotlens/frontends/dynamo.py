@@ -20,14 +20,14 @@ from aotlens.torch_api.patching import install
 from aotlens.torch_api.transforms import is_functionalized
 
 CHECK = "raise AssertionError"
-"""What a check of the module text does behind Dynamo."""
+"""How a check in the module text fails."""
 
 OPTION_NAMES = ("backend", "policy", "memory_budget", "keep_input_mutations", "cache", "strict")
 """Keys of `torch.compile(options=...)` that are ours; all others go to Inductor."""
 
 
 def dynamo_backend(options: CompileOptions) -> Callable[..., Any]:
-    """A backend for `torch.compile` that compiles with these options."""
+    """Return a backend for `torch.compile` with these options."""
     install(BACKEND)
 
     def aotlens(gm: Any, example_inputs: Any, **kwargs: Any) -> Callable[..., Any]:
@@ -37,7 +37,7 @@ def dynamo_backend(options: CompileOptions) -> Callable[..., Any]:
 
 
 def __getattr__(name: str) -> Any:
-    """`aotlens_backend`, which torch looks up here: only then is torch prepared for it."""
+    """Return `aotlens_backend`, which torch looks up here; torch is patched for it only then."""
     if name != "aotlens_backend":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     install(BACKEND)
@@ -45,20 +45,22 @@ def __getattr__(name: str) -> Any:
 
 
 def _aotlens_backend(gm: Any, example_inputs: Any, **kwargs: Any) -> Callable[..., Any]:
-    """The registered backend; `options={"backend": …}` chooses another code generator than Inductor.
+    """The registered backend; `options={"backend": …}` selects another code generator than Inductor.
 
-    A graph that the engine does not support runs in eager; `options={"strict": True}` makes it an error.
+    A graph that the engine does not support runs in eager; with `options={"strict": True}` it raises an
+    error.
     """
     options = with_user_options(CompileOptions(strict=False), kwargs.get("options"))
     return compile_for_dynamo(gm, example_inputs, options)
 
 
 def compile_for_dynamo(gm: Any, example_inputs: Any, options: CompileOptions) -> Callable[..., Any]:
-    """What Dynamo shall call: the compiled graph, and one more for each new way to share memory.
+    """Return the callable for Dynamo: the compiled graph, with further compilations for other ways to share
+    storage.
 
-    Dynamo does not guard on which inputs overlap; the text's own check finds out, before anything runs.
-    Dynamo leaves `torch.func.functionalize` to Python, and captures the function under it: that runs as it
-    is, on functional tensors, as long as it is called there, which Dynamo does guard on.
+    Dynamo does not guard on which inputs overlap; the module text checks it before anything runs. Dynamo
+    leaves `torch.func.functionalize` to Python and captures the function under it: that runs uncompiled, on
+    functional tensors, while it is called there, which Dynamo does guard on.
     """
     if is_functionalized():
         return gm.forward
@@ -66,7 +68,7 @@ def compile_for_dynamo(gm: Any, example_inputs: Any, options: CompileOptions) ->
     if isinstance(first, EagerGraph):
         return first
     call, filename = _shielded(first), first.module.filename
-    if CHECK not in first.module.text.source:  # no call can be refused: another frame would only cost time
+    if CHECK not in first.module.text.source:  # the text rejects no call: avoid the cost of another frame
         return hide_from_dynamo(call)
     others: dict[Any, Callable[..., Any]] = {}
 
@@ -78,7 +80,7 @@ def compile_for_dynamo(gm: Any, example_inputs: Any, options: CompileOptions) ->
                 raise
         key = signature(gm, args, {})
         if key not in others:
-            with tracing(None):  # the frame that Dynamo compiled is not running any more
+            with tracing(None):  # the frame that Dynamo compiled has ended
                 other = _compiled_or_eager(gm, args, options)
             others[key] = other if isinstance(other, EagerGraph) else _shielded(other)
         return others[key](*args)
@@ -87,7 +89,7 @@ def compile_for_dynamo(gm: Any, example_inputs: Any, options: CompileOptions) ->
 
 
 def _compiled_or_eager(gm: Any, inputs: Any, options: CompileOptions) -> Compiled | EagerGraph:
-    """The compiled graph; the graph as Dynamo captured it where the engine fails, unless that is an error."""
+    """Return the compiled graph, or the captured graph where the engine fails, unless that is an error."""
     if options.strict:
         return compile_graph_module(gm, inputs, options)
     try:
@@ -102,7 +104,7 @@ def _compiled_or_eager(gm: Any, inputs: Any, options: CompileOptions) -> Compile
 
 
 def _raised_in(filename: str, error: Exception) -> bool:
-    """Whether a check of the module text raised the error, rather than an operator that it called."""
+    """Return True if a check of the module text raised the error, rather than an operator that it called."""
     step = error.__traceback__
     while step is not None and step.tb_next is not None:
         step = step.tb_next
@@ -110,7 +112,7 @@ def _raised_in(filename: str, error: Exception) -> bool:
 
 
 def _shielded(compiled: Compiled) -> Callable[..., Any]:
-    """The callable, with its backward never traced by Dynamo when user code around it is."""
+    """Return the callable, with its backward hidden from Dynamo when user code around it is traced."""
     function = compiled.module.call.__globals__.get("CompiledFunction")
     if function is not None:
         function.backward = staticmethod(hide_from_dynamo(function.backward))
@@ -119,7 +121,7 @@ def _shielded(compiled: Compiled) -> Callable[..., Any]:
 
 
 def with_user_options(options: CompileOptions, user_options: dict[str, Any] | None) -> CompileOptions:
-    """The options with what the user passed as `torch.compile(options=...)`."""
+    """Return the options with what the user passed as `torch.compile(options=...)`."""
     ours = {key: value for key, value in (user_options or {}).items() if key in OPTION_NAMES}
     rest = {key: value for key, value in (user_options or {}).items() if key not in OPTION_NAMES}
     if "memory_budget" in ours:
@@ -130,7 +132,7 @@ def with_user_options(options: CompileOptions, user_options: dict[str, Any] | No
 
 
 def _with_budget(policy: Any, budget: Any) -> Policy:
-    """The policy under a budget, which is given as on the command line, or as a number."""
+    """Return the policy with a budget, which is given as on the command line or as a number."""
     if not isinstance(policy, str):
         asked = "a policy that is no text"
         raise UserError(

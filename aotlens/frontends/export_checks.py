@@ -1,6 +1,6 @@
-"""What an exported graph cannot express, refused by the name of the argument and its line.
+"""Reject what an exported graph cannot express, with the argument's name and line.
 
-Invariant: each message holds the words that programs written for `functorch.compile` look for.
+Invariant: each message contains the words that programs for `functorch.compile` match.
 """
 
 from typing import Any
@@ -19,13 +19,13 @@ FRESH = frozenset({OutputType.NON_ALIAS, OutputType.UNSAFE_VIEW_ALIAS})
 
 
 def reject_settings() -> None:
-    """Refuse what the user switched on that an exported graph cannot hold."""
+    """Reject settings that an exported graph cannot express."""
     if functionalizes_rng():
         raise unsupported("export-functional-rng")
 
 
 def reject_inexpressible(joint: JointProgram, trace_joint: bool) -> None:
-    """Refuse mutations that need a wrapper around the graph."""
+    """Reject mutations that need a wrapper around the graph."""
     for gradient in joint.captured.structure.gradients:
         name = joint.captured.inputs[gradient.index].slot.name
         raise unsupported("export-grad-write", joint.captured.subject.span, input=name)
@@ -56,7 +56,7 @@ def reject_inexpressible(joint: JointProgram, trace_joint: bool) -> None:
 
 
 def _reject_duplicate(joint: JointProgram, captured_input: CapturedInput) -> None:
-    assert captured_input.duplicate_of is not None  # asked only for these
+    assert captured_input.duplicate_of is not None  # called only for duplicates
     info = joint.meta.inputs[captured_input.duplicate_of]
     if info.mutates_data or info.mutates_metadata:
         first, second = joint.captured.inputs[captured_input.duplicate_of].slot.name, captured_input.slot.name
@@ -65,7 +65,7 @@ def _reject_duplicate(joint: JointProgram, captured_input: CapturedInput) -> Non
 
 
 def reject_calling_convention(joint: JointProgram) -> None:
-    """What `aot_export_joint_simple` refuses beside: anything that changes the calling convention."""
+    """Reject what changes the calling convention of `aot_export_joint_simple`."""
     for captured_input, info in zip(joint.captured.inputs, joint.meta.inputs, strict=True):
         if info.mutates_data or info.mutates_metadata:
             name = captured_input.slot.name
@@ -79,7 +79,7 @@ def reject_calling_convention(joint: JointProgram) -> None:
 
 
 def reject_pytrees(args: Any, result: Any) -> None:
-    """Refuse containers within the flat list of arguments, or within the flat list of results."""
+    """Reject containers within the flat list of arguments, or of results."""
     if not isinstance(args, (list, tuple)):
         raise unsupported("export-joint-inputs")
     for index, arg in enumerate(args):
@@ -92,7 +92,7 @@ def reject_pytrees(args: Any, result: Any) -> None:
 
 
 def reject_loss(result: Any, loss_index: int | None) -> None:
-    """Refuse results among which the loss is not the one scalar that requires grad."""
+    """Reject results unless the loss is the only scalar that requires grad."""
     if loss_index is None:
         raise unsupported("export-no-loss-index")
     results = (result,) if isinstance(result, torch.Tensor) else result

@@ -1,4 +1,4 @@
-"""What the inputs and outputs of an exported graph are, by the names of its nodes."""
+"""The signature of an exported graph, by the names of its nodes."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -18,16 +18,17 @@ class BackwardSignature:
     """The gradients of an exported joint graph."""
 
     gradients_to_parameters: dict[str, str]
-    """By output name: the parameter's qualified name."""
+    """By output name, the parameter's qualified name."""
     gradients_to_user_inputs: dict[str, str]
-    """By output name: the input's name in the graph."""
+    """By output name, the input's name in the graph."""
     loss_output: str
-    """The output from which the gradients start."""
+    """The output whose gradients are computed."""
 
 
 @dataclass
 class GraphSignature:
-    """An exported graph, which takes parameters, buffers, user inputs; gives updated tensors, results."""
+    """The signature of a graph that takes parameters, buffers and user inputs, and returns updated tensors
+    and results."""
 
     parameters: list[str]
     buffers: list[str]
@@ -36,10 +37,10 @@ class GraphSignature:
     inputs_to_parameters: dict[str, str]
     inputs_to_buffers: dict[str, str]
     buffers_to_mutate: dict[str, str]
-    """By output name: the qualified name of the buffer whose new value it is."""
+    """By output name, the qualified name of the buffer whose new value it is."""
     parameters_to_mutate: dict[str, str]
     user_inputs_to_mutate: dict[str, str]
-    """By output name: the name of the graph input whose new value it is."""
+    """By output name, the name of the graph input whose new value it is."""
     in_spec: Any
     out_spec: Any
     backward_signature: BackwardSignature | None
@@ -50,7 +51,7 @@ class GraphSignature:
 def describe_graph(
     joint: JointProgram, module: fx.GraphModule, in_spec: Any, loss_index: int | None
 ) -> GraphSignature:
-    """The signature of an exported graph; `loss_index` is set when it has a backward."""
+    """Return the signature of an exported graph; `loss_index` is set when it has a backward."""
     graph_inputs = primals(joint)
     names = [node.name for node in module.graph.find_nodes(op="placeholder")]
     inputs = {item.slot: name for item, name in zip(graph_inputs, names, strict=True)}

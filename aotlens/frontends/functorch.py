@@ -1,7 +1,7 @@
-"""`functorch.compile`'s entry points over our pipeline: a program runs after changing its import.
+"""`functorch.compile`'s entry points on our pipeline: a program runs after changing its import.
 
-Invariant: what is compiled for one kind of call is never run for another.  A call that the compiled text
-refuses is compiled anew, unless it is the call's own error or `debug_assert` asks for the refusal.
+Invariant: code compiled for one kind of call never runs for another.  A call that the module text rejects is
+recompiled, unless the error is the call's own or `debug_assert` asks for the rejection.
 """
 
 import functools
@@ -38,19 +38,19 @@ from aotlens.unsupported import unsupported
 Decompositions = dict[Any, Callable[..., Any]]
 
 CALL_REJECTIONS = (AssertionError, RuntimeError, TypeError, ValueError)
-"""What the guards of a module text raise."""
+"""The exceptions that guards of a module text raise."""
 
 KNOWN = (
     *(int, float, str, torch.dtype, torch.device, set, frozenset, torch.nn.Module),
     *(torch.SymInt, torch.SymFloat, torch.SymBool),
 )
-"""Types of arguments, beside tensors and values, that each call is checked for."""
+"""Types of arguments, beside tensors and values, that are checked at each call."""
 
 ASSUMPTION = "At compilation time"
-"""How the refusals start that `debug_assert` asks for."""
+"""How the errors start that `debug_assert` asks for."""
 
 CHANGED_FREE_VARIABLES = "compiled for other surroundings"
-"""Of a call that finds other values in what the function reads beside its arguments."""
+"""For a call in which free variables have other values."""
 
 POLICIES: dict[Any, str] = {default_partition: "default", min_cut_rematerialization_partition: "min-cut"}
 """Our own partition functions, which need no graph module of the joint program."""
@@ -58,7 +58,7 @@ POLICIES: dict[Any, str] = {default_partition: "default", min_cut_rematerializat
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What a caller of `functorch.compile` asks for."""
+    """The arguments of a `functorch.compile` entry point."""
 
     fw_compiler: Backend
     bw_compiler: Backend | None = None
@@ -70,7 +70,8 @@ class Request:
 
     @classmethod
     def from_arguments(cls, arguments: dict[str, Any]) -> "Request":
-        """From an entry point's arguments by name; those that change nothing here are left out."""
+        """Build a request from an entry point's arguments by name; arguments without effect here are
+        dropped."""
         return cls(**{key: value for key, value in arguments.items() if key in cls.__dataclass_fields__})
 
     def options(self) -> CompileOptions:
@@ -91,27 +92,27 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Latest:
-    """The compilation that is tried first.  One value, since other threads put theirs in its place."""
+    """The compilation that is tried first.  One immutable value, since other threads may replace it."""
 
     call: Callable[..., Any]
-    """When it raises one of `REFUSALS`, `Entries.again` goes on."""
+    """When it raises one of `CALL_REJECTIONS`, `Entries.recompile` continues."""
     key: Any = None
     modes: Any = None
-    """The autocast and the user's function modes that the compilation is for, which no argument shows."""
+    """The autocast and function modes of the compilation, which are not visible in the arguments."""
     absent: tuple[ModuleSlot, ...] = ()
     """Parameters and buffers of the module that were None."""
     free_variables_fit: CallCheck | None = None
-    """Whether what the function reads beside its arguments is as it was; None where there is nothing."""
+    """Checks that free variables are unchanged; None where there are none."""
 
     is_plain: bool = False
-    """Whether a call outside of every mode has nothing to check but its arguments."""
+    """Whether a call outside of every mode has only its arguments to check."""
 
     def fits(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
         return self.free_variables_fit is None or self.free_variables_fit(args, kwargs)
 
 
 class Entries:
-    """The compilations of one function: the last one is tried first, without looking at the arguments."""
+    """The compilations of one function: the latest is tried first, without a look at the arguments."""
 
     def __init__(self, fn: Callable[..., Any], options: CompileOptions) -> None:
         self._fn = fn
@@ -120,11 +121,12 @@ class Entries:
         self._has_warned = False
         self.compiled: dict[Any, Compiled] = {}
         self._known: dict[Any, Latest] = {}
-        """Of each of those what it takes to try it first."""
+        """For each compilation, what is needed to try it first."""
 
     def recompile(self, error: Exception, tried: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Call with arguments that the compilation under `tried` refused; an error of the call is raised."""
-        with COMPILING:  # no other thread's recording stands in the module
+        """Find or compile an entry for arguments that the compilation under `tried` rejected; raise an error
+        of the call itself."""
+        with COMPILING:  # so that no other thread's recording is in the module
             key = signature(self._fn, args, kwargs)
         if key == tried or (ASSUMPTION in str(error) and debug_assert()):
             raise error
@@ -141,15 +143,15 @@ class Entries:
                 except CALL_REJECTIONS as refused:
                     if not _is_of_guards(refused):
                         raise
-        with COMPILING:  # a second thread finds what the first has compiled
+        with COMPILING:  # so that a second thread finds the first one's compilation
             if key not in self.compiled or not self._known[key].fits(args, kwargs):
                 self.compile(args, kwargs, key)
-                self._known[key].fits(args, kwargs)  # of what is for one call this is it
+                self._known[key].fits(args, kwargs)  # a compilation for one call is used up by this one
             latest = self._latest = self._known[key]
         return latest.call(*args, **kwargs)
 
     def function(self) -> Callable[..., Any]:
-        """What the user calls."""
+        """Return the function that the user calls."""
 
         def call(*args: Any, **kwargs: Any) -> Any:
             latest = self._latest
@@ -173,7 +175,7 @@ class Entries:
             except AttributeError as error:
                 if absent_slots(self._fn) == latest.absent:
                     raise
-                refused = error  # a parameter or buffer is None by now
+                refused = error  # a parameter or buffer has become None
             return self.recompile(refused, latest.key, args, kwargs)
 
         if not isinstance(self._fn, torch.nn.Module):
@@ -182,7 +184,7 @@ class Entries:
         return call
 
     def _mismatch(self, latest: Latest, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
-        """What a compilation assumes beside its arguments and this call does not have; empty if it fits."""
+        """Return the assumption beside the arguments that this call violates; empty if none."""
         if any(store.get(key) is not None for store, key in latest.absent):
             return "compiled for a parameter or buffer that was None"
         if not latest.fits(args, kwargs):
@@ -190,7 +192,7 @@ class Entries:
         return "" if _modes() == latest.modes else "not compiled for calls under these modes"
 
     def compile(self, args: tuple[Any, ...], kwargs: dict[str, Any], key: Any = None) -> Compiled:
-        """Compile for these arguments, real or fake, and remember it as the last one."""
+        """Compile for these arguments, real or fake, and make it the latest entry."""
         call_key = key if key is not None else signature(self._fn, args, kwargs)
         self._warn_recompiling(self.compiled.get(call_key))
         compiled = compile_direct(self._fn, args, kwargs, self._options)
@@ -204,7 +206,7 @@ class Entries:
         return compiled
 
     def _warn_recompiling(self, before: Compiled | None) -> None:
-        """Warn, once, where each call is compiled anew."""
+        """Warn once if every call recompiles."""
         changed = before.captured.single_use_reason if before is not None else ""
         if before is not None and changed and not self._has_warned:
             self._has_warned = True
@@ -216,7 +218,7 @@ class Entries:
 
 
 def _reject_objects(compiled: Compiled) -> None:
-    """Arguments that hold what no check of a call sees.
+    """Reject arguments whose state is not checked at each call.
 
     Raises:
         AssertionError: with the words that programs look for.
@@ -235,7 +237,7 @@ def _reject_objects(compiled: Compiled) -> None:
 
 
 WITHOUT_MODES = (False, ())
-"""What `_modes` gives in most calls."""
+"""The result of `_modes` in most calls."""
 
 
 def _modes() -> Any:
@@ -265,17 +267,17 @@ def aot_function(  # noqa: PLR0913 (functorch's signature)
     disable_functionalization: bool = False,
     _disable_torch_fn_metadata_mode: bool = False,
 ) -> Callable[..., Any]:
-    """`fn`, traced and compiled at its first call: forward, backward and inference each by its compiler.
+    """Trace and compile `fn` at its first call: forward, backward and inference each with its compiler.
 
-    `num_params_buffers`, `enable_log` and the names after it change nothing here: a parameter is told by
-    its type, and each call is checked.
+    `num_params_buffers`, `enable_log` and the arguments after it have no effect: parameters are recognised by
+    their type, and each call is checked.
     """
     request = Request.from_arguments(locals())
     return functools.wraps(fn)(Entries(fn, request.options()).function())
 
 
 class TrainingModes:
-    """Whether each part of a module is in train mode; a tenth of the cost of walking over the parts anew."""
+    """Whether each submodule is in train mode; ten times cheaper than walking over the submodules."""
 
     def __init__(self, module: torch.nn.Module) -> None:
         self._module = module
@@ -295,7 +297,7 @@ class TrainingModes:
 
 
 class AOTModule(torch.nn.Module):
-    """A module compiled at its first call, and again where a part of it changes between train and eval."""
+    """A module compiled at its first call, and again when a submodule switches between train and eval."""
 
     def __init__(self, module: torch.nn.Module, options: CompileOptions) -> None:
         super().__init__()
@@ -312,7 +314,7 @@ class AOTModule(torch.nn.Module):
         return call(*args, **kwargs)
 
     def __getstate__(self) -> dict[str, Any]:
-        """A copy compiles its own module: what is compiled here writes to the buffers of this one."""
+        """Copies compile their own module: the code compiled here mutates this module's buffers."""
         return {**self.__dict__, "_by_modes": {}, "_modes": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -329,11 +331,12 @@ POSITIONAL = (
     "keep_inference_input_mutations",
     "inference_compiler",
 )
-"""What `aot_function` takes by position after the function."""
+"""The positional arguments of `aot_function` after the function."""
 
 
 def aot_module(mod: torch.nn.Module, *args: Any, **kwargs: Any) -> torch.nn.Module:
-    """`mod` compiled, its parameters and buffers as inputs of the graphs; takes what `aot_function` takes."""
+    """Compile `mod`, with its parameters and buffers as inputs of the graphs; takes the arguments of
+    `aot_function`."""
     arguments = {**dict(zip(POSITIONAL, args, strict=False)), **kwargs}
     return AOTModule(mod, Request.from_arguments(arguments).options())
 
@@ -353,7 +356,7 @@ def aot_module_simplified(  # noqa: PLR0913 (functorch's signature)
     pre_grad_passes: Callable[..., Any] | None = None,
     compile_region_name: str | None = None,
 ) -> Callable[..., Any]:
-    """`mod`, compiled at once for flat arguments, real or fake; the result takes them and gives a tuple."""
+    """Compile `mod` at once for flat arguments, real or fake; the result takes them and returns a tuple."""
     request = Request.from_arguments(locals())
     if pre_grad_passes is not None and isinstance(mod, torch.fx.GraphModule):
         mod = pre_grad_passes(mod, args)
@@ -366,7 +369,7 @@ def aot_module_simplified(  # noqa: PLR0913 (functorch's signature)
 
 
 def _as_module(forward: Any, mod: torch.nn.Module) -> Any:
-    """The callable, with what optimisers ask a module for."""
+    """Add the module methods that optimisers use to the callable."""
     forward.zero_grad = mod.zero_grad
     forward.named_parameters = mod.named_parameters
     forward.named_buffers = mod.named_buffers
@@ -374,9 +377,9 @@ def _as_module(forward: Any, mod: torch.nn.Module) -> Any:
 
 
 def aot_autograd(**kwargs: Any) -> Callable[..., Any]:
-    """A backend for `torch.compile` out of compilers, by the names of `aot_module_simplified`.
+    """Return a backend for `torch.compile` from compilers, with the arguments of `aot_module_simplified`.
 
-    `decompositions` may be a function that gives the table.
+    `decompositions` may be a function that returns the table.
 
     Raises:
         TypeError: a name that `aot_module_simplified` does not take, or no `fw_compiler`.

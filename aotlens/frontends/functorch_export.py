@@ -1,6 +1,6 @@
 """Exported graphs: `aot_export_module`, `aot_export_joint_simple`, and joint graphs that are compiled later.
 
-Invariant: the graph is the joint program of our pipeline; nothing here traces by another way.
+Invariant: the graph is the pipeline's joint program; nothing here traces in another way.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -47,10 +47,10 @@ def aot_export_module(  # noqa: PLR0913 (torch's signature)
     dynamic_shapes: bool | None = None,
     kwargs: dict[str, Any] | None = None,
 ) -> tuple[fx.GraphModule, GraphSignature]:
-    """A functional graph of a module, flat, with parameters and buffers as inputs; and what each value is.
+    """Export a module as a flat functional graph, with parameters and buffers as inputs, and its signature.
 
-    Outputs are the new values of written buffers and inputs, then results; with `trace_joint` the gradients
-    of the output `output_loss_index` follow.  With `pre_dispatch` composite operators stay whole.
+    Outputs are the new values of mutated buffers and inputs, then results; with `trace_joint`, the gradients
+    of the output `output_loss_index` follow.  With `pre_dispatch`, composite operators are not decomposed.
 
     Raises:
         RuntimeError: a mutation that the graph cannot express, or a loss that is none.
@@ -88,7 +88,8 @@ def aot_export_joint_simple(
     num_params_buffers: int = 0,
     decompositions: Decompositions | None = None,
 ) -> fx.GraphModule:
-    """The joint graph of a function of flat arguments, or its inference graph, called as the function is.
+    """Export the joint graph, or inference graph, of a function of flat arguments, with the function's own
+    signature.
 
     Raises:
         RuntimeError: nested arguments or results, a mutated input, a result that is an alias.
@@ -106,18 +107,19 @@ def aot_export_joint_simple(
 
 @dataclass
 class JointWithDescriptors:
-    """A joint graph to edit, and to compile with `aot_compile_joint_with_descriptors`.
+    """A joint graph that can be edited and compiled with `aot_compile_joint_with_descriptors`.
 
-    Every placeholder, and the output node, has `meta["desc"]`: a slot, or the list of slots, which says what
-    each value is by the user's name.
+    Every placeholder, and the output node, has `meta["desc"]`: a slot, or the list of slots, which describes
+    each value by the user's name.
     """
 
     graph_module: fx.GraphModule
     params_spec: list[str]
-    """Qualified names of the parameters, in the order in which the compiled function takes them."""
+    """Qualified names of the parameters, in the order of the compiled function's arguments."""
     buffers_spec: list[str]
     in_spec: Any
-    """The pytree structure of what the compiled function takes: all of that in one list, and keywords."""
+    """The pytree structure of the compiled function's arguments: all positional ones in one list, and
+    keywords."""
     out_spec: Any
     joint: JointProgram
 
@@ -139,10 +141,10 @@ def aot_export_joint_with_descriptors(  # noqa: PLR0913 (torch's signature)
     _record_nn_module_stack: bool = False,
     _disable_torch_fn_metadata_mode: bool = False,
 ) -> JointWithDescriptors:
-    """The joint graph of a module, with a descriptor for every input and output, of all that compiles.
+    """Export the joint graph of a module, with a descriptor for every input and output.
 
-    `stack` is accepted for the sake of callers and not used; the names after `decompositions` but
-    `keep_inference_input_mutations` have no effect.
+    `stack` is accepted for compatibility and not used; of the arguments after `decompositions`, only
+    `keep_inference_input_mutations` has an effect.
     """
     options = _options(decompositions)
     options = replace(options, keep_input_mutations=keep_inference_input_mutations)
@@ -160,7 +162,8 @@ def aot_export_joint_with_descriptors(  # noqa: PLR0913 (torch's signature)
 def _joint_of_module(
     mod: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], options: CompileOptions
 ) -> tuple[JointProgram, dict[str, Any]]:
-    """Also the module's tensors that are inputs; what is given twice and written to is one input."""
+    """Trace a module, and return its input tensors too; a repeated tensor that is mutated becomes one
+    input."""
     with untied_inputs(mod, args, kwargs) as untied:
         joint, owned = trace_direct(mod, untied.args, untied.kwargs, options), module_tensors(mod)
     if untied.written(joint):
@@ -195,13 +198,13 @@ def _options(decompositions: Decompositions | None, *, dynamic: bool = False) ->
 
 
 def _result(joint: JointProgram) -> Any:
-    """The result as the traced function gave it, on fake tensors."""
+    """Return the traced function's result, on fake tensors."""
     spec, outputs = joint.captured.structure.result, list(joint.captured.outputs)
     return pytree.tree_unflatten(outputs, spec) if spec is not None else outputs
 
 
 def _name_inputs(module: fx.GraphModule) -> None:
-    """Call the inputs `arg0_1` and on, as in an inference graph."""
+    """Name the inputs `arg0_1` and so on, as in an inference graph."""
     index = 0
     for node in module.graph.find_nodes(op="placeholder"):
         if not node.name.startswith("tangents"):
@@ -210,7 +213,7 @@ def _name_inputs(module: fx.GraphModule) -> None:
 
 
 def _start_from_loss(module: fx.GraphModule, joint: JointProgram) -> None:
-    """Let the backward begin with one at the loss, and give only the gradients that exist.
+    """Start the backward with a one at the loss, and return only the gradients that exist.
 
     Raises:
         AssertionError: something requires grad and gets none.

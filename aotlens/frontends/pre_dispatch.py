@@ -1,8 +1,8 @@
-"""Graphs above autograd: composite operators whole, grad mode switches as nodes.
+"""Graphs above autograd, with composite operators and grad-mode switches as nodes.
 
-Our recorder stands below autograd, where composite operators are gone already; here torch's own tracer
-records the function a second time.  Invariant: which inputs are updated, and in what order the values come,
-is what the pipeline's analysis said.
+Our recorder is below autograd, where composite operators are already decomposed, so torch's own tracer
+records the function a second time.  Invariant: which inputs are mutated, and the order of values, follow the
+pipeline's analysis.
 """
 
 from typing import Any
@@ -20,13 +20,13 @@ from aotlens.torch_api.operators import pytree
 from aotlens.unsupported import unsupported
 
 FROZEN = "cannot mutate tensors with frozen storage"
-"""Torch's words, which programs look for."""
+"""Torch's words, which programs match."""
 
 
 def pre_dispatch_module(
     joint: JointProgram, mod: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> fx.GraphModule:
-    """The graph of a module as its operators are before autograd takes them apart."""
+    """Return the graph of a module with its operators as they are above autograd."""
     captured = joint.captured
     inputs = [item for item in captured.inputs if isinstance(item.fake, torch.Tensor) or item.node is None]
     owned = [item.slot.fqn for item in inputs if isinstance(item.slot, (Parameter, Buffer))]
@@ -50,7 +50,7 @@ def pre_dispatch_module(
 
 
 def _fresh(item: Any) -> Any:
-    """A fake tensor like the input before the function ran, or the plain value."""
+    """Return a fake tensor like the input before the function ran, or the Python value."""
     if not isinstance(item.fake, torch.Tensor):
         return item.argument
     return item.fake.detach().requires_grad_(item.requires_grad)

@@ -1,4 +1,4 @@
-"""Whether a call fits a compilation, and a warning where a function recompiles again and again."""
+"""Check whether a call fits a compilation, and warn when a function recompiles repeatedly."""
 
 import warnings
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from aotlens.frontends.call_signature import HeldTensors
 from aotlens.torch_api.operators import pytree
 
 CallCheck = Callable[[Any, Any], bool]
-"""Of the arguments and keywords of a call."""
+"""Takes the arguments and keywords of a call."""
 
 
 def free_variables_unchanged(compiled: Compiled) -> Callable[[], bool]:
@@ -25,7 +25,8 @@ def held_tensors(compiled: Compiled, fn: Any, leaves: list[Any]) -> HeldTensors:
 
 
 def call_check(compiled: Compiled, args: Any, kwargs: Any) -> CallCheck | None:
-    """What is asked before a call; None where nothing is (the module text sees to the module's tensors)."""
+    """Return the check before a call; None where none is needed (the module text checks the module's
+    tensors)."""
     if compiled.captured.single_use_reason:
         calls = iter((True,))
         return lambda args, kwargs: next(calls, False)
@@ -39,7 +40,7 @@ def call_check(compiled: Compiled, args: Any, kwargs: Any) -> CallCheck | None:
 
 
 def _free_tensors(compiled: Compiled) -> list[torch.Tensor]:
-    """Tensors that the module text reads and holds, and that are neither arguments nor the module's own."""
+    """Return the tensors that the module text holds which are neither arguments nor the module's own."""
     inputs = compiled.captured.inputs
     outside = [
         captured_input.free_tensor
@@ -51,7 +52,7 @@ def _free_tensors(compiled: Compiled) -> list[torch.Tensor]:
 
 
 WARN_AFTER = 8
-"""Compilations of one function after which it is told, once; as many as Dynamo makes before it gives up."""
+"""Compilations of one function before the warning; as many as Dynamo's recompile limit."""
 
 PROPERTIES = (
     "the class",
@@ -66,11 +67,11 @@ PROPERTIES = (
     "which arguments share memory",
     "the metadata of a subclass",
 )
-"""What is told of a tensor in a signature, in its order (`frontends/call_signature.py`)."""
+"""A tensor's properties in a signature, in its order (`frontends/call_signature.py`)."""
 
 
 class Recompilations:
-    """Of one function, as it is called."""
+    """Counts the compilations of one function."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -78,7 +79,7 @@ class Recompilations:
         self._before: tuple[Any, list[Any]] | None = None
 
     def note(self, described: Any, leaves: list[Any], names: list[str]) -> None:
-        """Call it at each compilation, with the arguments' signature, and their values and names."""
+        """Record a compilation, with the arguments' signature, values and names."""
         self._count += 1
         if self._before is not None:
             known, values = self._before
@@ -93,7 +94,7 @@ class Recompilations:
 
 
 def _shown(leaf: Any) -> Any:
-    """What a message tells of an argument; a tensor is not kept."""
+    """Return an argument as messages show it; tensors are not kept alive."""
     return list(leaf.shape) if isinstance(leaf, torch.Tensor) else leaf
 
 

@@ -1,7 +1,7 @@
-"""Exported graphs take each argument, and a module's tensors by each of their names, as an input of its own.
+"""Exported graphs take each argument, and each name of a module's tensors, as a separate input.
 
-Invariant: the module is as before when the trace is over; what is given twice is apart only where the graph
-does not write to it, so that a call with one tensor for both does what the module does.
+Invariant: the module is restored after the trace; repeated tensors become separate inputs only where the
+graph does not mutate them, so that a call with one tensor for both does what the module does.
 """
 
 import copy
@@ -20,20 +20,20 @@ from aotlens.unsupported import unsupported
 
 @dataclass
 class UntiedInputs:
-    """Tensors that stand for repeated ones."""
+    """The copies that replace repeated tensors."""
 
     seen: set[int] = field(default_factory=set)
     originals: dict[int, Any] = field(default_factory=dict)
-    """By a stand-in's identity: the tensor that it repeats."""
+    """By a copy's identity, the tensor that it replaces."""
     replaced: list[tuple[Any, str, Any]] = field(default_factory=list)
-    """Dictionaries of the module's parts, each with a key and what was there."""
+    """Dictionaries of submodules, each with a key and its original value."""
     args: Any = ()
     kwargs: Any = None
     values: list[Any] = field(default_factory=list)
-    """All inputs in their order."""
+    """All inputs in order."""
 
     def untied(self, value: Any) -> Any:
-        """The value itself where it is met first, else one like it."""
+        """Return the value itself the first time, and then copies like it."""
         if type(value) is not torch.nn.Parameter and not isinstance(value, torch.Tensor):
             return value
         if id(value) not in self.seen:
@@ -49,7 +49,7 @@ class UntiedInputs:
         return made
 
     def untie(self, module: Any, seen: set[int]) -> None:
-        """Put stand-ins, and copies of modules that hang twice, in place of what hangs there again."""
+        """Replace repeated tensors and submodules of a module by copies."""
         for store in (module._parameters, module._buffers):
             for key, tensor in store.items():
                 self._put(store, key, tensor, self.untied(tensor))
@@ -71,7 +71,7 @@ class UntiedInputs:
             store[key] = now
 
     def written(self, joint: JointProgram) -> tuple[int, ...]:
-        """Positions of inputs that are given as one tensor, of which one is written to."""
+        """Return the positions of inputs that are one tensor, of which one is mutated."""
         groups: dict[int, list[int]] = {}
         for index, value in enumerate(self.values):
             if isinstance(value, torch.Tensor):
@@ -81,7 +81,7 @@ class UntiedInputs:
         return next(changed, ())
 
     def reject_written(self, joint: JointProgram) -> None:
-        """Refuse writes to what is given twice.
+        """Reject mutations of a repeated tensor.
 
         Raises:
             RuntimeError: one of them is written to.
@@ -95,7 +95,7 @@ class UntiedInputs:
 
 @contextmanager
 def untied_inputs(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[UntiedInputs]:
-    """Within it, no tensor of the module's is at two names; gives the arguments with none twice."""
+    """Within the context, no tensor of the module has two names; yields the arguments without repetitions."""
     untied = UntiedInputs()
     try:
         if isinstance(function, torch.nn.Module):

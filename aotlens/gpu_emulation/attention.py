@@ -1,7 +1,7 @@
-"""`scaled_dot_product_attention` recorded as on a GPU: the operator that torch's selector would take there.
+"""Record `scaled_dot_product_attention` as on a GPU: the operator that torch's selector would choose there.
 
-Torch's own choice looks at the device on which it runs, and on a CPU takes attention with dropout, and some
-without, apart.  Invariant: only fake tensors are recorded in this way; what runs on real ones stays torch's.
+Torch's selector uses the device on which it runs, and on a CPU decomposes attention with dropout and in a few
+other cases. Invariant: this applies to fake tensors only; real tensors use torch's own selection.
 """
 
 import warnings
@@ -28,14 +28,15 @@ from aotlens.torch_api.modes import mode_callbacks
 NAME = "scaled_dot_product_attention"
 OPERATOR = aten.scaled_dot_product_attention.default
 KEYS = ("CPU", "CUDA", "AutogradCPU", "AutogradCUDA")
-"""Where a call arrives: on fakes of either device, with and without a gradient."""
+"""Dispatch keys of a call: fake tensors of either device, with and without a gradient."""
 FLASH_UNIT, MASK_UNIT = 8, 8
-"""Heads are padded to multiples of the one, a mask's rows start at multiples of the other."""
+"""Heads are padded to multiples of the first; rows of a mask are aligned to multiples of the second."""
 
 
 @contextmanager
 def gpu_attention(gpu: str) -> Iterator[None]:
-    """Within it, attention on fake tensors is what it is on that GPU, and its operators run on the CPU."""
+    """Within the context, attention on fake tensors is recorded as on that GPU, and its operators run on the
+    CPU."""
     target = find_target(gpu)
 
     def attention(  # noqa: PLR0913 (arguments as the operator has them)
@@ -89,7 +90,7 @@ def _recorded(call: AttentionCall, chosen: AttentionChoice, scale: float | None)
 
 
 def _flash(call: AttentionCall, scale: float | None) -> Any:
-    """With heads padded to what the kernel takes; the scale is that of the heads as they are."""
+    """Call the flash kernel with padded heads; the scale is that of the original heads."""
     head = call.query.shape[-1]
     rest = -head % FLASH_UNIT
     tensors = [functional.pad(tensor, (0, rest)) if rest else tensor for tensor in call.tensors]
@@ -109,7 +110,7 @@ def _efficient(call: AttentionCall, scale: float | None) -> Any:
 
 
 def _additive_mask(mask: Any, query: Any) -> Any:
-    """A mask that says where to look, as numbers that are added."""
+    """Convert a boolean mask to one that is added to the scores."""
     if mask is None or mask.dtype is not torch.bool:
         return mask
     lowest = torch.full((), float("-inf"), dtype=query.dtype, device=mask.device)
@@ -117,7 +118,7 @@ def _additive_mask(mask: Any, query: Any) -> Any:
 
 
 def _aligned(mask: Any) -> Any:
-    """The mask with rows that start where the kernel can load them."""
+    """Return the mask with rows aligned as the kernel needs."""
     if mask.stride(-1) == 1 and not any(stride % MASK_UNIT for stride in mask.stride()[:-1]):
         return mask
     size = mask.shape[-1]
@@ -125,6 +126,6 @@ def _aligned(mask: Any) -> Any:
 
 
 def _note(why: str) -> None:
-    """Keep why the attention that is recorded at the moment is taken apart."""
+    """Note why the attention that is being recorded is decomposed."""
     for current_frames in mode_callbacks("current_frames"):
         chosen_steps[current_frames().innermost] = why

@@ -1,9 +1,9 @@
-"""`torch.autocast("cuda")` where no GPU is: CUDA's rules for what is recorded.
+"""`torch.autocast("cuda")` on a machine without a GPU: CUDA's rules for recorded operators.
 
-Torch's own kernels for them cast what its C++ knows to be on a GPU, so these stand in their place; they see
-fake tensors that are on the GPU.  Real tensors, outside of what is compiled, follow the CPU's rules.
-Source of the rules: the lists in torch's ATen/autocast_mode.h.
-Invariant: an operator is cast at its outermost call, as torch does, and a parameter once per region.
+Torch's own kernels cast tensors whose C++ device is CUDA; these kernels replace them for fake CUDA tensors.
+Real tensors, outside of compiled functions, follow the CPU's rules. Source of the rules: the lists in torch's
+ATen/autocast_mode.h. Invariant: an operator is cast at its outermost call, as in torch, and a parameter once
+per region.
 """
 
 import warnings
@@ -31,7 +31,7 @@ NARROW = _names(
     _thnn_fused_gru_cell lstm_cell gru_cell rnn_tanh_cell rnn_relu_cell _scaled_dot_product_flash_attention
     scaled_dot_product_attention"""
 )
-"""Computed in autocast's type."""
+"""Computed in autocast's dtype."""
 
 WIDE = _names(
     """acos asin cosh erfinv exp expm1 log log10 log2 log1p reciprocal rsqrt sinh tan pow.Tensor_Scalar
@@ -50,19 +50,19 @@ WIDE_BY_DTYPE = _names(
     """prod prod.dim_int softmax.int log_softmax.int cumprod cumsum linalg_vector_norm linalg_matrix_norm
     linalg_matrix_norm.str_ord sum sum.dim_IntList"""
 )
-"""Given `dtype=torch.float32`, where the call says no type itself."""
+"""Called with `dtype=torch.float32`, where the call has no dtype."""
 
 WIDEST = _names(
     """addcdiv addcmul atan2 bilinear cross dot vdot grid_sampler index_put tensordot scatter_add"""
 )
-"""Computed in the widest type among the arguments."""
+"""Computed in the widest dtype among the arguments."""
 
 ASSUMED = (
     "autocast('cuda') casts by CUDA's rules in what is recorded; the script's other code ran under the CPU's"
 )
 
 _casts: dict[int, tuple[Any, Any]] = {}
-"""Casts of parameters in the region that is on: a weak reference to the parameter, and its cast."""
+"""Casts of parameters in the current region: a weak reference to the parameter, and its cast."""
 
 
 _regions: list[str] = []
@@ -70,13 +70,13 @@ _regions: list[str] = []
 
 
 def assumed_casts() -> tuple[str, ...]:
-    """What the report says of autocast; nothing for a script without it."""
+    """Return the report's assumption about autocast; empty for a script without it."""
     return (ASSUMED,) if "cuda" in _regions else ()
 
 
 @contextmanager
 def cuda_autocast() -> Iterator[None]:
-    """Within it, operators on fake CUDA tensors are cast as on a GPU."""
+    """Within the context, operators on fake CUDA tensors are cast as on a GPU."""
     _regions.clear()
     kernels = torch.library.Library("aten", "IMPL")
     try:
@@ -126,7 +126,7 @@ def autocast_replacements(with_cpu: bool) -> Iterator[Replacement]:
 
 
 def _eligible(value: Any) -> bool:
-    """As torch's kernels ask: a floating-point tensor on the GPU, but for float64."""
+    """Return True for the tensors that torch's kernels cast: floating-point CUDA tensors except float64."""
     return (
         isinstance(value, torch.Tensor)
         and value.is_floating_point()
@@ -159,7 +159,7 @@ def _wide_by_dtype(operator: Any) -> Callable[..., Any]:
     def kernel(*args: Any, **kwargs: Any) -> Any:
         unset = kwargs.get("dtype", args[position] if len(args) > position else None) is None
         if unset and _eligible(args[0]):
-            args = args[:position]  # what follows is keywords only
+            args = args[:position]  # later arguments are keyword-only
             kwargs = {**kwargs, "dtype": torch.float32}
         with keys_without_cuda_autocast():
             return operator(*args, **kwargs)

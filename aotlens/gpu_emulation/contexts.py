@@ -1,7 +1,7 @@
-"""The contexts around a script: one with a GPU that is not there, one whose tensors hold no memory.
+"""Contexts around a script: one with an emulated GPU, one with fake tensors.
 
-Invariant: both end with everything as it was, however the script ends; but torch notes in C++ that CUDA has
-been initialised, which changes the words of its error for a device that is not there.
+Invariant: both restore everything when the script ends, however it ends. One exception: torch's C++ notes
+that CUDA has been initialised, which changes the text of its error for a missing device.
 """
 
 from collections.abc import Iterator
@@ -35,7 +35,8 @@ __all__ = ["emulating"]
 
 @contextmanager
 def emulating(gpu: str | None, fake: bool) -> Iterator[None]:
-    """The world in which a script runs: with that GPU, if one is named and none is there; fake, if asked."""
+    """Run a script with that GPU, if one is named and none is present, and with fake tensors, if
+    requested."""
     with ExitStack() as stack:
         if gpu is not None and not torch.cuda.is_available():
             stack.enter_context(_emulated_gpu(gpu, with_cpu=not fake))

@@ -1,6 +1,6 @@
-"""What `torch.cuda` and its like answer and do for a script where the GPU is not there.
+"""The answers and effects of `torch.cuda` and related modules for a script on an emulated GPU.
 
-The answers about the GPU itself are those that code generation gets
+The answers about the GPU itself are those of code generation
 (`aotlens.codegen.gpu.offline.context.cuda_queries`).
 """
 
@@ -38,7 +38,7 @@ NO_OPS: tuple[str, ...] = (
     "seed_all",
     "set_rng_state_all",
 )
-"""Of `torch.cuda`, what needs the device and changes nothing that is seen."""
+"""Functions of `torch.cuda` that need a device and have no visible effect."""
 
 NO_BYTES = (
     "memory_allocated",
@@ -51,14 +51,14 @@ NO_BYTES = (
     "temperature",
     "initial_seed",
 )
-"""Of `torch.cuda`, what is 0 where nothing is allocated or runs."""
+"""Functions of `torch.cuda` that return 0 where nothing is allocated or runs."""
 
 UNSUPPORTED_QUERIES = ("CUDAGraph", "graph", "graph_pool_handle", "make_graphed_callables")
-"""Of `torch.cuda`, what only works by running on the device."""
+"""Functions of `torch.cuda` that only work on a real device."""
 
 
 def script_replacements(target: GpuTarget) -> Iterator[Replacement]:
-    """Every name of torch that answers as with that GPU while a script runs."""
+    """Yield every name of torch that is replaced while a script runs."""
     yield from cuda_queries(target)
     yield from _of_cuda(target)
     yield from _of_accelerator()
@@ -140,7 +140,7 @@ def _unsupported_query(name: str) -> Callable[..., Any]:
 
 
 def load(file: Any, map_location: Any = None, **kwargs: Any) -> Any:
-    """`torch.load`; to the GPU means to the CPU, marked."""
+    """Replace `torch.load`: tensors for the GPU are loaded to the CPU and marked."""
     named = isinstance(map_location, (str, torch.device)) and checked_device(map_location).type == "cuda"
     if not named:
         return _load(file, map_location=map_location, **kwargs)

@@ -1,6 +1,6 @@
-"""Where the results of operators on real tensors are: the dispatch mode around a script that has no GPU.
+"""The dispatch mode around a script on an emulated GPU, which decides the device of operator outputs.
 
-Invariant: fake tensors pass; what runs is the CPU's operator, and only new storages are marked.
+Invariant: fake tensors pass through; the CPU's operator runs, and only new storages are marked.
 """
 
 from collections.abc import Iterator
@@ -31,13 +31,13 @@ DEVICE_PUT = torch.ops.prims.device_put.default
 
 
 class DeviceMode(TorchDispatchMode):
-    """Makes what is asked for on a GPU on the CPU, and marks it and what comes of it."""
+    """Creates GPU tensors on the CPU, and marks them and what operators compute from them."""
 
     supports_higher_order_operators = True
 
     @classmethod
     def ignore_compile_internals(cls) -> bool:
-        """Dynamo compiles within it, as if it were not there."""
+        """Let Dynamo compile within the mode."""
         return True
 
     def __torch_dispatch__(
@@ -78,7 +78,7 @@ class DeviceMode(TorchDispatchMode):
 
 
 class _SubgraphMode(TorchDispatchMode):
-    """Around the functions of a higher-order operator, which make tensors on the GPU by name."""
+    """Active in subgraphs of a higher-order operator, which may create tensors with `device="cuda"`."""
 
     supports_higher_order_operators = True
 
@@ -93,7 +93,7 @@ class _SubgraphMode(TorchDispatchMode):
 
 
 def _run_higher_order(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """A higher-order operator by its kernel; a call of the operator itself would leave the mode out."""
+    """Run a higher-order operator by its kernel, since calling the operator itself would bypass the mode."""
     kernel = dense_kernel(func)
     if kernel is None:
         return func(*args, **kwargs)
@@ -102,7 +102,7 @@ def _run_higher_order(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) 
 
 
 def _mark_results(result: Any, arguments: Any) -> Any:
-    """What an operator made without this mode in between, on the GPU where one of its tensors is."""
+    """Mark an operator's outputs as GPU tensors if one of its arguments is."""
     tensors = [leaf for leaf in pytree.tree_leaves(arguments) if isinstance(leaf, torch.Tensor)]
     if any(map(is_on_gpu, tensors)):
         for leaf in pytree.tree_leaves(result):
@@ -112,7 +112,7 @@ def _mark_results(result: Any, arguments: Any) -> Any:
 
 
 def _reject_mixed_devices(func: Any, tensors: list[Any]) -> None:
-    """Raises UserError where a GPU would; what C++ has made for itself counts for either."""
+    """Raise UserError where a GPU would; internal copies of C++ count for either device."""
     gpu = next(filter(is_on_gpu, tensors), None)
     if gpu is None or accepts_mixed_devices(func):
         return
@@ -134,9 +134,9 @@ def _shown(tensor: Any) -> str:
 
 
 def _is_asked_for(func: Any, kwargs: dict[str, Any]) -> bool | None:
-    """Whether the GPU is asked for by name; None where the arguments decide.
+    """Return True if the call names the GPU; None where the arguments decide.
 
-    C++ names the device of a tensor's options, with their layout, and believes it to be the CPU.
+    C++ passes the device and layout of a tensor's options, which it takes for the CPU's.
     """
     device = kwargs.get("device")
     if device is None:
@@ -147,7 +147,7 @@ def _is_asked_for(func: Any, kwargs: dict[str, Any]) -> bool | None:
 
 
 def _on_cpu(kwargs: dict[str, Any]) -> dict[str, Any]:
-    """What the CPU's operator is given."""
+    """Return the keyword arguments for the CPU's operator."""
     if kwargs.get("device") is not None and torch.device(kwargs["device"]).type == "cuda":
         kwargs = {**kwargs, "device": CPU}
     return {**kwargs, "pin_memory": False} if kwargs.get("pin_memory") else kwargs

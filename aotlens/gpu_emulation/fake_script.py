@@ -1,6 +1,6 @@
-"""A script whose tensors hold no memory: what must go on with values all the same.
+"""Scripts on fake tensors: what must keep real values.
 
-Invariant: order and batches of data are real, whatever is computed from them is not.
+Invariant: the order and the batches of data are real; everything computed from them is fake.
 """
 
 from collections.abc import Callable, Iterator
@@ -25,7 +25,7 @@ def fake_script_replacements() -> Iterator[Replacement]:
 
 
 def converted(module: Any, fn: Callable[[Any], Any], recurse: bool = True) -> Any:
-    """`Module._apply`, of which `to`, `cuda` and `half` are made."""
+    """Replace `Module._apply`, which implements `to`, `cuda` and `half`."""
     if not any(isinstance(parameter, FakeTensor) for parameter in module._parameters.values()):
         return _apply(module, fn, recurse)
     if recurse:
@@ -45,14 +45,14 @@ def converted(module: Any, fn: Callable[[Any], Any], recurse: bool = True) -> An
 
 
 def _set_data(tensor: Any, other: Any) -> None:
-    """`tensor.data = other`, with the device, which fake tensors hold apart."""
+    """`tensor.data = other`, including the device, which fake tensors store separately."""
     if other is not tensor:
         tensor.data = other
         tensor.fake_device = other.fake_device
 
 
 def batches(loader: Any) -> Iterator[Any]:
-    """The loader's batches, of real tensors where its data is real."""
+    """Yield the loader's batches, with real tensors where its data is real."""
     with without_fake_mode():
         iterator = iter(_iterate(loader))
     while True:
@@ -65,7 +65,7 @@ def batches(loader: Any) -> Iterator[Any]:
 
 
 def make_loader(self: Any, *args: Any, **kwargs: Any) -> None:
-    """A loader in this process."""
+    """Construct a loader that runs in this process."""
     for name, none in (("num_workers", 0), ("prefetch_factor", None), ("persistent_workers", False)):
         if name in kwargs:
             kwargs[name] = none

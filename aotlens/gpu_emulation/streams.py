@@ -1,6 +1,6 @@
-"""Streams, events and generators of a GPU that is not there.
+"""Streams, events and generators of an emulated GPU.
 
-Invariant: nothing runs beside the script, so waiting and recording do nothing, and time is 0.
+Invariant: nothing runs asynchronously, so waiting and recording do nothing, and elapsed time is 0.
 """
 
 from typing import Any
@@ -11,7 +11,7 @@ Real: Any = torch.Generator
 
 
 class Stream:
-    """In the place of `torch.cuda.Stream`, as a context too."""
+    """Replaces `torch.cuda.Stream`, also as a context manager."""
 
     device = torch.device("cuda", 0)
     device_index = 0
@@ -25,19 +25,19 @@ class Stream:
         return self
 
     def __exit__(self, *raised: object) -> None:
-        """It was not current."""
+        """Nothing to restore: it was not made current."""
 
     def wait_stream(self, stream: Any) -> None:
-        """Nothing runs there."""
+        """No-op: nothing runs on the stream."""
 
     def wait_event(self, event: Any) -> None:
-        """It has happened."""
+        """No-op: the event has happened."""
 
     def record_event(self, event: Any = None) -> Any:
         return event or Event()
 
     def synchronize(self) -> None:
-        """Nothing runs."""
+        """No-op: nothing runs."""
 
     def query(self) -> bool:
         return True
@@ -47,19 +47,19 @@ class Stream:
 
 
 class Event:
-    """In the place of `torch.cuda.Event`."""
+    """Replaces `torch.cuda.Event`."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         """Whether it takes the time does not matter."""
 
     def record(self, stream: Any = None) -> None:
-        """Nothing runs."""
+        """No-op: nothing runs."""
 
     def wait(self, stream: Any = None) -> None:
-        """It has happened."""
+        """No-op: the event has happened."""
 
     def synchronize(self) -> None:
-        """It has happened."""
+        """No-op: the event has happened."""
 
     def query(self) -> bool:
         return True
@@ -74,7 +74,7 @@ class _Kind(type):
 
 
 class Generator(metaclass=_Kind):
-    """In the place of `torch.Generator`: one for the GPU is a generator of the CPU."""
+    """Replaces `torch.Generator`: a CUDA generator is a CPU generator."""
 
     def __new__(cls, device: Any = "cpu") -> Any:
         return Real("cpu" if torch.device(device).type == "cuda" else device)

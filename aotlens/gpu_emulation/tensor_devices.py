@@ -1,6 +1,6 @@
-"""Which real tensors are on the GPU that is not there.
+"""Which real tensors are on the emulated GPU.
 
-Invariant: the mark is on the storage, so views, aliases and `.data` agree, and it goes when the storage goes.
+Invariant: the mark is on the storage, so views, aliases and `.data` agree, and it is freed with the storage.
 """
 
 from collections.abc import Iterator
@@ -18,15 +18,15 @@ CPU, GPU = torch.device("cpu"), torch.device("cuda", 0)
 MARK = "aotlens_on_gpu"
 
 script_running: list[Any] = []
-"""Operators that the mode runs at the moment: torch's own code in them is told the true device."""
+"""Operators that the dispatch mode runs at the moment: torch's code within them sees the real device."""
 
 _clone: Any = torch.UntypedStorage.clone
 _plain_device: Any = vars(torch.Tensor.__base__)["device"].__get__
 
 
 def mark_device(tensor: torch.Tensor, on_gpu: bool) -> torch.Tensor:
-    """Mark a tensor that is the first on its storage, and return it."""
-    if not isinstance(tensor, FakeTensor):  # that one knows
+    """Mark the first tensor on a storage, and return it."""
+    if not isinstance(tensor, FakeTensor):  # fake tensors store their device
         setattr(_holder(tensor), MARK, on_gpu)
     return tensor
 
@@ -36,23 +36,24 @@ def is_on_gpu(tensor: torch.Tensor) -> bool:
         return bool(tensor.device.type == "cuda")
     try:
         return bool(getattr(_holder(tensor), MARK, False))
-    except NotImplementedError:  # one of `torch.func`'s, which has no storage
+    except NotImplementedError:  # a tensor of `torch.func`, which has no storage
         return is_on_gpu(unwrap_functorch(tensor))
 
 
 def mark_internal_copies(tensor: torch.Tensor) -> None:
-    """Mark what C++ has made for itself, believing that the GPU's tensors are on the CPU."""
+    """Mark a tensor that C++ created internally, because GPU tensors look like CPU tensors to it."""
     if not isinstance(tensor, FakeTensor) and not is_on_gpu(tensor):
         setattr(_holder(tensor), MARK, None)
 
 
 def is_internal_copy(tensor: torch.Tensor) -> bool:
-    """Whether C++ has made it for itself, so that it may stand for a tensor of the GPU's."""
+    """Return True if C++ created the tensor internally, so that it may represent a GPU tensor."""
     return getattr(_holder(tensor), MARK, False) is None
 
 
 def _holder(tensor: torch.Tensor) -> Any:
-    """What carries the mark: the storage; the tensor itself where it has none (sparse, a wrapper)."""
+    """Return the object with the mark: the storage, or the tensor where it has none (sparse, a wrapper
+    subclass)."""
     if tensor.layout is not torch.strided or hasattr(tensor, "__tensor_flatten__"):
         return tensor
     return tensor.untyped_storage()
@@ -60,7 +61,7 @@ def _holder(tensor: torch.Tensor) -> Any:
 
 @contextmanager
 def ignoring_devices() -> Iterator[None]:
-    """Within it, tensors of both devices may meet: for what compares values, and is no part of a script."""
+    """Within the context, tensors of both devices may be combined, for comparisons outside of the script."""
     script_running.append(ignoring_devices)
     try:
         yield
@@ -69,7 +70,7 @@ def ignoring_devices() -> Iterator[None]:
 
 
 def checked_device(device: Any) -> torch.device:
-    """The device that a script names; Raises for a GPU beyond the one that is pretended."""
+    """Return the device that a script names; raises for GPUs other than the emulated one."""
     named = torch.device("cuda", device) if isinstance(device, int) else torch.device(device)
     if named.type == "cuda" and named.index not in (None, 0):
         raise unsupported("device-index", device=named)
@@ -77,7 +78,7 @@ def checked_device(device: Any) -> torch.device:
 
 
 def device_replacements() -> Iterator[Replacement]:
-    """What a script asks a tensor about its place."""
+    """Yield the replacements of a tensor's device queries."""
     why = "says where the script has put the tensor"
     for name, answer in {
         "device": _device,
@@ -90,7 +91,7 @@ def device_replacements() -> Iterator[Replacement]:
 
 
 def cloned(storage: Any) -> Any:
-    """`UntypedStorage.clone`, of which `copy.deepcopy` of tensors is made."""
+    """Replace `UntypedStorage.clone`, which `copy.deepcopy` of tensors uses."""
     made = _clone(storage)
     if hasattr(storage, MARK):
         setattr(made, MARK, getattr(storage, MARK))

@@ -1,7 +1,7 @@
-"""`to`, `cuda` and `cpu` between the CPU and a GPU that is not there.
+"""`to`, `cuda` and `cpu` between the CPU and an emulated GPU.
 
-Invariant: a transfer is a copy to a storage of its own, recorded as the operator that torch records on a GPU;
-its gradient is the transfer back.  Without another device torch's own method answers.
+Invariant: a transfer copies to a new storage, and is recorded as the operator that torch records on a GPU;
+its gradient is the reverse transfer. Calls that do not change the device use torch's own method.
 """
 
 from collections.abc import Iterator
@@ -56,7 +56,7 @@ def cpu(tensor: Any, memory_format: Any = None) -> Any:
 
 
 def typed(tensor: Any, dtype: Any = None, non_blocking: bool = False, **kwargs: Any) -> Any:
-    """`Tensor.type`: the name of the old tensor type, or the tensor as that type."""
+    """`Tensor.type`: return the legacy type name, or convert to that type."""
     if dtype is None:
         name: str = _type(tensor)
         return name.replace("torch.", "torch.cuda.", 1) if tensor.is_cuda else name
@@ -67,14 +67,14 @@ def typed(tensor: Any, dtype: Any = None, non_blocking: bool = False, **kwargs: 
 
 
 def numpy(tensor: Any, *, force: bool = False) -> Any:
-    """`Tensor.numpy`, which copies nothing from a GPU unless it is told to."""
+    """`Tensor.numpy`, which does not copy from a GPU unless `force` is set."""
     if is_on_gpu(tensor) and not force and not isinstance(tensor, FakeTensor):
         raise UserError("`.numpy()` of a tensor on cuda:0: an array is on the CPU; write `.cpu().numpy()`")
     return _numpy(tensor, force=force)
 
 
 def _named_device(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, tuple[Any, ...], Any]:
-    """The device that a call of `to` names, and its other arguments."""
+    """Return the device that a call of `to` names, and its other arguments."""
     other = kwargs.get("other", args[0] if args else None)
     if isinstance(other, torch.Tensor):
         rest = {name: value for name, value in kwargs.items() if name != "other"}
@@ -88,7 +88,7 @@ def _named_device(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, t
 
 
 def _on_device(tensor: Any, device: torch.device, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """The tensor on a device; itself where it is there already and nothing else changes."""
+    """Return the tensor on a device; the tensor itself if nothing changes."""
     if is_on_gpu(tensor) == (device.type == "cuda"):
         names = ("dtype", "non_blocking", "copy")
         known = {**dict(zip(names, args, strict=False)), **kwargs}
@@ -100,7 +100,7 @@ def _on_device(tensor: Any, device: torch.device, args: tuple[Any, ...], kwargs:
 
 
 def transferred(tensor: Any, device: torch.device, dtype: torch.dtype, memory_format: Any = None) -> Any:
-    """A copy on another device."""
+    """Return a copy on another device."""
     if tensor.requires_grad and torch.is_grad_enabled():
         return _Transfer.apply(tensor, device, dtype, memory_format)
     return _copied(tensor, device, dtype, memory_format)

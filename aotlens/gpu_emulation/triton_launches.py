@@ -1,6 +1,7 @@
-"""Launches of the user's Triton kernels in a script whose GPU is not there: they run in Triton's interpreter.
+"""Launches of the user's Triton kernels on an emulated GPU run in Triton's interpreter.
 
-Invariant: what a launch writes is in the script's tensors when it returns, or the script ends there with why.
+Invariant: when a launch returns, its writes are in the script's tensors; otherwise the script ends with an
+error.
 """
 
 from collections.abc import Iterator
@@ -20,11 +21,11 @@ from aotlens.torch_api.triton import triton_source
 from aotlens.unsupported import unsupported
 
 FAULTS = ("out of bounds", "failed assertion")
-"""Findings that are the kernel's own mistakes."""
+"""Findings that are errors of the kernel itself."""
 
 
 def launch_replacements() -> Iterator[Replacement]:
-    """Where Triton is installed, what `kernel[grid](…)` calls."""
+    """Yield the replacements of what `kernel[grid](…)` calls, where Triton is installed."""
     if find_spec("triton") is None:
         return
     from triton.runtime.autotuner import Autotuner
@@ -44,7 +45,7 @@ def run_first(tuner: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 def run_interpreted(kernel: Any, *args: Any, grid: Any, warmup: bool = False, **kwargs: Any) -> None:
-    """One launch.
+    """Run one launch in the interpreter.
 
     Raises:
         UserError: some tensors are on the CPU and others on the GPU, the kernel reaches outside of its
@@ -56,9 +57,9 @@ def run_interpreted(kernel: Any, *args: Any, grid: Any, warmup: bool = False, **
     arguments |= {name: value for name, value in kwargs.items() if name in kernel.arg_names}
     tensors = {name: value for name, value in arguments.items() if isinstance(value, torch.Tensor)}
     if warmup or any(isinstance(value, FakeTensor) for value in tensors.values()):
-        return  # nothing has values
+        return  # fake tensors have no values
     name = kernel.__name__
-    if not script_running:  # an operator stands for the launch, and has copied what it writes to
+    if not script_running:  # within an operator that wraps the launch, tensors are copies
         _reject_mixed_devices(name, tensors)
     size = grid(arguments) if callable(grid) else grid
     detached = {key: value.detach() for key, value in tensors.items()}
