@@ -144,8 +144,7 @@ def _captured_constant(captured: Captured, index: int, value: Any) -> OutputAlia
 
 
 def _input_storage_inside(captured: Captured, value: Any, storage: Storage) -> Storage | None:
-    """Return the input's storage that an output shares other than as a view: inside a subclass, or around
-    one."""
+    """Return the input storage that an output shares other than as a view: inside or around a subclass."""
     if storage.inputs:
         return (
             None if any(captured_input.storage is storage for captured_input in captured.inputs) else storage
@@ -366,8 +365,7 @@ def _intermediate(
 
 
 def _has_grad_fn(value: Any) -> bool:
-    """Return True if the output has a `grad_fn`, or would have one if its view had been made with grad mode
-    on."""
+    """Return True if the output has a `grad_fn`, or only lacks one since its view ran with grad mode off."""
     return bool(value.requires_grad and grad_fn_of(value) is not None) or _viewed_without_grad(value)
 
 
@@ -392,8 +390,7 @@ def _choose_base(captured: Captured, group: list[int], storage: Storage, bases: 
 
 
 def _is_cut_off(value: Any) -> bool:
-    """Return True if no gradient reaches the base from a view, because a view between them ran with grad mode
-    off."""
+    """Return True if a view between the output and its base ran with grad mode off."""
     step = grad_fn_of(value)
     while step is not None:
         if len(step.next_functions) != 1:

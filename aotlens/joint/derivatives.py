@@ -24,8 +24,7 @@ from aotlens.unsupported import unsupported
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """One order of derivatives: with respect to the wanted inputs, then to the tangents of all previous
-    orders."""
+    """One order of derivatives: by the wanted inputs, then by the tangents of all previous orders."""
 
     tangents: tuple[Any, ...]
     """The tangents of the previous order's gradients (in the first order, of the forward's outputs), as fake

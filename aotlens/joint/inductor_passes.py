@@ -55,8 +55,7 @@ def with_joint_passes(joint: JointProgram, config: dict[str, Any]) -> JointProgr
 
 
 def _can_follow(joint: JointProgram) -> bool:
-    """Return False for symbolic sizes, which a pass could specialise, and for effects: it ignores their
-    order."""
+    """Return False for symbolic sizes, which a pass could specialise, and for effects: their order counts."""
     captured = joint.captured
     nodes = joint.program.nodes
     return (

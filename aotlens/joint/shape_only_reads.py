@@ -55,8 +55,7 @@ SECOND = frozenset(
         aten.replication_pad3d_backward,
     }
 )
-"""Operators that read the forward's argument, their second one, for its sizes: the gradient says where to
-write."""
+"""Operators that read the forward's argument, their second one, for its sizes."""
 
 RUNNING, TRAINING = slice(3, 5), 7
 """Batch norm's backward: its running statistics, which it does not read if the flag at `TRAINING` is set."""

@@ -1,4 +1,4 @@
-"""The text of the `autograd.Function` that joins forward and backward."""
+"""Module text of the `autograd.Function` that connects forward and backward."""
 
 from typing import Any, NamedTuple
 
@@ -54,7 +54,7 @@ from aotlens.runtime.undefined_tangents import (
 
 
 class GradientPosition(NamedTuple):
-    """Where a gradient is among the backward's results."""
+    """The position of a gradient among the backward's outputs."""
 
     key: tuple[type, int]
     """The class of its slot, and its index."""
@@ -62,7 +62,7 @@ class GradientPosition(NamedTuple):
 
 
 def write_function(builder: TextBuilder, parts: Partitioned, code: Generated, names: Names) -> None:
-    """`CompiledFunction`, and `DoubleBackward`, which refuses a second derivative by name."""
+    """Write `CompiledFunction`, and `DoubleBackward`, which rejects a second derivative by name."""
     if code.backward is None or parts.backward is None:
         return
     counted = counts_backward_runs(parts)
@@ -81,7 +81,7 @@ def write_function(builder: TextBuilder, parts: Partitioned, code: Generated, na
 
 
 def function_outputs(parts: Partitioned) -> list[ProgramOutput]:
-    """What `CompiledFunction.apply` returns, in order."""
+    """Return the outputs of `CompiledFunction.apply`, in order."""
     return [out for out in parts.forward.outputs if isinstance(out.slot, DIFFERENTIABLE_OUTPUTS)]
 
 
@@ -128,7 +128,7 @@ def _is_tensor(value: Any) -> bool:
 
 
 def _forward_parameters(parts: Partitioned, names: Names) -> list[str]:
-    """One per graph input, then the former looks of the leaves whose sizes have changed already."""
+    """Return one parameter per graph input, then the former views of leaves whose sizes have changed."""
     leaves = [parts.joint.captured.inputs[info.index].node for info in reshaped_leaves(parts)]
     changed = {id(node) for node in leaves}
     named_nodes = [
@@ -154,7 +154,7 @@ def _save_reason(parts: Partitioned) -> str:
 
 
 def _save(builder: TextBuilder, parts: Partitioned, names: Names) -> None:
-    """Keep the backward's saved values, inputs by their own names, in the backward's order."""
+    """Save the backward's values in its order, inputs under their own names."""
     assert parts.backward is not None  # written for training only
     outputs = [out for out in parts.forward.outputs if isinstance(out.slot, SavedForBackward)]
     computed = {id(out.value): output_name(out) for out in reversed(function_outputs(parts))}
@@ -181,9 +181,10 @@ def _save(builder: TextBuilder, parts: Partitioned, names: Names) -> None:
 
 
 def _views_of_inputs(parts: Partitioned, saved: list[ProgramOutput]) -> dict[int, Node]:
-    """By their place, the saved views of an input, and the input: its owner's writes to it count for them.
+    """Return by index the saved values that are views of an input, each with that input's node.
 
-    Not where the call itself writes to that memory: autograd has looked at what it saves by then.
+    A later write to the input bumps the version of such a view too.  Inputs on a storage that the call itself
+    writes to are excluded: autograd has checked the saved values by then.
     """
     inputs, infos = parts.joint.captured.inputs, parts.joint.meta.inputs
     changed = {id(inputs[info.index].storage) for info in infos if info.is_mutated}
@@ -197,9 +198,9 @@ def _views_of_inputs(parts: Partitioned, saved: list[ProgramOutput]) -> dict[int
 
 
 def _detached_aliases(parts: Partitioned) -> dict[int, str]:
-    """Inputs whose sizes, strides or storage the wrapper changes after the forward: what keeps their values.
+    """Return, for inputs whose geometry or storage the wrapper changes after the forward, the alias to save.
 
-    The alias shares the version counter where that is raised before the forward.
+    The alias shares the version counter if the wrapper bumps that before the forward.
     """
     inputs, infos = parts.joint.captured.inputs, parts.joint.meta.inputs
     moved = [info for info in infos if info.mutates_metadata_or_storage]
@@ -267,9 +268,9 @@ def _backward(builder: TextBuilder, parts: Partitioned, code: GraphCode, names: 
 def _write_graph_inputs(
     builder: TextBuilder, saved: list[Node], tangents: list[str], code: GraphCode, only_some: bool
 ) -> None:
-    """Give the graph the only references, so that each value's memory is free after its last use.
+    """Give the graph the only references, so that each value's memory is freed after its last use.
 
-    It takes `only_some` of the saved tensors where wrappers are saved beside the tensors inside them.
+    With `only_some`, it takes only the first saved tensors: wrappers are saved after their inner tensors.
     """
     count = sum(not is_number(node) for node in saved)
     tensors = [f"*ctx.saved_tensors{f'[:{count}]' if only_some else ''}"] if count else []
@@ -285,7 +286,7 @@ def _write_graph_inputs(
 
 
 def _write_failing(builder: TextBuilder, parts: Partitioned, tangents: list[TangentText]) -> None:
-    """The results whose own backward raises."""
+    """Write the errors of outputs whose own backward raises."""
     if not parts.joint.failing_tangents:
         return
     differentiable = [tangent for tangent in tangents if tangent.differentiable]
@@ -296,13 +297,13 @@ def _write_failing(builder: TextBuilder, parts: Partitioned, tangents: list[Tang
 
 
 def failing_message(joint: JointProgram, failing: FailingBackward) -> str:
-    """What the backward raises where eager's raises too."""
+    """Return the message of a backward that also raises in eager."""
     results = f" for {', '.join(f'`{name}`' for name in failing.results)}" if failing.results else ""
     return f"the backward of `{joint.captured.subject.name}` fails{results}, in eager too: {failing.message}"
 
 
 def _reject_surroundings(builder: TextBuilder, parts: Partitioned, tangents: list[str]) -> None:
-    """What a backend's code cannot follow, other than the graph's own text."""
+    """Write checks of contexts that a backend's code does not support, unlike the graph's own text."""
     name = parts.joint.captured.subject.name
     functorch = "torch._C._functorch"
     batched = (
@@ -328,7 +329,7 @@ def _reject_surroundings(builder: TextBuilder, parts: Partitioned, tangents: lis
 def _return_gradients(
     builder: TextBuilder, gradients: list[GradientPosition | None], conditions: Conditions, gives_offset: bool
 ) -> None:
-    """One gradient per input of the forward; inputs that need none get None."""
+    """Return one gradient per input of the forward, None for inputs that need none."""
     is_all = [position.output_index for position in gradients if position is not None] == list(
         range(len(gradients))
     )
@@ -384,7 +385,7 @@ def _coerce(builder: TextBuilder, name: str, val: Any) -> None:
 
 
 def _in_dim_order(name: str, order: tuple[int, ...], made: str) -> str:
-    """What is made of a tensor, contiguous in an order of its dimensions."""
+    """Return an expression that makes a tensor contiguous in the given order of its dimensions."""
     if order == tuple(range(len(order))):
         return f"{name}.{made}"
     back = tuple(order.index(dim) for dim in range(len(order)))
@@ -392,7 +393,7 @@ def _in_dim_order(name: str, order: tuple[int, ...], made: str) -> str:
 
 
 def _dense_order(val: Any) -> tuple[int, ...] | None:
-    """The order of dimensions in which a tensor of symbolic sizes is contiguous; None when there is none."""
+    """Return the dimension order in which a symbolic tensor is contiguous; None if there is none."""
     if val.is_contiguous():
         return tuple(range(val.dim()))
     storage_range = storage_range_of(val)
@@ -404,7 +405,7 @@ def _dense_order(val: Any) -> tuple[int, ...] | None:
 
 
 def _gradients(parts: Partitioned, names: Names) -> list[GradientPosition | None]:
-    """For each input of the forward, where its gradient is."""
+    """Return for each input of the forward the position of its gradient."""
     assert parts.backward is not None  # written for training only
     slots = (out.slot for out in parts.backward.outputs if isinstance(out.slot, GRADIENTS))
     keys = dict.fromkeys((type(slot), slot.index) for slot in slots)

@@ -1,7 +1,7 @@
-"""What `differentiable_backward` of a loaded module is bound to: the gradients as part of autograd's graph.
+"""The function bound to `differentiable_backward` in a loaded module: gradients with a `grad_fn`.
 
-Invariant: the gradients are those of the compiled backward; their derivatives, of any order, are programs
-made of the one recording, each when it is first asked for.
+Invariant: the gradients are those of the compiled backward; their derivatives of any order are programs from
+the one recording, built on first use.
 """
 
 import weakref
@@ -39,24 +39,24 @@ class Request:
 
     number: int
     values: tuple[Any, ...]
-    """Of `available_nodes`; None for an input that is gone or has changed."""
+    """Values of `available_nodes`; None for an input that is gone or has changed."""
     source_count: int
-    """How many of the tensors that follow are the wanted inputs; the rest are tangents."""
+    """How many of the tensors that follow are wanted inputs; the rest are tangents."""
     run: Run
-    """Takes the tangents and gives the gradients."""
+    """Takes the tangents and returns the gradients."""
     depends_on: tuple[int, ...]
-    """As `aotlens.joint.derivatives.Order` has it."""
+    """As in `aotlens.joint.derivatives.Order`."""
 
 
 class DifferentiableBackward:
-    """The gradients of one compiled function, in autograd's graph."""
+    """The gradients of one compiled function, as part of the autograd graph."""
 
     def __init__(
         self, parts: Partitioned, donated: tuple[int, ...], arrived: DefinedTangents | None = None
     ) -> None:
         self._parts = parts
         self._partial: dict[DefinedTangents, DifferentiableBackward] = {}
-        """Of gradients of which some are not there."""
+        """By the set of defined tangents, if some are undefined."""
         self._name = parts.joint.captured.subject.name
         self._donated = donated
         self._derivatives = Derivatives(parts.joint, arrived)
@@ -68,10 +68,10 @@ class DifferentiableBackward:
             recorded.get(item.node.name, item.node) if isinstance(item.slot, SavedInput) else None
             for item in inputs
         ]
-        """Of the backward's inputs, the nodes of the recording that were saved."""
+        """For each backward input that was saved, its node in the recording; else None."""
 
     def __call__(self, graph: Run, inputs: list[Any], unsaved: Any, versions: Any, former: Any) -> Any:
-        """The gradients, in the backward's order."""
+        """Return the gradients, in the backward's order."""
         if isinstance(graph, PartialBackwardGraph):
             arrived, inside = graph.defined, graph.run
             if arrived not in self._partial:
@@ -97,7 +97,7 @@ class DifferentiableBackward:
         return self._apply(1, values, self._wanted(sources), tangents, run)
 
     def next_order(self, request: Request, tensors: list[Any], needed: tuple[bool, ...]) -> Any:
-        """The derivatives of an order's gradients: by the wanted inputs, then by the tangents."""
+        """Return the derivatives of an order's gradients: by the wanted inputs, then by the tangents."""
         number = request.number + 1
         sources, tangents = tensors[: request.source_count], tensors[request.source_count :]
         if torch.is_grad_enabled():
@@ -135,7 +135,7 @@ class DifferentiableBackward:
         return _Derivative.apply(self, request, *sources, *tangents)
 
     def _program(self, number: int, needed: tuple[bool, ...]) -> tuple[Any, list[int]]:
-        """The function of one order, and where its arguments stand among the kept values and the tangents."""
+        """Return one order's function, and its arguments' indices among available values and tangents."""
         known = self._programs.get((number, needed))
         if known is None:
             order = self._derivatives.order(number)
@@ -156,7 +156,7 @@ class DifferentiableBackward:
     def _add_unsaved(
         self, available: dict[int, Any], sources: dict[int, Any], unsaved: Any, versions: Any
     ) -> None:
-        """Inputs that the backward was not given, by node."""
+        """Add, by node, the inputs that the forward did not save for the backward."""
         for captured_input, reference, version in zip(
             unsaved_inputs(self._parts), unsaved, versions, strict=True
         ):
@@ -164,13 +164,13 @@ class DifferentiableBackward:
             if value is None:
                 continue
             unchanged = version is None or value._version == version
-            if unchanged or value.is_leaf:  # a leaf keeps its place
+            if unchanged or value.is_leaf:  # a leaf keeps its edge
                 sources[id(captured_input.node)] = value
             if unchanged:
                 available[id(captured_input.node)] = value
 
     def _wanted(self, sources: dict[int, Any]) -> list[Any]:
-        """For each wanted input, a tensor at its place in the tape."""
+        """Return for each wanted input a tensor with its `grad_fn`."""
         order = self._double_backward(lambda: self._derivatives.order(1))
         inputs = self._parts.joint.captured.inputs
         nodes: list[Any] = [inputs[slot.index].node for slot in wanted_slots(self._parts)]
@@ -188,7 +188,7 @@ class DifferentiableBackward:
 
 
 def _with_strides(value: Any, like: Any) -> Any:
-    """A gradient in the layout that the recording assumes."""
+    """Return a gradient with the strides that the recording assumes."""
     if not isinstance(value, torch.Tensor) or like is None:
         return value
     if any(isinstance(size, torch.SymInt) for size in (*like.shape, *like.stride())):
@@ -200,7 +200,7 @@ def _with_strides(value: Any, like: Any) -> Any:
 
 
 class _Derivative(torch.autograd.Function):
-    """The gradients of one order; their own derivatives are the next."""
+    """The gradients of one order; their own derivatives are the next order."""
 
     @staticmethod
     def forward(ctx: Any, owner: DifferentiableBackward, request: Request, *tensors: Any) -> Any:
@@ -234,11 +234,11 @@ class _Derivative(torch.autograd.Function):
 
 
 def hide_derivatives_from_dynamo() -> None:
-    """Dynamo traces what autograd calls while a frame of its own runs; our bookkeeping is not for it."""
+    """Hide our bookkeeping from Dynamo, which traces what autograd calls while one of its frames runs."""
     if not hasattr(_Derivative.backward, "_torchdynamo_orig_callable"):
         setattr(_Derivative, "backward", staticmethod(hide_from_dynamo(_Derivative.backward)))  # noqa: B010
 
 
 def _used_request(_: list[Any]) -> Sequence[Any]:
-    """In place of what a request runs, which would hold tensors that autograd keeps."""
+    """Replaces the function of a used request, which would hold tensors that autograd already holds."""
     raise AssertionError("an order of derivatives runs once")

@@ -1,7 +1,7 @@
-"""The text that makes the backward differentiable: what it keeps for that, and what it calls.
+"""Module text that makes the backward differentiable: what it saves for that, and what it calls.
 
-Invariant: nothing is kept alive for it that the call would not keep alive anyway; an input that is gone or
-has changed by then is refused by name, never taken at another value.
+Invariant: it keeps nothing alive that the call would not keep alive anyway; an input that is gone or has
+changed is rejected by name, never read at another value.
 """
 
 from aotlens.analysis.records import AutogradChange
@@ -21,14 +21,14 @@ BOUND_NAME = "differentiable_backward"
 
 
 def double_backward_obstacle(parts: Partitioned) -> str | None:
-    """What keeps the function from being differentiated twice; None when nothing does."""
+    """Return why the function cannot be differentiated twice; None if it can."""
     if any(info.mutates_metadata_or_storage for info in parts.joint.meta.inputs):
         return "it changes an input's sizes, strides or storage"
     return rerecord_obstacle(parts)
 
 
 def rerecord_obstacle(parts: Partitioned) -> str | None:
-    """What keeps another backward from being recorded of what the call saves; None when nothing does."""
+    """Return why another backward cannot be recorded from what the call saves; None if it can."""
     joint = parts.joint
     if joint.always_fails:
         return "it fails, in eager too"
@@ -51,13 +51,13 @@ def rerecord_obstacle(parts: Partitioned) -> str | None:
 
 
 def unsaved_inputs(parts: Partitioned) -> list[CapturedInput]:
-    """Graph inputs that keep their values, and that the backward does not get from the forward."""
+    """Return the graph inputs that are not mutated and that the forward does not save for the backward."""
     saved = {id(graph_input.node) for graph_input in parts.saved_inputs} | parts.joint.changed_inputs
     return [captured_input for captured_input in _graph_inputs(parts) if id(captured_input.node) not in saved]
 
 
 def mutated_inputs(parts: Partitioned) -> list[CapturedInput]:
-    """Graph inputs with a gradient that the function writes to: their place in the tape is another then."""
+    """Return the mutated graph inputs with a gradient, whose `grad_fn` changes."""
     changed, wanted = parts.joint.changed_inputs, {slot.index for slot in wanted_slots(parts)}
     return [
         captured_input
@@ -67,7 +67,7 @@ def mutated_inputs(parts: Partitioned) -> list[CapturedInput]:
 
 
 def wanted_slots(parts: Partitioned) -> list[Gradient]:
-    """The gradients that the backward gives, in its order."""
+    """Return the gradients that the backward returns, in order."""
     outputs = parts.backward.outputs if parts.backward is not None else ()
     return [out.slot for out in outputs if isinstance(out.slot, Gradient)]
 
@@ -82,7 +82,7 @@ def _graph_inputs(parts: Partitioned) -> list[CapturedInput]:
 
 
 def write_saved_for_double(builder: TextBuilder, parts: Partitioned, names: Names) -> None:
-    """In `forward`: how a second derivative finds the inputs that are not saved, and former places."""
+    """Write in `forward` how a second derivative finds unsaved inputs, and their former `grad_fn`."""
     if double_backward_obstacle(parts) is not None:
         return
     unsaved, changed = unsaved_inputs(parts), mutated_inputs(parts)
@@ -103,7 +103,7 @@ def write_saved_for_double(builder: TextBuilder, parts: Partitioned, names: Name
 
 
 def _write_former_inputs(builder: TextBuilder, inputs: list[str]) -> None:
-    """Tensors without memory that stand where the inputs stood in the tape before they are written to."""
+    """Write tensors without memory that keep the `grad_fn` of inputs from before they are written to."""
     former = [f"former_{name}" for name in inputs]
     with builder.block("with torch.enable_grad():"):
         for name, former_name in zip(inputs, former, strict=True):
@@ -119,7 +119,7 @@ def _reference(captured_input: CapturedInput, names: Names) -> str:
 
 
 def _version(captured_input: CapturedInput, names: Names) -> str:
-    """An inference tensor has none; a function may have bound a buffer to one."""
+    """Return the text of the input's version: None for an inference tensor, which a buffer may be."""
     if captured_input.node is None or not captured_input.is_tensor or captured_input.argument.is_inference():
         return "None"
     if captured_input.storage is not None and captured_input.storage.is_inference_tensor:
@@ -130,7 +130,7 @@ def _version(captured_input: CapturedInput, names: Names) -> str:
 
 
 def _is_kept_alive(captured_input: CapturedInput) -> bool:
-    """Whether a reference keeps nothing alive that would go otherwise."""
+    """Return True if a reference keeps nothing alive that would otherwise be freed."""
     stays = (
         isinstance(captured_input.slot, (Parameter, Buffer, FreeTensor))
         and captured_input.carried_binding is None
@@ -147,13 +147,13 @@ def needs_weakref(parts: Partitioned) -> bool:
 def double_backward_call(
     parts: Partitioned, code: GraphCode, names: Names, also_seen: list[str], graph: str
 ) -> str:
-    """The expression that gives the gradients where they are to be differentiated again.
+    """Return the expression for gradients that are themselves differentiable.
 
-    What is `also_seen` by autograd are the wrappers, of which the graph gets the tensors inside.
+    `also_seen` are the wrappers that autograd must see, while the graph takes their inner tensors.
     """
     arguments = [names.node(graph_input.node) for graph_input in code.program.inputs]
     if double_backward_obstacle(parts) is not None:
-        differentiable = "torch.empty(0, requires_grad=True)"  # what is saved may carry no history itself
+        differentiable = "torch.empty(0, requires_grad=True)"  # saved tensors may require no grad themselves
         return f"DoubleBackward.apply({', '.join([graph, *arguments, differentiable, *also_seen])})"
     unsaved = "ctx.unsaved, ctx.versions" if unsaved_inputs(parts) else "(), ()"
     former = "ctx.former" if mutated_inputs(parts) else "()"
@@ -161,7 +161,7 @@ def double_backward_call(
 
 
 def write_double(builder: TextBuilder, parts: Partitioned, code: GraphCode, names: Names) -> None:
-    """`differentiable_backward` where it can be made, or `DoubleBackward`, which refuses by name."""
+    """Write `differentiable_backward` if possible, else `DoubleBackward`, which rejects it by name."""
     name, reason = parts.joint.captured.subject.name, double_backward_obstacle(parts)
     builder.add("", "")
     if reason is None:

@@ -7,12 +7,12 @@ from aotlens.runtime.module_text import TextBuilder
 
 
 def written_grad_count(captured: Captured) -> int:
-    """How many of the last results are gradients to leave."""
+    """Return how many of the last outputs are gradients to put into `.grad`."""
     return sum(not left.is_none for left in captured.structure.gradients)
 
 
 def check_gradients(builder: TextBuilder, captured: Captured, arguments: list[str]) -> None:
-    """Before the graphs: a gradient that the function reads was not there when it was recorded."""
+    """Write the check, before the graphs, that `.grad` is None if the function reads it."""
     read = [left for left in captured.structure.gradients if left.kind is GradWriteKind.SET_IF_NONE]
     if not read:
         return
@@ -30,7 +30,7 @@ def check_gradients(builder: TextBuilder, captured: Captured, arguments: list[st
 def write_grad_attributes(
     builder: TextBuilder, captured: Captured, arguments: list[str], results: list[str]
 ) -> None:
-    """At the end of the call; `results` are the gradients."""
+    """Write the `.grad` assignments at the end of the call; `results` are the gradients."""
     if not captured.structure.gradients:
         return
     remaining = iter(results)
@@ -58,8 +58,8 @@ def write_grad_attributes(
 def reject_retain_grad(
     builder: TextBuilder, captured: Captured, meta: ViewAndMutationMeta, arguments: list[str]
 ) -> None:
-    """`retain_grad` asks for the gradient of a value that lies inside of autograd's one node."""
-    flat = len(captured.flat_inputs)  # after these come bases, which are nobody's
+    """Write the check that no input retains the gradient of a value inside the one autograd node."""
+    flat = len(captured.flat_inputs)  # the rest are synthetic bases, which no caller has
     for info in meta.inputs:
         captured_input = captured.inputs[info.index]
         if (
@@ -78,7 +78,7 @@ def reject_retain_grad(
 
 
 def reject_dual_tensors(builder: TextBuilder, captured: Captured, arguments: list[str]) -> None:
-    """Forward-mode AD would lose its tangents: neither graphs nor `CompiledFunction` take any."""
+    """Write the check for forward-mode AD, whose tangents neither graphs nor `CompiledFunction` propagate."""
     tensors = [
         f"({captured_input.slot.name!r}, {name})"
         for name, captured_input in zip(arguments, captured.inputs, strict=True)

@@ -1,4 +1,4 @@
-"""The part of the module text that holds the graphs: operators, constants, functions."""
+"""Module text of the graphs: operators, constants, functions."""
 
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
@@ -50,7 +50,7 @@ OF_TORCH = (
     "_c10d_functional_autograd",
     "_dtensor",
 )
-"""Namespaces of operators that are there once torch is imported."""
+"""Operator namespaces that exist once torch is imported."""
 
 
 def graph_name(program: Program) -> str:
@@ -64,7 +64,7 @@ def write_graph(
     bound: dict[str, Any],
     notes: Mapping[str, str] = NO_NOTES,
 ) -> None:
-    """One graph as a function of the module, or as a name that code generation fills."""
+    """Write one graph as a function of the module, or as a name that code generation binds."""
     name = graph_name(code.program)
     if code.standalone is not None:
         builder.add(*code.standalone.lines)
@@ -91,20 +91,20 @@ def write_graph(
 
 
 def graph_context(parts: Partitioned) -> str:
-    """The `with` line under which a graph runs: what it was recorded with is in its operators."""
+    """Return the `with` line under which a graph runs: its operators already contain the recorded modes."""
     casts = parts.joint.captured.modes.casts
     return "with below_views(), without_autocast():" if casts else "with below_views():"
 
 
 def call_graph(code: GraphCode, arguments: list[str]) -> str:
-    """The call of a graph, in the convention that its code has."""
+    """Return the call of a graph, in the calling convention of its code."""
     listed = ", ".join(arguments)
     name = graph_name(code.program)
     return f"{name}([{listed}])" if code.boxed else f"{name}({listed})"
 
 
 def view_text(step: ViewStep, source: str, names: Names) -> str:
-    """One view of what an expression gives, as an expression."""
+    """Return one view of an expression, as an expression."""
     arguments = [source, *(literal(arg, names) for arg in step.args)]
     arguments += [f"{key}={literal(value, names)}" for key, value in step.kwargs]
     text = f"{names.operator(step.op)}({', '.join(arguments)})"
@@ -112,7 +112,7 @@ def view_text(step: ViewStep, source: str, names: Names) -> str:
 
 
 def import_text(value: Any, name: str) -> str | None:
-    """The line that imports a class of torch's; None for what only the user's program has."""
+    """Return the line that imports a class of torch's; None for a class of the user's program."""
     module = getattr(value, "__module__", "")
     if not isinstance(value, type) or module.split(".")[0] != "torch" or value.__qualname__ != value.__name__:
         return None
@@ -120,7 +120,7 @@ def import_text(value: Any, name: str) -> str | None:
 
 
 def write_header(builder: TextBuilder, names: Names, parts: Partitioned, bindings: Bindings) -> None:
-    """Operators and constants, under the names that the graphs use."""
+    """Write operators and constants under the names that the graphs use."""
     programs = [parts.forward] if parts.backward is None else [parts.forward, parts.backward]
     captured = parts.joint.captured
     returned = [out.base.node for out in parts.joint.meta.outputs if isinstance(out.base, ConstantBase)]
@@ -151,7 +151,7 @@ def write_header(builder: TextBuilder, names: Names, parts: Partitioned, binding
 
 
 def captured_tensor_names(captured: Captured, names: Names) -> Iterator[tuple[str, CapturedInput]]:
-    """The tensors that the function reaches by itself, by their names in the text."""
+    """Yield the captured tensors, by their names in the text."""
     for captured_input in captured.inputs:
         if (
             isinstance(captured_input.slot, FreeTensor)
@@ -162,7 +162,7 @@ def captured_tensor_names(captured: Captured, names: Names) -> Iterator[tuple[st
 
 
 def _value_text(captured_input: CapturedInput) -> str | None:
-    """The tensor's value; None where it takes more to make it again: a history, other tensors' memory."""
+    """Return the tensor's value; None if it requires grad or shares storage: the value is not enough."""
     tied = (
         captured_input.requires_grad or captured_input.shares_storage_with or captured_input.base is not None
     )
@@ -174,7 +174,7 @@ def _value_text(captured_input: CapturedInput) -> str | None:
 
 
 def write_operators(builder: TextBuilder, names: Names, bindings: Bindings) -> None:
-    """The operators that the graphs call, under the names that they use."""
+    """Write the operators that the graphs call, under the names that they use."""
     if not names.operators:
         return
     builder.add("")
@@ -192,13 +192,13 @@ def write_operators(builder: TextBuilder, names: Names, bindings: Bindings) -> N
 
 
 def operator_namespace(path: str) -> str | None:
-    """`aten` of `torch.ops.aten.mm.default._op`; None for what is no operator of a library."""
+    """Return `aten` of `torch.ops.aten.mm.default._op`; None for what is no operator of a library."""
     words = path.split(".")
     return words[2] if words[:2] == ["torch", "ops"] else None
 
 
 def write_objects(builder: TextBuilder, names: Names, bindings: Bindings) -> None:
-    """Classes and other values that the text names: imported from torch, or bound when it is loaded."""
+    """Write classes and other objects that the text names: imported from torch, or bound at load."""
     for name, value in names.objects.items():
         line = import_text(value, name)
         builder.add("")
@@ -214,8 +214,10 @@ def write_objects(builder: TextBuilder, names: Names, bindings: Bindings) -> Non
 def write_constants(
     builder: TextBuilder, constants: list[Node], names: Names, bindings: Bindings, stay: list[Node]
 ) -> None:
-    """Each constant as text, or a note where the user's own tensor is bound: a large one, or one that must
-    `stay` the same tensor."""
+    """Write each constant as text, or a note if the user's own tensor is bound.
+
+    A tensor is bound if it is large, or if it must `stay` the same tensor.
+    """
     if constants:
         builder.add("")
     for node in constants:
@@ -231,11 +233,12 @@ AFTER_A_CHANGE = """
 def run_changed(inputs):
     return run_module(inputs)
 """
-"""Takes the place of a graph's own text."""
+"""Replaces a graph's own text."""
 
 
 def runnable_graph(run: Callable[[list[Any]], Any]) -> Callable[[list[Any]], Any]:
-    """The function to bind for a graph: of a graph module that a backend gave back, the program's own text.
+    """Return the function to bind for a graph: for an unchanged graph module of a backend, the program's own
+    text.
 
     The function's code is replaced when that module changes, so that a call pays nothing for the check.
     """
@@ -250,16 +253,16 @@ def runnable_graph(run: Callable[[list[Any]], Any]) -> Callable[[list[Any]], Any
 
 
 PROGRAM_FILE = "<eval_with_key>.aotlens"
-"""Begins as the names of torch's graph modules do: what an operator raises there is the user's mistake."""
+"""Starts like the file names of torch's graph modules, so that an operator's error there is the user's."""
 
 
 def load_program(
     program: Program, bound: Callable[[Any], Any] | None = None, boxed: bool = False
 ) -> Callable[..., Any]:
-    """The function that the program's own text defines; it takes the inputs one by one, or in one list that
-    it empties.
+    """Return the function that the program's own text defines.
 
-    The objects that the text does not make are bound to its names, each as `bound` gives it.
+    It takes the inputs one by one or, if `boxed`, in one list that it empties.  `bound` maps each object that
+    the text does not make to what its name is bound to.
     """
     text = write_program(program, boxed=boxed)
     bindings = text.bound if bound is None else {name: bound(value) for name, value in text.bound.items()}
@@ -269,7 +272,7 @@ def load_program(
 
 
 def write_program(program: Program, notes: Mapping[str, str] = NO_NOTES, boxed: bool = False) -> ModuleText:
-    """One program as a module of its own, with the function `NAME_graph`: runs with torch alone."""
+    """Write one program as a module that needs torch alone, with the function `NAME_graph`."""
     names, bindings = Names(as_called=program.name in ("captured", "desugared")), Bindings()
     lines = function_lines(program, graph_name(program), names, boxed=boxed, notes=notes)
     function = [*body_lines(program, names), *lines]

@@ -1,7 +1,7 @@
-"""The text that checks what the compilation assumed of the arguments.
+"""Module text that checks what the compilation assumed of the arguments.
 
 Invariant: a call that does not fit raises and names the argument; it never computes with the wrong code.
-Behind Dynamo its own guards see to that, so nothing is written there but the sizes that the text reads.
+Dynamo has its own guards, so behind it only the sizes that the text reads are bound.
 """
 
 from contextlib import AbstractContextManager, nullcontext
@@ -42,7 +42,7 @@ SHARED_MEMORY = "which arguments share memory is built into the graph"
 INFERENCE_TENSORS = "which of the arguments that are written to are inference tensors is built in"
 
 WRITTEN_CHECK = (int, float, complex, str, bytes, range, slice)
-"""Types of values that the text has in place."""
+"""Types of values that the text contains as literals."""
 
 OVERLAP_HELPER = """
 def refuse_overlap(target, tensors, written):
@@ -62,11 +62,11 @@ def refuse_overlap(target, tensors, written):
                     "it was compiled, and now does: clone one of them before the call"
                 )
 """
-"""The slow path of the check, as text of the module."""
+"""Module text of the slow path of the check."""
 
 
 class Guards:
-    """Writes the checks of one target."""
+    """Writes the guards of one target."""
 
     def __init__(
         self,
@@ -83,13 +83,13 @@ class Guards:
         self._text_names = names
         self._target = captured.subject.name
         self._sizes: dict[str, str] = {}
-        """What each bound symbol was read from."""
+        """The expression that each bound symbol was read from."""
         self.behind_dynamo = captured.subject.frontend == "dynamo"
-        """Whether Dynamo's own guards see to it that a call fits."""
+        """Whether Dynamo's own guards ensure that a call fits."""
         self._seen_requires_grad = ""
-        """Whether one of these requires grad that did not when it was compiled."""
+        """Condition that a seen tensor requires grad and did not at compilation."""
         self._seen = [] if self.behind_dynamo else comparable_tensors(captured, self._checked_tensors())
-        """Tensors whose lines are left out where `seen` takes them."""
+        """Tensors whose checks are skipped if `seen` accepts them."""
         self.has_seen = bool(self._seen)
         """Whether the text has the variable `is_new`."""
         self.needs_helper = False
@@ -100,7 +100,9 @@ class Guards:
             self._bind_sizes(checked=False)
             with self._builder.step("check shared memory", SHARED_MEMORY):
                 self._aliases()
-            if not self._captured.grad_enabled:  # under inference mode Dynamo takes both kinds for one
+            if (
+                not self._captured.grad_enabled
+            ):  # under inference mode Dynamo does not distinguish the two kinds
                 with self._builder.step("check inference tensors", INFERENCE_TENSORS):
                     self._inference_tensors()
             return
@@ -161,7 +163,7 @@ class Guards:
                 self._check(other, "ValueError", message, actual)
 
     def _other_value(self, name: str, value: Any, base: str) -> str:
-        """The condition that an argument is not the value that is built in; empty where it is no value."""
+        """Return the condition that an argument differs from the built-in value; empty if it is no value."""
         if value is None or value is ... or isinstance(value, bool):
             return f"{name} is not {value!r}"
         if isinstance(value, (torch.dtype, torch.device)):
@@ -172,7 +174,7 @@ class Guards:
             return ""
         kind = type(value).__name__
         if isinstance(value, WRITTEN_CHECK):
-            if type(value) not in WRITTEN_CHECK:  # a member of an enum, a number of numpy's
+            if type(value) not in WRITTEN_CHECK:  # a member of an enum, a NumPy number
                 kind = self._text_names.object(type(value), node_name(kind))
             other = f"repr({name}) != {repr(value)!r}" if is_compared_by_repr(value) else ""
             return f"type({name}) is not {kind} or {other or f'{name} != {literal(value, Names())}'}"
@@ -180,18 +182,18 @@ class Guards:
         return f"type({name}) is not type({known}) or {name} != {known}"
 
     def _is_written_through(self, value: Any) -> bool:
-        """Whether an object among the arguments may hold what the function changes."""
+        """Return True if an object among the arguments may hold what the function changes."""
         refills = self._captured.structure.container_updates
         return hasattr(value, "__dict__") and any(refill.store is not None for refill in refills)
 
     def _checked_tensors(self) -> list[tuple[str, CapturedInput]]:
-        """The arguments, and what is the module's own where a call leaves it in other memory."""
+        """Return the tensor arguments, and the module's own tensors whose layout a call may change."""
         return [
             (name, captured_input)
             for index, (name, captured_input) in enumerate(self._inputs())
             if captured_input.is_tensor
             and (isinstance(captured_input.slot, UserInput) or self._may_change_layout(index, captured_input))
-            and captured_input.duplicate_of is None  # else it is the same tensor as one that is checked
+            and captured_input.duplicate_of is None  # else it is the same tensor as a checked one
         ]
 
     def _tensors(self) -> None:
@@ -204,7 +206,7 @@ class Guards:
             self._plain_tensors()
 
     def _if_new(self) -> AbstractContextManager[None]:
-        """Lines within are left out for tensors like those of an earlier call."""
+        """Open a block that is skipped for tensors like those of an earlier call."""
         return self._builder.block("if is_new:") if self._seen else nullcontext()
 
     def _plain_tensors(self) -> None:
@@ -226,9 +228,10 @@ class Guards:
             self._check(" or ".join(conditions), "TypeError", message)
 
     def _inference_tensors(self) -> None:
-        """Eager takes or refuses a write, and counts it, by whether its target is an inference tensor.
+        """Check which written inputs are inference tensors: eager allows writes and counts versions
+        accordingly.
 
-        A write that autograd sees is autograd's own, and refused there.
+        Autograd itself checks a write that it sees.
         """
         error = "AssertionError" if self.behind_dynamo else "TypeError"
         for info, (_, captured_input) in zip(self._meta.inputs, self._inputs(), strict=False):
@@ -242,14 +245,14 @@ class Guards:
             self._check(f"{other}{self._names[info.index]}.is_inference()", error, message)
 
     def _may_change_layout(self, index: int, captured_input: CapturedInput) -> bool:
-        """Whether it is the module's own and a call leaves it in other memory, sizes or strides."""
+        """Return True if it is the module's own tensor and a call may change its storage or geometry."""
         rebound = captured_input.slot.name in self._captured.structure.rebound
         return rebound or (
             index < len(self._meta.inputs) and self._meta.inputs[index].mutates_metadata_or_storage
         )
 
     def _wrapper(self, name: str, captured_input: CapturedInput, wrapped: Wrapped) -> None:
-        """A subclass of the same kind, with the same metadata, around tensors of the same sizes."""
+        """Check for the same subclass, with the same metadata, around tensors of the same sizes."""
         kind = self._text_names.object(wrapped.meta.kind, wrapped.meta.name)
         message = f"`{captured_input.slot.name}` must be a `{wrapped.meta.name}`, got a "
         self._check(f"type({name}) is not {kind}", "TypeError", message, f"type({name}).__name__")
@@ -274,7 +277,7 @@ class Guards:
             self._check(f"{different} or {inner}.dtype is not {wanted.dtype}", "TypeError", message)
 
     def _bind_sizes(self, checked: bool) -> None:
-        """Names for the symbols that the text reads; a size that must equal another is checked."""
+        """Bind the symbols that the text reads, and check sizes that must equal another."""
         for name, captured_input in self._inputs():
             if isinstance(captured_input.argument, torch.SymInt):
                 self._bind(captured_input.argument, name, captured_input, checked, what="number")
@@ -289,7 +292,7 @@ class Guards:
                         self._bind(size, f"{'.'.join((name, *path))}.size({dim})", captured_input, checked)
 
     def _bind_strides(self) -> None:
-        """Names for the symbols of strides, and checks of those that follow from sizes and other strides."""
+        """Bind the symbols of strides, and check strides that follow from sizes and other strides."""
         for name, captured_input in self._inputs():
             if (
                 not captured_input.is_tensor
@@ -327,13 +330,13 @@ class Guards:
             self._check(f"{source} != {_expression_text(expression)}", "ValueError", message, source)
 
     def _size_relations(self) -> None:
-        """What tracing assumed of the symbols: their ranges, and the comparisons that it decided."""
+        """Check the symbols' ranges, and the comparisons that tracing decided."""
         environment = self._captured.recorder.fake_mode.shape_env
         if environment is None:
             return
         for name in sorted(self._sizes):
             symbol = next((known for known in environment.var_to_range if str(known) == name), None)
-            if symbol is None:  # a ragged size of a jagged tensor, as torch writes it
+            if symbol is None:  # a ragged size of a jagged tensor
                 raise unsupported("ragged-and-symbolic-sizes", name=name)
             lower = environment.var_to_range[symbol].lower
             if lower.is_number and lower > 0:
@@ -394,7 +397,7 @@ class Guards:
                 )
 
     def _remember_tensors(self) -> None:
-        """Not of tensors that are taken without a gradient only because grad mode is off."""
+        """Remember tensors, except those accepted without a gradient only because grad mode is off."""
         if self._seen:
             fits = f"is_new and not ({self._seen_requires_grad})" if self._seen_requires_grad else "is_new"
             with self._builder.block(f"if {fits} and not {is_functorch_tensor(self._seen)}:"):
@@ -405,7 +408,7 @@ class Guards:
             if captured_input.duplicate_of is not None:
                 other = self._captured.inputs[captured_input.duplicate_of]
                 message = f"`{captured_input.slot.name}` was the same tensor as `{other.slot.name}`"
-                if self._meta.inputs[captured_input.duplicate_of].is_mutated:  # else torch takes it
+                if self._meta.inputs[captured_input.duplicate_of].is_mutated:  # else torch accepts it
                     message = _assumption(
                         f"{index} would be a duplicate of input {captured_input.duplicate_of}", message
                     )
@@ -414,7 +417,7 @@ class Guards:
                 )
 
     def _aliases(self) -> None:
-        """An argument that is written to must not overlap with one that it lay apart from before."""
+        """Check that a written argument overlaps no argument that it did not overlap at compilation."""
         arguments = [
             (".".join((name, *path)), inner_slot(captured_input.slot, path), tensor)
             for name, captured_input in self._inputs()
@@ -447,7 +450,7 @@ class Guards:
             self._builder.add(f"refuse_overlap({self._target!r}, {{{named}}}, {tuple(slots)!r})")
 
     def _shared_storages(self) -> None:
-        """Inputs that lie apart on one storage of which something is written stay as far apart."""
+        """Check that inputs on one storage, of which one is written to, keep their distance."""
         inputs = self._captured.inputs
         written = {
             near
@@ -470,13 +473,13 @@ class Guards:
                         self._check(f"{_offset_differs(left, right)} and {same}", "AssertionError", message)
 
     def _inner_tensors(self, index: int) -> list[tuple[str, Any]]:
-        """A flat input's text and tensor; of a wrapper, those inside."""
+        """Return the text and tensor of a flat input; for a subclass, of its inner tensors."""
         name, fake = self._names[index], self._captured.inputs[index].fake
         return [(".".join((name, *path)), tensor) for path, tensor in inner_tensors(fake)]
 
 
 def _offset_differs(first: tuple[str, Any], second: tuple[str, Any]) -> str:
-    """The condition that two tensors lie otherwise to each other; symbolic sizes are fixed by it."""
+    """Return the condition that two tensors' distance differs; symbolic sizes are specialised."""
     (left, before), (right, beside) = first, second
     ranges = storage_range_of(before), storage_range_of(beside)
     if ranges[0] is None or ranges[1] is None:
@@ -494,7 +497,7 @@ def _offset_differs(first: tuple[str, Any], second: tuple[str, Any]) -> str:
 
 
 def _assumption(assumed: str, actual: str) -> str:
-    """The words that programs written for `functorch.compile` look for, and the argument by its name."""
+    """Return the message that programs for `functorch.compile` look for, with the argument's name."""
     return (
         f"At compilation time, graph 0 was compiled under the assumption that input {assumed}, "
         f"but at runtime this was not the case: {actual}"

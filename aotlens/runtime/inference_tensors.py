@@ -1,7 +1,7 @@
-"""Results that the function makes under another inference mode than its caller's.
+"""Outputs that the function makes under another inference mode than its caller's.
 
-Invariant: a result is an inference tensor, which autograd lets nobody save or write to, exactly when it is
-one in eager.
+Invariant: an output is an inference tensor, which autograd neither saves nor lets be written to, exactly if
+it is one in eager.
 """
 
 from contextlib import AbstractContextManager, nullcontext
@@ -42,7 +42,7 @@ class Modes:
     inference: bool
 
     def block(self, builder: TextBuilder, captured: Captured) -> AbstractContextManager[None]:
-        """Where such lines are written; nothing opens for the caller's own modes."""
+        """Open a block for these modes; none for the caller's own modes."""
         if (self.grad, self.inference) == (captured.grad_enabled, captured.inference_mode):
             return nullcontext()
         if self.inference == captured.inference_mode:
@@ -55,9 +55,9 @@ class Modes:
 
 
 def reject_other_mode(builder: TextBuilder, captured: Captured, arguments: list[str]) -> None:
-    """Eager's error, where Dynamo did not tell under which mode an inference tensor will be written to.
+    """Write eager's error, if Dynamo did not say under which mode an inference tensor is written to.
 
-    One that `detach` gave outside of the mode takes writes anywhere.
+    A tensor that `detach` returned outside the mode can be written to anywhere.
     """
     inputs = zip(arguments, captured.flat_inputs, strict=False)
     needing = [
@@ -76,10 +76,10 @@ def reject_other_mode(builder: TextBuilder, captured: Captured, arguments: list[
 
 
 def modes_of_views(captured: Captured, info: OutputAliasInfo) -> tuple[Modes, list[Modes]]:
-    """Where the views of a result are taken again: from where on, then one for each view of its chain.
+    """Return the modes at an output's base, then those of each view of its chain.
 
-    A result without a gradient comes as its caller's grad mode has it; one that autograd starts after gets
-    none through its views.
+    An output without a gradient follows its caller's grad mode; one without a `grad_fn` gets none through its
+    views.
     """
     caller = Modes(captured.grad_enabled, captured.inference_mode)
     all_alike = info.geometry is not None or info.tensor.is_inference()
@@ -102,7 +102,7 @@ def modes_of_views(captured: Captured, info: OutputAliasInfo) -> tuple[Modes, li
 
 
 def write_inference_tensors(builder: TextBuilder, captured: Captured, meta: ViewAndMutationMeta) -> None:
-    """A look at the memory of each by a tensor that is made in that mode; nothing for the usual call."""
+    """Write a view of each such output as a tensor made in the right mode; nothing for the usual call."""
     own = [
         (f"out_{info.index}", info.tensor) for info in meta.outputs if isinstance(info.value, (Node, Wrapped))
     ]

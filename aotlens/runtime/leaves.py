@@ -1,7 +1,7 @@
-"""Leaves that the autograd function must be given although no graph takes them.
+"""Leaves that the autograd function takes although no graph reads them.
 
-Invariant: autograd leads each gradient to the tensor that the caller finds it on, in the sizes that this
-tensor has after the call.
+Invariant: autograd puts each gradient on the tensor that the caller holds, with the sizes of that tensor
+after the call.
 """
 
 from collections.abc import Sequence
@@ -20,11 +20,11 @@ from aotlens.runtime.module_text import TextBuilder
 from aotlens.unsupported import unsupported
 
 ANCHOR = "anchor"
-"""A leaf that stands in where no input gets a gradient, so that results can require grad."""
+"""A leaf for functions without an input that gets a gradient, so that outputs can require grad."""
 
 
 def reshaped_leaves(parts: Partitioned) -> tuple[InputAliasInfo, ...]:
-    """Leaves that leave the function with other sizes, which their gradients then have."""
+    """Return the leaves that have other sizes, and so gradients of other sizes, after the call."""
     inputs = parts.joint.captured.inputs
     return tuple(
         info
@@ -36,7 +36,7 @@ def reshaped_leaves(parts: Partitioned) -> tuple[InputAliasInfo, ...]:
 
 
 def inputs_without_graph_use(parts: Partitioned) -> list[CapturedInput]:
-    """Inputs in whose place the graph takes a base, and to which autograd leads gradients all the same."""
+    """Return the inputs that autograd sends gradients to while the graph takes their base."""
     inputs = parts.joint.captured.inputs
     return [
         captured_input
@@ -46,7 +46,7 @@ def inputs_without_graph_use(parts: Partitioned) -> list[CapturedInput]:
 
 
 def leaf_outputs(parts: Partitioned) -> tuple[OutputAliasInfo, ...]:
-    """Results that the function made leaves of, and to which the backward gives a gradient."""
+    """Return the outputs that the function made leaves of, and that have a gradient in the backward."""
     if parts.backward is None:
         return ()
     indices = {out.slot.index for out in parts.backward.outputs if isinstance(out.slot, LeafGradient)}
@@ -54,12 +54,12 @@ def leaf_outputs(parts: Partitioned) -> tuple[OutputAliasInfo, ...]:
 
 
 def created_leaves(parts: Partitioned) -> list[str]:
-    """Names of the leaves that the wrapper makes for the call of the autograd function."""
+    """Return the names of the leaves that the wrapper makes for the call of the autograd function."""
     names = [f"leaf_{info.index}" for info in leaf_outputs(parts)]
     if names or parts.backward is None:
         return names
     led = any(out.value is not None for out in parts.backward.outputs)
-    if parts.joint.always_fails:  # only those inputs that the tape leads to are given with their history
+    if parts.joint.always_fails:  # only inputs that the autograd graph reaches keep their `grad_fn`
         led = any(
             tangents for (kind, _), tangents in parts.joint.tangents_by_gradient.items() if kind is Gradient
         )
@@ -69,12 +69,12 @@ def created_leaves(parts: Partitioned) -> list[str]:
 
 
 def is_leaf(info: OutputAliasInfo) -> bool:
-    """Whether the result is a leaf that the function makes."""
+    """Return True if the output is a leaf that the function makes."""
     return info.is_new_leaf or info.is_alias_leaf
 
 
 def views_of_leaf(outputs: Sequence[OutputAliasInfo], info: OutputAliasInfo) -> int:
-    """How many results lead from such a leaf to this alias of it; 0 for all others."""
+    """Return the number of outputs between such a leaf and this alias of it; 0 for all others."""
     base_index = info.same_object_as
     if base_index is None and info.value is None:
         base_index = info.base.index if isinstance(info.base, OutputBase) else None
@@ -85,7 +85,7 @@ def views_of_leaf(outputs: Sequence[OutputAliasInfo], info: OutputAliasInfo) -> 
 
 
 def write_leaf_output(builder: TextBuilder, parts: Partitioned, info: OutputAliasInfo) -> None:
-    """The lines that make a result the leaf that autograd was given in its place, or a leaf of its own."""
+    """Write the lines that make an output the leaf that autograd was given, or a leaf of its own."""
     out, leaf = f"out_{info.index}", f"leaf_{info.index}"
     if info not in leaf_outputs(parts):
         parameter = isinstance(info.tensor, torch.nn.Parameter)
@@ -97,7 +97,7 @@ def write_leaf_output(builder: TextBuilder, parts: Partitioned, info: OutputAlia
 
 
 def write_leaves(builder: TextBuilder, parts: Partitioned, names: Names, arguments: list[str]) -> None:
-    """The lines that make them."""
+    """Write the lines that make the leaves."""
     made = created_leaves(parts)
     if not made:
         return

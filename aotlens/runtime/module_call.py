@@ -8,15 +8,16 @@ import torch
 from aotlens.clock import COMPILING, ModuleSwapCounter
 
 ModuleSlot = tuple[dict[str, Any], str]
-"""A dictionary of a layer, and the key in it."""
+"""A module's dictionary of tensors, and the key in it."""
 
 
 def bind_module(
     module: torch.nn.Module, call: Callable[..., Any], rebound: tuple[str, ...] = ()
 ) -> Callable[..., Any]:
-    """`call` with the module's tensors first; a tensor that the user exchanges is seen at the next call.
+    """Return `call` with the module's tensors first; a tensor that the user replaces is used from the next
+    call on.
 
-    With `rebound` names of tensors of the module, `call` gives what they are bound to beside the result.
+    With `rebound` names of tensors of the module, `call` also returns their new values, which are assigned.
     """
     slots, ties = _distinct_slots(module)
 
@@ -44,12 +45,12 @@ def bind_module(
 
 
 def tensor_slots(module: torch.nn.Module) -> list[ModuleSlot]:
-    """Where each parameter and then each buffer hangs; tied ones hang at several places."""
+    """Return the slot of each parameter, then of each buffer; a tied tensor has several slots."""
     return [(store, key) for store, key in _all_slots(module) if store[key] is not None]
 
 
 def absent_slots(function: Any) -> tuple[ModuleSlot, ...]:
-    """Where a module has a parameter or buffer that is None."""
+    """Return the slots of a module whose parameter or buffer is None."""
     slots = _all_slots(function) if isinstance(function, torch.nn.Module) else ()
     return tuple((store, key) for store, key in slots if store[key] is None)
 
@@ -64,7 +65,7 @@ def _all_slots(module: torch.nn.Module) -> list[ModuleSlot]:
 
 
 def _distinct_slots(module: torch.nn.Module) -> tuple[list[ModuleSlot], list[tuple[ModuleSlot, int]]]:
-    """The first place of each tensor, in the order of `named_parameters`; the others, each with its first."""
+    """Return each tensor's first slot, in the order of `named_parameters`; other slots with their first."""
     first_index: dict[int, int] = {}
     distinct: list[ModuleSlot] = []
     ties: list[tuple[ModuleSlot, int]] = []

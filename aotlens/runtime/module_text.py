@@ -22,7 +22,7 @@ class TextBuilder:
 
     @contextmanager
     def block(self, heading: str) -> Iterator[None]:
-        """`heading` and, one level deeper, what is added within."""
+        """Add `heading` and indent what is added within."""
         self.add(heading)
         self.indent += 1
         yield
@@ -32,7 +32,7 @@ class TextBuilder:
     def step(
         self, name: str, reason: str, bytes_per_call: int = 0, sites: tuple[Site, ...] = ()
     ) -> Iterator[None]:
-        """What is added within is one step of the wrapper; nothing added means that it does not apply."""
+        """Record what is added within as one step of the wrapper; a step without lines does not apply."""
         first = len(self.lines) + 1
         yield
         last = len(self.lines)
@@ -59,10 +59,10 @@ class ModuleText:
     source: str
     steps: tuple[WrapperStep, ...]
     bound: dict[str, Any]
-    """Names that text cannot make: compiled graphs, large constants, specs of the user's own containers."""
+    """Names that text cannot define: compiled graphs, large constants, specs of the user's own containers."""
     late: dict[str, Any]
-    """Names that the text gives a refusal or an old value; where the original function is at hand they can
-    do more, or are its own tensors."""
+    """Names for which the text has an error or an old value; if the original function is available, they are
+    bound to more capable functions, or to its own tensors."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,11 +19,11 @@ from aotlens.unsupported import unsupported
 
 SET_VERSION = "torch._C._autograd._unsafe_set_version_counter"
 FAR = 1 << 20
-"""More writes than a caller makes to one tensor."""
+"""More than the number of writes that a caller makes to one tensor."""
 
 
 def write_versions_of_unwritten(builder: TextBuilder, meta: ViewAndMutationMeta, names: list[str]) -> None:
-    """Before the graph runs: inputs of which only a view changes its sizes or strides."""
+    """Bump, before the graph, the versions of inputs of which only a view changes its sizes or strides."""
     raised = [
         info
         for info in meta.inputs
@@ -40,15 +40,15 @@ def write_versions_of_unwritten(builder: TextBuilder, meta: ViewAndMutationMeta,
 
 
 def changes_metadata_only(info: InputAliasInfo) -> bool:
-    """Whether only the tensor's sizes or strides change: what the graph saves of it keeps its values."""
+    """Return True if only the tensor's sizes or strides change, so that what the graph saves stays valid."""
     moved = info.mutates_metadata and not info.mutates_data and info.storage_swap is None
-    return moved and not info.is_view  # a raised version makes autograd look for a view's history anew
+    return moved and not info.is_view  # a bumped version makes autograd regenerate a view's `grad_fn`
 
 
 def write_versions(
     builder: TextBuilder, raised: list[InputAliasInfo], meta: ViewAndMutationMeta, names: list[str]
 ) -> None:
-    """After the graph: inputs that it wrote to, and overlapping ones whose base did not raise theirs."""
+    """Bump, after the graph, the versions of written inputs, and of overlapping ones still unbumped."""
     _increment(builder, raised, names)
     for info in _overlapping_written_back(meta):
         name = names[info.index]
@@ -58,9 +58,9 @@ def write_versions(
 
 @contextmanager
 def at_other_version(builder: TextBuilder, base: str) -> Iterator[None]:
-    """Within it, lines make a view of `base` as if `base` were written to between the view and now.
+    """Write lines within that make a view of `base` as if `base` were written to between the view and now.
 
-    Autograd then refuses every use of the view, as it does in eager.
+    Autograd then rejects every use of the view, as in eager.
     """
     builder.add(f"version = {base}._version")
     builder.add(f"{SET_VERSION}(({base},), (version + {FAR},))")
@@ -69,11 +69,11 @@ def at_other_version(builder: TextBuilder, base: str) -> Iterator[None]:
 
 
 def check_saved_aliases(parts: Partitioned, moved: list[InputAliasInfo]) -> None:
-    """Call it for the inputs whose sizes or strides change, which raises their versions after the graph.
+    """Check inputs whose sizes or strides change, which bumps their versions after the graph.
 
     Raises:
-        UnsupportedError: one is a view of which only the sizes or strides change, and the backward is given
-            another input on its memory, or their base, whose version it then finds changed.
+        UnsupportedError: such an input is a view that is not written to, and the backward saves another input
+            on its storage, or their base, whose version would then have changed.
     """
     inputs = parts.joint.captured.inputs
     saved = {id(captured_input.node) for captured_input in parts.saved_inputs}
@@ -96,7 +96,7 @@ def check_saved_aliases(parts: Partitioned, moved: list[InputAliasInfo]) -> None
 
 
 def _overlapping_written_back(meta: ViewAndMutationMeta) -> list[InputAliasInfo]:
-    """Overlapping inputs that were written and get the new data by a write to their base."""
+    """Return the written overlapping inputs that get their new data by a write to their base."""
     outside = MutationType.MUTATED_OUT_GRAPH
     return [
         info
@@ -112,18 +112,18 @@ def _increment(builder: TextBuilder, infos: list[InputAliasInfo], names: list[st
 
 
 def written_in_backward(program: Program | None) -> list[Node]:
-    """The nodes that write, each to its first argument."""
+    """Return the nodes that write to an input; each writes to its first argument."""
     return [node for node in program.nodes if writes_input(node)] if program is not None else []
 
 
 def current_input_slots(program: Program | None) -> list[tuple[Node, CurrentInput]]:
-    """The inputs that the backward takes as they are when it runs."""
+    """Return the inputs that the backward takes with their values when it runs."""
     inputs = program.inputs if program is not None else ()
     return [(item.node, item.slot) for item in inputs if isinstance(item.slot, CurrentInput)]
 
 
 def hold_current_inputs(builder: TextBuilder, parts: Partitioned, names: Names) -> None:
-    """In `forward`: hold those tensors, and the versions that the call leaves of what autograd saves."""
+    """Write in `forward` lines that keep those tensors, and the final versions of saved ones."""
     slots = [slot for _, slot in current_input_slots(parts.backward)]
     if not slots:
         return
@@ -139,13 +139,13 @@ def hold_current_inputs(builder: TextBuilder, parts: Partitioned, names: Names) 
 
 
 def _remaining_bumps(info: InputAliasInfo) -> int:
-    """By how much the call raises the version counter after the forward graph has begun."""
+    """Return by how much the call bumps the version after the forward graph has started."""
     outside = info.mutation_type is MutationType.MUTATED_OUT_GRAPH
     return min(info.version_bumps, 1) if outside else info.version_bumps
 
 
 def bind_current_inputs(builder: TextBuilder, parts: Partitioned, names: Names) -> None:
-    """In `backward`: bind them, and refuse what has changed where eager does."""
+    """Write in `backward` lines that bind them, and reject those that changed, as eager does."""
     slots = current_input_slots(parts.backward)
     if not slots:
         return
@@ -162,7 +162,7 @@ def bind_current_inputs(builder: TextBuilder, parts: Partitioned, names: Names) 
 
 
 def hold_written_inputs(builder: TextBuilder, program: Program, names: Names) -> None:
-    """Keep hold of the inputs that are written: the graph lets go of all that it is given."""
+    """Keep references to the inputs that are written to: the graph drops all that it takes."""
     saved = [graph_input.node for graph_input in program.inputs if isinstance(graph_input.slot, SavedInput)]
     tensors = [id(node) for node in saved if not is_number(node)]
     current = {id(node) for node, _ in current_input_slots(program)}
@@ -172,7 +172,7 @@ def hold_written_inputs(builder: TextBuilder, program: Program, names: Names) ->
 
 
 def bump_written_versions(builder: TextBuilder, parts: Partitioned, program: Program, names: Names) -> None:
-    """Raise the version counters, which a graph leaves alone, by as much as eager does."""
+    """Bump the version counters as much as eager does; a graph does not touch them."""
     written = written_in_backward(program)
     if not written:
         return
@@ -186,7 +186,7 @@ def bump_written_versions(builder: TextBuilder, parts: Partitioned, program: Pro
 
 
 def reject_second_write(builder: TextBuilder, parts: Partitioned) -> None:
-    """Where the backward is differentiated itself: a write to what requires grad would have to be, too."""
+    """Reject a differentiated backward that writes to an input that requires grad."""
     captured = parts.joint.captured
     inputs = {
         id(captured_input.node): captured_input

@@ -19,7 +19,7 @@ from aotlens.runtime.subclasses import output_name
 def write_function_views(
     builder: TextBuilder, parts: Partitioned, outputs: list[ProgramOutput], names: Names
 ) -> None:
-    """The lines at the end of our function's forward, outside `below_views`, so that autograd sees views."""
+    """Write the views at the end of the function's `forward`, outside `below_views`: autograd sees them."""
     if not any(
         info.custom_function_input is not None or info.is_custom_function_view
         for info in parts.joint.meta.outputs
@@ -31,7 +31,7 @@ def write_function_views(
 
 
 def _views_of_inputs(builder: TextBuilder, parts: Partitioned, names: Names) -> None:
-    """Views that a custom function made: outside `below_views`, so that autograd refuses writes to them."""
+    """Write views of inputs that a custom function made, so that autograd rejects writes to them."""
     for info in parts.joint.meta.outputs:
         if info.custom_function_input is None:
             continue
@@ -46,7 +46,7 @@ def _views_of_inputs(builder: TextBuilder, parts: Partitioned, names: Names) -> 
 
 
 def _views_of_results(builder: TextBuilder, parts: Partitioned, outputs: list[ProgramOutput]) -> None:
-    """The same of an intermediate: views of another result in its memory, or of what the graph gave."""
+    """Write such views of an intermediate: of another output on its storage, or of the graph's value."""
     meta, recorder = parts.joint.meta, parts.joint.captured.recorder
     by_storage: dict[int, list[int]] = {}
     for info in meta.outputs:
@@ -64,7 +64,7 @@ def _views_of_results(builder: TextBuilder, parts: Partitioned, outputs: list[Pr
 
 
 def _shares_storage(parts: Partitioned, out: ProgramOutput, storage: Storage) -> bool:
-    """Whether it is a result in that memory, other than by such a view."""
+    """Return True if it is an output on that storage, other than such a view."""
     meta, tensor = parts.joint.meta, None
     match out.slot:
         case UserOutput(index=index) if not meta.outputs[index].is_custom_function_view:
@@ -79,7 +79,7 @@ Line = Callable[[Modes, str], None]
 
 
 class MultiOutputViews:
-    """The names under which `call` has what those operators gave, by modes and expression."""
+    """The names in `call` of what multi-output operators returned, by modes and expression."""
 
     def __init__(self, write: Line) -> None:
         self._write = write
@@ -87,7 +87,7 @@ class MultiOutputViews:
         self._names = 0
 
     def view(self, info: OutputAliasInfo, step: ViewStep, text: str, modes: Modes) -> str:
-        """A result's view as an expression; `text` is the same with a call of its own."""
+        """Return an output's view as an expression; `text` is the same with its own call of the operator."""
         call = text.removesuffix(f"[{step.result}]")
         if (
             step.result is None
@@ -109,7 +109,7 @@ class MultiOutputViews:
 def write_output_bases(
     builder: TextBuilder, bases: tuple[BaseInfo, ...], look: Callable[[DetachedStorage], str]
 ) -> None:
-    """The lines; `look` is the text of a look at some memory, without history."""
+    """Write the bases; `look` returns the text of a detached view of a storage."""
     for index, base in enumerate(bases):
         if base.is_cut_off:
             builder.add(f"base_{index} = base_{index}.detach().requires_grad_()")

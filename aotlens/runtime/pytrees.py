@@ -15,15 +15,15 @@ ARGUMENT_SPEC = "ARGUMENT_SPEC"
 
 
 def output_text(spec: Any, leaves: list[str], standing: dict[tuple[int, ...], str]) -> str:
-    """The result as an expression over the names of its leaves, in flat order.
+    """Return the output as an expression over the names of its leaves, in flat order.
 
-    `standing` has the text of containers in it that are there already, by the positions that lead to them.
+    `standing` has the text of existing containers in it, by the indices that lead to them.
     """
     return structure_text(spec, iter(leaves), OUTPUT_SPEC, standing)
 
 
 def needs_spec(spec: Any) -> bool:
-    """Whether the result cannot be written out."""
+    """Return True if the structure cannot be written as a literal."""
     return structure_literal(spec, iter(["_"] * spec.num_leaves)) is None
 
 
@@ -33,7 +33,7 @@ NONE_STANDING: dict[tuple[int, ...], str] = {}
 def structure_text(
     spec: Any, leaves: Iterator[str], name: str, standing: dict[tuple[int, ...], str] = NONE_STANDING
 ) -> str:
-    """The structure as an expression, with the text `name` for `custom_spec(spec)` if it needs that."""
+    """Return the structure as an expression, with the text `name` for `custom_spec(spec)` if needed."""
     if not needs_spec(spec):
         return str(structure_literal(spec, leaves, standing))
     parts = ", ".join(_leaf_texts(spec, leaves, standing, ()))
@@ -41,7 +41,7 @@ def structure_text(
 
 
 def custom_spec(spec: Any) -> Any:
-    """The structure with what can be written out as leaves: pytree makes a tuple of a `torch.Size`."""
+    """Return the structure with literals as leaves: pytree makes a tuple of a `torch.Size`."""
     if not needs_spec(spec):
         return pytree.tree_structure(0)
     return pytree.TreeSpec(spec.type, spec.context, [custom_spec(child) for child in spec.children()])
@@ -50,7 +50,7 @@ def custom_spec(spec: Any) -> Any:
 def _leaf_texts(
     spec: Any, leaves: Iterator[str], standing: dict[tuple[int, ...], str], path: tuple[int, ...]
 ) -> Iterator[str]:
-    """The text of each leaf of `custom_spec(spec)`."""
+    """Yield the text of each leaf of `custom_spec(spec)`."""
     if not needs_spec(spec):
         yield str(structure_literal(spec, leaves, standing, path))
         return
@@ -61,7 +61,7 @@ def _leaf_texts(
 def structure_literal(
     spec: Any, leaves: Any, standing: dict[tuple[int, ...], str] = NONE_STANDING, path: tuple[int, ...] = ()
 ) -> str | None:
-    """The structure as an expression; None where a container is of a class of its own."""
+    """Return the structure as a literal; None if it contains a container of another class."""
     if spec.is_leaf():
         return next(leaves)
     parts = [
@@ -86,7 +86,7 @@ def structure_literal(
 
 
 def spec_text(spec: Any) -> str | None:
-    """An expression that makes the spec again; None when it names a class that only the user has."""
+    """Return an expression that recreates the spec; None if it names a class of the user's."""
     try:
         return f"torch.utils._pytree.treespec_loads({pytree.treespec_dumps(spec)!r})"
     except NotImplementedError:
@@ -94,7 +94,7 @@ def spec_text(spec: Any) -> str | None:
 
 
 def argument_names(captured: Captured, names: Names) -> list[str]:
-    """The text's name of every flat input: the graph's for what the graph takes."""
+    """Return the text's name of every flat input: the graph's name for a graph input."""
     texts: list[str] = []
     for index, captured_input in enumerate(captured.inputs):
         if captured_input.node is not None:
@@ -105,7 +105,7 @@ def argument_names(captured: Captured, names: Names) -> list[str]:
 
 
 def is_plain(spec: Any) -> bool:
-    """Whether the structure is made of lists, tuples and dicts with string keys alone."""
+    """Return True if the structure consists of lists, tuples and dicts with string keys."""
     if spec.is_leaf():
         return True
     if spec.type is dict and not all(isinstance(key, str) for key in spec.context):
@@ -116,7 +116,7 @@ def is_plain(spec: Any) -> bool:
 
 
 def _key_set(spec: Any) -> str:
-    """A dict's keys as the text of a set, in the same order every time."""
+    """Return a dict's keys as the text of a set, always in the same order."""
     return f"{{{', '.join(repr(key) for key in spec.context)}}}" if spec.context else "set()"
 
 

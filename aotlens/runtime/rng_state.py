@@ -1,7 +1,7 @@
-"""The text that hands a device's random state to a graph and takes it back.
+"""Module text that passes a device's RNG state to a graph and takes it back.
 
-Invariant: the generator is read right before the graph and advanced right behind it, by as much as the graph
-says that it drew; in between nothing else draws from it.
+Invariant: the state is read right before the graph and advanced right after it, by as much as the graph says;
+nothing else uses the generator in between.
 """
 
 import torch
@@ -19,7 +19,7 @@ REASON = "random numbers are a function of the seed and offset that the graph is
 
 
 def uses_functional_rng(program: Program) -> bool:
-    """Whether the graph takes a seed and an offset and gives the offset after its draws."""
+    """Return True if the graph takes seed and offset and returns the new offset."""
     return any(isinstance(out.slot, (RngOffset, BackwardRngOffset)) for out in program.outputs)
 
 
@@ -39,7 +39,7 @@ def write_reading(builder: TextBuilder, parts: Partitioned, program: Program, na
 
 
 def write_advance(builder: TextBuilder, parts: Partitioned, program: Program, offset: str) -> None:
-    """Move the generator to the `offset` that the graph gave; CUDA wants multiples of four."""
+    """Advance the generator to the graph's `offset`; CUDA requires multiples of four."""
     if not uses_functional_rng(program):
         return
     device, source = _source(parts)
@@ -49,18 +49,18 @@ def write_advance(builder: TextBuilder, parts: Partitioned, program: Program, of
 
 
 def functional_device(parts: Partitioned) -> torch.device | None:
-    """The device whose random numbers are functional; None where nothing is drawn so."""
+    """Return the device of the functional RNG; None if there is none."""
     return parts.joint.captured.recorder.random.functional.device
 
 
 def _source(parts: Partitioned) -> tuple[torch.device, RandomSource]:
     device = functional_device(parts)
-    assert device is not None  # since a graph draws functionally
+    assert device is not None  # since a graph uses functional RNG
     return device, RANDOM_SOURCES[device.type]
 
 
 def _sites(program: Program) -> tuple[Site, ...]:
-    """The user's expressions that draw."""
+    """Return the user's expressions with random ops."""
     operators = {source.draw for source in RANDOM_SOURCES.values()}
     sites = (site_of(node.origin) for node in program.nodes if node.op in operators)
     return tuple(dict.fromkeys(site for site in sites if site is not None))

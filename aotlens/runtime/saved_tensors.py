@@ -17,7 +17,7 @@ AUTOGRAD = "torch._C._autograd"
 
 
 def check_hooks(builder: TextBuilder, parts: Partitioned, names: Names) -> None:
-    """Dynamo has a guard of its own for this."""
+    """Write the check of the caller's hooks; Dynamo has its own guard for it."""
     reason = "hooks on saved tensors that are graph modules are built into the graphs"
     captured = parts.joint.captured
     with builder.step("check hooks on saved tensors", reason):
@@ -38,7 +38,7 @@ def check_hooks(builder: TextBuilder, parts: Partitioned, names: Names) -> None:
 
 
 def _reject_hooks(builder: TextBuilder, name: str) -> None:
-    """The backward was recorded for saved tensors that show a change; a hook may have kept what they were."""
+    """Reject hooks, which could hide a change that the backward expects in saved tensors."""
     with builder.block(f"if {AUTOGRAD}._top_saved_tensors_default_hooks(True) is not None:"):
         message = (
             f"compiled `{name}`: it changes a tensor that requires grad where autograd does not see it, and "
@@ -49,7 +49,7 @@ def _reject_hooks(builder: TextBuilder, name: str) -> None:
 
 @contextmanager
 def without_hooks(builder: TextBuilder, parts: Partitioned) -> Iterator[None]:
-    """What is added within runs without the caller's hooks, where these are in the graphs."""
+    """Run what is added within without the caller's hooks, if the graphs contain them."""
     if parts.packing is None:
         yield
         return
@@ -61,11 +61,11 @@ def without_hooks(builder: TextBuilder, parts: Partitioned) -> Iterator[None]:
 
 
 SECOND_BACKWARD_MESSAGE = "Trying to backward through the graph a second time"
-"""What programs match on."""
+"""Programs match this text."""
 
 
 def counts_backward_runs(parts: Partitioned) -> bool:
-    """Whether the backward must remember that it has run: autograd tells by what is saved, if anything is."""
+    """Return True if the backward must record that it has run, since autograd knows only by saved tensors."""
     if parts.backward is None or parts.joint.always_fails:
         return False
     saved = [
@@ -79,7 +79,7 @@ def counts_backward_runs(parts: Partitioned) -> bool:
 
 
 def _has_saved_tensors(node: Any) -> bool:
-    """Whether a node of the tape has saved a tensor, be it freed by now."""
+    """Return True if an autograd node has saved a tensor, even if it is freed by now."""
     names = [name for name in dir(node) if name.startswith("_saved_") or name == "saved_tensors"]
     try:
         values = [getattr(node, name) for name in names]
@@ -93,7 +93,7 @@ def _items(value: Any) -> Any:
 
 
 def write_run_count(builder: TextBuilder, parts: Partitioned) -> None:
-    """In `backward`, where it is counted; `forward` has set `ctx.spent` to False."""
+    """Write in `backward` the check and the update of `ctx.spent`, which `forward` has set to False."""
     with builder.step("refuse a second backward", "eager's has freed what it saved; this one saves nothing"):
         with builder.block("if ctx.spent:"):
             name = parts.joint.captured.subject.name

@@ -1,6 +1,6 @@
-"""The lines that leave values where the function left them: containers, attributes, globals, closures.
+"""Module text of side effects: values in containers, attributes, globals and closures.
 
-Invariant: all places are looked up before any changes; a value that the function may have read is checked
+Invariant: all targets are looked up before any changes; a value that the function may have read is checked
 before the graphs run.
 """
 
@@ -23,10 +23,10 @@ from aotlens.unsupported import unsupported
 
 
 def check_exportable(captured: Captured, stands_alone: bool) -> None:
-    """A text by itself has no object of the process that exports it.
+    """Check that an exported text needs no object of the exporting process.
 
     Raises:
-        UnsupportedError: the function leaves something in one.
+        UnsupportedError: the function leaves a value in one.
     """
     for refill in captured.structure.container_updates if stands_alone else ():
         if refill.store is not None:
@@ -36,7 +36,7 @@ def check_exportable(captured: Captured, stands_alone: bool) -> None:
 
 
 def check_free_variables(builder: TextBuilder, captured: Captured, names: Names) -> None:
-    """Refuse a call that finds another value than was built in, where only the first calls change it."""
+    """Reject a call if a free variable that only the first calls change differs from its built-in value."""
     checked = [refill for refill in captured.structure.container_updates if refill.required_items is not None]
     if not checked:
         return
@@ -79,7 +79,7 @@ def _binding_differs(refill: ContainerUpdate, names: Names) -> str:
 
 
 def _tensor_differs(name: str, tensor: torch.Tensor) -> str:
-    """The condition that a tensor is not of the same kind."""
+    """Return the condition that a tensor is of another kind."""
     is_tensor = f"type({name}) is not torch.Tensor and {not_plain(name)}"
     same = f"{name}.requires_grad is {tensor.requires_grad} and {name}.is_leaf is {tensor.is_leaf}"
     parts = [is_tensor, shape_differs(name, tensor), f"{name}.dtype is not {tensor.dtype}"]
@@ -87,7 +87,7 @@ def _tensor_differs(name: str, tensor: torch.Tensor) -> str:
 
 
 def write_side_effects(builder: TextBuilder, captured: Captured, names: Names, leaves: list[str]) -> None:
-    """Statements that put new items into the caller's containers, and bind names anew."""
+    """Write statements that put new items into the caller's containers, and rebind names."""
     refills, remaining = captured.structure.container_updates, iter(leaves)
     of_arguments = [refill for refill in refills if refill.store is None]
     boxes = {id(refill): f"box_{index}" for index, refill in enumerate(of_arguments)}

@@ -1,6 +1,6 @@
-"""What a module that stands alone needs of the process that imports it, and how it says so.
+"""What a standalone module needs of the process that imports it, and how it checks that.
 
-Invariant: code that was generated for another torch or another CPU is refused on import, never run.
+Invariant: code that was generated for another torch or another CPU is rejected at import, never run.
 """
 
 import sys
@@ -21,13 +21,13 @@ from aotlens.unsupported import unsupported
 
 
 def written_graphs(code: Generated) -> list[StandaloneGraph]:
-    """The graphs whose compiled code stands in the text."""
+    """Return the graphs whose compiled code is in the text."""
     graphs = (code.forward, code.backward)
     return [graph.standalone for graph in graphs if graph is not None and graph.standalone is not None]
 
 
 def requirements_text(code: Generated, bindings: Bindings) -> str:
-    """What the module needs, in words."""
+    """Return what the module needs, in words."""
     modules = bindings.value_writer.modules if bindings.value_writer is not None else {}
     others = "".join(
         f", and `{module}` for `{name}`"
@@ -42,7 +42,7 @@ def requirements_text(code: Generated, bindings: Bindings) -> str:
 
 
 def write_requirements(builder: TextBuilder, code: Generated) -> None:
-    """What compiled graphs import, the checks of where they run, and the constants that they read."""
+    """Write what compiled graphs import, the checks of torch and CPU, and the constants that they read."""
     graphs = written_graphs(code)
     if not graphs:
         return
@@ -64,7 +64,7 @@ def write_requirements(builder: TextBuilder, code: Generated) -> None:
 
 
 def _write_settings(builder: TextBuilder, settings: Mapping[str, object], bits: int) -> None:
-    """That C++ kernels are compiled as where they were generated, whatever is set where they run."""
+    """Write settings so that C++ kernels are compiled as where they were generated."""
     builder.add("from torch._inductor import config as inductor_config")
     if bits:
         builder.add("from torch._inductor.cpu_vec_isa import pick_vec_isa")
@@ -91,14 +91,14 @@ class Kernels(AsyncCompile):
 
 
 def write_graph_constants(builder: TextBuilder, code: Generated, bindings: Bindings) -> None:
-    """The tensors that compiled graphs read."""
+    """Write the tensors that compiled graphs read."""
     for graph in written_graphs(code):
         for name, value in graph.constants.items():
             bindings.bind(builder, name, value, "a constant of the compiled graph")
 
 
 def write_end(builder: TextBuilder, code: Generated) -> None:
-    """After the graphs: kernels are compiled side by side, and waited for together."""
+    """Write the wait for kernels, which are compiled in parallel, after the graphs."""
     if any(graph.compiles for graph in written_graphs(code)):
         builder.add("", "", WAIT_FOR_KERNELS)
 
@@ -147,7 +147,7 @@ def bind(module):
 
 
 def write_bind(builder: TextBuilder, captured: Captured) -> None:
-    """For a target that is a module: what makes a callable of `call` and such a module."""
+    """Write `bind` for a target that is a module: it makes a callable of `call` and such a module."""
     if not module_tensor_names(captured):
         return
     text = BIND_AND_REBIND if captured.structure.rebound else BIND
@@ -155,7 +155,7 @@ def write_bind(builder: TextBuilder, captured: Captured) -> None:
 
 
 def order_lines(captured: Captured) -> list[str]:
-    """Which inputs of `call` are a module's own tensors; Dynamo has them between the arguments."""
+    """Return the lines that name the module's tensors among the inputs; Dynamo mixes them with arguments."""
     if _owned_first(captured):
         listed = ", ".join(map(repr, module_tensor_names(captured)))
         return ["# `call` takes these first, in this order, and then the arguments", f"OWNED = ({listed},)"]
@@ -174,17 +174,17 @@ def _owned_first(captured: Captured) -> bool:
 
 
 def module_tensor_names(captured: Captured) -> list[str]:
-    """The parameters and buffers that `call` takes before the arguments."""
+    """Return the parameters and buffers that `call` takes before the arguments."""
     return [
         captured_input.slot.fqn for captured_input in captured.inputs if hasattr(captured_input.slot, "fqn")
     ]
 
 
 def check_all_values_in_text(bound: Mapping[str, Any], subject: Subject) -> None:
-    """Raise unless the text makes everything that it names.
+    """Check that the text defines everything that it names.
 
     Raises:
-        UnsupportedError: it needs what only this process has, with the user's line.
+        UnsupportedError: it needs an object that only this process has, with the user's line.
     """
     for name, value in bound.items():
         what, hint = _unexportable(value)
@@ -193,7 +193,7 @@ def check_all_values_in_text(bound: Mapping[str, Any], subject: Subject) -> None
 
 
 def _unexportable(value: Any) -> tuple[str, str]:
-    """What a module cannot make, in words, and what to do."""
+    """Return what a module cannot define, in words, and what to do."""
     kind = type(value).__qualname__
     if isinstance(value, TableIndex):
         return (

@@ -1,7 +1,7 @@
-"""The text that lets gradients be wrapper subclasses: tangents taken apart, gradients wrapped again.
+"""Module text for gradients that are wrapper subclasses: tangents unwrapped, gradients wrapped.
 
-Invariant: a tangent that is not what the backward was traced for is made so by the subclass itself, or
-refused with the method that the subclass lacks.
+Invariant: a tangent that is not what the backward was traced for is coerced by the subclass itself, or
+rejected with the name of the method that the subclass lacks.
 """
 
 from dataclasses import dataclass
@@ -48,37 +48,37 @@ def fitting_tangent(tangent, kind, context, name):
         "__coerce_same_metadata_as_tangent__"
     )
 """
-"""The slow path and the check, as text of the module."""
+"""Module text of the check and its slow path."""
 
 
 @dataclass(frozen=True, slots=True)
 class TangentText:
-    """One gradient that autograd gives to the backward."""
+    """One tangent that autograd passes to the backward."""
 
     parameter: str
     name: str
-    """The user's name of the output that it belongs to."""
+    """The user's name of the output."""
     output: OuterOutput
     nodes: tuple[Node, ...]
-    """The graph inputs inside it; none where the output is not differentiable, or its backward fails."""
+    """The inner graph inputs; none if the output is not differentiable, or if its backward fails."""
     wrapped: Wrapped | None = None
     differentiable: bool = True
 
 
 class BackwardWrappers:
-    """Writes what wrappers need in one target's backward; for plain tensors nothing."""
+    """Writes what wrappers need in one target's backward; nothing for plain tensors."""
 
     def __init__(self, parts: Partitioned, names: Names, compiled: bool = False) -> None:
         self._parts = parts
         self._checks_plain = compiled
-        """A backend's code computes on plain tensors alone; our own text takes a wrapper as it is."""
+        """A backend's code computes on plain tensors only; our own text accepts a wrapper."""
         self._names = names
         self._gradients = parts.joint.wrapped_gradients
         self._wrapped = parts.joint.wrapped_tangents
         self.needed = bool(self._gradients) or any(self._wrapped)
 
     def tangents(self, outputs: list[ProgramOutput], differentiable: tuple[bool, ...]) -> list[TangentText]:
-        """The parameters of the backward, one per result that autograd sees."""
+        """Return the parameters of the backward, one per output that autograd sees."""
         assert self._parts.backward is not None  # written for training only
         program = self._parts.backward
         nodes = iter(
@@ -104,7 +104,7 @@ class BackwardWrappers:
         return texts
 
     def write_functions(self, builder: TextBuilder) -> None:
-        """Functions of the module that the backward calls."""
+        """Write the functions of the module that the backward calls."""
         if any(self._wrapped) or self._checks_plain or self._gradients:
             builder.add("", *COERCION.splitlines())
         if self._gradients:
@@ -132,7 +132,7 @@ class BackwardWrappers:
         return texts
 
     def _symbols(self) -> list[str]:
-        """The sizes that the backward's text names."""
+        """Return the sizes that the backward's text names."""
         symbols: set[str] = set()
         for wrapped in (*self._gradients.values(), *(like for like in self._wrapped if like is not None)):
             symbols |= symbols_of(wrapped)
@@ -145,7 +145,7 @@ class BackwardWrappers:
         return sorted(symbols)
 
     def write_forward(self, builder: TextBuilder, outputs: list[OuterOutput]) -> None:
-        """Read the sizes that wrapping needs, and keep what the backward needs of the results."""
+        """Read the sizes that wrapping needs, and save what the backward needs of the outputs."""
         wanted = {symbol for out in outputs if out.wrapped is not None for symbol in symbols_of(out.wrapped)}
         needed = self._symbols()
         for symbol, source in size_sources(self._parts.joint.captured, self._names):
@@ -162,14 +162,14 @@ class BackwardWrappers:
                     builder.add(f"ctx.{name} = {name}")
 
     def _unmade(self, out: OuterOutput) -> list[tuple[Path, Node]]:
-        """Tensors inside a result that no gradient can be made of: offsets and other indices."""
+        """Return inner tensors of an output that no gradient can provide: offsets and other indices."""
         if out.wrapped is None:
             return []
         return [(path, node) for path, node in out.wrapped.leaves() if not _is_differentiable_dtype(node)]
 
     @cached_property
     def _inside_wrappers(self) -> set[int]:
-        """What gradients that are wrapped are computed from: a wrapper there would be in another."""
+        """The nodes that wrapped gradients are computed from: a wrapper there would be nested in another."""
         program = self._parts.backward
         if not self._gradients or program is None:
             return set()
@@ -181,7 +181,7 @@ class BackwardWrappers:
         return ancestors(wrapped, program.nodes)
 
     def saved_arguments(self) -> list[str]:
-        """Wrappers that a second derivative would reach: saved beside the tensors inside them."""
+        """Return the wrappers that a second derivative would reach: saved besides their inner tensors."""
         assert self._parts.backward is not None  # written for training only
         read = {id(graph_input.node) for graph_input in self._parts.backward.inputs}
         return [
@@ -199,7 +199,7 @@ class BackwardWrappers:
             builder.add(f"{', '.join(symbols)}{',' if len(symbols) == 1 else ''} = {source}")
 
     def also_seen(self, tangents: list[TangentText]) -> list[str]:
-        """What autograd must see of a backward that it records, beside the graph's own inputs."""
+        """Return what autograd must see of a recorded backward, in addition to the graph's own inputs."""
         outer = [tangent.parameter for tangent in tangents if tangent.wrapped is not None]
         symbols = ["ctx.symbols"] if self._symbols() else []
         return [*self.saved_arguments(), *outer, *symbols]
@@ -210,7 +210,7 @@ class BackwardWrappers:
         return f"wrap_gradients({', '.join((call, *self._symbols()))})"
 
     def write_zeros(self, builder: TextBuilder, tangent: TangentText, index: int) -> None:
-        """A gradient that did not arrive, of the result `at`, is zero."""
+        """Materialise zeros for the undefined tangent of the output at `index`."""
         with builder.block(f"if {tangent.parameter} is None:"):
             if tangent.wrapped is None:
                 val = tangent.nodes[0].val
@@ -231,7 +231,7 @@ class BackwardWrappers:
         return f"torch.empty_strided({size}, {stride}, dtype={val.dtype}, device={str(val.device)!r}).zero_()"
 
     def write_coercion(self, builder: TextBuilder, tangent: TangentText) -> None:
-        """Make a wrapper what the backward was traced for, and take it apart."""
+        """Coerce a tangent to what the backward was traced for, and unwrap it."""
         if tangent.wrapped is not None:
             kind = self._names.object(tangent.wrapped.meta.kind, tangent.wrapped.meta.name)
             context = context_text(tangent.wrapped.meta.context, self._names)
@@ -245,7 +245,7 @@ class BackwardWrappers:
 
 
 def _zeros_like_result(index: int) -> str:
-    """Of the sizes that autograd knows of a result."""
+    """Return zeros of the sizes that autograd knows for an output."""
     result = f"ctx._input_metadata[{index}]"
     return f"torch.zeros({result}.shape, dtype={result}.dtype, device={result}.device)"
 

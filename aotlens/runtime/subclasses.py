@@ -1,6 +1,6 @@
-"""The text that takes wrapper subclasses apart before a graph and wraps its results again.
+"""Module text that unwraps tensor subclasses before a graph and wraps its outputs.
 
-Invariant: outside the graphs, names stand for what the caller and autograd hold; inside, for plain tensors.
+Invariant: outside the graphs, names refer to what the caller and autograd hold; inside, to plain tensors.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -31,22 +31,22 @@ Path = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class OuterOutput:
-    """One result of the autograd function: what autograd sees."""
+    """One output of the autograd function, as autograd sees it."""
 
     name: str
     """Its name in the text."""
     inner: tuple[ProgramOutput, ...]
-    """The graph outputs that it is made of: itself, or those inside a wrapper."""
+    """The graph outputs that form it: itself, or the inner tensors of a wrapper."""
     wrapped: Wrapped | None = None
 
 
 def inner_name(outer: str, path: Path) -> str:
-    """`out_0` and `("a",)` give `out_0_a`."""
+    """Return `out_0_a` for `out_0` and `("a",)`."""
     return "_".join((outer, *(part.strip("_") for part in path)))
 
 
 def output_name(out: ProgramOutput) -> str:
-    """The text's name for one output of a graph."""
+    """Return the text's name for one output of a graph."""
     match out.slot:
         case MutatedInput(index=index, inner=inner):
             return inner_name(f"updated_{index}", inner)
@@ -61,7 +61,7 @@ def output_name(out: ProgramOutput) -> str:
 
 
 def outer_outputs(parts: Partitioned, outputs: Iterable[ProgramOutput]) -> list[OuterOutput]:
-    """The graph's outputs, those inside one wrapper taken together."""
+    """Return the graph's outputs, with the inner tensors of one wrapper combined."""
     meta = parts.joint.meta
     outer: dict[str, OuterOutput] = {}
     for out in outputs:
@@ -90,11 +90,11 @@ class OuterInput:
     name: str
     node: Node
     index: int
-    """Among the flat inputs; -1 for what is none."""
+    """Among the flat inputs; -1 if it is none."""
 
 
 def outer_inputs(captured: Captured, inputs: Iterable[ProgramInput], names: Names) -> list[OuterInput]:
-    """What the graph's inputs are taken from, each once."""
+    """Return the arguments that the graph's inputs come from, each once."""
     outer: dict[str, OuterInput] = {}
     for graph_input in inputs:
         slot: Any = graph_input.slot
@@ -109,7 +109,7 @@ def outer_inputs(captured: Captured, inputs: Iterable[ProgramInput], names: Name
 
 
 def write_unwrapping(builder: TextBuilder, captured: Captured, names: Names) -> None:
-    """Bind the names of the tensors inside every wrapper that is an argument."""
+    """Bind the names of the inner tensors of every wrapper among the arguments."""
     with builder.step("unwrap subclasses", "graphs compute on the tensors inside a wrapper"):
         for captured_input in captured.inputs:
             if captured_input.wrapped is not None and captured_input.node is not None:
@@ -125,7 +125,7 @@ def unwrap(builder: TextBuilder, outer: str, wrapped: Wrapped, names: Names) -> 
 def write_wrapping(
     builder: TextBuilder, outputs: list[OuterOutput], passed_through: set[int], names: Names
 ) -> None:
-    """Make the wrappers again; a graph input that is handed on stays the object that it is."""
+    """Wrap the outputs; a graph input that is passed through stays the same object."""
     with builder.step("wrap subclasses", "results that are wrappers, made of what the graph computed"):
         for out in outputs:
             if out.wrapped is None:
@@ -138,7 +138,7 @@ def write_wrapping(
 
 
 def wrap_text(wrapped: Wrapped, text: Callable[[Path, Node], str], names: Names, path: Path = ()) -> str:
-    """The expression that makes a wrapper around values whose text is given by path."""
+    """Return the expression that makes a wrapper; `text` returns the text of an inner value by its path."""
     parts = {}
     for name, part in wrapped.parts:
         if isinstance(part, Wrapped):
@@ -153,7 +153,7 @@ def wrap_text(wrapped: Wrapped, text: Callable[[Path, Node], str], names: Names,
 
 
 def _sizes_text(sizes: tuple[Any, ...], names: Names) -> str:
-    """Sizes or strides; a jagged tensor takes its ragged size from its offsets, so none is written."""
+    """Return sizes or strides as text; None for a ragged size: a jagged tensor reads it from its offsets."""
     ragged = (isinstance(size, torch.SymInt) and size.node.is_nested_int() for size in sizes)
     return literal(
         tuple(None if unknown else size for unknown, size in zip(ragged, sizes, strict=True)), names
@@ -161,7 +161,7 @@ def _sizes_text(sizes: tuple[Any, ...], names: Names) -> str:
 
 
 def symbols_in(values: Iterable[Any]) -> set[str]:
-    """Names of the symbols among sizes and strides."""
+    """Return the names of the symbols in sizes and strides."""
     symbols: set[str] = set()
     for value in values:
         if isinstance(value, torch.SymInt) and not value.node.is_nested_int():
@@ -170,7 +170,7 @@ def symbols_in(values: Iterable[Any]) -> set[str]:
 
 
 def symbols_of(wrapped: Wrapped) -> set[str]:
-    """The symbols that `wrap_text` writes."""
+    """Return the symbols that `wrap_text` writes."""
     symbols = symbols_in((*wrapped.meta.size, *wrapped.meta.stride))
     for _, part in wrapped.parts:
         if isinstance(part, Wrapped):
@@ -179,7 +179,7 @@ def symbols_of(wrapped: Wrapped) -> set[str]:
 
 
 def size_sources(captured: Captured, names: Names) -> Iterator[tuple[str, str]]:
-    """Symbols by the text that reads them off the graph's arguments."""
+    """Yield symbols, each with the text that reads it from the graph's arguments."""
     for captured_input in captured.inputs:
         if captured_input.node is None:
             continue

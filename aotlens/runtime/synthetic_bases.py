@@ -1,6 +1,6 @@
-"""The text that finds the synthetic base of overlapping arguments, and checks that they lie on it as before.
+"""Module text that finds the synthetic base of overlapping arguments, and checks their geometry on it.
 
-Invariant: the graph's views of the base are the arguments; a call in which they lie otherwise raises.
+Invariant: the graph's views of the base are the arguments; a call with another geometry raises.
 """
 
 from typing import Any
@@ -11,7 +11,7 @@ from aotlens.runtime.module_text import TextBuilder
 
 
 def write_bases(builder: TextBuilder, captured: Captured, names: list[str]) -> None:
-    """One line for each base that is no argument itself, and one check for each base."""
+    """Write one line for each base that is no argument itself, and one check for each base."""
     reason = (
         "arguments overlap and one of them is written, so the graph takes the tensor under them"
         if captured.bases
@@ -37,7 +37,7 @@ def _write_base(builder: TextBuilder, captured: Captured, base: SyntheticBaseOf,
 
 
 def _reference_member(captured: Captured, base: SyntheticBaseOf) -> int:
-    """The member whose elements those of a flat base are."""
+    """Return the member whose dtype and sign bits a flat base has."""
     like, inputs = captured.inputs[base.index].fake, captured.inputs
     same = [index for index in base.members if inputs[index].fake.dtype is like.dtype]
     plain = (index for index in same if not inputs[index].fake.is_neg() and not inputs[index].fake.is_conj())

@@ -9,7 +9,7 @@ from aotlens.capture.storage import has_symbols
 
 
 def shape_differs(name: str, fake: Any) -> str:
-    """The condition that a tensor has another shape, as far as its sizes are known."""
+    """Return the condition that a tensor has another shape, as far as its sizes are known."""
     if not any(isinstance(size, torch.SymInt) for size in fake.shape):
         return f"{name}.shape != {tuple(fake.shape)}"
     known = [(dim, size) for dim, size in enumerate(fake.shape) if not isinstance(size, torch.SymInt)]
@@ -19,12 +19,12 @@ def shape_differs(name: str, fake: Any) -> str:
 
 
 def not_plain(name: str) -> str:
-    """The condition that it is no tensor, or one that wraps others, which the graph was not made for."""
+    """Return the condition that a value is no tensor, or a subclass that the graph was not made for."""
     return f"(not isinstance({name}, torch.Tensor) or hasattr({name}, '__tensor_flatten__'))"
 
 
 def strides_differ(name: str, fake: Any) -> str:
-    """The condition that a tensor's elements lie otherwise: whether `reshape` copies depends on it."""
+    """Return the condition that strides differ, on which it depends whether `reshape` copies."""
     if fake.is_contiguous():
         return f"not {name}.is_contiguous()"
     if any(isinstance(step, torch.SymInt) for step in fake.stride()):
@@ -33,16 +33,16 @@ def strides_differ(name: str, fake: Any) -> str:
 
 
 def device_differs(name: str, fake: Any) -> str:
-    """The condition that its memory is elsewhere: a kernel for one device cannot read another's."""
+    """Return the condition that the device differs: a kernel for one device cannot read another's memory."""
     return f"not {name}.is_cpu" if fake.device.type == "cpu" else f"{name}.device != torch.{fake.device!r}"
 
 
 BITS = {"conj": "conjugated", "neg": "negated"}
-"""The lazy operators, each with what it makes of a tensor."""
+"""The lazy operators, each with the word for its result."""
 
 
 def lazy_bits_differ(name: str, fake: Any) -> list[str]:
-    """The conditions that its memory holds other numbers than it shows: conjugates, or negatives."""
+    """Return the conditions that the lazy conjugate and negative bits differ."""
     return [f"{'not ' if is_set else ''}{name}.is_{bit}()" for bit, is_set in _checked_bits(fake)]
 
 
@@ -56,23 +56,24 @@ def _checked_bits(fake: Any) -> list[tuple[str, bool]]:
 
 
 def lazy_bits(fake: Any) -> list[str]:
-    """The lazy operators that a tensor of this type and these strides can carry.
+    """Return the lazy operators that a tensor of this dtype and these strides can carry.
 
-    Elements of a negative are the imaginary parts in complex memory: more than one are not contiguous.
+    A lazy negative is a view of the imaginary part of complex memory, so with several elements it is not
+    contiguous.
     """
     dense = _elements(fake) > 1 and fake.is_contiguous()
     return ["conj"] * fake.is_complex() + ["neg"] * (fake.is_floating_point() and not dense)
 
 
 def _elements(fake: Any) -> int:
-    """As far as they are known."""
+    """Return the number of elements; 0 if it is symbolic."""
     return 0 if any(isinstance(size, torch.SymInt) for size in fake.shape) else fake.numel()
 
 
 def symbolic_strides(fake: Any) -> list[tuple[int, Any]]:
-    """Dimension and stride of a tensor whose elements do not simply follow one another, as symbols.
+    """Return dimension and symbolic stride of a non-contiguous tensor.
 
-    Those come first that are a symbol of their own, since others are told in terms of them.
+    Strides that are a single symbol come first, since the others are expressed with them.
     """
     strides = fake.stride()
     if fake.is_contiguous() or not any(isinstance(step, torch.SymInt) for step in strides):
@@ -100,9 +101,9 @@ def seen(*tensors):
 
 
 def comparable_tensors(captured: Captured, checked: list[tuple[str, CapturedInput]]) -> list[str]:
-    """The names of the tensors that it compares; none where sizes are symbols, which each call is asked for.
+    """Return the names of the tensors that the C++ check compares; none if sizes are symbolic.
 
-    A tensor that is given twice is never taken: which arguments are one tensor is checked apart.
+    Duplicates are excluded: a separate check covers which arguments are one tensor.
     """
     inputs = captured.flat_inputs
     if any(
@@ -114,15 +115,15 @@ def comparable_tensors(captured: Captured, checked: list[tuple[str, CapturedInpu
 
 
 def write_remember(names: list[str]) -> str:
-    """The line that has the tensors of this call taken from now on."""
+    """Return the line that makes the check accept tensors like those of this call from now on."""
     return (
         f"seen = tensors_like({', '.join(names)}, dynamic_dims_sizes=None, dynamic_dims_strides=None).check"
     )
 
 
 def is_functorch_tensor(names: list[str]) -> str:
-    """The condition that a tensor belongs to a transform of torch.func, be it one that is over.
+    """Return the condition that a tensor belongs to a torch.func transform, even a finished one.
 
-    `autograd.Function.apply` unwraps such a tensor, and is left out for tensors that are seen again.
+    `autograd.Function.apply` unwraps such a tensor, and is skipped for tensors that were seen before.
     """
     return f"any(map(torch._C._functorch.is_functorch_wrapped_tensor, ({', '.join(names)},)))"

@@ -22,7 +22,7 @@ from aotlens.runtime.module_text import TextBuilder
 from aotlens.runtime.subclass_tangents import BackwardWrappers, TangentText
 
 Conditions = dict[tuple[type, int], str]
-"""By the class of a gradient's slot and its index, whether it arrives; without those that always do."""
+"""By the class of a gradient's slot and its index: the name of its condition; none if always defined."""
 
 
 def write_undefined_checks(
@@ -32,7 +32,7 @@ def write_undefined_checks(
     tangents: list[TangentText],
     count: int,
 ) -> Conditions:
-    """For a backward that takes one tangent per result and returns `count` gradients."""
+    """Write the checks of a backward that takes one tangent per output and returns `count` gradients."""
     received = [tangent for tangent in tangents if tangent.nodes]
     several, fills = len(received) > 1, _materialises_zeros(parts)
     if len(received) == 1 and not fills:
@@ -54,7 +54,7 @@ def write_undefined_checks(
 
 
 def _materialises_zeros(parts: Partitioned) -> bool:
-    """Whether eager's backward does something although no gradient arrives."""
+    """Return True if eager's backward does something although no tangent is defined."""
     assert parts.backward is not None  # written for training only
     return parts.joint.materialises_zeros or any(map(has_effect, parts.backward.nodes))
 
@@ -65,7 +65,7 @@ def _write_all_undefined(builder: TextBuilder, received: list[TangentText], coun
 
 
 def _defined_conditions(parts: Partitioned, tangents: list[TangentText], received: int) -> Conditions:
-    """The condition for each gradient that comes from some of those that are received."""
+    """Return the condition for each gradient that depends on only some of the received tangents."""
     conditions: Conditions = {}
     for key, indices in parts.joint.tangents_by_gradient.items():
         named = [tangents[index].parameter for index in sorted(indices) if tangents[index].nodes]
@@ -89,14 +89,14 @@ CompilePartial = Callable[[Program], Callable[[list[Any]], Any]]
 
 
 def _recording_obstacle(parts: Partitioned) -> str | None:
-    """Why the backward of some gradients is not recorded; None where it is."""
+    """Return why a backward for some tangents is not recorded; None if it is."""
     if parts.backward is not None and any(map(has_effect, parts.backward.nodes)):
         return "its backward has an effect"
     return rerecord_obstacle(parts)
 
 
 def write_choice(builder: TextBuilder, parts: Partitioned, tangents: list[TangentText], graph: str) -> str:
-    """The name of the graph that runs; `graph` is that of the backward of all."""
+    """Return the name of the graph that runs; `graph` is that of the full backward."""
     differentiable = [tangent for tangent in tangents if tangent.differentiable]
     received = [tangent for tangent in differentiable if tangent.nodes]
     conditions = dict[str, str]()
@@ -126,7 +126,7 @@ def _all_undefined(tangents: list[TangentText]) -> str:
 
 
 def _unsafe_zeros(parts: Partitioned, received: list[TangentText]) -> tuple[dict[str, str], tuple[Site, ...]]:
-    """By their conditions, the reasons; and the user's lines."""
+    """Return, by their conditions, why zeros would give other gradients; and the user's lines."""
     if (
         parts.backward is None
         or len(received) < 2
@@ -136,7 +136,7 @@ def _unsafe_zeros(parts: Partitioned, received: list[TangentText]) -> tuple[dict
     reasons, sites = dict[str, str](), list[Site | None]()
     for slope in infinite_factors(parts.backward):
         affected = [tangent for tangent in received if slope.tangents & set(map(id, tangent.nodes))]
-        if len(affected) == len(received):  # the tensors inside of one wrapper arrive together
+        if len(affected) == len(received):  # the inner tensors of one wrapper are defined together
             continue
         results = ", ".join(f"`{tangent.name}`" for tangent in affected)
         of_what = slope.node.origin.differentiates or slope.node.origin
@@ -149,19 +149,19 @@ def _unsafe_zeros(parts: Partitioned, received: list[TangentText]) -> tuple[dict
 
 
 def may_run_partial_backward(builder: TextBuilder) -> bool:
-    """Whether the backward may be that of some of the gradients."""
+    """Return True if the backward may be one for some of the tangents."""
     return any(f"graph = {BOUND_NAME}(" in line for line in builder.lines)
 
 
 def needs_partial_backward(builder: TextBuilder, parts: Partitioned) -> bool:
-    """Whether the module is bound to what makes such a backward."""
+    """Return True if the module is bound to a `PartialBackward`."""
     return may_run_partial_backward(builder) and not (
         parts.joint.user_grad_sources and _recording_obstacle(parts) is not None
     )
 
 
 def write_undefined_error(builder: TextBuilder, parts: Partitioned, graph: str) -> None:
-    """What the module does by itself; where it is loaded by aotlens, `PartialBackward` stands there."""
+    """Write what the module does by itself; if aotlens loads it, `PartialBackward` replaces it."""
     if not may_run_partial_backward(builder):
         return
     reason = _recording_obstacle(parts)
@@ -179,7 +179,7 @@ def write_undefined_error(builder: TextBuilder, parts: Partitioned, graph: str) 
 
 
 def _write_zeros_instead(builder: TextBuilder, parts: Partitioned, graph: str) -> None:
-    """Zeros that met nothing infinite leave no nan: the gradients are those of what arrives."""
+    """Write a backward with zeros for undefined tangents, which is valid if no zero meets an infinity."""
     builder.add(
         "# leaves out what is missing; bound where aotlens loads this module, and by itself takes zeros"
     )
@@ -209,7 +209,7 @@ def no_partial_backward_error(parts: Partitioned, reason: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class PartialBackwardGraph:
-    """In place of the backward's graph."""
+    """Replaces the backward's graph."""
 
     defined: DefinedTangents
     run: Callable[[list[Any]], Any]
@@ -219,20 +219,21 @@ class PartialBackwardGraph:
 
 
 class PartialBackward:
-    """Makes the graphs in place of the backward's, each when gradients first arrive so."""
+    """Makes graphs that replace the backward's, one for each set of defined tangents."""
 
     def __init__(self, parts: Partitioned, compile_other: CompilePartial | None) -> None:
         self._parts = parts
         self._compile = compile_other
         self._graphs: dict[DefinedTangents, PartialBackwardGraph] = {}
         self.records = bool(parts.joint.user_grad_sources)
-        """Whether it is recorded anew, and not what is left of the backward."""
+        """Whether the backward is recorded anew, instead of derived from the full one."""
 
     def __call__(self, arrived: DefinedTangents) -> PartialBackwardGraph:
-        """A graph that takes the backward's inputs, in one list that it empties, and gives its results.
+        """Return a graph that takes the backward's inputs, in one list that it empties, and returns its
+        outputs.
 
         Raises:
-            RuntimeError: it cannot be recorded, or needs what the backward does not keep.
+            RuntimeError: it cannot be recorded, or needs what the backward does not save.
         """
         known = self._graphs.get(arrived)
         if known is None:
@@ -248,7 +249,7 @@ class PartialBackward:
             raise RuntimeError(no_partial_backward_error(self._parts, str(error))) from error
 
     def _by_backend(self, arrived: DefinedTangents) -> PartialBackwardGraph:
-        """What is left of the backward, by the backend's code."""
+        """Return the part of the backward that the defined tangents need, compiled by the backend."""
         backward, like = self._parts.backward, iter(self._parts.joint.wrapped_tangents)
         assert backward is not None  # written for training only
         nodes = iter(

@@ -25,7 +25,7 @@ def tensor_from(text, dtype, size, stride):
     flat = torch.frombuffer(data, dtype=torch.uint8) if data else torch.empty(0, dtype=torch.uint8)
     return flat.view(dtype).as_strided(size, stride)
 """
-"""Text of a module: a tensor from what lies in its memory."""
+"""Module text: a tensor from its memory's bytes."""
 
 PLAIN = (torch.dtype, torch.layout, torch.memory_format)
 NUMBERS_AND_TEXTS = (bool, int, float, complex, str, bytes)
@@ -36,11 +36,11 @@ class ValueWriter:
 
     def __init__(self) -> None:
         self.modules: dict[str, str] = {}
-        """Modules other than torch's that the text imports, each with what it takes from there."""
+        """Imported modules other than torch's, each with the name that is imported."""
         self._written: set[str] = set()
 
     def text(self, builder: TextBuilder, value: Any) -> str | None:
-        """The expression for a value; None where there is none."""
+        """Return the expression for a value; None if there is none."""
         if isinstance(value, torch.Tensor):
             return self.tensor(builder, value)
         if isinstance(value, torch.Generator):
@@ -58,7 +58,7 @@ class ValueWriter:
         return self._object(builder, value)
 
     def tensor(self, builder: TextBuilder, value: torch.Tensor) -> str | None:
-        """A plain tensor, or a parameter, with its values, strides and `requires_grad`."""
+        """Return a plain tensor or a parameter with its values, strides and `requires_grad`."""
         if type(value) not in (torch.Tensor, torch.nn.Parameter) or value.layout != torch.strided:
             return None
         if value.is_quantized or value.device.type == "meta":
@@ -90,7 +90,7 @@ class ValueWriter:
         return f"generator_at({state})"
 
     def _hook(self, builder: TextBuilder, value: fx.GraphModule) -> str | None:
-        """A hook on saved tensors, which is built into the graphs: the caller's must be the same code."""
+        """Return a hook on saved tensors, which the graphs contain: the caller's must have the same code."""
         tensors = (*value.named_parameters(), *value.named_buffers())
         parts = {name: self.tensor(builder, tensor.detach()) for name, tensor in tensors}
         if any(text is None for text in parts.values()):
@@ -123,7 +123,7 @@ class ValueWriter:
         return f"{type(value).__name__}([{listed}])"
 
     def _object(self, builder: TextBuilder, value: Any) -> str | None:
-        """An object of a class that can be imported, from its own fields."""
+        """Return an object of an importable class, made from its fields."""
         if isinstance(value, (torch.Size, torch.device)):
             return f"torch.Size({tuple(value)})" if isinstance(value, torch.Size) else f"torch.{value!r}"
         if isinstance(value, pytree.TreeSpec):
@@ -144,7 +144,7 @@ class ValueWriter:
         return f"{kind}({', '.join(f'{name}={text}' for name, text in parts)})"
 
     def spec(self, builder: TextBuilder, spec: Any) -> str | None:
-        """How containers nest, with the user's own classes among them."""
+        """Return how containers nest, including the user's own classes."""
         tree = "torch.utils._pytree"
         if spec.is_leaf():
             return f"{tree}.treespec_leaf()"
@@ -162,7 +162,7 @@ class ValueWriter:
         return f"torch.distributed.device_mesh.DeviceMesh({arguments})"
 
     def _named(self, builder: TextBuilder, kind: type) -> str | None:
-        """A class by its name, imported where that is possible in another process."""
+        """Return a class by its name, imported if that is possible in another process; else None."""
         module, name = kind.__module__, kind.__qualname__
         if module == "builtins":
             return name
@@ -184,7 +184,7 @@ class ValueWriter:
 
 
 SHORT = 64
-"""Numbers that are written as numbers; more of them stand as text that nobody reads."""
+"""The most elements that are written as numbers; larger tensors are written as bytes."""
 
 GENERATOR_HELPER = """
 def generator_at(state):
@@ -217,13 +217,13 @@ def _plain(value: Any) -> str:
 
 
 def _flat_storage(value: torch.Tensor) -> torch.Tensor:
-    """All that lies between the tensor's first and last element."""
+    """Return everything between the tensor's first and last element."""
     last = sum((size - 1) * step for size, step in zip(value.shape, value.stride(), strict=True))
     return value.as_strided((last + 1,), (1,))
 
 
 def _wrapped(text: str) -> str:
-    """A long text as several strings that Python puts together."""
+    """Return a long text as several adjacent string literals."""
     width = 100
     if len(text) <= width:
         return repr(text)
@@ -232,7 +232,7 @@ def _wrapped(text: str) -> str:
 
 
 def _constructor_fields(value: Any) -> dict[str, Any] | None:
-    """What a constructor of the value's class takes; None where that cannot be told."""
+    """Return the arguments for the constructor of the value's class; None if unknown."""
     if isinstance(value, tuple) and hasattr(value, "_fields"):
         return dict(zip(value._fields, value, strict=True))
     if dataclasses.is_dataclass(value):
@@ -241,12 +241,12 @@ def _constructor_fields(value: Any) -> dict[str, Any] | None:
 
 
 def _fields_from_repr(value: Any) -> dict[str, Any] | None:
-    """The fields in what `repr` says: `Shard(dim=0)`, `Partial(sum)`."""
+    """Return the fields that `repr` shows: `Shard(dim=0)`, `Partial(sum)`."""
     name, _, inside = repr(value).removesuffix(")").partition("(")
     names = [part.partition("=")[0].strip() for part in inside.split(",") if part]
     if name != type(value).__name__:
         return None
-    if len(names) == 1 and "=" not in inside:  # one field, of which only the value is told
+    if len(names) == 1 and "=" not in inside:  # one field, of which only the value is shown
         names = [key for key in dir(type(value)) if getattr(value, key, None) == names[0]]
     if not all(hasattr(value, key) for key in names):
         return None
@@ -259,16 +259,16 @@ def _fields_from_repr(value: Any) -> dict[str, Any] | None:
 
 
 class Bindings:
-    """The names of one module text."""
+    """The names of one module text that are bound when it is loaded."""
 
     def __init__(self, standalone: bool = False) -> None:
         self.bound: dict[str, Any] = {}
-        """Values by name, for whoever loads the text."""
+        """Values by name, for the loader of the text."""
         self.value_writer = ValueWriter() if standalone else None
-        """None where the values themselves are wanted, and not others that are equal."""
+        """None if the values themselves are wanted, not equal ones."""
 
     def bind(self, builder: TextBuilder, name: str, value: Any, note: str) -> None:
-        """Write the line that makes the value, or `note` where it is bound."""
+        """Write the line that makes the value, or `note` if it is bound."""
         text = self.value_writer.text(builder, value) if self.value_writer is not None else None
         if text is not None:
             builder.add(f"{name} = {text}" if text != name else "")
@@ -285,7 +285,7 @@ CapturedTensors = list[tuple[str, CapturedInput]]
 
 
 def write_captured_tensors(builder: TextBuilder, bindings: Bindings, outside: CapturedTensors) -> None:
-    """Each tensor as it was at export, under a comment with the user's name for it."""
+    """Write each tensor with its value at export, below a comment with the user's name for it."""
     makes = _CapturedTensorText(builder, bindings, outside)
     for name, captured_input in outside:
         value: Any = captured_input.free_tensor
@@ -307,9 +307,9 @@ class _CapturedTensorText:
         self._builder = builder
         self._bindings = bindings
         self._written: dict[int, str] = {}
-        """Names of tensors that are written already, by identity."""
+        """Names of the tensors written so far, by identity."""
         self._name_of_storage: dict[int, str] = {}
-        """Names of memories that several tensors lie in, by storage."""
+        """Names of storages that several tensors share."""
         storages = [
             captured_input.free_tensor.untyped_storage()._cdata
             for _, captured_input in outside
@@ -347,7 +347,7 @@ class _CapturedTensorText:
         return known
 
     def _whole_storage(self, name: str, value: torch.Tensor) -> str:
-        """The name of the memory, written when first asked for."""
+        """Return the name of the whole storage, writing it on first use."""
         storage = value.untyped_storage()
         known = self._name_of_storage.get(storage._cdata)
         if known is None:
@@ -358,7 +358,7 @@ class _CapturedTensorText:
 
 
 def _with_signs(text: str, value: torch.Tensor, base: torch.Tensor | None = None) -> str:
-    """The text of a tensor with the signs that it has otherwise than what it is made of."""
+    """Return the text of a tensor with the conjugate and negative bits that differ from its source's."""
     if value.is_conj() != (base is not None and base.is_conj()):
         text = f"{text}.conj()"
     if value.is_neg() != (base is not None and base.is_neg()):

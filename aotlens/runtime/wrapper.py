@@ -1,4 +1,4 @@
-"""The text of `call`: what runs around the graphs on each call of the compiled function."""
+"""Module text of `call`: what runs around the graphs on each call of the compiled function."""
 
 from contextlib import nullcontext
 from typing import Any
@@ -72,7 +72,7 @@ from aotlens.torch_api.autograd import is_view_of_custom_function
 
 SET_META = "torch._C._autograd._set_creation_meta"
 IN_CUSTOM_FUNCTION = "torch._C._autograd.CreationMeta.IN_CUSTOM_FUNCTION"
-"""By which autograd refuses a write with a gradient beside such a view."""
+"""Makes autograd reject a write with a gradient to such a view."""
 
 
 class WrapperText:
@@ -92,7 +92,7 @@ class WrapperText:
         self._reshaped = reshaped_leaves(parts) if code.backward is not None else ()
 
     def write(self) -> None:
-        """`def call(…)` with its steps, in the order in which they run."""
+        """Write `def call(…)` with its steps, in the order in which they run."""
         builder, structure = self._builder, self._captured.structure
         flat = structure.arguments is None or bool(structure.parameters)
         arguments = self.arguments[: len(self._captured.flat_inputs)]
@@ -135,7 +135,7 @@ class WrapperText:
             self._return()
 
     def _require_grad(self) -> None:
-        """Before the graphs run, so that autograd leads the gradient to the input."""
+        """Make inputs require grad before the graphs run, so that autograd sends the gradient to them."""
         on = (AutogradChange.REQUIRES_GRAD, AutogradChange.NEW_LEAF)
         turned = [info for info in self._meta.inputs if info.autograd in on]
         if not turned:
@@ -146,7 +146,7 @@ class WrapperText:
                 self._builder.add(f"{self.arguments[info.index]}{off}.requires_grad_()")
 
     def _register_hooks(self) -> None:
-        """Before the graphs run, as the function does: autograd then leads gradients through the hooks."""
+        """Register hooks before the graphs run, so that autograd sends gradients through them."""
         registered = self._captured.structure.registered_hooks
         if not registered:
             return
@@ -156,12 +156,12 @@ class WrapperText:
                     "" if hook is None else self._names.object(hook, f"hook_on_{self.arguments[index]}")
                 )
                 if method == "register_hook" and sum(self._parts.joint.differentiable) > 1:
-                    # eager runs no hook where no gradient arrives: autograd runs it for None of this backward
+                    # eager runs no hook for an undefined gradient; autograd would call it with None
                     hook_text = f"lambda gradient: None if gradient is None else {hook_text}(gradient)"
                 self._builder.add(f"{self.arguments[index]}.{method}({hook_text})")
 
     def _resize_leaves(self) -> None:
-        """Before autograd sees a leaf: it checks each gradient against the sizes that it has seen."""
+        """Resize leaves before autograd sees them: it checks each gradient against the sizes at that time."""
         if not self._reshaped:
             return
         with self._builder.step("give leaves their new sizes", "their gradients have these sizes"):
@@ -177,11 +177,11 @@ class WrapperText:
                     with self._builder.block(
                         f"with torch.no_grad(){counted if changes_metadata_only(info) else ''}:"
                     ):
-                        if is_reset:  # a new place, as below
+                        if is_reset:  # a new edge, as below
                             self._builder.add(f"{name}.set_({name}.detach().as_strided({geometry}))")
                         else:
                             self._builder.add(f"{name}.as_strided_({geometry})")
-                elif self._is_reset(info):  # whoever holds the former place, a view of it, keeps it alive
+                elif self._is_reset(info):  # a view of the leaf keeps its former edge alive
                     self._set(name, f"{name}.new_empty({size})")
                 else:
                     self._builder.add(f"{name}.data = {name}.new_empty({size})")
@@ -200,18 +200,18 @@ class WrapperText:
                 self._builder.add(f"{name}.requires_grad_(False)" if leaf else f"{name}.detach_()")
 
     def _views_before_change(self) -> list[Any]:
-        """Results that are views of what an input was."""
+        """Return outputs that are views of an input from before its change."""
         return [output for output in self._meta.outputs if output.viewed_before_change]
 
     def _keeps_former_grad_fn(self, output: Any) -> bool:
-        """Whether it was taken before its input lost its history, not only before that got other memory."""
+        """Return True if it was viewed before its input was detached, not only before a storage swap."""
         info = self._meta.inputs[output.base.index]
         return info.autograd is AutogradChange.DETACHED and (
             output.requires_grad or info.storage_swap is None
         )
 
     def _swap_storages(self) -> None:
-        """All new storages are taken first: two inputs may have been given each other's."""
+        """Swap storages; all new ones are read first, since two inputs may exchange theirs."""
         exchanged = [info for info in self._meta.inputs if info.storage_swap is not None]
         reset = [
             info for info in self._meta.inputs if info.storage_swap is None and self._gets_new_edge(info)
@@ -236,14 +236,14 @@ class WrapperText:
                 self._assign_storage(info, self.arguments[info.index])
 
     def _gets_new_edge(self, info: InputAliasInfo) -> bool:
-        """Whether `set_` gave a leaf a new place for gradients, and those of the call go to its former."""
+        """Return True if `set_` gave a leaf a new edge, and this call's gradients go to the former one."""
         argument, recorder = self._captured.inputs[info.index].argument, self._captured.recorder
         return self._is_reset(info) and all(
             leaf is not argument for leaf in recorder.reset_leaves_with_gradient
         )
 
     def _is_reset(self, info: InputAliasInfo) -> bool:
-        """Whether `set_` gave a leaf a new place for gradients."""
+        """Return True if `set_` gave a leaf a new edge."""
         captured_input = self._captured.inputs[info.index]
         return captured_input.is_leaf and any(
             leaf is captured_input.argument for leaf in self._captured.recorder.reset_leaves
@@ -257,7 +257,7 @@ class WrapperText:
             self._builder.add(f"{name}.data = {new}")
 
     def _set(self, name: str, new: str) -> None:
-        """Other memory and a new place for gradients; a version is counted where all are."""
+        """Write a `set_`, which gives other memory and a new edge; versions are bumped elsewhere."""
         preserving = f"torch.autograd._unsafe_preserve_version_counter({name})"
         with self._builder.block(f"with torch.no_grad(), {preserving}:"):
             self._builder.add(f"{name}.set_({new})")
@@ -305,9 +305,10 @@ class WrapperText:
         )
 
     def _apply(self) -> str:
-        """What calls `CompiledFunction`: `apply`, unless no argument can belong to a transform of torch.func.
+        """Return what calls `CompiledFunction`: `apply`, unless no argument can belong to a torch.func
+        transform.
 
-        Dynamo guards on the kinds of tensors; of other calls only tensors that were seen before are known.
+        Dynamo guards on the kinds of tensors; in other calls only tensors that were seen before are known.
         """
         behind_dynamo = self._captured.subject.frontend == "dynamo" and not self._code.is_standalone
         if not (behind_dynamo or self._has_seen):
@@ -318,7 +319,7 @@ class WrapperText:
         return "apply"
 
     def _without_gradient(self) -> frozenset[str]:
-        """Inputs that require grad and get none: passed on without their history, which may be used up."""
+        """Return inputs that require grad but get none: they are detached, since their graph may be freed."""
         joint = self._parts.joint
         if joint.failing is not None and not joint.always_fails:
             return frozenset()
@@ -326,13 +327,13 @@ class WrapperText:
         none = {slot.index for slot, value in gradients if isinstance(slot, Gradient) and value is None}
         if (
             joint.user_grad_sources or joint.always_fails
-        ):  # which give one, maybe, where some of the results have none
+        ):  # which may have a gradient if some tangents are undefined
             arriving = self._parts.joint.tangents_by_gradient
             none = {index for index in none if not arriving.get((Gradient, index))}
         return frozenset(self.arguments[index] for index in none)
 
     def _viewed_without_gradient(self, without: frozenset[str]) -> dict[str, str]:
-        """Those of which a custom function made a view, which lines here view with grad mode off."""
+        """View with grad mode off the inputs without gradient that a custom function made a view of."""
         input_indices = (info.custom_function_input for info in self._meta.outputs)
         viewed = (self.arguments[index] for index in input_indices if index is not None)
         names = {name: f"before_{name}" for name in viewed if name in without}
@@ -364,7 +365,7 @@ class WrapperText:
         line = f"{name}{once}.copy_(updated_{info.index}{once})"
         if info.seen_by_autograd:
             self._under(Modes(True, self._captured.inference_mode), line)
-        elif captured_input.argument.is_inference():  # what is recorded, eager takes
+        elif captured_input.argument.is_inference():  # eager allows every write that was recorded
             with self._builder.block("with torch.inference_mode():"):
                 self._builder.add(line)
         elif info.hidden_from_autograd:
@@ -373,7 +374,7 @@ class WrapperText:
             ):
                 self._builder.add(line)
         elif info.storage_swap is None and not info.mutates_metadata and captured_input.wrapped is None:
-            # what `no_grad` does to a write, at half its cost: autograd sees the version alone
+            # the effect of `no_grad` on a write, at half its cost: autograd sees the version only
             with self._builder.block("with below_views():"):
                 self._builder.add(line)
             self._builder.add(f"increment_version(({name},))")
@@ -382,8 +383,10 @@ class WrapperText:
                 self._builder.add(line)
 
     def _resize(self, info: InputAliasInfo) -> None:
-        """As the operator does that puts its result there: below autograd, which refuses it of what has a
-        gradient, and counts the write alone."""
+        """Resize an input below autograd, as the `out=` operator does.
+
+        Autograd rejects a resize of a tensor that requires grad, and counts only the write.
+        """
         size = literal(tuple(self._captured.inputs[info.index].argument.shape), self._names)
         with self._builder.block("with below_views():"):
             self._builder.add(f"{self.arguments[info.index]}.resize_({size})")
@@ -408,9 +411,11 @@ class WrapperText:
                 counts = not self._captured.inputs[info.index].argument.is_inference()
                 if counts and (
                     changes_metadata_only(info) or not info.version_bumps
-                ):  # raised before the graph ran, or never
+                ):  # bumped before the graph ran, or never
                     contexts.append(f"torch.autograd._unsafe_preserve_version_counter({name})")
-                if self._captured.inputs[info.index].argument.is_inference():  # what is recorded, eager takes
+                if self._captured.inputs[
+                    info.index
+                ].argument.is_inference():  # eager allows every change that was recorded
                     contexts.append("torch.inference_mode()")
                 if not contexts:
                     self._builder.add(line)
@@ -431,7 +436,7 @@ class WrapperText:
         changed = [info for info in self._meta.inputs if info.wrapper_version_bumps and info.is_mutated]
         raised = [
             info for info in changed if not changes_metadata_only(info)
-        ]  # those were raised before the graph ran
+        ]  # those were bumped before the graph ran
         reason = "autograd is told of the writes inside the graph" if raised else "no version counter changes"
         with self._builder.step("raise version counters", reason, 0, self._sites(tuple(raised))):
             write_versions(self._builder, raised, self._meta, self.arguments)
@@ -461,14 +466,14 @@ class WrapperText:
                     write_leaf_output(self._builder, self._parts, outputs[index])
 
     def _detached_view(self, memory: DetachedStorage) -> str:
-        """The memory without a history."""
+        """Return the text of a detached view of the storage."""
         text = self._base_name(memory.base) + (".data" if memory.has_own_version else ".detach()")
         if memory.chain is None:
             text = f"{text}.as_strided({self._geometry(geometry_of(memory.tensor))})"
         return f"{self._chain(text, memory.chain or ())}.detach()"
 
     def _make_alias(self, info: OutputAliasInfo) -> None:
-        """The views again, each in the modes under which the user's code took it."""
+        """Regenerate the views, each in the modes under which the user's code made it."""
         name = f"out_{info.index}"
         if info.same_object_as is not None:
             self._builder.add(f"{name} = out_{info.same_object_as}")
@@ -561,11 +566,11 @@ class WrapperText:
 
 
 def _without_repeats(tensor: Any) -> str:
-    """`once` as text; empty where all of the tensor is taken."""
+    """Return an index that skips repeated elements; empty if there are none."""
     parts = [":1" if part.stop else ":" for part in index_without_repeats(tensor)]
     return f"[{', '.join(parts)}]" if ":1" in parts else ""
 
 
 def _alias_depth(outputs: tuple[OutputAliasInfo, ...], info: OutputAliasInfo) -> int:
-    """How many results are made before this one, which is a view of the last of them."""
+    """Return how many outputs are regenerated before this one, which is a view of the last of them."""
     return 1 + _alias_depth(outputs, outputs[info.base.index]) if isinstance(info.base, OutputBase) else 0
