@@ -158,11 +158,11 @@ def _recorded_subgraphs(argument: Any, recorded: Any) -> Any:
 
 
 class CallWriter:
-    """Writes calls down as nodes on a tape of its own."""
+    """Writes calls down as nodes in a recording of its own."""
 
     def __init__(self, captured: Captured) -> None:
         self._captured = captured
-        self._tape = Recording(captured.recorder.fake_mode)
+        self._recording = Recording(captured.recorder.fake_mode)
         self._node_by_id: dict[int, Node] = {}
         self._origins: dict[int, Origin] = {}
         self._inputs: list[ProgramInput] = []
@@ -195,7 +195,7 @@ class CallWriter:
             )
         elif captured_input.duplicate_of is None and isinstance(captured_input.argument, SYMBOLIC):
             node = self._add_input(captured_input.slot, captured_input.argument, captured_input.argument)
-            self._tape.symbols.define(captured_input.argument, node)
+            self._recording.symbols.define(captured_input.argument, node)
 
     def _add_tensor(self, captured_input: CapturedInput) -> None:
         slot: Any = captured_input.slot
@@ -203,16 +203,16 @@ class CallWriter:
             self._add_input(inner_slot(slot, path), tensor, inner_tensor_at(captured_input.fake, path))
 
     def _add_input(self, slot: Any, argument: Any, val: Any) -> Node:
-        node = Node(self._tape.name(node_name(slot.name)), None, (), {}, val, Origin(NO_ORIGIN, ""))
+        node = Node(self._recording.name(node_name(slot.name)), None, (), {}, val, Origin(NO_ORIGIN, ""))
         self._inputs.append(ProgramInput(node, slot))
         if isinstance(argument, torch.Tensor):
             self._node_by_id[id(argument)] = node
-            self._tape.symbols.define_sizes(node)
+            self._recording.symbols.define_sizes(node)
         return node
 
     def _add(self, call: Call, value: Any) -> None:
         func, args, kwargs, result, origin = call
-        self._tape.origin = origin
+        self._recording.origin = origin
         arguments = tuple(self._argument(arg) for arg in args)
         if is_higher_order(func):
             arguments = self._with_bodies(call, arguments)
@@ -225,7 +225,7 @@ class CallWriter:
             self._origins[id(origin)] = call[4]
         if func is aten.lift_fresh.default:  # the text keeps its constant for the next run
             func = aten.lift_fresh_copy.default
-        node = self._tape.add_node(func, arguments, keywords, value, origin)
+        node = self._recording.add_node(func, arguments, keywords, value, origin)
         if isinstance(result, torch.Generator):
             self._node_by_id[id(result)] = node
         self._name_results(node, result, value)
@@ -247,19 +247,19 @@ class CallWriter:
 
     def _name_results(self, node: Node, result: Any, value: Any) -> None:
         if isinstance(result, SYMBOLIC):
-            self._tape.symbols.define(result, node)
+            self._recording.symbols.define(result, node)
         elif isinstance(result, torch.Tensor):
             if self._node_by_id.setdefault(id(result), node) is node:
                 self._define_new_sizes(node, result, value)
         elif isinstance(result, (list, tuple)):
             for index, item in enumerate(result):
                 if isinstance(item, torch.Tensor) and id(item) not in self._node_by_id:
-                    self._node_by_id[id(item)] = part = self._tape.item(node, index)
+                    self._node_by_id[id(item)] = part = self._recording.item(node, index)
                     self._define_new_sizes(part, item, value[index])
                 elif isinstance(item, SYMBOLIC):
-                    self._tape.symbols.define(item, self._tape.item(node, index))
+                    self._recording.symbols.define(item, self._recording.item(node, index))
                 elif isinstance(item, (list, tuple)):
-                    self._name_results(self._tape.item(node, index), item, value[index])
+                    self._name_results(self._recording.item(node, index), item, value[index])
 
     def _define_new_sizes(self, node: Node, result: Any, value: Any) -> None:
         """A size that the data decides is read from the result that first has it.
@@ -267,19 +267,19 @@ class CallWriter:
         Later calls have it by the symbol of their own recording, which `value` may not be of.
         """
         if any(is_data_dependent(size) for size in value.shape):
-            self._tape.symbols.define_sizes(node)
+            self._recording.symbols.define_sizes(node)
             if len(result.shape) == len(value.shape):
-                self._tape.symbols.define_sizes(node, result)
+                self._recording.symbols.define_sizes(node, result)
 
     def _argument(self, arg: Any) -> Any:
         if isinstance(arg, torch.Tensor):
             return self._node(arg)
         if isinstance(arg, torch.Generator):
-            return self._node_by_id.get(id(arg)) or self._tape.generator(arg)
+            return self._node_by_id.get(id(arg)) or self._recording.generator(arg)
         if isinstance(arg, OBJECTS):
             return self._node_by_id.get(id(arg)) or self._captured.recorder.objects[id(arg)]
         if isinstance(arg, SYMBOLIC):
-            return self._tape.symbols.value(arg)
+            return self._recording.symbols.value(arg)
         if isinstance(arg, (list, tuple)):
             return [self._argument(item) for item in arg]
         if isinstance(arg, dict):
@@ -303,9 +303,9 @@ class CallWriter:
             self._node_by_id[id(tensor)] = constant
             return constant
         origin = Origin(NO_ORIGIN, "", reason="a tensor that the function has from outside")
-        name = self._tape.name("constant")
+        name = self._recording.name("constant")
         node = Node(name, None, (), {}, constant.val, origin, constant=constant.constant)
-        self._tape.nodes.insert(0, node)
+        self._recording.nodes.insert(0, node)
         self._node_by_id[id(tensor)] = node
         return node
 
@@ -327,8 +327,8 @@ class CallWriter:
         inputs = {id(program_input.node) for program_input in self._inputs}
         sizes = {
             id(node)
-            for node in self._tape.nodes
+            for node in self._recording.nodes
             if node.op in (aten.sym_size.int, aten.sym_stride.int) and id(node.args[0]) in inputs
         }
-        nodes = self._tape.nodes
+        nodes = self._recording.nodes
         return [n for n in nodes if id(n) in sizes] + [n for n in nodes if id(n) not in sizes]

@@ -101,7 +101,7 @@ class WrapperWriter(CallWriter):
 
     def _ragged_size(self, size: Any) -> Node:
         node, dim = self._ragged[size.node.nested_int()]
-        return self._tape.add_node(torch.ops.aten.sym_size.int, (node, dim), {}, size)
+        return self._recording.add_node(torch.ops.aten.sym_size.int, (node, dim), {}, size)
 
     def _node(self, tensor: Any) -> Node:
         if id(tensor) in self._node_by_id:
@@ -131,13 +131,13 @@ class WrapperWriter(CallWriter):
         return tuple(None if is_ragged(size) else self._argument(size) for size in sizes)
 
     def _add_own(self, name: str, op: Any, args: tuple[Any, ...], val: Any, reason: str) -> Node:
-        origin = replace(self._tape.origin, reason=reason)
-        node = Node(self._tape.name(node_name(name)), op, args, {}, val, origin)
-        self._tape.nodes.append(node)
+        origin = replace(self._recording.origin, reason=reason)
+        node = Node(self._recording.name(node_name(name)), op, args, {}, val, origin)
+        self._recording.nodes.append(node)
         self._node_by_id[id(val)] = node
         return node
 
     def _results(self, value: Any, slot: UserOutput) -> Iterator[ProgramOutput]:
         span = self._captured.subject.span
-        self._tape.origin = Origin(Frames(known_spans=(span,)) if span is not None else NO_ORIGIN, "")
+        self._recording.origin = Origin(Frames(known_spans=(span,)) if span is not None else NO_ORIGIN, "")
         yield ProgramOutput(self._argument(value), slot)

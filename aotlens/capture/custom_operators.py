@@ -22,14 +22,14 @@ Geometry = tuple[list[Any], list[Any], Any]
 
 
 def record_on_copied_bases(
-    tape: Recording, call: Write, by_name: dict[str, Any], shared: list[Any]
+    recording: Recording, call: Write, by_name: dict[str, Any], shared: list[Any]
 ) -> tuple[Node, int]:
     """Record the call and its writes; return the node and the number of the operator's own results.
 
     Raises:
         UnsupportedError: an argument in `shared`, which overlap, is not a strided view of the storage.
     """
-    bases = _Bases(tape, shared)
+    bases = _Bases(recording, shared)
     written = [
         argument
         for argument in call.func._schema.arguments
@@ -42,16 +42,18 @@ def record_on_copied_bases(
         call_kwargs |= bases.arguments_for(argument.name, by_name[argument.name])
     values = [base.val for base in bases.nodes]
     result = auto_functionalized_v2(call.func, **call_kwargs, _all_bases=values)
-    arguments = {name: tape.argument(value) for name, value in call_kwargs.items()}
-    node = tape.add_node(
+    arguments = {name: recording.argument(value) for name, value in call_kwargs.items()}
+    node = recording.add_node(
         auto_functionalized_v2, (call.func,), arguments | {"_all_bases": bases.nodes}, result
     )
     first = len(result) - len(values)
-    after = [tape.item(node, first + index) for index in range(len(values))]
+    after = [recording.item(node, first + index) for index in range(len(values))]
     for tensor, index, geometry in bases.writes:
-        tape.write(
+        recording.write(
             tensor,
-            after[index] if geometry is None else tape.emit(aten.as_strided.default, after[index], *geometry),
+            after[index]
+            if geometry is None
+            else recording.emit(aten.as_strided.default, after[index], *geometry),
         )
     return node, first
 
@@ -59,8 +61,8 @@ def record_on_copied_bases(
 class _Bases:
     """The bases that `auto_functionalized_v2` copies, and each mutated tensor's geometry on them."""
 
-    def __init__(self, tape: Recording, shared: list[Any]) -> None:
-        self._tape, self._shared = tape, shared
+    def __init__(self, recording: Recording, shared: list[Any]) -> None:
+        self._recording, self._shared = recording, shared
         self.nodes: list[Node] = []
         self.writes: list[tuple[Any, int, Geometry | None]] = []
         """Each mutated tensor, the index of its base, and its geometry there; None for the whole base."""
@@ -78,9 +80,9 @@ class _Bases:
         if tensor is None:
             return {f"{name}_base_index": None}
         if not any(tensor is other for other in self._shared):
-            return {f"{name}_base_index": self._add_write(tensor, self._tape.node_of(tensor), None)}
+            return {f"{name}_base_index": self._add_write(tensor, self._recording.node_of(tensor), None)}
         size, stride, start = geometry = self._geometry(tensor)
-        index = self._add_write(tensor, self._tape.tracked(tensor).storage.base, geometry)
+        index = self._add_write(tensor, self._recording.tracked(tensor).storage.base, geometry)
         keywords = {"base_index": index, "size": size, "stride": stride, "storage_offset": start}
         return {f"{name}_{key}": value for key, value in keywords.items()}
 
@@ -92,15 +94,15 @@ class _Bases:
         return index
 
     def _geometry(self, tensor: Any) -> Geometry:
-        known = self._tape.tracked(tensor)
+        known = self._recording.tracked(tensor)
         base, like = known.storage.base.val, known.storage.base_tensor
         if base.stride() != like.stride() or any(step.op in OTHER_ELEMENTS for step in known.chain):
-            raise unsupported("custom-operator-overlap", self._tape.span)
+            raise unsupported("custom-operator-overlap", self._recording.span)
         start = tensor.storage_offset() - like.storage_offset() + base.storage_offset()
         return list(tensor.shape), list(tensor.stride()), start
 
 
-def record_custom_mutation(tape: Recording, call: Write) -> Any:
+def record_custom_mutation(recording: Recording, call: Write) -> Any:
     """Record the call through `auto_functionalized`; return what the operator itself would return.
 
     Raises:
@@ -108,24 +110,24 @@ def record_custom_mutation(tape: Recording, call: Write) -> Any:
     """
     if not can_auto_functionalize(call.func):
         reason = "its result aliases an argument" if _returns_alias(call.func) else "no functional variant"
-        raise unsupported("operator-mutation", tape.span, operator=call.name, reason=reason)
+        raise unsupported("operator-mutation", recording.span, operator=call.name, reason=reason)
     by_name = _by_name(call)
     written = _written(call.func)
     for name in written:
         for target in tensors_of(by_name[name]):
-            check_writable(tape, target, call.func, (call.args, call.kwargs))
+            check_writable(recording, target, call.func, (call.args, call.kwargs))
     named = [
         (name, tensor, name in written) for name, value in by_name.items() for tensor in tensors_of(value)
     ]
-    if shared := overlapping_written(tape, f"`{call.name}`", named):
-        return _results(tape, call, *record_on_copied_bases(tape, call, by_name, shared))
-    arguments = {name: tape.argument(value) for name, value in by_name.items()}
+    if shared := overlapping_written(recording, f"`{call.name}`", named):
+        return _results(recording, call, *record_on_copied_bases(recording, call, by_name, shared))
+    arguments = {name: recording.argument(value) for name, value in by_name.items()}
     result = auto_functionalized(call.func, **by_name)
-    node = tape.add_node(auto_functionalized, (call.func,), arguments, result)
+    node = recording.add_node(auto_functionalized, (call.func,), arguments, result)
     first = len(result) - len(written)
     for index, name in enumerate(written, first):
-        _write(tape, by_name[name], tape.item(node, index) if by_name[name] is not None else None)
-    return _results(tape, call, node, first)
+        _write(recording, by_name[name], recording.item(node, index) if by_name[name] is not None else None)
+    return _results(recording, call, node, first)
 
 
 def _written(func: Any) -> list[str]:
@@ -148,15 +150,15 @@ def _by_name(call: Write) -> dict[str, Any]:
     return arguments | defaults
 
 
-def _write(tape: Recording, target: Any, value: Any) -> None:
+def _write(recording: Recording, target: Any, value: Any) -> None:
     if isinstance(target, (list, tuple)):
         for index, single in enumerate(target):
-            tape.write(single, tape.item(value, index))
+            recording.write(single, recording.item(value, index))
     elif target is not None:
-        tape.write(target, value)
+        recording.write(target, value)
 
 
-def _results(tape: Recording, call: Write, node: Node, count: int) -> Any:
+def _results(recording: Recording, call: Write, node: Node, count: int) -> Any:
     """Return the operator's results: new tensors, or the mutated arguments."""
     if not call.func._schema.returns:
         return None
@@ -164,7 +166,7 @@ def _results(tape: Recording, call: Write, node: Node, count: int) -> Any:
         return call.operator.returned_value(call.targets)
     results = []
     for index in range(count):
-        item = tape.item(node, index)
-        tape.track(item.val, Storage(item, item.val))
+        item = recording.item(node, index)
+        recording.track(item.val, Storage(item, item.val))
         results.append(item.val)
     return results[0] if len(results) == 1 else tuple(results)

@@ -83,8 +83,8 @@ def symbolic_tensor_split(original: Callable[..., Any], *args: Any, **kwargs: An
 
 def as_linear_map(derivative: Callable[[Any], Any], traced_on: Any) -> Callable[..., list[Any]]:
     """Return the linear map that torch would have traced on the tangents `traced_on`."""
-    tape = current_mode()
-    if isinstance(tape, Recording) and any(is_random_op(node.op) for node in tape.nodes):
+    recording = current_mode()
+    if isinstance(recording, Recording) and any(is_random_op(node.op) for node in recording.nodes):
         derivative(traced_on)
 
     def linear_map(*tangents: Any) -> list[Any]:
@@ -98,12 +98,12 @@ def as_linear_map(derivative: Callable[[Any], Any], traced_on: Any) -> Callable[
     return linear_map
 
 
-def _reject_gradient(tape: Recording, tangents: tuple[Any, ...], results: list[Any]) -> None:
+def _reject_gradient(recording: Recording, tangents: tuple[Any, ...], results: list[Any]) -> None:
     """Reject a gradient that torch's traced map may or may not contain, depending on its trace."""
     tangent_nodes = {tangent.grad_fn for tangent in tangents if tangent.grad_fn is not None}
     roots = [result.grad_fn for result in results if isinstance(result, torch.Tensor)]
     if any(hasattr(node, "variable") for node in autograd_nodes(roots, tangent_nodes)):
-        raise unsupported("linearize-free-variable", tape.span)
+        raise unsupported("linearize-free-variable", recording.span)
 
 
 @contextmanager

@@ -332,9 +332,9 @@ class Recording:
         """Return True if the tensor is a fake for one of the function's own constants."""
         return id(tensor) in self._constants
 
-    def use_fake_for(self, tensor: Any, stand_in: Any) -> None:
-        """Use `stand_in` wherever the function reads this free tensor itself."""
-        self._constants[id(tensor)] = (stand_in, tensor)
+    def use_fake_for(self, tensor: Any, fake: Any) -> None:
+        """Use `fake` wherever the function reads this free tensor itself."""
+        self._constants[id(tensor)] = (fake, tensor)
 
     def argument(self, arg: Any) -> Any:
         kind = type(arg)

@@ -58,8 +58,8 @@ def _has_new_geometry(tensor: Any) -> bool:
         return _geometry(_applied(view_steps, tensor._base)) != _geometry(tensor)
 
 
-def invalid_view_error(span: Span | None, moved: Span | None) -> UnsupportedError:
-    where = f" at line {moved.line}" if moved is not None else ""
+def invalid_view_error(span: Span | None, mutation_span: Span | None) -> UnsupportedError:
+    where = f" at line {mutation_span.line}" if mutation_span is not None else ""
     return unsupported("invalid-view", span, where=where)
 
 

@@ -29,14 +29,16 @@ FOREACH = "aten._foreach_"
 none."""
 
 
-def calls_per_tensor(tape: Recording, args: tuple[Any, ...], targets: list[Any]) -> list[tuple[Any, ...]]:
+def calls_per_tensor(
+    recording: Recording, args: tuple[Any, ...], targets: list[Any]
+) -> list[tuple[Any, ...]]:
     """Return the arguments of one call per written tensor; empty if a single call is equivalent."""
-    if len(targets) < 2 or not _are_listed_twice(tape, args, targets):
+    if len(targets) < 2 or not _are_listed_twice(recording, args, targets):
         return []
     return [tuple(_item_for(arg, index, len(targets)) for arg in args) for index in range(len(targets))]
 
 
-def record_intermediate_views(tape: Recording, targets: list[Any]) -> None:
+def record_intermediate_views(recording: Recording, targets: list[Any]) -> None:
     """Record the views whose grad_fn covers only their own write; call after all writes.
 
     Eager first advances all versions and then regenerates the grad_fns one by one; so autograd considers such
@@ -48,26 +50,31 @@ def record_intermediate_views(tape: Recording, targets: list[Any]) -> None:
     if not torch.is_grad_enabled():
         return
     for index, target in enumerate(targets):
-        original = tape.originals.get(id(target), target)
+        original = recording.originals.get(id(target), target)
         if original._base is None or not original._base.requires_grad:
             continue
-        tracked = tape.tracked(target)
-        later = [other for other in targets[index + 1 :] if tape.tracked(other).storage is tracked.storage]
+        tracked = recording.tracked(target)
+        later = [
+            other for other in targets[index + 1 :] if recording.tracked(other).storage is tracked.storage
+        ]
         if any(ranges_overlap(target, other) for other in later):
-            tape.intermediate_views.append((tracked, tracked.storage.version, tape.span))
+            recording.intermediate_views.append((tracked, tracked.storage.version, recording.span))
             if original is not target or tracked.chain in tracked.storage.overlapping_inputs:
-                _reject_intermediate_view(tape.span)
+                _reject_intermediate_view(recording.span)
 
 
-def check_intermediate_views(tape: Recording, results: Iterable[Any]) -> None:
+def check_intermediate_views(recording: Recording, results: Iterable[Any]) -> None:
     """Raise UnsupportedError if such a view, or a view of it, is an output of the function."""
-    for result in results if tape.intermediate_views else ():
+    for result in results if recording.intermediate_views else ():
         if not isinstance(result, torch.Tensor) or not result.requires_grad:
             continue
-        shown = tape.tracked(result)
-        for known, version, span in tape.intermediate_views:
-            is_of_it = shown.chain[: len(known.chain)] == known.chain and shown.storage is known.storage
-            if is_of_it and known.storage.version == version:
+        tracked = recording.tracked(result)
+        for tracked_view, version, span in recording.intermediate_views:
+            is_of_it = (
+                tracked.chain[: len(tracked_view.chain)] == tracked_view.chain
+                and tracked.storage is tracked_view.storage
+            )
+            if is_of_it and tracked_view.storage.version == version:
                 _reject_intermediate_view(span)
 
 
@@ -81,19 +88,19 @@ def _item_for(arg: Any, index: int, count: int) -> Any:
     return [arg[index]] if per_target else arg
 
 
-def _are_listed_twice(tape: Recording, args: tuple[Any, ...], targets: list[Any]) -> bool:
+def _are_listed_twice(recording: Recording, args: tuple[Any, ...], targets: list[Any]) -> bool:
     """Return True if a written tensor's memory also occurs at another index of a list."""
     indices: dict[int, set[int]] = {}
-    for index, tracked in _tracked(tape, args):
+    for index, tracked in _tracked(recording, args):
         indices.setdefault(id(tracked.storage), set()).add(index)
-    return any(len(indices[id(tape.tracked(target).storage)]) > 1 for target in targets)
+    return any(len(indices[id(recording.tracked(target).storage)]) > 1 for target in targets)
 
 
-def _tracked(tape: Recording, args: tuple[Any, ...]) -> Iterator[tuple[int, Tracked]]:
+def _tracked(recording: Recording, args: tuple[Any, ...]) -> Iterator[tuple[int, Tracked]]:
     for arg in args:
         for index, item in enumerate(arg if isinstance(arg, (list, tuple)) else ()):
             if type(item) is FakeTensor:
-                yield index, tape.tracked(item)
+                yield index, recording.tracked(item)
 
 
 LEAKY_RELUS = {
@@ -124,30 +131,30 @@ class Write:
         return [t for item in written for t in (item if isinstance(item, (list, tuple)) else (item,))]
 
 
-def record_metadata_mutation(tape: Recording, call: Write) -> Any:
+def record_metadata_mutation(recording: Recording, call: Write) -> Any:
     """Record `t_` and similar: the tensor becomes another view of its storage."""
     tensor = call.args[0]
-    tracked = tape.tracked(tensor)
+    tracked = recording.tracked(tensor)
     if call.func is aten.detach_.default:
         if tracked.chain in tracked.storage.overlapping_inputs:
-            raise unsupported("detach-of-overlapping-input", tape.span)
+            raise unsupported("detach-of-overlapping-input", recording.span)
         return call.func(*call.args, **call.kwargs)
-    reject_inference_write(tape, tensor)
+    reject_inference_write(recording, tensor)
     functional = call.operator.functional
     if functional is None:
-        raise unsupported("operator-metadata-mutation", tape.span, operator=call.name)
+        raise unsupported("operator-metadata-mutation", recording.span, operator=call.name)
     step = ViewStep.in_current_modes(functional, call.args[1:], call.kwargs, in_place=True)
-    node, step = _value_as_view(tape, tensor, step)
+    node, step = _value_as_view(recording, tensor, step)
     before, unseen = tensor.shape, not torch.is_grad_enabled() and not tracked.storage.inputs
-    tape.preserve_values(tensor)
+    recording.preserve_values(tensor)
     if tensor is tracked.storage.base_tensor and tracked.storage.initial_tensor is None:
         tracked.storage.initial_tensor = tensor.detach()
     call.func(*call.args, **call.kwargs)
     unseen = unseen and tensor._base is None  # the grad_fn of a view is regenerated with its new geometry
     if unseen and tensor.requires_grad and tensor.grad_fn is not None and tensor.shape != before:
-        raise unsupported("resize-under-no-grad", tape.span, operator=call.name)
-    tracked.storage.metadata_mutations.append(tape.new_write(tracked.chain, tracked.storage.version))
-    tape.has_metadata_mutation = True
+        raise unsupported("resize-under-no-grad", recording.span, operator=call.name)
+    tracked.storage.metadata_mutations.append(recording.new_write(tracked.chain, tracked.storage.version))
+    recording.has_metadata_mutation = True
     tracked.storage.last_metadata_step = step
     setattr(
         tensor, TRACKED_ATTRIBUTE, Tracked(tracked.storage, (*tracked.chain, step), node, tracked.version)
@@ -155,35 +162,39 @@ def record_metadata_mutation(tape: Recording, call: Write) -> Any:
     return tensor
 
 
-def _value_as_view(tape: Recording, tensor: Any, step: ViewStep) -> tuple[Node, ViewStep]:
+def _value_as_view(recording: Recording, tensor: Any, step: ViewStep) -> tuple[Node, ViewStep]:
     """Return the tensor's node as this view of itself, and the step with its storage offset."""
-    tracked, source = tape.tracked(tensor), tape.node_of(tensor)
+    tracked, source = recording.tracked(tensor), recording.node_of(tensor)
     if step.op is not aten.as_strided.default:
-        return step.apply(tape, source), step
-    placed, storage = with_storage_offset(step, tensor, tracked, tape.span), tracked.storage
-    is_apart = storage.overlapping_inputs and not storage.on_base  # the graph may never take the base
-    node = step.apply(tape, source) if is_apart else tape.replay(storage, (*tracked.chain, placed))
-    check_within_input(storage, placed, node.val, tape.span)
-    return node, placed
+        return step.apply(recording, source), step
+    step_at_offset, storage = with_storage_offset(step, tensor, tracked, recording.span), tracked.storage
+    lacks_base = storage.overlapping_inputs and not storage.on_base  # the graph may never take the base
+    node = (
+        step.apply(recording, source)
+        if lacks_base
+        else recording.replay(storage, (*tracked.chain, step_at_offset))
+    )
+    check_within_input(storage, step_at_offset, node.val, recording.span)
+    return node, step_at_offset
 
 
-def record_mutation(tape: Recording, call: Write) -> Any:
+def record_mutation(recording: Recording, call: Write) -> Any:
     """Update every written tensor; return what the operator returns."""
     if call.operator.functional is None:
-        raise unsupported("no-functional-variant", tape.span, operator=call.name)
+        raise unsupported("no-functional-variant", recording.span, operator=call.name)
     targets = call.targets
     is_foreach = call.name.startswith(FOREACH)
-    if is_foreach and (turns := calls_per_tensor(tape, call.args, targets)):
-        for args in turns:
-            record_mutation(tape, Write(call.func, call.operator, args, call.kwargs))
-        record_intermediate_views(tape, targets)
+    if is_foreach and (calls := calls_per_tensor(recording, call.args, targets)):
+        for args in calls:
+            record_mutation(recording, Write(call.func, call.operator, args, call.kwargs))
+        record_intermediate_views(recording, targets)
         return targets if call.func._schema.returns else None
     for target in targets:
-        check_writable(tape, target, call.func, (call.args, call.kwargs))
-    reject_partial_overlap(tape, call.func, targets, call.args)
-    values, results = _new_values(tape, call, len(targets))
+        check_writable(recording, target, call.func, (call.args, call.kwargs))
+    reject_partial_overlap(recording, call.func, targets, call.args)
+    values, results = _new_values(recording, call, len(targets))
     for target, value in zip(targets, values, strict=True):
-        tape.write(target, _fitted(tape, call, target, value))
+        recording.write(target, _fitted(recording, call, target, value))
     if is_foreach:
         increment_version([target for target in targets if not target.is_inference()])
     if not call.func._schema.returns:
@@ -191,40 +202,40 @@ def record_mutation(tape: Recording, call: Write) -> Any:
     return call.operator.returned_value(targets) if call.operator.returned else results
 
 
-def _new_values(tape: Recording, call: Write, count: int) -> tuple[list[Node], Any]:
+def _new_values(recording: Recording, call: Write, count: int) -> tuple[list[Node], Any]:
     """Return the written tensors' new values, and the operator's other results."""
     if call.func is aten.copy_.default:
-        return [_copied(tape, *call.args[:2])], None
+        return [_copied(recording, *call.args[:2])], None
     functional = call.operator.functional
     inputs = {key: value for key, value in call.kwargs.items() if key not in call.operator.written}
     inputs |= {key: getattr(call.targets[0], key) for key in call.operator.result_options}
     args = (*call.args, *missing_defaults(call.func, functional, len(call.args)))
-    node_args, keywords = tuple([tape.argument(arg) for arg in args]), tape.keywords(inputs)
+    node_args, keywords = tuple([recording.argument(arg) for arg in args]), recording.keywords(inputs)
     if call.operator.random and is_random_mask(call.func):
-        return [in_place_mask_value(tape, functional, node_args, keywords)], None
-    node = tape.emit(functional, *node_args, **keywords)
-    nodes = _flat_results(tape, node)
+        return [in_place_mask_value(recording, functional, node_args, keywords)], None
+    node = recording.emit(functional, *node_args, **keywords)
+    nodes = _flat_results(recording, node)
     others = nodes[: len(nodes) - count]
     for other in others:
-        tape.track(other.val, Storage(other, other.val))
+        recording.track(other.val, Storage(other, other.val))
     results = tuple(other.val for other in others)
     return nodes[len(nodes) - count :], results[0] if len(results) == 1 else results
 
 
-def _flat_results(tape: Recording, node: Any) -> list[Node]:
+def _flat_results(recording: Recording, node: Any) -> list[Node]:
     """Return one node per tensor that the functional variant returns, with lists flattened."""
     if type(node) is Node:
         if not isinstance(node.val, (list, tuple)):
             return [node]
-        node = [tape.item(node, index) for index in range(len(node.val))]
-    return [single for item in node for single in _flat_results(tape, item)]
+        node = [recording.item(node, index) for index in range(len(node.val))]
+    return [single for item in node for single in _flat_results(recording, item)]
 
 
-def _copied(tape: Recording, target: Any, source: Any) -> Node:
+def _copied(recording: Recording, target: Any, source: Any) -> Node:
     """Return the value of `target` after `copy_`: a copy of the source in the target's layout."""
     if not isinstance(source, torch.Tensor):
-        return tape.emit(aten.fill.Scalar, tape.node_of(target), source)
-    node = tape.node_of(source)
+        return recording.emit(aten.fill.Scalar, recording.node_of(target), source)
+    node = recording.node_of(source)
     same = (
         node.val.dtype == target.dtype
         and node.val.shape == target.shape
@@ -232,56 +243,56 @@ def _copied(tape: Recording, target: Any, source: Any) -> Node:
         and node.val.device == target.device
     )
     if same:
-        return tape.emit(aten.clone.default, node)
-    return tape.emit(aten.copy.default, tape.node_of(target), node)
+        return recording.emit(aten.clone.default, node)
+    return recording.emit(aten.copy.default, recording.node_of(target), node)
 
 
-def _fitted(tape: Recording, call: Write, target: Any, value: Node) -> Node:
+def _fitted(recording: Recording, call: Write, target: Any, value: Node) -> Node:
     """Return the new value in the written tensor's dtype; a mismatch raises the operator's own error."""
     if repeated := repeated_dims(target):  # expanded again, so that later results have eager's layout
         size = value.val.shape
         for dim in repeated:
-            value = tape.emit(aten.slice.Tensor, value, dim, 0, 1)
-        value = tape.emit(aten.expand.default, value, list(size))
+            value = recording.emit(aten.slice.Tensor, value, dim, 0, 1)
+        value = recording.emit(aten.expand.default, value, list(size))
     if value.val.shape == target.shape and value.val.dtype == target.dtype:
-        return with_layout_of(tape, target, value)
+        return with_layout_of(recording, target, value)
     before = target.shape
-    tape.preserve_values(target)
+    recording.preserve_values(target)
     call.func(*call.args, **call.kwargs)
     if value.val.shape != target.shape:
-        raise unsupported("write-of-other-size", tape.span, operator=call.name)
+        raise unsupported("write-of-other-size", recording.span, operator=call.name)
     if target.shape != before:
-        _lay_out(tape, call, target, value)
-        record_resize(tape, target)
+        _lay_out(recording, call, target, value)
+        record_resize(recording, target)
     if value.val.dtype == target.dtype:
         return value
-    return tape.emit(aten._to_copy.default, value, dtype=target.dtype)
+    return recording.emit(aten._to_copy.default, value, dtype=target.dtype)
 
 
-def _lay_out(tape: Recording, call: Write, target: Any, value: Node) -> None:
+def _lay_out(recording: Recording, call: Write, target: Any, value: Node) -> None:
     """Lay out a resized `out=` of a pointwise operator like its result, which fake kernels omit."""
     strides = value.val.stride()
     if torch.Tag.pointwise not in call.func.tags or target.stride() == strides:
         return
-    if tape.tracked(target).storage.inputs:
-        raise unsupported("out-strides", tape.span, operator=call.name)
+    if recording.tracked(target).storage.inputs:
+        raise unsupported("out-strides", recording.span, operator=call.name)
     with torch.no_grad():
         target.as_strided_(target.shape, strides)
 
 
-def record_resize(tape: Recording, target: Any) -> None:
+def record_resize(recording: Recording, target: Any) -> None:
     """Record that an operator resized a tensor for its result."""
-    storage = tape.tracked(target).storage
-    if tape.tracked(target).chain:
-        raise unsupported("out-resizes-view", tape.span)
+    storage = recording.tracked(target).storage
+    if recording.tracked(target).chain:
+        raise unsupported("out-resizes-view", recording.span)
     if target.requires_grad and target.grad_fn is not None:
-        raise unsupported("out-resizes-under-no-grad", tape.span)
-    for other in (*tape.seen_tensors(), *((storage.base_tensor,) if storage.inputs else ())):
+        raise unsupported("out-resizes-under-no-grad", recording.span)
+    for other in (*recording.seen_tensors(), *((storage.base_tensor,) if storage.inputs else ())):
         if other is target or not getattr(other, TRACKED_ATTRIBUTE, None):
             continue
-        known = tape.tracked(other)
-        if known.storage is storage and (known.chain or storage.inputs):
-            raise unsupported("resize-of-viewed-storage", tape.span)
+        other_tracked = recording.tracked(other)
+        if other_tracked.storage is storage and (other_tracked.chain or storage.inputs):
+            raise unsupported("resize-of-viewed-storage", recording.span)
     storage.is_enlarged = bool(storage.inputs)
 
 

@@ -21,7 +21,7 @@ Named = tuple[str, Any, bool]
 """An argument's name, one of its tensors, and whether the operator writes to it."""
 
 
-def overlapping_written(tape: Recording, call: str, arguments: Iterable[Named]) -> list[Any]:
+def overlapping_written(recording: Recording, call: str, arguments: Iterable[Named]) -> list[Any]:
     """Return the written tensors that overlap other written tensors.
 
     Raises:
@@ -32,10 +32,10 @@ def overlapping_written(tape: Recording, call: str, arguments: Iterable[Named]) 
     before: list[Named] = []
     for name, tensor, written in arguments:
         for other_name, other, other_written in before:
-            if not (written or other_written) or not _overlap(tape, tensor, other):
+            if not (written or other_written) or not _overlap(recording, tensor, other):
                 continue
             if not (written and other_written):
-                _reject(tape, call, (other_name, name) if other_written else (name, other_name))
+                _reject(recording, call, (other_name, name) if other_written else (name, other_name))
             overlapping += [
                 candidate
                 for candidate in (other, tensor)
@@ -45,12 +45,12 @@ def overlapping_written(tape: Recording, call: str, arguments: Iterable[Named]) 
     return overlapping
 
 
-def _reject(tape: Recording, call: str, names: tuple[str, str]) -> None:
-    raise unsupported("overlapping-arguments", tape.span, operator=call, written=names[0], read=names[1])
+def _reject(recording: Recording, call: str, names: tuple[str, str]) -> None:
+    raise unsupported("overlapping-arguments", recording.span, operator=call, written=names[0], read=names[1])
 
 
-def _overlap(tape: Recording, left: Any, right: Any) -> bool:
-    if tape.tracked(left).storage is not tape.tracked(right).storage:
+def _overlap(recording: Recording, left: Any, right: Any) -> bool:
+    if recording.tracked(left).storage is not recording.tracked(right).storage:
         return False
     if not (has_symbols(left) or has_symbols(right)):
         return ranges_overlap(left, right)
@@ -67,15 +67,17 @@ def _byte_range(tensor: Any) -> tuple[Any, Any]:
 
 def tensors_of(value: Any) -> list[Any]:
     """Return the tensors of one argument."""
-    listed = value if isinstance(value, (list, tuple)) else (value,)
-    return [item for item in listed if isinstance(item, torch.Tensor)]
+    items = value if isinstance(value, (list, tuple)) else (value,)
+    return [item for item in items if isinstance(item, torch.Tensor)]
 
 
 PRODUCTS = frozenset({"addmm", "addmv", "addbmm", "baddbmm", "addr", "bmm", "mm", "mv", "dot"})
 """Operators whose kernels read and write in an order of their own; eager rejects no overlap there."""
 
 
-def reject_partial_overlap(tape: Recording, func: Any, targets: list[Any], args: tuple[Any, ...]) -> None:
+def reject_partial_overlap(
+    recording: Recording, func: Any, targets: list[Any], args: tuple[Any, ...]
+) -> None:
     """Check the arguments before a write.
 
     Raises:
@@ -86,18 +88,18 @@ def reject_partial_overlap(tape: Recording, func: Any, targets: list[Any], args:
         return
     meet = _overlaps_in_part if by_element else _overlap_at_other_indices
     for target in targets:
-        storage = tape.tracked(target).storage
+        storage = recording.tracked(target).storage
         for arg in args if by_element else _tensors_read(args):
-            if arg is target or type(arg) is not FakeTensor or tape.tracked(arg).storage is not storage:
+            if arg is target or type(arg) is not FakeTensor or recording.tracked(arg).storage is not storage:
                 continue
             if meet(target, arg):
-                raise unsupported("partial-overlap", tape.span, operator=op_name(func))
+                raise unsupported("partial-overlap", recording.span, operator=op_name(func))
 
 
 def _tensors_read(args: tuple[Any, ...]) -> list[Any]:
     """Return the tensors that are read during the write; a zero-dimensional one is read before."""
-    listed = [item for arg in args for item in (arg if isinstance(arg, (list, tuple)) else (arg,))]
-    return [item for item in listed if type(item) is FakeTensor and item.dim()]
+    items = [item for arg in args for item in (arg if isinstance(arg, (list, tuple)) else (arg,))]
+    return [item for item in items if type(item) is FakeTensor and item.dim()]
 
 
 def _layout(tensor: Any) -> tuple[Any, ...]:

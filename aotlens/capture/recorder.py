@@ -149,18 +149,18 @@ class Recorder(Recording, TorchDispatchMode):
         """Record `tensor.detach_()` or `tensor.requires_grad_(False)` after it happened."""
         record_detach(self, tensor)
 
-    def on_grad_access(self, tensor: Any, how: str) -> Any:
+    def on_grad_access(self, tensor: Any, access: str) -> Any:
         """Note that user code is about to read or set `tensor.grad`, which no operator represents.
 
         Returns the fake argument for one of the caller's tensors, which an optimizer holds.
         """
-        known = tensor if type(tensor) is FakeTensor else self._fake_argument_of(tensor)
-        if known is not None and id(known) not in self.grad_accesses:
-            self.grad_accesses[id(known)] = how
-            callers = self.originals.get(id(known))
-            if how == "read" and not self.in_backward and grad_without_callbacks(callers) is not None:
-                raise unsupported_grad_read(self.argument_names[id(known)], self.current_frames().innermost)
-        return known
+        fake = tensor if type(tensor) is FakeTensor else self._fake_argument_of(tensor)
+        if fake is not None and id(fake) not in self.grad_accesses:
+            self.grad_accesses[id(fake)] = access
+            callers = self.originals.get(id(fake))
+            if access == "read" and not self.in_backward and grad_without_callbacks(callers) is not None:
+                raise unsupported_grad_read(self.argument_names[id(fake)], self.current_frames().innermost)
+        return fake
 
     def on_hook_registration(self, tensor: Any) -> None:
         """Note that user code is about to register a hook on a tensor, which no operator represents."""

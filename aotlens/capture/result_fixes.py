@@ -15,7 +15,7 @@ from aotlens.capture.operators import aten
 from aotlens.ir.program import Node, is_random_op
 
 
-def with_layout_of(tape: Recording, target: Any, value: Node) -> Node:
+def with_layout_of(recording: Recording, target: Any, value: Node) -> Node:
     """Return the value in the target's dimension order; unchanged if the target is not dense."""
     if _strides(value.val) == _strides(target):
         return value
@@ -23,9 +23,9 @@ def with_layout_of(tape: Recording, target: Any, value: Node) -> Node:
         return value
     steps = [step if isinstance(step, int) else step.node.hint or 0 for step in target.stride()]
     order = sorted(range(target.dim()), key=lambda dim: -steps[dim])
-    rows = tape.emit(aten.permute.default, value, order)
-    rows = tape.emit(aten.clone.default, rows, memory_format=contiguous_format)
-    return tape.emit(aten.permute.default, rows, [order.index(dim) for dim in range(target.dim())])
+    rows = recording.emit(aten.permute.default, value, order)
+    rows = recording.emit(aten.clone.default, rows, memory_format=contiguous_format)
+    return recording.emit(aten.permute.default, rows, [order.index(dim) for dim in range(target.dim())])
 
 
 def _strides(tensor: Any) -> list[Any]:
@@ -49,7 +49,7 @@ def is_random_mask(func: Any) -> bool:
 
 
 def in_place_mask_value(
-    tape: Recording, functional: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    recording: Recording, functional: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Node:
     """Return the value that an in-place random mask leaves.
 
@@ -58,26 +58,26 @@ def in_place_mask_value(
     """
     target, *rest = args
     if target.val.is_contiguous() or isinstance(rest[0] if rest else None, Node):
-        return as_boolean_mask(tape, tape.emit(functional, target, *rest, **kwargs))
+        return as_boolean_mask(recording, recording.emit(functional, target, *rest, **kwargs))
     stride = target.val.stride()
     order = sorted(range(len(stride)), key=lambda dim: -stride[dim])
-    drawn = tape.emit(functional, tape.emit(aten.permute.default, target, order), *rest, **kwargs)
+    drawn = recording.emit(functional, recording.emit(aten.permute.default, target, order), *rest, **kwargs)
     back = [order.index(dim) for dim in range(len(order))]
-    return tape.emit(aten.permute.default, as_boolean_mask(tape, drawn), back)
+    return recording.emit(aten.permute.default, as_boolean_mask(recording, drawn), back)
 
 
-def as_boolean_mask(tape: Recording, drawn: Node) -> Node:
+def as_boolean_mask(recording: Recording, drawn: Node) -> Node:
     """Recompute a random mask from its boolean form, so that the backward saves the smaller one."""
     if not (drawn.val.is_floating_point() and is_random_op(drawn.op) and torch.is_grad_enabled()):
         return drawn
-    origin = tape.origin
+    origin = recording.origin
     try:
-        tape.origin = replace(origin, stage="capture", reason=BOOLEAN_MASK)
-        small = tape.emit(aten.ne.Scalar, drawn, 0)
-        tape.origin = replace(origin, stage="capture", reason=MASK_FROM_BOOLEAN)
-        return tape.emit(aten._to_copy.default, small, dtype=drawn.val.dtype)
+        recording.origin = replace(origin, stage="capture", reason=BOOLEAN_MASK)
+        small = recording.emit(aten.ne.Scalar, drawn, 0)
+        recording.origin = replace(origin, stage="capture", reason=MASK_FROM_BOOLEAN)
+        return recording.emit(aten._to_copy.default, small, dtype=drawn.val.dtype)
     finally:
-        tape.origin = origin
+        recording.origin = origin
 
 
 MULTIPLYING_OPS = aten.mul.Tensor

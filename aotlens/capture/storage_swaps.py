@@ -21,110 +21,114 @@ from aotlens.torch_api.fake import FakeTensor
 from aotlens.unsupported import unsupported
 
 
-def record_storage_swap(tape: Recording, call: Write) -> Any:
+def record_storage_swap(recording: Recording, call: Write) -> Any:
     """Record an operator that gives its first argument another storage, or resizes its storage."""
     target = call.args[0]
     packet = call.func.overloadpacket
     if packet is RESIZE_STORAGE:
-        record_storage_resize(tape, target, call.args[1])
+        record_storage_resize(recording, target, call.args[1])
         return call.func(*call.args, **call.kwargs)
     if packet is aten.set_:
         tensors = [arg for arg in call.args if isinstance(arg, torch.Tensor)]
         if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
-            raise unsupported("set-with-grad", tape.span)
-        tracked: Tracked | None = _after_set(tape, call)
-        tape.preserve_values(target)
+            raise unsupported("set-with-grad", recording.span)
+        tracked: Tracked | None = _after_set(recording, call)
+        recording.preserve_values(target)
         if target.requires_grad:
-            tape.reset_leaves.append(target)
+            recording.reset_leaves.append(target)
         result = call.func(*call.args, **call.kwargs)
     elif packet in (aten.resize_, aten.resize_as_, aten._resize_output_):
-        tracked = _resized(tape, call)
+        tracked = _resized(recording, call)
         result = call.func(*call.args, **call.kwargs) if tracked is None else target
     else:
-        raise unsupported("storage-mutation-by-operator", tape.span, operator=call.name)
+        raise unsupported("storage-mutation-by-operator", recording.span, operator=call.name)
     if tracked is not None:
         setattr(target, TRACKED_ATTRIBUTE, tracked)
-        tape.swapped_tensors.append(target)
+        recording.swapped_tensors.append(target)
     return result
 
 
-def set_from_tensor(tape: Recording, func: Any, args: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
+def set_from_tensor(recording: Recording, func: Any, args: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
     """Rewrite `set_` to a storage as `set_` to a tensor on it: a program has no storages."""
     if len(args) < 2 or not isinstance(args[1], torch.UntypedStorage):
         return func, args
     target, storage, *geometry = args
-    source = _tensor_on(tape, storage)
+    source = _tensor_on(recording, storage)
     geometry = geometry or _whole(source, target)
     return aten.set_.source_Tensor_storage_offset, (target, source, *geometry)
 
 
-def record_storage_resize(tape: Recording, tensor: Any, size: Any) -> None:
+def record_storage_resize(recording: Recording, tensor: Any, size: Any) -> None:
     """Record a resize of a tensor's storage in bytes; its contents are lost, or written next."""
-    storage = tape.tracked(tensor).storage
+    storage = recording.tracked(tensor).storage
     if storage.bytes_before is None:
-        storage.bytes_before = _bytes_before(tape, storage)
+        storage.bytes_before = _bytes_before(recording, storage)
     storage.bytes_after = size
-    storage.metadata_mutations.append(replace(tape.new_write(), is_counted=False))
+    storage.metadata_mutations.append(replace(recording.new_write(), is_counted=False))
 
 
-def _bytes_before(tape: Recording, storage: Storage) -> int:
+def _bytes_before(recording: Recording, storage: Storage) -> int:
     """Return the size of the caller's storage (a fake one grows when an operator reads it); -1 if unknown."""
-    arguments = (tensor for tensor in tape.seen_tensors() if id(tensor) in tape.originals)
+    arguments = (tensor for tensor in recording.seen_tensors() if id(tensor) in recording.originals)
     argument = next(
-        (tensor for tensor in arguments if tape.tracked(tensor).storage is storage), storage.base_tensor
+        (tensor for tensor in arguments if recording.tracked(tensor).storage is storage), storage.base_tensor
     )
-    original = tape.originals.get(id(argument))
+    original = recording.originals.get(id(argument))
     if not isinstance(original, torch.Tensor) or type(original) is FakeTensor:
         return -1
     return int(original.untyped_storage().nbytes())
 
 
-def record_untyped_resize(tape: Recording, storage: Any, size: Any) -> None:
+def record_untyped_resize(recording: Recording, storage: Any, size: Any) -> None:
     """Record `tensor.untyped_storage().resize_(size)` before it happens."""
-    record_storage_resize(tape, _tensor_on(tape, storage), size)
+    record_storage_resize(recording, _tensor_on(recording, storage), size)
 
 
-def record_data_assignment(tape: Recording, target: Any, source: Any) -> None:
+def record_data_assignment(recording: Recording, target: Any, source: Any) -> None:
     """Record `target.data = source` before it happens: the target moves to the source's storage."""
     if target.dtype is not source.dtype:
-        raise unsupported("data-of-other-dtype", tape.span, source=source.dtype, target=target.dtype)
+        raise unsupported("data-of-other-dtype", recording.span, source=source.dtype, target=target.dtype)
     if source.is_inference() and not target.is_inference():
-        raise unsupported("data-of-inference-tensor", tape.span)
+        raise unsupported("data-of-inference-tensor", recording.span)
     if target.is_inference() and not source.is_inference() and not has_version_counter(target):
-        tape.inference_data_spans += (tape.current_frames().innermost,)
-    tape.preserve_values(target)
-    tape.has_hidden_changes = tape.has_hidden_changes or target.requires_grad
-    node, source_tracked = tape.node_of(source), tape.tracked(source)
+        recording.inference_data_spans += (recording.current_frames().innermost,)
+    recording.preserve_values(target)
+    recording.has_hidden_changes = recording.has_hidden_changes or target.requires_grad
+    node, source_tracked = recording.node_of(source), recording.tracked(source)
     is_seen_view = target._base is not None and target.requires_grad
-    if is_seen_view and source_tracked.storage is tape.tracked(target).storage:
-        raise unsupported("data-of-view", tape.span)
-    tape.tracked(target).storage.metadata_mutations.append(replace(tape.new_write(), is_counted=False))
+    if is_seen_view and source_tracked.storage is recording.tracked(target).storage:
+        raise unsupported("data-of-view", recording.span)
+    recording.tracked(target).storage.metadata_mutations.append(
+        replace(recording.new_write(), is_counted=False)
+    )
     if target.requires_grad and target.is_leaf and target.shape != source.shape:
-        tape.resized_leaves += ((target, tape.call_count, tape.current_frames().innermost),)
+        recording.resized_leaves += ((target, recording.call_count, recording.current_frames().innermost),)
     setattr(
         target,
         TRACKED_ATTRIBUTE,
         Tracked(source_tracked.storage, source_tracked.chain, node, source_tracked.version),
     )
-    tape.swapped_tensors.append(target)
+    recording.swapped_tensors.append(target)
 
 
-def _after_set(tape: Recording, call: Write) -> Tracked:
+def _after_set(recording: Recording, call: Write) -> Tracked:
     """Return the target's state after `set_`."""
     target, *rest = call.args
-    tracked = tape.tracked(target)
-    tracked.storage.metadata_mutations.append(tape.new_write(tracked.chain))
+    tracked = recording.tracked(target)
+    tracked.storage.metadata_mutations.append(recording.new_write(tracked.chain))
     if not rest:
-        node = tape.emit(aten.empty.memory_format, [0], dtype=target.dtype, device=target.device)
+        node = recording.emit(aten.empty.memory_format, [0], dtype=target.dtype, device=target.device)
         return Tracked(Storage(node, node.val), (), node, 0)
     source, *geometry = rest
     if isinstance(source, torch.UntypedStorage):
-        source = _tensor_on(tape, source)
+        source = _tensor_on(recording, source)
         geometry = geometry or _whole(source, target)
-        source_tracked = Tracked(tape.tracked(source).storage, (), tape.tracked(source).storage.base, -1)
+        source_tracked = Tracked(
+            recording.tracked(source).storage, (), recording.tracked(source).storage.base, -1
+        )
     else:
-        tape.node_of(source)
-        source_tracked = tape.tracked(source)
+        recording.node_of(source)
+        source_tracked = recording.tracked(source)
     if not geometry:
         return Tracked(
             source_tracked.storage, source_tracked.chain, source_tracked.node, source_tracked.version
@@ -136,7 +140,7 @@ def _after_set(tape: Recording, call: Write) -> Tracked:
     return Tracked(
         source_tracked.storage,
         chain,
-        tape.replay(source_tracked.storage, chain),
+        recording.replay(source_tracked.storage, chain),
         source_tracked.storage.version,
     )
 
@@ -155,40 +159,42 @@ def _contiguous_strides(size: Any) -> list[Any]:
     return strides
 
 
-def _tensor_on(tape: Recording, storage: Any) -> Any:
+def _tensor_on(recording: Recording, storage: Any) -> Any:
     """Return a recorded tensor on the storage."""
-    for tensor in tape.seen_tensors():
+    for tensor in recording.seen_tensors():
         if tensor.untyped_storage()._cdata == storage._cdata:
             return tensor
-    raise unsupported("foreign-storage", tape.span)
+    raise unsupported("foreign-storage", recording.span)
 
 
-def _resized(tape: Recording, call: Write) -> Tracked | None:
+def _resized(recording: Recording, call: Write) -> Tracked | None:
     """Return a tensor's state after `resize_`; None if its sizes are unchanged."""
-    target, wanted = call.args[0], call.args[1]
-    size = list(wanted.shape) if isinstance(wanted, torch.Tensor) else list(wanted)
+    target, new_size = call.args[0], call.args[1]
+    size = list(new_size.shape) if isinstance(new_size, torch.Tensor) else list(new_size)
     if list(target.shape) == size:
         return None
-    tracked, node = tape.tracked(target), tape.node_of(target)
-    tracked.storage.metadata_mutations.append(tape.new_write())
+    tracked, node = recording.tracked(target), recording.node_of(target)
+    tracked.storage.metadata_mutations.append(recording.new_write())
     old, new = target.numel(), _product(size)
-    tape.preserve_values(target)
-    node = tape.node_of(target)
+    recording.preserve_values(target)
+    node = recording.node_of(target)
     call.func(*call.args, **call.kwargs)
     if new <= old and node.val.is_contiguous():
         steps = list(_shortened(old, new, size))
         chain = (*tracked.chain, *steps)
-        return Tracked(tracked.storage, chain, tape.replay(tracked.storage, chain), tracked.storage.version)
+        return Tracked(
+            tracked.storage, chain, recording.replay(tracked.storage, chain), tracked.storage.version
+        )
     if not tracked.chain and _reaches(node.val) >= new:
         step = ViewStep(aten.as_strided.default, (size, _contiguous_strides(size), 0))
         return Tracked(
-            tracked.storage, (step,), tape.replay(tracked.storage, (step,)), tracked.storage.version
+            tracked.storage, (step,), recording.replay(tracked.storage, (step,)), tracked.storage.version
         )
-    made = _grown(tape, target, node, (old, new, size))
+    made = _grown(recording, target, node, (old, new, size))
     if tracked.storage.inputs:
-        record_resize(tape, target)
-        tape.write(target, made)
-        return tape.tracked(target)
+        record_resize(recording, target)
+        recording.write(target, made)
+        return recording.tracked(target)
     return Tracked(Storage(made, target), (), made, 0)
 
 
@@ -206,14 +212,14 @@ def _shortened(old: Any, new: Any, size: list[Any]) -> Iterator[ViewStep]:
     yield ViewStep(aten.view.default, (size,))
 
 
-def _grown(tape: Recording, target: Any, node: Node, sizes: tuple[Any, Any, list[Any]]) -> Node:
+def _grown(recording: Recording, target: Any, node: Node, sizes: tuple[Any, Any, list[Any]]) -> Node:
     """Return an intermediate enlarged: the old elements come first, the rest is uninitialised."""
     old, new, size = sizes
-    made = tape.emit(aten.empty.memory_format, [new], dtype=target.dtype, device=target.device)
+    made = recording.emit(aten.empty.memory_format, [new], dtype=target.dtype, device=target.device)
     if old and node.val.is_contiguous():
-        flat = tape.emit(aten.view.default, node, [old])
-        made = tape.emit(aten.slice_scatter.default, made, flat, 0, 0, min(old, new))
-    return tape.emit(aten.view.default, made, size)
+        flat = recording.emit(aten.view.default, node, [old])
+        made = recording.emit(aten.slice_scatter.default, made, flat, 0, 0, min(old, new))
+    return recording.emit(aten.view.default, made, size)
 
 
 def _product(size: list[Any]) -> Any:

@@ -110,42 +110,42 @@ def _now(size: Any) -> Any:
     return size.node.hint if isinstance(size, torch.SymInt) and size.node.is_symbolic() else size
 
 
-def value_of(tape: Recording, tensor: Any) -> Value:
+def value_of(recording: Recording, tensor: Any) -> Value:
     """Return the current value of a tensor or wrapper."""
     if not is_wrapper(tensor):
-        return tape.node_of(tensor)
+        return recording.node_of(tensor)
     parts: list[tuple[str, Any]] = []
     for name in tensor.__tensor_flatten__()[0]:
         part = getattr(tensor, name)
-        parts.append((name, value_of(tape, part) if isinstance(part, torch.Tensor) else Opaque(part)))
+        parts.append((name, value_of(recording, part) if isinstance(part, torch.Tensor) else Opaque(part)))
     return Wrapped(describe_wrapper(tensor), tuple(parts))
 
 
-def value_like(tape: Recording, tensor: Any, like: Wrapped) -> Wrapped:
+def value_like(recording: Recording, tensor: Any, like: Wrapped) -> Wrapped:
     """Return a wrapper's current value with its initial attributes: a subclass may cache others."""
 
     def current(path: Path, _: Node) -> Node:
-        return tape.node_of(inner_tensor_at(tensor, path))
+        return recording.node_of(inner_tensor_at(tensor, path))
 
     return like.map(current)
 
 
-def record_wrapper_output(tape: Recording, call: Write, result: Any) -> None:
+def record_wrapper_output(recording: Recording, call: Write, result: Any) -> None:
     """Record an operator's results and writes on wrappers: views, new values, mutations."""
     operator, source = describe(call.func), call.args[0] if call.args else None
     if operator.kind is Kind.MUTATION:
         for target in call.targets:
             if is_wrapper(target):
-                tape.tracked(target).storage.writes.append(tape.new_write())
+                recording.tracked(target).storage.writes.append(recording.new_write())
     if operator.kind is Kind.METADATA_MUTATION and is_wrapper(source):
-        tape.tracked(source).storage.metadata_mutations.append(tape.new_write())
+        recording.tracked(source).storage.metadata_mutations.append(recording.new_write())
     several = isinstance(result, (list, tuple))
     for index, made in enumerate(result if several else (result,)):
         if not is_wrapper(made) or hasattr(made, TRACKED_ATTRIBUTE):
             continue
-        known = tape.tracked(source) if is_wrapper(source) else None
+        known = recording.tracked(source) if is_wrapper(source) else None
         if known is None or operator.kind not in (Kind.VIEW, Kind.DETACH) or not _share(source, made):
-            tape.tracked(made)
+            recording.tracked(made)
             continue
         chain = known.chain
         if operator.kind is Kind.VIEW:

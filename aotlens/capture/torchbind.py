@@ -28,15 +28,15 @@ OBJECTS = (FakeScriptObject, ScriptObject)
 class FakeObjects:
     """The fake objects of one recording's torchbind objects."""
 
-    def __init__(self, tape: Recording) -> None:
-        self._tape = tape
+    def __init__(self, recording: Recording) -> None:
+        self._recording = recording
         self._known: dict[int, tuple[Any, Any]] = {}
 
     def argument(self, base: str, real: Any) -> tuple[Node, Any]:
         """Return the graph input for the caller's object, and the function's argument for it."""
         fake = self._make_fake(real)
-        node = Node(self._tape.name(base), None, (), {}, fake, Origin(NO_ORIGIN, ""))
-        self._tape.objects[id(fake)] = node
+        node = Node(self._recording.name(base), None, (), {}, fake, Origin(NO_ORIGIN, ""))
+        self._recording.objects[id(fake)] = node
         return node, fake
 
     def fake_of(self, value: Any) -> Any:
@@ -45,9 +45,11 @@ class FakeObjects:
             return value
         if id(value) not in self._known:
             fake = self._make_fake(value)
-            node = Node(self._tape.name("object"), None, (), {}, fake, self._tape.origin, constant=value)
-            self._tape.nodes.insert(0, node)
-            self._tape.objects[id(fake)] = node
+            node = Node(
+                self._recording.name("object"), None, (), {}, fake, self._recording.origin, constant=value
+            )
+            self._recording.nodes.insert(0, node)
+            self._recording.objects[id(fake)] = node
         return self._known[id(value)][0]
 
     def with_fakes(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -60,18 +62,18 @@ class FakeObjects:
         if not torch.is_grad_enabled() or not any(isinstance(arg, OBJECTS) for arg in args):
             return args
         if any(leaf.requires_grad for leaf in pytree.tree_leaves(args) if isinstance(leaf, torch.Tensor)):
-            raise unsupported("torchbind-grad", self._tape.span)
+            raise unsupported("torchbind-grad", self._recording.span)
         return args
 
     def checked_result(self, args: tuple[Any, ...], result: Any) -> Any:
         """Return the operator's result; reject a number, which may differ at another call."""
         if isinstance(result, (int, float, str)) and any(isinstance(arg, OBJECTS) for arg in args):
-            raise unsupported("torchbind-number", self._tape.span)
+            raise unsupported("torchbind-number", self._recording.span)
         return result
 
     def _make_fake(self, real: Any) -> Any:
         """Return an instance of the registered fake class; the object itself if its operators accept it."""
-        fake = to_fake_object(self._tape.fake_mode, real)
+        fake = to_fake_object(self._recording.fake_mode, real)
         self._known[id(real)] = (fake, real)
         return fake
 
@@ -81,10 +83,10 @@ class FakeObjects:
         if not isinstance(fake, FakeScriptObject):
             raise unsupported(
                 "torchbind-class",
-                self._tape.current_frames().innermost,
+                self._recording.current_frames().innermost,
                 method=method,
                 type=torchbind_class_name(owner),
             )
         if not hasattr(fake.wrapped_obj, method):
-            raise unsupported("torchbind-method", self._tape.current_frames().innermost, method=method)
+            raise unsupported("torchbind-method", self._recording.current_frames().innermost, method=method)
         return call_torchbind(fake, method, *args, **kwargs)

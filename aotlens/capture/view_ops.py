@@ -18,7 +18,7 @@ WITH_STRIDES = (torch.strided, torch.jagged, torch.sparse_coo)
 
 
 def record_view(
-    tape: Recording, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *, rewritten: bool
+    recording: Recording, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *, rewritten: bool
 ) -> Any:
     """Record one call of an operator whose results are views of its first argument; return the views.
 
@@ -26,28 +26,30 @@ def record_view(
     """
     func, source = HIDDEN_SPLITS.get(func, func), args[0]
     if source.layout not in WITH_STRIDES:
-        raise unsupported("view-of-sparse", tape.span, operator=func, layout=source.layout)
-    if func is aten.select.int and not tape.is_subgraph:
+        raise unsupported("view-of-sparse", recording.span, operator=func, layout=source.layout)
+    if func is aten.select.int and not recording.is_subgraph:
         _check_index(source, *args[1:])
-    tracked = tape.tracked(source)
-    source_node = tape.node_to_view(source)
+    tracked = recording.tracked(source)
+    source_node = recording.node_to_view(source)
     result = viewed(func, args, kwargs)
     several = isinstance(result, (list, tuple))
     step = ViewStep.in_current_modes(func, args[1:], kwargs)
     node: Any = None
     if func is aten.as_strided.default:
-        step = with_storage_offset(step, source, tracked, tape.span)
-        check_within_input(tracked.storage, step, result, tape.span)
+        step = with_storage_offset(step, source, tracked, recording.span)
+        check_within_input(tracked.storage, step, result, recording.span)
     if tracked.storage.version and step.offset is not None:
-        node = tape.replay(tracked.storage, (*tracked.chain, step))
+        node = recording.replay(tracked.storage, (*tracked.chain, step))
     elif not rewritten and source_node.val.stride() == source.stride():
-        node = tape.add_node(func, (source_node, *tape.argument(args[1:])), tape.keywords(kwargs), result)
+        node = recording.add_node(
+            func, (source_node, *recording.argument(args[1:])), recording.keywords(kwargs), result
+        )
     else:
-        node = tape.emit(func, source_node, *args[1:], **kwargs)
+        node = recording.emit(func, source_node, *args[1:], **kwargs)
     for index, view in enumerate(result if several else (result,)):
         view_step = replace(step, result=index) if several else step
         chain = (*tracked.chain, view_step)
-        view_node = tape.item(node, index) if several else node
+        view_node = recording.item(node, index) if several else node
         setattr(view, TRACKED_ATTRIBUTE, Tracked(tracked.storage, chain, view_node, tracked.storage.version))
     return result
 

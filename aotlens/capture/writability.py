@@ -20,14 +20,14 @@ from aotlens.torch_api.operators import pytree
 from aotlens.unsupported import unsupported
 
 
-def record_inference_argument(tape: Recording, argument: Any, value: Any) -> None:
+def record_inference_argument(recording: Recording, argument: Any, value: Any) -> None:
     """Record that the caller passes an inference tensor for an argument.
 
     Dynamo's fake is not an inference tensor, and its graphs are recorded with inference mode off.
     """
     if not value.is_inference():
         return
-    tracked = tape.tracked(argument)
+    tracked = recording.tracked(argument)
     if argument.is_inference():
         tracked.writable_outside_inference_mode = has_version_counter(value)
     else:
@@ -52,14 +52,14 @@ def is_writable_outside_inference_mode(func: Any, source: Tracked, result: Any) 
     return result.is_inference() or source.storage.is_inference_tensor
 
 
-def reject_inference_write(tape: Recording, target: Any) -> None:
+def reject_inference_write(recording: Recording, target: Any) -> None:
     """Raise eager's error for a write to an inference tensor with inference mode off.
 
     If Dynamo's fake hides it, each call has to check: the caller's mode is not known before.
     """
-    if torch.is_inference_mode_enabled() or tape.is_replay:
+    if torch.is_inference_mode_enabled() or recording.is_replay:
         return
-    tracked = tape.tracked(target)
+    tracked = recording.tracked(target)
     if tracked.writable_outside_inference_mode:
         return
     if target.is_inference():
@@ -68,10 +68,10 @@ def reject_inference_write(tape: Recording, target: Any) -> None:
         tracked.storage.needs_inference_mode = True
 
 
-def is_created_under_inference_mode(tape: Recording, tensor: Any) -> bool:
+def is_created_under_inference_mode(recording: Recording, tensor: Any) -> bool:
     """Return True if the tensor, or the view that it is, was created under `inference_mode`."""
     if tensor.is_inference():
-        return not tape.tracked(tensor).writable_outside_inference_mode
+        return not recording.tracked(tensor).writable_outside_inference_mode
     return is_inference_mode_view(tensor)
 
 
@@ -79,43 +79,47 @@ FILL_OPS = frozenset({aten.zero_.default, aten.fill_.Scalar})
 """Writes of one value to every element, which may repeat on the same memory."""
 
 
-def check_writable(tape: Recording, target: Any, func: Any, args: tuple[Any, ...]) -> None:
+def check_writable(recording: Recording, target: Any, func: Any, args: tuple[Any, ...]) -> None:
     """Raise UnsupportedError or RejectedRuntimeError if the tensor cannot be written to."""
-    reject_inference_write(tape, target)
-    tracked = tape.tracked(target)
+    reject_inference_write(recording, target)
+    tracked = recording.tracked(target)
     if tracked.storage.metadata_mutations and target._base is not None and _has_gradient(target, args):
-        check_view_is_valid(target, tape.span, written=target.requires_grad)
-    if tape.swapped_tensors and _has_gradient(target, args):
-        _reject_view_of_swapped_input(tape, target)
+        check_view_is_valid(target, recording.span, written=target.requires_grad)
+    if recording.swapped_tensors and _has_gradient(target, args):
+        _reject_view_of_swapped_input(recording, target)
     base = tracked.storage.base
-    is_constant = base.constant is not None or tape.is_constant(target)
-    if is_constant or any(base is node for node, _ in tape.free_inputs):
-        raise unsupported("write-to-captured-tensor", tape.span, operator=op_name(func))
+    is_constant = base.constant is not None or recording.is_constant(target)
+    if is_constant or any(base is node for node, _ in recording.free_inputs):
+        raise unsupported("write-to-captured-tensor", recording.span, operator=op_name(func))
     if repeated_dims(target) and func not in FILL_OPS:
-        raise unsupported("operator-on-expanded", tape.span, operator=op_name(func))
+        raise unsupported("operator-on-expanded", recording.span, operator=op_name(func))
     if func not in FILL_OPS and overlaps_itself(target):
-        raise unsupported("operator-on-overlapping-elements", tape.span, operator=op_name(func))
-    _reject_part_of_repeating_input(tape, target)
+        raise unsupported("operator-on-overlapping-elements", recording.span, operator=op_name(func))
+    _reject_part_of_repeating_input(recording, target)
     if tracked.storage.wrapper_name and len(tracked.storage.inputs) > 1:
-        raise unsupported("aliased-subclass-inputs", tape.span, tensor=tracked.storage.wrapper_name)
+        raise unsupported("aliased-subclass-inputs", recording.span, tensor=tracked.storage.wrapper_name)
 
 
-def _reject_view_of_swapped_input(tape: Recording, target: Any) -> None:
+def _reject_view_of_swapped_input(recording: Recording, target: Any) -> None:
     """Reject a write to a view on a swapped storage: autograd replaces the grad_fn of its base, an input."""
-    under = getattr(target._base, TRACKED_ATTRIBUTE, None)
-    if under is not None and under.storage.inputs and under.storage is not tape.tracked(target).storage:
-        raise unsupported("write-to-swapped-view", tape.span)
+    tracked_base = getattr(target._base, TRACKED_ATTRIBUTE, None)
+    if (
+        tracked_base is not None
+        and tracked_base.storage.inputs
+        and tracked_base.storage is not recording.tracked(target).storage
+    ):
+        raise unsupported("write-to-swapped-view", recording.span)
 
 
-def _reject_part_of_repeating_input(tape: Recording, target: Any) -> None:
+def _reject_part_of_repeating_input(recording: Recording, target: Any) -> None:
     """Reject a write to a part of an input with symbolic sizes, which has no synthetic base."""
-    storage = tape.tracked(target).storage
-    if not storage.inputs or not tape.tracked(target).chain or not overlaps_itself(storage.base_tensor):
+    storage = recording.tracked(target).storage
+    if not storage.inputs or not recording.tracked(target).chain or not overlaps_itself(storage.base_tensor):
         return
     whole, part = storage_range_of(storage.base_tensor), storage_range_of(target)
     if whole is None or part is None or prod(whole.sizes) != prod(part.sizes):
         name = f"`{storage.base.name}`, " if not storage.version else ""
-        raise unsupported("write-to-repeated-memory", tape.span, input=name)
+        raise unsupported("write-to-repeated-memory", recording.span, input=name)
 
 
 def _has_gradient(target: Any, args: tuple[Any, ...]) -> bool:

@@ -22,8 +22,8 @@ CHANGED = "one of the variables needed for gradient computation has been modifie
 class CheckpointFrame:
     """The arguments and the free variables of one outermost checkpoint."""
 
-    def __init__(self, tape: Recording, region: int) -> None:
-        self._tape = tape
+    def __init__(self, recording: Recording, region: int) -> None:
+        self._recording = recording
         self._region = region
         self._arguments: list[tuple[Any, int]] = []
         self._inner_arguments: list[tuple[Any, int, Origin]] = []
@@ -43,14 +43,14 @@ class CheckpointFrame:
     def save_inner_arguments(self, arguments: Sequence[Any]) -> None:
         """Remember the tensor arguments of a nested checkpoint after it has run."""
         tensors = (arg for arg in arguments if isinstance(arg, torch.Tensor) and arg.requires_grad)
-        self._inner_arguments += [(tensor, tensor._version, self._tape.origin) for tensor in tensors]
+        self._inner_arguments += [(tensor, tensor._version, self._recording.origin) for tensor in tensors]
 
     def note_reads(self, args: Iterable[Any]) -> None:
         """Remember the storages that an operator of the region reads."""
         for tensor in (tensor for arg in args for tensor in tensors_of(arg)):
             tracked = getattr(tensor, TRACKED_ATTRIBUTE, None)
             if tracked is not None and not self._is_inside(tracked.storage.base):
-                self._read[id(self._tape.node_of(tensor))] = tracked.storage
+                self._read[id(self._recording.node_of(tensor))] = tracked.storage
 
     def finish(self) -> None:
         """Record how many writes each storage had when the function returned."""
@@ -74,10 +74,10 @@ class CheckpointFrame:
         for tensor, version, origin in self._inner_arguments:
             if tensor._version != version:
                 raise unsupported("write-in-nested-checkpoint", origin.location.innermost)
-        if self._changed[0] != self._tape.call_count:
+        if self._changed[0] != self._recording.call_count:
             writes = ((node_id, self._write(storage)) for node_id, storage in self._read.items())
             self._changed = (
-                self._tape.call_count,
+                self._recording.call_count,
                 {node_id: write for node_id, write in writes if write is not None},
             )
         changed = self._changed[1]
@@ -137,7 +137,7 @@ class Checkpoints:
             yield
             self._frame.save_inner_arguments(arguments)
             return
-        frame = self._frame = CheckpointFrame(self._saved.tape, self._count)
+        frame = self._frame = CheckpointFrame(self._saved.recording, self._count)
         frame.save_arguments(arguments)
         forward, _ = context_fn() if context_fn is not None else (nullcontext(), None)
         self._policy = getattr(forward, "policy_fn", None)
@@ -163,7 +163,7 @@ class Checkpoints:
         if self._policy is None:
             return Checkpoint(self._count, CheckpointMark.PREFER_RECOMPUTE)
         context = SelectiveCheckpointContext(is_recompute=False)
-        answer = self._policy(context, func, *args, **kwargs)
-        if isinstance(answer, bool):
-            answer = CheckpointPolicy.MUST_SAVE if answer else CheckpointPolicy.PREFER_RECOMPUTE
-        return Checkpoint(self._count, MARKS[answer])
+        policy = self._policy(context, func, *args, **kwargs)
+        if isinstance(policy, bool):
+            policy = CheckpointPolicy.MUST_SAVE if policy else CheckpointPolicy.PREFER_RECOMPUTE
+        return Checkpoint(self._count, MARKS[policy])

@@ -76,8 +76,8 @@ class _CurrentInput:
 class CurrentInputs:
     """The inputs that user code in the backward has accessed so far."""
 
-    def __init__(self, tape: Recording, inputs: Iterable[CapturedInput]) -> None:
-        self._tape = tape
+    def __init__(self, recording: Recording, inputs: Iterable[CapturedInput]) -> None:
+        self._recording = recording
         self._by_storage = {
             id(captured_input.storage): captured_input
             for captured_input in inputs
@@ -99,11 +99,18 @@ class CurrentInputs:
         )
         if current_input is not None or captured_input is None or captured_input.node is None:
             return
-        is_saved = not self._tape.in_user_backward or self._is_saved(storage)
+        is_saved = not self._recording.in_user_backward or self._is_saved(storage)
         if is_saved and not (is_write and storage.version):
             return
         like = captured_input.fake.detach()
-        node = Node(self._tape.name(f"{captured_input.node.name}_now"), None, (), {}, like, self._tape.origin)
+        node = Node(
+            self._recording.name(f"{captured_input.node.name}_now"),
+            None,
+            (),
+            {},
+            like,
+            self._recording.origin,
+        )
         self._current_inputs[id(storage)] = _CurrentInput(
             captured_input, node, storage.base, storage.version, is_saved
         )
@@ -140,7 +147,7 @@ class CurrentInputs:
 
     def _replace(self, same: dict[int, Node]) -> None:
         """Replace nodes among the arguments of recorded nodes, none of which belongs to a program yet."""
-        for node in self._tape.nodes:
+        for node in self._recording.nodes:
             if any(id(read) in same for read in nodes_in((node.args, node.kwargs))):
                 for part in ("args", "kwargs"):
                     value = map_nodes(getattr(node, part), lambda read: same.get(id(read), read))

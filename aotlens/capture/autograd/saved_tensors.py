@@ -28,25 +28,29 @@ Packed = tuple[Any, Node | None, Frames]
 class SavedValues:
     """Saved-tensor hooks that replace the caller's hooks while the function is recorded."""
 
-    def __init__(self, tape: Recording) -> None:
-        self.tape = tape
+    def __init__(self, recording: Recording) -> None:
+        self.recording = recording
         self._former: dict[int, Frames] = {}
         """Nodes for the old values of saved tensors that have changed since, by identity."""
 
     def pack(self, tensor: Any) -> Packed:
         known = isinstance(tensor, torch.Tensor) and not is_wrapper(tensor)
-        return tensor, self.tape.node_of(tensor) if known else None, self.tape.current_frames()
+        return tensor, self.recording.node_of(tensor) if known else None, self.recording.current_frames()
 
     def unpack(self, packed: Packed) -> Any:
         """Return the saved tensor, or a fake tensor with its own node if the value has changed."""
         tensor, node, frames = packed
-        if node is None or self.tape.node_of(tensor) is node:
+        if node is None or self.recording.node_of(tensor) is node:
             return tensor
-        tape = self.tape
-        with tape.fake_mode, torch.no_grad(), tape.adding("joint", "a value that changed after it was saved"):
-            former = tape.emit(aten.clone.default, node)
+        recording = self.recording
+        with (
+            recording.fake_mode,
+            torch.no_grad(),
+            recording.adding("joint", "a value that changed after it was saved"),
+        ):
+            former = recording.emit(aten.clone.default, node)
             fake = former.val.detach()
-        tape.track(fake, Storage(former, fake))
+        recording.track(fake, Storage(former, fake))
         self._former[id(former)] = frames
         return fake
 
@@ -67,14 +71,14 @@ class SavedValues:
         Tensors of torch's own trial runs of a subgraph have no node.
         """
         is_tried = type(tensor) is FakeTensor and not hasattr(tensor, TRACKED_ATTRIBUTE)
-        return tensor, None if is_tried or is_wrapper(tensor) else self.tape.node_of(tensor)
+        return tensor, None if is_tried or is_wrapper(tensor) else self.recording.node_of(tensor)
 
     def _unpack_recomputed(self, check: Callable[[Node], None], packed: tuple[Any, Node | None]) -> Any:
         tensor, node = packed
         if node is not None:
             check(node)
-        if node is not None and self.tape.node_of(tensor) is not node:
-            self.tape.track(tensor, Storage(node, tensor))
+        if node is not None and self.recording.node_of(tensor) is not node:
+            self.recording.track(tensor, Storage(node, tensor))
         return tensor
 
     def reject_changed(self, nodes: Iterable[Node]) -> None:

@@ -127,16 +127,16 @@ def _is_differentiable_alias(value: Any, argument: Any) -> bool:
 def _reference_recording(recorder: Recorder, hooks: Iterable[Any]) -> bool:
     """Return True if hooks reference the recording: a fake tensor, a symbol, a copy of a container."""
     kinds = (FakeTensor, torch.SymInt, torch.SymFloat, torch.SymBool)
-    held = list(_referenced(hooks, 3))
-    return _reference_containers(recorder, held) or any(
-        isinstance(leaf, kinds) for leaf in pytree.tree_leaves(held)
+    referenced = list(_referenced(hooks, 3))
+    return _reference_containers(recorder, referenced) or any(
+        isinstance(leaf, kinds) for leaf in pytree.tree_leaves(referenced)
     )
 
 
 def _reference_containers(recorder: Recorder, hooks: Iterable[Any]) -> bool:
     """Return True if hooks reference a container among the function's arguments."""
-    held = list(_referenced(hooks, 3)) if recorder.containers else []
-    return any(value is container for value in held for container in recorder.containers)
+    referenced = list(_referenced(hooks, 3)) if recorder.containers else []
+    return any(value is container for value in referenced for container in recorder.containers)
 
 
 def _referenced(values: Iterable[Any], depth: int) -> Iterator[Any]:

@@ -185,14 +185,14 @@ class SideEffectChanges:
             raise self._unsupported(change, uses.span)
         before = list(change.old_items)
         now = [self._as_before(value, before) for value in change.now]
-        listed = list_items(change.user_name, now, before, leaves, location)
-        old_positions = [item.before for item in listed if item.before is not None]
+        list_updates = list_items(change.user_name, now, before, leaves, location)
+        old_positions = [item.before for item in list_updates if item.before is not None]
         grows = _appends_only(
-            listed, old_positions, len(before), getattr(container, "maxlen", None) is not None
+            list_updates, old_positions, len(before), getattr(container, "maxlen", None) is not None
         )
         cleared = bool(before) and not old_positions and "clear" in uses.write_kinds
         return ContainerUpdate(
-            location.name, False, listed, (), container, appends=grows and not cleared, cleared=cleared
+            location.name, False, list_updates, (), container, appends=grows and not cleared, cleared=cleared
         )
 
     def _as_before(self, value: Any, before: list[Any]) -> Any:
@@ -290,11 +290,11 @@ def _depends_on_contents(change: Change, update: ContainerUpdate, uses: NameUses
     return not (update.appends or update.cleared)
 
 
-def _appends_only(listed: tuple[Item, ...], old_positions: list[Any], count: int, bounded: bool) -> bool:
+def _appends_only(items: tuple[Item, ...], old_positions: list[Any], count: int, bounded: bool) -> bool:
     """Return True if new items follow the old ones; a bounded deque may drop its first items."""
     first = count - len(old_positions) if bounded else 0
     return old_positions == list(range(first, count)) and all(
-        item.before is not None for item in listed[: len(old_positions)]
+        item.before is not None for item in items[: len(old_positions)]
     )
 
 

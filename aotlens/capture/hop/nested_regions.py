@@ -26,23 +26,23 @@ class RegionPart:
 
 
 def record_region_part(
-    tape: Recording, half: RegionPart, args: tuple[Any, ...]
+    recording: Recording, half: RegionPart, args: tuple[Any, ...]
 ) -> tuple[Any, tuple[Any, ...]]:
     """Record one call of a split region; return its outputs, and its arguments for a replay."""
     program, region = half.program, half.region
-    node_args = (program, program.name, *(tape.argument(arg) for arg in args[2:]))
+    node_args = (program, program.name, *(recording.argument(arg) for arg in args[2:]))
     if any(must_run(node) for node in program.nodes):
-        tape.origin = replace(tape.origin, effect=True)
+        recording.origin = replace(recording.origin, effect=True)
     outputs = [output.value for output in program.outputs]
     values = tuple(_like(output) for output in outputs)
-    node = tape.add_node(invoke_subgraph, node_args, {}, values)
+    node = recording.add_node(invoke_subgraph, node_args, {}, values)
     for index, (output, value) in enumerate(zip(outputs, values, strict=True)):
         if not isinstance(value, torch.Tensor):
             continue
         inside = program is region.forward and index >= region.result_count
-        item = tape.saved_item(node, index, output) if inside else tape.item(node, index)
-        tape.track(value, Storage(item, value))
-    return values, (_module_of(tape, half), program.name, *args[2:])
+        item = recording.saved_item(node, index, output) if inside else recording.item(node, index)
+        recording.track(value, Storage(item, value))
+    return values, (_module_of(recording, half), program.name, *args[2:])
 
 
 def _like(output: Any) -> Any:
@@ -55,13 +55,13 @@ def _like(output: Any) -> Any:
     return torch.empty_strided(val.shape, val.stride(), dtype=val.dtype, device=val.device)
 
 
-def _module_of(tape: Recording, half: RegionPart) -> Any:
+def _module_of(recording: Recording, half: RegionPart) -> Any:
     """Return the region's forward as a graph module without saved values, for stages that replay the call."""
     key = ("module", half.program.name)
-    if key not in tape.regions:
+    if key not in recording.regions:
         region = half.region
         outputs = region.forward.outputs[: region.result_count]
         nodes = reachable([output.value for output in outputs], region.forward.nodes)
         program = Program(region.forward.name, region.forward.inputs, nodes, outputs)
-        tape.regions[key] = (to_graph_module(program, training=False),)
-    return tape.regions[key][0]
+        recording.regions[key] = (to_graph_module(program, training=False),)
+    return recording.regions[key][0]

@@ -24,15 +24,17 @@ from aotlens.torch_api.modes import current_mode
 COPY = aten.copy_.default
 
 
-def record_functional_call(tape: Recording, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def record_functional_call(
+    recording: Recording, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
     """Record one call of a higher-order operator and the writes of its functions; return its results.
 
     Raises:
         WritesToOperandError: a function writes to a carried operand, or to one that all steps share.
     """
     if carries_scalars(func, args):  # in inference mode no rule above autograd has handled it
-        tape.leave_operator()
-        with tape:  # type: ignore[attr-defined]  # a recorder
+        recording.leave_operator()
+        with recording:  # type: ignore[attr-defined]  # a recorder
             return record_scalar_loop(func, args, kwargs)
     operands = [leaf for arg in args if isinstance(arg, (list, tuple)) for leaf in arg]
     tensors = [leaf for leaf in operands if isinstance(leaf, torch.Tensor) and not leaf.is_inference()]
@@ -45,29 +47,29 @@ def record_functional_call(tape: Recording, func: Any, args: tuple[Any, ...], kw
             else Call(args, kwargs, (), lambda result: result)
         )
         try:
-            result, functional_args, keywords = record_higher_order(tape, func, call.args, call.kwargs)
+            result, functional_args, keywords = record_higher_order(recording, func, call.args, call.kwargs)
             break
         except RandomOpInSubgraphError as error:
-            return record_random_call(tape, (func, args, kwargs), record_functional_call, error)
+            return record_random_call(recording, (func, args, kwargs), record_functional_call, error)
         except WritesToOperandError as error:
             further = tuple(sorted({*written, *error.operands}))
             form = FORMS.get(func.name())
-            if form is None or further == written or not form.may_write(tape, args, further):
+            if form is None or further == written or not form.may_write(recording, args, further):
                 raise
             written = further
         finally:  # the functions ran on aliases of the operands, which share their versions
             set_version(tensors, before)
-    if not tape.in_backward:
-        tape.add_call((func, functional_args, keywords, result, tape.origin))
+    if not recording.in_backward:
+        recording.add_call((func, functional_args, keywords, result, recording.origin))
     for target, value in zip(call.targets, call.values(result), strict=True):
-        _write(tape, target, value)
+        _write(recording, target, value)
     return call.results(result)
 
 
-def _write(tape: Recording, target: Any, value: Any) -> None:
-    record_mutation(tape, Write(COPY, describe(COPY), (target, value), {}))
-    if not tape.in_backward:
-        tape.add_call((COPY, (target, value), {}, target, tape.origin))
+def _write(recording: Recording, target: Any, value: Any) -> None:
+    record_mutation(recording, Write(COPY, describe(COPY), (target, value), {}))
+    if not recording.in_backward:
+        recording.add_call((COPY, (target, value), {}, target, recording.origin))
     if not target.is_inference():
         increment_version([target])
 
@@ -171,14 +173,16 @@ class Form:
     first: Callable[[tuple[Any, ...]], int] = lambda args: 0
     """Returns the index of the first operand that torch lets a function write to."""
 
-    def may_write(self, tape: Recording, args: tuple[Any, ...], written: tuple[int, ...]) -> bool:
+    def may_write(self, recording: Recording, args: tuple[Any, ...], written: tuple[int, ...]) -> bool:
         """Return True if torch permits the writes and no other operand shares the memory."""
         operands, first = self.operands(args), self.first(args)
         storages = [
-            id(tape.tracked(operand).storage) for operand in operands if isinstance(operand, torch.Tensor)
+            id(recording.tracked(operand).storage)
+            for operand in operands
+            if isinstance(operand, torch.Tensor)
         ]
         return all(
-            index >= first and storages.count(id(tape.tracked(operands[index]).storage)) == 1
+            index >= first and storages.count(id(recording.tracked(operands[index]).storage)) == 1
             for index in written
         )
 

@@ -47,42 +47,48 @@ def record_region_call(subgraph: Any, identifier: Any, *operands: Any) -> Any:
 
     Without a recording the region runs directly: torch's rule could not run its backward.
     """
-    tape = current_mode()
-    if tape is None and torch.is_grad_enabled():
+    recording = current_mode()
+    if recording is None and torch.is_grad_enabled():
         return tuple(subgraph(*operands))
-    if not isinstance(tape, Recorder) or tape.split_region is None or isinstance(subgraph, RegionPart):
+    if (
+        not isinstance(recording, Recorder)
+        or recording.split_region is None
+        or isinstance(subgraph, RegionPart)
+    ):
         return NotImplemented
     tensors = [operand for operand in operands if isinstance(operand, torch.Tensor)]
     if not all(type(tensor) is FakeTensor and hasattr(tensor, TRACKED_ATTRIBUTE) for tensor in tensors):
         return NotImplemented
     in_place = ("run in place", id(subgraph))
     try:
-        if in_place in tape.regions:
-            return tuple(runner_of(tape, subgraph)(*operands))
+        if in_place in recording.regions:
+            return tuple(runner_of(recording, subgraph)(*operands))
         if not torch.is_grad_enabled() or not any(tensor.requires_grad for tensor in tensors):
-            _record_functional(tape, subgraph, identifier, operands)
+            _record_functional(recording, subgraph, identifier, operands)
             return NotImplemented
-        region = _split(tape, subgraph, identifier, operands)
+        region = _split(recording, subgraph, identifier, operands)
     except (WritesToOperandError, RandomOpInSubgraphError):
-        tape.regions[in_place] = (None, subgraph)
-        return tuple(runner_of(tape, subgraph)(*operands))
+        recording.regions[in_place] = (None, subgraph)
+        return tuple(runner_of(recording, subgraph)(*operands))
     if region is None:  # no output requires grad
         return NotImplemented
     return _Call.apply(region, subgraph, *operands)
 
 
-def _record_functional(tape: Recorder, subgraph: Any, identifier: Any, operands: tuple[Any, ...]) -> None:
+def _record_functional(
+    recording: Recorder, subgraph: Any, identifier: Any, operands: tuple[Any, ...]
+) -> None:
     """Record the region's program for calls without a gradient.
 
     Raises:
         WritesToOperandError: the region writes to an operand, so it has no such program.
     """
-    with without_modes(), tape.fake_mode:
+    with without_modes(), recording.fake_mode:
         body = ("subgraph", subgraph, operands)
-        region_subgraph(tape, same_region(subgraph, identifier, *operands), "invoke_subgraph", body)
+        region_subgraph(recording, same_region(subgraph, identifier, *operands), "invoke_subgraph", body)
 
 
-def _split(tape: Recorder, subgraph: Any, identifier: Any, operands: tuple[Any, ...]) -> Region | None:
+def _split(recording: Recorder, subgraph: Any, identifier: Any, operands: tuple[Any, ...]) -> Region | None:
     """Return the split region; None if no gradient flows through it.
 
     Raises:
@@ -90,11 +96,11 @@ def _split(tape: Recorder, subgraph: Any, identifier: Any, operands: tuple[Any, 
     """
     needs_grad = (operand.requires_grad for operand in operands if isinstance(operand, torch.Tensor))
     key = (identifier, id(subgraph), region_kind(operands), *needs_grad)
-    if key not in tape.regions:
-        assert tape.split_region is not None  # without it, record_region_call uses torch's rule
-        program = _record(tape, subgraph, identifier, operands)
-        tape.regions[key] = (program and tape.split_region(program), subgraph)
-    region: Region | None = tape.regions[key][0]
+    if key not in recording.regions:
+        assert recording.split_region is not None  # without it, record_region_call uses torch's rule
+        program = _record(recording, subgraph, identifier, operands)
+        recording.regions[key] = (program and recording.split_region(program), subgraph)
+    region: Region | None = recording.regions[key][0]
     return region
 
 
@@ -192,13 +198,13 @@ def _boundary(run: Callable[[], Any]) -> Any:
     return run()
 
 
-def _record(tape: Recorder, subgraph: Any, identifier: Any, operands: tuple[Any, ...]) -> Program | None:
+def _record(recording: Recorder, subgraph: Any, identifier: Any, operands: tuple[Any, ...]) -> Program | None:
     """Return the region's forward and backward in one program; None if no gradient flows through it."""
-    name = tape.name(str(identifier))
-    inner: Recorder = tape.subgraph_recorder()
-    inner.origins = Origins(tape.origins.boundary)
-    inner.origins.known_frames = tape.origins.known_frames
-    with without_modes(), tape.fake_mode:
+    name = recording.name(str(identifier))
+    inner: Recorder = recording.subgraph_recorder()
+    inner.origins = Origins(recording.origins.boundary)
+    inner.origins.known_frames = recording.origins.known_frames
+    with without_modes(), recording.fake_mode:
         parameters = [
             subgraph_parameter(inner, f"{name}_{index}", value) for index, value in enumerate(operands)
         ]
@@ -211,7 +217,7 @@ def _record(tape: Recorder, subgraph: Any, identifier: Any, operands: tuple[Any,
         except RuntimeError as error:
             if LEAF_WRITTEN not in str(error):
                 raise
-            raise WritesToOperandError("a write to an operand of a marked region", tape.span) from error
+            raise WritesToOperandError("a write to an operand of a marked region", recording.span) from error
         results = pytree.tree_leaves(result, is_leaf=lambda item: item is None)
         check_no_operand_writes("invoke_subgraph", name, parameters, inner)
         return _assemble(inner, name, parameters, results)

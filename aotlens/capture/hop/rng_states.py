@@ -111,7 +111,7 @@ FORMS: dict[str, Callable[[tuple[Any, ...], Make, State], CallWithState]] = {
 
 
 def record_random_call(
-    tape: Recording, call: tuple[Any, ...], record: Record, error: RandomOpInSubgraphError
+    recording: Recording, call: tuple[Any, ...], record: Record, error: RandomOpInSubgraphError
 ) -> Any:
     """Record a call, as operator and arguments, whose functions are random; return its results.
 
@@ -123,38 +123,40 @@ def record_random_call(
     form = FORMS.get(func.name())
     if form is None or kwargs or any(isinstance(arg, SubgraphWithState) for arg in args):
         raise error
-    random = tape.random.functional  # type: ignore[attr-defined]  # a recorder
+    random = recording.random.functional  # type: ignore[attr-defined]  # a recorder
     make = lambda function, offset_at, result_at: SubgraphWithState(error, function, offset_at, result_at)
     with_state = form(args, make, random.state(error.device))
-    calls_before = tape.call_count
-    results = record(tape, with_state.func, with_state.args, {})
+    calls_before = recording.call_count
+    results = record(recording, with_state.func, with_state.args, {})
     position = with_state.offset_at % len(results)
     random.set_offset(
-        error.device, _last(tape, results[position]) if form is _stacking_loop else results[position]
+        error.device, _last(recording, results[position]) if form is _stacking_loop else results[position]
     )
     own = type(results)((*results[:position], *results[position + 1 :]))
-    if not tape.in_backward:
-        tape.replace_calls(
-            calls_before, with_state.func, lambda: (func, _as_called(tape, func, args), {}, own, tape.origin)
+    if not recording.in_backward:
+        recording.replace_calls(
+            calls_before,
+            with_state.func,
+            lambda: (func, _as_called(recording, func, args), {}, own, recording.origin),
         )
     return own
 
 
-def _as_called(tape: Any, func: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
+def _as_called(recording: Any, func: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
     """Return the arguments with the functions as graphs that call random operators directly."""
-    own, tape.decompositions = tape.decompositions, without_random_rules(tape.decompositions)
+    own, recording.decompositions = recording.decompositions, without_random_rules(recording.decompositions)
     try:
-        with without_modes(), tape.fake_mode:
+        with without_modes(), recording.fake_mode:
             bodies = OPERANDS_BY_OPERATOR[func.name()](*args)
-            programs = [(body[1], record_subgraph(tape, func.name(), body)) for body in bodies]
+            programs = [(body[1], record_subgraph(recording, func.name(), body)) for body in bodies]
     finally:
-        tape.decompositions = own
+        recording.decompositions = own
     modules = {id(function): to_graph_module(program, training=False) for function, program in programs}
     for function, program in programs:
         modules[id(function)].meta[PROGRAM_KEY] = program
     return tuple(modules.get(id(arg), arg) for arg in args)
 
 
-def _last(tape: Recording, offsets: Any) -> Any:
-    with tape:  # type: ignore[attr-defined]  # a recorder
+def _last(recording: Recording, offsets: Any) -> Any:
+    with recording:  # type: ignore[attr-defined]  # a recorder
         return offsets[-1].clone()

@@ -42,8 +42,8 @@ from aotlens.unsupported import unsupported
 class OuterSymbols:
     """The outer symbols that the functions of one call read, in the order of their first use."""
 
-    def __init__(self, tape: Recording) -> None:
-        self._tape = tape
+    def __init__(self, recording: Recording) -> None:
+        self._recording = recording
         self._operands: dict[Any, Any] = {}
         """The operand for each symbol."""
         self._own: dict[int, dict[Any, ProgramInput]] = {}
@@ -59,7 +59,7 @@ class OuterSymbols:
         self._own[id(inner)] = own
 
         def from_outside(symbol: Any) -> Node:
-            number = self._tape.symbols.of_symbol(symbol).val
+            number = self._recording.symbols.of_symbol(symbol).val
             if symbol not in self._operands:
                 self._operands[symbol] = self._operand(number)
             own[symbol] = _input(inner, label, self._operands[symbol])
@@ -81,7 +81,7 @@ class OuterSymbols:
         own = self._own[id(program)]
         first = program.inputs[: len(program.inputs) - len(own)]
         more = (
-            own.get(symbol) or _input(self._tape, program.name, operand)
+            own.get(symbol) or _input(self._recording, program.name, operand)
             for symbol, operand in self._operands.items()
         )
         return replace(program, inputs=(*first, *more))
@@ -89,17 +89,17 @@ class OuterSymbols:
     def _operand(self, number: Any) -> Any:
         if isinstance(number, torch.SymInt):
             return number
-        tape, func, kind = self._tape, aten.scalar_tensor.default, {"dtype": torch.float64}
-        node = tape.emit(func, tape.symbols.value(number), **kind)
+        recording, func, kind = self._recording, aten.scalar_tensor.default, {"dtype": torch.float64}
+        node = recording.emit(func, recording.symbols.value(number), **kind)
         operand = node.val.detach()
-        tape.track(operand, Storage(node, operand))
-        if not tape.in_backward:
-            tape.add_call((func, (number,), kind, operand, tape.origin))
+        recording.track(operand, Storage(node, operand))
+        if not recording.in_backward:
+            recording.add_call((func, (number,), kind, operand, recording.origin))
         return operand
 
 
-def _input(tape: Recording, label: str, operand: Any) -> ProgramInput:
-    name = tape.name(f"{label}_number")
+def _input(recording: Recording, label: str, operand: Any) -> ProgramInput:
+    name = recording.name(f"{label}_number")
     value = operand.detach() if isinstance(operand, torch.Tensor) else operand
     return ProgramInput(Node(name, None, (), {}, value, Origin(NO_ORIGIN, "")), UserInput(name, 0))
 
@@ -143,50 +143,54 @@ LOOPS = frozenset({"map_impl", "scan", "while_loop", "while_loop_stack_output"})
 """Operators whose fake kernels and lowerings count steps with a symbol."""
 
 
-def record_higher_order(tape: Recording, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
+def record_higher_order(
+    recording: Recording, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Call:
     """Record a higher-order operator; return its results, and its arguments with functional subgraphs."""
     name = func.name()
     args, kwargs = without_empty_mutation_info(name, args, kwargs)
     if name == LAUNCH:
-        return record_triton_kernel(tape, kwargs), args, kwargs
+        return record_triton_kernel(recording, kwargs), args, kwargs
     if args and isinstance(args[0], RegionPart):
-        return (*record_region_part(tape, args[0], args), kwargs)
+        return (*record_region_part(recording, args[0], args), kwargs)
     if name not in OPERANDS_BY_OPERATOR and name not in WITHOUT_SUBGRAPHS:
-        raise unsupported("higher-order-operator", tape.span, operator=name)
-    if name in LOOPS and tape.fake_mode.shape_env is None:
-        tape.fake_mode.shape_env = make_shape_env()
+        raise unsupported("higher-order-operator", recording.span, operator=name)
+    if name in LOOPS and recording.fake_mode.shape_env is None:
+        recording.fake_mode.shape_env = make_shape_env()
     programs: dict[int, Program] = {}
     modules: dict[int, Any] = {}
-    numbers = OuterSymbols(tape) if name in MORE_OPERANDS else None
+    numbers = OuterSymbols(recording) if name in MORE_OPERANDS else None
     for body in OPERANDS_BY_OPERATOR[name](*args, **kwargs) if name in OPERANDS_BY_OPERATOR else ():
         function = body[1]
         if id(function) not in programs:
             key = same_region(*args) if name == "invoke_subgraph" else object()
-            programs[id(function)], modules[id(function)], _ = region_subgraph(tape, key, name, body, numbers)
+            programs[id(function)], modules[id(function)], _ = region_subgraph(
+                recording, key, name, body, numbers
+            )
     if numbers is not None and numbers.operands:
         args = with_more_operands(name, args, numbers.operands)
         programs = {key: numbers.completed(program) for key, program in programs.items()}
         modules = {key: to_graph_module(program, training=False) for key, program in programs.items()}
-    to_node = lambda value: _argument(tape, name, value, programs)
+    to_node = lambda value: _argument(recording, name, value, programs)
     node_args, node_kwargs = map_leaves(args, to_node), map_leaves(kwargs, to_node)
     swap = lambda value: modules.get(id(value), value)
     args, kwargs = map_leaves(args, swap), map_leaves(kwargs, swap)
     result = func(*args, **kwargs)
     if has_ordered_effect(func) or any(must_run(node) for body in programs.values() for node in body.nodes):
-        tape.origin = replace(tape.origin, effect=True)
-    node = tape.add_node(func, node_args, node_kwargs, result)
-    _track_results(tape, node, result)
+        recording.origin = replace(recording.origin, effect=True)
+    node = recording.add_node(func, node_args, node_kwargs, result)
+    _track_results(recording, node, result)
     return result, args, kwargs
 
 
 def region_subgraph(
-    tape: Recording, key: Any, operator: str, body: "Subgraph", numbers: OuterSymbols | None = None
+    recording: Recording, key: Any, operator: str, body: "Subgraph", numbers: OuterSymbols | None = None
 ) -> tuple[Program, Any, Any]:
     """Return the program and the graph module of a subgraph; calls with the same key share them."""
-    if key not in tape.regions:
-        program = record_subgraph(tape, operator, body, numbers)
-        tape.regions[key] = (program, to_graph_module(program, training=False), body[1])
-    shared: tuple[Program, Any, Any] = tape.regions[key]
+    if key not in recording.regions:
+        program = record_subgraph(recording, operator, body, numbers)
+        recording.regions[key] = (program, to_graph_module(program, training=False), body[1])
+    shared: tuple[Program, Any, Any] = recording.regions[key]
     return shared
 
 
@@ -205,24 +209,24 @@ def region_kind(operands: tuple[Any, ...]) -> tuple[Any, ...]:
     )
 
 
-def _argument(tape: Recording, operator: str, value: Any, programs: dict[int, Program]) -> Any:
+def _argument(recording: Recording, operator: str, value: Any, programs: dict[int, Program]) -> Any:
     if id(value) in programs:
         return programs[id(value)]
     if callable(value) and not hasattr(value, "namespace") and not isinstance(value, torch.Tensor):
-        raise unsupported("function-operand", tape.span, operator=operator)
-    return tape.argument(value)
+        raise unsupported("function-operand", recording.span, operator=operator)
+    return recording.argument(value)
 
 
-def _track_results(tape: Recording, node: Node, result: Any) -> None:
+def _track_results(recording: Recording, node: Node, result: Any) -> None:
     """Track each tensor of a new result as a storage of its own, including nested results."""
     if isinstance(result, torch.Tensor):
-        tape.track(result, Storage(node, result))
+        recording.track(result, Storage(node, result))
     elif isinstance(result, (list, tuple)):
         for index, item in enumerate(result):
             if isinstance(item, (torch.Tensor, list, tuple, torch.SymInt)):
-                _track_results(tape, tape.item(node, index), item)
+                _track_results(recording, recording.item(node, index), item)
     elif isinstance(result, (torch.SymInt, torch.SymFloat, torch.SymBool)):
-        tape.symbols.define(result, node)
+        recording.symbols.define(result, node)
 
 
 Subgraph = tuple[str, Any, tuple[Any, ...]]
@@ -230,7 +234,7 @@ Subgraph = tuple[str, Any, tuple[Any, ...]]
 
 
 def record_subgraph(
-    tape: Recording, operator: str, body: Subgraph, numbers: OuterSymbols | None = None
+    recording: Recording, operator: str, body: Subgraph, numbers: OuterSymbols | None = None
 ) -> Program:
     """Return the function's program, recorded in one run on fake tensors.
 
@@ -239,7 +243,7 @@ def record_subgraph(
         UnsupportedError: it reads a traced tensor that is not an input.
     """
     label, function, inputs = body
-    inner = tape.subgraph_recorder()
+    inner = recording.subgraph_recorder()
     if numbers is not None:
         numbers.add_inputs_to(inner, label)
     parameters = [subgraph_parameter(inner, f"{label}_{index}", value) for index, value in enumerate(inputs)]
@@ -258,7 +262,7 @@ def record_subgraph(
     check_no_foreign_tensor(operator, program_inputs, nodes, outputs)
     returns_one = not isinstance(result, (list, tuple, dict))
     returns_list = operator == FLEX_BACKWARD and isinstance(result, list)
-    name = tape.name(f"{label}_body")
+    name = recording.name(f"{label}_body")
     program = Program(
         name, program_inputs, nodes, outputs, returns_single=returns_one, returns_list=returns_list
     )

@@ -35,7 +35,7 @@ LAUNCH = "triton_kernel_wrapper_mutation"
 """Dynamo's operator for `kernel[grid](…)`."""
 
 
-def record_triton_kernel(tape: Recording, launch: dict[str, Any]) -> Any:
+def record_triton_kernel(recording: Recording, launch: dict[str, Any]) -> Any:
     """Record one launch and its writes, which autograd ignores as in eager.
 
     Raises:
@@ -46,27 +46,29 @@ def record_triton_kernel(tape: Recording, launch: dict[str, Any]) -> Any:
     named = [
         (name, tensor, name in written) for name, value in kernel_args.items() for tensor in tensors_of(value)
     ]
-    if overlapping_written(tape, "a Triton kernel", named):
-        raise unsupported("triton-kernel-overlap", tape.span)
+    if overlapping_written(recording, "a Triton kernel", named):
+        raise unsupported("triton-kernel-overlap", recording.span)
     for name in written:
-        check_writable(tape, kernel_args[name], triton_kernel_wrapper_functional, tuple(kernel_args.values()))
+        check_writable(
+            recording, kernel_args[name], triton_kernel_wrapper_functional, tuple(kernel_args.values())
+        )
     result = triton_kernel_wrapper_functional(**launch, tensors_to_clone=written)
-    arguments: dict[str, Any] = map_leaves(launch, tape.argument)
+    arguments: dict[str, Any] = map_leaves(launch, recording.argument)
     arguments["kernel_idx"] = _table_index(launch["kernel_idx"])
     arguments["constant_args_idx"] = _table_index(launch["constant_args_idx"])
     arguments["tensors_to_clone"] = written
     values = tuple(result[name] for name in written)
-    node = tape.add_node(triton_kernel_wrapper_functional, (), arguments, values)
+    node = recording.add_node(triton_kernel_wrapper_functional, (), arguments, values)
     for name, value in zip(written, values, strict=True):
-        tape.write(kernel_args[name], _item(tape, node, name, value))
+        recording.write(kernel_args[name], _item(recording, node, name, value))
     return None
 
 
 _table_index = cache(TableIndex)
 
 
-def _item(tape: Recording, node: Node, name: str, value: Any) -> Node:
+def _item(recording: Recording, node: Node, name: str, value: Any) -> Node:
     """Return one entry of the operator's result, a dict by argument name."""
-    item = tape.add_node(getitem, (node, name), {}, value)
-    tape.track(value, Storage(item, value))
+    item = recording.add_node(getitem, (node, name), {}, value)
+    recording.track(value, Storage(item, value))
     return item

@@ -20,26 +20,29 @@ from aotlens.unsupported import unsupported
 
 
 def inputs_with_bases(
-    tape: Recording, inputs: tuple[CapturedInput, ...], base_groups: tuple[BaseGroup, ...], results: list[Any]
+    recording: Recording,
+    inputs: tuple[CapturedInput, ...],
+    base_groups: tuple[BaseGroup, ...],
+    results: list[Any],
 ) -> tuple[tuple[CapturedInput, ...], tuple[SyntheticBaseOf, ...]]:
     """Return the inputs after the run; groups that use their base are replaced by it."""
     new_inputs, bases = list(inputs), []
     for base_group in base_groups:
         storage, group = base_group.base.storage, base_group.group
-        _reject_base_read(tape, base_group, results)
+        _reject_base_read(recording, base_group, results)
         if (
             storage is not None
             and storage.metadata_mutations
             and _reaches_custom_function(base_group, results)
         ):
-            tape.use_synthetic_base(storage)
+            recording.use_synthetic_base(storage)
         if (
             storage is not None
             and base_group.hidden_leaves
             and (storage.metadata_mutations or storage.version)
         ):
             _reject_lost_gradient(
-                tape,
+                recording,
                 base_group,
                 (
                     *results,
@@ -63,16 +66,16 @@ def inputs_with_bases(
     return tuple(new_inputs), tuple(bases)
 
 
-def _reject_base_read(tape: Recording, base_group: BaseGroup, results: list[Any]) -> None:
+def _reject_base_read(recording: Recording, base_group: BaseGroup, results: list[Any]) -> None:
     """Reject a read of a base that is not an argument; autograd also reads it after a mutation."""
     base, storage = base_group.base, base_group.base.storage
     if base_group.group.root_member is not None or storage is None:
         return
     is_unchanged = not storage.on_base and not storage.metadata_mutations
-    is_read = is_unchanged and any(node is base.node for read in tape.nodes for node in read.inputs())
+    is_read = is_unchanged and any(node is base.node for read in recording.nodes for node in read.inputs())
     if is_read or any(value is base.argument for value in results):
         names = ", ".join(f"`{captured_input.slot.name}`" for captured_input in base_group.members.values())
-        raise unsupported("base-is-no-argument", tape.span, inputs=names)
+        raise unsupported("base-is-no-argument", recording.span, inputs=names)
 
 
 def _reaches_custom_function(base_group: BaseGroup, results: list[Any]) -> bool:
@@ -109,7 +112,7 @@ def _is_on(base_group: BaseGroup, value: Any) -> bool:
     return tracked is not None and tracked.storage is base_group.base.storage
 
 
-def _reject_lost_gradient(tape: Recording, base_group: BaseGroup, results: Sequence[Any]) -> None:
+def _reject_lost_gradient(recording: Recording, base_group: BaseGroup, results: Sequence[Any]) -> None:
     """Reject a gradient that is lost because autograd regenerates a member after a write without grad."""
     apart = [captured_input for captured_input in base_group.members.values() if captured_input.has_own_edge]
     if any(has_other_grad_fn(captured_input.argument) for captured_input in apart):
@@ -126,7 +129,7 @@ def _reject_lost_gradient(tape: Recording, base_group: BaseGroup, results: Seque
         names = ", ".join(
             f"`{captured_input.slot.name}`" for captured_input in apart if not captured_input.is_leaf
         )
-        raise unsupported("recorded-read-after-unrecorded-write", tape.span, inputs=names)
+        raise unsupported("recorded-read-after-unrecorded-write", recording.span, inputs=names)
 
 
 def _separate(base_group: BaseGroup) -> None:

@@ -38,28 +38,30 @@ class MakeNonLeafWrapper(torch.autograd.Function):
         return gradient, None
 
 
-def wrapper_input(tape: Recording, value: Any, slot: FlatInput, name: str, dynamic: bool) -> CapturedInput:
+def wrapper_input(
+    recording: Recording, value: Any, slot: FlatInput, name: str, dynamic: bool
+) -> CapturedInput:
     """Capture one wrapper; call inside the recorder's fake mode."""
-    fake = value if _is_fake(value) else fake_wrapper(tape.fake_mode, value, dynamic)
+    fake = value if _is_fake(value) else fake_wrapper(recording.fake_mode, value, dynamic)
 
     def make_inner(path: Path, inner: Any) -> tuple[Node, Any]:
         if inner.layout is not torch.strided:
             inside = ".".join((slot.name, *path))
             raise unsupported("inner-tensor-layout", layout=inner.layout, input=inside)
         node_name = "_".join((name, *(part.strip("_") for part in path)))
-        node = Node(tape.name(node_name), None, (), {}, inner, Origin(NO_ORIGIN, ""))
+        node = Node(recording.name(node_name), None, (), {}, inner, Origin(NO_ORIGIN, ""))
         alias = _untracked(path, inner)[1]
-        tape.track(alias, Storage(node, alias))
-        tape.symbols.define_sizes(node)
+        recording.track(alias, Storage(node, alias))
+        recording.symbols.define_sizes(node)
         return node, alias
 
     with torch.no_grad():
         wrapped, argument = rebuild(fake, make_inner)
     argument, leaf = _with_grad(value, fake, argument)
     copy_tensor_class(argument, value)
-    node = Node(tape.name(name), None, (), {}, fake, Origin(NO_ORIGIN, ""))
+    node = Node(recording.name(name), None, (), {}, fake, Origin(NO_ORIGIN, ""))
     storage = Storage(node, argument)
-    tape.track(argument, storage)
+    recording.track(argument, storage)
     return CapturedInput(
         slot=slot,
         argument=argument,

@@ -124,17 +124,17 @@ class BaseGroup:
 
 
 def make_synthetic_base(
-    tape: Recording, group: OverlappingGroup, values: list[Any], slots: tuple[FlatInput, ...]
+    recording: Recording, group: OverlappingGroup, values: list[Any], slots: tuple[FlatInput, ...]
 ) -> BaseGroup:
     """Return the members as views of one fake base, which the graph may take instead."""
-    fake = _fake_base(tape, group, values)
+    fake = _fake_base(recording, group, values)
     members = ", ".join(slots[index].name for index in group.members)
     slot: FlatInput = SyntheticBase(f"the base of {members}", len(slots))
     name = f"base_of_{node_name(slots[group.members[0]].name)}"
     if group.root_member is not None:
         slot = slots[group.root_member]
         name = node_name(slot.name)
-    base = base_input(tape, slot, fake, group.root, name)
+    base = base_input(recording, slot, fake, group.root, name)
     storage = base.storage
     assert storage is not None  # a base is a tensor
     storage.inputs = group.members
@@ -145,10 +145,12 @@ def make_synthetic_base(
         elif group.kind == "flat" and values[index].requires_grad:
             root = values[index] if values[index].is_leaf else _root(values[index])
             root_alias = roots[id(root)] = roots.get(id(root)) or _root_alias(base, group, root, roots)
-            captured[index] = _member_with_own_edge(tape, base, root_alias, (values[index], slots[index]))
+            captured[index] = _member_with_own_edge(
+                recording, base, root_alias, (values[index], slots[index])
+            )
         else:
-            under = _root_of_member(base, group, values[index], roots)
-            captured[index] = _member(tape, base, under, (values[index], slots[index]))
+            source = _root_of_member(base, group, values[index], roots)
+            captured[index] = _member(recording, base, source, (values[index], slots[index]))
     member_values = [values[index] for index in group.members]
     hidden = (leaf for leaf, _, root in roots.values() if not any(root is value for value in member_values))
     return BaseGroup(group, base, captured, tuple(leaf for leaf in hidden if leaf is not None))
@@ -168,8 +170,8 @@ def _root_of_member(
     ):
         detached = base.requires_grad and not value.requires_grad
         return base.argument.detach() if detached else base.argument
-    leaf, under, _ = _alias_without_grad(base, group, root, roots)
-    return under if leaf is None else under.detach()
+    leaf, source, _ = _alias_without_grad(base, group, root, roots)
+    return source if leaf is None else source.detach()
 
 
 def _alias_without_grad(
@@ -184,15 +186,15 @@ def _detached_alias(
     base: CapturedInput, group: OverlappingGroup, root: Any, roots: dict[int, RootAlias]
 ) -> Any:
     """Return an alias without grad_fn that shares version counters as the caller's tensors do."""
-    beside = _alias_sharing_version(root, roots)
-    if beside is not None:
-        return beside.detach()
+    sibling = _alias_sharing_version(root, roots)
+    if sibling is not None:
+        return sibling.detach()
     return base.argument.data if roots or group.root is not None else base.argument.detach()
 
 
 def _alias_sharing_version(root: Any, roots: dict[int, RootAlias]) -> Any:
     """Return the alias of a root that shares its version counter; None if there is none yet."""
-    return next((under for _, under, like in roots.values() if _shares_version(root, like)), None)
+    return next((alias for _, alias, other_root in roots.values() if _shares_version(root, other_root)), None)
 
 
 def _shares_version(tensor: Any, other: Any) -> bool:
@@ -205,9 +207,9 @@ def _shares_version(tensor: Any, other: Any) -> bool:
     )
 
 
-def base_input(tape: Recording, slot: FlatInput, fake: Any, like: Any, name: str) -> CapturedInput:
+def base_input(recording: Recording, slot: FlatInput, fake: Any, like: Any, name: str) -> CapturedInput:
     """Return one graph input with its fake tensor and its argument, a leaf exactly when `like` is."""
-    node = Node(tape.name(name), None, (), {}, fake, Origin(NO_ORIGIN, ""))
+    node = Node(recording.name(name), None, (), {}, fake, Origin(NO_ORIGIN, ""))
     requires_grad = like is not None and like.requires_grad
     argument = leaf = with_writability_of(like, _leaf(fake, requires_grad))
     is_leaf = like is None or like.is_leaf
@@ -218,8 +220,8 @@ def base_input(tape: Recording, slot: FlatInput, fake: Any, like: Any, name: str
     if not fake.dim() and fake.item_memo is not None:  # Dynamo knows the value, and guards on it
         argument.item_memo = fake.item_memo
     storage = Storage(node, argument)
-    tape.track(argument, storage)
-    captured_input = _captured(tape, slot, argument, (node, leaf if requires_grad else None, is_leaf))
+    recording.track(argument, storage)
+    captured_input = _captured(recording, slot, argument, (node, leaf if requires_grad else None, is_leaf))
     is_leaf_view = requires_grad and is_leaf and not _root(like).requires_grad
     return replace(captured_input, is_leaf_view=True) if is_leaf_view else captured_input
 
@@ -244,18 +246,18 @@ def copy_tensor_class(argument: Any, like: Any) -> None:
 
 
 def _captured(
-    tape: Recording, slot: FlatInput, argument: Any, known: tuple[Node, Any, bool]
+    recording: Recording, slot: FlatInput, argument: Any, known: tuple[Node, Any, bool]
 ) -> CapturedInput:
     """Return the record of a tracked argument, from its node, gradient leaf and whether it is a leaf."""
     node, leaf, is_leaf = known
-    tape.symbols.define_sizes(node)
+    recording.symbols.define_sizes(node)
     return CapturedInput(
         slot=slot,
         argument=argument,
         node=node,
         fake=node.val,
         leaf=leaf,
-        storage=tape.tracked(argument).storage,
+        storage=recording.tracked(argument).storage,
         grad_fn=argument.grad_fn,
         version=0 if argument.is_inference() else argument._version,
         is_leaf=is_leaf,
@@ -276,24 +278,24 @@ class MakeNonLeaf(torch.autograd.Function):
         return gradient
 
 
-def _fake_base(tape: Recording, group: OverlappingGroup, values: list[Any]) -> Any:
+def _fake_base(recording: Recording, group: OverlappingGroup, values: list[Any]) -> Any:
     """Return the fake root, or a flat tensor over the storage up to the last element of any member.
 
     Dynamo names a root's sizes after its first view; creating the fakes in the same order retains the names.
     """
     dynamo_fakes = [values[index] for index in group.members if is_dynamo_input(values[index])]
-    dynamo_fakes = [fake_tensor_of(tape.fake_mode, value, dynamic=False) for value in dynamo_fakes]
+    dynamo_fakes = [fake_tensor_of(recording.fake_mode, value, dynamic=False) for value in dynamo_fakes]
     for known in dynamo_fakes:
         _specialise(known)
     if group.root is not None:
-        fake = fake_tensor_of(tape.fake_mode, group.root, dynamic=False)
+        fake = fake_tensor_of(recording.fake_mode, group.root, dynamic=False)
         if group.root_member is None:  # no argument provides the symbols that Dynamo made for its sizes
             _specialise(fake)
         return fake
     members = [values[index] for index in group.members]
     plain = (value for value in members if not value.is_neg() and not value.is_conj())
     first = next(plain, members[0])  # a lazily negated or conjugated tensor cannot be viewed as another dtype
-    fake = fake_tensor_of(tape.fake_mode, first, dynamic=False)
+    fake = fake_tensor_of(recording.fake_mode, first, dynamic=False)
     size = first.element_size()
     ends = [last_element(values[index]) * values[index].element_size() for index in group.members]
     wide = max(end + values[index].element_size() for end, index in zip(ends, group.members, strict=True))
@@ -319,19 +321,21 @@ def fake_tensor_of(fake_mode: FakeTensorMode, value: Any, dynamic: bool) -> Any:
     return to_fake(fake_mode, value, static_shapes=not dynamic)
 
 
-def _member(tape: Recording, base: CapturedInput, under: Any, member: tuple[Any, FlatInput]) -> CapturedInput:
+def _member(
+    recording: Recording, base: CapturedInput, source: Any, member: tuple[Any, FlatInput]
+) -> CapturedInput:
     value, slot = member
     chain = _chain(base.fake, value)
     with torch.no_grad(), below_views():
         fake = _apply(chain, base.fake)
-    node = Node(tape.name(node_name(slot.name)), None, (), {}, fake, Origin(NO_ORIGIN, ""))
+    node = Node(recording.name(node_name(slot.name)), None, (), {}, fake, Origin(NO_ORIGIN, ""))
     with torch.enable_grad():
-        argument = _apply(chain, under)
+        argument = _apply(chain, source)
     if value._base is None and not value.requires_grad:
         argument = argument.detach()
     _track_member(base, chain, argument, node)
     leaf = torch.autograd.graph.get_gradient_edge(argument) if value.requires_grad else None
-    return _captured(tape, slot, argument, (node, leaf, value.is_leaf))
+    return _captured(recording, slot, argument, (node, leaf, value.is_leaf))
 
 
 def _track_member(base: CapturedInput, chain: tuple[ViewStep, ...], argument: Any, node: Node) -> None:
@@ -342,7 +346,7 @@ def _track_member(base: CapturedInput, chain: tuple[ViewStep, ...], argument: An
 
 
 def _member_with_own_edge(
-    tape: Recording, base: CapturedInput, root_alias: RootAlias, member: tuple[Any, FlatInput]
+    recording: Recording, base: CapturedInput, root_alias: RootAlias, member: tuple[Any, FlatInput]
 ) -> Any:
     """Return a member with its own gradient edge, shared only with views of the same root."""
     value, slot = member
@@ -356,12 +360,12 @@ def _member_with_own_edge(
         fake = _apply(chain, base.fake)
     copy_tensor_class(argument, value)
     known = (
-        Node(tape.name(node_name(slot.name)), None, (), {}, fake, Origin(NO_ORIGIN, "")),
+        Node(recording.name(node_name(slot.name)), None, (), {}, fake, Origin(NO_ORIGIN, "")),
         leaf,
         value.is_leaf,
     )
     _track_member(base, chain, argument, known[0])
-    return replace(_captured(tape, slot, argument, known), has_own_edge=True)
+    return replace(_captured(recording, slot, argument, known), has_own_edge=True)
 
 
 def _root_alias(
@@ -372,15 +376,15 @@ def _root_alias(
     A leaf inside another member shares its version counter if the caller's does; a view of a tensor without
     gradient is one here too.
     """
-    known = ((under, like) for _, under, like in roots.values() if root.is_leaf)
+    known = ((alias, like) for _, alias, like in roots.values() if root.is_leaf)
     if root.is_leaf and root._base is not None:
         _, whole, _ = _alias_without_grad(base, group, root._base, roots)
         with torch.enable_grad():
             leaf = _apply(_chain(whole, root), whole)
     elif (
-        beside := next((under for under, like in known if shares_version_counter(root, like)), None)
+        sibling := next((alias for alias, like in known if shares_version_counter(root, like)), None)
     ) is not None:
-        leaf = _apply(_chain(beside, root), beside.detach()).detach()
+        leaf = _apply(_chain(sibling, root), sibling.detach()).detach()
     else:
         with torch.no_grad(), below_views():
             leaf = _apply(_chain(base.fake, root), base.argument).data
@@ -391,8 +395,8 @@ def _root_alias(
 
 def has_other_grad_fn(argument: Any) -> bool:
     """Return True if the detached tensor, or its base, has a different `grad_fn` than at entry."""
-    came_by = _root(argument).grad_fn
-    return came_by is not None and getattr(came_by, "_forward_cls", None) is not MakeNonLeaf
+    grad_fn = _root(argument).grad_fn
+    return grad_fn is not None and getattr(grad_fn, "_forward_cls", None) is not MakeNonLeaf
 
 
 def block_gradients(gradients: tuple[Any, ...]) -> tuple[None, ...]:

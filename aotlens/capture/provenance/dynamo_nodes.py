@@ -70,8 +70,8 @@ class LocatedRunner(fx.Interpreter):
         if getattr(target, "__name__", "") == CHECKPOINT:
             body, *operands = args
             checkpoints = self.recorder.checkpoints
-            held = operands if checkpoints.active else ()
-            with checkpoints.region(body.meta.get("_checkpoint_context_fn"), held):
+            arguments = operands if checkpoints.active else ()
+            with checkpoints.region(body.meta.get("_checkpoint_context_fn"), arguments):
                 return self.nested_runner(body).run(*operands)
         return super().call_function(target, args, kwargs)
 

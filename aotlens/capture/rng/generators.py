@@ -30,18 +30,18 @@ class CreatedGenerators:
     def __contains__(self, generator: torch.Generator) -> bool:
         return id(generator) in self._states
 
-    def node(self, tape: Any, generator: torch.Generator) -> Node:
+    def node(self, recording: Any, generator: torch.Generator) -> Node:
         """Return the generator's node: the previous one, or a new one if it was seeded since."""
-        known: Node | None = tape.objects.get(id(generator))
+        known: Node | None = recording.objects.get(id(generator))
         if known is not None and _state(generator) == self._states[id(generator)][1]:
             return known
         start = generator.clone_state()
-        source = Node(tape.name("generator"), None, (), {}, None, tape.origin, constant=start)
-        tape.nodes.insert(0, source)
-        tape.objects[id(start)] = source
-        made: Node = tape.add_node(CLONE_STATE, (source,), {}, None)
-        tape.objects[id(generator)] = made
-        tape.add_call((CLONE_STATE, (start,), {}, generator, tape.origin))
+        source = Node(recording.name("generator"), None, (), {}, None, recording.origin, constant=start)
+        recording.nodes.insert(0, source)
+        recording.objects[id(start)] = source
+        made: Node = recording.add_node(CLONE_STATE, (source,), {}, None)
+        recording.objects[id(generator)] = made
+        recording.add_call((CLONE_STATE, (start,), {}, generator, recording.origin))
         generator.manual_seed(MARKER_SEED)
         self._states[id(generator)] = (generator, _state(generator))
         return made

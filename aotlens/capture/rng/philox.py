@@ -69,8 +69,8 @@ class _GraphState:
 class FunctionalRandom:
     """The RNG state of one recording, as values of its graphs."""
 
-    def __init__(self, tape: Recording) -> None:
-        self._tape = tape
+    def __init__(self, recording: Recording) -> None:
+        self._recording = recording
         self._graph_states: dict[bool, _GraphState] = {}
         self._states: list[tuple[Any, Any, Any]] = []
         """States that the function has read: the returned tensor, seed and offset."""
@@ -127,7 +127,7 @@ class FunctionalRandom:
         if side is None:
             return ()
         slot = BackwardRngOffset() if backward else RngOffset()
-        return (ProgramOutput(self._tape.node_of(side.offset), slot),)
+        return (ProgramOutput(self._recording.node_of(side.offset), slot),)
 
     def state(self, device: torch.device) -> tuple[Any, Any]:
         """Return the seed, and the offset of the next random operator."""
@@ -137,20 +137,22 @@ class FunctionalRandom:
     def use_operands(self, device: torch.device, seed: Any, offset: Any) -> None:
         """Use a subgraph's operands as the state."""
         self.device = device
-        self._graph_states[self._tape.in_backward] = _GraphState((), seed, offset)
+        self._graph_states[self._recording.in_backward] = _GraphState((), seed, offset)
 
     def set_offset(self, device: torch.device, offset: Any) -> None:
         """Set the offset of the next random operator."""
         self._graph_state(device).offset = offset
 
     def _graph_state(self, device: torch.device) -> _GraphState:
-        if self._tape.is_subgraph and self._tape.in_backward not in self._graph_states:
-            raise RandomOpInSubgraphError(device, self._tape.span)
+        if self._recording.is_subgraph and self._recording.in_backward not in self._graph_states:
+            raise RandomOpInSubgraphError(device, self._recording.span)
         if self.device is None:
             self.device = device
         if device != self.device:
-            raise unsupported("functional-rng-devices", self._tape.span, first=self.device, second=device)
-        backward = self._tape.in_backward
+            raise unsupported(
+                "functional-rng-devices", self._recording.span, first=self.device, second=device
+            )
+        backward = self._recording.in_backward
         known = self._graph_states.get(backward)
         if known is None:
             known = self._graph_states[backward] = self._new_graph_state("bwd" if backward else "fwd")
@@ -165,14 +167,14 @@ class FunctionalRandom:
         return _GraphState((seed_node, offset_node), seed, offset)
 
     def _input(self, name: str) -> tuple[Node, Any]:
-        with without_modes(), self._tape.fake_mode:
+        with without_modes(), self._recording.fake_mode:
             value = torch.empty((), dtype=torch.int64)
             alias = value.detach()
         origin = Origin(
-            NO_ORIGIN, "", self._tape.in_backward, "capture", "the random generator's state at the start"
+            NO_ORIGIN, "", self._recording.in_backward, "capture", "the random generator's state at the start"
         )
-        node = Node(self._tape.name(name), None, (), {}, value, origin)
-        self._tape.track(alias, Storage(node, alias))
+        node = Node(self._recording.name(name), None, (), {}, value, origin)
+        self._recording.track(alias, Storage(node, alias))
         return node, alias
 
 

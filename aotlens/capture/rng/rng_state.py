@@ -21,45 +21,49 @@ from aotlens.unsupported import unsupported
 class RecordedRngState:
     """Receives `torch.manual_seed` and similar calls while a function is recorded."""
 
-    def __init__(self, tape: Recording) -> None:
-        self._tape = tape
-        self.functional = FunctionalRandom(tape)
+    def __init__(self, recording: Recording) -> None:
+        self._recording = recording
+        self.functional = FunctionalRandom(recording)
         self.is_functional = False
         """Whether devices with a counter-based generator use a seed and an offset of the graph."""
         self._clones: list[tuple[str, torch.Generator, torch.Tensor]] = []
 
     def get_state(self) -> Any:
         """Return the current state as a tensor of the graph."""
-        with self._tape.fake_mode:
+        with self._recording.fake_mode:
             state = torch.empty(torch.default_generator.get_state().numel(), dtype=torch.uint8)
-        node = self._tape.add_node(torch.random.get_rng_state, (), {}, state, self._origin("get_rng_state"))
-        self._tape.track(state, Storage(node, state))
-        self._tape.add_call((torch.random.get_rng_state, (), {}, state, node.origin))
+        node = self._recording.add_node(
+            torch.random.get_rng_state, (), {}, state, self._origin("get_rng_state")
+        )
+        self._recording.track(state, Storage(node, state))
+        self._recording.add_call((torch.random.get_rng_state, (), {}, state, node.origin))
         return state
 
     def set_state(self, state: Any) -> None:
         origin = self._origin("set_rng_state", effect=True)
-        self._tape.add_node(torch.random.set_rng_state, (self._tape.node_of(state),), {}, None, origin)
-        self._tape.add_call((torch.random.set_rng_state, (state,), {}, None, origin))
+        self._recording.add_node(
+            torch.random.set_rng_state, (self._recording.node_of(state),), {}, None, origin
+        )
+        self._recording.add_call((torch.random.set_rng_state, (state,), {}, None, origin))
 
     def manual_seed(self, seed: int) -> torch.Generator:
         origin = self._origin("manual_seed", effect=True)
-        self._tape.add_node(torch.random.manual_seed, (seed,), {}, None, origin)
-        self._tape.add_call((torch.random.manual_seed, (seed,), {}, None, origin))
+        self._recording.add_node(torch.random.manual_seed, (seed,), {}, None, origin)
+        self._recording.add_call((torch.random.manual_seed, (seed,), {}, None, origin))
         return torch.default_generator
 
     def get_device_state(self, device: Any = "cuda") -> Any:
         """Record `torch.cuda.get_rng_state` as a value of the graph."""
         call, origin = torch.cuda.random.get_rng_state, self._origin("cuda.get_rng_state")
         if self.is_functional:
-            with self._tape.inside_operator(origin):
+            with self._recording.inside_operator(origin):
                 state = self.functional.get_state(self._device(device))
         else:
-            with without_modes(), self._tape.fake_mode:
+            with without_modes(), self._recording.fake_mode:
                 state = torch.empty(2 * torch.int64.itemsize, dtype=torch.uint8)
-            node = self._tape.add_node(call, (device,), {}, state, origin)
-            self._tape.track(state, Storage(node, state))
-        self._tape.add_call((call, (device,), {}, state, origin))
+            node = self._recording.add_node(call, (device,), {}, state, origin)
+            self._recording.track(state, Storage(node, state))
+        self._recording.add_call((call, (device,), {}, state, origin))
         return state
 
     def set_device_state(self, state: Any, device: Any = "cuda") -> None:
@@ -67,9 +71,9 @@ class RecordedRngState:
         if self.is_functional:
             self._set_device_state(state, self._device(device), origin)
         else:
-            args = (self._tape.node_of(state), device)
-            self._tape.add_node(call, args, {}, None, replace(origin, effect=True))
-        self._tape.add_call((call, (state, device), {}, None, origin))
+            args = (self._recording.node_of(state), device)
+            self._recording.add_node(call, args, {}, None, replace(origin, effect=True))
+        self._recording.add_call((call, (state, device), {}, None, origin))
 
     def seed_devices(self, seed: int) -> None:
         """Record `torch.cuda.manual_seed` and `manual_seed_all`, which `torch.manual_seed` also calls."""
@@ -77,23 +81,25 @@ class RecordedRngState:
         if self.is_functional:
             self.functional.when_device_is_known(lambda device: self._seed_device(seed, device, origin))
         elif torch.cuda.is_available():
-            self._tape.add_node(call, (seed,), {}, None, origin)
+            self._recording.add_node(call, (seed,), {}, None, origin)
         else:
             return
-        self._tape.add_call((call, (seed,), {}, None, origin))
+        self._recording.add_call((call, (seed,), {}, None, origin))
 
     def _seed_device(self, seed: int, device: torch.device, origin: Origin) -> None:
-        with self._tape.inside_operator(origin):
+        with self._recording.inside_operator(origin):
             pair = [torch.full((), number, dtype=torch.int64) for number in (_signed(seed), 0)]
             state = torch.stack(pair).view(torch.uint8)
         self._set_device_state(state, device, origin)
 
     def _set_device_state(self, state: Any, device: torch.device, origin: Origin) -> None:
-        with self._tape.inside_operator(origin):
+        with self._recording.inside_operator(origin):
             foreign = self.functional.set_state(state, device)
         if foreign:  # the node sets the seed; the wrapper sets the final offset
-            args = (self._tape.node_of(state), device)
-            self._tape.add_node(torch.cuda.random.set_rng_state, args, {}, None, replace(origin, effect=True))
+            args = (self._recording.node_of(state), device)
+            self._recording.add_node(
+                torch.cuda.random.set_rng_state, args, {}, None, replace(origin, effect=True)
+            )
 
     def _device(self, device: Any) -> torch.device:
         """Return the device that an argument of `torch.cuda` denotes."""
@@ -103,19 +109,19 @@ class RecordedRngState:
         return resolved if resolved.index is not None else torch.device(resolved.type, 0)
 
     def seed(self) -> int:
-        raise unsupported("new-seed", self._tape.current_frames().innermost)
+        raise unsupported("new-seed", self._recording.current_frames().innermost)
 
     def initial_seed(self) -> int:
-        raise unsupported("initial-seed", self._tape.current_frames().innermost)
+        raise unsupported("initial-seed", self._recording.current_frames().innermost)
 
     def _origin(self, op: str, effect: bool = False) -> Origin:
-        return Origin(self._tape.current_frames(), f"torch.{op}", effect=effect)
+        return Origin(self._recording.current_frames(), f"torch.{op}", effect=effect)
 
     def argument(self, name: str, node_name: str, generator: torch.Generator) -> tuple[Node, torch.Generator]:
         """Return the graph input for the caller's generator, and the function's argument for it."""
         clone = generator.clone_state()
-        node = Node(self._tape.name(node_name), None, (), {}, None, Origin(NO_ORIGIN, ""))
-        self._tape.objects[id(clone)] = node
+        node = Node(self._recording.name(node_name), None, (), {}, None, Origin(NO_ORIGIN, ""))
+        self._recording.objects[id(clone)] = node
         self._clones.append((name, clone, clone.get_state()))
         return node, clone
 
@@ -123,7 +129,7 @@ class RecordedRngState:
         """Raise UnsupportedError if the function changed the state of a generator argument."""
         for name, clone, before in self._clones:
             if not torch.equal(clone.get_state(), before):
-                raise unsupported("generator-state", self._tape.span, generator=name)
+                raise unsupported("generator-state", self._recording.span, generator=name)
 
 
 def without_generators(kwargs: dict[str, Any]) -> dict[str, Any]:

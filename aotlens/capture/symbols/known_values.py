@@ -20,30 +20,30 @@ MOST_ELEMENTS = 1 << 16
 """A larger tensor counts as unknown: it is not computed during the recording."""
 
 
-def record_literal(tape: Recording, func: Any, node: Node, value: torch.Tensor) -> None:
+def record_literal(recording: Recording, func: Any, node: Node, value: torch.Tensor) -> None:
     """Remember the value of `torch.tensor` of plain numbers; memory shared with numpy may change."""
     if func is aten.lift_fresh.default and value.untyped_storage().resizable():
-        tape.known_values[node] = value
+        recording.known_values[node] = value
 
 
-def read_scalar(tape: Any, func: Any, operator: Operator, args: tuple[Any, ...], kwargs: Any) -> Any:
+def read_scalar(recording: Any, func: Any, operator: Operator, args: tuple[Any, ...], kwargs: Any) -> Any:
     """Return the result of an operator that reads numbers: a known value, or a recorded one."""
-    known = _known_read(tape, func, args)
-    return tape.pure(func, operator, args, kwargs) if known is None else known
+    known = _known_read(recording, func, args)
+    return recording.pure(func, operator, args, kwargs) if known is None else known
 
 
-def _known_read(tape: Recording, func: Any, args: tuple[Any, ...]) -> Any:
+def _known_read(recording: Recording, func: Any, args: tuple[Any, ...]) -> Any:
     values: list[Any] = []
     for arg in args:
-        values.append(_value(tape, tape.node_of(arg)) if isinstance(arg, torch.Tensor) else arg)
+        values.append(_value(recording, recording.node_of(arg)) if isinstance(arg, torch.Tensor) else arg)
         if values[-1] is None:
             return None
     with without_modes():
         return func(*values)
 
 
-def _value(tape: Recording, node: Node) -> torch.Tensor | None:
-    known = tape.known_values
+def _value(recording: Recording, node: Node) -> torch.Tensor | None:
+    known = recording.known_values
     for pending in _unknown_yet(node, known):
         source_values = [known[source] for source in pending.inputs()]
         unknown = any(value is None for value in source_values) or not _is_computable(pending)
