@@ -169,14 +169,14 @@ def size_bytes(text: str) -> int:
 
 
 def _with_term(policy: Policy, word: str) -> Policy:
-    keep, separator, what = word.partition(":")
-    if keep in ("save", "recompute") and separator and what:
-        override = Override("save" if keep == "save" else "recompute", what)
+    decision, separator, what = word.partition(":")
+    if decision in ("save", "recompute") and separator and what:
+        override = Override("save" if decision == "save" else "recompute", what)
         other = next(
             (
                 candidate
                 for candidate in policy.overrides
-                if candidate.what == what and candidate.decision != keep
+                if candidate.what == what and candidate.decision != decision
             ),
             None,
         )

@@ -45,8 +45,7 @@ DATA_INDEX_RULES: dict[Any, Callable[..., Any]] = {aten.select_scatter.default: 
 
 
 def return_crossed_writes(module: fx.GraphModule) -> tuple[int, ...]:
-    """Return the values of crossed writes as extra outputs of the graph; gives the positions of the
-    inputs."""
+    """Turn crossed writes into extra outputs of the graph; return the positions of the written inputs."""
     graph = module.graph
     inputs = {node: index for index, node in enumerate(graph.find_nodes(op="placeholder"))}
     written: set[fx.Node] = set()
@@ -184,9 +183,9 @@ def drop_unread_states(module: fx.GraphModule) -> None:
         if not any(user.args[1] == 0 or user.target is not operator.getitem for user in node.users)
     ]
     for node in unread:
-        draw, *args = node.args
+        random_op, *args = node.args
         with module.graph.inserting_before(node):
-            plain = module.graph.call_function(draw, tuple(args), dict(node.kwargs))
+            plain = module.graph.call_function(random_op, tuple(args), dict(node.kwargs))
         plain.meta = {**node.meta, "val": node.meta["val"][1]}
         for user in list(node.users):  # each reads the outputs from the pair
             user.replace_all_uses_with(plain)

@@ -32,14 +32,14 @@ def reject_objects(program: Program, phase: Phase, subject: Subject) -> None:
     calls the methods of a fake torchbind object. It has symbols for sizes and strides, but not for an input's
     storage offset.
     """
-    refusal = next(_rejections(program), None)
-    if refusal is None:
+    rejection = next(_rejections(program), None)
+    if rejection is None:
         return
-    span = refusal.node.origin.location.innermost if refusal.node is not None else None
+    span = rejection.node.origin.location.innermost if rejection.node is not None else None
     where = with_location(
-        f"Inductor cannot compile {refusal.what} in the {phase} graph of `{subject.name}`", span
+        f"Inductor cannot compile {rejection.what} in the {phase} graph of `{subject.name}`", span
     )
-    message = f"{where}; {refusal.advice}, or choose backend 'eager'"
+    message = f"{where}; {rejection.advice}, or choose backend 'eager'"
     raise BackendError(message, span=subject.span if span is None else span)
 
 

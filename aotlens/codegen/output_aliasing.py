@@ -37,14 +37,14 @@ def outputs_of_writes(module: fx.GraphModule) -> list[tuple[int, int]]:
 def views_of_outputs(module: fx.GraphModule, visible: list[int]) -> list[int]:
     """Return the visible outputs that are views of another output; call it before Inductor runs."""
     results: Any = module.graph.output_node().args[0]
-    shown = [_view_base(result) if isinstance(result, fx.Node) else None for result in results]
+    bases = [_view_base(result) if isinstance(result, fx.Node) else None for result in results]
     return [
         position
         for position in visible
-        if shown[position] is not results[position]
+        if bases[position] is not results[position]
         and any(
-            shown[position] is other and results[position] is not results[index]
-            for index, other in enumerate(shown)
+            bases[position] is other and results[position] is not results[index]
+            for index, other in enumerate(bases)
             if index != position
         )
     ]

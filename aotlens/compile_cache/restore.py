@@ -64,11 +64,11 @@ def restored_text(
     def differentiable_backward(*args: Any) -> Any:
         return compile_in_full().module.text.late[BOUND_NAME](*args)
 
-    def backward_of_some(arrived: Any) -> Any:
-        return compile_in_full().module.text.late[BACKWARD_OF_SOME](arrived)
+    def partial_backward(defined: Any) -> Any:
+        return compile_in_full().module.text.late[BACKWARD_OF_SOME](defined)
 
     late: dict[str, Any] = {BOUND_NAME: differentiable_backward} if entry.differentiable else {}
-    late |= {BACKWARD_OF_SOME: backward_of_some} if entry.partial_backward else {}
+    late |= {BACKWARD_OF_SOME: partial_backward} if entry.partial_backward else {}
     return ModuleText(entry.source, (), bound, late)
 
 

@@ -53,7 +53,7 @@ def sizes_of(values: Sequence[Any], fakes: Sequence[Any], environment: Any) -> C
     """Return the call's symbolic sizes; None where all sizes are known.
 
     Raises:
-        NoFingerprintError: a symbol that is no input by itself, or that only the data tells.
+        NoFingerprintError: a symbol that is not an input by itself, or that depends on data.
     """
     if environment is None:
         return None

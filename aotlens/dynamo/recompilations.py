@@ -156,9 +156,11 @@ def _of_requires_grad(name: str, match: re.Match[str]) -> FailedGuard:
 
 def _of_dispatch_keys(name: str, match: re.Match[str]) -> FailedGuard:
     old, new = (set(re.findall(r"\w+", match[side])) - {"DispatchKeySet"} for side in ("old", "new"))
-    gone, come = ", ".join(sorted(old - new)), ", ".join(sorted(new - old))
+    removed, added = ", ".join(sorted(old - new)), ", ".join(sorted(new - old))
     guard = f"{name} has the same dispatch keys"
-    return FailedGuard("dispatch keys", guard, name, f"with {gone}" if gone else "", f"with {come}", name)
+    return FailedGuard(
+        "dispatch keys", guard, name, f"with {removed}" if removed else "", f"with {added}", name
+    )
 
 
 def _of_device(name: str, match: re.Match[str]) -> FailedGuard:

@@ -114,14 +114,14 @@ def definition_at(file: str, line: int) -> Definition | None:
     definition: Definition | None = None
     children = list(ast.iter_child_nodes(tree)) if tree is not None else []
     while children:
-        around = next((node for node in children if _holds(node, line)), None)
-        if isinstance(around, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        enclosing = next((node for node in children if _holds(node, line)), None)
+        if isinstance(enclosing, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             if names and definition is not None and names[-1] == definition.qualname.rpartition(".")[2]:
                 names.append("<locals>")
-            names.append(around.name)
-            if not isinstance(around, ast.ClassDef):
-                definition = Definition(".".join(names), around.lineno)
-        children = [] if around is None else list(ast.iter_child_nodes(around))
+            names.append(enclosing.name)
+            if not isinstance(enclosing, ast.ClassDef):
+                definition = Definition(".".join(names), enclosing.lineno)
+        children = [] if enclosing is None else list(ast.iter_child_nodes(enclosing))
     return definition
 
 

@@ -114,7 +114,7 @@ def export(fn: Callable[..., Any], *args: Any, options: CompileOptions | None = 
     kernels: a C++ compiler, and Triton for a GPU.
 
     Raises:
-        UnsupportedError: the text would need something that it cannot make by itself.
+        UnsupportedError: the text would depend on an object that it cannot create.
     """
     chosen = with_policy_function(options or CompileOptions(backend="eager"))
     compiled = compile_direct(fn, args, kwargs, replace(chosen, standalone=True, lazy_backward=False))

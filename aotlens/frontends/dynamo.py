@@ -134,8 +134,8 @@ def with_user_options(options: CompileOptions, user_options: dict[str, Any] | No
 def _with_budget(policy: Any, budget: Any) -> Policy:
     """Return the policy with a budget, which is given as on the command line or as a number."""
     if not isinstance(policy, str):
-        asked = "a policy that is no text"
+        what = "a policy that is no text"
         raise UserError(
-            f"`memory_budget` with {asked}: give the budget to that, as `Policy(budget=Budget(…))`"
+            f"`memory_budget` with {what}: give the budget to that, as `Policy(budget=Budget(…))`"
         )
     return Policy.parse(policy.split(",") if policy else (), str(budget))

@@ -140,8 +140,8 @@ class Entries:
                     continue
                 try:
                     return other.call(*args, **kwargs)
-                except CALL_REJECTIONS as refused:
-                    if not _is_of_guards(refused):
+                except CALL_REJECTIONS as rejection:
+                    if not _is_of_guards(rejection):
                         raise
         with COMPILING:  # so that a second thread finds the first one's compilation
             if key not in self.compiled or not self._known[key].fits(args, kwargs):
@@ -167,16 +167,16 @@ class Entries:
                 if mismatch:
                     tried = None if mismatch == CHANGED_FREE_VARIABLES else latest.key
                     return self.recompile(RuntimeError(mismatch), tried, args, kwargs)
-            refused: Exception
+            rejection: Exception
             try:
                 return latest.call(*args, **kwargs)
             except CALL_REJECTIONS as error:
-                refused = error
+                rejection = error
             except AttributeError as error:
                 if absent_slots(self._fn) == latest.absent:
                     raise
-                refused = error  # a parameter or buffer has become None
-            return self.recompile(refused, latest.key, args, kwargs)
+                rejection = error  # a parameter or buffer has become None
+            return self.recompile(rejection, latest.key, args, kwargs)
 
         if not isinstance(self._fn, torch.nn.Module):
             functools.update_wrapper(call, self._fn)

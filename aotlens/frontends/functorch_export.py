@@ -182,7 +182,7 @@ def aot_compile_joint_with_descriptors(
     """Compile a joint graph, edited or not; the result takes parameters, buffers, and then the arguments.
 
     Raises:
-        RuntimeError: `serializable` is asked for.
+        RuntimeError: `serializable` is set.
     """
     if serializable:
         name = jd.joint.captured.subject.name

@@ -32,11 +32,11 @@ def call_check(compiled: Compiled, args: Any, kwargs: Any) -> CallCheck | None:
         return lambda args, kwargs: next(calls, False)
     if not compiled.captured.reachable.bindings:
         return None
-    around = free_variables_unchanged(compiled)
+    free_variables_fit = free_variables_unchanged(compiled)
     if not _free_tensors(compiled) and not carried_bindings(compiled.captured):
-        return lambda args, kwargs: around()
+        return lambda args, kwargs: free_variables_fit()
     held = held_tensors(compiled, None, pytree.tree_leaves((args, kwargs)))
-    return lambda args, kwargs: around() and held.fit(pytree.tree_leaves((args, kwargs)))
+    return lambda args, kwargs: free_variables_fit() and held.fit(pytree.tree_leaves((args, kwargs)))
 
 
 def _free_tensors(compiled: Compiled) -> list[torch.Tensor]:

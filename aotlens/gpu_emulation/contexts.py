@@ -43,8 +43,8 @@ def emulating(gpu: str | None, fake: bool) -> Iterator[None]:
             if not fake:
                 stack.enter_context(_around_script(DeviceMode()))
         elif not torch.cuda.is_available():
-            for refusal in reject_fake_cuda_patches():
-                stack.enter_context(replacing(Replacement(*refusal)))
+            for patch in reject_fake_cuda_patches():
+                stack.enter_context(replacing(Replacement(*patch)))
         if fake:
             for replacement in fake_script_replacements():
                 stack.enter_context(replacing(replacement))

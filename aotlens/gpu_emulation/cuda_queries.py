@@ -133,10 +133,10 @@ def _of_accelerator() -> Iterator[Replacement]:
 
 
 def _unsupported_query(name: str) -> Callable[..., Any]:
-    def refuse(*args: Any, **kwargs: Any) -> Any:
+    def reject(*args: Any, **kwargs: Any) -> Any:
         raise unsupported("cuda-query", name=name)
 
-    return refuse
+    return reject
 
 
 def load(file: Any, map_location: Any = None, **kwargs: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Scripts on fake tensors: what must keep real values.
+"""Scripts on fake tensors: the parts that keep real values.
 
 Invariant: the order and the batches of data are real; everything computed from them is fake.
 """

@@ -81,16 +81,16 @@ class DeadValueCheck:
 
 def dead_on_random_runs(parts: Partitioned) -> DeadValueCheck:
     """Replace each saved value that takes memory, and check whether any gradient changes."""
-    refusal = _obstacle(parts)
-    if refusal is not None or parts.backward is None:
+    obstacle = _obstacle(parts)
+    if obstacle is not None or parts.backward is None:
         return DeadValueCheck(
-            frozenset(), f"dead values were not looked for: {refusal or 'there is no backward'}"
+            frozenset(), f"dead values were not looked for: {obstacle or 'there is no backward'}"
         )
     replaced = [value.node for value in parts.saved if value.size_bytes and _can_replace(value.node)]
     suspects = list(replaced)
     generator = torch.Generator()
-    for draw in range(RANDOM_RUNS):
-        generator.manual_seed(draw)
+    for run in range(RANDOM_RUNS):
+        generator.manual_seed(run)
         try:
             with torch.no_grad(), torch.random.fork_rng(devices=[]):
                 suspects = _without_effect(parts, parts.backward, suspects, generator)

@@ -61,10 +61,10 @@ def derivative_program(
     wanted: Sequence[Node | None],
     available: Sequence[Node] | None = None,
 ) -> Program:
-    """The program that computes `wanted` (None stays None) from `available`, or from `available_nodes`.
+    """Return a program that computes `wanted` (or None) from `available`, or from `available_nodes`.
 
     Raises:
-        UnsupportedError: a value is needed that nothing keeps.
+        UnsupportedError: a value is needed that is not saved.
     """
     recorder = parts.joint.captured.recorder
     incoming = [node for node in tangents if node is not None]

@@ -29,7 +29,7 @@ class Network:
     """
 
     def __init__(self, problem: Problem, work: Mapping[int, float] | None = None) -> None:
-        """`work` is what computing a value again costs, by identity; without it work is free."""
+        """`work` is the cost of recomputing a value, by identity; without it work is free."""
         self._problem = problem
         self._tails: list[int] = []
         self._heads: list[int] = []

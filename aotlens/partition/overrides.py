@@ -62,29 +62,29 @@ def overridden_values(
     named = _NamedValues(joint, sides, variables)
     values = problem.by_identity()
     for override in policy.overrides:
-        keep = ANSWERS[override.decision]
+        decision = ANSWERS[override.decision]
         try:
             nodes = named.find(override)
         except UnknownValueError:
             if policy.skips_unknown:
                 continue
             raise
-        decided = {id(target): keep for node in nodes for target in _targets(node, keep, joint)}
+        decided = {id(target): decision for node in nodes for target in _targets(node, decision, joint)}
         owned = {id(node): values.get(id(storage_root(node))) for node in nodes}
-        refused = {
+        rejected = {
             identity: reason
             for identity in decided
-            if (reason := _rejection_reason(values.get(identity), owned.get(identity), keep)) is not None
+            if (reason := _rejection_reason(values.get(identity), owned.get(identity), decision)) is not None
         }
         by_line = ":" in override.what
-        if refused and (not by_line or len(refused) == len(decided)):
-            reason, node = next(iter(refused.values())), nodes[0]
+        if rejected and (not by_line or len(rejected) == len(decided)):
+            reason, node = next(iter(rejected.values())), nodes[0]
             raise UserError(
-                f"`{override}` cannot be: `{node.name}` is never {_past_tense(keep)}: {reason.text}"
+                f"`{override}` cannot be: `{node.name}` is never {_past_tense(decision)}: {reason.text}"
                 f" [{reason.value}]",
                 span=node.origin.location.innermost,
             )
-        decisions |= {value_id: keep for value_id in decided if value_id not in refused}
+        decisions |= {value_id: decision for value_id in decided if value_id not in rejected}
     return decisions
 
 
@@ -101,26 +101,31 @@ def unknown_overrides(
     return errors
 
 
-def _past_tense(keep: Decision) -> str:
-    return "saved" if keep is Decision.SAVE else "computed again"
+def _past_tense(decision: Decision) -> str:
+    return "saved" if decision is Decision.SAVE else "computed again"
 
 
-def _targets(node: Node, keep: Decision, joint: Joint) -> Iterator[Node]:
+def _targets(node: Node, decision: Decision, joint: Joint) -> Iterator[Node]:
     """Yield the values that own a node's memory: the base of a view, or each of several outputs."""
-    root = storage_root(node) if keep is Decision.SAVE and is_view(node) else node
+    root = storage_root(node) if decision is Decision.SAVE and is_view(node) else node
     if has_several_outputs(root):
         yield from (other for other in joint.program.nodes if other.op is getitem and other.args[0] is root)
     else:
         yield root
 
 
-def _rejection_reason(value: Value | None, owner: Value | None, keep: Decision) -> Reason | None:
+def _rejection_reason(value: Value | None, owner: Value | None, decision: Decision) -> Reason | None:
     """Return why the decision is impossible for the value; `owner` is the value whose storage it is on."""
-    if keep is Decision.RECOMPUTE and owner is not None and owner.save is not None and not owner.size_bytes:
+    if (
+        decision is Decision.RECOMPUTE
+        and owner is not None
+        and owner.save is not None
+        and not owner.size_bytes
+    ):
         return owner.save if owner.save.freedom is Freedom.FORCED else None
     if value is None:
         return None  # the backward does not need it
-    if keep is Decision.RECOMPUTE:
+    if decision is Decision.RECOMPUTE:
         return value.save if value.save is not None and value.save.freedom is Freedom.FORCED else None
     return value.recompute if value.recompute in (Reason.MAY_CHANGE, Reason.BUNDLE) else None
 
@@ -191,7 +196,7 @@ class _NamedValues:
         """Return the values that an override names.
 
         Raises:
-            UnknownValueError: none; the message offers what is near.
+            UnknownValueError: no value has that name; the message lists similar names.
         """
         if override.what in self._names:
             return self._names[override.what]
@@ -245,7 +250,7 @@ def _is_on_line(span: Span, file: str, line: int) -> bool:
     return span.line <= line <= span.end_line and _is_file(span.file, file)
 
 
-def _is_file(path: str, asked: str) -> bool:
+def _is_file(path: str, file: str) -> bool:
     """Return True if the last parts of a path are the file that the user named."""
-    parts, wanted = os.path.normpath(path).split(os.sep), os.path.normpath(asked).split(os.sep)
+    parts, wanted = os.path.normpath(path).split(os.sep), os.path.normpath(file).split(os.sep)
     return parts[-len(wanted) :] == wanted

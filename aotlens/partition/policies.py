@@ -137,13 +137,13 @@ def _solver_choice(
 def _within_budget(joint: Joint, sides: Sides, policy: Policy) -> Choice:
     forced = _overrides(joint, sides, policy, PRICED)
     problem = build_problem(joint, sides, PRICED, forced)
-    asked = budget_bytes(joint, sides, policy)
+    limit_bytes = budget_bytes(joint, sides, policy)
     try:
-        met = meet_budget(problem, asked)
+        solution = meet_budget(problem, limit_bytes)
     except InfeasibleError:
-        raise UserError(_too_small(problem, asked, joint)) from None
-    choice = _solver_choice(joint, problem, met.point.saved, Reason.BUDGET, forced)
-    return Choice(choice.saved, choice.why_saved, choice.why_recomputed, problem, met, forced)
+        raise UserError(_too_small(problem, limit_bytes, joint)) from None
+    choice = _solver_choice(joint, problem, solution.point.saved, Reason.BUDGET, forced)
+    return Choice(choice.saved, choice.why_saved, choice.why_recomputed, problem, solution, forced)
 
 
 def budget_bytes(joint: Joint, sides: Sides, policy: Policy) -> int:
@@ -178,7 +178,7 @@ def _infeasible(error: InfeasibleError, policy: Policy) -> str:
     )
 
 
-def _too_small(problem: Problem, asked: int, joint: Joint) -> str:
+def _too_small(problem: Problem, limit: int, joint: Joint) -> str:
     least = Frontier(problem).least_bytes
     values = sorted(
         (value for value in problem.values if id(value.node) in least.saved and value.size_bytes),
@@ -191,7 +191,7 @@ def _too_small(problem: Problem, asked: int, joint: Joint) -> str:
     ]
     more = f", and {len(values) - 3} more" if len(values) > 3 else ""
     return (
-        f"the memory budget of {asked:,} bytes is below {least.size_bytes:,} bytes, the least that any choice"
+        f"the memory budget of {limit:,} bytes is below {least.size_bytes:,} bytes, the least that any choice"
         f" saves: {', '.join(rows)}{more}; ask for at least {least.size_bytes}"
     )
 

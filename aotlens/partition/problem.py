@@ -170,11 +170,11 @@ def _relevant(values: list[Value], read: frozenset[int]) -> Problem:
     return Problem(tuple(reversed(relevant)), read & known)
 
 
-def _overridden(value: Value, keep: Decision | None) -> Value:
+def _overridden(value: Value, decision: Decision | None) -> Value:
     """Apply the user's override to a value; a value that they save costs nothing, so that it is saved."""
-    if keep is Decision.SAVE:
+    if decision is Decision.SAVE:
         return replace(value, save=Reason.USER, recompute=None, size_bytes=0)
-    if keep is Decision.RECOMPUTE:
+    if decision is Decision.RECOMPUTE:
         return replace(value, save=None, recompute=Reason.USER)
     return value
 
@@ -185,15 +185,15 @@ class _Facts:
     def __init__(self, joint: Joint, sides: Sides, scope: Scope) -> None:
         self._sides, self._scope = sides, scope
         self._slots = {id(program_input.node): program_input.slot for program_input in joint.program.inputs}
-        kept_by_eager = _storages_that_eager_keeps(joint, sides)
+        saved_by_eager = _storages_that_eager_keeps(joint, sides)
         results = {
             id(storage_root(out.value)) for out in joint.returned_outputs if isinstance(out.value, Node)
         }
         parameters = {identity for identity, slot in self._slots.items() if isinstance(slot, Parameter)}
         fixed = {id(node) for node in joint.program.nodes if node.constant is not None} | parameters
-        others_keep = results | sides.inputs
-        self._free = (others_keep & kept_by_eager | fixed) - sides.changed_inputs
-        self._may_change = others_keep - self._free - sides.changed_inputs
+        externally_owned = results | sides.inputs
+        self._free = (externally_owned & saved_by_eager | fixed) - sides.changed_inputs
+        self._may_change = externally_owned - self._free - sides.changed_inputs
         self._leave_checkpoints = sides.checkpoint_outputs | sides.passed_between_checkpoints
 
     def value(self, node: Node) -> Value:

@@ -61,7 +61,7 @@ def _hooked(parts: Partitioned, backward: Program, hooks: SavedTensorHooks) -> I
     """Yield the saved tensors on which the hooks run.
 
     Raises:
-        UnsupportedError: the backward writes to one, which in eager is a write to what is unpacked.
+        UnsupportedError: the backward mutates one; in eager that mutates the unpacked tensor.
     """
     written = {id(node.args[0]) for node in backward.nodes if writes_input(node)}
     for value in parts.saved:
@@ -91,7 +91,7 @@ class _Recording:
         """Record both hooks on one value.
 
         Raises:
-            UnsupportedError: a hook that cannot be recorded, or does not give back what was saved.
+            UnsupportedError: a hook cannot be recorded, or `unpack` returns another kind of tensor.
         """
         origin = Origin(value.origin.location, value.origin.op, False, "partition", PACKING)
         hook_input = self._fake_alias(value)

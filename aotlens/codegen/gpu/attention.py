@@ -136,9 +136,11 @@ def _against_layout(call: AttentionCall, shares_heads: bool) -> Iterator[str]:
 
 def _against_strides(call: AttentionCall) -> Iterator[str]:
     names = ("query", "key", "value")
-    apart = [name for name, tensor in zip(names, call.tensors, strict=True) if tensor.stride(-1) != 1]
-    if apart:
-        yield f"the last dimension of {_listed(apart)} is not contiguous"
+    non_contiguous = [
+        name for name, tensor in zip(names, call.tensors, strict=True) if tensor.stride(-1) != 1
+    ]
+    if non_contiguous:
+        yield f"the last dimension of {_listed(non_contiguous)} is not contiguous"
 
 
 def _listed(names: list[str]) -> str:

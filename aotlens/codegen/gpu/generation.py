@@ -128,7 +128,7 @@ class _Generation:
         """Compile one choice; a choice that Triton rejects does not exist on the GPU either."""
         choices = self._result.choices.setdefault(kernel, {})
 
-        def keep(built: BuiltKernel | ChildFailure) -> None:
+        def store(built: BuiltKernel | ChildFailure) -> None:
             if not isinstance(built, ChildFailure):
                 self._cache.put_kernel(other, built)
                 choices[index] = built
@@ -139,7 +139,7 @@ class _Generation:
             choices[index] = known
             return
         work = self._offline(partial(_one_kernel, other))
-        self._add(Job(f"Triton on `{other.name}`", work, self._request.kernel_limit_s), keep)
+        self._add(Job(f"Triton on `{other.name}`", work, self._request.kernel_limit_s), store)
 
     def _compiled(self, source: KernelSource, built: BuiltKernel | ChildFailure) -> None:
         if isinstance(built, ChildFailure):
@@ -188,11 +188,11 @@ class _Generation:
         """Return the work with the target's GPU emulated."""
         prepare()
 
-        def pretending() -> Iterator[Any]:
+        def emulated() -> Iterator[Any]:
             with offline_gpu(self._request.target):
                 yield from work()
 
-        return pretending
+        return emulated
 
 
 def _one_kernel(source: KernelSource) -> Iterator[BuiltKernel]:

@@ -190,7 +190,7 @@ def _listeners(trace: InductorTrace) -> tuple[Listener, ...]:
     comment: Callable[..., None] = scheduling.codegen_comment
     comment_of_cpu: Callable[..., None] = modules.cpp_codegen.CppScheduling.codegen_comment
 
-    def keep(self: Any, kernel_name: str, source_code: str, device_str: str = "cuda") -> _NotLaunched:
+    def keep_source(self: Any, kernel_name: str, source_code: str, device_str: str = "cuda") -> _NotLaunched:
         trace.sources[kernel_name] = source_code
         return _NotLaunched()
 
@@ -214,7 +214,7 @@ def _listeners(trace: InductorTrace) -> tuple[Listener, ...]:
         return len(trace.calls)
 
     return (
-        (modules.async_compile.AsyncCompile, "triton", keep),
+        (modules.async_compile.AsyncCompile, "triton", keep_source),
         (scheduling, "define_kernel", note_kernel),
         (scheduling, "codegen_comment", note_launch),
         (modules.cpp_codegen.CppScheduling, "codegen_comment", note_cpu_call),
@@ -229,7 +229,7 @@ def _fusion_listeners(trace: InductorTrace) -> tuple[Listener, ...]:
     can_fuse: Callable[..., bool] = scheduler.Scheduler.can_fuse
     cycles: Callable[..., bool] = scheduler.Scheduler.will_fusion_create_cycle
 
-    def ask(self: Any, node1: Any, node2: Any, *args: Any, **kwargs: Any) -> bool:
+    def record_answer(self: Any, node1: Any, node2: Any, *args: Any, **kwargs: Any) -> bool:
         trace.rejections.begin()
         fused = False
         try:
@@ -238,17 +238,17 @@ def _fusion_listeners(trace: InductorTrace) -> tuple[Listener, ...]:
             trace.rejections.end((node1, node2), fused)
         return fused
 
-    def hear(self: Any, reason: str, *args: Any) -> None:
+    def record_reason(self: Any, reason: str, *args: Any) -> None:
         trace.rejections.add_reason(reason % args)
 
-    def ask_of_cycles(self: Any, node1: Any, node2: Any) -> bool:
+    def record_cycle(self: Any, node1: Any, node2: Any) -> bool:
         creates_cycle = cycles(self, node1, node2)
         if creates_cycle:
             trace.rejections.note((node1, node2), "will create cycle")
         return creates_cycle
 
     return (
-        (scheduler.Scheduler, "can_fuse", ask),
-        (scheduler.Scheduler, "will_fusion_create_cycle", ask_of_cycles),
-        (scheduler.WhyNoFuse, "__call__", hear),
+        (scheduler.Scheduler, "can_fuse", record_answer),
+        (scheduler.Scheduler, "will_fusion_create_cycle", record_cycle),
+        (scheduler.WhyNoFuse, "__call__", record_reason),
     )

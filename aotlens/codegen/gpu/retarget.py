@@ -69,12 +69,12 @@ ASSUMED = "masks of dropout are drawn as uniform numbers below the probability, 
 
 def masks_from_uniform(module: fx.GraphModule) -> list[str]:
     """Replace Bernoulli masks by comparisons of uniform numbers; return the assumptions made."""
-    draws = [
+    masks = [
         node for node in module.graph.find_nodes(op="call_function", target=RANDOM_MASK_OP) if not node.kwargs
     ]
-    for node in draws:
+    for node in masks:
         _replace_mask(module.graph, node)
-    return [ASSUMED] if draws else []
+    return [ASSUMED] if masks else []
 
 
 def _replace_mask(graph: fx.Graph, node: Any) -> None:

@@ -409,7 +409,7 @@ _CLOSEST = {
     ("sm_121", "RTX 5090 (sm_120)"): ("sm121", "gb10", "dgxspark"),
 }
 """Architectures that Triton supports but the table lacks: the closest GPU in the table, and their names."""
-_WITHOUT_SOURCE = {name: found for found, names in _CLOSEST.items() for name in names}
+_WITHOUT_SOURCE = {name: closest for closest, names in _CLOSEST.items() for name in names}
 
 _MAKER = re.compile("nvidia|geforce|tesla")
 _SM = re.compile(r"(?:sm|compute|cuda)?(\d{2,3})[af]?")

@@ -69,9 +69,12 @@ class FusionRejections:
             calls = [{self._calls.get(operation) for operation in side} for side in (first, second)]
             if any(len(candidates) != 1 or None in candidates for candidates in calls):
                 continue  # part of it is in another call, or in none
-            asked = [next(iter(candidates)) or 0 for candidates in calls]
-            pair = min(asked), max(asked)
-            rank = len(first) + len(second), asked[0] < asked[1]  # the reverse order only reports the order
+            positions = [next(iter(candidates)) or 0 for candidates in calls]
+            pair = min(positions), max(positions)
+            rank = (
+                len(first) + len(second),
+                positions[0] < positions[1],
+            )  # the reverse order only reports the order
             if pair[0] != pair[1] and rank >= best.get(pair, ((0, False), ""))[0]:
                 best[pair] = rank, words
         return {pair: words for pair, (_, words) in best.items()}

@@ -51,8 +51,8 @@ def _costliest_first(spans: tuple[Span, ...], shares: tuple[KernelShare, ...]) -
         lines.setdefault((span.file, span.line), []).append(span)
 
     def cost(group: list[Span]) -> tuple[int, int]:
-        flops, moved = zip(*(known.get(span, (0, 0)) for span in group), strict=True)
-        return sum(flops), sum(moved)
+        flops, traffic = zip(*(known.get(span, (0, 0)) for span in group), strict=True)
+        return sum(flops), sum(traffic)
 
     by_line = sorted(lines.values(), key=cost, reverse=True)
     return tuple(

@@ -260,15 +260,15 @@ def _steps(index: Any, sizes: dict[Any, int], is_indirect: bool) -> Steps:
 
 def _sectors(elements: int, item: int, steps: Steps) -> int:
     """Return how many sectors hold the elements that the loops visit."""
-    stretch, apart = 1, 0
+    stretch, gap = 1, 0
     for step, size in sorted(steps):
         if size > 1 and step > stretch:
-            apart = step
+            gap = step
             break
         stretch += step * (size - 1) if size > 1 else 0
-    if not steps or not apart or stretch * item >= SECTOR:
+    if not steps or not gap or stretch * item >= SECTOR:
         return -(-elements * item // SECTOR)
-    return -(-elements // stretch) * min(SECTOR, apart * item) // SECTOR
+    return -(-elements // stretch) * min(SECTOR, gap * item) // SECTOR
 
 
 def flat(values: Any) -> Iterator[Any]:

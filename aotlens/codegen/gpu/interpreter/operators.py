@@ -43,8 +43,8 @@ def run_in_main_process(ask: OperatorRequest) -> Callable[[str], Callable[..., A
             answer = ask(OperatorCall(name, args, kwargs))
             if answer.error:
                 raise RuntimeError(answer.error)
-            left = pytree.tree_leaves((answer.args, answer.kwargs))
-            for mine, theirs in zip(pytree.tree_leaves((args, kwargs)), left, strict=True):
+            after = pytree.tree_leaves((answer.args, answer.kwargs))
+            for mine, theirs in zip(pytree.tree_leaves((args, kwargs)), after, strict=True):
                 if isinstance(mine, torch.Tensor):
                     mine.copy_(theirs)
             return answer.result

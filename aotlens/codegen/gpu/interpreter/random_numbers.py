@@ -30,12 +30,12 @@ class RandomNumbers:
     def recording(self, kind: str, original: Any) -> Any:
         """Wrap a kernel's random function of seed and offsets, and record its numbers."""
 
-        def draw(seed: Any, offsets: Any, *rest: Any) -> Any:
+        def generate(seed: Any, offsets: Any, *rest: Any) -> Any:
             result = original(seed, offsets, *rest)
             self._record(kind, seed, offsets, result.handle.data)
             return result
 
-        return draw
+        return generate
 
     def _record(self, kind: str, seed: Any, offsets: Any, values: Any) -> None:
         shape = values.shape

@@ -42,7 +42,7 @@ def in_shared_memory(
 ) -> Iterator[Any]:
     """Yield the other process's outputs as this process's: views of inputs where they were views there, else
     on their devices; None is the CPU."""
-    moved: dict[int, torch.UntypedStorage] = {}
+    copies: dict[int, torch.UntypedStorage] = {}
     for value, device in zip(outputs, devices, strict=True):
         if isinstance(value, ViewOfInput):
             yield _view_of_input(value, inputs)
@@ -50,11 +50,11 @@ def in_shared_memory(
             yield value
         else:
             storage = value.untyped_storage()
-            if storage._cdata not in moved:
-                moved[storage._cdata] = _copied_to(device, storage)
+            if storage._cdata not in copies:
+                copies[storage._cdata] = _copied_to(device, storage)
             layout = (value.storage_offset(), value.shape, value.stride())
             made = torch.empty(0, dtype=value.dtype, device=device)
-            yield made.set_(moved[storage._cdata], *layout)
+            yield made.set_(copies[storage._cdata], *layout)
 
 
 def _copied_to(device: torch.device, storage: torch.UntypedStorage) -> torch.UntypedStorage:

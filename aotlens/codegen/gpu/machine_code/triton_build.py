@@ -40,7 +40,7 @@ def build_kernel(kernel: KernelSource) -> BuiltKernel:
     """Compile every configuration; call it within `offline_gpu`, in a process of its own.
 
     Raises:
-        BackendError: Triton refuses a line of the kernel.  Whatever else Triton raises, too.
+        BackendError: Triton rejects a line of the kernel.  Other errors of Triton propagate.
     """
     logging.disable()  # torch logs the whole kernel on failure; the error is enough
     modules = compiling_modules()
