@@ -1,1 +1,1 @@
-"""The memory of a whole step of a script: what is allocated, by which line, and until when."""
+"""Predict the memory of a whole step of a script: what is allocated, by which line, and for how long."""

@@ -1,10 +1,11 @@
-"""What PyTorch's CUDA caching allocator reserves for a sequence of allocations and frees.  Stdlib only.
+"""Compute what PyTorch's CUDA caching allocator reserves for a sequence of allocations and frees.  Stdlib
+only.
 
 The sizes and rules are those of `c10/cuda/CUDACachingAllocator.cpp` in torch 2.11 to 2.15 with default
 settings.  Blocks are multiples of 512 B.  Those of at most 1 MiB come from segments of 2 MiB; others from
-segments of 20 MiB, or from 10 MiB on of their own size in multiples of 2 MiB.  The smallest free block that
-is large enough is taken and split, free neighbours are merged, and whole free segments are returned to the
-driver before an allocation fails.
+segments of 20 MiB, or from 10 MiB on of their own size in multiples of 2 MiB.  The smallest sufficient free
+block is taken and split, free neighbours are merged, and whole free segments are returned to the driver
+before an allocation fails.
 
 Invariant: the blocks of a segment cover it without gaps, and no two free blocks are neighbours.
 
@@ -34,12 +35,12 @@ Pool = Literal["small", "large"]
 
 @dataclass(frozen=True, slots=True)
 class AllocationEvent:
-    """A tensor's memory that is allocated or freed."""
+    """An allocation or free of a tensor's memory."""
 
     key: int
-    """The allocation that the event is about; each key is allocated once and freed at most once."""
+    """The allocation of the event; each key is allocated once and freed at most once."""
     size_bytes: int
-    """What is asked for; 0 frees."""
+    """The requested size; 0 frees."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,20 +57,20 @@ class OutOfMemory:
 
 @dataclass(frozen=True, slots=True)
 class AllocatorUse:
-    """What a sequence needed."""
+    """The memory that a sequence needs."""
 
     peak_allocated_bytes: int
     """The largest sum of blocks in use, each rounded to 512 B."""
     peak_reserved_bytes: int
-    """The largest sum of segments: what `nvidia-smi` shows beside the CUDA context."""
+    """The largest sum of segments, which `nvidia-smi` shows in addition to the CUDA context."""
     peak_reserved_event: int
     """The position of the event that reached it; 0 for an empty sequence."""
     fragmentation: float
-    """The share of the reserved bytes that no block in use filled when they were at their peak."""
+    """The share of the reserved bytes at their peak that no block in use fills."""
     segments: int
-    """How many there are at the end."""
+    """The number of segments at the end."""
     out_of_memory: OutOfMemory | None = None
-    """None where everything fits, or no capacity is set."""
+    """None if everything fits, or no capacity is set."""
 
 
 def replay(
@@ -77,8 +78,7 @@ def replay(
 ) -> AllocatorUse:
     """Run the events through an empty allocator, up to the first one that exceeds the capacity.
 
-    `is_expandable` is the setting `expandable_segments:True`: one segment for each pool, which grows at its
-    end.
+    `is_expandable` is the setting `expandable_segments:True`: one segment per pool, which grows at its end.
 
     Raises:
         ValueError: a key is allocated twice, or freed without having been allocated.
@@ -97,12 +97,12 @@ def replay(
 
 
 def rounded(size_bytes: int) -> int:
-    """The size of the block for a request."""
+    """Return the size of the block for a request."""
     return max(BLOCK_BYTES, _up(size_bytes, BLOCK_BYTES))
 
 
 def segment_bytes(block_bytes: int) -> int:
-    """The size of a new segment for a block."""
+    """Return the size of a new segment for a block."""
     if block_bytes <= SMALL_BYTES:
         return SMALL_SEGMENT_BYTES
     if block_bytes < OWN_SEGMENT_BYTES:
@@ -116,7 +116,7 @@ def _up(size: int, multiple: int) -> int:
 
 @dataclass(slots=True, eq=False)
 class _Block:
-    """A part of a segment; mutable, as splitting and merging change its size and neighbours."""
+    """A part of a segment; mutable, because splitting and merging change its size and neighbours."""
 
     pool: Pool
     segment: int
@@ -129,7 +129,7 @@ class _Block:
 
 @dataclass(slots=True)
 class _FreeBlocks:
-    """The free blocks of a pool, the smallest first; of equal ones the one at the lowest address."""
+    """The free blocks of a pool, the smallest first; equal ones by address."""
 
     order: list[tuple[int, int]] = field(default_factory=list)
     by_address: dict[int, _Block] = field(default_factory=dict)
@@ -145,7 +145,7 @@ class _FreeBlocks:
         del self.by_address[block.address]
 
     def fitting(self, size_bytes: int, growing: _Block | None) -> _Block | None:
-        """The smallest block that is large enough; the one that can still grow is taken last."""
+        """Return the smallest sufficient block; the one that can still grow comes last."""
         index = bisect_left(self.order, (size_bytes, -1))
         blocks = [self.by_address[address] for _, address in self.order[index : index + 2]]
         return next((block for block in blocks if block is not growing), blocks[0] if blocks else None)
@@ -180,7 +180,7 @@ class _Allocator:
         )
 
     def apply(self, event: AllocationEvent) -> bool:
-        """False where the allocation does not fit."""
+        """Apply the event; False if the allocation does not fit."""
         if event.size_bytes == 0:
             if event.key not in self._used:
                 raise ValueError(f"allocation {event.key} is freed, but was not allocated")
@@ -210,7 +210,7 @@ class _Allocator:
         return block
 
     def _grown(self, pool: Pool, size_bytes: int) -> _Block | None:
-        """A block in memory that the driver gives; None where the capacity does not allow it."""
+        """Return a block in new memory of the driver; None if the capacity does not allow it."""
         grow = self._expanded if self._is_expandable else self._new_segment
         block = grow(pool, size_bytes)
         if block is None and self._return_free_segments():
@@ -232,7 +232,7 @@ class _Allocator:
         return block
 
     def _expanded(self, pool: Pool, size_bytes: int) -> _Block | None:
-        """The free end of the pool's segment, made as long as is needed."""
+        """Return the free end of the pool's segment, extended as needed."""
         end = self._ends.get(pool)
         usable = end if end is not None and end.is_free else None
         missing = size_bytes - (usable.size_bytes if usable is not None else 0)
@@ -245,7 +245,7 @@ class _Allocator:
             usable.size_bytes += more
             self._segments[usable.segment] += more
             return usable
-        # Address space is reserved for far more than the segment may grow to.
+        # The reserved address space is far larger than the segment may become.
         segment = end.segment if end is not None else (0 if pool == "small" else 1 << 60)
         address = end.address + end.size_bytes if end is not None else segment
         block = _Block(pool, segment, address, more, previous=end)
@@ -256,7 +256,7 @@ class _Allocator:
         return block
 
     def _split(self, block: _Block, size_bytes: int) -> None:
-        """Leave the rest of the block free, where it is large enough to be of use."""
+        """Split off the rest of the block as free, if it is large enough to be used."""
         remaining = block.size_bytes - size_bytes
         is_small = block.pool == "small" or self._is_expandable
         if remaining < BLOCK_BYTES if is_small else remaining <= SMALL_BYTES:
@@ -271,7 +271,7 @@ class _Allocator:
         self._free[block.pool].add(rest)
 
     def _release(self, block: _Block) -> None:
-        """Free a block, merged with the free blocks beside it."""
+        """Free a block and merge it with free neighbours."""
         self.allocated_bytes -= block.size_bytes
         for other in (block.previous, block.following):
             if other is not None and other.is_free:
@@ -290,7 +290,7 @@ class _Allocator:
         return first
 
     def _return_free_segments(self) -> bool:
-        """Give whole free segments back to the driver, and whole free pages at the end of expandable ones."""
+        """Return whole free segments to the driver, and whole free pages at the end of expandable ones."""
         before = self.reserved_bytes
         for pool, free in self._free.items():
             for block in list(free.by_address.values()):

@@ -1,4 +1,4 @@
-"""Whether a step fits a GPU: what the caching allocator reserves for it against what the data sheet leaves.
+"""Check whether a step fits a GPU: what the caching allocator reserves, compared with the GPU's memory.
 
 Invariant: memory = context + reserve + capacity, and each of the three is in the record.
 """
@@ -13,15 +13,19 @@ __all__ = ["gpu_fit"]
 
 MIB = 1 << 20
 CONTEXT_BYTES = 512 * MIB
-"""Of the CUDA context and the kernels that torch's libraries load: an assumption, not a measurement."""
+"""The CUDA context and the kernels that torch's libraries load: an assumption, not a measurement."""
 RESERVE_BYTES = 256 * MIB
-"""For workspaces of cuBLAS and cuDNN, which the prediction does not see: an assumption."""
+"""Workspaces of cuBLAS and cuDNN, which the prediction does not cover: an assumption."""
 
 
 def gpu_fit(allocations: Sequence[FitAllocation], gpu: str) -> GpuFit:
-    """Replay one step, after what is alive before it, in an empty allocator.  Raises UserError for no GPU."""
+    """Replay one step, after what is alive before it, in an empty allocator.  Raises UserError without a
+    GPU.
+    """
     target = find_target(gpu)
-    on_any_device = [each for each in allocations if each.kind != "working memory"]  # its rules are the CPU's
+    on_any_device = [
+        each for each in allocations if each.kind != "working memory"
+    ]  # its rules are those of the CPU
     use = replay(_events(on_any_device))
     capacity_bytes = target.memory_bytes - CONTEXT_BYTES - RESERVE_BYTES
     return GpuFit(

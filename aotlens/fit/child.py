@@ -1,7 +1,7 @@
-"""The child of `aotlens fit`: the script on fake tensors, with an observer of its memory around it.
+"""The child process of `aotlens fit`: it runs the script on fake tensors and observes its memory.
 
-Invariant: what is compiled runs with the engine's backend `eager`, so the observer sees each operator of a
-compiled graph as it sees those of eager code.
+Invariant: compiled code runs with the engine's backend `eager`, so the observer sees each operator of a
+compiled graph like those of eager code.
 """
 
 import json
@@ -41,7 +41,7 @@ MOST_LINES = 3
 
 
 def main(folder: str) -> int:
-    """Run the script, leave the report in the folder, and return the script's exit code."""
+    """Run the script, write the report to the folder, and return the script's exit code."""
     job = decode_record(FitJob, json.loads(Path(folder, JOB).read_text(encoding="utf-8")))
     end, report = fit_script(job)
     return save_observation(folder, end, report)
@@ -116,7 +116,7 @@ def _unknown_sizes(observer: Observer) -> str:
 
 
 def _assumptions(job: FitJob, observer: Observer, collector: Collector) -> Iterator[str]:
-    """What the prediction takes for granted, as sentences without an end."""
+    """Yield the assumptions of the prediction, as sentences without a final period."""
     if collector.stopped:
         yield "the script was stopped once its steps repeated: what follows the training is not counted"
     for compiled in collector.compiled[:MOST_LINES]:

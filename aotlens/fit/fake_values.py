@@ -1,6 +1,7 @@
-"""Let a script that reads values of fake tensors go on, so that its whole step can be observed.
+"""Let a script that reads values of fake tensors continue, so that its whole step can be observed.
 
-Invariant: only reads that torch has in Python are handled here; the observer answers `item` and the like.
+Invariant: only reads that torch implements in Python are handled here; the observer answers `item` and
+others.
 """
 
 from collections.abc import Callable, Iterator
@@ -19,7 +20,7 @@ _tolist: Callable[..., Any] = torch.Tensor.tolist
 
 @contextmanager
 def reading_without_values() -> Iterator[None]:
-    """Within the block, `tolist` of a fake tensor reads each element by itself."""
+    """Make `tolist` of a fake tensor read each element separately, within the block."""
     with replacing(Replacement(torch.Tensor, "tolist", _elements, "fake tensors have no memory to read")):
         yield
 

@@ -1,7 +1,7 @@
-"""The user's line of each line of a compiled module's text, so that compiled code is counted by line too.
+"""Map each line of a compiled module's text to the user's line, so that compiled code is counted by line too.
 
-Invariant: a line is known by the name that it assigns, which is the name of a node of the graph whose
-function the line stands in; for any other line there is no answer.
+Invariant: a line is identified by the name that it assigns, which is a node of the graph whose function
+contains the line; other lines have no answer.
 """
 
 import re
@@ -18,7 +18,7 @@ _ASSIGNED = re.compile(r"\s+(\w+) = ")
 
 
 class GraphLines:
-    """The places of compiled code; `compiled` may grow while the script runs."""
+    """The user's frames of compiled code; `compiled` may grow while the script runs."""
 
     def __init__(self, compiled: Sequence[Compiled]) -> None:
         self._compiled = compiled
@@ -26,7 +26,7 @@ class GraphLines:
         """By the module's file name, then by line."""
 
     def frames_at(self, code: CodeType, line: int) -> Frames | None:
-        """The user's place of the node that this line computes; None where it computes none."""
+        """Return the user's frames of the node that this line computes; None if it computes none."""
         if code.co_filename not in self._frames_by_line:
             self._frames_by_line[code.co_filename] = self._read(code.co_filename)
         return self._frames_by_line[code.co_filename].get(line)

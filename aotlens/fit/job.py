@@ -1,4 +1,4 @@
-"""What the child of `aotlens fit` needs to know.  Stdlib only."""
+"""The job of the child of `aotlens fit`.  Stdlib only."""
 
 from dataclasses import dataclass
 
@@ -15,6 +15,6 @@ class FitJob:
     argv: tuple[str, ...] = ()
     gpu: str | None = None
     is_real: bool = False
-    """Run on tensors with memory."""
+    """Run with real tensors."""
     to_end: bool = False
-    """Run the script to its end rather than until its steps repeat."""
+    """Run the script to its end instead of until its steps repeat."""

@@ -1,7 +1,7 @@
-"""Record every storage that eager code allocates: bytes, line, phase, and the moments of its life.
+"""Record every storage that eager code allocates: bytes, line, phase, and lifetime.
 
 Invariant: the observer changes nothing that the script computes; a storage is counted once, however many
-views it has, and its release is noted when the last reference to it goes.
+views it has, and its release is recorded when the last reference is gone.
 """
 
 import sys
@@ -35,18 +35,18 @@ from aotlens.torch_api.operators import pytree
 __all__ = ["Observer", "StorageLife", "observing_memory"]
 
 MODULE_TEXT = "<aotlens "
-"""How the file name of a compiled module's text begins."""
+"""Prefix of the file name of a compiled module's text."""
 READS_A_VALUE = "aten._local_scalar_dense.default"
-"""What `item`, `bool`, `float` and `int` of a tensor call."""
+"""The operator that `item`, `bool`, `float` and `int` of a tensor call."""
 ORIGIN = Origin(NO_ORIGIN, "")
-"""Of nodes that stand for operators of eager code."""
+"""The origin of nodes for operators of eager code."""
 MOST_FRAMES = 3
-"""Between an operator's call and the mode."""
+"""Frames between an operator's call and the mode."""
 
 
 @dataclass(slots=True, eq=False)
 class StorageLife:
-    """One storage from its allocation on; `freed`, `kind` and `state` are filled in as they become known."""
+    """The lifetime of one storage; `freed_at`, `kind` and `state` are set when they become known."""
 
     bytes: int
     created_at: int
@@ -58,25 +58,25 @@ class StorageLife:
     device: str
     freed_at: int | None = None
     kind: FitKind | None = None
-    """Set for what an optimizer or a module names: parameters, buffers, gradients, state."""
+    """Set for storages that an optimizer or a module names: parameters, buffers, gradients, state."""
     state: str = ""
     is_data: bool = False
-    """Whether it is computed, with gradients enabled, from nothing that requires one."""
+    """Whether it is computed, with gradients enabled, only from values that require none."""
     is_read_by_model: bool = False
-    """Whether an operator reads it together with what requires a gradient."""
+    """Whether an operator reads it together with a tensor that requires a gradient."""
 
 
 class Observer(TorchDispatchMode):
-    """Notes the storages that operators return, and the boundaries of steps."""
+    """Records the storages that operators return, and the boundaries of steps."""
 
     def __init__(
         self,
         after_step: Callable[["Observer"], None] = lambda observer: None,
         graph_place: Callable[[CodeType, int], Frames | None] = lambda code, line: None,
     ) -> None:
-        """`after_step` hears of the end of each call of an optimizer's `step`, and may end the script.
+        """`after_step` is called at the end of each `step` of an optimizer, and may end the script.
 
-        `graph_place` returns the user's place of a line of a compiled module's text.
+        `graph_place` returns the user's frames for a line of a compiled module's text.
         """
         super().__init__()
         self._after_step = after_step
@@ -92,7 +92,7 @@ class Observer(TorchDispatchMode):
         self.values_read: dict[Frames, int] = {}
         """How often each line reads a value of a fake tensor."""
         self.integers_read: set[Frames] = set()
-        """The lines among them that read an integer, on which sizes may depend."""
+        """The lines among them that read an integer, which may determine sizes."""
         self._modules: weakref.WeakSet[torch.nn.Module] = weakref.WeakSet()
         self._phase: FitPhase = "setup"
         self._in_step = False
@@ -101,7 +101,7 @@ class Observer(TorchDispatchMode):
 
     @classmethod
     def ignore_compile_internals(cls) -> bool:
-        """Dynamo compiles within it, as if it were not there."""
+        """Return True, so that Dynamo compiles inside the mode as if it did not exist."""
         return True
 
     def __torch_dispatch__(
@@ -140,7 +140,7 @@ class Observer(TorchDispatchMode):
         self.optimizer_starts.append(self.moments)
 
     def step_ends(self, optimizer: Any, args: Any, kwargs: Any) -> None:
-        """Learn what the optimizer holds; the next step starts here."""
+        """Record what the optimizer holds; the next step starts here."""
         self.learn_modules()
         for group in optimizer.param_groups:
             for parameter in group["params"]:
@@ -154,7 +154,7 @@ class Observer(TorchDispatchMode):
         self._after_step(self)
 
     def learn_modules(self) -> None:
-        """Note the parameters and buffers of all modules that are alive."""
+        """Record the parameters and buffers of all modules that are alive."""
         for module in tuple(self._modules):
             for parameter in module._parameters.values():
                 self._set_kind(parameter, "parameter")
@@ -163,7 +163,7 @@ class Observer(TorchDispatchMode):
                 self._set_kind(buffer, "buffer")
 
     def _read(self, tensors: list[torch.Tensor], is_data: bool, frames: Frames) -> None:
-        """Note what an operator reads: tensors that no operator made, and data that meets parameters."""
+        """Record inputs of an operator that no operator made, and data that is combined with parameters."""
         if self._phase == "setup" and not is_data and torch.is_grad_enabled():
             self._phase = "forward"
         for tensor in tensors:
@@ -173,12 +173,12 @@ class Observer(TorchDispatchMode):
                 life.is_read_by_model = True
 
     def _enter(self, frames: Frames) -> Frames:
-        """The phase and the line of the operator that is about to run."""
+        """Return the frames of the operator that is about to run, and update the phase."""
         node = current_autograd_node()
         if node is None:
             self._forward_frames.setdefault(next_sequence_number() - 1, frames)
             if self._phase in ("backward", "optimizer") and not self._in_step:
-                # With gradients a further micro batch begins; without, gradients are clipped.
+                # With gradients another micro batch begins; without, gradients are clipped.
                 self._phase = "forward" if torch.is_grad_enabled() else "optimizer"
             return frames
         if self._phase != "backward" and not self._in_step:
@@ -201,7 +201,7 @@ class Observer(TorchDispatchMode):
         weakref.finalize(storage, self._free, key, life).atexit = False
 
     def _record_working_memory(self, node: Node, frames: Frames) -> None:
-        """Note what the operator's kernel allocates, and frees before it returns."""
+        """Record memory that the operator's kernel allocates and frees before it returns."""
         size_bytes = working_bytes(node)
         if size_bytes:
             life = StorageLife(
@@ -227,14 +227,14 @@ class Observer(TorchDispatchMode):
 
 
 def _as_nodes(args: Any) -> Any:
-    """The arguments with a node in place of each tensor, as rules about nodes read them."""
+    """Return the arguments with a node in place of each tensor, for rules about nodes."""
     return pytree.tree_map_only(torch.Tensor, lambda tensor: Node("", None, (), {}, tensor, ORIGIN), args)
 
 
 def _compiled_caller() -> FrameType | None:
-    """The frame of a compiled module's text that calls the operator; None where other code does.
+    """Return the frame of a compiled module's text that calls the operator; None for other code.
 
-    torch puts a frame or two of its own between the call and the mode.
+    torch adds one or two frames between the call and the mode.
     """
     frame: FrameType | None = sys._getframe(2)
     for _ in range(MOST_FRAMES):
@@ -247,7 +247,7 @@ def _compiled_caller() -> FrameType | None:
 
 
 def placeholder_value(dtype: torch.dtype) -> bool | int | float:
-    """What the script reads where a fake tensor has no value: False, 1, or 0.0."""
+    """Return the value that the script reads from a fake tensor: False, 1, or 0.0."""
     if dtype is torch.bool:
         return False
     return 0.0 if dtype.is_floating_point or dtype.is_complex else 1
@@ -264,7 +264,7 @@ def _is_counted(leaf: object) -> bool:
 
 @contextmanager
 def observing_memory(observer: Observer | None = None) -> Iterator[Observer]:
-    """Within the block, what operators allocate is noted; enter a fake mode outside of it."""
+    """Record what operators allocate within the block; a fake mode must be entered outside of it."""
     observer = observer or Observer()
     hooks = (
         register_optimizer_step_pre_hook(observer.step_begins),

@@ -1,7 +1,7 @@
-"""Who holds GPU memory in a file that `torch.cuda.memory._dump_snapshot` wrote.  Stdlib only.
+"""Read who holds GPU memory from a file of `torch.cuda.memory._dump_snapshot`.  Stdlib only.
 
-Invariant: nothing in the file is executed.  A snapshot is plain dicts, lists, strings and numbers; a pickle
-that asks for anything else, which is how pickles run code, is refused by the name of what it asks for.
+Invariant: nothing in the file is executed.  A snapshot consists of plain dicts, lists, strings and numbers; a
+pickle that needs anything else, which is how pickles run code, is rejected with the name of what it needs.
 """
 
 import os
@@ -19,11 +19,12 @@ __all__ = ["Failure", "Holder", "MemorySnapshot", "Phase", "is_snapshot", "read_
 
 PICKLE_START = b"\x80"
 MOST_BYTES = 4 << 30
-"""A larger file is refused: its objects would take many times that."""
+"""Larger files are rejected, because their objects would take many times this size."""
 
 Phase = Literal["parameters", "forward", "compiled code", "backward", "optimizer", "not recorded"]
-"""Where a block was allocated, by its stack: `parameters` where a module is moved or made on the GPU, and
-`not recorded` for a block from before recording began, or without stacks."""
+"""Where a block was allocated, by its stack: `parameters` if a module is moved or made on the GPU, and `not
+recorded` for a block from before the recording, or without stacks.
+"""
 
 _ACTIVE = ("active_allocated", "active_awaiting_free", "active_pending_free")
 _LIBRARY = ("/site-packages/", "/dist-packages/", "/torch/", "/lib/python")
@@ -36,7 +37,7 @@ class Holder:
 
     phase: Phase
     file: str
-    """Empty where no frame of the user's is in the stack."""
+    """Empty if no frame of the user's is in the stack."""
     line: int
     function: str
     size_bytes: int
@@ -48,9 +49,9 @@ class Failure:
     """The last allocation that failed."""
 
     size_bytes: int
-    """What was asked for."""
+    """The requested size."""
     free_bytes: int | None
-    """What the driver had left; None where the file does not say."""
+    """The driver's free memory; None if the file does not say."""
     file: str
     line: int
     function: str
@@ -66,20 +67,20 @@ class MemorySnapshot:
     allocated_bytes: int
     """The sum of the blocks in use."""
     largest_free_bytes: int
-    """The largest block that is free within a segment."""
+    """The largest free block within a segment."""
     holders: tuple[Holder, ...]
-    """The most bytes first; they sum up to the allocated bytes."""
+    """The largest first; they add up to the allocated bytes."""
     failure: Failure | None
-    """None where nothing failed while allocations were recorded."""
+    """None if nothing failed while allocations were recorded."""
 
     @property
     def unused_bytes(self) -> int:
-        """Reserved and not in use: fragmentation, and what was freed."""
+        """Return the reserved bytes that are not in use: fragmentation, and freed blocks."""
         return self.reserved_bytes - self.allocated_bytes
 
 
 class _RefusedError(Exception):
-    """The file asks for more than plain data."""
+    """The file needs more than plain data."""
 
 
 class _PlainUnpickler(pickle.Unpickler):
@@ -102,11 +103,11 @@ _DAMAGED = (
     RecursionError,
     TypeError,
 )
-"""What `pickle` raises for bytes that are no pickle."""
+"""Errors of `pickle` for bytes that are no pickle."""
 
 
 def is_snapshot(path: str) -> bool:
-    """Whether a file may be one, by its first bytes and the name of its first key; nothing is unpickled."""
+    """Return True if the file may be a snapshot, by its first bytes and first key; nothing is unpickled."""
     try:
         with open(path, "rb") as file:
             start = file.read(256)
@@ -116,7 +117,7 @@ def is_snapshot(path: str) -> bool:
 
 
 def read_snapshot(path: str) -> tuple[MemorySnapshot, ...]:
-    """The devices of a snapshot that hold memory or failed.
+    """Return the devices of a snapshot that hold memory or failed.
 
     Raises:
         UserError: the file cannot be read, is too large, is damaged, or is no snapshot.
@@ -193,7 +194,7 @@ def _failure(trace: Iterable[Any]) -> Failure | None:
 
 
 def _frames(record: Any) -> list[tuple[str, int, str]]:
-    """File, line and function, innermost first; without frames of C++."""
+    """Return file, line and function, innermost first, without frames of C++."""
     frames = record.get("frames") or []
     if not frames:  # files of torch before 2.1 have them in the block's history
         frames = next((entry.get("frames") or [] for entry in record.get("history") or []), [])
@@ -205,7 +206,7 @@ def _frames(record: Any) -> list[tuple[str, int, str]]:
 
 
 def _users(frames: list[tuple[str, int, str]]) -> tuple[str, int, str]:
-    """The innermost frame outside of installed packages and generated code."""
+    """Return the innermost frame outside of installed packages and generated code."""
     for file, line, function in frames:
         if not any(part in file for part in (*_LIBRARY, *_GENERATED)) and not file.startswith("<"):
             return file, line, function
@@ -213,7 +214,7 @@ def _users(frames: list[tuple[str, int, str]]) -> tuple[str, int, str]:
 
 
 def _phase(frames: list[tuple[str, int, str]]) -> Phase:
-    """The outermost part of torch that the allocation belongs to decides."""
+    """Return the phase, from the outermost part of torch in the stack."""
     if not frames:
         return "not recorded"
     if any("/torch/optim/" in file and function == "step" for file, _, function in frames):

@@ -1,4 +1,4 @@
-"""Reads a memory snapshot in a process of its own, which a limit on memory may end.  Stdlib only.
+"""Read a memory snapshot in its own process, which a memory limit may end.  Stdlib only.
 
 `python -m aotlens.fit.snapshot_child FILE` writes the devices as JSON to stdout, or the reason to stderr with
 exit code 2.
@@ -21,10 +21,10 @@ TIME_LIMIT_S = 600
 
 
 def read_in_child(path: str) -> tuple[MemorySnapshot, ...]:
-    """As `read_snapshot`, whatever the file needs.
+    """Like `read_snapshot`, with limited memory.
 
     Raises:
-        UserError: as `read_snapshot`; also where reading takes more memory or time than the limits allow.
+        UserError: as `read_snapshot`; also if reading exceeds the limits of memory or time.
     """
     command = [sys.executable, "-m", "aotlens.fit.snapshot_child", path]
     try:
@@ -46,7 +46,7 @@ def _snapshot(entry: dict[str, Any]) -> MemorySnapshot:
 
 
 def _limit_memory() -> None:
-    """Where the system has no such limit, the time limit alone holds."""
+    """Limit the memory of this process; systems without such a limit only have the time limit."""
     try:
         import resource  # not on Windows
     except ImportError:

@@ -1,4 +1,4 @@
-"""A memory snapshot in words, the same as text and as rows of other front ends."""
+"""Describe a memory snapshot in words, the same for text and for rows of other front ends."""
 
 from collections.abc import Iterator
 
@@ -12,7 +12,7 @@ MOST_LINES = 15
 
 
 def snapshot_lines(snapshot: MemorySnapshot, *, is_full: bool = False) -> Iterator[str]:
-    """What failed, what holds the memory, and what is reserved without being used."""
+    """Yield what failed, what holds the memory, and what is reserved without being used."""
     failure = snapshot.failure
     if failure is not None:
         where = f" at {shown_path(failure.file)}:{failure.line} in {failure.function}" if failure.file else ""

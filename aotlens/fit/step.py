@@ -1,7 +1,7 @@
-"""The report of one step, from what the observer noted.
+"""Build the report of one step from the observer's records.
 
-Invariant: the curve, the composition at the peak, and the allocations are three views of one set of lives:
-the bytes of the kinds add up to the peak, and so do those of the lines.
+Invariant: the curve, the composition at the peak, and the allocations describe the same storages: the bytes
+of the kinds add up to the peak, and so do those of the lines.
 """
 
 from dataclasses import replace
@@ -13,11 +13,11 @@ __all__ = ["fit_of", "period_of"]
 
 
 MOST_BOUNDARIES = 4
-"""Calls of `step` that one step of the script may have: a GAN has two."""
+"""The most calls of `step` in one step of a script: a GAN has two."""
 
 
 def fit_of(observer: Observer, is_fake: bool = True, assumptions: tuple[str, ...] = ()) -> Fit:
-    """The last complete step; without an optimizer's step, the whole run."""
+    """Report the last complete step or, without an optimizer's step, the whole run."""
     ends, period = observer.boundaries, period_of(observer)
     length = period or 1
     first, last = (
@@ -54,7 +54,7 @@ def fit_of(observer: Observer, is_fake: bool = True, assumptions: tuple[str, ...
 
 
 def period_of(observer: Observer) -> int | None:
-    """The fewest calls of `step` after which the same bytes are allocated and freed in the same order."""
+    """Return the fewest calls of `step` after which allocations and frees repeat in size and order."""
     ends = observer.boundaries
     for length in range(1, MOST_BOUNDARIES + 1):
         if len(ends) > 2 * length:
@@ -85,7 +85,7 @@ def _is_freed(allocation: FitAllocation, moment: int) -> bool:
 
 
 def _allocation(observer: Observer, life: StorageLife, first: int, last: int) -> FitAllocation:
-    """Moments count from the start of the step."""
+    """Return the allocation, with moments counted from the start of the step."""
     is_earlier = life.created_at < first
     return FitAllocation(
         bytes=life.bytes,
@@ -102,7 +102,7 @@ def _allocation(observer: Observer, life: StorageLife, first: int, last: int) ->
 
 
 def _kind(observer: Observer, life: StorageLife, first: int, last: int) -> FitKind:
-    """The kind of a storage that neither an optimizer nor a module names."""
+    """Return the kind of a storage that neither an optimizer nor a module names."""
     if life.is_data and life.is_read_by_model:
         return "input"
     if life.created_at < first:
@@ -118,7 +118,7 @@ def _kind(observer: Observer, life: StorageLife, first: int, last: int) -> FitKi
 
 
 def _curve(allocations: tuple[FitAllocation, ...]) -> tuple[FitPoint, ...]:
-    """One point per allocation in the step; what was alive before is its start."""
+    """Return one point per allocation in the step, starting with what was alive before."""
     live = sum(each.bytes for each in allocations if each.made < 0)
     changes: list[tuple[int, int, FitAllocation]] = []
     for each in allocations:

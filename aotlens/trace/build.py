@@ -1,7 +1,7 @@
-"""A report from a log.
+"""Build a report from a log.
 
 Invariant: the newest graph of each compilation becomes a target; equal graphs of several ranks become one.
-At most `MAX_TARGETS` are built unless one is named, so that opening a log costs what is shown.
+At most `MAX_TARGETS` are built unless one is named, so that opening a log costs only what is shown.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -33,11 +33,11 @@ from aotlens.trace.stages import stages_of, wrapper_of
 __all__ = ["Explain", "Summary", "build_report", "build_targets", "summaries"]
 
 Explain = Callable[[Partition, GraphSet, tuple[Input, ...], Locate], Partition]
-"""Adds our solver's reasons to what torch chose: `reasons.explained`, which needs torch."""
+"""Adds our solver's reasons to torch's choice: `partition_reasons.with_reasons`, which needs torch."""
 
 MAX_TARGETS = 200
 MAX_COMPILATIONS = 2_000
-"""How many compilations the account of what Dynamo did covers."""
+"""How many compilations the report on Dynamo covers."""
 GRAPHS = (
     "dynamo_output_graph",
     "aot_joint_graph",
@@ -49,15 +49,15 @@ GRAPHS = (
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """One compilation, as a list of targets shows it: nothing of its graphs is parsed."""
+    """One compilation in a list of targets; none of its graphs is parsed."""
 
     compilation: Compilation
     function: CompiledFunction
     ranks: tuple[int, ...]
-    """The ranks that compiled the same graphs; empty where the log has no ranks."""
+    """The ranks that compiled the same graphs; empty for a log without ranks."""
 
     def is_called(self, name: str) -> bool:
-        """Return True for its id `0/1`, and for the function's name, whole or the last part of it."""
+        """Return True for its id `0/1`, and for the function's name, whole or its last part."""
         own = self.function.qualname
         return name in (self.compilation.id, own, own.rpartition(".")[2])
 
@@ -93,7 +93,7 @@ def build_report(
     locate: Locate = whole_line,
     explain: Explain | None = None,
 ) -> Report:
-    """Return everything that the log says. Raises TargetError where `only` names no compilation of it."""
+    """Return the whole report.  Raises TargetError if `only` names no compilation of the log."""
     chosen = tuple(islice(_chosen(trace, only, locate), MAX_TARGETS + 1))
     if only is not None and not chosen:
         known = ", ".join(_label(summary) for summary in islice(summaries(trace, locate), 20))
@@ -125,7 +125,7 @@ def build_report(
 
 
 def _frame_of(compilation: Compilation) -> str:
-    """The number of the code object, which all compilations of it have."""
+    """Return the number of the code object, which all its compilations share."""
     return compilation.id.rpartition("/")[0]
 
 
@@ -138,7 +138,7 @@ def _chosen(trace: Trace, only: str | None, locate: Locate) -> Iterable[Summary]
 
 
 def _first_process(trace: Trace) -> list[CompilationFacts]:
-    """The ranks of a run compile the same, so the first one stands for all in what Dynamo did."""
+    """Return the first rank's compilations: the ranks of a run compile the same, so one stands for all."""
     compilations = trace.processes[0].compilations if trace.processes else []
     return [CompilationFacts(compilation) for compilation in compilations[:MAX_COMPILATIONS]]
 
@@ -153,7 +153,7 @@ def _names(built: list[tuple[Summary, Target]]) -> "Callable[[CompilationFacts],
 def build_targets(
     summary: Summary, locate: Locate = whole_line, explain: Explain | None = None
 ) -> tuple[Target, ...]:
-    """Return the compilation's targets: one, or one per part of a graph that was split."""
+    """Return the compilation's targets: one, or one per part of a split graph."""
     facts = CompilationFacts(summary.compilation)
     return tuple(_target(graphs, summary, locate, explain) for graphs in facts.sets)
 
@@ -196,7 +196,7 @@ def _target(graphs: GraphSet, summary: Summary, locate: Locate, explain: Explain
 
 
 def _ranks_text(ranks: tuple[int, ...]) -> str:
-    """` (ranks 0 to 3)`: who compiled it, where several did."""
+    """Return ` (ranks 0 to 3)` if several ranks compiled it."""
     if len(ranks) < 2:
         return ""
     if ranks == tuple(range(ranks[0], ranks[-1] + 1)):
@@ -211,7 +211,7 @@ def _graph_id(compile_id: str) -> GraphId | None:
 
 
 def _failures(trace: Trace, locate: Locate) -> Iterator[NotCompiled]:
-    """Compilations that failed, or that the process did not live to end."""
+    """Yield compilations that failed, or that never ended because the process died."""
     for process in trace.processes[:1]:
         for compilation in process.compilations[:MAX_COMPILATIONS]:
             facts = CompilationFacts(compilation)

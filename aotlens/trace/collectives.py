@@ -1,7 +1,7 @@
-"""The collective operations in the graphs of a log, in order, and where ranks disagree.
+"""List the collective operations in the graphs of a log, in order, and find where ranks disagree.
 
 Invariant: collectives are listed in the order in which their graphs were compiled, forward before backward;
-within a graph that is the order in which they start.  Names of process groups are not compared.
+within a graph in the order in which they start.  Names of process groups are not compared.
 """
 
 import re
@@ -31,7 +31,7 @@ _GRAPHS = {
 _CONSTANT = re.compile(r"'([^']{1,80})'")
 MAX_COLLECTIVES = 5_000
 _FAR_BACK = 1_000
-"""How many nodes are followed back to one with a line of the user's."""
+"""How many nodes are followed back to find one with a user's line."""
 
 
 def collectives_of(
@@ -93,7 +93,7 @@ def _of_graph(
 
 
 def _bytes(sent: Sequence[str], made: str, hints: Hints) -> int | None:
-    """The larger of what is sent and what is made; a result of several tensors has no type of its own."""
+    """Return the larger of input and output; an output of several tensors has no type of its own."""
     tensors = [tensor_of(text, hints) for text in sent]
     total = 0
     for tensor in tensors:
@@ -106,7 +106,7 @@ def _bytes(sent: Sequence[str], made: str, hints: Hints) -> int | None:
 
 
 def _span(node: GraphNode, nodes: Mapping[str, GraphNode], locate: Locate) -> Span | None:
-    """The nearest line outside of torch on the way back from the collective."""
+    """Return the nearest line outside of torch, following the collective's inputs back."""
     waiting, seen = [node], {node.name}
     for _ in range(_FAR_BACK):
         if not waiting:

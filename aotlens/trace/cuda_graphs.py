@@ -1,4 +1,4 @@
-"""Why torch did not record CUDA graphs, as it logged it."""
+"""Why torch did not record CUDA graphs, from its log."""
 
 from aotlens.model.cuda_graphs import BlockerKind, CudaGraph, CudaGraphBlocker
 from aotlens.model.partition import Phase
@@ -14,12 +14,12 @@ KINDS: tuple[tuple[str, BlockerKind], ...] = (
     ("complex memory overlap", "written_argument"),
     ("unbacked", "data_size"),
 )
-"""How torch's reasons name a cause; any other one is an operator that it refuses."""
+"""Prefixes of torch's reasons by cause; any other reason is an unsupported operator."""
 MAX_REASON = 2_000
 
 
 def cuda_graph_of(facts: CompilationFacts, is_training: bool) -> CudaGraph | None:
-    """Return torch's reason for skipping CUDA graphs; None where it logged none: nothing is known then."""
+    """Return torch's reason for skipping CUDA graphs; None if it logged none, which leaves it unknown."""
     blockers = []
     for kind, phase in _phases(is_training):
         records = facts.every(kind)

@@ -1,4 +1,4 @@
-"""What Dynamo did, as it is logged: compilations, graph breaks, recompilations, guards, constants, caches."""
+"""Read what Dynamo did: compilations, graph breaks, recompilations, guards, constants, caches."""
 
 import json
 import re
@@ -43,18 +43,18 @@ MAX_REASONS = 50
 
 @dataclass(frozen=True, slots=True)
 class CompiledFunction:
-    """The user's function that a compilation is of."""
+    """The user's function of a compilation."""
 
     file: str
     line: int
     name: str
     """As the user writes it: `Net.forward`."""
     part: str
-    """Empty, or `after line 14` for what follows a graph break."""
+    """Empty, or `after line 14` for a resume function."""
 
     @property
     def first_line(self) -> Line:
-        """Where it begins: at the graph break for what follows one, else at its definition."""
+        """Return its first line: at the graph break for a resume function, else at its definition."""
         after = self.part.rpartition(" ")[2]
         return Line(self.file, int(after) if after else self.line, "" if after else self.name, "")
 
@@ -64,7 +64,7 @@ class CompiledFunction:
 
 
 def compiled_function(facts: CompilationFacts, locate: Locate) -> CompiledFunction:
-    """Return the function that was compiled, from the metrics or, where it never ended, from its start."""
+    """Return the compiled function, from the metrics or, if the compilation never ended, from its start."""
     frame = facts.frame
     name = facts.metric("co_name") or (frame.function if frame else "")
     file = facts.metric("co_filename") or (frame.file if frame else "")
@@ -131,7 +131,7 @@ def _number(facts: CompilationFacts, name: str) -> float:
 
 
 def _cause(facts: CompilationFacts, locate: Locate) -> Cause | None:
-    """The guard that failed; of several, the one of the compilation that was tried last."""
+    """Return the guard that failed; of several, that of the compilation that was tried last."""
     records = facts.every("recompile_reasons")
     if not records:
         return None
@@ -188,7 +188,7 @@ def _classified(guard: str, span: Span | None, call: Span | None, against: str) 
 
 
 def _value(text: str | None) -> str:
-    """`requires_grad=0` is 0; torch leaves out the other value of a flag."""
+    """Return the value: `requires_grad=0` is 0; torch omits the other value of a flag."""
     return (text or "").rpartition("=")[2]
 
 
@@ -230,7 +230,7 @@ def _breaks(facts: CompilationFacts, owner: str, locate: Locate) -> Iterator[Bre
 
 
 def _root_cause(body: str) -> str:
-    """Behind the sentence about what Dynamo was doing stands what it met."""
+    """Return the cause, which follows the sentence about Dynamo's current operation."""
     paragraphs = body.partition("User code traceback:")[0].split("\n\n", 1)
     is_frame = paragraphs[0].startswith("Encountered graph break when") or any(
         paragraphs[0].startswith(words) for words, _ in EFFECTS
@@ -258,7 +258,7 @@ def _specialisations(facts: CompilationFacts, locate: Locate) -> Iterator[Specia
 
 
 def guards_of(facts: CompilationFacts, locate: Locate) -> tuple[Guard, ...]:
-    """Conditions on sizes, and plain values that are built in, from the logged guard tree."""
+    """Return conditions on sizes and specialised plain values, from the logged guard tree."""
     guards: dict[str, Guard] = {}
     for line in facts.text("dynamo_cpp_guards_str").split("\n"):
         kind, _, rest = line.partition(": ")
@@ -277,7 +277,7 @@ def guards_of(facts: CompilationFacts, locate: Locate) -> tuple[Guard, ...]:
 
 
 def _guard_span(text: str, facts: CompilationFacts, locate: Locate) -> Span | None:
-    """The tree names the last parts of a path only: they must be those of a file that the log knows."""
+    """Return the span; the tree has only the last parts of a path, which must match a file of the log."""
     match = _SITE.search(text)
     if match is None:
         return None

@@ -1,6 +1,6 @@
-"""What one compilation left in the log, each record read and parsed once.
+"""The records of one compilation, each read and parsed once.
 
-Invariant: where a kind has several records, those of the last attempt that has any count: earlier attempts
+Invariant: of a kind with several records, those of the last attempt that has any count: earlier attempts
 ended at a graph break or a restart.
 """
 
@@ -16,11 +16,11 @@ __all__ = ["CompilationFacts", "GraphSet"]
 
 _METRIC = r'"%s": (?:"((?:[^"\\]|\\.)*)"|(-?[\d.]+))'
 METRICS_HEAD = 4_096
-"""The first fields of the metrics say which function it is; 40 kB of settings follow."""
+"""The first fields of the metrics name the function; 40 kB of settings follow."""
 
 
 class CompilationFacts:
-    """Reads one compilation's records when they are asked for."""
+    """Reads one compilation's records on demand."""
 
     def __init__(self, compilation: Compilation) -> None:
         self.compilation = compilation
@@ -39,17 +39,17 @@ class CompilationFacts:
         return tuple(record for record in self._records if record.kind in kinds)
 
     def text(self, kind: str, index: int = 0) -> str:
-        """Return a payload; empty where there is none of that kind and number."""
+        """Return a payload; empty if there is none of that kind and number."""
         records = self.records(kind)
         return self.process.text(records[index]) if index < len(records) else ""
 
     def value(self, record: Record) -> dict[str, object]:
-        """Return the record's header value; empty where it is damaged."""
+        """Return the record's header value; empty if it is damaged."""
         value = self.process.header(record)
         return value if isinstance(value, dict) else {}
 
     def graph(self, kind: str, index: int = 0) -> Graph | None:
-        """Return a graph of the last attempt; None where it was not logged."""
+        """Return a graph of the last attempt; None if it was not logged."""
         records = self.records(kind)
         if index >= len(records):
             return None
@@ -61,7 +61,7 @@ class CompilationFacts:
 
     @cached_property
     def hints(self) -> Hints:
-        """The values of symbols when the code was compiled."""
+        """Return the values of symbols when the code was compiled."""
         values: dict[str, int] = {}
         for record in self.every("create_symbol"):
             value = self.value(record)
@@ -72,26 +72,26 @@ class CompilationFacts:
 
     @cached_property
     def frame(self) -> Frame | None:
-        """The compiled function's definition, as `dynamo_start` has it."""
+        """Return the compiled function's definition, from `dynamo_start`."""
         records = self.every("dynamo_start")
         frames = self.process.frames(records[-1]) if records else ()
         return frames[-1] if frames else None
 
     @cached_property
     def caller(self) -> Frame | None:
-        """The innermost frame outside of torch that called the compiled function."""
+        """Return the innermost frame outside of torch that called the compiled function."""
         records = self.every("dynamo_start")
         frames = self.process.frames(records[-1])[:-1] if records else ()
         return next((frame for frame in reversed(frames) if "/torch/" not in frame.file), None)
 
     @cached_property
     def metrics(self) -> dict[str, object]:
-        """The metrics of the compilation; empty where it never ended."""
+        """Return the metrics of the compilation; empty if it never ended."""
         records = self.every("compilation_metrics")
         return self.value(records[-1]) if records else {}
 
     def metric(self, name: str) -> str:
-        """Return one of the first metrics without reading them all; empty where it is not there."""
+        """Return one of the first metrics without reading them all; empty if it is missing."""
         records = self.every("compilation_metrics")
         if not records:
             return ""
@@ -101,7 +101,7 @@ class CompilationFacts:
 
     @cached_property
     def sets(self) -> tuple["GraphSet", ...]:
-        """The AOT graphs: one set, or one per part where a wrapper splits Dynamo's graph (DDP)."""
+        """Return the AOT graphs: one set, or one per part if a wrapper splits Dynamo's graph (DDP)."""
         count = max(len(self.records("aot_forward_graph")), len(self.records("aot_inference_graph")))
         if count == 0:
             has_joint = bool(self.records("aot_joint_graph"))
@@ -123,12 +123,12 @@ class GraphSet:
 
     @property
     def first(self) -> Graph | None:
-        """The graph that runs at a call: the forward or the inference graph."""
+        """Return the graph that runs at a call: the forward or the inference graph."""
         return self.forward or self.inference
 
     @cached_property
     def metadata(self) -> str:
-        """torch's `ViewAndMutationMeta` as text; empty where it was not logged."""
+        """Return torch's `ViewAndMutationMeta` as text; empty if it was not logged."""
         kinds = (
             "aot_forward_graph_fw_metadata",
             "aot_joint_graph_fw_metadata",

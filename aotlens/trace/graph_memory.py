@@ -1,7 +1,7 @@
-"""The memory of graphs that run operator by operator, where no generated code was logged.
+"""Compute the memory of graphs that run operator by operator, if no generated code was logged.
 
-Invariant: each value takes its own memory from its node to its last reader; a view takes none, and lives as
-long as what it is a view of.  What kernels need while they run is not in a log.
+Invariant: each value has its own memory from its node to its last reader; a view has none, and lives as long
+as its base.  Working memory of kernels is not in a log.
 """
 
 from collections.abc import Iterator, Mapping
@@ -20,7 +20,7 @@ __all__ = ["graph_memory"]
 
 @dataclass(frozen=True, slots=True)
 class _Played:
-    """One graph, run on paper."""
+    """The simulated run of one graph."""
 
     rows: tuple[tuple[str, int], ...]
     peak: int
@@ -29,11 +29,11 @@ class _Played:
     left: int
     """Bytes that outlive it."""
     last: Mapping[str, str]
-    """By value: the node after which its memory is given back; what outlives the graph has none."""
+    """By value: the node after which its memory is freed; values that outlive the graph have none."""
 
 
 def graph_memory(graphs: GraphSet, partition: Partition | None, locate: Locate) -> Memory | None:
-    """Return the curve over forward and backward; None where a size has no value, or there is no graph."""
+    """Return the curve over forward and backward; None if a size has no value, or there is no graph."""
     first, hints = graphs.first, graphs.facts.hints
     if first is None:
         return None
@@ -93,8 +93,8 @@ def _played(graph: Graph, hints: Hints, held: Mapping[str, int]) -> _Played | No
 
 
 def _last_readers(graph: Graph, nodes: Mapping[str, GraphNode]) -> dict[str, str]:
-    """By value with memory of its own: the last node that reads it or a view of it."""
-    last = {node.name: node.name for node in graph.nodes}  # what nobody reads is given back at once
+    """Return, for each value with its own memory, the last node that reads it or a view of it."""
+    last = {node.name: node.name for node in graph.nodes}  # unused values are freed at once
     return last | {base_of(name, nodes): node.name for node in graph.nodes for name in node.inputs}
 
 

@@ -1,4 +1,4 @@
-"""The ledgers of inputs and outputs, from Dynamo's descriptions and AOTAutograd's metadata."""
+"""Build the tables of inputs and outputs from Dynamo's descriptions and AOTAutograd's metadata."""
 
 import re
 from collections import defaultdict
@@ -26,7 +26,7 @@ _REASONS = {
 
 
 class _Described:
-    """What `describe_tensor` and `describe_source` say of Dynamo's arguments, by the name in the graph."""
+    """The `describe_tensor` and `describe_source` records of Dynamo's arguments, by the name in the graph."""
 
     def __init__(self, facts: CompilationFacts) -> None:
         tensors = {_key(value): value for value in _values(facts, "describe_tensor")}
@@ -48,12 +48,12 @@ def _key(value: dict[str, object]) -> tuple[str, str]:
 
 
 def _folded(name: str) -> str:
-    """Dynamo makes the name of an argument of its source: every sign becomes an underscore."""
+    """Return the name that Dynamo derives from an argument's source: every other character becomes `_`."""
     return re.sub(r"[^0-9a-z]+", "_", name.lower()).strip("_")
 
 
 def inputs_of(graphs: GraphSet, metadata: Metadata | None, locate: Locate) -> tuple[Input, ...]:
-    """Return a row for each argument of Dynamo's graph, or of the AOT graph where that is not logged."""
+    """Return a row for each argument of Dynamo's graph, or of the AOT graph if that is not logged."""
     graph = graphs.captured or graphs.first or graphs.joint
     if graph is None:
         return ()
@@ -77,7 +77,7 @@ def inputs_of(graphs: GraphSet, metadata: Metadata | None, locate: Locate) -> tu
 
 
 def _infos(graphs: GraphSet, metadata: Metadata | None) -> dict[int, InputInfo]:
-    """By the position among Dynamo's arguments.  Metadata that does not fit them says nothing."""
+    """Return the metadata by position among Dynamo's arguments; empty if it does not fit them."""
     graph = graphs.first or graphs.joint
     if metadata is None or graph is None:
         return {}
@@ -124,13 +124,13 @@ def _kind(argument: Argument, source: str, tensor: dict[str, object]) -> str:
 
 
 def _fqn(source: str) -> str | None:
-    """`blocks.0.up.weight` of `L['self']._modules['blocks']._modules['0']…`; None for an argument."""
+    """Return `blocks.0.up.weight` for `L['self']._modules['blocks']._modules['0']…`; None for an argument."""
     parts = re.findall(r"\._(?:modules|parameters|buffers)\['([^']*)'\]", source)
     return ".".join(parts) if parts else None
 
 
 def _name_of_argument(name: str) -> str:
-    """`L_x_` is Dynamo's for `x`; `primals_1` stays."""
+    """Return `x` for Dynamo's `L_x_`; `primals_1` stays."""
     match = re.fullmatch(r"[LG]_(\w+?)_", name)
     return match[1] if match else name
 
@@ -162,7 +162,7 @@ def _with_effects(
 
 
 def _write_sites(graph: Graph | None, name: str, locate: Locate) -> tuple[Site, ...]:
-    """In-place calls on the argument, or on a view of it, in Dynamo's graph."""
+    """Return the in-place calls on the argument, or on a view of it, in Dynamo's graph."""
     if graph is None:
         return ()
     aliases = {name}
@@ -182,7 +182,7 @@ def _write_sites(graph: Graph | None, name: str, locate: Locate) -> tuple[Site, 
 
 
 _BATCH_NORM = "torch.nn.functional.batch_norm"
-"""Writes to its running statistics, the second and the third argument."""
+"""Mutates its running statistics, the second and the third argument."""
 _VIEWS = frozenset(
     {"view", "t", "transpose", "permute", "select", "narrow", "squeeze", "unsqueeze", "expand", "detach", "T"}
 )
@@ -222,7 +222,7 @@ def _tensor(type_: str, graphs: GraphSet, requires_grad: bool) -> Tensor | None:
 
 
 def _returned(graph: Graph, metadata: Metadata | None) -> list[str]:
-    """The names of the results that are the user's outputs."""
+    """Return the names of the results that are the user's outputs."""
     slotted = {
         int(slot[1]): result.name for result in graph.results if (slot := _PLAIN_OUTPUT.search(result.slot))
     }
@@ -237,7 +237,7 @@ def _returned(graph: Graph, metadata: Metadata | None) -> list[str]:
 
 
 def _output_names(graphs: GraphSet) -> list[str]:
-    """Dynamo's graph calls its results by the user's variables where there are any."""
+    """Return the user's names, which Dynamo's graph gives its results if there are any."""
     if graphs.captured is None or graphs.first is None or len(graphs.facts.sets) > 1:
         return []
     return [result.name for result in graphs.captured.results]

@@ -1,4 +1,4 @@
-"""Kernels of the report, with the user's lines that each computes, and the memory of the code that ran."""
+"""Report kernels with the user's lines that each computes, and the memory of the code that ran."""
 
 import json
 import re
@@ -65,7 +65,7 @@ def _device(call: Call) -> str:
 
 
 def _stacks(graphs: GraphSet) -> dict[str, tuple[Span, ...]]:
-    """By kernel, the innermost user lines that provenance tracking recorded; empty where it was off."""
+    """Return, by kernel, the innermost user lines from provenance tracking; empty without it."""
     spans: dict[str, tuple[Span, ...]] = {}
     for record in graphs.facts.records(_STACKS):
         try:
@@ -84,7 +84,7 @@ def _innermost(stack: str) -> Line | None:
 
 
 def _spans(call: Call, graphs: GraphSet, phase: Phase, locate: Locate) -> tuple[Span, ...]:
-    """The lines of the nodes that the comment above the call names: Dynamo's nodes, or the AOT graph's."""
+    """Return the lines of the nodes in the comment above the call: Dynamo's nodes, or the AOT graph's."""
     names = set(call.nodes)
     sources: tuple[Graph | None, ...] = (
         graphs.captured,
@@ -98,7 +98,9 @@ def _spans(call: Call, graphs: GraphSet, phase: Phase, locate: Locate) -> tuple[
 
 
 def _by_operators(call: Call, graphs: GraphSet, locate: Locate) -> tuple[Span, ...]:
-    """Generated C++ has no comment, but its name lists operators: one of a single line gives that line."""
+    """Return the line by operators: C++ code has no comment, but its name lists operators, perhaps of one
+    line.
+    """
     if not call.is_generated or graphs.captured is None:
         return ()
     by_operator: dict[str, set[Line]] = {}
@@ -111,12 +113,12 @@ def _by_operators(call: Call, graphs: GraphSet, locate: Locate) -> tuple[Span, .
 
 
 def _base_name(target: str) -> str:
-    """`gelu` of `torch._C._nn.gelu` and of `Tensor.gelu_`."""
+    """Return `gelu` for `torch._C._nn.gelu` and `Tensor.gelu_`."""
     return target.rpartition(".")[2].strip("_") if not target.startswith("aten.") else target.split(".")[1]
 
 
 def memory_of(codes: Codes, kernels: Sequence[Kernel], partition: Partition | None) -> Memory | None:
-    """The curve of the generated code that ran; None where no such code was logged, or a size is unknown."""
+    """Return the curve of the generated code; None if no such code was logged, or a size is unknown."""
     first_phase: Phase = "forward" if "forward" in codes else "inference"
     first, backward = codes.get(first_phase), codes.get("backward")
     if first is None or not first.is_known or (backward is not None and not backward.is_known):

@@ -1,7 +1,7 @@
-"""How each kind of fact of a target from a log is known.
+"""State how each kind of fact about a target from a log is known.
 
-Invariant: what the log cannot say is listed as unknown, so that an empty section never
-reads as "there is none".
+Invariant: what the log cannot say is listed as unknown, so that an empty section never reads as "there is
+none".
 """
 
 from collections.abc import Iterator

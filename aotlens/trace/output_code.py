@@ -1,7 +1,7 @@
-"""Kernels and memory of the code that Inductor generated, read from the logged module's text.
+"""Read kernels and memory of Inductor's generated code from the logged module's text.
 
-Invariant: the text is scanned line by line and never run; a line of another form is passed over.  Working
-memory of libraries is not in the text, so the curve is what the generated code itself allocates.
+Invariant: the text is scanned line by line and never run; unknown lines are skipped.  Working memory of
+libraries is not in the text, so the curve has only the generated code's own allocations.
 """
 
 import re
@@ -34,7 +34,7 @@ class Call:
     name: str
     is_generated: bool
     nodes: tuple[str, ...]
-    """Names in Dynamo's graph that it computes, from the comment above it; empty where there is none."""
+    """Names in Dynamo's graph that it computes, from the comment above it; empty without one."""
     operators: tuple[str, ...]
     line: int
     """In the module, from 1."""
@@ -43,7 +43,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """Live bytes behind one allocation or call."""
+    """Live bytes after one allocation or call."""
 
     name: str
     bytes: int
@@ -56,9 +56,9 @@ class Buffer:
     name: str
     bytes: int
     last: str | None
-    """The call after which its memory is given back; None for what is returned."""
+    """The call after which its memory is freed; None for a result."""
     call: int | None
-    """Which call first takes it; None where none does."""
+    """The call that first uses it; None if there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class OutputCode:
     """One generated module."""
 
     aot_id: str
-    """`0_forward`; empty where the text does not say."""
+    """`0_forward`; empty if the text does not say."""
     calls: tuple[Call, ...]
     steps: tuple[Step, ...]
     peak_bytes: int
@@ -74,12 +74,12 @@ class OutputCode:
     live_at_peak: tuple[Buffer, ...]
     returned_bytes: int
     is_known: bool
-    """False where a size is a symbol without a value, so that the curve has gaps."""
+    """False if a size is a symbol without a value, so that the curve has gaps."""
 
 
 @dataclass(slots=True)
 class _Play:
-    """Mutable: the buffers that are alive, line by line."""
+    """The buffers that are alive, line by line; mutable."""
 
     live: dict[str, tuple[int, int]] = field(default_factory=dict)
     """By name: the number of the memory, which a buffer may take over from another, and its bytes."""
@@ -88,7 +88,7 @@ class _Play:
     peak_step: str = ""
     at_peak: tuple[tuple[str, int, int], ...] = ()
     freed: dict[int, str] = field(default_factory=dict)
-    """The last step before the memory of that number was given back."""
+    """By number of the memory: the last step before it was freed."""
     first_calls: dict[int, int] = field(default_factory=dict)
     is_known: bool = True
     _next: int = 0
@@ -116,9 +116,9 @@ class _Play:
 
 
 def parse_code(text: str, hints: Hints, held: Mapping[str, int] | None = None) -> OutputCode:
-    """Return the calls of the module's `call`, and what it holds in memory.
+    """Return the calls of the module's `call`, and its memory.
 
-    `held` are arguments whose memory is given back here: saved values, with their bytes.
+    `held` are arguments whose memory is freed here: saved values, with their bytes.
     """
     lines = text.split("\n")
     start = _body_start(lines)
@@ -143,19 +143,19 @@ def parse_code(text: str, hints: Hints, held: Mapping[str, int] | None = None) -
 
 
 def code_id(text: str) -> str:
-    """`0_forward`, from the module's first line; empty where it does not say."""
+    """Return `0_forward` from the module's first line; empty if it does not say."""
     match = re.match(r"# AOT ID: \['([\w-]{1,80})'\]", text)
     return match[1] if match else ""
 
 
 def _body_start(lines: list[str]) -> int:
-    """Where `call` begins; the last of several, since partitions stand before it."""
+    """Return where `call` begins; the last one, because partitions precede it."""
     starts = [index for index, line in enumerate(lines) if re.match(r"\s*def call\(", line)]
     return starts[-1] if starts else len(lines)
 
 
 def _sources(lines: list[str]) -> dict[str, str]:
-    """The definition of each generated kernel, by name."""
+    """Return the definition of each generated kernel, by name."""
     starts = [(index, match[1]) for index, line in enumerate(lines) if (match := _DEFINED.match(line))]
     sources = {}
     for index, name in starts:
@@ -209,7 +209,7 @@ def _play_line(line: str, play: _Play, hints: Hints) -> None:
 
 
 def _size(sizes: str, strides: str, dtype: str, hints: Hints) -> int | None:
-    """Bytes from the first to the last element."""
+    """Return the bytes from the first to the last element."""
     shape = [size_value(size, hints) for size in sizes.split(",") if size.strip()]
     steps = [size_value(step, hints) for step in strides.split(",") if step.strip()]
     if None in shape or None in steps or len(shape) != len(steps):

@@ -1,6 +1,6 @@
-"""What torch saves for the backward and what it recomputes, from the slots of the logged graphs.
+"""Derive what torch saves for the backward and what it recomputes from the slots of the logged graphs.
 
-Invariant: the choice is torch's and is logged; bytes, owners and readers are derived from the graphs; why
+Invariant: the choice is torch's and is logged; bytes, owners and readers are derived from the graphs.  Why
 torch's solver chose it is not in the log, and the report says so.
 """
 
@@ -48,7 +48,7 @@ _VIEWS = frozenset(
 def partition_of(
     graphs: GraphSet, inputs: tuple[Input, ...], metadata: Metadata | None, locate: Locate
 ) -> Partition | None:
-    """Return what torch chose; None in inference, and where the graphs are not in the log."""
+    """Return torch's choice; None in inference, and if the graphs are not in the log."""
     forward, backward = graphs.forward, graphs.backward
     if forward is None or backward is None:
         return None
@@ -99,7 +99,7 @@ class _Saved:
                 yield self._row(result.name, node, tensor, counted, locate)
 
     def _is_saved(self, slot: str, name: str) -> bool:
-        """Older torch writes no slots: what the backward takes by the same name is saved."""
+        """Return True for a saved value; older torch has no slots, so equal names in the backward decide."""
         return slot.startswith("SavedForBackwards") or (not slot and name in self.positions)
 
     def _row(
@@ -140,7 +140,7 @@ class _Saved:
         return "output" if base in self.returned else "new"
 
     def _input(self, name: str) -> Input | None:
-        """The user's input behind an argument of the AOT graph."""
+        """Return the user's input for an argument of the AOT graph."""
         argument = self.arguments.get(name)
         slot = _PLAIN.fullmatch(argument.slot) if argument else None
         index = int(slot[1]) if slot else -1
@@ -148,7 +148,7 @@ class _Saved:
 
 
 def base_of(name: str, nodes: Mapping[str, GraphNode]) -> str:
-    """The value whose memory a value is, by the chain of view operators above it."""
+    """Return the value that owns a value's memory, through the view operators above it."""
     for _ in range(len(nodes) + 1):
         node = nodes.get(name)
         if node is None or not node.inputs or _operator(node.target) not in _VIEWS:
@@ -158,7 +158,7 @@ def base_of(name: str, nodes: Mapping[str, GraphNode]) -> str:
 
 
 def _operator(target: str) -> str:
-    """`view` of `aten.view.default`."""
+    """Return `view` for `aten.view.default`."""
     parts = target.split(".")
     return parts[1] if len(parts) > 2 and parts[0] == "aten" else target
 
@@ -166,9 +166,9 @@ def _operator(target: str) -> str:
 def _recomputed(
     graphs: GraphSet, forward: Graph, backward: Graph, locate: Locate
 ) -> Iterator[RecomputedValue]:
-    """Backward nodes that are nodes of the forward part too: of the same name and expression.
+    """Yield backward nodes that are forward nodes too, with the same name and expression.
 
-    Views cost nothing and are left out, as in our own reports.
+    Views cost nothing and are omitted, as in our own reports.
     """
     whole = graphs.joint or forward
     ahead = {node.name: node for node in whole.nodes}
@@ -198,7 +198,7 @@ def _recomputed(
 
 
 def _ancestors(graph: Graph, names: set[str]) -> set[str]:
-    """The nodes that the user's outputs need: what the backward alone computes is nothing computed again."""
+    """Return the nodes that the user's outputs need: what only the backward computes is not recomputed."""
     needed = set(names)
     for node in reversed(graph.nodes):
         if node.name in needed:
@@ -210,7 +210,7 @@ _PRODUCTS = frozenset({"mm", "bmm", "addmm", "baddbmm"})
 
 
 def _flops(node: GraphNode, result: Tensor | None, types: dict[str, str], hints: Hints) -> int:
-    """As our own reports count: products by their sizes, else each element that is read or written."""
+    """Return the operations as in our reports: products by their sizes, else each element read or written."""
     read = [tensor for name in node.inputs if (tensor := tensor_of(types.get(name, ""), hints)) is not None]
     written = _elements(result, hints) if result is not None else 0
     operator = _operator(node.target)

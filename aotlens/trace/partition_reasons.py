@@ -1,10 +1,10 @@
-"""Our partitioner on a graph that torch compiled: reasons and certificates for what torch saved.
+"""Run our partitioner on a graph that torch compiled, for reasons and certificates of what torch saved.
 
-Invariant: the joint graph is solved by our solver as our own programs are.  A reason is shown for a value
-that both save; of one that only torch saves the report says so.  The graph is not run: tensors are sizes and
-strides on `meta`, and an operator is only looked up by name.
+Invariant: our solver handles the joint graph like those of our own programs.  A reason is shown for a value
+that both save; the report says if only torch saves it.  The graph is not run: tensors are sizes and strides
+on `meta`, and an operator is only looked up by name.
 
-Here only this module and `what_ifs` import torch; both are loaded when reasons are asked for.
+Only this module and `what_ifs` import torch; both are loaded on demand.
 """
 
 import ast
@@ -75,7 +75,7 @@ _DTYPES = {
 
 
 class _UnknownError(Exception):
-    """The graph holds something that our partitioner cannot be shown; the message says what."""
+    """The graph holds something that our partitioner cannot handle; the message says what."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,9 +101,9 @@ def with_reasons(
     locate: Locate,
     request: SolverRequest = DEFAULT,
 ) -> Partition:
-    """Return the partition with our reasons where our choice is torch's, and with what ours would save.
+    """Return the partition with our reasons where the choices agree, and with what ours would save.
 
-    Raises UserError for a what-if that this graph cannot meet.
+    Raises UserError for a what-if that is impossible for this graph.
     """
     if graphs.joint is None:
         return replace(partition, own_note="the log has no joint graph, so our solver was not asked")
@@ -172,7 +172,7 @@ def _own_choice(partition: Partition, joint: Joint, split: Split) -> OwnChoice:
 
 
 class _Builder:
-    """Makes our nodes of a logged joint graph."""
+    """Makes our nodes from a logged joint graph."""
 
     def __init__(self, graphs: GraphSet, graph: Graph, inputs: tuple[Input, ...], locate: Locate) -> None:
         self._graph = graph
@@ -279,7 +279,7 @@ class _Builder:
         return _operator(node.target), args, kwargs
 
     def _argument(self, tree: ast.expr) -> Any:
-        """An argument as our programs hold it; what is no node and no plain value stays text."""
+        """Return an argument as in our programs; anything but nodes and plain values stays text."""
         match tree:
             case ast.Name(id=name):
                 return self._nodes.get(name, name)
@@ -310,7 +310,7 @@ class _Builder:
 
 
 def _operator(target: str) -> OpOverload:
-    """Look the operator up among those that are registered here; nothing is imported or called."""
+    """Look up the operator among the registered ones; nothing is imported or called."""
     parts = target.split(".")
     value: Any = None
     if len(parts) == 3 and parts[0] in ("aten", "prims", "quantized", "_c10d_functional"):
@@ -328,7 +328,7 @@ def _index(slot: str) -> int | None:
 
 
 def _items(graph: Graph) -> dict[str, dict[int, str]]:
-    """The types of the results of each operator that gives several, by node and position."""
+    """Return the types of the results of operators with several results, by node and position."""
     items: dict[str, dict[int, str]] = {}
     for node in graph.nodes:
         if node.target.startswith("getitem[") and node.inputs and node.target[8:-1].isdigit():
@@ -348,7 +348,7 @@ def _checkpoint(region: str) -> Checkpoint | None:
 
 
 def _forward_names(graph: Graph) -> set[str]:
-    """The nodes that results other than gradients, and writes to arguments, need."""
+    """Return the nodes that results other than gradients, and writes to arguments, need."""
     behind = {argument.name for argument in graph.arguments if argument.slot.startswith("Tangent")}
     for node in graph.nodes:
         if not behind.isdisjoint(node.inputs):

@@ -1,7 +1,7 @@
-"""Where the time of a compilation went, from the events that torch logged.
+"""Attribute the time of a compilation to phases, from the events that torch logged.
 
-Invariant: every moment belongs to the innermost phase that runs, as in our own reports; an event that never
-ended counts until the last event of its compilation.
+Invariant: every moment belongs to the innermost running phase, as in our own reports; an event without an end
+counts until the last event of its compilation.
 """
 
 import re
@@ -31,12 +31,12 @@ def seconds_by_phase(facts: CompilationFacts) -> dict[str, float]:
             open_phases.append((name, _phase(name, around)))
         elif not begins:
             while open_phases and open_phases.pop()[0] != name:
-                pass  # what an exception left open is closed with the one around it
+                pass  # phases that an exception left open are closed with the enclosing one
     return {phase: total for phase, total in seconds.items() if total > 0}
 
 
 def last_phase(facts: CompilationFacts) -> str:
-    """The innermost phase that never ended: where the process was when it died; empty where all ended."""
+    """Return the innermost phase that never ended, where the process died; empty if all ended."""
     open_names: list[str] = []
     for name, begins, _ in _events(facts):
         if begins:

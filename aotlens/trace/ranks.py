@@ -1,7 +1,7 @@
 """Compare what the ranks of one run compiled.
 
-Invariant: two graphs are equal when they differ in nothing but a GPU's number and a process group's name, and
-a text is parsed only where its checksum differs from the other ranks'.
+Invariant: two graphs are equal if they differ only in a GPU's number and a process group's name.  A text is
+parsed only if its checksum differs from the other ranks'.
 """
 
 import re
@@ -35,7 +35,7 @@ MAX_COMPILATIONS = 2_000
 _DEVICE = re.compile(r"\b(cuda|xpu|hpu|mps):\d+")
 
 Key = tuple[str, int]
-"""Compile id, and how often Dynamo was reset before."""
+"""Compile id, and the number of Dynamo resets before it."""
 
 
 def ranks_of(trace: Trace, locate: Locate) -> Ranks | None:
@@ -59,7 +59,7 @@ def ranks_of(trace: Trace, locate: Locate) -> Ranks | None:
 def identity(compilation: Compilation, known: dict[str, str]) -> tuple[str, ...]:
     """Return what equal compilations of several ranks have in common.
 
-    `known` has the checksums without what differs between ranks, by torch's own: equal texts are read once.
+    `known` maps torch's checksums to those without rank-specific text: equal texts are read once.
     """
     trace = compilation.process.trace
     parts = []
@@ -73,12 +73,12 @@ def identity(compilation: Compilation, known: dict[str, str]) -> tuple[str, ...]
 
 
 def _unified(text: str) -> str:
-    """The text without what differs between ranks and means nothing."""
+    """Return the text without rank-specific parts."""
     return GROUP.sub(r"\1'GROUP')", _DEVICE.sub(r"\1", text))
 
 
 def _by_rank(processes: Iterable[Process]) -> dict[int, Process]:
-    """One process for each rank: the last where a folder holds the logs of several runs."""
+    """Return one process per rank: the last if a folder holds the logs of several runs."""
     ranked = [process for process in processes if process.rank is not None and process.compilations]
     by_rank = {process.rank: process for process in ranked if process.rank is not None}
     return dict(sorted(by_rank.items()))
@@ -96,7 +96,9 @@ def _keys(compiled: Iterable[Mapping[Key, CompilationFacts]]) -> tuple[Key, ...]
 def _groups(
     key: Key, compiled: Mapping[int, Mapping[Key, CompilationFacts]], known: dict[str, str]
 ) -> tuple[tuple[int, ...], ...]:
-    """The ranks by what they compiled under an id; those that compiled nothing are a group too."""
+    """Return the ranks grouped by what they compiled under an id; those that compiled nothing form a
+    group.
+    """
     digests = {
         rank: identity(facts[key].compilation, known) if key in facts else None
         for rank, facts in compiled.items()
@@ -126,7 +128,7 @@ def _differences(
     compiled: Mapping[int, Mapping[Key, CompilationFacts]],
     locate: Locate,
 ) -> Iterator[GraphDifference]:
-    """The first group compared with each other one."""
+    """Yield the differences between the first group and each other one."""
     present = [ranks for ranks in groups if compiled[ranks[0]].get(key) is not None]
     if len(groups) < 2 or not present:
         return
@@ -150,7 +152,7 @@ def _differences(
 
 
 def _function(facts: CompilationFacts, locate: Locate) -> tuple[str, Span]:
-    """The name of the compiled function, and where it is defined."""
+    """Return the name of the compiled function, and its definition."""
     function = compiled_function(facts, locate)
     return function.qualname, locate(function.first_line, None)
 
@@ -171,7 +173,7 @@ def _first_difference(
 
 
 def _shape(node: GraphNode | None, graph: Graph) -> tuple[str, ...] | None:
-    """What must be equal; names are, since torch names nodes after operators, in order."""
+    """Return what must be equal, including names, because torch names nodes after operators in order."""
     return (
         None if node is None else (node.target, *node.inputs, _unified(node.expression), _unified(node.type))
     )

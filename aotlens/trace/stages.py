@@ -15,7 +15,7 @@ _ADDED = "added by torch, which notes no line of yours for it"
 
 
 def stages_of(graphs: GraphSet, locate: Locate) -> tuple[Stage, ...]:
-    """Return a stage for each graph that was logged, in the order in which torch makes them."""
+    """Return a stage for each logged graph, in the order in which torch makes them."""
     facts, index = graphs.facts, graphs.index
     per_set = 2 if graphs.backward is not None else 1  # Inductor compiles a forward, then its backward
     post = facts.graph("inductor_post_grad_graph", index * per_set)
@@ -85,7 +85,7 @@ _COPY = re.compile(r"\.copy_\(|_apply_mutations|_copy_back")
 
 
 def wrapper_of(facts: CompilationFacts, index: int) -> Wrapper | None:
-    """Return the logged parts, one behind the other; None in logs of torch that writes none."""
+    """Return the logged parts in sequence; None for releases of torch that log none."""
     lines: list[str] = []
     steps: list[WrapperStep] = []
     for kind, reason in PARTS:

@@ -1,7 +1,7 @@
-"""What-ifs about a graph from a log: our solver under a changed policy, beside its own choice.
+"""Answer what-ifs about a graph from a log with our solver, compared with its own choice.
 
-Invariant: both sides are our solver's, since torch's solver cannot be asked again.  A change may name a
-value of one target only, so a target that lacks the value has no answer; it is an error that all lack it.
+Invariant: both sides are our solver's, because torch's solver cannot be asked again.  A change may name a
+value of one target only, so a target without the value has no answer; if all lack it, that is an error.
 """
 
 from collections.abc import Iterable
@@ -40,11 +40,11 @@ class LoggedDivision:
 
 @dataclass(frozen=True, slots=True)
 class SolverRequest:
-    """What our solver is asked about each training graph of a log."""
+    """The request to our solver for each training graph of a log."""
 
     policy: str = "min-cut"
     changes: tuple[str, ...] = ()
-    """Changes of the policy to weigh, as `--what-if` takes them."""
+    """Changes of the policy to evaluate, in the form of `--what-if`."""
     _unknown: dict[str, UnknownValueError] = field(default_factory=dict)
     """By change, the first error about a name that a graph lacks."""
 
@@ -52,7 +52,7 @@ class SolverRequest:
         """Return the totals of each change, without those that name no value of this graph.
 
         Raises:
-            UserError: a change that cannot be made.
+            UserError: an impossible change.
         """
         known = [change for change in self.changes if not self._lacks(change, joint, split)]
         if not known:
@@ -107,6 +107,6 @@ def _totals(joint: Joint, split: Split) -> Totals:
 
 
 def _adding(joint: Joint, split: Split) -> tuple[str, ...]:
-    """The saved values that the graph computes; of views their base."""
+    """Return the saved values that the graph computes; for views their base."""
     roots = (storage_root(node) for node in split.saved)
     return tuple(dict.fromkeys(root.name for root in roots if root.op is not None))

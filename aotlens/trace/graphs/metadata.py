@@ -1,7 +1,7 @@
-"""What AOTAutograd found out about inputs and outputs, read from the text of its `ViewAndMutationMeta`.
+"""Read AOTAutograd's analysis of inputs and outputs from the text of its `ViewAndMutationMeta`.
 
-Invariant: only the fields that are named here are looked for, so a torch with more of them reads the same,
-and a field that is missing is unknown.
+Invariant: only the fields named here are read, so a torch with more fields reads the same, and a missing
+field is unknown.
 """
 
 import re
@@ -43,12 +43,12 @@ class Metadata:
     inputs: tuple[InputInfo, ...]
     outputs: tuple[OutputInfo, ...]
     donated: frozenset[int] | None
-    """Positions among the backward's inputs; None where torch does not say."""
+    """Positions among the backward's inputs; None if torch does not say."""
     intermediate_bases: int = 0
 
 
 def parse_metadata(text: str) -> Metadata | None:
-    """Return what the text says; None where it is no such text."""
+    """Parse the text; None if it has another form."""
     if "input_info=[" not in text:
         return None
     inputs, _, rest = text.partition("input_info=[")[2].partition("output_info=[")

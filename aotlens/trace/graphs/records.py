@@ -1,4 +1,4 @@
-"""A graph as it is read from a log.  Stdlib only."""
+"""The records of a graph that is read from a log.  Stdlib only."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ __all__ = ["Argument", "Graph", "GraphNode", "Line", "Result"]
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """The innermost line of the user's that torch noted for a node."""
+    """The innermost user line that torch recorded for a node."""
 
     file: str
     """On the machine that wrote the log."""
@@ -25,7 +25,7 @@ class Argument:
     type: str
     """`f32[8, 16][16, 1]cpu`: dtype, sizes, strides, device; empty where none is printed."""
     slot: str
-    """torch's word for what it is, `ParamAOTInput(idx=0)`; empty in graphs of Dynamo and of older torch."""
+    """torch's description of it, `ParamAOTInput(idx=0)`; empty in graphs of Dynamo and of older torch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,11 +41,11 @@ class GraphNode:
     """Nodes and arguments that it reads, in order."""
     type: str
     expression: str
-    """What torch printed."""
+    """The expression as torch printed it."""
     line: Line | None
-    """None where torch has no line for it: a pass added it."""
+    """None if torch has no line for it, because a pass added it."""
     region: str = ""
-    """The activation checkpoint that it is in, and its policy: `4 - PREFER_RECOMPUTE`."""
+    """Its activation checkpoint and policy: `4 - PREFER_RECOMPUTE`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +66,9 @@ class Graph:
     nodes: tuple[GraphNode, ...]
     results: tuple[Result, ...]
     subgraphs: tuple["Graph", ...] = ()
-    """Bodies of higher-order operators, as printed behind the main graph."""
+    """Subgraphs of higher-order operators, printed after the main graph."""
     refused: tuple[str, ...] = ()
-    """Lines that are no plain expression, so that nothing is known of them."""
+    """Lines that are no plain expression and were not understood."""
 
     def node(self, name: str) -> GraphNode | None:
         return next((node for node in self.nodes if node.name == name), None)

@@ -1,7 +1,6 @@
-"""Tensors from the types that torch prints: `f32[8, 16][16, 1]cpu`, `Sym(s77 + 1)`.
+"""Parse tensors from the types that torch prints: `f32[8, 16][16, 1]cpu`, `Sym(s77 + 1)`.
 
-Invariant: a size that is an expression of symbols is computed by arithmetic on the symbols' logged values;
-where one of them has none, bytes are unknown.
+Invariant: a size with symbols is computed from their logged values; without one of them, bytes are unknown.
 """
 
 import ast
@@ -15,7 +14,7 @@ from aotlens.model.report import Tensor
 __all__ = ["Hints", "size_value", "tensor_of"]
 
 Hints = Mapping[str, int]
-"""Symbols and the values that they had when the code was compiled."""
+"""Symbols with their values when the code was compiled."""
 
 MAX_NUMBER = 1 << 62
 MAX_SIZE_TEXT = 2_000
@@ -30,7 +29,7 @@ _OPERATIONS: dict[type[ast.operator], Callable[[int, int], int]] = {
 
 
 def tensor_of(type_: str, hints: Hints, requires_grad: bool = False) -> Tensor | None:
-    """Return the tensor of a printed type; None for a size, a number, or a type of another form."""
+    """Return the tensor of a printed type; None for a size, a number, or another form."""
     match = _TYPE.match(type_)
     if match is None:
         return None
@@ -47,7 +46,7 @@ def tensor_of(type_: str, hints: Hints, requires_grad: bool = False) -> Tensor |
 
 
 def _split(text: str) -> list[str]:
-    """Sizes are separated by a comma and a blank; a comma within brackets belongs to one size."""
+    """Split sizes at a comma and a blank; a comma within brackets belongs to one size."""
     parts, depth, start = [], 0, 0
     for index, letter in enumerate(text):
         depth += (letter == "(") - (letter == ")")
@@ -63,7 +62,7 @@ def _dimension(text: str) -> int | str:
 
 
 def size_value(text: str, hints: Hints) -> int | None:
-    """Return the value of a size's expression; None where a symbol has no value, or another form."""
+    """Return the value of a size's expression; None without a symbol's value, or for another form."""
     if len(text) > MAX_SIZE_TEXT:
         return None
     try:

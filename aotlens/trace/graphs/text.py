@@ -1,7 +1,7 @@
-"""Rebuild a graph from the Python text that torch logs of it.
+"""Rebuild a graph from the Python text that torch logs.
 
-Invariant: the text is read, never executed.  Each expression is parsed with `ast`; one that is no plain
-expression of names, constants, operators and calls by name is refused, and the graph says so.
+Invariant: the text is read, never executed.  Each expression is parsed with `ast`; one that is not a plain
+expression of names, constants, operators and calls by name is rejected, and the graph says so.
 """
 
 import ast
@@ -53,10 +53,10 @@ _PLAIN = (
 
 
 def parse_graph(text: str) -> Graph:
-    """Return the first class of the text, with the classes behind it as its subgraphs."""
+    """Return the first class of the text, with the following classes as its subgraphs."""
     lines = text.split("\n")
     starts = [index for index, line in enumerate(lines) if _CLASS.match(line)]
-    if not starts:  # an inference graph of Inductor's is printed without its class
+    if not starts:  # Inductor prints an inference graph without its class
         return _Reader("").read(lines) if "def forward(" in text else Graph("", (), (), ())
     graphs = [
         _Reader(match[1]).read(lines[start + 1 : end])
@@ -76,7 +76,7 @@ class _Reader:
         self.results: list[Result] = []
         self.refused: list[str] = []
         self._renamed: dict[str, str] = {}
-        """Dynamo's graph calls its arguments by a second name first."""
+        """Dynamo's graph first gives its arguments a second name."""
         self._known: set[str] = set()
         self._line: Line | None = None
         self._region = ""
@@ -102,7 +102,7 @@ class _Reader:
         )
 
     def _read_signature(self, lines: Iterator[str]) -> None:
-        """`def forward(self, x: "f32[4]"):` on one line, or an argument a line with its slot."""
+        """Read `def forward(self, x: "f32[4]"):` on one line, or one argument per line with its slot."""
         for line in lines:
             stripped = line.strip()
             if not stripped.startswith("def forward("):
@@ -181,7 +181,7 @@ class _Reader:
 
 
 def _parsed(expression: str) -> ast.expr | None:
-    """The expression's tree; None where it is too long, no expression, or not a plain one."""
+    """Return the expression's tree; None if it is too long, no expression, or not a plain one."""
     if len(expression) > MAX_EXPRESSION:
         return None
     try:
@@ -192,7 +192,7 @@ def _parsed(expression: str) -> ast.expr | None:
 
 
 def _names(tree: ast.expr) -> Iterator[str]:
-    """Names in the order of the text."""
+    """Yield names in the order of the text."""
     names = [part for part in ast.walk(tree) if isinstance(part, ast.Name)]
     yield from (name.id for name in sorted(names, key=lambda name: (name.lineno, name.col_offset)))
 
@@ -231,13 +231,13 @@ _OPERATORS = {"mult": "mul", "matmult": "matmul", "div": "truediv", "usub": "neg
 
 
 def _operator_name(operator: ast.AST) -> str:
-    """Python's own name: `mul` for a multiplication."""
+    """Return Python's own name: `mul` for a multiplication."""
     name = type(operator).__name__.lower()
     return _OPERATORS.get(name, name)
 
 
 def _returned(tree: ast.expr | None) -> Iterator[str]:
-    """What a return statement on one line returns, flattened."""
+    """Yield the values of a return statement on one line, flattened."""
     match tree:
         case ast.Tuple(elts=elements) | ast.List(elts=elements):
             for element in elements:

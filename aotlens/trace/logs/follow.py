@@ -1,7 +1,7 @@
-"""Follow logs that are still written.
+"""Follow logs that are still being written.
 
-Invariant: what was read before is not read again: a log is read on from its last offset, with its table of
-file names; only a log that is new in the folder has all logs opened once more.
+Invariant: nothing is read twice: a log is read on from its last offset, with its table of file names; only a
+new log in the folder makes all logs be opened again.
 """
 
 import threading
@@ -20,7 +20,7 @@ POLL_S = 1.0
 
 
 class Follower:
-    """The logs that one path names, and how much of them was read."""
+    """The logs of one path, and how much of them was read."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -28,7 +28,7 @@ class Follower:
         self._sizes = self._current_sizes()
 
     def read_on(self) -> Trace | None:
-        """Return the trace when there is more to read than the last time, else None."""
+        """Return the trace if there is more to read than the last time, else None."""
         sizes = self._current_sizes()
         if sizes == self._sizes:
             return None
@@ -40,7 +40,7 @@ class Follower:
         return self.trace
 
     def _is_shorter(self, sizes: dict[Path, int]) -> bool:
-        """Whether a log was written anew."""
+        """Return True if a log was rewritten."""
         return any(size < self._sizes[path] for path, size in sizes.items())
 
     def _current_sizes(self) -> dict[Path, int]:
@@ -53,7 +53,7 @@ def follow(
     show: Callable[[Report], object],
     stop: threading.Event,
 ) -> None:
-    """Until `stop`, show a report each time the logs have grown."""
+    """Show a report each time the logs have grown, until `stop`."""
     while not stop.wait(POLL_S):
         trace = follower.read_on()
         if trace is not None:
@@ -61,7 +61,7 @@ def follow(
 
 
 def new_lines(before: Report | None, now: Report) -> Iterator[str]:
-    """One line for each target, graph break and recompilation that the earlier report does not have."""
+    """Yield one line for each target, graph break and recompilation that the earlier report does not have."""
     known = set(_lines(before)) if before is not None else set()
     return (line for line in dict.fromkeys(_lines(now)) if line not in known)
 

@@ -1,7 +1,7 @@
 """One log on disk as a sequence of bytes that can be read at any offset, compressed or not.
 
 Invariant: a file is never loaded as a whole.  A compressed log is unpacked once, block by block, into an
-unnamed temporary file of at most `MAX_UNPACKED_BYTES`, since gzip cannot seek.
+unnamed temporary file of at most `MAX_UNPACKED_BYTES`, because gzip cannot seek.
 """
 
 import re
@@ -19,10 +19,10 @@ __all__ = ["LogFile", "is_log", "log_paths"]
 
 BLOCK_BYTES = 8 << 20
 MAX_UNPACKED_BYTES = 4 << 30
-"""What is read of a compressed log: a small hostile file can unpack to any size."""
+"""The limit for a compressed log: a small hostile file can unpack to any size."""
 MAX_FILES = 10_000
 MAX_DEPTH = 4
-"""Folders below the one that the user names."""
+"""Levels of folders below the one that the user names."""
 SNIFFED_BYTES = 1 << 16
 
 GZIP_MAGIC = b"\x1f\x8b"
@@ -30,19 +30,19 @@ _RECORD = re.compile(rb"(?:^|\n)V\d{4} \d\d:\d\d:\d\d\.\d+ \d+ [^\n]{1,300}?:\d+
 
 
 class LogFile:
-    """A log's bytes; `blocks` reads on from `size`, so that a file that grows can be followed."""
+    """A log's bytes; `blocks` continues from `size`, so that a growing file can be followed."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.size = 0
-        """Bytes that `blocks` has handed out, after unpacking."""
+        """Bytes that `blocks` has returned, after unpacking."""
         self.damage = ""
-        """Why the rest could not be read; empty where all of it was."""
+        """Why the rest could not be read; empty if all of it was."""
         self.is_compressed = _starts_with(path, GZIP_MAGIC)
         self._unpacked: IO[bytes] | None = None
 
     def blocks(self) -> Iterator[bytes]:
-        """Yield what has not been read yet. Raises UserError where the file cannot be read."""
+        """Yield what has not been read yet.  Raises UserError if the file cannot be read."""
         if self.is_compressed:
             if self._unpacked is None:
                 yield from self._unpack()
@@ -57,7 +57,7 @@ class LogFile:
             raise UserError(f"cannot read {self.path}: {error.strerror}") from error
 
     def read(self, offset: int, length: int) -> bytes:
-        """Return the bytes at an offset; fewer where the file ends."""
+        """Return the bytes at an offset; fewer at the end of the file."""
         if self._unpacked is not None:
             self._unpacked.seek(offset)
             return self._unpacked.read(length)
@@ -69,7 +69,7 @@ class LogFile:
             raise UserError(f"cannot read {self.path}: {error.strerror}") from error
 
     def step_back(self, offset: int) -> None:
-        """Have `blocks` go on from an earlier offset: what stood there may be longer now."""
+        """Make `blocks` continue from an earlier offset, where a record may be longer now."""
         if not self.is_compressed:
             self.size = offset
 
@@ -86,7 +86,7 @@ class LogFile:
                 return
 
     def _unpacked_blocks(self) -> Iterator[bytes]:
-        """Each block is at most `BLOCK_BYTES` long, whatever the compression."""
+        """Yield blocks of at most `BLOCK_BYTES`, whatever the compression."""
         unpacker = None
         try:
             for packed in self._packed_blocks():
@@ -96,7 +96,7 @@ class LogFile:
                     if block := unpacker.decompress(rest, BLOCK_BYTES):
                         yield block
                     rest = unpacker.unconsumed_tail
-                    if unpacker.eof:  # a log may be several compressed parts, one behind the other
+                    if unpacker.eof:  # a log may be several compressed parts in sequence
                         rest, unpacker = unpacker.unused_data.lstrip(b"\0"), None
         except zlib.error as error:
             self.damage = f"the compressed log is damaged: {error}"
@@ -115,7 +115,7 @@ class LogFile:
 
 
 def is_log(path: Path) -> bool:
-    """Return True if the file's beginning, unpacked where it is compressed, has a record of torch's log."""
+    """Return True if the beginning of the file, unpacked if compressed, has a record of torch's log."""
     try:
         with open(path, "rb") as file:
             head = file.read(SNIFFED_BYTES)
@@ -130,9 +130,9 @@ def is_log(path: Path) -> bool:
 
 
 def log_paths(path: Path) -> tuple[Path, ...]:
-    """Return the logs that a path names: the file itself, or those in a folder and below, by name.
+    """Return the logs of a path: the file itself, or those in a folder and below, by name.
 
-    Links are not followed out of the folder, and names count for nothing: a log is known by its content.
+    Links are not followed out of the folder, and a log is identified by its content, not its name.
     """
     if not path.is_dir():
         return (path,) if path.is_file() and is_log(path) else ()

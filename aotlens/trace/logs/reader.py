@@ -92,7 +92,7 @@ KNOWN_KINDS = frozenset(
         "cudagraph_skip_reason",
     }
 )
-"""Kinds that become a part of the report."""
+"""Kinds that the report uses."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +105,7 @@ class Record:
     compile_id: str | None
     attempt: int
     file: int
-    """Which of the trace's files it stands in."""
+    """The number of the trace's file that contains it."""
     row: int
     """Its number in that file, from 0."""
 
@@ -115,21 +115,21 @@ class Frame:
     """One frame of a logged stack."""
 
     file: str
-    """Empty where the log does not say."""
+    """Empty if the log does not say."""
     line: int
     function: str
     code: str
-    """The line's text; empty where the log does not have it."""
+    """The line's text; empty if the log does not have it."""
 
 
 class Compilation:
-    """One code object compiled once, by one process; all attempts, forward and backward."""
+    """One code object compiled once by one process: all attempts, forward and backward."""
 
     def __init__(self, process: "Process", id: str, number: int) -> None:
         self.process = process
         self.id = id
         self.number = number
-        """0 for the first of that id; `torch._dynamo.reset()` starts to count ids anew."""
+        """0 for the first of that id; `torch._dynamo.reset()` restarts the ids."""
         self._rows = array("Q")
 
     def add(self, key: int) -> None:
@@ -150,7 +150,7 @@ class Compilation:
 
     @property
     def attempt(self) -> int:
-        """The last attempt: a graph break makes Dynamo start again."""
+        """Return the last attempt: a graph break makes Dynamo start again."""
         return max((self.process.trace.record(key).attempt for key in self._rows), default=0)
 
     def last(self, *kinds: str) -> Record | None:
@@ -173,7 +173,7 @@ class Process:
         self.compilations: list[Compilation] = []
         """In the order in which they started."""
         self.others = array("Q")
-        """Records of no compilation."""
+        """Records outside of any compilation."""
         self._newest: dict[str, Compilation] = {}
 
     @property
@@ -181,11 +181,11 @@ class Process:
         return self.trace.files[self.file].path
 
     def header(self, record: Record) -> object:
-        """Return the JSON value under the record's kind; None where the header is damaged."""
+        """Return the JSON value under the record's kind; None if the header is damaged."""
         return self.trace.header(record)
 
     def text(self, record: Record) -> str:
-        """Return the payload; empty where there is none."""
+        """Return the payload; empty if there is none."""
         return self.trace.text(record)
 
     def frames(self, record: Record, key: str = "stack") -> tuple[Frame, ...]:
@@ -221,7 +221,7 @@ class Process:
 
 
 class Trace:
-    """All logs that one path names."""
+    """All logs of one path."""
 
     def __init__(self, path: Path, files: Sequence[Path]) -> None:
         self.path = path
@@ -243,7 +243,7 @@ class Trace:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What could not be read, by file."""
+        """Return what could not be read, by file."""
         return tuple(note for file in range(len(self.files)) for note in self._notes(file))
 
     def _notes(self, file: int) -> Iterator[str]:
@@ -256,7 +256,7 @@ class Trace:
             yield f"{log.path.name}: {table.foreign_lines} passages that torch did not write were skipped"
 
     def kinds(self) -> Counter[str]:
-        """How many records there are of each kind."""
+        """Return the number of records of each kind."""
         counts: Counter[str] = Counter()
         for table in self.tables:
             rows = Counter(table.kind_rows)
@@ -265,7 +265,7 @@ class Trace:
         return counts
 
     def unknown_kinds(self) -> Counter[str]:
-        """The kinds that no part of the report is made of."""
+        """Return the kinds that the report does not use."""
         return Counter({kind: count for kind, count in self.kinds().items() if not _is_known(kind)})
 
     def record(self, key: int) -> Record:
@@ -279,7 +279,7 @@ class Trace:
         return table.kinds[table.kind_rows[key & ((1 << 40) - 1)]]
 
     def header(self, record: Record) -> object:
-        """Return the JSON value under the record's kind; None where the header is damaged."""
+        """Return the JSON value under the record's kind; None if the header is damaged."""
         try:
             header = json.loads(self._head(record))
         except (ValueError, RecursionError):
@@ -287,18 +287,18 @@ class Trace:
         return safe_value(next(iter(header.values()), None)) if isinstance(header, dict) else None
 
     def head(self, record: Record, length: int) -> str:
-        """The beginning of the JSON object as text: enough for a value that stands first in a long header."""
+        """Return the beginning of the JSON text: enough for a value at the start of a long header."""
         return safe_text(self._head(record, length).decode("utf-8", "replace"))
 
     def text(self, record: Record) -> str:
-        """Return the payload without its tabs; empty where there is none.
+        """Return the payload without its tabs; empty if there is none.
 
-        Lines that do not start with a tab are another program's, written in between.
+        Lines that do not start with a tab are from another program, written in between.
         """
         return safe_text(self._payload(record).decode("utf-8", "replace"))
 
     def digest(self, record: Record) -> str:
-        """Return the MD5 that torch wrote of the payload: equal for equal texts, empty without a payload."""
+        """Return the MD5 of the payload from the log: equal for equal texts, empty without a payload."""
         match = _DIGEST.search(self._head(record)[-80:])
         return match[1].decode() if match else ""
 
@@ -310,7 +310,7 @@ class Trace:
         return hashlib.md5(self._payload(record), usedforsecurity=False).hexdigest() == digest
 
     def size(self, record: Record) -> int:
-        """Bytes of the header and the payload in the log."""
+        """Return the bytes of header and payload in the log."""
         return self.tables[record.file].lengths[record.row]
 
     def _head(self, record: Record, length: int = MAX_HEADER_BYTES) -> bytes:
@@ -376,7 +376,7 @@ def _is_known(kind: str) -> bool:
 
 
 def _version(text: str) -> str:
-    """`2.13.0` from the JSON that torch writes about itself."""
+    """Return `2.13.0` from the JSON that torch writes about itself."""
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):
@@ -386,12 +386,12 @@ def _version(text: str) -> str:
 
 
 def is_trace(path: Path) -> bool:
-    """Return True if the path is a log of torch's, by its content, or a folder with one."""
+    """Return True if the path is a log of torch by its content, or a folder with one."""
     return bool(log_paths(path)) if path.is_dir() else path.is_file() and is_log(path)
 
 
 def open_trace(path: Path) -> Trace:
-    """Open a log, or all logs in a folder. Raises UserError where there is none."""
+    """Open a log, or all logs in a folder.  Raises UserError if there is none."""
     files = log_paths(path)
     if not files:
         what = "has no log" if path.is_dir() else "is no log"

@@ -1,7 +1,7 @@
-"""Run a command with torch's structured log switched on, as its caller would have run it.
+"""Run a command with torch's structured log enabled, otherwise as its caller would run it.
 
 Invariant: the command has the caller's standard streams, terminal and folder; only the environment differs,
-by `VARIABLES`.  What ends this process first ends the command too.
+by `VARIABLES`.  Whatever ends this process ends the command first.
 """
 
 import os
@@ -21,22 +21,22 @@ from aotlens.errors import UserError
 __all__ = ["Recorded", "fresh_folder", "record"]
 
 VARIABLES = {"INDUCTOR_PROVENANCE": "1"}
-"""Beside `TORCH_TRACE`: with provenance, the log says which lines each kernel comes from."""
+"""Set in addition to `TORCH_TRACE`: with provenance, the log has the source lines of each kernel."""
 
 _FORWARDED = ("SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2")
-"""Signals that are sent to one process. Ctrl-C needs no help: the terminal sends it to both."""
+"""Signals that are sent to one process.  Ctrl-C is not among them: the terminal sends it to both."""
 _KILLED = 128
-"""What shells add to the number of the signal that ended a command."""
+"""Shells add this to the number of the signal that ended a command."""
 
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """How the command ended, and what it left."""
+    """How the command ended, and the logs that it wrote."""
 
     exit_code: int
-    """As a shell would report it: 128 and the number of the signal that ended it."""
+    """As a shell reports it: 128 plus the number of the signal that ended it."""
     logs: tuple[Path, ...]
-    """Empty where no process of the command compiled anything."""
+    """Empty if no process of the command compiled anything."""
 
 
 def fresh_folder(parent: Path) -> Path:
@@ -49,7 +49,7 @@ def fresh_folder(parent: Path) -> Path:
 def record(command: Sequence[str], folder: Path) -> Recorded:
     """Run the command to its end, with its logs in the folder.
 
-    Raises UserError where the folder cannot take them or the command cannot be started.
+    Raises UserError if the folder cannot hold them or the command cannot be started.
     """
     _prepare(folder)
     environment = os.environ | VARIABLES | {"TORCH_TRACE": str(folder.resolve())}
@@ -67,7 +67,7 @@ def record(command: Sequence[str], folder: Path) -> Recorded:
 
 
 def logs_in(folder: Path) -> tuple[Path, ...]:
-    """Return the logs that torch wrote to the folder, without those that stayed empty."""
+    """Return the logs that torch wrote to the folder, without empty ones."""
     paths = sorted(folder.glob("dedicated_log_torch_trace_*.log"))
     return tuple(path for path in paths if path.stat().st_size)
 
@@ -87,16 +87,16 @@ def _prepare(folder: Path) -> None:
 
 
 def _words(command: Sequence[str]) -> list[str]:
-    """The command; a Python file that no shell could run is run by this Python."""
+    """Return the command; a Python file that no shell could run is run by this Python."""
     if command[0].endswith(".py") and shutil.which(command[0]) is None and Path(command[0]).is_file():
         return [sys.executable, *command]
     return list(command)
 
 
 class _Relay:
-    """While open, signals to this process reach the command, which decides what they mean.
+    """Forwards signals of this process to the command, which decides what they mean.
 
-    It is open before the command starts: a signal that comes too early is sent on when there is a command.
+    It is active before the command starts: an early signal is forwarded once there is a command.
     """
 
     def __init__(self) -> None:

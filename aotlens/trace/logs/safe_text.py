@@ -1,8 +1,8 @@
-"""Text from a log, without what could act on a terminal, a page or an editor.
+"""Remove from a log's text whatever could act on a terminal, a page or an editor.
 
-Invariant: no control code but tabs and line ends, no mark that turns the direction of text, and no half of a
-surrogate pair remains, so that a name can neither move the cursor nor fail to print.  Markup is escaped where
-a page is written, as for any other text.
+Invariant: no control character except tabs and line ends, no mark that changes the direction of text, and no
+half of a surrogate pair remains, so that a name can neither move the cursor nor fail to print.  Markup is
+escaped where a page is written, as for any other text.
 """
 
 import re
@@ -16,12 +16,12 @@ MAX_DEPTH = 60
 
 
 def safe_text(text: str) -> str:
-    """Return the text with a replacement character for each sign that could act."""
+    """Return the text with a replacement character for each unsafe one."""
     return _ACTING.sub("\ufffd", text) if _ACTING.search(text) else text
 
 
 def safe_value(value: object, depth: int = 0) -> object:
-    """Return a JSON value with all its texts made safe; None for what is nested too deeply."""
+    """Return a JSON value with all its texts made safe; None for deeper nesting than allowed."""
     if isinstance(value, str):
         return safe_text(value)
     if depth > MAX_DEPTH:

@@ -1,10 +1,10 @@
-"""Split a log into records, and note of each record a row of numbers.
+"""Split a log into records, with a row of numbers for each.
 
-Invariant: no JSON is parsed here and no text is copied: a row holds where the record stands and which kind
-and context it has, so a log of any size takes about 24 bytes a record.
+Invariant: no JSON is parsed here and no text is copied: a row holds a record's offset, kind and context, so a
+log of any size takes about 24 bytes per record.
 
-A record is a line `V1123 07:33:04.388000 PID torch/FILE.py:LINE] {"KIND": …, CONTEXT}` and the lines behind
-it that start with a tab.  A line of `V` and a digit begins the next one; other lines belong to nobody.
+A record is a line `V1123 07:33:04.388000 PID torch/FILE.py:LINE] {"KIND": …, CONTEXT}` and the following
+lines that start with a tab.  A line of `V` and a digit begins the next one; other lines are foreign.
 """
 
 import re
@@ -19,9 +19,9 @@ __all__ = ["Context", "Kind", "RecordTable", "scan"]
 MAX_PREFIX = 400
 """Bytes before the JSON object: level, date, process, the emitting file."""
 MAX_TAIL = 260
-"""Bytes at a header's end in which the context stands."""
+"""Bytes at the end of a header that contain the context."""
 MAX_PENDING = 16 << 20
-"""Of a record whose end has not come yet, more than this is not held in memory."""
+"""The most that is held in memory of a record without its end."""
 MAX_HEAD = 1 << 20
 MAX_KINDS = 5_000
 MAX_CONTEXTS = 1_000_000
@@ -36,7 +36,7 @@ _CONTEXT = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """What a record is: the header's first key, or the name of an artifact."""
+    """The kind of a record: the header's first key, or the name of an artifact."""
 
     name: str
     is_artifact: bool
@@ -44,7 +44,7 @@ class Kind:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """Which process wrote a record, and about which compilation."""
+    """The process of a record, and its compilation."""
 
     pid: str
     rank: int | None
@@ -62,16 +62,16 @@ class RecordTable:
     def __init__(self) -> None:
         self.offsets = array("Q")
         self.head_starts = array("I")
-        """Where the JSON object starts, from the record's offset."""
+        """The start of the JSON object, relative to the record's offset."""
         self.head_ends = array("I")
         self.lengths = array("Q")
-        """Header and payload; of a record that is still being written, what is there."""
+        """Header and payload; of a record that is still being written, the part so far."""
         self.kind_rows = array("I")
         self.context_rows = array("I")
         self.kinds: list[Kind] = []
         self.contexts: list[Context] = []
         self.foreign_lines = 0
-        """Stretches of text that look like no record of torch's."""
+        """Stretches of text that are no records of torch."""
         self._kind_memo: dict[tuple[bool, bytes], int] = {}
         self._context_memo: dict[bytes, int] = {}
         self._context_rows: dict[Context, int] = {}
@@ -80,13 +80,13 @@ class RecordTable:
         return len(self.offsets)
 
     def drop_last(self) -> int:
-        """Forget the last record, which may have grown, and return its offset."""
+        """Remove the last record, which may have grown, and return its offset."""
         for column in (self.head_starts, self.head_ends, self.lengths, self.kind_rows, self.context_rows):
             column.pop()
         return self.offsets.pop()
 
     def add(self, text: bytes, start: int, end: int, offset: int) -> bool:
-        """Add the record at `text[start:end]`, which stands at that offset of the log."""
+        """Add the record at `text[start:end]`, whose offset in the log is `offset`."""
         brace = text.find(b"] {", start, min(end, start + MAX_PREFIX)) + 2
         if brace < 2:
             self.foreign_lines += 1
@@ -117,7 +117,9 @@ class RecordTable:
         return row
 
     def _context(self, text: bytes, start: int, brace: int, head_end: int) -> int:
-        """The context stands last in a header; quotes within a value are escaped, so none looks like one."""
+        """Return the row of the context, which is last in a header; quotes in values are escaped, so none
+        resembles it.
+        """
         stop = head_end - _PAYLOAD_TAIL
         if not text.startswith(_PAYLOAD, stop):
             stop = head_end
@@ -166,9 +168,9 @@ def _context_of(key: bytes) -> Context:
 def scan(blocks: Iterable[bytes], table: RecordTable, offset: int) -> bool:
     """Add the records of the blocks, which start at that offset of the log, to the table.
 
-    Returns True where the last record ends with its newline: as far as can be seen, nothing of it is missing.
+    Returns True if the last record ends with its newline, so that nothing of it seems to be missing.
     """
-    buffer, base = b"\n", offset - 1  # the first record starts at the beginning of a line too
+    buffer, base = b"\n", offset - 1  # the first record also starts at the beginning of a line
     pending = Pending()
     for block in blocks:
         if pending.is_open:
@@ -194,7 +196,7 @@ def scan(blocks: Iterable[bytes], table: RecordTable, offset: int) -> bool:
 
 
 def _add_whole(buffer: bytes, base: int, table: RecordTable) -> int:
-    """Add every record whose end is in the buffer; return where the newline before the last one stands."""
+    """Add every complete record of the buffer; return the position of the newline before the last one."""
     last = _next_start(buffer, 0)
     if last < 0:
         return max(len(buffer) - 2, 0) if not buffer.startswith(b"\nV") else 0
@@ -205,7 +207,7 @@ def _add_whole(buffer: bytes, base: int, table: RecordTable) -> int:
 
 
 def _next_start(buffer: bytes, position: int) -> int:
-    """Where the next newline stands that a record follows; -1 where none does."""
+    """Return the position of the next newline before a record; -1 if there is none."""
     position = buffer.find(b"\nV", position)
     while position >= 0 and not buffer[position + 2 : position + 3].isdigit():
         if position + 2 >= len(buffer):
@@ -215,7 +217,7 @@ def _next_start(buffer: bytes, position: int) -> int:
 
 
 class Pending:
-    """A record that is longer than `MAX_PENDING`: its beginning, and how long it is so far."""
+    """A record longer than `MAX_PENDING`: its beginning, and its length so far."""
 
     def __init__(self) -> None:
         self.is_open = False
@@ -230,7 +232,7 @@ class Pending:
         self._last = text[-2:]
 
     def read(self, block: bytes) -> bytes | None:
-        """Go over a block; return what stands behind the record, or None where the record goes on."""
+        """Read a block; return what follows the record, or None if the record continues."""
         joined = self._last + block
         position = _next_start(joined, 0)
         if position >= 0:
@@ -242,9 +244,9 @@ class Pending:
         return None
 
     def close(self, table: RecordTable) -> bool:
-        """Add the record; where its header alone is too long, its context is unknown.
+        """Add the record; if its header alone is too long, its context is unknown.
 
-        Returns True where it ends with a newline.
+        Returns True if it ends with a newline.
         """
         self.is_open = False
         is_ended = self._last.endswith(b"\n")

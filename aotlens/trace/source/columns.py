@@ -1,7 +1,7 @@
-"""Which expression of a source line an operator comes from: logs hold lines, and no columns.
+"""Find the expression of a source line that an operator comes from: logs have lines, but no columns.
 
-Invariant: pure functions over text.  Where two expressions of the line could be meant, the answer is None, so
-that the whole line is shown: a column is never guessed.
+Invariant: pure functions over text.  If two expressions of the line are possible, the answer is None, and the
+whole line is shown: a column is never guessed.
 
 | the line | the operator | the expression |
 |---|---|---|
@@ -39,7 +39,7 @@ _BACKWARD = re.compile(r"_backward(?:_data)?\d?$")
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """Where an expression stands in the text of its line, in UTF-8 bytes; the end is exclusive."""
+    """The position of an expression in its line, in UTF-8 bytes; the end is exclusive."""
 
     start: int
     end: int
@@ -49,22 +49,22 @@ class Columns:
 class _Expression:
     columns: Columns
     operators: frozenset[str]
-    """What it may run directly, by base names; of an unknown call, nothing is known."""
+    """Operators that it may run directly, by base names; unknown for an unknown call."""
     called: str = ""
-    """The last name of what a call calls: `norm1` of `self.norm1(x)`; empty for other expressions."""
+    """The last name of the called object: `norm1` for `self.norm1(x)`; empty for other expressions."""
 
     @property
     def is_opaque(self) -> bool:
-        """Whether it calls code that is not seen here, such as a module's `forward`."""
+        """Return True if it calls code that is not visible here, such as a module's `forward`."""
         return bool(self.called) and not self.operators
 
 
 def columns_of(code: str, operator: str, layer: str = "", *, is_written: bool = True) -> Columns | None:
-    """Return the one expression of the line that can run the operator; None where none or several can.
+    """Return the only expression of the line that can run the operator; None if none or several can.
 
     `operator` is a name in any of torch's forms (`aten.add.Tensor`, `torch._C._nn.linear`), `layer` the name
-    of the module whose parameter it reads (`blocks.0.norm1`). `is_written` says that the user called the
-    operator itself: otherwise it may be a part of another one, as an `add` is of a decomposed `layer_norm`.
+    of the module whose parameter it reads (`blocks.0.norm1`).  `is_written` means that the user called the
+    operator itself; otherwise it may be a part of another one, as an `add` of a decomposed `layer_norm`.
     """
     name = forward_name(operator)
     expressions = _expressions(code[:MAX_CODE])
@@ -83,7 +83,7 @@ def columns_of(code: str, operator: str, layer: str = "", *, is_written: bool = 
 
 
 def base_name(operator: str) -> str:
-    """Return the operator's name without namespaces, overload and the sign of an in-place write."""
+    """Return the operator's name without namespaces, overload and trailing underscore."""
     path = operator.partition("[")[0].removeprefix("torch.ops.").split(".")
     is_overload = len(path) > 2 and not operator.startswith("torch.")
     name = path[-2] if is_overload or operator.startswith("torch.ops.") else path[-1]
@@ -105,7 +105,9 @@ def _only(expressions: Sequence[_Expression], code: str) -> Columns | None:
 
 @lru_cache(maxsize=4096)
 def _expressions(code: str) -> tuple[_Expression, ...]:
-    """Every expression of the line that runs something; empty for a line that is no statement by itself."""
+    """Return every expression of the line that runs something; empty if the line is no statement by
+    itself.
+    """
     tree = _parsed(code.strip())
     if tree is None:
         return ()
@@ -114,7 +116,9 @@ def _expressions(code: str) -> tuple[_Expression, ...]:
 
 
 def _parsed(code: str) -> ast.AST | None:
-    """The syntax tree of a line: a statement, the head of a block, or the beginning of a longer call."""
+    """Return the syntax tree of a line: a statement, the head of a block, or the beginning of a longer
+    call.
+    """
     for text in (code, f"{code} pass", f"if True: pass\n{code} pass", f"{code}{_closing(code)}"):
         try:
             with warnings.catch_warnings(action="ignore"):
@@ -126,7 +130,7 @@ def _parsed(code: str) -> ast.AST | None:
 
 
 def _closing(code: str) -> str:
-    """The brackets that the line leaves open, closed; a guess that the parser then checks."""
+    """Return the closing brackets that the line lacks; a guess that the parser then checks."""
     pairs, still_open = {"(": ")", "[": "]", "{": "}"}, ""
     for character in code:
         if character in pairs:
@@ -149,7 +153,7 @@ def _running(tree: ast.AST, shift: int) -> Iterator[_Expression]:
 
 
 def _operators_called(called: str) -> frozenset[str]:
-    """What a call of that name runs, where it is one of torch's."""
+    """Return the operators that a call of that name runs, if it is a function of torch."""
     name = called.rstrip("_")
     return frozenset({name}) if name in WRITTEN else frozenset()
 

@@ -1,7 +1,7 @@
-"""Spans of the report for the lines that a log names.
+"""Return spans of the report for the lines in a log.
 
-Invariant: a log names lines without columns, so a span is the whole line unless somebody can tell more; a
-file that is no Python source is never opened for a log, whatever the log calls it.
+Invariant: a log has lines without columns, so a span is the whole line unless the expression is known; a file
+that is no Python source is never opened, whatever the log calls it.
 """
 
 import ast
@@ -17,14 +17,14 @@ from aotlens.trace.graphs.records import GraphNode, Line
 __all__ = ["Locate", "qualified_name", "site_of", "span_of", "whole_line"]
 
 Locate = Callable[[Line, GraphNode | None], Span]
-"""Where a logged line stands on this machine; the node tells which expression is meant."""
+"""Returns the span of a logged line on this machine; the node identifies the expression."""
 
 _SOURCE = re.compile(r".+\.(py|pyi|pyx|ipynb)$|<ipython-input-[\w-]+>$")
 MAX_SOURCE_BYTES = 4 << 20
 
 
 def whole_line(line: Line, node: GraphNode | None = None) -> Span:
-    """The line as it is logged: its text without the indentation where the file is here, else empty."""
+    """Return the logged line, with its text if the file exists here, else empty."""
     file = line.file if _SOURCE.match(line.file) else f"not a source file: {line.file}"
     text = source_line(file, line.line)
     start = len(text.encode()) - len(text.lstrip().encode())
@@ -32,24 +32,24 @@ def whole_line(line: Line, node: GraphNode | None = None) -> Span:
 
 
 def span_of(locate: Locate, node: GraphNode) -> tuple[Span, ...]:
-    """The node's place in the user's source; none where torch has none."""
+    """Return the node's span in the user's source; none if torch has none."""
     return (locate(node.line, node),) if node.line is not None else ()
 
 
 def site_of(locate: Locate, node: GraphNode) -> tuple[Site, ...]:
-    """The same with the line's text when it was compiled."""
+    """Return the node's site, with the line's text when it was compiled."""
     if node.line is None:
         return ()
     return (Site(locate(node.line, node), node.line.code, node.target),)
 
 
 def first_spans(locate: Locate, nodes: Iterable[GraphNode]) -> tuple[Span, ...]:
-    """The lines of several nodes, each once."""
+    """Return the lines of several nodes, each once."""
     return tuple(dict.fromkeys(span for node in nodes for span in span_of(locate, node)))
 
 
 def qualified_name(file: str, line: int, name: str) -> str:
-    """`Net.forward` where the file is here and defines that function at the line; else the name alone."""
+    """Return `Net.forward` if the file exists here and defines it at the line; else the name alone."""
     return _definitions(file).get((line, name), name)
 
 

@@ -41,7 +41,7 @@ IN_PLACE = {
     name: operators | frozenset(f"i{operator}" for operator in operators)
     for name, operators in BINARY.items()
 }
-"""The same behind `+=`: Dynamo's graph has `iadd`."""
+"""For `+=` and others: Dynamo's graph has `iadd`."""
 
 UNARY = {"USub": _names("neg"), "Invert": _names("bitwise_not logical_not invert")}
 COMPARISONS = {
@@ -52,7 +52,7 @@ COMPARISONS = {
     "Eq": _names("eq"),
     "NotEq": _names("ne"),
 }
-"""A comparison with a number on the left is turned around."""
+"""A comparison with a number on the left is reversed."""
 SUBSCRIPTS = _names(
     "getitem select slice index unsqueeze setitem index_put copy slice_scatter select_scatter"
 )
@@ -83,7 +83,7 @@ PARTS_OF = {
     "_scaled_dot_product_efficient_attention": _names("scaled_dot_product_attention"),
     "_scaled_dot_product_cudnn_attention": _names("scaled_dot_product_attention"),
 }
-"""What the user wrote, by the operator of an AOT graph that it becomes."""
+"""The user's operator, by the operator of an AOT graph that it becomes."""
 
 GENERIC = _names(
     "abs add amax amin any bitwise_and bitwise_not bitwise_or cat clamp clamp_max clamp_min clone copy cos"
@@ -92,7 +92,7 @@ GENERIC = _names(
     " sqrt squeeze sub sum tanh transpose unsqueeze var var_mean view where zeros zeros_like _to_copy"
     " _unsafe_view iota as_strided select_scatter slice_scatter"
 )
-"""What autograd and decompositions emit for many operators: in an AOT graph it may be of any in a line."""
+"""Operators that autograd and decompositions emit for many others, so that any on the line is possible."""
 
 GRADIENT_OF = {"threshold_backward": "relu", "embedding_dense_backward": "embedding"}
 """Gradients that are not named after their operator."""
@@ -115,4 +115,4 @@ _FUNCTIONS = _names(
     " type_as unbind unflatten unfold unsqueeze var view view_as where zero zeros zeros_like"
 )
 WRITTEN = _FUNCTIONS.union(*BINARY.values(), *UNARY.values(), *COMPARISONS.values(), *PARTS_OF.values())
-"""Names of torch's functions and methods: a call of any other name runs code that is not seen here."""
+"""Names of torch's functions and methods: a call of any other name runs code that is not visible here."""

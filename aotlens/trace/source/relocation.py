@@ -1,7 +1,7 @@
-"""Find logged lines in a file as it is now.
+"""Find logged lines in the current version of a file.
 
-Invariant: a line is never put on another text than the logged one.  One that occurs several times is placed
-only where the lines around it, or its function, leave one choice.
+Invariant: a line never maps to another text than the logged one.  If the text occurs several times, the lines
+around it, or its function, must leave one choice.
 
 | state | the file here |
 |---|---|
@@ -29,15 +29,15 @@ LineState = Literal["same", "moved", "changed", "missing", "unchecked"]
 
 @dataclass(frozen=True, slots=True)
 class Located:
-    """Where a logged line is now."""
+    """The current position of a logged line."""
 
     line: int
-    """The logged number where the line is not `moved`."""
+    """The logged number unless the line is `moved`."""
     state: LineState
 
 
 def relocate(text: str, logged: Iterable[Line]) -> dict[Line, Located]:
-    """Find each logged line of one file in the file's text now."""
+    """Find each logged line of one file in the file's current text."""
     lines = [line.strip() for line in text.splitlines()]
     wanted = sorted(set(logged), key=lambda line: line.line)
     numbers: dict[str, list[int]] = defaultdict(list)
@@ -70,10 +70,10 @@ def relocate(text: str, logged: Iterable[Line]) -> dict[Line, Located]:
 
 
 def current_lines(stale: Iterable[Line], current: Sequence[Line]) -> dict[Line, Line | None]:
-    """Return, for lines that may be another file's, the current line with the same text; None where unclear.
+    """Return the current line with the same text for lines that may be another file's; None if unclear.
 
-    A cache hit prints graphs with the lines of the file that first filled the cache. Dynamo's graph of the
-    same compilation has the current ones, and the text joins the two.
+    A cache hit prints graphs with the lines of the file that first filled the cache.  Dynamo's graph of the
+    same compilation has the current ones, and the text connects the two.
     """
     fresh = set(current)
     by_text: dict[str, set[Line]] = defaultdict(set)
@@ -89,7 +89,7 @@ def current_lines(stale: Iterable[Line], current: Sequence[Line]) -> dict[Line, 
 
 
 def _choose(line: Line, candidates: Sequence[int], anchors: Mapping[int, int]) -> Located:
-    """The candidate that moved as far as the nearest line that is sure."""
+    """Return the candidate that moved as far as the nearest certain line."""
     if len(candidates) == 1:
         return Located(candidates[0], "moved")
     if candidates and anchors:
@@ -104,7 +104,7 @@ def _choose(line: Line, candidates: Sequence[int], anchors: Mapping[int, int]) -
 
 
 def _in_function(text: str, line: Line, candidates: Sequence[int]) -> Sequence[int]:
-    """Those in a function of the logged name, where there is one."""
+    """Return the candidates in a function of the logged name, if there is one."""
     if len(candidates) < 2:
         return candidates
     ranges = _functions(text).get(line.function, ())
@@ -113,7 +113,7 @@ def _in_function(text: str, line: Line, candidates: Sequence[int]) -> Sequence[i
 
 @lru_cache(maxsize=64)
 def _functions(text: str) -> dict[str, list[range]]:
-    """The lines of each function by its name, its decorators' included."""
+    """Return the lines of each function by name, decorators included."""
     try:
         with warnings.catch_warnings(action="ignore"):
             tree = ast.parse(text)

@@ -1,7 +1,7 @@
-"""Where the lines of one compilation are in the open workspace, and how sure that is.
+"""Locate the lines of one compilation in the open workspace, with the certainty of each.
 
-Invariant: a span is never on another text than the logged one; what could not be found keeps its logged path
-and line, and `states` says so.
+Invariant: a span never covers another text than the logged one; a line that is not found keeps its logged
+path and number, and `states` says so.
 """
 
 import re
@@ -27,7 +27,7 @@ _POSITION = re.compile(r"AOTInput\(idx=(\d{1,9})\)$")
 
 
 class Sources:
-    """Places logged lines in a workspace: by themselves, or with the graphs of a target around them."""
+    """Locates logged lines in a workspace, one by one or with the graphs of a target."""
 
     def __init__(self, workspace: Workspace) -> None:
         self.workspace = workspace
@@ -37,7 +37,7 @@ class Sources:
         return self._without_target(line, node)
 
     def for_target(self, graphs: GraphSet) -> "SourceLines":
-        """The same for the lines of a target, which help to find one another."""
+        """Return the same for the lines of a target, which help to locate each other."""
         others = (graphs.joint, graphs.forward, graphs.inference, graphs.backward)
         present = tuple(graph for graph in others if graph is not None)
         is_cache_hit = bool(graphs.facts.records("aotautograd_cache_hit"))
@@ -45,7 +45,7 @@ class Sources:
 
 
 class SourceLines:
-    """Called with a logged line and the node that stands there, returns the span here."""
+    """Returns the span here for a logged line and its node."""
 
     def __init__(
         self, workspace: Workspace, captured: Graph | None, others: Sequence[Graph], *, is_cache_hit: bool
@@ -80,13 +80,13 @@ class SourceLines:
 
     @property
     def states(self) -> dict[Line, LineState]:
-        """How each line was found."""
+        """Return how each line was found."""
         current = {line: self._current.get(line) for line in self._current}
         return {line: "changed" if now is None else self._located[now].state for line, now in current.items()}
 
     @property
     def stale(self) -> tuple[Line, ...]:
-        """Lines of the file that first filled the cache, of which the current one is not known."""
+        """Return lines of the file that first filled the cache whose current line is unknown."""
         return tuple(line for line, current in self._current.items() if current is None)
 
     def _columns(self, text: str, line: Line, node: GraphNode) -> tuple[int, int] | None:
@@ -99,7 +99,7 @@ class SourceLines:
         return None if columns is None else (columns.start, columns.end)
 
     def _source_of(self, line: Line, node: GraphNode) -> GraphNode | None:
-        """What computes the results that a `getitem` takes one of, where the same line does both."""
+        """Return the node that computes the tuple of a `getitem`, if both are on the same line."""
         source = self._sources.get(node)
         return source if source is not None and source.line == line else None
 
@@ -133,7 +133,7 @@ _STATES: dict[LineState, tuple[Known, str]] = {
 
 
 def line_origins(lines: SourceLines) -> Iterator[Origin]:
-    """How the lines of a target were found here; nothing for those that are as logged."""
+    """Yield how the lines of a target were found here, except those that are unchanged."""
     states = Counter(state for line, state in lines.states.items() if line not in lines.stale)
     for state, (known, source) in _STATES.items():
         if states[state]:
@@ -149,7 +149,7 @@ def _lines(graph: Graph) -> tuple[Line, ...]:
 
 
 def _sources(graph: Graph) -> Iterator[tuple[GraphNode, GraphNode]]:
-    """Each `getitem` with what computes the results that it takes one of."""
+    """Yield each `getitem` with the node that computes its tuple."""
     nodes = {node.name: node for node in graph.nodes}
     for node in graph.nodes:
         if node.target.startswith("getitem[") and node.inputs and node.inputs[0] in nodes:
@@ -157,7 +157,9 @@ def _sources(graph: Graph) -> Iterator[tuple[GraphNode, GraphNode]]:
 
 
 def _written(captured: Graph | None, others: Sequence[Graph]) -> frozenset[tuple[Line, str]]:
-    """What a line has as often in the AOT forward as in Dynamo's graph: none is a part of another."""
+    """Return operators that a line has equally often in the AOT forward and in Dynamo's graph: none is a part
+    of another.
+    """
     forward = next((graph for graph in others if _is_forward(graph)), None)
     if captured is None or forward is None:
         return frozenset()
@@ -166,7 +168,7 @@ def _written(captured: Graph | None, others: Sequence[Graph]) -> frozenset[tuple
 
 
 def _is_forward(graph: Graph) -> bool:
-    """Whether the graph has no backward part, as the joint graph has."""
+    """Return True if the graph has no backward part, unlike the joint graph."""
     return not any(
         "TangentAOTInput" in argument.slot or argument.name.startswith("tangents_")
         for argument in graph.arguments
@@ -178,7 +180,7 @@ def _operators(graph: Graph) -> Counter[tuple[Line, str]]:
 
 
 def _layers(captured: Graph | None, others: Sequence[Graph]) -> dict[_NodeKey, str]:
-    """The module whose parameter a node reads."""
+    """Return the module whose parameter a node reads."""
     if captured is None:
         return {}
     names = {argument.name: _layer(argument.name) for argument in captured.arguments}
@@ -195,7 +197,9 @@ def _layers(captured: Graph | None, others: Sequence[Graph]) -> dict[_NodeKey, s
 
 
 def _read_by(graph: Graph, layers: dict[str, str]) -> dict[_NodeKey, str]:
-    """Views of a parameter carry its layer on: `addmm` reads a transposed weight."""
+    """Return the layers of reading nodes; views of a parameter pass its layer on, as `addmm` reads a
+    transposed weight.
+    """
     layers = dict(layers)
     of_nodes: dict[_NodeKey, str] = {}
     for node in graph.nodes:

@@ -6,9 +6,9 @@ ever returned, however a log spells its paths.
 The first rule that gives a file decides:
 
 1. `--map OLD=NEW`, the longest OLD first;
-2. the same path, where it is here: the log is of this machine;
+2. the same path, if it exists here: the log is from this machine;
 3. the same installed package (`…/site-packages/timm/models/vit.py`);
-4. the file of the workspace whose path has the longest common suffix; of several, the one that holds most of
+4. the file of the workspace whose path has the longest common suffix; of several, the one with most of
    the logged lines.
 """
 
@@ -33,14 +33,14 @@ _INSTALLED = frozenset({"site-packages", "dist-packages"})
 
 @dataclass(frozen=True, slots=True)
 class PathMapping:
-    """A folder of the other machine and where it is here."""
+    """A folder of the other machine and its counterpart here."""
 
     old: str
     new: Path
 
 
 def parse_mapping(text: str) -> PathMapping:
-    """Read `OLD=NEW`. Raises UserError for another form, or where NEW is no folder."""
+    """Parse `OLD=NEW`.  Raises UserError for another form, or if NEW is no folder."""
     old, equals, new = text.rpartition("=")
     if not equals or not old or not new:
         raise UserError(f"--map {text}: write OLD=NEW, the folder in the log and the folder here")
@@ -50,7 +50,7 @@ def parse_mapping(text: str) -> PathMapping:
 
 
 class Workspace:
-    """The files of one folder, indexed by name when the first one is looked for."""
+    """The files of one folder, indexed by name on the first search."""
 
     def __init__(self, folder: Path, mappings: Iterable[PathMapping] = ()) -> None:
         self.folder = folder.resolve()
@@ -58,9 +58,9 @@ class Workspace:
         self._by_name: dict[str, list[Path]] | None = None
 
     def find(self, file: str, codes: Mapping[int, str]) -> Path | None:
-        """Return where a file of the log is here; None where no file, or more than one, may be it.
+        """Return the file here for a file of the log; None if no file, or more than one, is possible.
 
-        `codes` are lines of the file as they were logged, by number: they decide among files of equal suffix.
+        `codes` are logged lines of the file, by number: they decide among files of equal suffix.
         """
         if not file.endswith(".py") or "\0" in file:
             return None
@@ -81,7 +81,7 @@ class Workspace:
         agreeing = {path: _agreement(path, codes) for path in longest}
         best = max(agreeing.values(), default=0)
         if codes and best == 0 and (len(longest) > 1 or max(shared.values(), default=0) == 1):
-            return None  # another file that happens to have the name
+            return None  # another file with the same name
         matching = [path for path in longest if agreeing[path] == best]
         return matching[0] if len(matching) == 1 else None
 
@@ -96,7 +96,7 @@ class Workspace:
 
 
 def definition_text(function: str) -> str:
-    """How the definition of a function begins, for a line of which the log has no text."""
+    """Return the beginning of the function's definition, for a line without text in the log."""
     name = function.rpartition(".")[2]
     return f"def {name}(" if name.isidentifier() else ""
 
@@ -142,7 +142,7 @@ def _is_file(path: Path) -> bool:
 
 
 def _agreement(path: Path, codes: Mapping[int, str]) -> int:
-    """How many of the logged lines the file holds, wherever."""
+    """Return how many of the logged lines the file contains, anywhere."""
     try:
         lines = {line.strip() for line in path.read_text("utf-8", "replace").splitlines()}
     except OSError:
