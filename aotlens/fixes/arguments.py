@@ -1,9 +1,9 @@
-"""Recompilations for sizes, for arguments that are sometimes None, and for lists that grow.
+"""Fix recompilations for sizes, for arguments that are sometimes None, and for lists that grow.
 
 | source | edit |
 |---|---|
 | `f(x)`, x of several sizes | `torch._dynamo.mark_dynamic(x, 0)` before the call |
-| `torch.compile(f)` | `dynamic=True`; of tensors on a module `force_nn_module_property_static_shapes` off |
+| `torch.compile(f)` | `dynamic=True`; for module tensors `force_nn_module_property_static_shapes` off |
 | `f(x, mask)`, mask None at times | `torch.ones_like(x)` where it is multiplied, zeros where it is added |
 | `f(x, cache)`, `torch.stack(cache)` within | `f(x, torch.stack(cache))` |
 """
@@ -26,7 +26,7 @@ JOINING = frozenset({"torch.stack", "torch.cat", "torch.concat"})
 
 
 def sizes(site: ValueSite) -> Iterator[Candidate | None]:
-    """Candidates for a size that changes from call to call."""
+    """Yield candidates for a size that changes from call to call."""
     match = _SIZE.match(site.value.name)
     if site.value.kind != "size" or match is None:
         return
@@ -48,7 +48,7 @@ def sizes(site: ValueSite) -> Iterator[Candidate | None]:
 
 
 def _marked(source: Source, function: Function, name: str, dim: int) -> Candidate | None:
-    """`mark_dynamic` before each call; None where a call passes more than a name."""
+    """Insert `mark_dynamic` before each call; None if a call passes more than a name."""
     edits: list[Edit | None] = []
     for call in calls_of(source, function):
         passed, statement = argument_of(function, call, name), source.statement(call)
@@ -62,7 +62,7 @@ def _marked(source: Source, function: Function, name: str, dim: int) -> Candidat
 
 
 def neutral_tensors(site: ValueSite) -> Iterator[Candidate | None]:
-    """A candidate for an argument that is a tensor or None."""
+    """Yield a candidate for an argument that is a tensor or None."""
     name, source = site.value.name, site.source
     function = source.function_at(site.function.qualname, site.function.span.line)
     is_none = any("None" in (cause.old, cause.new) for cause in site.value.causes)
@@ -84,7 +84,9 @@ def neutral_tensors(site: ValueSite) -> Iterator[Candidate | None]:
 
 
 def _neutral(function: Function, name: str) -> tuple[str, str] | None:
-    """The tensor that the argument is multiplied with or added to, and what makes a neutral one."""
+    """Return the tensor that the argument is multiplied with or added to, and the function for a neutral
+    one.
+    """
     parameters = parameter_names(function)
     for node in ast.walk(function):
         if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Mult | ast.Add):
@@ -99,13 +101,13 @@ def _neutral(function: Function, name: str) -> tuple[str, str] | None:
 
 
 def _may_be_none(passed: ast.expr | None) -> bool:
-    """Whether to look at an argument: what is computed in the call is taken for a tensor."""
+    """Return True unless the argument is computed in the call, which is assumed to give a tensor."""
     is_none = isinstance(passed, ast.Constant) and passed.value is None
     return passed is None or is_none or isinstance(passed, ast.Name | ast.Attribute)
 
 
 def _with_neutral(source: Source, function: Function, call: ast.Call, name: str, neutral: str) -> Edit | None:
-    """The call with the neutral tensor where it passes None, or nothing."""
+    """Return the call with the neutral tensor in place of None or of a missing argument."""
     passed = argument_of(function, call, name)
     if passed is None:
         last = max(
@@ -121,7 +123,7 @@ def _with_neutral(source: Source, function: Function, call: ast.Call, name: str,
 
 
 def lists(site: ValueSite) -> Iterator[Candidate | None]:
-    """A candidate for a list that the function does nothing with but join into one tensor."""
+    """Yield a candidate for a list that the function only joins into one tensor."""
     match = _LENGTH.match(site.value.name)
     source = site.source
     function = source.function_at(site.function.qualname, site.function.span.line)

@@ -1,4 +1,4 @@
-"""Graph breaks at branches on a tensor: both sides are computed, and `torch.where` chooses.
+"""Fix graph breaks at branches on a tensor: both sides are computed, and `torch.where` chooses.
 
 | source | edit |
 |---|---|
@@ -7,7 +7,7 @@
 | `if t: return a` / `return b` | `return torch.where(t, a, b)` |
 | `a if t else b` | `torch.where(t, a, b)` |
 
-`torch.cond` runs one side alone; it is the second choice, as it takes no gradient from some operators.
+`torch.cond` runs only one side; it is the second choice, because some operators have no gradient in it.
 """
 
 import ast
@@ -46,13 +46,13 @@ class ChosenValue:
     """A value that depends on the condition."""
 
     name: str
-    """What is assigned; empty for a value that is returned."""
+    """The assigned name; empty for a value that is returned."""
     yes: str
     no: str
 
 
 def branches(site: BreakSite) -> Iterator[Candidate | None]:
-    """Candidates for a break at the condition of a branch, or at a number that a condition reads."""
+    """Yield candidates for a break at the condition of a branch, or at a number in a condition."""
     source = site.source
     node = source.expression_at(site.entry.span)
     if node is None or not source.imports("torch"):
@@ -65,7 +65,7 @@ def branches(site: BreakSite) -> Iterator[Candidate | None]:
 
 
 def _branch_of(source: Source, node: ast.expr) -> ast.If | ast.IfExp | None:
-    """The branch whose condition holds the expression."""
+    """Return the branch whose condition contains the expression."""
     inner: ast.AST = node
     for outer in source.ancestors(node):
         if isinstance(outer, ast.If | ast.IfExp):
@@ -77,7 +77,7 @@ def _branch_of(source: Source, node: ast.expr) -> ast.If | ast.IfExp | None:
 
 
 def branch_edit(source: Source, branch: ast.If | ast.IfExp, choice: Choice = "torch.where") -> Edit | None:
-    """The branch as a choice between values; None where a side does more than compute some."""
+    """Return the branch as a choice between values; None if a side does more than compute some."""
     condition = tensor_condition(source, branch.test)
     if condition is None:
         return None
@@ -122,7 +122,7 @@ def _statement_edit(source: Source, branch: ast.If, choice: Choice, condition: s
 
 
 def _returned(source: Source, branch: ast.If) -> tuple[tuple[str, str], ast.stmt] | None:
-    """Both values of `if t: return a`, `return b`, and the last statement of the two."""
+    """Return both values of `if t: return a`, `return b`, and the last of the two statements."""
     otherwise = branch.orelse
     if not otherwise:
         block = source.siblings(branch)
@@ -138,7 +138,7 @@ def _returned(source: Source, branch: ast.If) -> tuple[tuple[str, str], ast.stmt
 
 
 def _assigned(source: Source, branch: ast.If) -> list[ChosenValue]:
-    """What both sides assign; empty where a side does anything else."""
+    """Return the values that both sides assign; empty if a side does anything else."""
     yes, no = _assignments(source, branch.body), _assignments(source, branch.orelse)
     if yes is None or no is None:
         return []
@@ -146,7 +146,9 @@ def _assigned(source: Source, branch: ast.If) -> list[ChosenValue]:
 
 
 def _assignments(source: Source, block: Sequence[ast.stmt]) -> dict[str, str] | None:
-    """Each target with its value; None for any other statement, or one that reads an earlier target."""
+    """Return each target with its value; None for other statements, or a value that reads an earlier
+    target.
+    """
     values: dict[str, str] = {}
     for statement in block:
         if isinstance(statement, ast.Pass):
@@ -174,7 +176,9 @@ def _assignments(source: Source, block: Sequence[ast.stmt]) -> dict[str, str] | 
 
 
 def tensor_condition(source: Source, test: ast.expr) -> str | None:
-    """A condition as a boolean tensor: `.item()` and `bool()` dropped, `and`, `or` and `not` as operators."""
+    """Return a condition as a boolean tensor: without `.item()` and `bool()`, with operators for `and`, `or`
+    and `not`.
+    """
     match test:
         case ast.UnaryOp(op=ast.Not(), operand=operand):
             inner = tensor_condition(source, operand)
@@ -209,7 +213,7 @@ def _gap(source: Source, left: ast.expr, right: ast.expr) -> Span:
 
 
 def without_number(source: Source, node: ast.expr, group: bool = False) -> str:
-    """The tensor of `t.item()`, `float(t)`, `int(t)` or `bool(t)`; any other expression as it is."""
+    """Return the tensor of `t.item()`, `float(t)`, `int(t)` or `bool(t)`; other expressions unchanged."""
     match node:
         case ast.Call(func=ast.Attribute(value=tensor, attr="item"), args=[], keywords=[]):
             return source.grouped(tensor) if group else source.code(tensor)

@@ -1,7 +1,7 @@
-"""What could remove a graph break or a recompilation: candidates, in the order in which they are tried.
+"""Candidates for removing a graph break or a recompilation, in the order in which they are tried.
 
-Invariant: one target has one entry, and every candidate is text that parses; whether it works is for
-`search` to find out.
+Invariant: one target has one entry, and every candidate is text that parses; `search` finds out which ones
+work.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -19,7 +19,9 @@ __all__ = ["Alternatives", "BreakSite", "Candidate", "Target", "ValueSite"]
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What a candidate removes; found again in the report of an edited copy."""
+    """A graph break or recompiling value that a candidate removes; identified again in the report of an
+    edited copy.
+    """
 
     kind: Literal["break", "value"]
     function: str
@@ -39,7 +41,7 @@ class Candidate:
     """One sentence, imperative."""
     edits: tuple[Edit, ...]
     changes_numbers: bool = False
-    """Whether the edit itself changes what the script computes for itself, such as a time."""
+    """Whether the edit itself changes a result of the script, such as a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +63,7 @@ class BreakSite:
 
 @dataclass(frozen=True, slots=True)
 class ValueSite:
-    """A value that recompiles, and the files in which it may be made."""
+    """A value that recompiles, and the files that may define it."""
 
     source: Source
     """The file of the compiled function."""
@@ -83,7 +85,7 @@ def value_target(function: DynamoFunction, value: RecompiledValue) -> Target:
 
 
 def targets(dynamo: Dynamo | None) -> dict[Target, int]:
-    """Every break and recompiling value, with the number of recompilations that the value causes."""
+    """Return every break and recompiling value, with the number of recompilations that it causes."""
     counts: dict[Target, int] = {}
     for function in dynamo.functions if dynamo is not None else ():
         for entry in function.breaks:
@@ -95,7 +97,7 @@ def targets(dynamo: Dynamo | None) -> dict[Target, int]:
 
 
 def files_of(dynamo: Dynamo) -> tuple[str, ...]:
-    """The user's own files that hold a target."""
+    """Return the user's own files that contain a target."""
     spans = [function.span for function in dynamo.functions]
     spans += [entry.span for entry in dynamo.breaks]
     return tuple(dict.fromkeys(span.file for span in spans if is_users_own(span.file)))
@@ -107,7 +109,7 @@ def alternatives(
     break_rules: tuple[BreakRule, ...],
     value_rules: tuple[ValueRule, ...],
 ) -> Iterator[Alternatives]:
-    """The targets for which there is at least one candidate."""
+    """Yield the targets for which there is at least one candidate."""
     for function in dynamo.functions:
         for entry in function.breaks:
             source = sources.get(entry.span.file)
@@ -136,6 +138,6 @@ def _listed(target: Target, candidates: Iterator[Candidate | None]) -> Iterator[
 
 
 def candidate(kind: str, title: str, *edits: Edit | None) -> Candidate | None:
-    """None where one of the edits cannot be made."""
+    """Return a candidate; None if one of the edits is impossible."""
     made = tuple(edit for edit in edits if edit is not None)
     return Candidate(kind, title, made) if len(made) == len(edits) else None

@@ -1,6 +1,6 @@
-"""Where a script compiles a function, and where it calls what it compiled.
+"""Find where a script compiles a function, and where it calls the compiled one.
 
-Invariant: only the file's own names count; what reaches a function under another name is not found.
+Invariant: only names of the file itself count; a function that is passed on under another name is not found.
 """
 
 import ast
@@ -19,11 +19,11 @@ class CompileSite:
 
     node: ast.expr
     name: str
-    """What it is called by afterwards; empty where it is bound to nothing."""
+    """The name of the compiled function; empty if it is bound to none."""
 
 
 def compile_sites(source: Source, function: Function | None) -> list[CompileSite]:
-    """Those of the function, by its decorator or name; else of the file, where it has a single one."""
+    """Return the sites of the function, by decorator or name; else that of the file, if it has only one."""
     if function is not None:
         own = [decorator for decorator in function.decorator_list if _is_compile(source, decorator)]
         if own:
@@ -56,7 +56,7 @@ def _bound_name(source: Source, node: ast.expr) -> str:
 
 
 def dynamic_edit(source: Source, site: CompileSite) -> Edit | None:
-    """`dynamic=True` among the arguments of `torch.compile`."""
+    """Return the edit that adds `dynamic=True` to the arguments of `torch.compile`."""
     node = site.node
     if not isinstance(node, ast.Call):
         return source.replace(node, f"{source.code(node)}(dynamic=True)")
@@ -76,7 +76,7 @@ def dynamic_edit(source: Source, site: CompileSite) -> Edit | None:
 
 
 def calls_of(source: Source, function: Function | None) -> Iterator[ast.Call]:
-    """The calls of what was compiled, in the order of the source."""
+    """Yield the calls of the compiled function, in the order of the source."""
     names = {site.name for site in compile_sites(source, function) if site.name}
     for node in source.nodes(ast.Call):
         if isinstance(node, ast.Call) and source.code(node.func) in names:
@@ -84,13 +84,13 @@ def calls_of(source: Source, function: Function | None) -> Iterator[ast.Call]:
 
 
 def parameter_names(function: Function) -> list[str]:
-    """What a caller passes by position: `self` is not among them."""
+    """Return the parameters that a caller passes by position, without `self`."""
     names = [argument.arg for argument in (*function.args.posonlyargs, *function.args.args)]
     return names[1:] if names[:1] == ["self"] else names
 
 
 def argument_of(function: Function, call: ast.Call, name: str) -> ast.expr | None:
-    """What a call passes for a parameter; None where it passes nothing, or by `*`."""
+    """Return the argument for a parameter; None if there is none, or by `*`."""
     for keyword in call.keywords:
         if keyword.arg == name:
             return keyword.value

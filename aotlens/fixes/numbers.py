@@ -1,4 +1,5 @@
-"""Recompilations for numbers: what changes from call to call becomes a tensor, which is no constant.
+"""Fix recompilations for numbers: a value that changes from call to call becomes a tensor, which is no
+constant.
 
 | source | edit |
 |---|---|
@@ -32,7 +33,7 @@ UNSPECIALISED = "torch._dynamo.config.allow_unspec_int_on_nn_module = True"
 
 
 def numbers(site: ValueSite) -> Iterator[Candidate | None]:
-    """Candidates for a number that changes from call to call."""
+    """Yield candidates for a number that changes from call to call."""
     if site.value.kind != "number":
         return
     name = site.value.name
@@ -74,7 +75,7 @@ def _attribute(source: Source, name: str, site: ValueSite) -> Iterator[Candidate
 
 
 def _holds_line(source: Source, owner: ast.ClassDef, site: ValueSite) -> bool:
-    """Whether the class holds the line that reads the value, where that line is known."""
+    """Return True if the class contains the line that reads the value, or the line is unknown."""
     span = site.value.span
     if span is None or span.file != source.file:
         return True
@@ -87,7 +88,7 @@ def _holds_line(source: Source, owner: ast.ClassDef, site: ValueSite) -> bool:
 
 
 def _initial(source: Source, owner: ast.ClassDef, name: str) -> ast.Assign | ast.AnnAssign | None:
-    """`self.step = 0` in `__init__`."""
+    """Return `self.step = 0` in `__init__`."""
     for node in ast.walk(owner):
         if not isinstance(node, ast.Assign | ast.AnnAssign):
             continue
@@ -100,7 +101,7 @@ def _initial(source: Source, owner: ast.ClassDef, name: str) -> ast.Assign | ast
 
 
 def _is_number(node: ast.expr) -> bool:
-    """Whether an expression may be a number: a literal, or something that only running it tells."""
+    """Return True if an expression may be a number: a literal, or anything known only at run time."""
     return not isinstance(node, ast.Constant) or type(node.value) in (int, float)
 
 
@@ -112,7 +113,7 @@ def _is_counted(source: Source, owner: ast.ClassDef, name: str) -> bool:
 
 
 def _writes(source: Source, name: str) -> Iterator[ast.Assign | ast.AugAssign | ast.AnnAssign]:
-    """Every statement of the file that sets an attribute of this name."""
+    """Yield every statement of the file that sets an attribute of this name."""
     for node in source.nodes(ast.Assign, ast.AugAssign, ast.AnnAssign):
         assert isinstance(node, ast.Assign | ast.AugAssign | ast.AnnAssign)
         target = node.targets[0] if isinstance(node, ast.Assign) else node.target
@@ -121,7 +122,7 @@ def _writes(source: Source, name: str) -> Iterator[ast.Assign | ast.AugAssign | 
 
 
 def _changed(source: Source, node: ast.Assign | ast.AugAssign | ast.AnnAssign) -> Edit | None:
-    """The statement as a change in place."""
+    """Return the statement as an in-place change."""
     if isinstance(node, ast.AnnAssign) or node.value is None:
         return None
     target = node.targets[0] if isinstance(node, ast.Assign) else node.target
@@ -153,7 +154,7 @@ def _argument(site: ValueSite, name: str) -> Candidate | None:
 
 
 def _learning_rate(source: Source, key: str) -> Candidate | None:
-    """`lr=torch.tensor(0.1)` for the optimizer, and every later value written into that tensor."""
+    """Return `lr=torch.tensor(0.1)` for the optimizer, with every later value written into that tensor."""
     made, written = [], []
     for node in source.nodes(ast.Call):
         assert isinstance(node, ast.Call)

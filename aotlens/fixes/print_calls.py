@@ -1,12 +1,12 @@
-"""Graph breaks at calls that print, log, warn or read a clock.
+"""Fix graph breaks at calls that print, log, warn or read a clock.
 
 | call | edit |
 |---|---|
-| `print(…)` | `reorderable_logging_functions.add(print)`: it prints behind the graph, all of it as before |
-| `print("a", x.shape)` | the same, with the arguments as one f-string: Dynamo moves tensors and text only |
+| `print(…)` | `reorderable_logging_functions.add(print)`: it prints after the graph, everything as before |
+| `print("a", x.shape)` | the same, with the arguments as one f-string: Dynamo moves only tensors and text |
 | `warnings.warn(…)` | `reorderable_logging_functions.add(warnings.warn)` |
 | `log.info(…)` | `if not torch.compiler.is_compiling():` around it: compiled code does not log |
-| `time.time()` | deleted where nothing reads it; else 0.0 in compiled code, where a clock measures tracing |
+| `time.time()` | deleted if unused; else 0.0 in compiled code, where a clock measures tracing |
 """
 
 import ast
@@ -24,7 +24,7 @@ LOGGING = frozenset({"debug", "info", "warning", "error", "critical", "exception
 
 
 def messages(site: BreakSite) -> Iterator[Candidate | None]:
-    """Candidates for a break at a call whose value matters little."""
+    """Yield candidates for a break at a call whose value matters little."""
     source = site.source
     node = source.expression_at(site.entry.span)
     if not isinstance(node, ast.Call) or not source.imports("torch"):
@@ -51,7 +51,7 @@ def _print(source: Source, node: ast.Call) -> Iterator[Candidate | None]:
 
 
 def _as_one_string(source: Source, node: ast.Call) -> str | None:
-    """`print(f"shape {x.shape}")`; None where an argument cannot stand in an f-string."""
+    """Return `print(f"shape {x.shape}")`; None if an argument is not possible in an f-string."""
     if node.keywords or len(node.args) < 2:
         return None
     parts = []
@@ -69,7 +69,7 @@ def _as_one_string(source: Source, node: ast.Call) -> str | None:
 
 
 def _eager_only(source: Source, node: ast.Call) -> Iterator[Edit | None]:
-    """The statement under `if not torch.compiler.is_compiling():`, each of its lines indented."""
+    """Yield the statement under `if not torch.compiler.is_compiling():`, with its lines indented."""
     statement = source.parents.get(node)
     indent = source.indent(statement) if isinstance(statement, ast.Expr) else None
     if indent is None or not isinstance(statement, ast.Expr) or _spans_text(statement):
@@ -83,7 +83,7 @@ def _eager_only(source: Source, node: ast.Call) -> Iterator[Edit | None]:
 
 
 def _spans_text(statement: ast.stmt) -> bool:
-    """Whether a string of the statement runs over several lines, so that indenting changes it."""
+    """Return True if a string of the statement has several lines, so that indenting changes it."""
     strings = (node for node in ast.walk(statement) if isinstance(node, ast.Constant | ast.JoinedStr))
     return any(node.end_lineno != node.lineno for node in strings)
 
@@ -105,7 +105,7 @@ def _clock(source: Source, node: ast.Call, called: str) -> Iterator[Candidate | 
 
 
 def _unread_times(source: Source, function: ast.FunctionDef | ast.AsyncFunctionDef) -> list[ast.stmt]:
-    """Assignments to names that only other such assignments read, from expressions of clocks and names."""
+    """Return assignments from clocks whose names only other such assignments read."""
     assigned: dict[str, list[ast.stmt]] = {}
     for node in ast.walk(function):
         if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):

@@ -19,7 +19,7 @@ VALUE_RULES: tuple[ValueRule, ...] = (numbers, sizes, neutral_tensors, lists)
 
 
 def proposed(dynamo: Dynamo, texts: Mapping[str, str]) -> tuple[Alternatives, ...]:
-    """The candidates for everything that the report names in these files."""
+    """Return the candidates for everything that the report names in these files."""
     sources: dict[str, Source] = {}
     for file in dict.fromkeys((*files_of(dynamo), *texts)):
         if file in texts:

@@ -1,4 +1,4 @@
-"""Graph breaks where a tensor becomes a Python number, and at builtins that Dynamo does not trace.
+"""Fix graph breaks where a tensor becomes a Python number, and at builtins that Dynamo does not trace.
 
 | source | edit |
 |---|---|
@@ -35,7 +35,7 @@ SELECTING = frozenset({"GB0036"})
 
 
 def scalars(site: BreakSite) -> Iterator[Candidate | None]:
-    """Candidates for a break at an expression whose value is a number of Python's."""
+    """Yield candidates for a break at an expression whose value is a Python number."""
     source = site.source
     node = source.expression_at(site.entry.span)
     if not isinstance(node, ast.Call) or not source.imports("torch"):
@@ -55,7 +55,7 @@ def scalars(site: BreakSite) -> Iterator[Candidate | None]:
 
 
 def _tensor(source: Source, node: ast.Call) -> str | None:
-    """The number as a tensor; None for other calls."""
+    """Return the number as a tensor; None for other calls."""
     match node:
         case ast.Call(func=ast.Attribute(value=tensor, attr="item"), args=[], keywords=[]):
             return f"{source.grouped(tensor)}.detach()"
@@ -70,7 +70,9 @@ def _tensor(source: Source, node: ast.Call) -> str | None:
 
 
 def _in_a_branch(source: Source, node: ast.Call, tensor: str) -> Candidate | None:
-    """`s = t.item()` where one condition reads `s`: both edits at once, as each alone removes no break."""
+    """Edit `s = t.item()` and the only condition that reads `s` together: each edit alone removes no
+    break.
+    """
     statement, function = source.parents.get(node), source.function(node)
     if not isinstance(statement, ast.Assign) or function is None or len(statement.targets) != 1:
         return None
@@ -105,7 +107,7 @@ def _builtin(source: Source, node: ast.Call) -> Edit | None:
 
 
 def selections(site: BreakSite) -> Iterator[Candidate | None]:
-    """Candidates for an operator whose output size depends on data."""
+    """Yield candidates for an operator whose output size depends on data."""
     source = site.source
     node = source.expression_at(site.entry.span)
     if site.entry.code not in SELECTING or node is None or not source.imports("torch"):

@@ -1,9 +1,9 @@
-"""Find the candidates that work, in few runs: all of them at once, halves where that fails.
+"""Find the candidates that work in few runs: all of them at once, halves if that fails.
 
-Invariant: what is accepted was run together, as it is offered, and that run did not differ from eager.
+Invariant: accepted candidates were run together, as they are offered, and that run did not differ from eager.
 
-A round tries the best candidate of every target, then the next one of those that were rejected.  What passes
-is the text that the next round starts from, as a fix may uncover what stands behind it.
+A round tries the best candidate of every target, then the next one of the rejected ones.  The next round
+starts from the accepted text, because a fix may reveal code after it.
 """
 
 import difflib
@@ -22,26 +22,26 @@ __all__ = ["Attempt", "Limits", "SearchResult", "find_fixes"]
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """What a run of an edited copy did."""
+    """The result of running an edited copy."""
 
     dynamo: Dynamo | None
-    """None where it compiled nothing."""
+    """None if it compiled nothing."""
     differs: str
-    """How it differs from eager; empty where it does not."""
+    """How it differs from eager; empty if it does not."""
     compared: str = ""
     """What was compared and is equal."""
     is_masked: bool = False
-    """Whether some output was left out, as it differs without an edit too."""
+    """Whether some output was not compared, because it also differs without an edit."""
 
 
 Texts = Mapping[str, str]
 Run = Callable[[Texts], Attempt]
-"""Run the script with these files in place of those on disk; only changed files are passed."""
+"""Runs the script with these files in place of those on disk; only changed files are passed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """When to stop; the runs in progress end."""
+    """When to stop; running trials end."""
 
     runs: int = 16
     seconds: float = 600.0
@@ -50,16 +50,16 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class SearchResult:
-    """The fixes, and the files as they are with all that passed."""
+    """The fixes, and the files with all accepted edits."""
 
     fixes: tuple[TriedFix, ...]
     texts: dict[str, str]
     """Changed files only."""
     originals: dict[str, str]
-    """The same files as they were read."""
+    """The same files before the edits."""
     runs: int
     is_complete: bool
-    """False where a limit left candidates untried."""
+    """False if a limit left candidates untried."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ class Trial:
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What a run lost; ordered, code in eager first."""
+    """The graph breaks and recompilations of a run; ordered, code in eager first."""
 
     in_eager: int
     breaks: int
@@ -99,14 +99,14 @@ class OutOfRuns(Exception):  # noqa: N818 (it ends the search, and is no fault)
 
 @dataclass(slots=True)
 class Search:
-    """Mutable: grows as runs answer."""
+    """The state of the search; grows with each run."""
 
     run: Run
     limits: Limits
     texts: dict[str, str]
-    """Every file that may be edited, with what has passed in earlier rounds."""
+    """Every editable file, with the edits accepted in earlier rounds."""
     dynamo: Dynamo
-    """Of the last run that passed."""
+    """From the last accepted run."""
     originals: dict[str, str] = field(default_factory=dict)
     rejected: list[tuple[Trial, str]] = field(default_factory=list)
     passed: list[tuple[Trial, dict[str, str]]] = field(default_factory=list)
@@ -131,7 +131,7 @@ class Search:
         return {file: text for file, text in texts.items() if text != self.originals[file]}
 
     def accept(self, trials: Sequence[Trial], base: Sequence[Trial]) -> list[Trial]:
-        """The trials that pass on top of others that did."""
+        """Return the trials that pass in addition to those accepted before."""
         if not trials:
             return []
         try:
@@ -157,7 +157,7 @@ class Search:
         return [*first, *self.accept(trials[middle:], [*base, *first])]
 
     def fault(self, attempt: Attempt, trials: Sequence[Trial]) -> str:
-        """Why an attempt does not pass; empty where it does, apart from its targets."""
+        """Return why an attempt does not pass, apart from its targets; empty if it does."""
         if attempt.differs:
             return attempt.differs
         if attempt.is_masked and any(trial.candidate.changes_numbers for trial in trials):
@@ -167,15 +167,15 @@ class Search:
             return "nothing is compiled any more"
         new = set(targets(attempt.dynamo)) - set(targets(self.dynamo))
         if new and len(trials) > 1:
-            return "something new is lost"  # which of them brings it, single runs tell
+            return "something new is lost"  # single runs show which of them causes it
         if after.order < before.order:
             return ""
         if after.order == before.order and all(self.is_in_eager(trial.target) for trial in trials):
-            return ""  # what stands behind it is met for the first time
+            return ""  # the code after it is reached for the first time
         return "no less is compiled with it"
 
     def is_in_eager(self, target: Target) -> bool:
-        """Whether the target kept the rest of a function from being looked at."""
+        """Return True if the target prevented the rest of a function from being compiled."""
         return any(
             entry.text == target.name and entry.effect in ("rest in eager", "function in eager")
             for entry in self.dynamo.breaks
@@ -196,7 +196,7 @@ def find_fixes(run: Run, dynamo: Dynamo, texts: Texts, limits: Limits | None = N
 
 
 def _round(search: Search) -> bool:
-    """Try the alternatives for all targets; whether any passed."""
+    """Try the alternatives for all targets; return True if any passed."""
     known = {(trial.target, trial.candidate.title) for trial, _ in search.rejected}
     waiting = [
         replace(
@@ -230,7 +230,7 @@ def _round(search: Search) -> bool:
 
 
 def _compatible(waiting: Sequence[Alternatives], base: Sequence[Trial]) -> list[Trial]:
-    """The first candidate of each target, apart from those whose edits overlap with others'."""
+    """Return the first candidate of each target, except those whose edits overlap."""
     edits = [edit for trial in base for edit in trial.candidate.edits]
     trials: list[Trial] = []
     for entry in waiting:
@@ -242,7 +242,7 @@ def _compatible(waiting: Sequence[Alternatives], base: Sequence[Trial]) -> list[
 
 
 def _overlap(edit: Edit, other: Edit) -> bool:
-    """Whether two edits change the same text; equal ones are made once, insertions follow one another."""
+    """Return True if two edits change the same text; equal edits are made once, insertions in sequence."""
     first, second = edit.span, other.span
     if first.file != second.file or edit == other:
         return False
@@ -291,7 +291,7 @@ def _outcome(search: Search, before: Dynamo) -> FixOutcome:
 
 
 def _line_edits(before: Texts, after: Texts) -> tuple[Edit, ...]:
-    """All changes as edits of whole lines: what a later round changed stands on what an earlier one did."""
+    """Return all changes as edits of whole lines, because later rounds edit the result of earlier ones."""
     edits = []
     for file, text in after.items():
         old, new = before[file].splitlines(keepends=True), text.splitlines(keepends=True)

@@ -1,6 +1,6 @@
 """A source file as text and syntax tree, and minimal edits of it.
 
-Invariant: an edit touches the statements or expressions that it names; all other text keeps its bytes.
+Invariant: an edit changes only the statements or expressions that it names; all other bytes stay.
 """
 
 import ast
@@ -17,7 +17,7 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 class Source:
-    """One file of the user's; raises SyntaxError where it does not parse."""
+    """One file of the user's; raises SyntaxError if it does not parse."""
 
     def __init__(self, file: str, text: str) -> None:
         self.file, self.text = file, text
@@ -29,7 +29,7 @@ class Source:
         return {child: node for node in ast.walk(self.tree) for child in ast.iter_child_nodes(node)}
 
     def ancestors(self, node: ast.AST) -> Iterator[ast.AST]:
-        """The nodes around a node, the innermost first."""
+        """Yield the nodes around a node, the innermost first."""
         parent = self.parents.get(node)
         while parent is not None:
             yield parent
@@ -40,14 +40,14 @@ class Source:
         return Span(self.file, node.lineno, node.col_offset, end_line, end_col)
 
     def expression_at(self, span: Span) -> ast.expr | None:
-        """The outermost expression with exactly this span; None where there is none."""
+        """Return the outermost expression with exactly this span; None if there is none."""
         for node in ast.walk(self.tree):
             if isinstance(node, ast.expr) and self.span(node) == span:
                 return node
         return None
 
     def code(self, node: ast.expr | ast.stmt) -> str:
-        """The node's text."""
+        """Return the node's text."""
         return self.between(self.span(node))
 
     def between(self, span: Span) -> str:
@@ -59,12 +59,12 @@ class Source:
         return b"".join(lines).decode()
 
     def grouped(self, node: ast.expr) -> str:
-        """The node's text as an operand: in parentheses unless it binds tightest."""
+        """Return the node's text as an operand: in parentheses unless it binds tightest."""
         tight = (ast.Name, ast.Attribute, ast.Subscript, ast.Call, ast.Constant)
         return self.code(node) if isinstance(node, tight) else f"({self.code(node)})"
 
     def statement(self, node: ast.AST) -> ast.stmt | None:
-        """The innermost statement around a node, itself included."""
+        """Return the innermost statement that contains a node, or the node itself."""
         for entry in (node, *self.ancestors(node)):
             if isinstance(entry, ast.stmt):
                 return entry
@@ -79,7 +79,9 @@ class Source:
         )
 
     def function_at(self, qualname: str, line: int) -> Function | None:
-        """The function that begins on a line, or at a decorator there; the name decides between several."""
+        """Return the function that begins on a line, or at a decorator there; the name decides between
+        several.
+        """
         named = [
             node
             for node in ast.walk(self.tree)
@@ -96,12 +98,12 @@ class Source:
         return (node for node in ast.walk(self.tree) if isinstance(node, kinds))
 
     def indent(self, statement: ast.stmt) -> str | None:
-        """The white space before a statement; None where something else stands before it on its line."""
+        """Return the white space before a statement; None if other text precedes it on its line."""
         before = self._lines[statement.lineno - 1][: statement.col_offset].decode()
         return before if not before.strip() else None
 
     def siblings(self, statement: ast.stmt) -> list[ast.stmt]:
-        """The statements of the block that a statement stands in."""
+        """Return the statements of a statement's block."""
         parent = self.parents.get(statement)
         for name in ("body", "orelse", "finalbody"):
             block = getattr(parent, name, None)
@@ -110,7 +112,7 @@ class Source:
         return []
 
     def comments(self, span: Span) -> list[str]:
-        """The comments that begin within a span."""
+        """Return the comments that begin within a span."""
         tokens = tokenize.generate_tokens(io.StringIO(self.text).readline)
         texts = []
         for token in tokens:
@@ -123,7 +125,7 @@ class Source:
         return Edit(self.span(node), text)
 
     def insert_before(self, statement: ast.stmt, text: str) -> Edit | None:
-        """A line of its own, indented as the statement; None where the statement shares its line."""
+        """Insert a line before the statement with its indentation; None if the statement shares its line."""
         indent = self.indent(statement)
         if indent is None:
             return None
@@ -132,7 +134,7 @@ class Source:
         return Edit(Span(self.file, line, 0, line, 0), f"{indent}{text}\n")
 
     def delete(self, statement: ast.stmt) -> Edit | None:
-        """The statement's lines; `pass` in its stead where its block would be empty."""
+        """Delete the statement's lines, or replace them by `pass` if its block would be empty."""
         if self.indent(statement) is None:
             return None
         if len(self.siblings(statement)) <= 1:
@@ -143,7 +145,7 @@ class Source:
         return Edit(Span(self.file, statement.lineno, 0, last + 1, 0), "")
 
     def after_imports(self, text: str) -> Edit | None:
-        """A line of its own behind the imports at the top of the module."""
+        """Insert a line after the imports at the top of the module."""
         last: ast.stmt | None = None
         for statement in self.tree.body:
             if isinstance(statement, ast.Import | ast.ImportFrom):
@@ -157,7 +159,7 @@ class Source:
         return None if at_end else Edit(Span(self.file, line, 0, line, 0), f"\n{text}\n")
 
     def imports(self, module: str) -> bool:
-        """Whether the module is imported by its own name at the top."""
+        """Return True if the module is imported by its own name at the top."""
         return any(
             isinstance(statement, ast.Import)
             and any(alias.name == module and alias.asname is None for alias in statement.names)
@@ -165,7 +167,7 @@ class Source:
         )
 
     def unused_name(self, *wishes: str) -> str:
-        """The first of the names that the file does not use."""
+        """Return the first of the names that the file does not use."""
         used = {node.id for node in ast.walk(self.tree) if isinstance(node, ast.Name)}
         used |= {node.arg for node in ast.walk(self.tree) if isinstance(node, ast.arg)}
         return next((name for name in wishes if name not in used), f"{wishes[-1]}_")

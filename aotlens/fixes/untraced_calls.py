@@ -1,4 +1,4 @@
-"""Graph breaks at calls of functions that Dynamo does not trace, and in functions that it does not compile.
+"""Fix graph breaks at calls that Dynamo does not trace, and in functions that it does not compile.
 
 | source | edit |
 |---|---|
@@ -37,7 +37,7 @@ IN_TORCH = {
 
 
 def calls(site: BreakSite) -> Iterator[Candidate | None]:
-    """Candidates for a break at a call."""
+    """Yield candidates for a break at a call."""
     source = site.source
     if site.entry.code == "GB0003":
         yield _consumer(site)
@@ -57,7 +57,7 @@ def calls(site: BreakSite) -> Iterator[Candidate | None]:
 
 
 def _numpy(source: Source, node: ast.Call) -> Candidate | None:
-    """`torch.norm` of the tensor that numpy reads, as a number of Python's or not."""
+    """Replace the numpy function by torch's on the tensor that numpy reads, as a Python number or not."""
     inner: ast.expr = node
     if isinstance(node.func, ast.Name) and node.func.id in ("float", "int") and len(node.args) == 1:
         inner = node.args[0]
@@ -73,7 +73,7 @@ def _numpy(source: Source, node: ast.Call) -> Candidate | None:
 
 
 def _tensor_of(node: ast.expr) -> ast.expr | None:
-    """The tensor of `t.detach().cpu().numpy()`."""
+    """Return the tensor of `t.detach().cpu().numpy()`."""
     match node:
         case ast.Call(func=ast.Attribute(value=inner, attr="numpy" | "cpu"), args=[], keywords=[]):
             return _tensor_of(inner) or inner
@@ -81,7 +81,7 @@ def _tensor_of(node: ast.expr) -> ast.expr | None:
 
 
 def _constant(source: Source, node: ast.Call, called: str) -> Candidate | None:
-    """A call of literals, computed once when the module is loaded."""
+    """Compute a call of literals once, when the module is loaded."""
     if called.partition(".")[0] not in PURE or called.startswith(NOT_PURE) or "." not in called:
         return None
     arguments = [*node.args, *(keyword.value for keyword in node.keywords)]
@@ -99,7 +99,7 @@ def _constant(source: Source, node: ast.Call, called: str) -> Candidate | None:
 
 
 def _consumer(site: BreakSite) -> Candidate | None:
-    """The decorator of a generator, moved to the one function that reads it."""
+    """Move the decorator of a generator to the one function that reads it."""
     source = site.source
     generator = source.function_at(site.function.qualname, site.entry.span.line)
     if generator is None:

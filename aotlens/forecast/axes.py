@@ -1,4 +1,4 @@
-"""What may vary from call to call of a recorded call, and the values to try for it.
+"""What may vary in a recorded call, and the values to try.
 
 | axis | values |
 |---|---|
@@ -12,7 +12,8 @@
 | requires_grad of the floating arguments | the other one |
 | the modules' mode; grad mode | the other one |
 
-An axis has one or more ways: sizes of other arguments may have to follow.  Which way works, eager tells.
+An axis has one or more ways, because sizes of other arguments may have to follow.  Eager decides which way
+works.
 """
 
 import inspect
@@ -35,7 +36,7 @@ Sizes = tuple[tuple[str, int], ...]
 """Arguments, each with one of its dimensions."""
 
 MOST_CALLS = 64
-"""Of the combinations that `--vary` asks for."""
+"""The limit of combinations for `--vary`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +46,12 @@ class Way:
     with_names: tuple[str, ...]
     steps: tuple[Step, ...]
     sizes: Sizes = ()
-    """Which sizes change; empty where something else does."""
+    """Which sizes change; empty for other kinds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """One thing that varies; the first way that works in eager is taken."""
+    """One thing that varies; the first way that works in eager is used."""
 
     name: str
     kind: AxisKind
@@ -59,7 +60,7 @@ class Axis:
 
 
 def automatic_axes(call: RecordedCall) -> Iterator[Axis]:
-    """Everything that may vary, what is most frequent first."""
+    """Yield everything that may vary, the most frequent first."""
     leaves = call.leaves
     again = tuple(Step(label, {}) for label in ("the second call", "the third call"))
     yield Axis("the same call again", "repeat", "the first call", (Way((), again),))
@@ -74,7 +75,7 @@ def automatic_axes(call: RecordedCall) -> Iterator[Axis]:
 
 
 def _tensors(leaves: Mapping[str, Any]) -> dict[str, Tensor]:
-    """Plain tensors; a subclass may have sizes that must agree with its inner tensors'."""
+    """Return plain tensors: sizes of a subclass may have to agree with those of its inner tensors."""
     return {
         name: value
         for name, value in leaves.items()
@@ -83,7 +84,7 @@ def _tensors(leaves: Mapping[str, Any]) -> dict[str, Tensor]:
 
 
 def _sizes(leaves: Mapping[str, Any]) -> Iterator[Axis]:
-    """Each size by itself, and sizes that are equal together."""
+    """Yield each size separately, and equal sizes together."""
     tensors = _tensors(leaves)
     groups: dict[tuple[int, int], list[tuple[str, int]]] = {}
     for name, tensor in tensors.items():
@@ -175,7 +176,7 @@ def _lengths(call: RecordedCall) -> Iterator[Axis]:
 
 
 def _ranks(leaves: Mapping[str, Any]) -> Iterator[Axis]:
-    """A row by itself in place of a batch: of one argument, or of all that have as many."""
+    """Yield a single row in place of a batch, for one argument or all with as many rows."""
     tensors = {name: tensor for name, tensor in _tensors(leaves).items() if tensor.dim() > 1 and len(tensor)}
     for name, tensor in list(tensors.items())[:1]:
         equal = [other for other, candidate in tensors.items() if len(candidate) == len(tensor)]
@@ -225,11 +226,11 @@ def _gradients(leaves: Mapping[str, Any]) -> Iterator[Axis]:
         yield Axis(f"{names[0]}.requires_grad", "requires_grad", str(now), (way,))
 
 
-# What `--vary` asks for.
+# Requests of `--vary`.
 
 
 def asked_axis(call: RecordedCall, asked: Sequence[VariedName]) -> Axis:
-    """The combinations of all options as one axis; raises VaryError for a name that is no argument."""
+    """Return the combinations of all options as one axis; raises VaryError for an unknown argument."""
     options = [_ways_asked(call, name) for name in asked]
     count = math.prod(len(ways[0].steps) for ways in options)
     if count > MOST_CALLS:
@@ -281,7 +282,7 @@ def _sizes_of(asked: VariedName) -> tuple[int, ...]:
 
 
 def _following(leaves: Mapping[str, Any], asked: VariedName) -> Iterator[Sizes]:
-    """The size alone; those of other arguments at the same dimension; every equal one."""
+    """Yield the size alone, those of other arguments at the same dimension, and every equal one."""
     tensor = leaves[asked.name]
     if not -tensor.dim() <= asked.dim < tensor.dim():
         raise VaryError(f"`{asked.name}` has {tensor.dim()} dimensions, so no size {asked.dim}")

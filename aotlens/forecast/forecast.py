@@ -1,7 +1,7 @@
-"""The forecast for one recorded call: each axis under Dynamo, and the smallest change that helps.
+"""Forecast one recorded call: each axis under Dynamo, and the smallest change that helps.
 
 Invariant: an axis is reported only if at least one of its values works in eager; a remedy only if the same
-calls were made with it, and needed fewer compilations.
+calls, made with it, needed fewer compilations.
 """
 
 import time
@@ -26,7 +26,7 @@ RECORDED = Step("", {})
 
 @dataclass(slots=True)
 class Budget:
-    """Mutable: the seconds that are left for the forecasts of a script."""
+    """The seconds left for the forecasts of a script; mutable."""
 
     seconds: float
     started: float | None = None
@@ -39,7 +39,7 @@ class Budget:
 
 
 def forecast_of(call: RecordedCall, asked: Sequence[VariedName], budget: Budget) -> Forecast:
-    """What other arguments do; raises VaryError where `asked` names what the call does not have."""
+    """Return the effect of other arguments; raises VaryError if the call lacks what `asked` names."""
     axes: Iterable[Axis] = [asked_axis(call, asked)] if asked else automatic_axes(call)
     results: list[ForecastAxis] = []
     is_complete = True
@@ -54,7 +54,7 @@ def forecast_of(call: RecordedCall, asked: Sequence[VariedName], budget: Budget)
 
 
 def _evaluated(call: RecordedCall, axis: Axis, budget: Budget) -> ForecastAxis | None:
-    """None where no value of the axis works in eager, unless it was asked for."""
+    """Evaluate an axis; None if no value of it works in eager, unless it was requested."""
     seconds = min(LONGEST_SERIES, max(1.0, budget.left))
     try:
         way, works = _way(call, axis, seconds)
@@ -85,7 +85,7 @@ def _evaluated(call: RecordedCall, axis: Axis, budget: Budget) -> ForecastAxis |
 
 
 def _way(call: RecordedCall, axis: Axis, seconds: float) -> tuple[Way, tuple[bool, ...]]:
-    """The way of which most values work in eager, the first one of equals."""
+    """Return the way of which most values work in eager, the first one of equals."""
     tried = [(way, works_in_eager(call, way.steps, seconds)) for way in axis.ways[:1]]
     for way in axis.ways[1:]:
         if not all(tried[-1][1]):
@@ -96,7 +96,7 @@ def _way(call: RecordedCall, axis: Axis, seconds: float) -> tuple[Way, tuple[boo
 def _remedies(
     call: RecordedCall, way: Way, steps: Sequence[Step], series: Series, seconds: float
 ) -> Iterator[Remedy]:
-    """The changes with which fewer compilations are left, the smallest change first; of equals one."""
+    """Yield the changes with which fewer compilations are left, the smallest first, one of equals."""
     least = series.compilations
     if least == series.first_compilations:
         return
@@ -104,7 +104,7 @@ def _remedies(
         try:
             count = compiled_series(call, changed, Settings(seconds, is_dynamic)).compilations
         except ForkError:
-            continue  # a constraint that does not hold, or a tensor where a number must be
+            continue  # a constraint that does not hold, or a tensor in place of a required number
         if count < least:
             least = count
             yield Remedy(remedy.kind, remedy.text, count)

@@ -1,6 +1,6 @@
-"""Work in a copy of this process, which sees all that is there and changes nothing of it.
+"""Work in a copy of this process, which has all its state and changes none of it.
 
-Where a process cannot be copied, as on Windows or with CUDA in use, the work is done in this one.
+Without a way to copy a process, as on Windows or with CUDA in use, the work is done in this one.
 """
 
 import os
@@ -21,11 +21,11 @@ Answer = TypeVar("Answer")
 
 
 class ForkError(Exception):
-    """Work that raised, or took too long."""
+    """The work raised an error or took too long."""
 
 
 def in_fork(work: Callable[[], Answer], seconds: float) -> Answer:
-    """What the work returns in a copy of this process; raises ForkError for an error or no answer."""
+    """Return the result of the work in a copy of this process; raises ForkError for an error or no answer."""
     if not hasattr(os, "fork") or torch.cuda.is_initialized():
         try:
             return work()
@@ -35,7 +35,7 @@ def in_fork(work: Callable[[], Answer], seconds: float) -> Answer:
     sys.stderr.flush()
     reading, writing = os.pipe()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # torch's threads do not take part; the copy uses one
+        warnings.simplefilter("ignore")  # torch's threads are not copied; the copy uses one
         process = os.fork()
     if process == 0:
         _answer(work, reading, writing)
@@ -51,7 +51,7 @@ def in_fork(work: Callable[[], Answer], seconds: float) -> Answer:
 
 
 def _answer(work: Callable[[], Any], reading: int, writing: int) -> None:
-    """In the fork: work, write the answer, and end without anything of the script's running."""
+    """In the fork: do the work, write the answer, and exit without running code of the script."""
     try:
         os.close(reading)
         nothing = os.open(os.devnull, os.O_WRONLY)

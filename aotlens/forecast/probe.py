@@ -1,7 +1,7 @@
 """Run a script until everything that it compiles was called once, and forecast from these calls.
 
-Invariant: nothing that the script compiles is compiled in its own process: its calls run in eager, and the
-script ends where it calls something for the second time.  So a training loop makes one step, at most.
+Invariant: nothing is compiled in the script's own process: its calls run in eager, and the script ends at the
+second call of something.  A training loop therefore makes at most one step.
 """
 
 import functools
@@ -24,9 +24,9 @@ from aotlens.torch_api.patching import patched
 __all__ = ["Probe", "ScriptIsDone", "with_eager_backend"]
 
 MOST_CALLS = 4
-"""Of one function, while another one that was compiled has not been called."""
+"""The limit of calls of one function while another compiled one has not been called."""
 PASSED_ON = ("fullgraph", "dynamic", "disable")
-"""What of the arguments of `torch.compile` decides over guards, besides `guard_filter_fn`."""
+"""Arguments of `torch.compile` that affect guards, besides `guard_filter_fn`."""
 
 
 class ScriptIsDone(BaseException):
@@ -35,13 +35,13 @@ class ScriptIsDone(BaseException):
 
 @dataclass(slots=True)
 class Probe:
-    """Mutable: grows while the script runs."""
+    """The calls so far and their forecasts; mutable."""
 
     asked: tuple[VariedName, ...]
     budget: Budget
     forecasts: list[Forecast] = field(default_factory=list)
     without: list[str] = field(default_factory=list)
-    """Why functions do not have what `asked` names."""
+    """Why functions lack what `asked` names."""
     _calls: dict[object, int] = field(default_factory=dict)
     """By code of the function; 0 until it is called."""
     _is_inside: bool = False
@@ -82,11 +82,11 @@ class Probe:
 
     @property
     def _has_answer(self) -> bool:
-        """Whether what was asked for is known; nothing else matters then."""
+        """Return True if the request is answered, so that nothing else matters."""
         return bool(self.asked and self.forecasts)
 
     def forecast(self, call: RecordedCall) -> None:
-        """Add what the call leads to."""
+        """Add the forecast of a call."""
         try:
             self.forecasts.append(forecast_of(call, self.asked, self.budget))
         except VaryError as error:
@@ -94,7 +94,7 @@ class Probe:
 
 
 def _key(function: Callable[..., Any]) -> object:
-    """Equal for the layers of one class: what holds for one, holds for all."""
+    """Return a key that is equal for all layers of a class, which share one forecast."""
     for owner in (getattr(function, "__self__", None), getattr(function, "__wrapped__", None)):
         if isinstance(owner, nn.Module):
             return id(owner) if type(owner).__module__.startswith("torch.") else type(owner)
@@ -103,7 +103,7 @@ def _key(function: Callable[..., Any]) -> object:
 
 @contextmanager
 def with_eager_backend() -> Iterator[None]:
-    """Within the block `torch.compile` uses the backend `eager`; what decides over guards stays as asked."""
+    """Make `torch.compile` use the backend `eager` within the block; options that affect guards stay."""
     original = torch.compile
 
     @functools.wraps(original)
@@ -128,5 +128,5 @@ def with_eager_backend() -> Iterator[None]:
 
 
 def names_of(asked: Sequence[VariedName]) -> str:
-    """What was asked for, in a sentence."""
+    """Return the request as text."""
     return ", ".join(f"`{name.text}`" for name in asked)

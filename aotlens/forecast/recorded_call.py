@@ -1,7 +1,7 @@
 """A recorded call of a compiled function: its values by the user's names, and copies with other values.
 
-Invariant: a copy shares every value that does not vary with the recorded call, so that lists which grow and
-modules which count do so from call to call, as in the script.
+Invariant: a copy shares every unvaried value with the recorded call, so that growing lists and counting
+modules change from call to call as in the script.
 """
 
 import inspect
@@ -20,18 +20,18 @@ from aotlens.torch_api.symbolic import mark_symbolic
 __all__ = ["Edit", "RecordedCall", "Step", "cast", "marked", "resized", "with_grad"]
 
 Edit = Callable[[Any], Any]
-"""Makes another value of one that was recorded."""
+"""Makes another value from a recorded one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A call to make: what differs from the recorded one."""
+    """The differences of a call from the recorded one."""
 
     label: str
     edits: Mapping[str, Edit]
     """By the name of the argument."""
     modes: tuple[str, ...] = ()
-    """Of `train`, `eval`, `grad`, `no_grad`."""
+    """Any of `train`, `eval`, `grad`, `no_grad`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,14 +39,14 @@ class RecordedCall:
     """The first call of a compiled function."""
 
     function: Callable[..., Any]
-    """What was passed to `torch.compile`; a module's `__call__` where that was a module."""
+    """The function passed to `torch.compile`, or the `__call__` of a module."""
     compiled: Callable[..., Any]
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
 
     @property
     def code_owner(self) -> Callable[..., Any]:
-        """The function of the user's that has the arguments' names."""
+        """Return the user's function that has the arguments' names."""
         module = self.module
         function = self.function if module is None else module.forward
         return inspect.unwrap(getattr(function, "__func__", function))
@@ -63,7 +63,7 @@ class RecordedCall:
 
     @property
     def module(self) -> nn.Module | None:
-        """The module that is compiled; None for a function."""
+        """Return the compiled module; None for a function."""
         wrapped = getattr(self.function, "__wrapped__", None)
         if isinstance(wrapped, nn.Module):  # a layer of torch's own, which Dynamo cannot enter directly
             return wrapped
@@ -74,7 +74,7 @@ class RecordedCall:
 
     @property
     def modules(self) -> tuple[nn.Module, ...]:
-        """The modules whose mode matters: its own, its arguments, and those that the code names."""
+        """Return the modules whose mode matters: its own, its arguments, and those named in the code."""
         owner = getattr(self.function, "__self__", None)
         values = [owner, self.module, *self.args, *self.kwargs.values()]
         function = self.code_owner
@@ -88,7 +88,7 @@ class RecordedCall:
 
     @property
     def leaves(self) -> dict[str, Any]:
-        """Every value that is passed, by its name; of dicts, lists and tuples their entries."""
+        """Return every value of the call by name; for dicts, lists and tuples their entries."""
         values: dict[str, Any] = {}
 
         def note(name: str, value: Any) -> Any:
@@ -100,7 +100,7 @@ class RecordedCall:
         return values
 
     def arguments(self, step: Step) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """The arguments of a call, with what varies in it."""
+        """Return the arguments of a call, with its variations."""
 
         def edit(name: str, value: Any) -> Any:
             return step.edits[name](value) if name in step.edits else value
@@ -109,13 +109,13 @@ class RecordedCall:
 
     @property
     def lists(self) -> dict[str, list[Any]]:
-        """The lists that are passed, by name."""
+        """Return the lists among the arguments, by name."""
         names = [*self._positional(len(self.args)), *self.kwargs]
         values = (*self.args, *self.kwargs.values())
         return {name: value for name, value in zip(names, values, strict=True) if type(value) is list}
 
     def described(self) -> tuple[str, ...]:
-        """`x: f32[8, 16]`, `k = 3`."""
+        """Return `x: f32[8, 16]`, `k = 3`."""
         return tuple(
             f"{name}: {value_text(value)}" if isinstance(value, Tensor) else f"{name} = {value_text(value)}"
             for name, value in self.leaves.items()
@@ -127,7 +127,7 @@ class RecordedCall:
         return args, {name: _map(name, value, change) for name, value in self.kwargs.items()}
 
     def _positional(self, count: int) -> Iterator[str]:
-        """The parameters' names of positional arguments; `args[0]` where they have none."""
+        """Yield the parameters' names of positional arguments; `args[0]` without names."""
         function = self.function if self.module is None else self.module.forward
         try:
             parameters = list(inspect.signature(function).parameters.values())
@@ -153,9 +153,9 @@ def _is_filled(cell: Any) -> bool:
 
 
 def _map(name: str, value: Any, change: Callable[[str, Any], Any]) -> Any:
-    """The value with its entries changed; itself where nothing is, so that its identity stays.
+    """Return the value with its entries changed, or the value itself, so that its identity stays.
 
-    A list is changed as a whole before its entries are.
+    A list is changed as a whole before its entries.
     """
     if type(value) is list:
         whole = change(name, value)
@@ -172,7 +172,7 @@ def _map(name: str, value: Any, change: Callable[[str, Any], Any]) -> Any:
 
 
 def resized(dim: int, size: int) -> Edit:
-    """The tensor with another size, its rows repeated or left out, in the same order of memory."""
+    """Return an edit that resizes the tensor with repeated or fewer rows, in the same memory order."""
 
     def edit(tensor: Tensor) -> Tensor:
         strides: tuple[int, ...] = tensor.stride()
@@ -194,7 +194,7 @@ def resized(dim: int, size: int) -> Edit:
 
 
 def cast(dtype: torch.dtype) -> Edit:
-    """The tensor in another dtype."""
+    """Return an edit that changes the tensor's dtype."""
 
     def edit(tensor: Tensor) -> Tensor:
         copy = tensor.detach().to(dtype, copy=True)
@@ -204,12 +204,12 @@ def cast(dtype: torch.dtype) -> Edit:
 
 
 def with_grad(is_required: bool) -> Edit:
-    """A leaf with or without a gradient."""
+    """Return an edit that makes a leaf with or without a gradient."""
     return lambda tensor: tensor.detach().clone().requires_grad_(is_required)
 
 
 def marked(edit: Edit | None, dims: frozenset[int]) -> Edit:
-    """A copy whose sizes are marked as symbols, apart from sizes of 0 and 1, which never are."""
+    """Return an edit whose copy has its sizes marked as symbols, except sizes of 0 and 1."""
 
     def mark(tensor: Tensor) -> Tensor:
         copy = tensor.detach().clone(memory_format=torch.preserve_format) if edit is None else edit(tensor)

@@ -1,7 +1,7 @@
-"""What calls change besides tensors: numbers on modules, lists and dicts that are passed or kept by modules.
+"""Save and restore state that calls change besides tensors: numbers on modules, lists and dicts.
 
-Invariant: after `restored()` a module's plain attributes and these containers are as they were at the
-snapshot, so that a counter does not recompile what is asked of a size.
+Invariant: `restore` resets a module's plain attributes and these containers to the snapshot, so that a
+counter causes no recompilation in a trial of sizes.
 """
 
 from collections.abc import Iterable
@@ -19,14 +19,14 @@ PLAIN = (int, float, bool, str, type(None))
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """Taken before the first call."""
+    """The state before the first call."""
 
     attributes: tuple[tuple[nn.Module, str, Any], ...]
     lists: tuple[tuple[list[Any], tuple[Any, ...]], ...]
     dicts: tuple[tuple[dict[Any, Any], dict[Any, Any]], ...]
 
     def restore(self) -> None:
-        """Put everything back."""
+        """Restore everything."""
         for module, name, value in self.attributes:
             if module.__dict__.get(name) is not value:
                 module.__dict__[name] = value
@@ -38,7 +38,7 @@ class Snapshot:
 
 
 def snapshot_of(call: RecordedCall) -> Snapshot:
-    """The state around a call, of its modules and its arguments."""
+    """Return the state around a call, of its modules and its arguments."""
     modules = [part for module in call.modules for part in module.modules()]
     attributes, values = [], [*call.args, *call.kwargs.values()]
     for module in modules:

@@ -1,6 +1,6 @@
-"""Series of calls of a compiled function: in eager, to see which are calls at all, and under Dynamo.
+"""Make series of calls of a compiled function: in eager, to see which calls are valid, and under Dynamo.
 
-Invariant: each series runs in a fork, so that neither the script nor another series sees what it changes:
+Invariant: each series runs in a fork, so that neither the script nor another series sees its changes:
 counters, caches, Dynamo's compilations.
 """
 
@@ -25,7 +25,7 @@ __all__ = ["Series", "Settings", "compiled_series", "works_in_eager"]
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """What Dynamo compiled for the recorded call, and for each call after it."""
+    """Dynamo's compilations for the recorded call, and for each call after it."""
 
     first_compilations: int
     calls: tuple[ForecastCall, ...]
@@ -37,17 +37,17 @@ class Series:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How a series is made."""
+    """The settings of a series."""
 
     seconds: float
     is_dynamic: bool = False
-    """Compile as `torch.compile(dynamic=True)` does."""
+    """Compile like `torch.compile(dynamic=True)`."""
     keeps_state: bool = False
-    """Whether each call finds the counters and lists as the one before left them."""
+    """Whether counters and lists keep their values from call to call."""
 
 
 def works_in_eager(call: RecordedCall, steps: Sequence[Step], seconds: float) -> tuple[bool, ...]:
-    """Of each call whether the function takes it when it is not compiled; raises ForkError."""
+    """Return for each call whether the uncompiled function accepts it; raises ForkError."""
 
     def run() -> tuple[bool, ...]:
         torch.compiler.set_stance("force_eager")
@@ -65,7 +65,7 @@ def _works(call: RecordedCall, step: Step) -> bool:
 
 
 def compiled_series(call: RecordedCall, steps: Sequence[Step], settings: Settings) -> Series:
-    """Make the calls, the first of which stands for the recorded one; raises ForkError."""
+    """Make the calls, the first of which is like the recorded one; raises ForkError."""
 
     def run() -> Series:
         torch.compiler.reset()

@@ -26,7 +26,7 @@ _PROPERTY = re.compile(r"(?P<name>.+)\.(?P<what>dtype|requires_grad)")
 
 
 class VaryError(ValueError):
-    """The text of an option cannot be read; the message says what to write."""
+    """An option that cannot be parsed; the message says what to write."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,13 +35,13 @@ class VariedName:
 
     what: What
     name: str
-    """The argument, as the function's parameters name it; the mode where that varies."""
+    """The argument by its parameter's name; the mode for a mode."""
     values: tuple[object, ...]
     dim: int = 0
 
     @property
     def text(self) -> str:
-        """The left side, as the user writes it."""
+        """Return the left side, as the user writes it."""
         match self.what:
             case "size":
                 return f"{self.name}.shape[{self.dim}]"
@@ -52,7 +52,7 @@ class VariedName:
 
 
 def parse_vary(text: str) -> VariedName:
-    """Raises VaryError."""
+    """Parse an option; raises VaryError."""
     name, equals, listed = (part.strip() for part in text.partition("="))
     if not equals:
         if name in MODES:

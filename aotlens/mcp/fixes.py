@@ -1,7 +1,7 @@
-"""`apply-fix`: shows an edit of a report as a diff, and writes it when it is asked to.
+"""`apply-fix`: show an edit of a report as a diff, and write it on request.
 
 Invariant: a file is written only with the token of a diff that was shown, only below the server's root, and
-only if it is as it was when the report was made and the diff was shown.
+only if it is unchanged since the report was made and the diff was shown.
 """
 
 import ast
@@ -32,7 +32,9 @@ class _Change:
 
 
 def apply_fix(reports: ReportStore, request: ApplyFixRequest) -> ApplyFixAnswer:
-    """Raises UserError for an unknown fix, a file that changed since, and a write without a shown diff."""
+    """Show or write a fix.  Raises UserError for an unknown fix, a changed file, and a write without a shown
+    diff.
+    """
     held = reports.get(request.report)
     fix = _fix(held, request.fix)
     files = dict.fromkeys(edit.span.file for edit in fix.edits)

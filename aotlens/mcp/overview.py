@@ -1,6 +1,6 @@
-"""From a report to the answer of a tool: short by default, with the parts that were asked for.
+"""Turn a report into the answer of a tool: short by default, with the requested parts.
 
-Invariant: a list that is cut is named in `left_out` with the number of rows that it has.
+Invariant: a list that is cut is named in `left_out` with its number of rows.
 """
 
 from collections.abc import Iterator, Sequence
@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 @dataclass(slots=True)
 class Rows:
-    """Cuts lists to a length, and notes which."""
+    """Cuts lists to a length, and records which."""
 
     most: int
     left_out: list[str] = field(default_factory=list)
@@ -35,8 +35,8 @@ class Rows:
 
 
 def inspect_answer(held: StoredReport, request: InspectRequest, output: str) -> InspectAnswer:
-    """Raises UserError for a stage that no target has."""
-    from aotlens.render.text.report import report_text  # rich: 0.1 s, and only for the text
+    """Return the answer.  Raises UserError for a stage that no target has."""
+    from aotlens.render.text.report import report_text  # rich takes 0.1 s, needed only for the text
 
     report, rows = held.report, Rows(request.rows)
     return InspectAnswer(
@@ -54,7 +54,7 @@ def inspect_answer(held: StoredReport, request: InspectRequest, output: str) -> 
 
 
 def why_answer(held: StoredReport, most_rows: int, output: str) -> WhyAnswer:
-    from aotlens.render.text.why import why_text  # rich: 0.1 s, and only for the text
+    from aotlens.render.text.why import why_text  # rich takes 0.1 s, needed only for the text
 
     report, rows = held.report, Rows(most_rows)
     functions = report.dynamo.functions if report.dynamo is not None else ()
@@ -77,7 +77,7 @@ def why_answer(held: StoredReport, most_rows: int, output: str) -> WhyAnswer:
 
 
 def fit_answer(held: StoredReport, most_rows: int, output: str) -> FitAnswer:
-    """Raises UserError for a report that has no step."""
+    """Return the answer.  Raises UserError for a report that has no step."""
     fit, rows = held.report.fit, Rows(most_rows)
     if fit is None:
         raise UserError(f"{held.name} does not hold the memory of a step; call `fit` with `script`")
@@ -98,7 +98,7 @@ def fit_answer(held: StoredReport, most_rows: int, output: str) -> FitAnswer:
 
 
 def numbered_fixes(report: Report) -> list[tuple[NumberedFix, Fix]]:
-    """Every edit that the report offers, each once, in the order of its findings."""
+    """Return every edit of the report, each once, in the order of its findings."""
     tried = report.dynamo.fixes if report.dynamo is not None else ()
     tested = {entry.fix for entry in tried if entry.passed}
     by_fix: dict[Fix, Diagnostic] = {}
@@ -134,7 +134,7 @@ def _overview(target: Target) -> TargetOverview:
 
 
 def _details(report: Report, request: InspectRequest, rows: Rows) -> Iterator[Target]:
-    """Each target with what was asked for alone."""
+    """Yield each target with only the requested parts."""
     if request.stage is not None and not any(target.stage(request.stage) for target in report.targets):
         names = dict.fromkeys(stage.name for target in report.targets for stage in target.stages)
         raise UserError(f"no stage {request.stage}; this report has {', '.join(names) or 'none'}")
@@ -171,7 +171,7 @@ def _part(target: Target, part: str, rows: Rows) -> Any:
 
 
 def _cut_fields(name: str, record: Any, rows: Rows) -> Any:
-    """The record with each of its lists cut."""
+    """Return the record with each of its lists cut."""
     lists = {entry.name: getattr(record, entry.name) for entry in fields(record)}
     cut = {key: rows.cut(f"{name}.{key}", value) for key, value in lists.items() if isinstance(value, tuple)}
     return replace(record, **cut)

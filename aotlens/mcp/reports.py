@@ -1,4 +1,4 @@
-"""The reports that this session's answers came from, and those that are read from files.
+"""The reports of this session's answers, and those that are read from files.
 
 Invariant: every report has a time; a source file that changed after it no longer fits the report's edits.
 """
@@ -16,12 +16,12 @@ from aotlens.model.report import Report
 __all__ = ["ReportStore", "Root", "StoredReport"]
 
 MOST_REPORTS = 16
-"""Reports of a session that stay in memory; the ones that were used last."""
+"""Reports of a session that stay in memory: the last ones used."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoredReport:
-    """A report, the name that a client knows it by, and when its sources were read."""
+    """A report, its name for the client, and the time when its sources were read."""
 
     name: str
     report: Report
@@ -36,7 +36,7 @@ class Root:
     folder: Path
 
     def inside(self, path: str) -> str:
-        """The path as it was given; raises UserError for one that leads out of the folder."""
+        """Return the path unchanged; raises UserError for one that leads out of the folder."""
         resolved = (self.folder / path).resolve()
         if not resolved.is_relative_to(self.folder):
             raise UserError(
@@ -55,7 +55,7 @@ class ReportStore:
     _count: int = 0
 
     def add(self, report: Report, started: float) -> StoredReport:
-        """Give a new report its name: `trace-1`, `trace-2`, …"""
+        """Store a new report under its name: `trace-1`, `trace-2`, …"""
         self._count += 1
         held = StoredReport(f"trace-{self._count}", report, started)
         self._by_name[held.name] = held
@@ -64,7 +64,7 @@ class ReportStore:
         return held
 
     def get(self, name: str) -> StoredReport:
-        """The report of an earlier answer, or of a file or log; raises UserError where there is neither."""
+        """Return the report of an earlier answer, a file or a log; raises UserError if there is none."""
         held = self._by_name.get(name)
         if held is not None:
             self._by_name.move_to_end(name)

@@ -1,7 +1,7 @@
-"""Running a user's script, in a child process: the worker's, or that of `aotlens why` and `aotlens fit`.
+"""Run a user's script in a child process: the worker's, or that of `aotlens why` and `aotlens fit`.
 
-Invariant: only these functions start a process that runs user code, and both end it when the client
-cancels the call or the time limit passes.
+Invariant: only these functions start a process that runs user code, and both end it if the client cancels the
+call or the time limit is exceeded.
 """
 
 import subprocess
@@ -27,7 +27,7 @@ from aotlens.worker.protocol import Answer, Progress, TraceOptions
 __all__ = ["Call", "ScriptRun", "Trace", "measure_step", "observe", "trace"]
 
 LONGEST_OUTPUT = 4_000
-"""Characters of a script's output that an answer holds; its end tells more than its start."""
+"""Characters of a script's output in an answer; the end is more useful than the start."""
 
 
 @dataclass(slots=True)
@@ -39,7 +39,7 @@ class Call:
     _is_cancelled: bool = False
 
     def on_cancel(self, stop: Callable[[], None]) -> None:
-        """Have `stop` called when the client cancels; at once where it already has."""
+        """Call `stop` when the client cancels, at once if it already has."""
         self._stop.append(stop)
         if self._is_cancelled:
             stop()
@@ -52,7 +52,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """What the worker is asked."""
+    """A request to the worker."""
 
     target: TargetName
     argv: tuple[str, ...]
@@ -69,7 +69,7 @@ class ScriptRun:
 
 
 def trace(worker: WorkerClient, reports: ReportStore, asked: Trace, call: Call) -> ScriptRun:
-    """Trace in the worker's child. Raises UserError with the command's message where there is no report."""
+    """Trace in the worker's child.  Raises UserError with the command's message if there is no report."""
     check_script(asked.target.path)
     started = time.time()
 
@@ -94,7 +94,7 @@ def trace(worker: WorkerClient, reports: ReportStore, asked: Trace, call: Call) 
 
 
 def _failure_text(failure: Failure, output: str) -> str:
-    """What a command prints: the message, the user's traceback, and the script's last words."""
+    """Return what a command prints: the message, the user's traceback, and the end of the script's output."""
     parts = [failure.message, failure.traceback.rstrip()]
     if output:
         parts.append(f"The script printed:\n{shortened(output)}")
@@ -102,13 +102,13 @@ def _failure_text(failure: Failure, output: str) -> str:
 
 
 def observe(reports: ReportStore, request: WhyRequest, script: str, call: Call) -> ScriptRun:
-    """Run `aotlens why`. Raises UserError with its message where it makes no report."""
+    """Run `aotlens why`.  Raises UserError with its message if it makes no report."""
     asked = _Command("why", _why_options(request), script, request.argv, request.time_limit_s)
     return _reported(reports, asked, call)
 
 
 def measure_step(reports: ReportStore, request: FitRequest, script: str, call: Call) -> ScriptRun:
-    """Run `aotlens fit`. Raises UserError with its message where it makes no report."""
+    """Run `aotlens fit`.  Raises UserError with its message if it makes no report."""
     options = [*(["--gpu", request.gpu] if request.gpu else []), *(["--real"] if request.real else [])]
     return _reported(reports, _Command("fit", options, script, request.argv, request.time_limit_s), call)
 
@@ -142,7 +142,7 @@ def _reported(reports: ReportStore, asked: _Command, call: Call) -> ScriptRun:
 
 
 def _why_options(request: WhyRequest) -> list[str]:
-    """Raises UserError for two questions that need runs of their own."""
+    """Return the options.  Raises UserError for two questions that need separate runs."""
     asked = [name for name in ("try_fixes", "forecast", "vary") if getattr(request, name)]
     if len(asked) > 1:
         raise UserError(f"{' and '.join(asked)} are runs of their own; ask for one at a time")
@@ -155,7 +155,7 @@ def _why_options(request: WhyRequest) -> list[str]:
 
 
 def _run(command: list[str], output: int, time_limit_s: float, call: Call) -> None:
-    """Run to the end, or to the limit; then nothing that it started is left."""
+    """Run to the end or to the limit, and end everything that it started."""
     process = subprocess.Popen(
         command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
     )
@@ -174,11 +174,11 @@ def _run(command: list[str], output: int, time_limit_s: float, call: Call) -> No
 
 
 def _last_error(printed: str) -> str:
-    """The command's own message, which may have several lines; empty where it printed none."""
+    """Return the command's own message, which may have several lines; empty if it printed none."""
     _, separator, message = printed.rpartition("aotlens: error: ")
     return message.strip() if separator else shortened(printed).strip()
 
 
 def shortened(output: str) -> str:
-    """The end of a long output."""
+    """Return the end of a long output."""
     return output if len(output) <= LONGEST_OUTPUT else f"…{output[-LONGEST_OUTPUT:]}"

@@ -1,6 +1,6 @@
-"""The protocol: lists the tools, calls one in a thread, and turns errors into answers.
+"""The protocol: list the tools, call one in a thread, and turn errors into answers.
 
-Invariant: every call ends with one answer, and a call that the client cancels leaves no process behind.
+Invariant: every call ends with one answer, and a call that the client cancels leaves no process running.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ Context = ServerRequestContext[Any, Any]
 
 
 def make_server(session: Session) -> "Server[Any]":
-    """A server of this session's; the session ends with it."""
+    """Return a server for this session; the session ends with it."""
 
     @asynccontextmanager
     async def lifespan(_: "Server[Any]") -> AsyncIterator[dict[str, Any]]:
@@ -111,7 +111,7 @@ async def _answered(
 
 
 def _progress_function(context: Context) -> Any:
-    """Passes progress on from any thread; the protocol drops it where the client did not ask."""
+    """Return a function that passes progress on from any thread, if the client asked for it."""
     loop, count = asyncio.get_running_loop(), 0
 
     def report(text: str) -> None:

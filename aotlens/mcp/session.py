@@ -1,4 +1,4 @@
-"""What each tool does with its arguments, for one client.
+"""The tools' work, for one client.
 
 Invariant: a request that runs user code without saying so is rejected before anything is started.
 """
@@ -47,7 +47,7 @@ class Session:
     """One client's root, its worker and its reports."""
 
     def __init__(self, root: Root, worker: WorkerClient | None = None) -> None:
-        """The worker is started by the first call that traces; tests pass a stand-in."""
+        """The first call that traces starts the worker; tests pass a fake one."""
         self.root = root
         self._worker = worker or WorkerClient(cwd=str(root.folder))
         self._reports = ReportStore(root)
@@ -112,7 +112,7 @@ class Session:
         if not request.changes:
             raise UserError("`changes` is empty; name one, such as `recompute:hidden`")
         for change in request.changes:
-            policy.changed(change)  # a mistake in its form shows before anything is run
+            policy.changed(change)  # an invalid form is reported before anything is run
         options = TraceOptions(policy=str(policy), what_if=request.changes)
         ran = self._trace(request, options, call)
         report = ran.stored.report
@@ -125,7 +125,9 @@ class Session:
 
     def diff(self, request: DiffRequest, call: Call) -> DiffAnswer:
         before, after = self._compared(request, call)
-        from aotlens.render.text.difference import difference_lines  # rich: 0.1 s, and only for the text
+        from aotlens.render.text.difference import (
+            difference_lines,
+        )  # rich takes 0.1 s, needed only for the text
         from aotlens.render.text.layout import WIDTH, to_text
 
         change, rows = report_change(before, after), Rows(request.rows)
@@ -185,7 +187,7 @@ def _policy(request: InspectRequest | VerifyRequest) -> str:
 
 
 def _verdicts(report: Report) -> list[TargetVerdict]:
-    """As `aotlens verify` lists them: targets, then what ran in eager."""
+    """Return the verdicts as `aotlens verify` lists them: targets, then what ran in eager."""
     rows = [
         TargetVerdict(target.name, target.verified.outcome, target.verified.text)
         for target in report.targets
@@ -196,7 +198,7 @@ def _verdicts(report: Report) -> list[TargetVerdict]:
 
 
 def _cut(target: TargetChange, rows: Rows) -> TargetChange:
-    """The change with each of its lists cut."""
+    """Return the change with each of its lists cut."""
     name = target.name
     lines: tuple[LineChange, ...] = rows.cut(f"{name}.lines", target.lines)
     return replace(
