@@ -128,9 +128,7 @@ class _Comments:
         return bool(hiding)
 
     def unused(self, traced: Sequence[Traced]) -> Iterator[Finding]:
-        """Yield comments on code that ran which hide nothing, except in files that were traced only in
-        part.
-        """
+        """Yield comments on executed code that hide nothing, except in files that were traced in part."""
         seen = _lines_seen(traced)
         incomplete = {
             file_trace.file.path

@@ -67,9 +67,7 @@ class Settings:
         return (select is None or code.startswith(select)) and not code.startswith(ignore or ("-",))
 
     def budget_of(self, file: str, qualname: str) -> Budget:
-        """Return the limits for a target: the general ones, then those of the file, then those of the
-        target.
-        """
+        """Return the limits for a target: the general ones, then the file's, then the target's."""
         budget = self.budget
         for section in self._sections(file, qualname):
             budget = budget.with_limits(section.budget)

@@ -219,9 +219,7 @@ def _read(path: str) -> str:
 
 
 def public_names() -> frozenset[str]:
-    """Return names that reveal nothing of the user's program: torch's, with the parameters of its
-    functions.
-    """
+    """Return names that reveal nothing of the user's program: torch's functions and their parameters."""
     try:
         import torch  # takes seconds, and is needed only for names
     except ImportError:

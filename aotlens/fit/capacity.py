@@ -19,9 +19,7 @@ RESERVE_BYTES = 256 * MIB
 
 
 def gpu_fit(allocations: Sequence[FitAllocation], gpu: str) -> GpuFit:
-    """Replay one step, after what is alive before it, in an empty allocator.  Raises UserError without a
-    GPU.
-    """
+    """Replay one step, after what is alive before it.  Raises UserError for an unknown GPU."""
     target = find_target(gpu)
     on_any_device = [
         each for each in allocations if each.kind != "working memory"

@@ -84,9 +84,7 @@ def neutral_tensors(site: ValueSite) -> Iterator[Candidate | None]:
 
 
 def _neutral(function: Function, name: str) -> tuple[str, str] | None:
-    """Return the tensor that the argument is multiplied with or added to, and the function for a neutral
-    one.
-    """
+    """Return the other operand of the argument, and the function that makes a neutral tensor."""
     parameters = parameter_names(function)
     for node in ast.walk(function):
         if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Mult | ast.Add):

@@ -146,9 +146,7 @@ def _assigned(source: Source, branch: ast.If) -> list[ChosenValue]:
 
 
 def _assignments(source: Source, block: Sequence[ast.stmt]) -> dict[str, str] | None:
-    """Return each target with its value; None for other statements, or a value that reads an earlier
-    target.
-    """
+    """Return each target with its value; None for other statements, or a read of an earlier target."""
     values: dict[str, str] = {}
     for statement in block:
         if isinstance(statement, ast.Pass):
@@ -176,9 +174,7 @@ def _assignments(source: Source, block: Sequence[ast.stmt]) -> dict[str, str] | 
 
 
 def tensor_condition(source: Source, test: ast.expr) -> str | None:
-    """Return a condition as a boolean tensor: without `.item()` and `bool()`, with operators for `and`, `or`
-    and `not`.
-    """
+    """Return a condition as a boolean tensor, with operators for `and`, `or` and `not`."""
     match test:
         case ast.UnaryOp(op=ast.Not(), operand=operand):
             inner = tensor_condition(source, operand)

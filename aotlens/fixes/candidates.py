@@ -19,9 +19,7 @@ __all__ = ["Alternatives", "BreakSite", "Candidate", "Target", "ValueSite"]
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A graph break or recompiling value that a candidate removes; identified again in the report of an
-    edited copy.
-    """
+    """A graph break or recompiling value, identified again in the report of an edited copy."""
 
     kind: Literal["break", "value"]
     function: str

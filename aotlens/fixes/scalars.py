@@ -70,9 +70,7 @@ def _tensor(source: Source, node: ast.Call) -> str | None:
 
 
 def _in_a_branch(source: Source, node: ast.Call, tensor: str) -> Candidate | None:
-    """Edit `s = t.item()` and the only condition that reads `s` together: each edit alone removes no
-    break.
-    """
+    """Edit `s = t.item()` and its only condition together: each edit alone removes no break."""
     statement, function = source.parents.get(node), source.function(node)
     if not isinstance(statement, ast.Assign) or function is None or len(statement.targets) != 1:
         return None

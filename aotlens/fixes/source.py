@@ -79,9 +79,7 @@ class Source:
         )
 
     def function_at(self, qualname: str, line: int) -> Function | None:
-        """Return the function that begins on a line, or at a decorator there; the name decides between
-        several.
-        """
+        """Return the function that begins on a line, or at a decorator there; the name decides."""
         named = [
             node
             for node in ast.walk(self.tree)

@@ -114,9 +114,7 @@ class Driver:
         return self._log.dynamo(targets)
 
     def run(self) -> None:
-        """Run the script and compile its targets; raises what the script raised, except for an orderly
-        end.
-        """
+        """Run the script and compile its targets; raises the script's error, except for an orderly end."""
         self._hooks.on_stage("import", self._request.path)
         script = load_script(self._request.path)
         plan = Plan.from_script(script, self._request.qualname, self._request.examples)
@@ -144,9 +142,7 @@ class Driver:
 
     @contextmanager
     def _emulation(self) -> Iterator[None]:
-        """Emulate the requested GPU and fake tensors; an error that leaves the block carries the GPU's
-        name.
-        """
+        """Emulate the GPU and fake tensors; an error that leaves the block carries the GPU's name."""
         gpu, backend = self._request.options.gpu, self._request.options.backend
         for_another = backend == "eager" or isinstance(backend, Interpreted)
         runs_here = not for_another or torch.cuda.is_available()

@@ -98,9 +98,7 @@ def _spans(call: Call, graphs: GraphSet, phase: Phase, locate: Locate) -> tuple[
 
 
 def _by_operators(call: Call, graphs: GraphSet, locate: Locate) -> tuple[Span, ...]:
-    """Return the line by operators: C++ code has no comment, but its name lists operators, perhaps of one
-    line.
-    """
+    """Return the line by operators: C++ code has no comment, but its name lists operators."""
     if not call.is_generated or graphs.captured is None:
         return ()
     by_operator: dict[str, set[Line]] = {}

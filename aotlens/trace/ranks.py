@@ -96,9 +96,7 @@ def _keys(compiled: Iterable[Mapping[Key, CompilationFacts]]) -> tuple[Key, ...]
 def _groups(
     key: Key, compiled: Mapping[int, Mapping[Key, CompilationFacts]], known: dict[str, str]
 ) -> tuple[tuple[int, ...], ...]:
-    """Return the ranks grouped by what they compiled under an id; those that compiled nothing form a
-    group.
-    """
+    """Return the ranks grouped by what they compiled under an id; none at all is a group too."""
     digests = {
         rank: identity(facts[key].compilation, known) if key in facts else None
         for rank, facts in compiled.items()

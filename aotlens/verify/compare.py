@@ -324,9 +324,7 @@ def _writes(compiled: Observation, eager: Observation) -> Iterator[Difference]:
 
 
 def _largest_gradient(eager: Observation) -> float:
-    """Return the largest gradient, which sets the scale: gradients that cancel out are as noisy as their
-    terms.
-    """
+    """Return the largest gradient, the scale of noise for gradients that cancel out."""
     leaves = eager.gradients.leaves if eager.gradients else ()
     sizes = (
         float(as_dense_double(gradient).abs().max())

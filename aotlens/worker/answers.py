@@ -119,9 +119,7 @@ class AnswerStore:
 
 
 def _has_failed(report: dict[str, Any]) -> bool:
-    """Return True if a kernel has no code: it exceeded a time limit, perhaps only because the machine was
-    busy.
-    """
+    """Return True if a kernel has no code: it exceeded a time limit, perhaps on a busy machine."""
     return any(kernel.get("error") for target in report.get("targets", ()) for kernel in target["kernels"])
 
 

@@ -43,9 +43,7 @@ if importlib.util.find_spec("aotlens") is None:
 from aotlens.worker.start import main
 sys.exit(main())
 """
-"""Like `python -m aotlens.worker`, but it also finds an aotlens that is not installed for that
-interpreter.
-"""
+"""Like `python -m aotlens.worker`, for an interpreter that may not have aotlens installed."""
 
 
 @dataclass(slots=True, eq=False)

@@ -110,9 +110,7 @@ class Answer:
     cached: bool = False
     """Whether this is a stored answer whose files have not changed since."""
     files: tuple[str, ...] = ()
-    """Absolute paths of the user's sources, and of other files that the script read if the request asked for
-    them.
-    """
+    """Absolute paths of the user's sources, and of other files read, if the request asked for them."""
     outside: str = ""
     """Why the same request may have another answer later, apart from files: `it asks the network`."""
     stopped: bool = False

@@ -79,9 +79,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _minimising(arguments: argparse.Namespace) -> "OnMismatch | None":
-    """Return a function that writes the first mismatch as a script and reports the others as not
-    minimised.
-    """
+    """Return a function that writes the first mismatch and reports the others as not minimised."""
     if arguments.minimise is None:
         return None
     from aotlens.verify.locate.minimise import minimise  # imports torch

@@ -37,9 +37,7 @@ def attribute_errors(compiled: Callable[..., Any], graph: fx.GraphModule) -> Cal
 
 
 def raise_if_eager_fails(error: Exception, function: Callable[..., Any], args: Any, kwargs: Any) -> None:
-    """Raise the function's own error on these arguments, or else the given one, which is then the
-    engine's.
-    """
+    """Raise the function's own error on these arguments, or else this one, the engine's."""
     function(*args, **kwargs)
     setattr(error, ALONE, True)
     raise error

@@ -232,9 +232,7 @@ class Watch:
             module.__dict__.pop(_MARK, None)
 
     def choose(self, function: object) -> object | None:
-        """Return what `torch.compile` compiles in place of the watched definition; None for other
-        functions.
-        """
+        """Return what `torch.compile` compiles in place of the watched definition; None for others."""
         owner = getattr(function, "__self__", None)  # `module.compile()` passes the module's bound method
         for candidate in (function, owner):
             if isinstance(self._definition, type) and isinstance(candidate, self._definition):

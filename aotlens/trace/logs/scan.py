@@ -117,9 +117,7 @@ class RecordTable:
         return row
 
     def _context(self, text: bytes, start: int, brace: int, head_end: int) -> int:
-        """Return the row of the context, which is last in a header; quotes in values are escaped, so none
-        resembles it.
-        """
+        """Return the row of the context, which is last in a header; quotes in values are escaped."""
         stop = head_end - _PAYLOAD_TAIL
         if not text.startswith(_PAYLOAD, stop):
             stop = head_end

@@ -105,9 +105,7 @@ def _only(expressions: Sequence[_Expression], code: str) -> Columns | None:
 
 @lru_cache(maxsize=4096)
 def _expressions(code: str) -> tuple[_Expression, ...]:
-    """Return every expression of the line that runs something; empty if the line is no statement by
-    itself.
-    """
+    """Return every expression of the line that runs something; empty for an incomplete statement."""
     tree = _parsed(code.strip())
     if tree is None:
         return ()
@@ -116,9 +114,7 @@ def _expressions(code: str) -> tuple[_Expression, ...]:
 
 
 def _parsed(code: str) -> ast.AST | None:
-    """Return the syntax tree of a line: a statement, the head of a block, or the beginning of a longer
-    call.
-    """
+    """Return the tree of a line: a statement, the head of a block, or the beginning of a longer call."""
     for text in (code, f"{code} pass", f"if True: pass\n{code} pass", f"{code}{_closing(code)}"):
         try:
             with warnings.catch_warnings(action="ignore"):

@@ -157,9 +157,7 @@ def _sources(graph: Graph) -> Iterator[tuple[GraphNode, GraphNode]]:
 
 
 def _written(captured: Graph | None, others: Sequence[Graph]) -> frozenset[tuple[Line, str]]:
-    """Return operators that a line has equally often in the AOT forward and in Dynamo's graph: none is a part
-    of another.
-    """
+    """Return operators that a line has equally often in the AOT forward and in Dynamo's graph."""
     forward = next((graph for graph in others if _is_forward(graph)), None)
     if captured is None or forward is None:
         return frozenset()
@@ -197,9 +195,7 @@ def _layers(captured: Graph | None, others: Sequence[Graph]) -> dict[_NodeKey, s
 
 
 def _read_by(graph: Graph, layers: dict[str, str]) -> dict[_NodeKey, str]:
-    """Return the layers of reading nodes; views of a parameter pass its layer on, as `addmm` reads a
-    transposed weight.
-    """
+    """Return the layers of reading nodes; views of a parameter pass its layer on."""
     layers = dict(layers)
     of_nodes: dict[_NodeKey, str] = {}
     for node in graph.nodes:

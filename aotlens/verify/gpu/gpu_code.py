@@ -99,9 +99,7 @@ class GpuVerification:
         return self.outcome == "equal"
 
     def verdict(self) -> Verdict:
-        """Return one line for the user, one about what ran, and one for each launch that was not
-        interpreted.
-        """
+        """Return one line for the user, one about what ran, and one per launch that was not interpreted."""
         skipped = (f"not interpreted: {text}" for text in self.skipped)
         return Verdict(self.outcome, "\n".join([*self._finding(), *skipped]))
 
@@ -173,9 +171,7 @@ def _as_tuple(flat: Callable[..., Any]) -> Callable[..., Any]:
 
 @dataclass(frozen=True, slots=True)
 class _Comparison:
-    """Makes one call in eager, by the kernels and, if these use random numbers, in torch with the same
-    ones.
-    """
+    """Makes one call in eager, by the kernels and, for random numbers, in torch with the same ones."""
 
     compiled: Compiled
     prepared_calls: tuple[PreparedCall, ...]

@@ -109,9 +109,7 @@ class InputCopies:
         return named_values
 
     def _written_alias(self, index: int) -> Any:
-        """Return the alias that receives an input's new data, with its sizes at entry unless it is
-        resized.
-        """
+        """Return the alias that receives an input's new data, with its entry sizes unless it is resized."""
         return (self._inputs if index in self._resized else self._aliases_at_entry)[index]
 
     def tangents(self, forward: Program) -> dict[str, Any]:
@@ -126,9 +124,7 @@ class InputCopies:
     def call(
         self, program: Program, environment: dict[int, Any], function: Callable[..., Any] | None = None
     ) -> tuple[Any, dict[int, Any]]:
-        """Return the program's outputs and all known values by node; `function` replaces the program's
-        own.
-        """
+        """Return the program's outputs and all known values by node; `function` replaces its own."""
         arguments = self.arguments(program, environment)
         with below_views():
             outputs = (function or _loaded(program))(*arguments)
@@ -234,9 +230,7 @@ def _path(slot: Any) -> tuple[str, ...]:
 
 
 class InputCloner(Cloner):
-    """Leaves a wrapper's attributes as its subclass set them: a jagged tensor's sizes belong to its
-    offsets.
-    """
+    """Leaves a wrapper's attributes as its subclass set them: jagged sizes belong to their offsets."""
 
     def _copy_attributes(self, original: Tensor, made: Tensor) -> None:
         if not is_wrapper(original):
