@@ -75,7 +75,7 @@ def _gradients(captured: Captured, output_index: int) -> Iterator[rows.Left]:
 
 def _parts(refill: ContainerUpdate) -> Iterator[tuple[Any, Leaving, int]]:
     """Each key, what becomes of it and how many results it then holds; None for the container as a whole."""
-    new = [(index, item) for index, item in enumerate(refill.items) if item.before is None]
+    new = [(index, item) for index, item in enumerate(refill.items) if item.old_index is None]
     whole = refill.cleared if refill.keyed else not refill.appends and not new
     if whole:
         yield None, "refilled" if refill.items else "emptied", 0

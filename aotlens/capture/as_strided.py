@@ -37,11 +37,11 @@ def is_as_strided_chain(chain: tuple[ViewStep, ...]) -> bool:
 def from_base(storage: Storage, step: ViewStep) -> ViewStep:
     """Return the `as_strided` step relative to the storage's current value, with its offset adjusted."""
     size, stride = step.args[:2]
-    offset = step.offset - _first(storage).storage_offset() + storage.base.val.storage_offset()
+    offset = step.offset - _initial_tensor(storage).storage_offset() + storage.base.val.storage_offset()
     return replace(step, args=(size, stride, offset))
 
 
-def _first(storage: Storage) -> Any:
+def _initial_tensor(storage: Storage) -> Any:
     """Return the storage's base with the sizes and strides that it was first recorded with."""
     return storage.base_tensor if storage.initial_tensor is None else storage.initial_tensor
 
@@ -54,7 +54,7 @@ def check_within_input(storage: Storage, step: ViewStep, view: Any, span: Span |
     Raises:
         UnsupportedError: the view covers other elements.
     """
-    whole = _first(storage)
+    whole = _initial_tensor(storage)
     input_range, view_range = storage_range_of(whole), storage_range_of(view)
     if not storage.inputs or input_range is None or view_range is None:
         return
@@ -82,7 +82,7 @@ def with_storage_offset(step: ViewStep, source: Any, tracked: Tracked, span: Spa
     return step
 
 
-def check_as_strided_grad_fn(span: Span | None) -> None:
+def reject_write_under_as_strided(span: Span | None) -> None:
     """Reject a write under an `as_strided` that exceeds its view.
 
     Eager's autograd replays that view on the base, ours on the view.
@@ -124,9 +124,9 @@ def as_strided_chain(chain: tuple[ViewStep, ...], tensor: Any, span: Span | None
 
 
 def _is_inside(step: ViewStep, source: Any) -> bool:
-    first, end = source.storage_offset(), source.storage_offset() + _reach(source.shape, source.stride())
-    return bool(first <= step.offset and step.offset + _reach(*step.args[:2]) <= end)
+    first, end = source.storage_offset(), source.storage_offset() + _extent(source.shape, source.stride())
+    return bool(first <= step.offset and step.offset + _extent(*step.args[:2]) <= end)
 
 
-def _reach(sizes: Any, strides: Any) -> Any:
+def _extent(sizes: Any, strides: Any) -> Any:
     return 1 + sum((size - 1) * stride for size, stride in zip(sizes, strides, strict=True))

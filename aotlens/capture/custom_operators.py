@@ -29,7 +29,7 @@ def record_on_copied_bases(
     Raises:
         UnsupportedError: an argument in `shared`, which overlap, is not a strided view of the storage.
     """
-    bases = _Bases(recording, shared)
+    bases = _CopiedBases(recording, shared)
     written = [
         argument
         for argument in call.func._schema.arguments
@@ -58,7 +58,7 @@ def record_on_copied_bases(
     return node, first
 
 
-class _Bases:
+class _CopiedBases:
     """The bases that `auto_functionalized_v2` copies, and each mutated tensor's geometry on them."""
 
     def __init__(self, recording: Recording, shared: list[Any]) -> None:
@@ -111,8 +111,8 @@ def record_custom_mutation(recording: Recording, call: Write) -> Any:
     if not can_auto_functionalize(call.func):
         reason = "its result aliases an argument" if _returns_alias(call.func) else "no functional variant"
         raise unsupported("operator-mutation", recording.span, operator=call.name, reason=reason)
-    by_name = _by_name(call)
-    written = _written(call.func)
+    by_name = _arguments_by_name(call)
+    written = _mutated_names(call.func)
     for name in written:
         for target in tensors_of(by_name[name]):
             check_writable(recording, target, call.func, (call.args, call.kwargs))
@@ -130,7 +130,7 @@ def record_custom_mutation(recording: Recording, call: Write) -> Any:
     return _results(recording, call, node, first)
 
 
-def _written(func: Any) -> list[str]:
+def _mutated_names(func: Any) -> list[str]:
     """Return the names of the mutated arguments, in the schema's order."""
     arguments = func._schema.arguments
     return [arg.name for arg in arguments if arg.alias_info is not None and arg.alias_info.is_write]
@@ -140,13 +140,13 @@ def _returns_alias(func: Any) -> bool:
     return any(result.alias_info is not None for result in func._schema.returns)
 
 
-def _by_name(call: Write) -> dict[str, Any]:
+def _arguments_by_name(call: Write) -> dict[str, Any]:
     """Return all arguments by name; an omitted mutated argument is None."""
     schema = call.func._schema.arguments
     arguments = {
         argument.name: value for argument, value in zip(schema, call.args, strict=False)
     } | call.kwargs
-    defaults = {name: None for name in _written(call.func) if name not in arguments}
+    defaults = {name: None for name in _mutated_names(call.func) if name not in arguments}
     return arguments | defaults
 
 

@@ -15,11 +15,11 @@ from aotlens.ir.program import Node, is_higher_order
 from aotlens.torch_api.operators import pytree
 
 
-def _names(text: str) -> frozenset[str]:
+def _name_set(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-MIXED_DEVICE_OPS = _names(
+MIXED_DEVICE_OPS = _name_set(
     """_assert_async _assert_tensor_metadata _copy_from _ctc_loss _ctc_loss_backward _foreach_copy
     _foreach_copy_ _index_put_impl _index_put_impl_ _pack_padded_sequence _pack_padded_sequence_backward
     _pad_packed_sequence _to_copy _unsafe_index _unsafe_index_put copy copy_ ctc_loss device_put gru index
@@ -80,7 +80,9 @@ def reject_mixed_devices(nodes: Iterable[Node], inputs: Iterable[CapturedInput])
         if cpu is not None and gpu is not None:
             span = node.origin.location.innermost
             message = with_location(mixed_device_message(node.origin.op), span)
-            advice = mixed_device_hint(_named(cpu, names, derived_from), _named(gpu, names, {}))
+            advice = mixed_device_hint(
+                _describe_node(cpu, names, derived_from), _describe_node(gpu, names, {})
+            )
             raise UserError(f"{message}: {advice}", span=span)
 
 
@@ -92,7 +94,7 @@ def _is_on_gpu(value: Any) -> bool:
     return isinstance(value, torch.Tensor) and value.device.type == "cuda"
 
 
-def _named(node: Node, names: dict[Node, str], derived_from: dict[Node, str]) -> str:
+def _describe_node(node: Node, names: dict[Node, str], derived_from: dict[Node, str]) -> str:
     if node in names:
         return f"`{names[node]}`"
     if node in derived_from:

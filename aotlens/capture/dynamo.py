@@ -88,10 +88,10 @@ def capture_graph_module(
 
     captured = capture_run(call.subject, FlatCall(list(call.values), call.slots, None, run), settings)
     variables = variables_of_nodes(gm, spans_of_node)
-    return _flat(captured, variables)
+    return _with_flat_structure(captured, variables)
 
 
-def _flat(captured: Captured, variables: tuple[Variable, ...]) -> Captured:
+def _with_flat_structure(captured: Captured, variables: tuple[Variable, ...]) -> Captured:
     structure = replace(captured.structure, arguments=None, result=None)
     return replace(captured, structure=structure, variables=variables)
 
@@ -187,16 +187,16 @@ def _owned_slots(gm: fx.GraphModule, owned: dict[str, Any]) -> list[FlatInput]:
 
 
 def _source_text(source: Any) -> str:
-    text, step = _name(source), source
+    text, step = _source_name(source), source
     while step is not None:
         key = getattr(step, "index", None)
-        if _KEY.search(_name(key)) and isinstance(value := resolve_dynamo_source(key), (str, int)):
-            text = text.replace(f"[{_name(key)}]", f"[{value!r}]")
+        if _KEY.search(_source_name(key)) and isinstance(value := resolve_dynamo_source(key), (str, int)):
+            text = text.replace(f"[{_source_name(key)}]", f"[{value!r}]")
         step = getattr(step, "base", None)
     return text
 
 
-def _name(source: Any) -> str:
+def _source_name(source: Any) -> str:
     name = getattr(source, "name", "")
     return str(name() if callable(name) else name)
 
@@ -240,7 +240,7 @@ def _subject(gm: fx.GraphModule) -> Subject | None:
         users = [codes[:-1] for codes in users]
     for codes in users:
         qualname, file, line = codes[-1]
-        return _named(gm, user_qualname(qualname, file), Span(file, line, 0, line, 0))
+        return _named_subject(gm, user_qualname(qualname, file), Span(file, line, 0, line, 0))
     return None
 
 
@@ -259,10 +259,10 @@ def _subject_of_layer(gm: fx.GraphModule) -> Subject:
     layers = [name for name, *_ in codes if name.endswith(".forward")]
     name = layers[-1] if layers else codes[-1][0] if codes else type(gm).__name__
     frames = calling_frames()
-    return replace(_named(gm, name, frames.innermost), called_at=frames)
+    return replace(_named_subject(gm, name, frames.innermost), called_at=frames)
 
 
-def _named(gm: fx.GraphModule, name: str, span: Span | None) -> Subject:
+def _named_subject(gm: fx.GraphModule, name: str, span: Span | None) -> Subject:
     """Return the subject; `Net.forward` is called `Net`, and a resume function retains its suffix."""
     owner, after, line = name.partition(" after ")
     short = owner.removesuffix(".forward").rsplit(".", 1)[-1] + after + line

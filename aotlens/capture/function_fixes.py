@@ -28,11 +28,11 @@ def cumulative_batch_norm(forward: Callable[[Any, Tensor], Any], layer: Any, lay
     """`forward` of a batch norm; with `momentum=None` and fake running values, another way to its result."""
     counts = layer.momentum is None and layer.training and layer.track_running_stats
     if counts and type(layer.num_batches_tracked) is FakeTensor:
-        return _averaged(layer, layer_input)
+        return _cumulative_forward(layer, layer_input)
     return forward(layer, layer_input)
 
 
-def _averaged(layer: Any, layer_input: Tensor) -> Tensor:
+def _cumulative_forward(layer: Any, layer_input: Tensor) -> Tensor:
     layer._check_input_dim(layer_input)
     layer.num_batches_tracked.add_(1)
     running = (layer.running_mean, layer.running_var)

@@ -14,10 +14,10 @@ import torch
 from aotlens.capture.as_strided import (
     MAY_REPEAT,
     as_strided_chain,
-    check_as_strided_grad_fn,
     from_base,
     is_as_strided_chain,
     overlaps_itself,
+    reject_write_under_as_strided,
 )
 from aotlens.capture.invalid_views import check_view_is_valid
 from aotlens.capture.operators import FAKES, aten
@@ -351,7 +351,7 @@ class Recording:
         if isinstance(arg, (FakeScriptObject, ScriptObject)):
             return self.objects[id(arg)]
         if isinstance(arg, (torch.SymInt, torch.SymFloat, torch.SymBool)):
-            known = arg if self.floats is None else self.floats.fixed(arg)
+            known = arg if self.floats is None else self.floats.specialised(arg)
             return self.symbols.value(arg) if known is arg else known
         return arg
 
@@ -444,7 +444,7 @@ class Recording:
             self.current.note_access(tracked, is_write=True)
         self.use_synthetic_base(storage)
         if storage.exceeds_view and self._any_gradient():
-            check_as_strided_grad_fn(self.span)
+            reject_write_under_as_strided(self.span)
         new = value = with_lazy_bits_of(self, target, value)
         chain = self._path(tracked, target)
         for end in range(len(chain), 0, -1):

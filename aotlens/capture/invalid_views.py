@@ -16,7 +16,7 @@ from aotlens.errors import UnsupportedError
 from aotlens.model.report import Span
 from aotlens.unsupported import unsupported
 
-TRACK = "_aotlens_tracked"
+TRACKED = "_aotlens_tracked"
 
 
 def check_view_is_valid(tensor: Any, span: Span | None, *, written: bool = False) -> None:
@@ -26,14 +26,14 @@ def check_view_is_valid(tensor: Any, span: Span | None, *, written: bool = False
         UnsupportedError: its gradient would differ from eager's.
     """
     if is_invalid_view(tensor) or (written and _has_new_geometry(tensor)):
-        moves = getattr(tensor, TRACK).storage.metadata_mutations
+        moves = getattr(tensor, TRACKED).storage.metadata_mutations
         raise invalid_view_error(span, moves[-1].origin.location.innermost)
 
 
 def is_invalid_view(tensor: Any) -> bool:
     """Return True if replaying its view operators on the base gives another view."""
     base = tensor._base
-    tracked, tracked_base = getattr(tensor, TRACK, None), getattr(base, TRACK, None)
+    tracked, tracked_base = getattr(tensor, TRACKED, None), getattr(base, TRACKED, None)
     return (
         tracked is not None
         and tracked_base is not None
@@ -43,7 +43,7 @@ def is_invalid_view(tensor: Any) -> bool:
 
 def _has_new_geometry(tensor: Any) -> bool:
     """Return True if the view itself was mutated: the gradient of a write uses its old geometry."""
-    tracked, tracked_base = getattr(tensor, TRACK, None), getattr(tensor._base, TRACK, None)
+    tracked, tracked_base = getattr(tensor, TRACKED, None), getattr(tensor._base, TRACKED, None)
     if (
         tracked is None
         or tracked_base is None
@@ -55,7 +55,7 @@ def _has_new_geometry(tensor: Any) -> bool:
     if len(view_steps) == len(own):
         return False
     with torch.no_grad():
-        return _geometry(_applied(view_steps, tensor._base)) != _geometry(tensor)
+        return _geometry(_apply(view_steps, tensor._base)) != _geometry(tensor)
 
 
 def invalid_view_error(span: Span | None, mutation_span: Span | None) -> UnsupportedError:
@@ -80,13 +80,13 @@ def _is_regenerated(base: Any, tensor: Any, tracked: Tracked, tracked_base: Trac
         return True
     with torch.no_grad():
         try:
-            regenerated = _applied(tuple(step for step in own if not step.in_place), base)
+            regenerated = _apply(tuple(step for step in own if not step.in_place), base)
         except (RuntimeError, ValueError, IndexError):
             return False
     return bool(_geometry(regenerated) == _geometry(tensor))
 
 
-def _applied(chain: tuple[ViewStep, ...], tensor: Any) -> Any:
+def _apply(chain: tuple[ViewStep, ...], tensor: Any) -> Any:
     for step in chain:
         regenerated = step.op(tensor, *step.args, **dict(step.kwargs))
         tensor = regenerated if step.result is None else regenerated[step.result]

@@ -194,7 +194,7 @@ def record_mutation(recording: Recording, call: Write) -> Any:
     reject_partial_overlap(recording, call.func, targets, call.args)
     values, results = _new_values(recording, call, len(targets))
     for target, value in zip(targets, values, strict=True):
-        recording.write(target, _fitted(recording, call, target, value))
+        recording.write(target, _in_target_dtype(recording, call, target, value))
     if is_foreach:
         increment_version([target for target in targets if not target.is_inference()])
     if not call.func._schema.returns:
@@ -205,7 +205,7 @@ def record_mutation(recording: Recording, call: Write) -> Any:
 def _new_values(recording: Recording, call: Write, count: int) -> tuple[list[Node], Any]:
     """Return the written tensors' new values, and the operator's other results."""
     if call.func is aten.copy_.default:
-        return [_copied(recording, *call.args[:2])], None
+        return [_copy_value(recording, *call.args[:2])], None
     functional = call.operator.functional
     inputs = {key: value for key, value in call.kwargs.items() if key not in call.operator.written}
     inputs |= {key: getattr(call.targets[0], key) for key in call.operator.result_options}
@@ -231,7 +231,7 @@ def _flat_results(recording: Recording, node: Any) -> list[Node]:
     return [single for item in node for single in _flat_results(recording, item)]
 
 
-def _copied(recording: Recording, target: Any, source: Any) -> Node:
+def _copy_value(recording: Recording, target: Any, source: Any) -> Node:
     """Return the value of `target` after `copy_`: a copy of the source in the target's layout."""
     if not isinstance(source, torch.Tensor):
         return recording.emit(aten.fill.Scalar, recording.node_of(target), source)
@@ -247,7 +247,7 @@ def _copied(recording: Recording, target: Any, source: Any) -> Node:
     return recording.emit(aten.copy.default, recording.node_of(target), node)
 
 
-def _fitted(recording: Recording, call: Write, target: Any, value: Node) -> Node:
+def _in_target_dtype(recording: Recording, call: Write, target: Any, value: Node) -> Node:
     """Return the new value in the written tensor's dtype; a mismatch raises the operator's own error."""
     if repeated := repeated_dims(target):  # expanded again, so that later results have eager's layout
         size = value.val.shape

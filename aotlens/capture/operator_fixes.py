@@ -102,13 +102,13 @@ def with_dtype_check(func: Any, first: int) -> Callable[..., Any]:
 
     def product(*args: Any, **kwargs: Any) -> Any:
         left, right = args[first : first + 2]
-        check(left.dtype == right.dtype, lambda: _refusal(left, right))
+        check(left.dtype == right.dtype, lambda: _dtype_message(left, right))
         return func(*args, **kwargs)
 
     return product
 
 
-def _refusal(left: torch.Tensor, right: torch.Tensor) -> str:
+def _dtype_message(left: torch.Tensor, right: torch.Tensor) -> str:
     return (
         f"the factors of a matrix product have different types, {left.dtype} {list(left.shape)} and"
         f" {right.dtype} {list(right.shape)}; convert one of them, as with .to({left.dtype})"

@@ -118,7 +118,7 @@ class Recorder(Recording, TorchDispatchMode):
             Kind.NUMBER: self._number,
             Kind.READ: lambda *call: read_scalar(self, *call),
             Kind.VIEW: self._view,
-            Kind.DETACH: self._same,
+            Kind.DETACH: self._detach,
             Kind.MUTATION: self._mutation,
             Kind.METADATA_MUTATION: lambda *call: record_metadata_mutation(self, Write(*call)),
             Kind.COMPOSITE: self._composite,
@@ -194,7 +194,7 @@ class Recorder(Recording, TorchDispatchMode):
         if has_wrapper(types):
             return self._unwrap(func, args, kwargs)
         if func in QUERIES:
-            return self._answer(func, args, kwargs)
+            return self._query(func, args, kwargs)
         if self.floats is not None:
             func, args, kwargs = self._with_floats(self.floats, func, args, kwargs)
         operator = describe(func)
@@ -224,7 +224,7 @@ class Recorder(Recording, TorchDispatchMode):
         func, args, kwargs = floats.with_tensors(func, args, kwargs)
         if func in self.decompositions or describe(func).kind is Kind.COMPOSITE:
             return func, args, kwargs
-        return func, *floats.fixed((args, kwargs))
+        return func, *floats.specialised((args, kwargs))
 
     def _has_only_untracked(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
         """Return True if all tensors are untracked fakes, which torch creates to trace a subgraph's gradient.
@@ -296,7 +296,7 @@ class Recorder(Recording, TorchDispatchMode):
         finally:
             self._depth = 0
 
-    def _answer(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _query(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if func is torch.ops.prim.device.default and type(args[0]) is FakeTensor:
             return device_for_autograd(args[0])
         return func(*args, **kwargs)
@@ -351,7 +351,7 @@ class Recorder(Recording, TorchDispatchMode):
         if func in self.decompositions:
             return self._decomposed(func, args, kwargs)
         if any(isinstance(arg, torch.Tensor) and type(arg) is not FakeTensor for arg in args):
-            args = tuple(self._faked(arg) for arg in args)
+            args = tuple(self._as_fake(arg) for arg in args)
         node_args = tuple([self.argument(arg) for arg in args])
         if self.in_backward and func is MULTIPLYING_OPS and is_evenly_divided_gradient(*node_args):
             return self.pure(FILLING_OPS, describe(FILLING_OPS), (*args, 0), {})
@@ -388,7 +388,7 @@ class Recorder(Recording, TorchDispatchMode):
         self.fake_mode.shape_env = make_shape_env()
         return func(*args, **kwargs)
 
-    def _faked(self, arg: Any) -> Any:
+    def _as_fake(self, arg: Any) -> Any:
         if isinstance(arg, torch.Tensor) and type(arg) is not FakeTensor:
             return self.constant(arg)
         return arg
@@ -415,12 +415,12 @@ class Recorder(Recording, TorchDispatchMode):
             finally:
                 self.decompositions = table
         self.decomposed = True
-        return self._fresh(result, args)
+        return self._copy_if_argument(result, args)
 
-    def _fresh(self, result: Any, args: tuple[Any, ...]) -> Any:
+    def _copy_if_argument(self, result: Any, args: tuple[Any, ...]) -> Any:
         """Copy an argument that a decomposition returned: the operator promises a new value."""
         if isinstance(result, (list, tuple)):
-            return [self._fresh(item, args) for item in result]
+            return [self._copy_if_argument(item, args) for item in result]
         if not isinstance(result, torch.Tensor):
             return result
         storage = self.tracked(result).storage
@@ -435,10 +435,10 @@ class Recorder(Recording, TorchDispatchMode):
         if isinstance(source, (int, float, complex)):  # autograd conjugates a factor `2j`
             with self:
                 source = torch.scalar_tensor(source, dtype=torch.complex128)
-        args = (self._faked(source), *args[1:])
+        args = (self._as_fake(source), *args[1:])
         return record_view(self, func, args, kwargs, rewritten=func in self.decompositions)
 
-    def _same(self, func: Any, operator: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _detach(self, func: Any, operator: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         source = args[0]
         result = func(*args, **kwargs)
         if type(source) is not FakeTensor:

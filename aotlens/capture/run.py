@@ -113,7 +113,7 @@ def capture_run(subject: Subject, call: FlatCall, settings: Settings) -> Capture
     returned = [*pytree.tree_leaves(result), *(value for _, value in filled)]
     record_requires_grad(recorder, returned)
     inputs = used_inputs(recorder, inputs, call.free_tensors, (result, [value for _, value in filled]))
-    inputs = _carried(inputs, changes)
+    inputs = _with_carried_bindings(inputs, changes)
     inputs, bases = inputs_with_bases(recorder, inputs, base_groups, returned)
     inputs = (*inputs, *captured_inputs(recorder, len(inputs)))
     gradients, grad_leaves = grad_writes(recorder, inputs)
@@ -163,7 +163,9 @@ def _recorder(subject: Subject, settings: Settings) -> Recorder:
     return recorder
 
 
-def _carried(inputs: tuple[CapturedInput, ...], changes: OutputWithUpdates) -> tuple[CapturedInput, ...]:
+def _with_carried_bindings(
+    inputs: tuple[CapturedInput, ...], changes: OutputWithUpdates
+) -> tuple[CapturedInput, ...]:
     """Return the inputs with the bindings of tensors that one call leaves for the next."""
     bindings = {
         id(tensor): (refill.store, key)

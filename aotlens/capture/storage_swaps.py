@@ -54,7 +54,7 @@ def set_from_tensor(recording: Recording, func: Any, args: tuple[Any, ...]) -> t
         return func, args
     target, storage, *geometry = args
     source = _tensor_on(recording, storage)
-    geometry = geometry or _whole(source, target)
+    geometry = geometry or _whole_storage_geometry(source, target)
     return aten.set_.source_Tensor_storage_offset, (target, source, *geometry)
 
 
@@ -122,7 +122,7 @@ def _after_set(recording: Recording, call: Write) -> Tracked:
     source, *geometry = rest
     if isinstance(source, torch.UntypedStorage):
         source = _tensor_on(recording, source)
-        geometry = geometry or _whole(source, target)
+        geometry = geometry or _whole_storage_geometry(source, target)
         source_tracked = Tracked(
             recording.tracked(source).storage, (), recording.tracked(source).storage.base, -1
         )
@@ -145,7 +145,7 @@ def _after_set(recording: Recording, call: Write) -> Tracked:
     )
 
 
-def _whole(source: Any, target: Any) -> list[Any]:
+def _whole_storage_geometry(source: Any, target: Any) -> list[Any]:
     """Return the geometry of `set_` to a storage alone: all of it in one dimension."""
     return [0, [source.untyped_storage().nbytes() // target.element_size()], [1]]
 
@@ -180,17 +180,17 @@ def _resized(recording: Recording, call: Write) -> Tracked | None:
     node = recording.node_of(target)
     call.func(*call.args, **call.kwargs)
     if new <= old and node.val.is_contiguous():
-        steps = list(_shortened(old, new, size))
+        steps = list(_shrink_steps(old, new, size))
         chain = (*tracked.chain, *steps)
         return Tracked(
             tracked.storage, chain, recording.replay(tracked.storage, chain), tracked.storage.version
         )
-    if not tracked.chain and _reaches(node.val) >= new:
+    if not tracked.chain and _spanned_elements(node.val) >= new:
         step = ViewStep(aten.as_strided.default, (size, _contiguous_strides(size), 0))
         return Tracked(
             tracked.storage, (step,), recording.replay(tracked.storage, (step,)), tracked.storage.version
         )
-    made = _grown(recording, target, node, (old, new, size))
+    made = _enlarged(recording, target, node, (old, new, size))
     if tracked.storage.inputs:
         record_resize(recording, target)
         recording.write(target, made)
@@ -198,13 +198,13 @@ def _resized(recording: Recording, call: Write) -> Tracked | None:
     return Tracked(Storage(made, target), (), made, 0)
 
 
-def _reaches(tensor: Any) -> Any:
+def _spanned_elements(tensor: Any) -> Any:
     """Return how many storage elements a tensor spans if it starts at the storage's start; otherwise 0."""
     steps = ((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
     return 0 if tensor.storage_offset() or not tensor.numel() else 1 + sum(steps)
 
 
-def _shortened(old: Any, new: Any, size: list[Any]) -> Iterator[ViewStep]:
+def _shrink_steps(old: Any, new: Any, size: list[Any]) -> Iterator[ViewStep]:
     """Yield the views that select the first elements of a contiguous tensor in other sizes."""
     yield ViewStep(aten.view.default, ([old],))
     if new != old:
@@ -212,7 +212,7 @@ def _shortened(old: Any, new: Any, size: list[Any]) -> Iterator[ViewStep]:
     yield ViewStep(aten.view.default, (size,))
 
 
-def _grown(recording: Recording, target: Any, node: Node, sizes: tuple[Any, Any, list[Any]]) -> Node:
+def _enlarged(recording: Recording, target: Any, node: Node, sizes: tuple[Any, Any, list[Any]]) -> Node:
     """Return an intermediate enlarged: the old elements come first, the rest is uninitialised."""
     old, new, size = sizes
     made = recording.emit(aten.empty.memory_format, [new], dtype=target.dtype, device=target.device)

@@ -96,7 +96,7 @@ def _geometry_within(tensor: Any, inner: list[Any]) -> tuple[tuple[Any, ...], tu
     if not symbolic or _has_symbols(numbers):
         return numbers
     for geometry in symbolic:
-        if tuple(tuple(map(_now, part)) for part in geometry) == numbers:
+        if tuple(tuple(map(_example_size, part)) for part in geometry) == numbers:
             return geometry
     raise unsupported("inner-tensor-sizes", type=type(tensor).__name__)
 
@@ -105,7 +105,7 @@ def _has_symbols(geometry: tuple[tuple[Any, ...], ...]) -> bool:
     return any(isinstance(size, torch.SymInt) for part in geometry for size in part)
 
 
-def _now(size: Any) -> Any:
+def _example_size(size: Any) -> Any:
     """Return a size's example value without adding a guard."""
     return size.node.hint if isinstance(size, torch.SymInt) and size.node.is_symbolic() else size
 
@@ -144,7 +144,11 @@ def record_wrapper_output(recording: Recording, call: Write, result: Any) -> Non
         if not is_wrapper(made) or hasattr(made, TRACKED_ATTRIBUTE):
             continue
         known = recording.tracked(source) if is_wrapper(source) else None
-        if known is None or operator.kind not in (Kind.VIEW, Kind.DETACH) or not _share(source, made):
+        if (
+            known is None
+            or operator.kind not in (Kind.VIEW, Kind.DETACH)
+            or not _share_storages(source, made)
+        ):
             recording.tracked(made)
             continue
         chain = known.chain
@@ -155,7 +159,7 @@ def record_wrapper_output(recording: Recording, call: Write, result: Any) -> Non
         setattr(made, TRACKED_ATTRIBUTE, Tracked(known.storage, chain, known.node, known.version))
 
 
-def _share(source: Any, made: Any) -> bool:
+def _share_storages(source: Any, made: Any) -> bool:
     """Return True if both have the same inner storages: a subclass may return a copy for a view."""
     storages = {id(storage) for storage in inner_storages(source)}
     return all(id(storage) in storages for storage in inner_storages(made))

@@ -9,7 +9,7 @@ from aotlens.capture.as_strided import check_within_input, with_storage_offset
 from aotlens.capture.graph import TRACKED_ATTRIBUTE, Recording
 from aotlens.capture.operators import HIDDEN_SPLITS, aten
 from aotlens.capture.storage import Tracked
-from aotlens.capture.views import ViewStep, viewed
+from aotlens.capture.views import ViewStep, apply_view
 from aotlens.ir.symbols import is_data_dependent
 from aotlens.torch_api.operators import check_at_run_time
 from aotlens.unsupported import unsupported
@@ -31,7 +31,7 @@ def record_view(
         _check_index(source, *args[1:])
     tracked = recording.tracked(source)
     source_node = recording.node_to_view(source)
-    result = viewed(func, args, kwargs)
+    result = apply_view(func, args, kwargs)
     several = isinstance(result, (list, tuple))
     step = ViewStep.in_current_modes(func, args[1:], kwargs)
     node: Any = None

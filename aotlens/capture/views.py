@@ -52,7 +52,7 @@ class ViewStep:
         return value if self.result is None else emit.item(value, self.result)  # type: ignore[attr-defined]
 
 
-def viewed(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def apply_view(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Return the view of a fake tensor.
 
     Raises:
@@ -171,13 +171,13 @@ def with_lazy_bits_of(emit: Emit, like: Any, node: Any) -> Any:
     """Return the value with the lazy conjugation and negation of `like`, materialised where it has none."""
     value = node.val
     if value.is_conj() != like.is_conj():
-        node = _other_way(emit, node, value.is_conj(), aten._conj.default, aten.conj_physical.default)
+        node = _toggle_laziness(emit, node, value.is_conj(), aten._conj.default, aten.conj_physical.default)
     if value.is_neg() != like.is_neg():
-        node = _other_way(emit, node, value.is_neg(), aten._neg_view.default, aten.neg.default)
+        node = _toggle_laziness(emit, node, value.is_neg(), aten._neg_view.default, aten.neg.default)
     return node
 
 
-def _other_way(emit: Emit, node: Any, is_lazy: bool, view: Any, compute: Any) -> Any:
+def _toggle_laziness(emit: Emit, node: Any, is_lazy: bool, view: Any, compute: Any) -> Any:
     """Convert between `view(a)` and `compute(a)`, which have the same value."""
     if is_lazy:
         inside = node.args[0] if node.op is view else emit(view, node)

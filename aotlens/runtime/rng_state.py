@@ -61,6 +61,6 @@ def _source(parts: Partitioned) -> tuple[torch.device, RandomSource]:
 
 def _sites(program: Program) -> tuple[Site, ...]:
     """Return the user's expressions with random ops."""
-    operators = {source.draw for source in RANDOM_SOURCES.values()}
+    operators = {source.operator for source in RANDOM_SOURCES.values()}
     sites = (site_of(node.origin) for node in program.nodes if node.op in operators)
     return tuple(dict.fromkeys(site for site in sites if site is not None))

@@ -11,7 +11,13 @@ import torch
 
 from aotlens.capture.free_variables.containers import KEYS, MISSING_ITEM, ContainerUpdate, Item
 from aotlens.capture.free_variables.guards import same_items
-from aotlens.capture.free_variables.namespaces import binding, presence, reading, reading_if_bound, removal
+from aotlens.capture.free_variables.namespaces import (
+    bind_statement,
+    bound_condition,
+    read_expression,
+    read_if_bound_expression,
+    unbind_statement,
+)
 from aotlens.capture.records import Captured
 from aotlens.ir.render import Names
 from aotlens.model.report import Site
@@ -56,7 +62,7 @@ def check_free_variables(builder: TextBuilder, captured: Captured, names: Names)
             for key, tensor in refill.carried:
                 captured_input = inputs.get(id(tensor))
                 name = "found" if captured_input is None else names.node(captured_input.node)  # type: ignore[arg-type]
-                read = reading if refill.required_items else reading_if_bound
+                read = read_expression if refill.required_items else read_if_bound_expression
                 builder.add(
                     f"{name} = {read(names.object(refill.store, refill.expression), refill.store, repr(key))}"
                 )
@@ -74,8 +80,8 @@ def _binding_differs(refill: ContainerUpdate, names: Names) -> str:
         return f"not {same}({box}, {names.object(content, f'{refill.expression}_before')})"
     key, value = assumed[0]
     if value is not MISSING_ITEM:
-        return f"{reading(box, refill.store, repr(key))} is not {value!r}"
-    return presence(box, refill.store, repr(key))
+        return f"{read_expression(box, refill.store, repr(key))} is not {value!r}"
+    return bound_condition(box, refill.store, repr(key))
 
 
 def _tensor_differs(name: str, tensor: torch.Tensor) -> str:
@@ -122,11 +128,15 @@ def _update_lines(box: str, refill: ContainerUpdate, leaves: Iterator[str], name
             yield f"{box}.clear()"
         for key in refill.removed:
             written = _key(key, names)
-            yield f"del {box}[{written}]" if refill.store is None else removal(box, refill.store, written)
+            yield (
+                f"del {box}[{written}]"
+                if refill.store is None
+                else unbind_statement(box, refill.store, written)
+            )
         for item, text in zip(refill.items, texts, strict=True):
-            yield binding(box, refill.store, _key(item.key, names), text)
+            yield bind_statement(box, refill.store, _key(item.key, names), text)
     elif refill.appends:
-        new = [text for text, item in zip(texts, refill.items, strict=True) if item.before is None]
+        new = [text for text, item in zip(texts, refill.items, strict=True) if item.old_index is None]
         yield f"{box}.append({new[0]})" if len(new) == 1 else f"{box}.extend([{', '.join(new)}])"
     elif isinstance(refill.store, list) or refill.store is None:
         yield f"{box}[:] = {listed}"
@@ -143,8 +153,8 @@ def _key(key: Any, names: Names) -> str:
 
 
 def _item(box: str, item: Item, leaves: Iterator[str], names: Names) -> str:
-    if item.before is not None:
-        return f"{box}[{item.before}]"
+    if item.old_index is not None:
+        return f"{box}[{item.old_index}]"
     count = item.spec.num_leaves
     texts = [next(leaves) for _ in range(count)]
     spec = names.object(custom_spec(item.spec), "item_spec") if needs_spec(item.spec) else ""

@@ -46,7 +46,7 @@ def compiled(fn: Callable[..., Any], *args: Any, **options: Any) -> Compiled:
 
 
 def draw_count(nodes: Any) -> int:
-    return sum(node.op is SOURCE.draw for node in nodes)
+    return sum(node.op is SOURCE.operator for node in nodes)
 
 
 def leaf(*sizes: int) -> Tensor:

@@ -15,7 +15,9 @@ from aotlens.ir.origin import Checkpoint, CheckpointMark, Origin
 from aotlens.ir.program import Node
 from aotlens.unsupported import unsupported
 
-CHANGED = "one of the variables needed for gradient computation has been modified by an inplace operation"
+VERSION_ERROR = (
+    "one of the variables needed for gradient computation has been modified by an inplace operation"
+)
 """The text by which we recognise autograd's version counter error."""
 
 
@@ -68,7 +70,7 @@ class CheckpointFrame:
             if tensor._version != version:
                 kind = f"[{tensor.dtype} {list(tensor.shape)}]"
                 raise RuntimeError(
-                    f"{CHANGED}: {kind}, an argument of a checkpointed function, is at version "
+                    f"{VERSION_ERROR}: {kind}, an argument of a checkpointed function, is at version "
                     f"{tensor._version}; expected version {version} instead"
                 )
         for tensor, version, origin in self._inner_arguments:

@@ -21,25 +21,25 @@ from aotlens.torch_api.fake import FakeTensor
 from aotlens.torch_api.operators import pytree
 from aotlens.unsupported import unsupported
 
-KINDS = {
+HOOK_ATTRIBUTES = {
     "register_hook": "_backward_hooks",
     "register_post_accumulate_grad_hook": "_post_accumulate_grad_hooks",
 }
 """The methods that register a hook, and the attribute in which a tensor stores it."""
 
-Registered = tuple[int, str, Any]
+RegisteredHook = tuple[int, str, Any]
 """Index of the input, method, and hook; None for `retain_grad`."""
 
 
 def remove_hooks(
     recorder: Recorder, inputs: Sequence[CapturedInput], results: Sequence[Any]
-) -> tuple[Registered, ...]:
+) -> tuple[RegisteredHook, ...]:
     """Remove the hooks from the fake inputs and return them.
 
     Raises:
         UnsupportedError: a hook on an input that is returned cannot be moved to the wrapper.
     """
-    registered: list[Registered] = []
+    registered: list[RegisteredHook] = []
     for index, captured_input in enumerate(inputs):
         argument = captured_input.argument
         is_tensor = isinstance(argument, torch.Tensor) and not argument.is_inference()
@@ -52,7 +52,7 @@ def remove_hooks(
             raise _hook_error(recorder, captured_input)
         if not captured_input.is_leaf and argument.retains_grad:
             registered.append((index, "retain_grad", None))
-        for method, name in KINDS.items():
+        for method, name in HOOK_ATTRIBUTES.items():
             hooks = getattr(argument, name) or {}
             if not hooks:
                 continue

@@ -23,7 +23,7 @@ from aotlens.torch_api.fake import FakeTensor
 from aotlens.torch_api.operators import pytree
 from aotlens.unsupported import unsupported
 
-KINDS = frozenset({torch.Tensor, torch.nn.Parameter, FakeTensor})
+TENSOR_TYPES = frozenset({torch.Tensor, torch.nn.Parameter, FakeTensor})
 """Types of tensors that a binding can replace."""
 
 
@@ -73,7 +73,7 @@ def _module_names(reachable: ReachableState) -> dict[int, str]:
 
 def _tensors_at(store: Any, key: Any, path: str, value: Any) -> Iterator[tuple[Any, Any, str, Any]]:
     """Yield the tensors of one binding and of its containers; the store is None inside a tuple."""
-    if type(value) in KINDS and value.layout is torch.strided:
+    if type(value) in TENSOR_TYPES and value.layout is torch.strided:
         yield store, key, path, value
     elif type(value) in (list, dict, tuple) and len(value) <= MAX_ITEMS:
         inner = None if type(value) is tuple else value
@@ -111,10 +111,10 @@ def used_inputs(
     if not free_tensors:
         return inputs
     first = len(inputs) - len(free_tensors)
-    results = [leaf for leaf in pytree.tree_leaves(result) if _is_seen(leaf)]
+    results = [leaf for leaf in pytree.tree_leaves(result) if _is_tracked(leaf)]
     used = {id(node) for node in _read_nodes(recorder)}
     used |= {id(recorder.tracked(leaf).storage) for leaf in results}
-    used |= _with_gradient([*results, *_changed(inputs)], inputs[first:], used)
+    used |= _leaves_with_gradient([*results, *_changed_inputs(inputs)], inputs[first:], used)
     read_otherwise = {id(tensor) for _, tensor in recorder.free_inputs}
     graph_inputs = list(inputs[:first])
     for free_tensor, captured_input in zip(free_tensors, inputs[first:], strict=True):
@@ -136,7 +136,7 @@ def used_inputs(
     return tuple(graph_inputs)
 
 
-def _is_seen(leaf: Any) -> bool:
+def _is_tracked(leaf: Any) -> bool:
     return isinstance(leaf, torch.Tensor) and hasattr(leaf, TRACKED_ATTRIBUTE)
 
 
@@ -168,7 +168,7 @@ def _read_nodes(recorder: Recorder) -> Iterator[Any]:
         yield from nodes_in((node.args, node.kwargs))
 
 
-def _changed(inputs: Sequence[CapturedInput]) -> Iterator[Any]:
+def _changed_inputs(inputs: Sequence[CapturedInput]) -> Iterator[Any]:
     """Yield the inputs whose grad_fn has changed."""
     for captured_input in inputs:
         if (
@@ -178,7 +178,9 @@ def _changed(inputs: Sequence[CapturedInput]) -> Iterator[Any]:
             yield captured_input.argument
 
 
-def _with_gradient(tensors: list[Any], captured_inputs: Sequence[CapturedInput], used: set[int]) -> set[int]:
+def _leaves_with_gradient(
+    tensors: list[Any], captured_inputs: Sequence[CapturedInput], used: set[int]
+) -> set[int]:
     """Return the leaves that the outputs' gradients reach; empty if every input is read anyway.
 
     A custom `autograd.Function` may return a gradient for a tensor that it never reads.

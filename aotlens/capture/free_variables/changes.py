@@ -17,9 +17,9 @@ from aotlens.capture.free_variables.hidden_state import remaining_items
 from aotlens.capture.free_variables.namespaces import MISSING, filled_cells, namespace
 from aotlens.capture.free_variables.reachable import (
     Binding,
+    CacheWrapper,
     Instance,
     ReachableState,
-    ReachCache,
     base_of,
     shallow_copy,
 )
@@ -166,7 +166,7 @@ MOST_WRAPPERS = 4
 
 
 @contextmanager
-def without_new_cache_entries(recorded: list[Node], own: "Iterable[ReachCache[Any]]") -> Iterator[None]:
+def without_new_cache_entries(recorded: list[Node], own: "Iterable[CacheWrapper[Any]]") -> Iterator[None]:
     """Clear the caches in `own`, and those of packages, that gained entries in the block."""
     before = [(cache, cache.cache_info().misses) for cache in own]
     first = len(recorded)
@@ -183,7 +183,7 @@ def without_new_cache_entries(recorded: list[Node], own: "Iterable[ReachCache[An
 
 
 @functools.lru_cache(maxsize=10_000)
-def _caches_of(code: CodeType) -> "tuple[ReachCache[Any], ...]":
+def _caches_of(code: CodeType) -> "tuple[CacheWrapper[Any], ...]":
     """Return the caches around a function of a module or class, through decorators."""
     owner: Any = _modules(len(sys.modules)).get(code.co_filename)
     for name in code.co_qualname.split("."):
@@ -191,8 +191,8 @@ def _caches_of(code: CodeType) -> "tuple[ReachCache[Any], ...]":
     return tuple(_caches_within(getattr(owner, "__func__", owner), code, MOST_WRAPPERS))
 
 
-def _caches_within(value: Any, code: CodeType, depth: int) -> "Iterator[ReachCache[Any]]":
-    if isinstance(value, ReachCache):
+def _caches_within(value: Any, code: CodeType, depth: int) -> "Iterator[CacheWrapper[Any]]":
+    if isinstance(value, CacheWrapper):
         yield value
     elif isinstance(value, FunctionType) and value.__code__ is not code and depth:
         for _, cell in filled_cells(value):

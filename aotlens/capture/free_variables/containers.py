@@ -46,7 +46,7 @@ def _keys(context: Any, count: int) -> list[Any]:
 
 
 KEYS = (str, int, float, bool, type(None))
-ALIKE = (*KEYS, tuple)
+REPEATABLE = (*KEYS, tuple)
 """Types of which one object may occur several times in a list."""
 BOUND_KEYS = (Enum, torch.nn.Module, FunctionType, type, torch.dtype, torch.device)
 """Types of keys that the module text references by name instead of writing them out."""
@@ -58,7 +58,7 @@ class Item:
 
     key: Any
     """Its key in a dict; None in a list."""
-    before: int | None
+    old_index: int | None
     """Its position in the list before the call; None for a new item."""
     spec: Any = None
     """The pytree structure of a new item."""
@@ -135,22 +135,25 @@ class ContainerSnapshot:
 
 def watch_containers(args: Any, kwargs: Any) -> tuple[ContainerSnapshot, ...]:
     """Take a snapshot of every list and dict among the arguments."""
-    return (*_inside((pytree.SequenceKey(0),), args), *_inside((pytree.SequenceKey(1),), kwargs))
+    return (
+        *_nested_snapshots((pytree.SequenceKey(0),), args),
+        *_nested_snapshots((pytree.SequenceKey(1),), kwargs),
+    )
 
 
-def _walk(path: Path, value: Any) -> Iterator[ContainerSnapshot]:
+def _snapshots(path: Path, value: Any) -> Iterator[ContainerSnapshot]:
     if isinstance(value, (list, dict)):
         yield ContainerSnapshot(path, value)
-    yield from _inside(path, value)
+    yield from _nested_snapshots(path, value)
 
 
-def _inside(path: Path, value: Any) -> Iterator[ContainerSnapshot]:
+def _nested_snapshots(path: Path, value: Any) -> Iterator[ContainerSnapshot]:
     if isinstance(value, dict):
         for key, item in value.items():
-            yield from _walk((*path, pytree.MappingKey(key)), item)
+            yield from _snapshots((*path, pytree.MappingKey(key)), item)
     elif type(value) in (list, tuple):
         for index, item in enumerate(value):
-            yield from _walk((*path, pytree.SequenceKey(index)), item)
+            yield from _snapshots((*path, pytree.SequenceKey(index)), item)
 
 
 class NewLeaves:
@@ -251,7 +254,9 @@ def output_with_updates(
         {id(snapshot.container): OuterObject(snapshot.expression) for snapshot in snapshots}, span
     )
     refills = tuple(
-        _refill(snapshot, leaves, named(snapshot.path), span) for snapshot in snapshots if not _same(snapshot)
+        _update_of(snapshot, leaves, named(snapshot.path), span)
+        for snapshot in snapshots
+        if not _is_unchanged(snapshot)
     )
     result = leaves.result(result)
     if not refills and not rebound and not leaves.existing_containers:
@@ -262,14 +267,14 @@ def output_with_updates(
     )
 
 
-def _same(snapshot: ContainerSnapshot) -> bool:
+def _is_unchanged(snapshot: ContainerSnapshot) -> bool:
     now, before = snapshot.container, snapshot.before
     if isinstance(now, dict):
         return now.keys() == before.keys() and all(now[key] is before[key] for key in now)
     return len(now) == len(before) and all(new is old for new, old in zip(now, before, strict=True))
 
 
-def _refill(
+def _update_of(
     snapshot: ContainerSnapshot, leaves: NewLeaves, user_name: str, span: Span | None
 ) -> ContainerUpdate:
     location = OuterObject(snapshot.expression)
@@ -310,7 +315,7 @@ def list_items(
         by_object.setdefault(id(item), []).append(known)
     for index, value in enumerate(now):
         positions = by_object.get(id(value), [])
-        repeated_position = None if isinstance(value, ALIKE) or not positions else positions[0]
+        repeated_position = None if isinstance(value, REPEATABLE) or not positions else positions[0]
         old = next((known for known in positions if known not in used), repeated_position)
         if old is not None:
             used.add(old)

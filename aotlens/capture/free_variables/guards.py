@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from aotlens.capture.free_variables.namespaces import reading
+from aotlens.capture.free_variables.namespaces import read_expression
 from aotlens.capture.free_variables.reachable import CONTAINERS, Binding, Instance, ReachableState, base_of
 from aotlens.capture.inputs.constant_arguments import is_same_number
 
@@ -66,7 +66,7 @@ def free_variable_check(before: ReachableState) -> Callable[[], bool]:
     conditions = []
     for index, binding in enumerate(before.bindings):
         names[f"s{index}"], names[f"v{index}"] = binding.store, binding.value
-        conditions.append(f"{reading(f's{index}', binding.store, repr(binding.name))} is v{index}")
+        conditions.append(f"{read_expression(f's{index}', binding.store, repr(binding.name))} is v{index}")
         if isinstance(binding.value, torch.Tensor):
             conditions.append(f"v{index}.requires_grad is {binding.requires_grad}")
         if binding.content is not None:

@@ -16,7 +16,7 @@ from typing import Any
 from aotlens.model.report import Span
 from aotlens.unsupported import unsupported
 
-STEPS = 4
+MAX_DEPTH = 4
 """The maximum depth of nested iterators (`zip(a, map(f, b))`) to inspect."""
 
 
@@ -36,18 +36,20 @@ def hidden_state_of(owner: Any) -> HiddenState | None:
     """Return the object's hidden state; None if it has none, or none that can be read."""
     kind = type(owner)
     if issubclass(kind, random.Random):
-        return _of_python(owner)
+        return _python_state(owner)
     if kind.__module__.startswith("numpy.random"):
         if kind.__name__ == "RandomState":
-            return _of_numpy(owner)
-        return _of_bits(owner, owner.bit_generator) if kind.__name__ == "Generator" else None
+            return _numpy_state(owner)
+        return _bit_generator_state(owner, owner.bit_generator) if kind.__name__ == "Generator" else None
     if kind is ContextVar:
         value = owner.get(None)
         return HiddenState(owner, id(value), lambda: id(owner.get(None)), lambda: owner.set(value))
     if issubclass(kind, Iterator) and not kind.__dictoffset__:
-        position = _position(owner, STEPS)
+        position = _position(owner, MAX_DEPTH)
         return (
-            None if position is None else HiddenState(owner, position, lambda: _position(owner, STEPS), None)
+            None
+            if position is None
+            else HiddenState(owner, position, lambda: _position(owner, MAX_DEPTH), None)
         )
     return None
 
@@ -55,15 +57,15 @@ def hidden_state_of(owner: Any) -> HiddenState | None:
 def process_generators() -> list[HiddenState]:
     """Return the states of the global generators of `random` and `numpy.random`."""
     numpy: Any = sys.modules.get("numpy.random")
-    return [_of_python(random), *([_of_numpy(numpy)] if numpy is not None else [])]
+    return [_python_state(random), *([_numpy_state(numpy)] if numpy is not None else [])]
 
 
-def _of_python(owner: Any) -> HiddenState:
+def _python_state(owner: Any) -> HiddenState:
     state = owner.getstate()
     return HiddenState(owner, state, owner.getstate, lambda: owner.setstate(state))
 
 
-def _of_numpy(owner: Any) -> HiddenState:
+def _numpy_state(owner: Any) -> HiddenState:
     state = owner.get_state()
     now = lambda: _comparable(owner.get_state())
     return HiddenState(owner, _comparable(state), now, lambda: owner.set_state(state))
@@ -73,7 +75,7 @@ def _comparable(state: Any) -> Any:
     return tuple(part.tobytes() if hasattr(part, "tobytes") else part for part in state)
 
 
-def _of_bits(owner: Any, bits: Any) -> HiddenState:
+def _bit_generator_state(owner: Any, bits: Any) -> HiddenState:
     state = bits.state
     return HiddenState(owner, repr(state), lambda: repr(bits.state), lambda: setattr(bits, "state", state))
 

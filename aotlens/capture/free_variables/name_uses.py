@@ -23,15 +23,15 @@ CHANGING = frozenset(
     }
 )
 """Container methods that write and may return, or depend on, the container's items."""
-BY_TEXT = frozenset({"getattr", "hasattr"})
-BY_ANY_TEXT = frozenset({"vars", "__dict__", "globals", "eval", "exec", "attrgetter", "__getattribute__"})
+LOOKUPS = frozenset({"getattr", "hasattr"})
+DYNAMIC_LOOKUPS = frozenset({"vars", "__dict__", "globals", "eval", "exec", "attrgetter", "__getattribute__"})
 NAMES = ("ATTR", "GLOBAL", "NAME", "DEREF")
 STORES = frozenset(f"{does}_{what}" for does in ("STORE", "DELETE") for what in NAMES)
 NO_READS = frozenset({"LOAD_CLOSURE", "LOAD_FAST", "LOAD_FAST_BORROW", "LOAD_FAST_CHECK", "LOAD_CONST"})
 """Load instructions whose name is not an attribute, a global or a closure variable."""
 ITEM = frozenset({"BINARY_SUBSCR", "BINARY_OP"})
 """Instructions that read an item of a container (Python 3.14 has one operator for all)."""
-BESIDE = frozenset({"LOAD_CONST", "RETURN_VALUE", "RETURN_CONST", "POP_TOP", "PUSH_NULL", "NOP"})
+NEUTRAL = frozenset({"LOAD_CONST", "RETURN_VALUE", "RETURN_CONST", "POP_TOP", "PUSH_NULL", "NOP"})
 """Instructions that share an expression's position without using it, such as the end of a function."""
 
 Start = tuple[int, int]
@@ -111,7 +111,7 @@ class _Instructions:
         self._from: dict[Start, list[tuple[Start, dis.Instruction]]] = {}
         for instruction in self.all:
             begin, end = _range(instruction)
-            if begin is not None and end is not None and instruction.opname not in BESIDE:
+            if begin is not None and end is not None and instruction.opname not in NEUTRAL:
                 self._from.setdefault(begin, []).append((end, instruction))
 
     def consumers(self, instruction: dis.Instruction) -> list[dis.Instruction]:
@@ -162,15 +162,15 @@ def _in_code(instructions: _Instructions, name: str, keys: list[Any], local: boo
             if load_ways - READ:
                 note(by, key)
         elif instruction.argval == name and instruction.opname == "LOAD_CONST":
-            call = _setting_by_text(instructions, instruction)
+            call = _setattr_call(instructions, instruction)
             if call is not None:
                 note(call)
             else:
                 reads = True
-        elif instruction.argval in BY_ANY_TEXT and is_load:
+        elif instruction.argval in DYNAMIC_LOOKUPS and is_load:
             reads = True
-        elif instruction.argval in BY_TEXT and is_load:
-            reads |= _looks_up_any(instructions, instruction)
+        elif instruction.argval in LOOKUPS and is_load:
+            reads |= _looks_up_dynamically(instructions, instruction)
     return NameUses(reads, frozenset(ways), tuple(written))
 
 
@@ -230,24 +230,24 @@ def _written_key(instructions: _Instructions, load: dis.Instruction, item: dis.I
     return written[0] if len(inside) == len(written) == 1 else UNKNOWN
 
 
-def _call_from(instructions: _Instructions, load: dis.Instruction) -> dis.Instruction | None:
+def _call_of(instructions: _Instructions, load: dis.Instruction) -> dis.Instruction | None:
     """Return the call of the function that the instruction loads."""
     return next((taker for taker in instructions.consumers(load) if taker.opname.startswith("CALL")), None)
 
 
-def _setting_by_text(instructions: _Instructions, text: dis.Instruction) -> dis.Instruction | None:
+def _setattr_call(instructions: _Instructions, text: dis.Instruction) -> dis.Instruction | None:
     """Return the call of `setattr` that gets this literal name."""
     for instruction in instructions.all:
         if instruction.argval == "setattr" and instruction.opname.startswith("LOAD"):
-            call = _call_from(instructions, instruction)
+            call = _call_of(instructions, instruction)
             if call is not None and any(inner is text for inner in instructions.instructions_inside(call)):
                 return call
     return None
 
 
-def _looks_up_any(instructions: _Instructions, load: dis.Instruction) -> bool:
+def _looks_up_dynamically(instructions: _Instructions, load: dis.Instruction) -> bool:
     """Return True if a call of `getattr` gets a name that is not a literal."""
-    call = _call_from(instructions, load)
+    call = _call_of(instructions, load)
     if call is None:
         return True
     parts = [part for part in instructions.instructions_inside(call) if _range(part) != _range(call)]

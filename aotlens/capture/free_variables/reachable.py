@@ -29,7 +29,7 @@ from aotlens.capture.free_variables.namespaces import (
 )
 from aotlens.capture.provenance.frames import is_first_party_file
 
-ReachCache = functools._lru_cache_wrapper
+CacheWrapper = functools._lru_cache_wrapper
 """The type of every function under `functools.lru_cache` or `functools.cache`."""
 CONTAINERS = (list, dict, set, deque)
 _BASES = (dict, list, tuple, set, deque)
@@ -107,7 +107,7 @@ class ReachableState:
     instances: tuple[Instance, ...]
     codes: tuple[CodeType, ...] = ()
     """The user's reachable code objects, without nested functions."""
-    caches: "tuple[ReachCache[Any], ...]" = ()
+    caches: "tuple[CacheWrapper[Any], ...]" = ()
     hidden_states: tuple[HiddenState, ...] = ()
 
     def name_of(self, value: Any) -> str:
@@ -149,7 +149,7 @@ class _Walk:
         self.bindings: dict[tuple[int, str], Binding] = {}
         self.instances: list[Instance] = []
         self.codes: list[CodeType] = []
-        self.caches: list[ReachCache[Any]] = []
+        self.caches: list[CacheWrapper[Any]] = []
         self.hidden_states: list[HiddenState] = []
         self._functions: list[tuple[FunctionType, frozenset[str]]] = []
         self._layers: dict[int, torch.nn.Module] = {}
@@ -194,7 +194,7 @@ class _Walk:
                 self._names_in("the global", vars(value), names)
         elif isinstance(value, (FunctionType, MethodType, partial)):
             self._callable(value, names)
-        elif isinstance(value, ReachCache):
+        elif isinstance(value, CacheWrapper):
             self.caches.append(value)
             self.enqueue(value.__wrapped__, names)
         elif isinstance(value, type):
@@ -233,7 +233,7 @@ class _Walk:
         self._defaults(function, names)
         self._names_in("the global", function.__globals__, names)
         for name, cell in filled_cells(function):
-            self._place("the closure variable", name, cell, cell.cell_contents)
+            self._bind("the closure variable", name, cell, cell.cell_contents)
             self.enqueue(cell.cell_contents, names)
 
     def _attributes_of_functions(self) -> None:
@@ -245,12 +245,12 @@ class _Walk:
 
     def _attributes_given_to_layers(self) -> None:
         """Add a layer's attributes that only code outside its class mentions."""
-        names = frozenset().union(*(named for _, named in self._functions)) - NOT_READ
+        names = frozenset().union(*(named for _, named in self._functions)) - SEPARATE_ATTRIBUTES
         for layer in self._layers.values():
             store = vars(layer)
             for name in sorted((names & store.keys()) - self._names_of(type(layer))):
                 if (id(store), name) not in self.bindings and name not in names_bound_by_hooks(layer):
-                    self._place("the attribute", name, store, store[name])
+                    self._bind("the attribute", name, store, store[name])
                     self.enqueue(store[name], names)
 
     def _layers_of_torch(self) -> None:
@@ -267,7 +267,7 @@ class _Walk:
         defaults = defaults_of(function)
         for name, value in defaults.items():
             if isinstance(value, CONTAINERS):
-                self._place("the default", name, defaults, value)
+                self._bind("the default", name, defaults, value)
             self.enqueue(value, names)
 
     def _instance(self, value: Any, names: frozenset[str]) -> None:
@@ -285,22 +285,22 @@ class _Walk:
         kind, store = type(layer), vars(layer)
         foreign = kind.__module__.startswith("torch.")
         names = self._names_of(kind) | {"training"}
-        for name in sorted(names & store.keys() - NOT_READ - names_bound_by_hooks(layer)):
-            self._place("the attribute", name, store, store[name], foreign)
+        for name in sorted(names & store.keys() - SEPARATE_ATTRIBUTES - names_bound_by_hooks(layer)):
+            self._bind("the attribute", name, store, store[name], foreign)
             if not foreign:
                 self.enqueue(store[name], names)
         if isinstance(submodules := layer._modules, dict):  # a TorchScript layer has another kind of mapping
             self.instances.append(Instance(submodules, dict(submodules), kind, is_read=bool(submodules)))
         for name, inner in layer._modules.items():
-            self._place("the submodule", name, layer._modules, inner, foreign)
+            self._bind("the submodule", name, layer._modules, inner, foreign)
         for tensors in (layer._parameters, layer._buffers):
             if not foreign:
                 self.instances.append(Instance(tensors, dict(tensors), kind, is_read=False))
             for name, tensor in tensors.items():
                 if tensor is None or id(layer) not in self._arguments:
-                    self._place("the tensor", name, tensors, tensor, foreign)
+                    self._bind("the tensor", name, tensors, tensor, foreign)
         for hooks in HOOKS:
-            self._place("the hooks", hooks, store, store[hooks], foreign=True)
+            self._bind("the hooks", hooks, store, store[hooks], foreign=True)
             self._hooks(store, store[hooks].values())
         if not foreign or any(store[hooks] for hooks in HOOKS):
             self.instances.append(Instance(store, dict(store), kind))
@@ -310,7 +310,7 @@ class _Walk:
     def hooks_of_all_layers(self) -> None:
         store = vars(torch.nn.modules.module)
         for hooks in HOOKS:
-            self._place("the hooks", f"_global{hooks}", store, store[f"_global{hooks}"], foreign=True)
+            self._bind("the hooks", f"_global{hooks}", store, store[f"_global{hooks}"], foreign=True)
             for hook in store[f"_global{hooks}"].values():
                 self.enqueue(hook, frozenset())
 
@@ -319,7 +319,7 @@ class _Walk:
         for hook in hooks:
             self.enqueue(hook, frozenset())
             names = _names(getattr(hook, "__code__", None))
-            self._names_in("the attribute", store, names - NOT_READ)
+            self._names_in("the attribute", store, names - SEPARATE_ATTRIBUTES)
 
     def _class(self, kind: type, names: frozenset[str]) -> None:
         for base in kind.__mro__:
@@ -333,10 +333,10 @@ class _Walk:
         store = namespace(owner)
         for name in sorted(names & store.keys()):
             value = store[name]
-            self._place(what, name, owner, value, foreign)
+            self._bind(what, name, owner, value, foreign)
             self.enqueue(value, names)
 
-    def _place(self, what: str, name: Any, store: Any, value: Any, foreign: bool = False) -> None:
+    def _bind(self, what: str, name: Any, store: Any, value: Any, foreign: bool = False) -> None:
         if isinstance(value, ModuleType) or (id(store), name) in self.bindings:
             return
         content = shallow_copy(value) if isinstance(value, CONTAINERS) else None
@@ -344,9 +344,9 @@ class _Walk:
         binding = Binding(what, name, store, value, content, foreign, grad)
         self.bindings[id(store), name] = binding
         if content:
-            self._items_of(binding)
+            self._bind_items(binding)
 
-    def _items_of(self, outer: Binding) -> None:
+    def _bind_items(self, outer: Binding) -> None:
         """Add the containers within a container."""
         value, foreign = outer.value, outer.foreign
         for key, item in _keyed(value):
@@ -355,7 +355,7 @@ class _Walk:
                     "the item", key, value, item, shallow_copy(item), foreign, outer_keys=outer.keys
                 )
                 self.bindings[id(value), key] = binding
-                self._items_of(binding)
+                self._bind_items(binding)
 
     def _names_of(self, kind: type) -> frozenset[str]:
         """Return the names in the code of a class's methods, without those of `object` and `nn.Module`."""
@@ -370,7 +370,7 @@ class _Walk:
         return known
 
 
-NOT_READ = frozenset({"_parameters", "_buffers", "_modules", *HOOKS})
+SEPARATE_ATTRIBUTES = frozenset({"_parameters", "_buffers", "_modules", *HOOKS})
 """A layer's attributes that are added separately, or are arguments of the graph."""
 
 

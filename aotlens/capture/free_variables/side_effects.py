@@ -37,7 +37,15 @@ from aotlens.model.report import Span
 from aotlens.options import SideEffects
 from aotlens.unsupported import unsupported
 
-VALUES = (torch.Tensor, torch.SymInt, torch.SymFloat, torch.SymBool, torch.dtype, torch.device, type(None))
+ALLOWED_TYPES = (
+    torch.Tensor,
+    torch.SymInt,
+    torch.SymFloat,
+    torch.SymBool,
+    torch.dtype,
+    torch.device,
+    type(None),
+)
 """Types of values, besides numbers and strings, that a side effect may leave."""
 
 
@@ -77,12 +85,14 @@ class SideEffectChanges:
             return result
         output = result if isinstance(result, OutputWithUpdates) else OutputWithUpdates(result, (), ())
         known = {
-            id(binding.value): OuterObject(_name(binding), binding.value)
+            id(binding.value): OuterObject(_outer_name(binding), binding.value)
             for binding in self._around.bindings
-            if not isinstance(binding.value, (*VALUES, *PLAIN, tuple))
+            if not isinstance(binding.value, (*ALLOWED_TYPES, *PLAIN, tuple))
         }
         leaves = NewLeaves(known, self._span)
-        refills = tuple(update for change in self._changes if (update := self._replayed(change, leaves)))
+        refills = tuple(
+            update for change in self._changes if (update := self._update_or_none(change, leaves))
+        )
         for change in self._left_as_recorded:
             rebind(change)
         own = leaves.result(output.result)
@@ -91,13 +101,13 @@ class SideEffectChanges:
         flat = (*output.leaves[:first], *leaves.leaves, *output.leaves[first:])
         return OutputWithUpdates(own, (*output.container_updates, *refills), flat, output.rebound, standing)
 
-    def _replayed(self, change: Change, leaves: NewLeaves) -> ContainerUpdate | None:
+    def _update_or_none(self, change: Change, leaves: NewLeaves) -> ContainerUpdate | None:
         """Return the update that repeats a change; None for one that stays as recorded."""
         is_traced = self._effects is SideEffects.TRACED
         if not is_traced:
             before = leaves.count()
             try:
-                return self._refill(change, leaves)
+                return self._update_of(change, leaves)
             except UnsupportedError:
                 if self._effects is SideEffects.REPLAYED or contains_fake(change.now):
                     raise
@@ -129,13 +139,15 @@ class SideEffectChanges:
         )
         return replace(self._around, bindings=tuple(bindings), instances=tuple(instances))
 
-    def _refill(self, change: Change, leaves: NewLeaves) -> ContainerUpdate:
+    def _update_of(self, change: Change, leaves: NewLeaves) -> ContainerUpdate:
         uses = self._uses_of(change)
         before = len(leaves.leaves)
         name = user_name_of(self._around, self._function, change.binding, uses.writes)
         change = replace(change, user_name=name)
         update = (
-            self._rebound(change, leaves) if change.old_items is None else self._filled(change, leaves, uses)
+            self._rebinding(change, leaves)
+            if change.old_items is None
+            else self._refilling(change, leaves, uses)
         )
         self._reject_values(change, [value for _, value in leaves.leaves[before:]])
         may_read = uses.reads or (change.old_items is not None and _depends_on_contents(change, update, uses))
@@ -157,17 +169,17 @@ class SideEffectChanges:
             bindings = [binding for binding in self._around.bindings if binding.value is value] or bindings
         return combined_uses([name_uses(self._around, binding) for binding in bindings])
 
-    def _rebound(self, change: Change, leaves: NewLeaves) -> ContainerUpdate:
-        binding, location = change.binding, _outer(change.binding)
+    def _rebinding(self, change: Change, leaves: NewLeaves) -> ContainerUpdate:
+        binding, location = change.binding, _outer_object(change.binding)
         box = OuterObject(_store_name(binding), binding.store)
         if change.now is MISSING:
             return ContainerUpdate(box.name, True, (), (binding.name,), binding.store, binds_names=True)
         item = Item(binding.name, None, leaves.add(change.user_name, change.now, location))
         return ContainerUpdate(box.name, True, (item,), (), binding.store, binds_names=True)
 
-    def _filled(self, change: Change, leaves: NewLeaves, uses: NameUses) -> ContainerUpdate:
+    def _refilling(self, change: Change, leaves: NewLeaves, uses: NameUses) -> ContainerUpdate:
         binding, container = change.binding, change.binding.value
-        location = OuterObject(_name(binding), container)
+        location = OuterObject(_outer_name(binding), container)
         base = base_of(container)
         if base is dict:
             items, removed = new_items(change.user_name, change.now, change.old_items, leaves, location)
@@ -186,7 +198,7 @@ class SideEffectChanges:
         before = list(change.old_items)
         now = [self._as_before(value, before) for value in change.now]
         list_updates = list_items(change.user_name, now, before, leaves, location)
-        old_positions = [item.before for item in list_updates if item.before is not None]
+        old_positions = [item.old_index for item in list_updates if item.old_index is not None]
         grows = _appends_only(
             list_updates, old_positions, len(before), getattr(container, "maxlen", None) is not None
         )
@@ -210,7 +222,7 @@ class SideEffectChanges:
                 for item in update.items
                 if item.key in change.old_items
             ]
-        elif all(item.before in (None, index) for index, item in enumerate(update.items)):
+        elif all(item.old_index in (None, index) for index, item in enumerate(update.items)):
             carried = [
                 (index, change.old_items[index])
                 for index, item in enumerate(update.items[: len(change.old_items)])
@@ -239,7 +251,7 @@ class SideEffectChanges:
                 raise unsupported(
                     "new-layer-side-effect", self._span, type=type(value).__name__, binding=change.description
                 )
-            if not isinstance(value, (*VALUES, *PLAIN, OuterObject)):
+            if not isinstance(value, (*ALLOWED_TYPES, *PLAIN, OuterObject)):
                 raise unsupported(
                     "new-object-side-effect",
                     self._span,
@@ -251,14 +263,14 @@ class SideEffectChanges:
         return unsupported("side-effect", span or self._span, binding=change.description)
 
 
-def _outer(binding: Binding) -> OuterObject:
+def _outer_object(binding: Binding) -> OuterObject:
     """Return the wrapper's reference to a binding's value."""
     if binding.content is not None:
-        return OuterObject(_name(binding), binding.value)
+        return OuterObject(_outer_name(binding), binding.value)
     return OuterObject(_store_name(binding), binding.store, path_to(binding.store, binding.name))
 
 
-def _name(binding: Binding) -> str:
+def _outer_name(binding: Binding) -> str:
     return f"outer_{binding.keys[0]}"
 
 
@@ -294,7 +306,7 @@ def _appends_only(items: tuple[Item, ...], old_positions: list[Any], count: int,
     """Return True if new items follow the old ones; a bounded deque may drop its first items."""
     first = count - len(old_positions) if bounded else 0
     return old_positions == list(range(first, count)) and all(
-        item.before is not None for item in items[: len(old_positions)]
+        item.old_index is not None for item in items[: len(old_positions)]
     )
 
 
@@ -362,11 +374,11 @@ def unwritten_free_variables(captured: Captured) -> ReachableState:
         for refill in outside
         if any(value is MISSING_ITEM for _, value in refill.required_items or ())
     }
-    instances = tuple(_without(instance, names, absent) for instance in reachable.instances)
+    instances = tuple(_without_names(instance, names, absent) for instance in reachable.instances)
     return replace(reachable, bindings=tuple(bindings), instances=instances)
 
 
-def _without(instance: Instance, names: set[tuple[int, Any]], absent: set[int]) -> Instance:
+def _without_names(instance: Instance, names: set[tuple[int, Any]], absent: set[int]) -> Instance:
     """Return the instance without `names`; one with `absent` names must still lack them."""
     written_names = frozenset(key for store, key in names if store == id(instance.store))
     is_read = instance.is_read or id(instance.store) in absent

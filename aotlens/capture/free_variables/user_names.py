@@ -14,9 +14,9 @@ from aotlens.capture.free_variables.name_uses import NameWrite
 from aotlens.capture.free_variables.reachable import Binding, ReachableState
 from aotlens.model.spans import text_of
 
-OF_OBJECTS = frozenset({"the attribute", "the class attribute", "the submodule", "the tensor"})
+OBJECT_KINDS = frozenset({"the attribute", "the class attribute", "the submodule", "the tensor"})
 """Kinds of binding that belong to an object or a class."""
-DEEPEST = 4
+MAX_DEPTH = 4
 """The maximum number of nested objects in a name."""
 
 
@@ -31,19 +31,21 @@ def user_name_of(
             (
                 candidate
                 for candidate in reachable.bindings
-                if candidate.name == first and _leads_to(candidate, binding)
+                if candidate.name == first and _contains_item(candidate, binding)
             ),
             binding,
         )
     owner = ""
-    if outer.kind_text in OF_OBJECTS:
-        owner = _of_layer(function, outer.store) or _as_written(str(first), writes)
-        owner = owner or _holder(reachable, outer.store, DEEPEST) or getattr(outer.store, "__name__", "")
+    if outer.kind_text in OBJECT_KINDS:
+        owner = _layer_path(function, outer.store) or _written_owner(str(first), writes)
+        owner = (
+            owner or _owner_name(reachable, outer.store, MAX_DEPTH) or getattr(outer.store, "__name__", "")
+        )
     name = f"{owner}.{first}" if owner else str(first)
     return name + "".join(f"[{key!r}]" for key in keys)
 
 
-def _leads_to(outer: Binding, inner: Binding) -> bool:
+def _contains_item(outer: Binding, inner: Binding) -> bool:
     """Return True if an item lies inside the outer binding's value."""
     value = outer.value
     for key in inner.outer_keys[1:]:
@@ -54,7 +56,7 @@ def _leads_to(outer: Binding, inner: Binding) -> bool:
     return not outer.outer_keys and value is inner.store
 
 
-def _of_layer(function: Any, store: Any) -> str:
+def _layer_path(function: Any, store: Any) -> str:
     """Return `self.encoder` for the attributes of a layer of the compiled module."""
     root = function.__self__ if isinstance(function, MethodType) else function
     return _path_to("self", root, store)
@@ -72,7 +74,7 @@ def _path_to(name: str, value: Any, store: Any) -> str:
     return name if getattr(value, "__dict__", None) is store else ""
 
 
-def _as_written(name: str, writes: Sequence[NameWrite]) -> str:
+def _written_owner(name: str, writes: Sequence[NameWrite]) -> str:
     """Return the expression before the name at the user's write: `type(self)`."""
     for span in (write.span for write in writes if write.span is not None):
         before, dot, _ = text_of(span).partition(f".{name}")
@@ -81,19 +83,19 @@ def _as_written(name: str, writes: Sequence[NameWrite]) -> str:
     return ""
 
 
-def _holder(reachable: ReachableState, store: Any, deepest: int) -> str:
+def _owner_name(reachable: ReachableState, store: Any, deepest: int) -> str:
     """Return the name of the object with these attributes."""
-    return next(_holders(reachable, store, deepest), "")
+    return next(_owner_names(reachable, store, deepest), "")
 
 
-def _holders(reachable: ReachableState, store: Any, deepest: int) -> Iterator[str]:
+def _owner_names(reachable: ReachableState, store: Any, deepest: int) -> Iterator[str]:
     for binding in reachable.bindings:
         path = _path_to(str(binding.path), binding.value, store)
         if not path:
             continue
         owner = (
-            _holder(reachable, binding.store, deepest - 1)
-            if binding.kind_text in OF_OBJECTS and deepest
+            _owner_name(reachable, binding.store, deepest - 1)
+            if binding.kind_text in OBJECT_KINDS and deepest
             else ""
         )
         yield f"{owner}.{path}" if owner else path

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from aotlens.capture.autograd.graph_walk import autograd_nodes
-from aotlens.capture.hop.operands import ONE_OUTPUT, OPERANDS_BY_OPERATOR, with_more_operands
+from aotlens.capture.hop.operands import ONE_OUTPUT, OPERANDS_BY_OPERATOR, with_extra_operands
 from aotlens.ir.program import is_higher_order
 from aotlens.torch_api.autograd import set_version
 from aotlens.torch_api.fake import FakeTensor, detect_fake_mode
@@ -78,7 +78,7 @@ def _call(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return func(*_flex_arguments(args, list(observed.values())))
     bodies = {key: Lifted(observation, tuple(outside.values())) for key, observation in observed.items()}
     swapped = tuple(bodies.get(id(arg), arg) for arg in args)
-    results = func(*with_more_operands(func.name(), swapped, tuple(outside.values())))
+    results = func(*with_extra_operands(func.name(), swapped, tuple(outside.values())))
     structure = next(reversed(observed.values())).structure
     return pytree.tree_unflatten(list(results), structure)
 

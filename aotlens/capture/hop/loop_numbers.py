@@ -31,21 +31,21 @@ def record_scalar_loop(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any])
     number_indices = {index for index, value in enumerate(carried) if isinstance(value, NUMBERS)}
     fake_mode = detect_fake_mode(pytree.tree_leaves((carried, more)))
 
-    def asked(*values: Any) -> Any:
+    def tensor_condition(*values: Any) -> Any:
         return _tensor(_run(condition, _numbers(values, number_indices)), torch.bool)
 
-    def stepped(*values: Any) -> Any:
+    def tensor_step(*values: Any) -> Any:
         results = _run(step, _numbers(values, number_indices))
         return tuple(
             _tensor(value, torch.int64) if index in number_indices else value
             for index, value in enumerate(results)
         )
 
-    started = tuple(
+    initial = tuple(
         _start(value) if index in number_indices else value for index, value in enumerate(carried)
     )
     with _numbers_of_data(fake_mode):
-        return _numbers(func(asked, stepped, started, tuple(more), **kwargs), number_indices)
+        return _numbers(func(tensor_condition, tensor_step, initial, tuple(more), **kwargs), number_indices)
 
 
 @contextmanager

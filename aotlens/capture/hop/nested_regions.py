@@ -26,10 +26,10 @@ class RegionPart:
 
 
 def record_region_part(
-    recording: Recording, half: RegionPart, args: tuple[Any, ...]
+    recording: Recording, part: RegionPart, args: tuple[Any, ...]
 ) -> tuple[Any, tuple[Any, ...]]:
     """Record one call of a split region; return its outputs, and its arguments for a replay."""
-    program, region = half.program, half.region
+    program, region = part.program, part.region
     node_args = (program, program.name, *(recording.argument(arg) for arg in args[2:]))
     if any(must_run(node) for node in program.nodes):
         recording.origin = replace(recording.origin, effect=True)
@@ -42,7 +42,7 @@ def record_region_part(
         inside = program is region.forward and index >= region.result_count
         item = recording.saved_item(node, index, output) if inside else recording.item(node, index)
         recording.track(value, Storage(item, value))
-    return values, (_module_of(recording, half), program.name, *args[2:])
+    return values, (_module_of(recording, part), program.name, *args[2:])
 
 
 def _like(output: Any) -> Any:
@@ -55,11 +55,11 @@ def _like(output: Any) -> Any:
     return torch.empty_strided(val.shape, val.stride(), dtype=val.dtype, device=val.device)
 
 
-def _module_of(recording: Recording, half: RegionPart) -> Any:
+def _module_of(recording: Recording, part: RegionPart) -> Any:
     """Return the region's forward as a graph module without saved values, for stages that replay the call."""
-    key = ("module", half.program.name)
+    key = ("module", part.program.name)
     if key not in recording.regions:
-        region = half.region
+        region = part.region
         outputs = region.forward.outputs[: region.result_count]
         nodes = reachable([output.value for output in outputs], region.forward.nodes)
         program = Program(region.forward.name, region.forward.inputs, nodes, outputs)

@@ -104,15 +104,15 @@ OPERANDS_BY_OPERATOR: dict[str, Callable[..., OperandsOfSubgraphs]] = {
 ONE_OUTPUT = frozenset({"loop_condition", "mask", "score"})
 """Functions that return one tensor; all others return a flat tuple."""
 
-MORE_OPERANDS = {"associative_scan": 2, "cond": 3, "map_impl": 2, "scan": 3, "while_loop": 3}
+SHARED_OPERANDS = {"associative_scan": 2, "cond": 3, "map_impl": 2, "scan": 3, "while_loop": 3}
 """By operator: the argument with operands that every step receives unchanged."""
 
 
-def with_more_operands(operator: str, args: tuple[Any, ...], more: tuple[Any, ...]) -> tuple[Any, ...]:
+def with_extra_operands(operator: str, args: tuple[Any, ...], more: tuple[Any, ...]) -> tuple[Any, ...]:
     """Return the operator's arguments with further operands appended."""
     if not more:
         return args
-    position = MORE_OPERANDS.get(operator)
+    position = SHARED_OPERANDS.get(operator)
     if position is None:
         raise unsupported("subgraph-free-variable", operator=operator)
     return (*args[:position], (*args[position], *more), *args[position + 1 :])

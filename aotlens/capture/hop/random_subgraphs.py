@@ -54,9 +54,9 @@ class RandomValue:
 class RandomSubgraph:
     """A function of one of the two calls."""
 
-    def __init__(self, function: Callable[..., Any], draws: int | None = None) -> None:
+    def __init__(self, function: Callable[..., Any], value_count: int | None = None) -> None:
         self.function = function
-        self.draws = draws
+        self.value_count = value_count
         """The number of random values that the call returns; None for the call that reads them."""
 
     def __call__(self, *operands: Any) -> Any:
@@ -64,7 +64,7 @@ class RandomSubgraph:
 
 
 class RandomOpMode(TorchDispatchMode):
-    """Passes each random operator, and each call that only computes random values, to `draw`."""
+    """Passes each random operator, and each call that only computes random values, to `run_random_op`."""
 
     supports_higher_order_operators = True
 
@@ -88,29 +88,31 @@ class RandomOpMode(TorchDispatchMode):
                     result = self._split_call(func, args, kwargs)
                 if result is not NotImplemented:
                     return result
-            if any(part.draws is not None for part in parts):
-                return self.draw(func, operator, args, kwargs)
+            if any(part.value_count is not None for part in parts):
+                return self.run_random_op(func, operator, args, kwargs)
         if operator.kind is Kind.COMPOSITE:
             with self:
                 return call_composite(func, args, kwargs)
         self.on_operator(func, _targets(operator, args, kwargs))
         if operator.random:
-            return self.draw(func, operator, args, kwargs)
+            return self.run_random_op(func, operator, args, kwargs)
         return func(*args, **kwargs)
 
     def on_operator(self, func: Any, targets: tuple[Any, ...]) -> None:
         """Called before an operator runs, with the tensors that it writes to."""
 
-    def draw(self, func: Any, operator: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def run_random_op(
+        self, func: Any, operator: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
         """Run a random operator, or replace it."""
         result = func(*args, **kwargs)
         targets = _targets(operator, args, kwargs)
         results = () if operator.returned else pytree.tree_leaves(result)
         for drawn in (*targets, *(value for value in results if isinstance(value, torch.Tensor))):
-            self.on_drawn(drawn)
+            self.on_random_value(drawn)
         return result
 
-    def on_drawn(self, drawn: Any) -> None:
+    def on_random_value(self, drawn: Any) -> None:
         """Called with each new random tensor."""
 
 
@@ -133,7 +135,7 @@ class FindRandomOps(RandomOpMode):
     def __init__(self, split_call: SplitCall) -> None:
         super().__init__(split_call, None)
         self.has_effect = False
-        self._drawn: list[Any] = []
+        self._values_seen: list[Any] = []
         self._written: set[int] = set()
 
     def on_operator(self, func: Any, targets: tuple[Any, ...]) -> None:
@@ -141,26 +143,30 @@ class FindRandomOps(RandomOpMode):
         for target in targets:  # by storage: a factory function returns another object to its caller
             storage = target.untyped_storage()._cdata
             self._written |= {
-                index for index, drawn in enumerate(self._drawn) if drawn.untyped_storage()._cdata == storage
+                index
+                for index, drawn in enumerate(self._values_seen)
+                if drawn.untyped_storage()._cdata == storage
             }
 
-    def on_drawn(self, drawn: Any) -> None:
-        self._drawn.append(drawn.detach())
+    def on_random_value(self, drawn: Any) -> None:
+        self._values_seen.append(drawn.detach())
 
-    def draws(self) -> tuple[RandomValue, ...]:
-        return tuple(RandomValue(like, index in self._written) for index, like in enumerate(self._drawn))
+    def random_values(self) -> tuple[RandomValue, ...]:
+        return tuple(
+            RandomValue(like, index in self._written) for index, like in enumerate(self._values_seen)
+        )
 
 
 class CollectRandomValues(RandomOpMode):
     """Collects a function's random values."""
 
-    def __init__(self, split_call: SplitCall, recorder: Any, draws: Sequence[RandomValue]) -> None:
+    def __init__(self, split_call: SplitCall, recorder: Any, random_values: Sequence[RandomValue]) -> None:
         super().__init__(split_call, recorder)
-        self._draws = draws
-        self.drawn: list[Any] = []
+        self._random_values = random_values
+        self.values: list[Any] = []
 
-    def on_drawn(self, drawn: Any) -> None:
-        self.drawn.append(self._draws[len(self.drawn)].for_subgraph(drawn))
+    def on_random_value(self, drawn: Any) -> None:
+        self.values.append(self._random_values[len(self.values)].for_subgraph(drawn))
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -174,12 +180,18 @@ class ReplayRandomValues(RandomOpMode):
     """Replaces a function's random operators by their earlier values."""
 
     def __init__(
-        self, split_call: SplitCall, recorder: Any, draws: Sequence[RandomValue], values: Sequence[Any]
+        self,
+        split_call: SplitCall,
+        recorder: Any,
+        random_values: Sequence[RandomValue],
+        values: Sequence[Any],
     ) -> None:
         super().__init__(split_call, recorder)
-        self._values: Iterator[tuple[RandomValue, Any]] = zip(draws, values, strict=True)
+        self._values: Iterator[tuple[RandomValue, Any]] = zip(random_values, values, strict=True)
 
-    def draw(self, func: Any, operator: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def run_random_op(
+        self, func: Any, operator: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
         targets = _targets(operator, args, kwargs)
         for target in targets:
             target.copy_(self._next())
@@ -187,15 +199,17 @@ class ReplayRandomValues(RandomOpMode):
             return operator.returned_value(targets)
         if is_higher_order(func):
             count = next(
-                arg.draws for arg in args if isinstance(arg, RandomSubgraph) and arg.draws is not None
+                arg.value_count
+                for arg in args
+                if isinstance(arg, RandomSubgraph) and arg.value_count is not None
             )
             return tuple(self._next() for _ in range(count))
         returned = [self._next() for _ in func._schema.returns]
         return returned[0] if len(returned) == 1 else tuple(returned)
 
     def _next(self) -> Any:
-        draw, value = next(self._values)
-        return draw.for_subgraph(value)
+        random_value, value = next(self._values)
+        return random_value.for_subgraph(value)
 
 
 STACKING = torch.ops.higher_order.while_loop_stack_output
@@ -207,16 +221,18 @@ class Body:
     """One function of a call."""
 
     function: Any
-    draws: tuple[RandomValue, ...]
+    random_values: tuple[RandomValue, ...]
 
     def run_and_collect(self, operands: Sequence[Any]) -> tuple[list[Any], Any]:
         """Return its random values, and its result."""
-        collecting = CollectRandomValues(_in_two_calls, _recorder(), self.draws)
-        return collecting.drawn, self._run(collecting, operands)
+        collecting = CollectRandomValues(_split_into_two, _recorder(), self.random_values)
+        return collecting.values, self._run(collecting, operands)
 
     def run_with(self, operands: Sequence[Any], drawn: Sequence[Any]) -> Any:
         """Return its result with these random values."""
-        return self._run(ReplayRandomValues(_in_two_calls, _recorder(), self.draws, drawn), operands)
+        return self._run(
+            ReplayRandomValues(_split_into_two, _recorder(), self.random_values, drawn), operands
+        )
 
     def _run(self, drawing: RandomOpMode, operands: Sequence[Any]) -> Any:
         known = drawing.recorder is not None
@@ -245,17 +261,17 @@ def record_random_values_first(func: Any, args: tuple[Any, ...], kwargs: dict[st
     tensors = (leaf for leaf in pytree.tree_leaves(args) if isinstance(leaf, torch.Tensor))
     if not any(tensor.requires_grad for tensor in tensors):
         return NotImplemented
-    return _in_two_calls(func, args, kwargs)
+    return _split_into_two(func, args, kwargs)
 
 
-def _in_two_calls(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _split_into_two(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     args, kwargs = without_empty_mutation_info(func.name(), args, kwargs)
     if kwargs or func.name() not in RANDOM_CALLS or any(isinstance(arg, RandomSubgraph) for arg in args):
         return NotImplemented  # the functions write to operands, which is handled where the call is recorded
     bodies = _run_once(func, args)
     return (
         RANDOM_CALLS[func.name()](func, args, bodies)
-        if any(body.draws for body in bodies)
+        if any(body.random_values for body in bodies)
         else NotImplemented
     )
 
@@ -268,11 +284,11 @@ def _run_once(func: Any, args: tuple[Any, ...]) -> list[Body]:
         return bodies
     with without_modes(), fake_mode, torch.no_grad(), ignore_unbacked_symbols(fake_mode):
         for _, function, inputs in OPERANDS_BY_OPERATOR[func.name()](*args):
-            noting = FindRandomOps(_in_two_calls)
+            noting = FindRandomOps(_split_into_two)
             with without_python_rules(), noting:
                 function(*(value.detach() if isinstance(value, torch.Tensor) else value for value in inputs))
-            bodies.append(Body(function, noting.draws()))
-            if noting.has_effect and noting.draws():
+            bodies.append(Body(function, noting.random_values()))
+            if noting.has_effect and noting.random_values():
                 raise unsupported(
                     "random-op-beside-effect", getattr(_recorder(), "span", None), operator=func.name()
                 )
@@ -285,14 +301,14 @@ def _cond(func: Any, args: tuple[Any, ...], bodies: Sequence[Body]) -> Any:
     random_values, own = _shared_values(bodies)
 
     def drawing(body: Body, own: list[int]) -> RandomSubgraph:
-        def draw(*operands: Any) -> tuple[Any, ...]:
+        def compute_random(*operands: Any) -> tuple[Any, ...]:
             drawn = dict(zip(own, body.run_and_collect(operands)[0], strict=True))
             return tuple(
                 drawn[index] if index in drawn else random_value.zeros()
                 for index, random_value in enumerate(random_values)
             )
 
-        return RandomSubgraph(draw, len(random_values))
+        return RandomSubgraph(compute_random, len(random_values))
 
     def computing(body: Body, own: list[int]) -> RandomSubgraph:
         return RandomSubgraph(
@@ -310,14 +326,14 @@ def _shared_values(bodies: Sequence[Body]) -> tuple[list[RandomValue], list[list
     indices: list[list[int]] = []
     for body in bodies:
         own: list[int] = []
-        for draw in body.draws:
+        for body_value in body.random_values:
             fitting = (
                 index
                 for index, random_value in enumerate(random_values)
-                if index not in own and random_value.kind == draw.kind
+                if index not in own and random_value.kind == body_value.kind
             )
             own.append(next(fitting, len(random_values)))
-            random_values += [draw] if own[-1] == len(random_values) else []
+            random_values += [body_value] if own[-1] == len(random_values) else []
         indices.append(own)
     return random_values, indices
 
@@ -325,10 +341,10 @@ def _shared_values(bodies: Sequence[Body]) -> tuple[list[RandomValue], list[list
 def _map(func: Any, args: tuple[Any, ...], bodies: Sequence[Body]) -> Any:
     _, mapped, more = args
     (body,) = bodies
-    start, stop = len(mapped), len(mapped) + len(body.draws)
+    start, stop = len(mapped), len(mapped) + len(body.random_values)
     with torch.no_grad():
         drawn = func(
-            RandomSubgraph(lambda *values: tuple(body.run_and_collect(values)[0]), len(body.draws)),
+            RandomSubgraph(lambda *values: tuple(body.run_and_collect(values)[0]), len(body.random_values)),
             mapped,
             more,
         )
@@ -342,17 +358,17 @@ def _while_loop(func: Any, args: tuple[Any, ...], bodies: Sequence[Body]) -> Any
     """Run the loop for its random values and step count, then as many steps with these values."""
     condition, _, carried, more = args
     body, count = bodies[1], len(carried)
-    zeros = [draw.zeros() for draw in body.draws]
+    zeros = [random_value.zeros() for random_value in body.random_values]
     rest = count + 1 + len(zeros)
 
-    def draw(*values: Any) -> tuple[Any, ...]:
+    def compute_random(*values: Any) -> tuple[Any, ...]:
         drawn, result = body.run_and_collect((*values[:count], *values[rest:]))
         return (*result, values[count] + 1, *drawn)
 
     before = RandomSubgraph(lambda *values: condition(*values[:count], *values[rest:]))
     step = torch.zeros((), dtype=torch.int64)
     with torch.no_grad():
-        states = STACKING(before, RandomSubgraph(draw, rest), (*carried, step, *zeros), more)
+        states = STACKING(before, RandomSubgraph(compute_random, rest), (*carried, step, *zeros), more)
         total, drawn = states[count][-1].clone(), states[count + 1 :]
 
     def compute(*values: Any) -> tuple[Any, ...]:

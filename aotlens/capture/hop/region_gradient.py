@@ -38,7 +38,7 @@ from aotlens.unsupported import unsupported
 
 aten = torch.ops.aten
 
-LEAF_WRITTEN = "a leaf Variable that requires grad is being used in an in-place operation"
+LEAF_WRITE_ERROR = "a leaf Variable that requires grad is being used in an in-place operation"
 """Autograd's error for the fake leaf of an operand; the operand itself need not be a leaf."""
 
 
@@ -66,7 +66,7 @@ def record_region_call(subgraph: Any, identifier: Any, *operands: Any) -> Any:
         if not torch.is_grad_enabled() or not any(tensor.requires_grad for tensor in tensors):
             _record_functional(recording, subgraph, identifier, operands)
             return NotImplemented
-        region = _split(recording, subgraph, identifier, operands)
+        region = _split_region(recording, subgraph, identifier, operands)
     except (WritesToOperandError, RandomOpInSubgraphError):
         recording.regions[in_place] = (None, subgraph)
         return tuple(runner_of(recording, subgraph)(*operands))
@@ -88,7 +88,9 @@ def _record_functional(
         region_subgraph(recording, same_region(subgraph, identifier, *operands), "invoke_subgraph", body)
 
 
-def _split(recording: Recorder, subgraph: Any, identifier: Any, operands: tuple[Any, ...]) -> Region | None:
+def _split_region(
+    recording: Recorder, subgraph: Any, identifier: Any, operands: tuple[Any, ...]
+) -> Region | None:
     """Return the split region; None if no gradient flows through it.
 
     Raises:
@@ -132,7 +134,7 @@ class _Call(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Any) -> Any:
         if torch.is_grad_enabled():
-            return (None, None, *_differentiable(ctx, gradients))
+            return (None, None, *_differentiable_gradients(ctx, gradients))
         ctx.saved_tensors  # noqa: B018  # raises where what it keeps was written to
         region = ctx.region
         tangents = [_tangent(gradients[index], like.val) for index, like in region.tangents]
@@ -165,7 +167,7 @@ def _tangent(gradient: Any, like: Any) -> Any:
     )
 
 
-def _differentiable(ctx: Any, tangents: tuple[Any, ...]) -> list[Any]:
+def _differentiable_gradients(ctx: Any, tangents: tuple[Any, ...]) -> list[Any]:
     """Return gradients that can be differentiated again, by running the region once more."""
     operands = ctx.operands
     for operand, version in zip(operands, ctx.versions, strict=True):
@@ -215,7 +217,7 @@ def _record(recording: Recorder, subgraph: Any, identifier: Any, operands: tuple
             with inner:
                 result = runner_of(inner, subgraph)(*(argument for _, argument in parameters))
         except RuntimeError as error:
-            if LEAF_WRITTEN not in str(error):
+            if LEAF_WRITE_ERROR not in str(error):
                 raise
             raise WritesToOperandError("a write to an operand of a marked region", recording.span) from error
         results = pytree.tree_leaves(result, is_leaf=lambda item: item is None)

@@ -22,7 +22,7 @@ SCAN = torch.ops.higher_order.scan
 PROGRAM_KEY = "aotlens_program"
 """The key in a graph's `meta` for the program that it was made from."""
 
-Record = Callable[[Recording, Any, tuple[Any, ...], dict[str, Any]], Any]
+RecordCall = Callable[[Recording, Any, tuple[Any, ...], dict[str, Any]], Any]
 
 
 class SubgraphWithState:
@@ -60,17 +60,17 @@ class CallWithState:
     """The offset's position in the results."""
 
 
-Make = Callable[[Any, int, int | None], SubgraphWithState]
+WrapFunction = Callable[[Any, int, int | None], SubgraphWithState]
 State = tuple[Any, Any]
 
 
-def _cond(args: tuple[Any, ...], make: Make, state: State) -> CallWithState:
+def _cond(args: tuple[Any, ...], make: WrapFunction, state: State) -> CallWithState:
     predicate, true, false, operands = args
     functions = [make(function, len(operands), -1) for function in (true, false)]
     return CallWithState(torch.ops.higher_order.cond, (predicate, *functions, (*operands, *state[::-1])), -1)
 
 
-def _while_loop(args: tuple[Any, ...], make: Make, state: State) -> CallWithState:
+def _while_loop(args: tuple[Any, ...], make: WrapFunction, state: State) -> CallWithState:
     condition, step, carried, more = args
     count, (seed, offset) = len(carried), state
     functions = (make(condition, count, None), make(step, count, -1))
@@ -79,7 +79,7 @@ def _while_loop(args: tuple[Any, ...], make: Make, state: State) -> CallWithStat
     )
 
 
-def _stacking_loop(args: tuple[Any, ...], make: Make, state: State) -> CallWithState:
+def _stacking_loop(args: tuple[Any, ...], make: WrapFunction, state: State) -> CallWithState:
     """Return the loop that stacks its results; the last offset is the next one."""
     with_state = _while_loop(args, make, state)
     return CallWithState(
@@ -87,20 +87,20 @@ def _stacking_loop(args: tuple[Any, ...], make: Make, state: State) -> CallWithS
     )
 
 
-def _map(args: tuple[Any, ...], make: Make, state: State) -> CallWithState:
+def _map(args: tuple[Any, ...], make: WrapFunction, state: State) -> CallWithState:
     """Return a scan, whose steps have an order."""
     step, mapped, more = args
     seed, offset = state
     return CallWithState(SCAN, (make(step, 0, 0), (offset,), mapped, (*more, seed)), 0)
 
 
-def _scan(args: tuple[Any, ...], make: Make, state: State) -> CallWithState:
+def _scan(args: tuple[Any, ...], make: WrapFunction, state: State) -> CallWithState:
     step, init, mapped, more = (*args, ())[:4]
     count, (seed, offset) = len(init), state
     return CallWithState(SCAN, (make(step, count, count), (*init, offset), mapped, (*more, seed)), count)
 
 
-FORMS: dict[str, Callable[[tuple[Any, ...], Make, State], CallWithState]] = {
+FORMS: dict[str, Callable[[tuple[Any, ...], WrapFunction, State], CallWithState]] = {
     "cond": _cond,
     "map_impl": _map,
     "scan": _scan,
@@ -111,7 +111,7 @@ FORMS: dict[str, Callable[[tuple[Any, ...], Make, State], CallWithState]] = {
 
 
 def record_random_call(
-    recording: Recording, call: tuple[Any, ...], record: Record, error: RandomOpInSubgraphError
+    recording: Recording, call: tuple[Any, ...], record: RecordCall, error: RandomOpInSubgraphError
 ) -> Any:
     """Record a call, as operator and arguments, whose functions are random; return its results.
 
@@ -130,19 +130,20 @@ def record_random_call(
     results = record(recording, with_state.func, with_state.args, {})
     position = with_state.offset_at % len(results)
     random.set_offset(
-        error.device, _last(recording, results[position]) if form is _stacking_loop else results[position]
+        error.device,
+        _last_offset(recording, results[position]) if form is _stacking_loop else results[position],
     )
     own = type(results)((*results[:position], *results[position + 1 :]))
     if not recording.in_backward:
         recording.replace_calls(
             calls_before,
             with_state.func,
-            lambda: (func, _as_called(recording, func, args), {}, own, recording.origin),
+            lambda: (func, _original_args(recording, func, args), {}, own, recording.origin),
         )
     return own
 
 
-def _as_called(recording: Any, func: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
+def _original_args(recording: Any, func: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
     """Return the arguments with the functions as graphs that call random operators directly."""
     own, recording.decompositions = recording.decompositions, without_random_rules(recording.decompositions)
     try:
@@ -157,6 +158,6 @@ def _as_called(recording: Any, func: Any, args: tuple[Any, ...]) -> tuple[Any, .
     return tuple(modules.get(id(arg), arg) for arg in args)
 
 
-def _last(recording: Recording, offsets: Any) -> Any:
+def _last_offset(recording: Recording, offsets: Any) -> Any:
     with recording:  # type: ignore[attr-defined]  # a recorder
         return offsets[-1].clone()

@@ -13,7 +13,7 @@ from torch import fx
 
 from aotlens.capture.graph import Recording
 from aotlens.capture.hop.nested_regions import RegionPart, record_region_part
-from aotlens.capture.hop.operands import MORE_OPERANDS, OPERANDS_BY_OPERATOR, with_more_operands
+from aotlens.capture.hop.operands import OPERANDS_BY_OPERATOR, SHARED_OPERANDS, with_extra_operands
 from aotlens.capture.hop.triton_kernels import LAUNCH, record_triton_kernel
 from aotlens.capture.operators import aten
 from aotlens.capture.storage import Storage
@@ -72,11 +72,11 @@ class OuterSymbols:
     def inputs_of(self, inner: Recording) -> tuple[ProgramInput, ...]:
         return tuple(self._own[id(inner)].values())
 
-    def note(self, inner: Recording, program: Program) -> None:
+    def set_program(self, inner: Recording, program: Program) -> None:
         """Note the program that a recording has become."""
         self._own[id(program)] = self._own.pop(id(inner))
 
-    def completed(self, program: Program) -> Program:
+    def with_all_symbols(self, program: Program) -> Program:
         """Return the program with inputs for the symbols that other functions read."""
         own = self._own[id(program)]
         first = program.inputs[: len(program.inputs) - len(own)]
@@ -159,17 +159,17 @@ def record_higher_order(
         recording.fake_mode.shape_env = make_shape_env()
     programs: dict[int, Program] = {}
     modules: dict[int, Any] = {}
-    numbers = OuterSymbols(recording) if name in MORE_OPERANDS else None
+    symbols = OuterSymbols(recording) if name in SHARED_OPERANDS else None
     for body in OPERANDS_BY_OPERATOR[name](*args, **kwargs) if name in OPERANDS_BY_OPERATOR else ():
         function = body[1]
         if id(function) not in programs:
             key = same_region(*args) if name == "invoke_subgraph" else object()
             programs[id(function)], modules[id(function)], _ = region_subgraph(
-                recording, key, name, body, numbers
+                recording, key, name, body, symbols
             )
-    if numbers is not None and numbers.operands:
-        args = with_more_operands(name, args, numbers.operands)
-        programs = {key: numbers.completed(program) for key, program in programs.items()}
+    if symbols is not None and symbols.operands:
+        args = with_extra_operands(name, args, symbols.operands)
+        programs = {key: symbols.with_all_symbols(program) for key, program in programs.items()}
         modules = {key: to_graph_module(program, training=False) for key, program in programs.items()}
     to_node = lambda value: _argument(recording, name, value, programs)
     node_args, node_kwargs = map_leaves(args, to_node), map_leaves(kwargs, to_node)
@@ -184,11 +184,11 @@ def record_higher_order(
 
 
 def region_subgraph(
-    recording: Recording, key: Any, operator: str, body: "Subgraph", numbers: OuterSymbols | None = None
+    recording: Recording, key: Any, operator: str, body: "Subgraph", symbols: OuterSymbols | None = None
 ) -> tuple[Program, Any, Any]:
     """Return the program and the graph module of a subgraph; calls with the same key share them."""
     if key not in recording.regions:
-        program = record_subgraph(recording, operator, body, numbers)
+        program = record_subgraph(recording, operator, body, symbols)
         recording.regions[key] = (program, to_graph_module(program, training=False), body[1])
     shared: tuple[Program, Any, Any] = recording.regions[key]
     return shared
@@ -234,7 +234,7 @@ Subgraph = tuple[str, Any, tuple[Any, ...]]
 
 
 def record_subgraph(
-    recording: Recording, operator: str, body: Subgraph, numbers: OuterSymbols | None = None
+    recording: Recording, operator: str, body: Subgraph, symbols: OuterSymbols | None = None
 ) -> Program:
     """Return the function's program, recorded in one run on fake tensors.
 
@@ -244,8 +244,8 @@ def record_subgraph(
     """
     label, function, inputs = body
     inner = recording.subgraph_recorder()
-    if numbers is not None:
-        numbers.add_inputs_to(inner, label)
+    if symbols is not None:
+        symbols.add_inputs_to(inner, label)
     parameters = [subgraph_parameter(inner, f"{label}_{index}", value) for index, value in enumerate(inputs)]
     with inner, _indexing(inner, operator):
         result = runner_of(inner, function)(*(argument for _, argument in parameters))
@@ -258,7 +258,7 @@ def record_subgraph(
         for index, leaf in enumerate(leaves)
     )
     nodes = reachable([output.value for output in outputs], tuple(inner.nodes))
-    program_inputs += numbers.inputs_of(inner) if numbers is not None else ()
+    program_inputs += symbols.inputs_of(inner) if symbols is not None else ()
     check_no_foreign_tensor(operator, program_inputs, nodes, outputs)
     returns_one = not isinstance(result, (list, tuple, dict))
     returns_list = operator == FLEX_BACKWARD and isinstance(result, list)
@@ -266,8 +266,8 @@ def record_subgraph(
     program = Program(
         name, program_inputs, nodes, outputs, returns_single=returns_one, returns_list=returns_list
     )
-    if numbers is not None:
-        numbers.note(inner, program)
+    if symbols is not None:
+        symbols.set_program(inner, program)
     return program
 
 

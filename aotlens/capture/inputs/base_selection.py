@@ -54,7 +54,7 @@ def inputs_with_bases(
                 ),
             )
         if storage is None or not storage.on_base:
-            _separate(base_group)
+            _block_base_gradient(base_group)
             continue
         base_index = group.root_member if group.root_member is not None else len(new_inputs)
         if group.root_member is None:
@@ -132,7 +132,7 @@ def _reject_lost_gradient(recording: Recording, base_group: BaseGroup, results: 
         raise unsupported("recorded-read-after-unrecorded-write", recording.span, inputs=names)
 
 
-def _separate(base_group: BaseGroup) -> None:
+def _block_base_gradient(base_group: BaseGroup) -> None:
     """Exclude unwritten members from the base's gradient: each is a graph input of its own."""
     for index, captured_input in base_group.members.items():
         if (

@@ -221,7 +221,9 @@ def base_input(recording: Recording, slot: FlatInput, fake: Any, like: Any, name
         argument.item_memo = fake.item_memo
     storage = Storage(node, argument)
     recording.track(argument, storage)
-    captured_input = _captured(recording, slot, argument, (node, leaf if requires_grad else None, is_leaf))
+    captured_input = _captured_input(
+        recording, slot, argument, (node, leaf if requires_grad else None, is_leaf)
+    )
     is_leaf_view = requires_grad and is_leaf and not _root(like).requires_grad
     return replace(captured_input, is_leaf_view=True) if is_leaf_view else captured_input
 
@@ -245,7 +247,7 @@ def copy_tensor_class(argument: Any, like: Any) -> None:
         argument._is_buffer, argument.persistent = True, getattr(like, "persistent", True)
 
 
-def _captured(
+def _captured_input(
     recording: Recording, slot: FlatInput, argument: Any, known: tuple[Node, Any, bool]
 ) -> CapturedInput:
     """Return the record of a tracked argument, from its node, gradient leaf and whether it is a leaf."""
@@ -335,7 +337,7 @@ def _member(
         argument = argument.detach()
     _track_member(base, chain, argument, node)
     leaf = torch.autograd.graph.get_gradient_edge(argument) if value.requires_grad else None
-    return _captured(recording, slot, argument, (node, leaf, value.is_leaf))
+    return _captured_input(recording, slot, argument, (node, leaf, value.is_leaf))
 
 
 def _track_member(base: CapturedInput, chain: tuple[ViewStep, ...], argument: Any, node: Node) -> None:
@@ -365,7 +367,7 @@ def _member_with_own_edge(
         value.is_leaf,
     )
     _track_member(base, chain, argument, known[0])
-    return replace(_captured(recording, slot, argument, known), has_own_edge=True)
+    return replace(_captured_input(recording, slot, argument, known), has_own_edge=True)
 
 
 def _root_alias(
@@ -407,18 +409,23 @@ def _chain(base: Any, value: Any) -> tuple[ViewStep, ...]:
     size, stride, offset = list(value.shape), list(value.stride()), value.storage_offset()
     strided = ViewStep(aten.as_strided.default, (size, stride, offset))
     if value.dtype is base.dtype:
-        return (*_bits(base, value), strided)
+        return (*_lazy_bit_steps(base, value), strided)
     if value.dtype is base.dtype.to_real():
-        return (*_bits(base), ViewStep(aten.view_as_real.default, ()), *_bits(value), strided)
+        return (
+            *_lazy_bit_steps(base),
+            ViewStep(aten.view_as_real.default, ()),
+            *_lazy_bit_steps(value),
+            strided,
+        )
     if base.dtype is value.dtype.to_real():
         pairs = ([*size, 2], [*(2 * step for step in stride), 1], 2 * offset)
         steps = ViewStep(aten.as_strided.default, pairs), ViewStep(aten.view_as_complex.default, ())
-        return (*_bits(base), *steps, *_bits(value))
+        return (*_lazy_bit_steps(base), *steps, *_lazy_bit_steps(value))
     retyped = ViewStep(aten.view.dtype, (value.dtype,))
-    return (*_bits(base), retyped, *_bits(value), strided)
+    return (*_lazy_bit_steps(base), retyped, *_lazy_bit_steps(value), strided)
 
 
-def _bits(*tensors: Any) -> tuple[ViewStep, ...]:
+def _lazy_bit_steps(*tensors: Any) -> tuple[ViewStep, ...]:
     """Return the steps between the lazy conjugation and negation of two tensors (or of one and none)."""
     conjugated = sum(tensor.is_conj() for tensor in tensors) % 2
     negated = sum(tensor.is_neg() for tensor in tensors) % 2

@@ -112,11 +112,11 @@ def variables_of_nodes(
             known = by_file.get(span.file)
             if known is None:
                 known = by_file[span.file] = assigned_expressions(span.file)
-            variables |= _bound(known.get(span), value)
+            variables |= _variables_for(known.get(span), value)
     return tuple(sorted(variables.values(), key=lambda variable: (variable.span.line, variable.span.col)))
 
 
-def _bound(names: Names | None, value: Any) -> dict[Span, Variable]:
+def _variables_for(names: Names | None, value: Any) -> dict[Span, Variable]:
     """Return the variables for the names of an assignment, by span."""
     if names is None:
         return {}

@@ -27,7 +27,7 @@ from aotlens.unsupported import unsupported
 class RandomSource:
     """How to read, use and advance the generator of one device type."""
 
-    draw: Callable[..., Any]
+    operator: Callable[..., Any]
     """The operator `(size, seed, offset, stride, device, dtype)`; returns numbers from [0, 1) and the advance
     of the offset."""
     read: str
@@ -79,13 +79,13 @@ class FunctionalRandom:
         self._seeding: Callable[[torch.device], None] | None = None
         """The function's change of the state while the device is unknown."""
 
-    def draw(self, size: Any, device: torch.device, dtype: torch.dtype) -> Any:
+    def units(self, size: Any, device: torch.device, dtype: torch.dtype) -> Any:
         """Return numbers from [0, 1); call it with the recorder on the stack of modes."""
         if any(type(length) is int and length == 0 for length in size):
             return torch.empty(size, device=device, dtype=dtype)
         side = self._graph_state(device)
         source = RANDOM_SOURCES[device.type]
-        values, jump = source.draw(size, side.seed, side.offset, None, device, dtype)
+        values, jump = source.operator(size, side.seed, side.offset, None, device, dtype)
         side.offset = side.offset + jump
         return values
 

@@ -32,11 +32,11 @@ def _device(device: Any) -> torch.device:
     return resolved
 
 
-def _counts(device: torch.device, generator: Any = None) -> bool:
+def _is_supported(device: torch.device, generator: Any = None) -> bool:
     return generator is None and is_functional(device)
 
 
-def _wide(dtype: torch.dtype) -> torch.dtype:
+def _compute_dtype(dtype: torch.dtype) -> torch.dtype:
     """Return the dtype in which random numbers of a dtype are computed."""
     return torch.float64 if dtype is torch.float64 else torch.float32
 
@@ -50,7 +50,7 @@ def _order(like: Any) -> list[int]:
 def _units_like(random: FunctionalRandom, like: Any, dtype: torch.dtype) -> Any:
     """Return numbers from [0, 1) in the layout of another tensor."""
     order = _order(like)
-    values = random.draw([like.shape[dim] for dim in order], like.device, dtype)
+    values = random.units([like.shape[dim] for dim in order], like.device, dtype)
     if order == list(range(like.dim())):
         return values
     return values.permute([order.index(dim) for dim in range(like.dim())])
@@ -62,49 +62,49 @@ def _normals(units: Callable[[], Any]) -> Any:
     return radius * torch.cos(2 * math.pi * units())
 
 
-def _like(value: Any, options: dict[str, Any]) -> Any:
+def _empty_like(value: Any, options: dict[str, Any]) -> Any:
     """Return an empty tensor with the sizes, layout, dtype and device of a `_like` operator's result."""
     names = ("dtype", "device", "memory_format")
     return torch.empty_like(value, **{name: options[name] for name in names if name in options})
 
 
-def _kind(options: dict[str, Any]) -> tuple[torch.device, torch.dtype] | None:
+def _device_and_dtype(options: dict[str, Any]) -> tuple[torch.device, torch.dtype] | None:
     """Return device and dtype of a factory's result; None if no rule applies."""
     device, dtype = _device(options.get("device")), options.get("dtype") or torch.get_default_dtype()
-    known = _counts(device, options.get("generator")) and dtype.is_floating_point
+    known = _is_supported(device, options.get("generator")) and dtype.is_floating_point
     return (device, dtype) if known else None
 
 
 def rand(random: FunctionalRandom, size: Any, **options: Any) -> Any:
-    kind = _kind(options)
-    return NotImplemented if kind is None else random.draw(size, *kind)
+    kind = _device_and_dtype(options)
+    return NotImplemented if kind is None else random.units(size, *kind)
 
 
 def rand_like(random: FunctionalRandom, value: Any, **options: Any) -> Any:
-    like = _like(value, options)
-    if not _counts(like.device, options.get("generator")) or not like.dtype.is_floating_point:
+    like = _empty_like(value, options)
+    if not _is_supported(like.device, options.get("generator")) or not like.dtype.is_floating_point:
         return NotImplemented
     return _units_like(random, like, like.dtype)
 
 
 def randn(random: FunctionalRandom, size: Any, **options: Any) -> Any:
-    kind = _kind(options)
+    kind = _device_and_dtype(options)
     if kind is None:
         return NotImplemented
     device, dtype = kind
-    return _normals(lambda: random.draw(size, device, _wide(dtype))).to(dtype)
+    return _normals(lambda: random.units(size, device, _compute_dtype(dtype))).to(dtype)
 
 
 def randn_like(random: FunctionalRandom, value: Any, **options: Any) -> Any:
-    return normal(random, _like(value, options), generator=options.get("generator"))
+    return normal(random, _empty_like(value, options), generator=options.get("generator"))
 
 
 def normal(
     random: FunctionalRandom, value: Any, mean: Any = 0.0, std: Any = 1.0, *, generator: Any = None
 ) -> Any:
-    if not _counts(value.device, generator) or not value.dtype.is_floating_point:
+    if not _is_supported(value.device, generator) or not value.dtype.is_floating_point:
         return NotImplemented
-    made = _normals(lambda: _units_like(random, value, _wide(value.dtype)))
+    made = _normals(lambda: _units_like(random, value, _compute_dtype(value.dtype)))
     return (made * std + mean).to(value.dtype)
 
 
@@ -131,9 +131,9 @@ def log_normal(
 def uniform(
     random: FunctionalRandom, value: Any, low: float = 0.0, high: float = 1.0, *, generator: Any = None
 ) -> Any:
-    if not _counts(value.device, generator) or not value.dtype.is_floating_point:
+    if not _is_supported(value.device, generator) or not value.dtype.is_floating_point:
         return NotImplemented
-    units = _units_like(random, value, _wide(value.dtype))
+    units = _units_like(random, value, _compute_dtype(value.dtype))
     if (low, high) == (0.0, 1.0) and units.dtype is value.dtype:
         return units
     made = (units * (high - low) + low).to(value.dtype)
@@ -142,19 +142,19 @@ def uniform(
 
 def bernoulli(random: FunctionalRandom, value: Any, *, generator: Any = None) -> Any:
     """Return ones with the probability in each element."""
-    if not _counts(value.device, generator):
+    if not _is_supported(value.device, generator):
         return NotImplemented
-    return (_units_like(random, value, _wide(value.dtype)) < value).to(value.dtype)
+    return (_units_like(random, value, _compute_dtype(value.dtype)) < value).to(value.dtype)
 
 
-def bernoulli_by(random: FunctionalRandom, value: Any, p: Any = 0.5, *, generator: Any = None) -> Any:
-    if not _counts(value.device, generator):
+def bernoulli_with_p(random: FunctionalRandom, value: Any, p: Any = 0.5, *, generator: Any = None) -> Any:
+    if not _is_supported(value.device, generator):
         return NotImplemented
-    return (_units_like(random, value, _wide(value.dtype)) < p).to(value.dtype)
+    return (_units_like(random, value, _compute_dtype(value.dtype)) < p).to(value.dtype)
 
 
 def dropout(random: FunctionalRandom, value: Any, p: float, train: bool | None) -> Any:
-    if not _counts(value.device):
+    if not _is_supported(value.device):
         return NotImplemented
     if train is False or p == 0:
         return value, torch.ones_like(value, dtype=torch.bool)
@@ -165,18 +165,18 @@ def dropout(random: FunctionalRandom, value: Any, p: float, train: bool | None) 
 
 
 def exponential(random: FunctionalRandom, value: Any, rate: float = 1.0, *, generator: Any = None) -> Any:
-    if not _counts(value.device, generator) or not value.dtype.is_floating_point:
+    if not _is_supported(value.device, generator) or not value.dtype.is_floating_point:
         return NotImplemented
-    units = _units_like(random, value, _wide(value.dtype))
+    units = _units_like(random, value, _compute_dtype(value.dtype))
     half = torch.finfo(units.dtype).eps / 2
     at_one = (units == 0) | (units >= 1 - half)  # the kernel uses (0, 1]: its 1 is our 0
     return (torch.where(at_one, -half, torch.where(at_one, 1.0, units).log()) * (-1 / rate)).to(value.dtype)
 
 
 def geometric(random: FunctionalRandom, value: Any, p: float, *, generator: Any = None) -> Any:
-    if not _counts(value.device, generator):
+    if not _is_supported(value.device, generator):
         return NotImplemented
-    units = _units_like(random, value, _wide(value.dtype))
+    units = _units_like(random, value, _compute_dtype(value.dtype))
     drawn = torch.where(units == 0, 1.0, units)
     return (drawn.log() / math.log1p(-p)).ceil().to(value.dtype)
 
@@ -184,9 +184,9 @@ def geometric(random: FunctionalRandom, value: Any, p: float, *, generator: Any 
 def cauchy(
     random: FunctionalRandom, value: Any, median: float = 0.0, sigma: float = 1.0, *, generator: Any = None
 ) -> Any:
-    if not _counts(value.device, generator) or not value.dtype.is_floating_point:
+    if not _is_supported(value.device, generator) or not value.dtype.is_floating_point:
         return NotImplemented
-    units = _units_like(random, value, _wide(value.dtype))
+    units = _units_like(random, value, _compute_dtype(value.dtype))
     eps = torch.finfo(units.dtype).eps
     inside = torch.where(units == 0, 1 - eps, units).clamp(eps, 1 - eps)
     return (median + sigma * torch.tan(math.pi * (inside - 0.5))).to(value.dtype)
@@ -202,17 +202,17 @@ def randint(random: FunctionalRandom, *bounds_and_size: Any, **options: Any) -> 
     """Compute `randint` for `(high, size)` or `(low, high, size)`."""
     *bounds, size = bounds_and_size
     device = _device(options.get("device"))
-    if not _counts(device, options.get("generator")):
+    if not _is_supported(device, options.get("generator")):
         return NotImplemented
     low, high = bounds if len(bounds) == 2 else (0, bounds[0])
-    units = lambda: random.draw(size, device, torch.float64)
+    units = lambda: random.units(size, device, torch.float64)
     return _integers(low, high, units, options.get("dtype") or torch.int64)
 
 
 def randint_like(random: FunctionalRandom, value: Any, *bounds: Any, **options: Any) -> Any:
     """Compute `randint_like`; bounds are `high`, or `low` and `high`."""
-    like = _like(value, options)
-    if not _counts(like.device, options.get("generator")):
+    like = _empty_like(value, options)
+    if not _is_supported(like.device, options.get("generator")):
         return NotImplemented
     low, high = bounds if len(bounds) == 2 else (0, bounds[0])
     return _integers(low, high, lambda: _units_like(random, like, torch.float64), like.dtype)
@@ -220,7 +220,7 @@ def randint_like(random: FunctionalRandom, value: Any, *bounds: Any, **options: 
 
 def random_integers(random: FunctionalRandom, value: Any, *bounds: Any, generator: Any = None) -> Any:
     """Compute `random_` with an upper bound, or with both."""
-    if not bounds or bounds[-1] is None or not _counts(value.device, generator):
+    if not bounds or bounds[-1] is None or not _is_supported(value.device, generator):
         return NotImplemented
     low, high = bounds if len(bounds) == 2 else (0, bounds[0])
     return _integers(low, high, lambda: _units_like(random, value, torch.float64), value.dtype)
@@ -228,16 +228,16 @@ def random_integers(random: FunctionalRandom, value: Any, *bounds: Any, generato
 
 def randperm(random: FunctionalRandom, count: Any, **options: Any) -> Any:
     device = _device(options.get("device"))
-    if not _counts(device, options.get("generator")):
+    if not _is_supported(device, options.get("generator")):
         return NotImplemented
-    return random.draw([count], device, torch.float64).argsort().to(options.get("dtype") or torch.int64)
+    return random.units([count], device, torch.float64).argsort().to(options.get("dtype") or torch.int64)
 
 
 def rrelu(random: FunctionalRandom, value: Any, noise: Any, *settings: Any, generator: Any = None) -> Any:
     """Compute `rrelu`; settings are the slope's bounds, the training flag and the generator."""
     defaults: tuple[Any, ...] = (0.125, 1 / 3, False, None)
     lower, upper, training, setting_generator = (*settings, *defaults[len(settings) :])
-    if not training or not _counts(value.device, generator or setting_generator):
+    if not training or not _is_supported(value.device, generator or setting_generator):
         return NotImplemented
     slope = uniform(random, value, lower, upper)
     negative = value <= 0
@@ -248,14 +248,14 @@ def multinomial(
     random: FunctionalRandom, weights: Any, count: Any, replacement: bool = False, *, generator: Any = None
 ) -> Any:
     """Sample indices; without replacement, the smallest exponential arrival times win."""
-    if not _counts(weights.device, generator) or not weights.dtype.is_floating_point:
+    if not _is_supported(weights.device, generator) or not weights.dtype.is_floating_point:
         return NotImplemented
     wide = weights.to(torch.float64)
     if not replacement or (isinstance(count, int) and count == 1):
-        times = -torch.log1p(-random.draw(weights.shape, weights.device, torch.float64))
+        times = -torch.log1p(-random.units(weights.shape, weights.device, torch.float64))
         return (wide / times.clamp(min=torch.finfo(torch.float64).tiny)).topk(count).indices
     sums = wide.cumsum(-1)
-    drawn = random.draw([*weights.shape[:-1], count], weights.device, torch.float64) * sums[..., -1:]
+    drawn = random.units([*weights.shape[:-1], count], weights.device, torch.float64) * sums[..., -1:]
     return torch.searchsorted(sums, drawn, right=True).clamp(max=weights.shape[-1] - 1)
 
 
@@ -265,7 +265,7 @@ HALVINGS = 24
 
 def poisson(random: FunctionalRandom, rate: Any, generator: Any = None) -> Any:
     """Return the smallest count whose cumulative probability exceeds a number from [0, 1)."""
-    if not _counts(rate.device, generator) or not rate.dtype.is_floating_point:
+    if not _is_supported(rate.device, generator) or not rate.dtype.is_floating_point:
         return NotImplemented
     units, wide = _units_like(random, rate, torch.float64), rate.to(torch.float64)
     spread = 12 * wide.sqrt()  # the rest is less than the distance between two float64 numbers
@@ -297,8 +297,8 @@ RANDOM_OP_RULES: dict[Any, Rule] = {
     aten.log_normal.default: log_normal,
     aten.uniform.default: uniform,
     aten.bernoulli.default: bernoulli,
-    aten.bernoulli.p: bernoulli_by,
-    aten.bernoulli.Tensor: bernoulli_by,
+    aten.bernoulli.p: bernoulli_with_p,
+    aten.bernoulli.Tensor: bernoulli_with_p,
     aten.native_dropout.default: dropout,
     aten.exponential.default: exponential,
     aten.geometric.default: geometric,
@@ -328,18 +328,18 @@ class RandomRule:
     """A decomposition that needs the RNG state of the recording that runs it."""
 
     rule: Rule
-    otherwise: Callable[..., Any] | None
+    fallback: Callable[..., Any] | None
     """The decomposition if the rule returns NotImplemented."""
 
     def run(self, random: FunctionalRandom, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         result = self.rule(random, *args, **kwargs)
-        if result is NotImplemented and self.otherwise is not None:
-            return self.otherwise(*args, **kwargs)
+        if result is NotImplemented and self.fallback is not None:
+            return self.fallback(*args, **kwargs)
         return result
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run without a recording, which has no RNG state."""
-        return NotImplemented if self.otherwise is None else self.otherwise(*args, **kwargs)
+        return NotImplemented if self.fallback is None else self.fallback(*args, **kwargs)
 
 
 def has_random_rules(decompositions: Decompositions) -> bool:
@@ -355,7 +355,7 @@ def with_random_rules(decompositions: Decompositions) -> Decompositions:
 def without_random_rules(decompositions: Decompositions) -> Decompositions:
     """Return the table without these rules."""
     rules = (
-        (op, rule.otherwise if isinstance(rule, RandomRule) else rule) for op, rule in decompositions.items()
+        (op, rule.fallback if isinstance(rule, RandomRule) else rule) for op, rule in decompositions.items()
     )
     return {op: rule for op, rule in rules if rule is not None}
 

@@ -25,17 +25,17 @@ def _first_good(proposals: Any, is_good: Any) -> Any:
     return proposals.gather(0, is_good.to(torch.int32).argmax(0, keepdim=True)).squeeze(0)
 
 
-def _knows(value: Any, generator: Any) -> bool:
+def _is_supported(value: Any, generator: Any) -> bool:
     return generator is None and is_functional(value.device) and value.dtype.is_floating_point
 
 
 def gamma(random: FunctionalRandom, shape: Any, generator: Any = None) -> Any:
     """Compute `_standard_gamma` by Marsaglia and Tsang's method; shapes below 1 are boosted."""
-    if not _knows(shape, generator):
+    if not _is_supported(shape, generator):
         return NotImplemented
 
     def units(*first: int) -> Any:
-        return random.draw([*first, *shape.shape], shape.device, torch.float64)
+        return random.units([*first, *shape.shape], shape.device, torch.float64)
 
     wide = shape.to(torch.float64)
     level = torch.where(wide < 1, wide + 1, wide) - 1 / 3
@@ -55,7 +55,7 @@ def dirichlet(random: FunctionalRandom, shape: Any, generator: Any = None) -> An
 
 def binomial(random: FunctionalRandom, count: Any, prob: Any, generator: Any = None) -> Any:
     """Compute `binomial`; counts failures instead of successes if they are rarer."""
-    if not _knows(count, generator):
+    if not _is_supported(count, generator):
         return NotImplemented
     trials, chance = torch.broadcast_tensors(count.to(torch.float64), prob.to(torch.float64))
     rarer = torch.minimum(chance, 1 - chance)
@@ -79,7 +79,7 @@ def _few_successes(random: FunctionalRandom, trials: Any, chance: Any) -> Any:
     successes = successes.view(-1, *(1 for _ in trials.shape))
     possible = torch.minimum(successes, trials)
     probability = torch.where(successes <= trials, _log_probability(possible, trials, chance).exp(), 0.0)
-    unit = random.draw([*trials.shape], trials.device, torch.float64)
+    unit = random.units([*trials.shape], trials.device, torch.float64)
     return torch.minimum((probability.cumsum(0) <= unit).sum(0).to(torch.float64), trials)
 
 
@@ -88,8 +88,8 @@ def _many_successes(random: FunctionalRandom, trials: Any, chance: Any) -> Any:
     spread = (trials * chance * (1 - chance)).sqrt()
     wide = 1.15 + 2.53 * spread
     narrow = -0.0873 + 0.0248 * wide + 0.01 * chance
-    shift = random.draw([BINOMIAL_PROPOSALS, *trials.shape], trials.device, torch.float64) - 0.5
-    height = 1 - random.draw([BINOMIAL_PROPOSALS, *trials.shape], trials.device, torch.float64)
+    shift = random.units([BINOMIAL_PROPOSALS, *trials.shape], trials.device, torch.float64) - 0.5
+    height = 1 - random.units([BINOMIAL_PROPOSALS, *trials.shape], trials.device, torch.float64)
     edge = 0.5 - shift.abs()
     proposed = ((2 * narrow / edge + wide) * shift + trials * chance + 0.5).floor()
     inside = (proposed >= 0) & (proposed <= trials)

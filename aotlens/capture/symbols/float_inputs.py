@@ -75,11 +75,11 @@ class Floats:
         self._tensors[number.node.expr] = tensor
         self._symbols.add(number.node.expr)
 
-    def fixed(self, values: Any) -> Any:
+    def specialised(self, values: Any) -> Any:
         """Specialise all numbers that depend on a float; Dynamo guards on its value."""
-        return pytree.tree_map(self._fixed, values)
+        return pytree.tree_map(self._specialised, values)
 
-    def _fixed(self, value: Any) -> Any:
+    def _specialised(self, value: Any) -> Any:
         kind = NUMBERS.get(type(value))
         if kind is None or not value.node.is_symbolic() or not value.node.expr.free_symbols & self._symbols:
             return value
@@ -155,7 +155,9 @@ class FloatRunner(LocatedRunner):
 
     def output(self, target: Any, args: Any, kwargs: Any) -> Any:
         floats = self.recorder.floats
-        return super().output(target, *((args, kwargs) if floats is None else floats.fixed((args, kwargs))))
+        return super().output(
+            target, *((args, kwargs) if floats is None else floats.specialised((args, kwargs)))
+        )
 
     def _known_number(self, n: fx.Node) -> Any:
         """Return Dynamo's symbol for a number that the graph reads from a tensor."""

@@ -35,14 +35,16 @@ def read_scalar(recording: Any, func: Any, operator: Operator, args: tuple[Any, 
 def _known_read(recording: Recording, func: Any, args: tuple[Any, ...]) -> Any:
     values: list[Any] = []
     for arg in args:
-        values.append(_value(recording, recording.node_of(arg)) if isinstance(arg, torch.Tensor) else arg)
+        values.append(
+            _known_value(recording, recording.node_of(arg)) if isinstance(arg, torch.Tensor) else arg
+        )
         if values[-1] is None:
             return None
     with without_modes():
         return func(*values)
 
 
-def _value(recording: Recording, node: Node) -> torch.Tensor | None:
+def _known_value(recording: Recording, node: Node) -> torch.Tensor | None:
     known = recording.known_values
     for pending in _unknown_yet(node, known):
         source_values = [known[source] for source in pending.inputs()]

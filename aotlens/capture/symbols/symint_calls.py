@@ -14,11 +14,11 @@ def index_with_scalars(index: Any) -> Any:
     """Return the index with integer tensors as scalars, which is how torch's own kernel reads them."""
     if type(index) is tuple:
         return tuple(map(index_with_scalars, index))
-    is_number = type(index) is FakeTensor and not index.dim() and index.dtype in WHOLE
+    is_number = type(index) is FakeTensor and not index.dim() and index.dtype in INTEGER_DTYPES
     return index.item() if is_number else index
 
 
-WHOLE = frozenset({torch.int8, torch.int16, torch.int32, torch.int64})
+INTEGER_DTYPES = frozenset({torch.int8, torch.int16, torch.int32, torch.int64})
 """Integer dtypes of an index; a uint8 tensor is a mask."""
 
 
@@ -27,24 +27,24 @@ def index_with_symbols(func: Any, tensor: Any, index: Any, *value: Any) -> Any:
     items = index if isinstance(index, tuple) else (index,)
     if not any(map(is_symbol, items)):
         return NotImplemented
-    tensor, rest = _selected(tensor, items)
+    tensor, rest = _select(tensor, items)
     return tensor if not rest and not value else func(tensor, rest or (...,), *value)
 
 
-def _selected(tensor: Any, items: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
+def _select(tensor: Any, items: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
     """Select the symbolic indices; return the tensor and the other indices."""
-    left = tensor.dim() - sum(_width(item) for item in items if item is not ...)
+    left = tensor.dim() - sum(_consumed_dims(item) for item in items if item is not ...)
     dim, rest = 0, list[Any]()
     for item in items:
         if is_symbol(item):
             tensor = tensor.select(dim, item)
         else:
             rest.append(item)
-            dim += left if item is ... else _width(item)
+            dim += left if item is ... else _consumed_dims(item)
     return tensor, tuple(rest)
 
 
-def _width(item: Any) -> int:
+def _consumed_dims(item: Any) -> int:
     """Return how many dimensions of the indexed tensor an index consumes."""
     if item is None or isinstance(item, bool):
         return 0
@@ -53,7 +53,7 @@ def _width(item: Any) -> int:
     return 1
 
 
-KINDS: dict[type, Any] = {
+DTYPES: dict[type, Any] = {
     bool: torch.bool,
     torch.SymBool: torch.bool,
     int: torch.int64,
@@ -68,30 +68,30 @@ def tensor_from_symbols(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     """Return the result of a function in `TENSOR_FACTORIES`; NotImplemented without symbols."""
     data, *options = TENSOR_FACTORIES[func](*args, **kwargs)
     numbers = list(_numbers(data))
-    if not any(map(is_symbol, numbers)) or not all(_kind(number) in KINDS for number in numbers):
+    if not any(map(is_symbol, numbers)) or not all(_number_type(number) in DTYPES for number in numbers):
         return NotImplemented
     dtype, device, requires_grad = options
-    dtype = dtype or _common(numbers)
-    made = _made(data, lambda number: torch.scalar_tensor(number, dtype=dtype, device=device))
+    dtype = dtype or _common_dtype(numbers)
+    made = _stacked(data, lambda number: torch.scalar_tensor(number, dtype=dtype, device=device))
     return made.requires_grad_() if requires_grad else made
 
 
-def _of_torch(
+def _tensor_arguments(
     data: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False
 ) -> tuple[Any, ...]:
     return data, dtype, device, requires_grad
 
 
-def _like(
+def _new_tensor_arguments(
     like: Any, data: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False, **_: Any
 ) -> tuple[Any, ...]:
     return data, dtype or like.dtype, device or like.device, requires_grad
 
 
 TENSOR_FACTORIES: dict[Any, Callable[..., tuple[Any, ...]]] = {
-    torch.tensor: _of_torch,
-    torch.as_tensor: _of_torch,
-    torch.Tensor.new_tensor: _like,
+    torch.tensor: _tensor_arguments,
+    torch.as_tensor: _tensor_arguments,
+    torch.Tensor.new_tensor: _new_tensor_arguments,
 }
 """For each function: returns data, dtype, device and `requires_grad` from its arguments."""
 
@@ -104,21 +104,21 @@ def _numbers(data: Any) -> Iterator[Any]:
         yield data
 
 
-def _kind(number: Any) -> type:
+def _number_type(number: Any) -> type:
     return torch.SymInt if isinstance(number, torch.SymInt) else type(number)
 
 
-def _common(numbers: list[Any]) -> Any:
-    dtypes = {KINDS[_kind(number)] for number in numbers}
+def _common_dtype(numbers: list[Any]) -> Any:
+    dtypes = {DTYPES[_number_type(number)] for number in numbers}
     if torch.float64 in dtypes:
         return torch.get_default_dtype()
     return torch.int64 if torch.int64 in dtypes else torch.bool
 
 
-def _made(data: Any, scalar: Callable[[Any], Any]) -> Any:
+def _stacked(data: Any, scalar: Callable[[Any], Any]) -> Any:
     if type(data) not in (list, tuple):
         return scalar(data)
-    return torch.stack([_made(item, scalar) for item in data])
+    return torch.stack([_stacked(item, scalar) for item in data])
 
 
 class SymbolicCalls(TorchFunctionMode):

@@ -86,7 +86,7 @@ def _side_effect_leaves(compiled: Compiled, args: list[Any], kwargs: dict[str, A
         box = refill.store if refill.store is not None else eval(refill.expression, namespaces)  # noqa: S307 (our own text)
         content = namespace(box) if refill.keyed else list(box)
         for index, item in enumerate(refill.items):
-            if item.before is None:
+            if item.old_index is None:
                 leaves += item.spec.flatten_up_to(content[item.key if refill.keyed else index])
     return leaves
 
