@@ -10,7 +10,7 @@ import pytest
 
 @pytest.fixture(scope="module")
 def found() -> dict[str, Any]:
-    command = [sys.executable, "-W", "ignore", "-m", "tests.gpu.stand_ins"]
+    command = [sys.executable, "-W", "ignore", "-m", "tests.gpu.emulated_driver"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return dict(json.loads(done.stdout.splitlines()[-1]))

@@ -1,6 +1,6 @@
 """What torch and the engine do on a machine with a GPU, as far as it shows without one: one line of JSON.
 
-The script of `test_stand_ins.py`.  First the warm server is loaded, and what starts CUDA's driver is
+The script of `test_emulated_driver.py`.  First the warm server is loaded, and what starts CUDA's driver is
 listened to.  Then the engine compiles for a device of torch's own stand-in for accelerators: as with CUDA's,
 its part of a backward is run by autograd's engine on a thread of its own.  It has no kernels, so tensors are
 fake.
