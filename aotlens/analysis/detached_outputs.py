@@ -69,10 +69,10 @@ def is_graph_start(captured: Captured, start: Any, storage: Storage) -> bool:
 class DetachedOutputs:
     """The bases of outputs with their own `grad_fn`, and of other outputs on their storages."""
 
-    def __init__(self, captured: Captured, bases: list[BaseInfo], known: dict[int, AliasBase]) -> None:
+    def __init__(self, captured: Captured, bases: list[BaseInfo], known_bases: dict[int, AliasBase]) -> None:
         self._captured = captured
         self._bases = bases
-        self._known = known
+        self._known = known_bases
         self._base_by_start: dict[int, IntermediateBaseOf] = {}
         """By the identity of the detached tensor."""
         for value in captured.outputs:

@@ -82,9 +82,9 @@ def check_output_grad_fn(captured: Captured, captured_input: CapturedInput, valu
     Raises:
         UnsupportedError: it is not.
     """
-    has_history = value.requires_grad and (grad_fn_of(value) is not None or raises_on_grad_fn(value))
+    has_grad_fn = value.requires_grad and (grad_fn_of(value) is not None or raises_on_grad_fn(value))
     is_detached = captured_input.requires_grad and not captured_input.argument.requires_grad
-    if has_history and is_detached and not is_view_of_detached(captured.recorder, value):
+    if has_grad_fn and is_detached and not is_view_of_detached(captured.recorder, value):
         raise unsupported(
             "input-view-before-detach",
             span_of_detaching(captured.recorder, captured_input.argument) or captured.subject.span,

@@ -28,14 +28,14 @@ def custom_function_view(captured: Captured, index: int, value: Any, input_index
     captured_input = captured.inputs[input_index]
     chain = relative_chain(captured.recorder, captured_input.argument, value)
     written = captured_input.storage is not None and captured_input.storage.version > 0
-    exchanged = captured.recorder.tracked(value).storage is not captured_input.storage
+    is_swapped = captured.recorder.tracked(value).storage is not captured_input.storage
     on_base = captured_input.base is not None or any(
         synthetic_base.index == input_index and synthetic_base.kind != "input"
         for synthetic_base in captured.bases
     )
-    if chain is None or written or exchanged or on_base:
+    if chain is None or written or is_swapped or on_base:
         change = "written to" if written else "on the memory of one that is moved or given other memory"
-        change = "given other memory" if exchanged else change
+        change = "given other memory" if is_swapped else change
         raise unsupported(
             "custom-view-of-changed-input",
             captured.subject.span,
@@ -57,11 +57,11 @@ def custom_function_view(captured: Captured, index: int, value: Any, input_index
 
 
 def view_of_intermediate(
-    captured: Captured, index: int, group: list[int], given_to_input: AliasBase | None
+    captured: Captured, index: int, group: list[int], swapped_base: AliasBase | None
 ) -> OutputAliasInfo | None:
     """Describe a view of an intermediate that a custom function made, as a value of the graph.
 
-    `given_to_input` is the base if an input's storage was swapped for this one.  Returns None if no function
+    `swapped_base` is the base if an input's storage was swapped for this one.  Returns None if no function
     made the view, or if the view is alone on its storage.
 
     Raises:
@@ -74,22 +74,20 @@ def view_of_intermediate(
     if grad_fn_of(value) is None:
         check_view_not_written(value, tracked.storage)
         return None
-    is_alone = len(group) == 1 and given_to_input is None
+    is_alone = len(group) == 1 and swapped_base is None
     if is_alone or not passes_custom_function(grad_fn_of(value), [grad_fn_of(tracked.storage.base_tensor)]):
         return None
     as_view_of_storage(recorder, value)
-    own = graph_output(recorder, index, value)
-    if not isinstance(own.value, Node):
+    graph_value = graph_output(recorder, index, value)
+    if not isinstance(graph_value.value, Node):
         raise unsupported("custom-view-of-subclass", captured.subject.span)
     reason = "a view made in a custom function, whose backward no repeated view would call"
     return replace(
-        own,
+        graph_value,
         output_type=OutputType.ALIAS_OF_INTERMEDIATE_BASE_IS_USER_OUTPUT,
         reason=reason,
         is_custom_function_view=True,
-        base=given_to_input
-        if len(group) == 1
-        else OutputBase(_output_sharing_storage(captured, index, group)),
+        base=swapped_base if len(group) == 1 else OutputBase(_output_sharing_storage(captured, index, group)),
     )
 
 

@@ -24,10 +24,12 @@ def is_input_read(captured: Captured, captured_input: CapturedInput) -> bool:
 def is_used_before_detach(captured: Captured, tensor: Any) -> bool:
     """Return True if autograd recorded a use of a tensor before the function detached it."""
     detach_index = calls_before_detaching(captured.recorder, tensor)
-    return any(position < detach_index for position in _reads(captured, tensor, seen=True))
+    return any(position < detach_index for position in _reads(captured, tensor, by_autograd=True))
 
 
-def check_views_with_grad_fn(captured: Captured, captured_input: CapturedInput, moves: list[Write]) -> None:
+def check_views_with_grad_fn(
+    captured: Captured, captured_input: CapturedInput, mutations: list[Write]
+) -> None:
     """Check reads of an input whose own sizes or strides change with grad mode off only.
 
     Raises:
@@ -37,24 +39,28 @@ def check_views_with_grad_fn(captured: Captured, captured_input: CapturedInput, 
     storage: Any = captured_input.storage
     if not captured_input.argument.requires_grad:
         return
-    origins = {id(move.origin) for move in moves}
-    moved = next(
+    origins = {id(move.origin) for move in mutations}
+    mutation_index = next(
         (index for index, call in enumerate(captured.calls) if id(call[4]) in origins), len(captured.calls)
     )
-    where, own = moves[-1].origin.location.innermost, captured_input.argument
-    other_sizes = captured_input.is_leaf and own.shape != captured_input.fake.shape
-    if other_sizes and any(index < moved for index in _reads(captured, own, seen=True)):
+    span, argument = mutations[-1].origin.location.innermost, captured_input.argument
+    other_sizes = captured_input.is_leaf and argument.shape != captured_input.fake.shape
+    if other_sizes and any(index < mutation_index for index in _reads(captured, argument, by_autograd=True)):
         _raise_unsupported(
-            captured_input, "it is a leaf and is read before that: its gradient has its former sizes", where
+            captured_input, "it is a leaf and is read before that: its gradient has its former sizes", span
         )
-    if captured_input.is_view and any(index > moved for index in _reads(captured, own, seen=True)):
-        _raise_unsupported(captured_input, "it is a view, and is read after that", where)
+    if captured_input.is_view and any(
+        index > mutation_index for index in _reads(captured, argument, by_autograd=True)
+    ):
+        _raise_unsupported(captured_input, "it is a view, and is read after that", span)
     if not storage.overlapping_inputs:
         return
     for other in captured.inputs:
-        is_view = other.storage is storage and other.argument._base is own
-        if is_view and any(index < moved for index in _reads(captured, other.argument, seen=True)):
-            _raise_unsupported(captured_input, f"its view `{other.slot.name}` is read before that", where)
+        is_view = other.storage is storage and other.argument._base is argument
+        if is_view and any(
+            index < mutation_index for index in _reads(captured, other.argument, by_autograd=True)
+        ):
+            _raise_unsupported(captured_input, f"its view `{other.slot.name}` is read before that", span)
 
 
 def check_reads_before_resize(captured: Captured, captured_input: CapturedInput) -> None:
@@ -64,20 +70,22 @@ def check_reads_before_resize(captured: Captured, captured_input: CapturedInput)
         UnsupportedError: autograd recorded a use before the assignment.  The leaf's gradient keeps the former
             sizes for as long as something holds the result of that use.
     """
-    for leaf, before, where in captured.recorder.resized_leaves:
+    for leaf, assignment_index, span in captured.recorder.resized_leaves:
         if leaf is captured_input.argument and any(
-            index < before for index in _reads(captured, leaf, seen=True)
+            index < assignment_index for index in _reads(captured, leaf, by_autograd=True)
         ):
-            raise unsupported("data-of-other-sizes-after-read", where, input=captured_input.slot.name)
+            raise unsupported("data-of-other-sizes-after-read", span, input=captured_input.slot.name)
 
 
-def _reads(captured: Captured, tensor: Any, seen: bool = False) -> Iterator[int]:
-    """Yield the indices of the calls that read a tensor; with `seen`, only of those that autograd records."""
+def _reads(captured: Captured, tensor: Any, by_autograd: bool = False) -> Iterator[int]:
+    """Yield the indices of the calls that read a tensor; with `by_autograd`, only of those that autograd records."""
     for index, (func, args, _, result, _) in enumerate(captured.calls):
         if is_operator(func) and describe(func).kind is Kind.METADATA_MUTATION:
             continue
-        takes_it = any(value is tensor for value in _flattened(args))
-        if takes_it and (not seen or any(_is_seen_by_autograd(value) for value in _flattened((result,)))):
+        reads_tensor = any(value is tensor for value in _flattened(args))
+        if reads_tensor and (
+            not by_autograd or any(_is_seen_by_autograd(value) for value in _flattened((result,)))
+        ):
             yield index
 
 
@@ -97,5 +105,5 @@ def _is_seen_by_autograd(result: Any) -> bool:
         return False
 
 
-def _raise_unsupported(captured_input: CapturedInput, what: str, where: Span | None) -> None:
-    raise unsupported("geometry-change-after-read", where, input=captured_input.slot.name, reason=what)
+def _raise_unsupported(captured_input: CapturedInput, what: str, span: Span | None) -> None:
+    raise unsupported("geometry-change-after-read", span, input=captured_input.slot.name, reason=what)

@@ -41,7 +41,7 @@ def geometry_of(tensor: Any) -> Geometry:
 
 
 def analyse_inputs(
-    captured: Captured, keep_mutations: bool, exchanges: StorageSwaps
+    captured: Captured, keep_mutations: bool, storage_swaps: StorageSwaps
 ) -> tuple[InputAliasInfo, ...]:
     """Return one record per flat input.
 
@@ -60,9 +60,9 @@ def analyse_inputs(
             alias_infos.append(
                 analyse_wrapper(captured, index, captured_input, captured_input.wrapped, keep_mutations)
             )
-        elif index in exchanges.by_input:
+        elif index in storage_swaps.by_input:
             alias_infos.append(
-                _analyse_storage_swap(captured, index, exchanges.by_input[index], keep_mutations)
+                _analyse_storage_swap(captured, index, storage_swaps.by_input[index], keep_mutations)
             )
         else:
             alias_infos.append(_analyse_tensor(captured, index, keep_mutations))
@@ -73,8 +73,8 @@ def _analyse_tensor(captured: Captured, index: int, keep_mutations: bool) -> Inp
     captured_input = captured.inputs[index]
     storage: Any = captured_input.storage
     mutates_data = _writes_data(captured_input)
-    moved = _new_geometry(captured_input)
-    if moved is None and storage.metadata_mutations and captured_input.argument.requires_grad:
+    new_geometry = _new_geometry(captured_input)
+    if new_geometry is None and storage.metadata_mutations and captured_input.argument.requires_grad:
         _metadata_mutated_without_grad(
             captured, captured_input
         )  # rejects changes that cancel out but that autograd notices
@@ -83,23 +83,30 @@ def _analyse_tensor(captured: Captured, index: int, keep_mutations: bool) -> Inp
         _check_views_of_detached(captured, captured_input)
     bumps = _version_group_bumps(captured, index)
     if storage.new_bytes is not None:
-        _check_storage_resize(captured, captured_input, moved)
+        _check_storage_resize(captured, captured_input, new_geometry)
         if not mutates_data:
             return _storage_resize_only(index, storage, bumps)
-    if not mutates_data and moved is None:
+    if not mutates_data and new_geometry is None:
         kind, reason = MutationType.NOT_MUTATED, "not written to"
         if autograd is not AutogradChange.NONE:
             kind, reason = MutationType.MUTATED_OUT_GRAPH, f"{autograd.value}, which only the wrapper can do"
         return InputAliasInfo(index, kind, reason, version_bumps=bumps, autograd=autograd)
     written = captured_input if captured_input.base is None else captured.inputs[captured_input.base]
-    seen = _is_seen_by_autograd(written)
+    seen_by_autograd = _is_seen_by_autograd(written)
     if captured_input.base is not None:
         _check_grad_fn_kept(captured, captured_input, written)
-    if seen and mutates_data and captured_input.base is None and repeated_dims(captured_input.fake):
+    if (
+        seen_by_autograd
+        and mutates_data
+        and captured_input.base is None
+        and repeated_dims(captured_input.fake)
+    ):
         raise unsupported(
             "recorded-write-to-expanded-input", span_of_writes(storage.writes), input=captured_input.slot.name
         )
-    mutation_type, reason = mutation_placement(mutates_data, _new_geometry(written), seen, keep_mutations)
+    mutation_type, reason = mutation_placement(
+        mutates_data, _new_geometry(written), seen_by_autograd, keep_mutations
+    )
     return InputAliasInfo(
         index=index,
         mutation_type=mutation_type,
@@ -109,13 +116,13 @@ def _analyse_tensor(captured: Captured, index: int, keep_mutations: bool) -> Inp
         hidden_from_autograd=mutates_data and captured_input.base is None and bumps == 0,
         under_no_grad=mutates_data and all(not write.grad_enabled for write in storage.writes),
         version_bumps=bumps,
-        new_geometry=moved,
-        is_view=_is_view_with_grad_fn(captured, captured_input, moved),
-        metadata_mutated_without_grad=moved is not None
+        new_geometry=new_geometry,
+        is_view=_is_view_with_grad_fn(captured, captured_input, new_geometry),
+        metadata_mutated_without_grad=new_geometry is not None
         and _metadata_mutated_without_grad(captured, captured_input),
-        seen_by_autograd=seen and mutates_data,
+        seen_by_autograd=seen_by_autograd and mutates_data,
         value=storage.base if mutates_data else None,
-        writes=(*storage.writes, *(storage.metadata_mutations if moved is not None else ())),
+        writes=(*storage.writes, *(storage.metadata_mutations if new_geometry is not None else ())),
         autograd=autograd,
         is_resized=storage.is_enlarged,
         storage_bytes=storage.new_bytes if captured_input.base is None else None,
@@ -141,16 +148,18 @@ def _check_views_of_detached(captured: Captured, captured_input: CapturedInput) 
             )
 
 
-def _is_view_with_grad_fn(captured: Captured, captured_input: CapturedInput, moved: Geometry | None) -> bool:
+def _is_view_with_grad_fn(
+    captured: Captured, captured_input: CapturedInput, new_geometry: Geometry | None
+) -> bool:
     """Return True if it matters when autograd looks up the input's `grad_fn`."""
     if captured_input.argument._base is None or not captured_input.argument.requires_grad:
         return False
-    return moved is None or is_input_read(captured, captured_input)
+    return new_geometry is None or is_input_read(captured, captured_input)
 
 
-def _check_storage_resize(captured: Captured, captured_input: CapturedInput, moved: Any) -> None:
+def _check_storage_resize(captured: Captured, captured_input: CapturedInput, new_geometry: Any) -> None:
     storage: Any = captured_input.storage
-    if moved is not None and storage.new_bytes == 0:
+    if new_geometry is not None and storage.new_bytes == 0:
         raise unsupported(
             "geometry-change-of-empty-storage",
             span_of_writes(storage.metadata_mutations),
@@ -198,23 +207,23 @@ def _metadata_mutated_without_grad(captured: Captured, captured_input: CapturedI
     """
     storage: Any = captured_input.storage
     chain = captured.recorder.tracked(captured_input.argument).chain
-    moves = [move for move in storage.metadata_mutations if move.chain == chain[: len(move.chain)]]
-    seen = [move for move in moves if move.grad_enabled]
-    if seen and len(seen) < len(moves) and captured_input.argument.requires_grad:
+    mutations = [move for move in storage.metadata_mutations if move.chain == chain[: len(move.chain)]]
+    seen_mutations = [move for move in mutations if move.grad_enabled]
+    if seen_mutations and len(seen_mutations) < len(mutations) and captured_input.argument.requires_grad:
         raise unsupported(
-            "geometry-changes-in-two-grad-modes", span_of_writes(moves), input=captured_input.slot.name
+            "geometry-changes-in-two-grad-modes", span_of_writes(mutations), input=captured_input.slot.name
         )
-    after = storage.writes[moves[0].version :] if moves else []
-    autograd_sees_write = any(write.grad_enabled for write in after) or (
-        after and _is_seen_by_autograd(captured_input)
+    later_writes = storage.writes[mutations[0].version :] if mutations else []
+    autograd_sees_write = any(write.grad_enabled for write in later_writes) or (
+        later_writes and _is_seen_by_autograd(captured_input)
     )  # `mark_dirty`
-    if not seen and captured_input.argument.requires_grad and autograd_sees_write:
+    if not seen_mutations and captured_input.argument.requires_grad and autograd_sees_write:
         raise unsupported(
-            "geometry-change-before-write", span_of_writes(moves), input=captured_input.slot.name
+            "geometry-change-before-write", span_of_writes(mutations), input=captured_input.slot.name
         )
-    if moves and not seen and _new_geometry(captured_input) is not None:
-        check_views_with_grad_fn(captured, captured_input, moves)
-    return not seen
+    if mutations and not seen_mutations and _new_geometry(captured_input) is not None:
+        check_views_with_grad_fn(captured, captured_input, mutations)
+    return not seen_mutations
 
 
 def grad_fn_of(tensor: Any) -> Any:
@@ -307,13 +316,13 @@ def _synthetic_base_reason(captured: Captured, index: int) -> str:
 
 
 def _analyse_storage_swap(
-    captured: Captured, index: int, exchange: StorageSwap, keep_mutations: bool
+    captured: Captured, index: int, storage_swap: StorageSwap, keep_mutations: bool
 ) -> InputAliasInfo:
     """Describe an input whose storage is swapped; either storage may be written to as well."""
     captured_input = captured.inputs[index]
     storage: Any = captured_input.storage
     check_reads_before_resize(captured, captured_input)
-    old, seen = (
+    writes_old_storage, seen_by_autograd = (
         captured_input.base is None and _writes_data(captured_input),
         _is_seen_by_autograd(captured_input),
     )  # else the base is written to
@@ -323,29 +332,29 @@ def _analyse_storage_swap(
             span_of_writes(storage.metadata_mutations) or captured.subject.span,
             input=captured_input.slot.name,
         )
-    if old and seen:
+    if writes_old_storage and seen_by_autograd:
         raise unsupported(
             "storage-swap-and-recorded-write",
             span_of_writes(storage.metadata_mutations) or captured.subject.span,
             input=captured_input.slot.name,
         )
-    value = storage.base if old else None
-    if seen:  # a value of its own: the new storage is returned separately, detached
+    value = storage.base if writes_old_storage else None
+    if seen_by_autograd:  # a value of its own: the new storage is returned separately, detached
         value = captured.recorder.emit(aten.clone.default, captured.recorder.node_of(captured_input.argument))
-    in_graph, autograd = old and keep_mutations, _autograd_change(captured, captured_input)
+    in_graph, autograd = writes_old_storage and keep_mutations, _autograd_change(captured, captured_input)
     if autograd is AutogradChange.DETACHED:
         _check_views_of_detached(captured, captured_input)
     return InputAliasInfo(
         index=index,
         mutation_type=MutationType.MUTATED_IN_GRAPH if in_graph else MutationType.MUTATED_OUT_GRAPH,
         reason=_with_autograd_change("it is given another storage, which only the wrapper can do", autograd),
-        mutates_data=old or seen,
-        under_no_grad=old and all(not write.grad_enabled for write in storage.writes),
+        mutates_data=writes_old_storage or seen_by_autograd,
+        under_no_grad=writes_old_storage and all(not write.grad_enabled for write in storage.writes),
         version_bumps=_version_group_bumps(captured, index),
-        seen_by_autograd=seen,
+        seen_by_autograd=seen_by_autograd,
         value=value,
         writes=(*storage.writes, *storage.metadata_mutations),
-        storage_swap=exchange,
+        storage_swap=storage_swap,
         storage_bytes=storage.new_bytes,
         autograd=autograd,
     )

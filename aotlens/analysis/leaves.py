@@ -30,8 +30,8 @@ def created_leaf_base(captured: Captured, value: Any) -> Any:
     if tracked is None or not tracked.chain or not value.requires_grad:
         return None
     leaf = _leaf_behind(value, 2 * len(tracked.chain) + 2)
-    known = getattr(leaf, TRACKED_ATTRIBUTE, None)
-    if leaf is value or known is None or known.storage is not tracked.storage:
+    tracked_leaf = getattr(leaf, TRACKED_ATTRIBUTE, None)
+    if leaf is value or tracked_leaf is None or tracked_leaf.storage is not tracked.storage:
         return None
     if any(
         leaf is tensor
@@ -175,6 +175,6 @@ def relative_chain(recorder: Recorder, base: Any, value: Any) -> tuple[ViewStep,
     start, end = recorder.tracked(base).chain, recorder.tracked(value).chain
     if end[: len(start)] != start:
         return None
-    own = end[len(start) :]
-    unseen = any(step.in_place and not step.grad_enabled for step in own)
-    return None if unseen and value.requires_grad and grad_fn_of(value) is not None else own
+    steps = end[len(start) :]
+    unseen = any(step.in_place and not step.grad_enabled for step in steps)
+    return None if unseen and value.requires_grad and grad_fn_of(value) is not None else steps

@@ -29,8 +29,8 @@ def check_hooks_on_views(
     Raises:
         UnsupportedError: such an output has a hook, or a view between it and its base does.
     """
-    made = [info for info in alias_infos if _is_made_by_wrapper(info) and info.tensor.requires_grad]
-    if not made:
+    regenerated = [info for info in alias_infos if _is_made_by_wrapper(info) and info.tensor.requires_grad]
+    if not regenerated:
         return
     firsts = (args[0] for _, args, _, _, _ in captured.calls if args)
     hooked = {
@@ -38,7 +38,7 @@ def check_hooks_on_views(
         for argument in firsts
         if type(argument) is FakeTensor and argument._backward_hooks
     } - {None}
-    for info in made:
+    for info in regenerated:
         if info.tensor._backward_hooks or (hooked and _leads_through(captured, info, bases, hooked)):
             raise unsupported("hook-on-view", captured.subject.span)
 

@@ -60,12 +60,12 @@ aten = torch.ops.aten
 
 
 def analyse_outputs(
-    captured: Captured, exchanges: StorageSwaps
+    captured: Captured, storage_swaps: StorageSwaps
 ) -> tuple[tuple[OutputAliasInfo, ...], tuple[BaseInfo, ...]]:
     """Return one record per flat output, and the intermediates that several outputs are views of."""
     groups = _groups_by_storage(captured)
-    bases, known = exchanges.bases, exchanges.known
-    own = DetachedOutputs(captured, bases, known)
+    bases, known_bases = storage_swaps.bases, storage_swaps.known
+    detached_outputs = DetachedOutputs(captured, bases, known_bases)
     owners = {
         id(captured_input.argument): input_index
         for input_index, captured_input in reversed(list(enumerate(captured.inputs)))
@@ -89,17 +89,17 @@ def analyse_outputs(
             alias_infos.append(_is_input(captured, index, value, owners[id(value)]))
         elif inside is not None:
             alias_infos.append(_alias_inside_wrapper(captured, index, value, inside))
-        elif (base := own.base_of(value)) is not None:
-            alias_infos.append(own.result(index, base, same))
-        elif (owner := _storage_swap_base(captured, exchanges, value)) is not None:
+        elif (base := detached_outputs.base_of(value)) is not None:
+            alias_infos.append(detached_outputs.result(index, base, same))
+        elif (owner := _storage_swap_base(captured, storage_swaps, value)) is not None:
             alias_infos.append(_view_after_storage_swap(captured, index, value, owner, same))
         elif storage.inputs:
-            alias_infos.append(_alias_of_input(captured, index, exchanges, value, same))
+            alias_infos.append(_alias_of_input(captured, index, storage_swaps, value, same))
         elif same is not None:
             alias_infos.append(_duplicate(index, value, same))
         else:
             group = groups[id(storage)]
-            alias_infos.append(_intermediate(captured, index, group, known, bases))
+            alias_infos.append(_intermediate(captured, index, group, known_bases, bases))
     check_hooks_on_views(captured, alias_infos, bases)
     return tuple(alias_infos), tuple(bases)
 
@@ -169,10 +169,10 @@ def _alias_inside_wrapper(captured: Captured, index: int, value: Any, storage: S
         raise unsupported(
             "output-shares-inner-tensor", storage.writes[-1].origin.location.innermost, tensor=name
         )
-    own = graph_output(captured.recorder, index, value)
+    graph_value = graph_output(captured.recorder, index, value)
     reason = f"shares memory with `{name}` inside a wrapper, which autograd does not see"
     return replace(
-        own, output_type=OutputType.CUSTOM_FUNCTION_VIEW, reason=reason, base=InputBase(input_index)
+        graph_value, output_type=OutputType.CUSTOM_FUNCTION_VIEW, reason=reason, base=InputBase(input_index)
     )
 
 
@@ -202,7 +202,7 @@ def _is_input(captured: Captured, index: int, value: Any, input_index: int) -> O
 
 
 def _alias_of_input(
-    captured: Captured, index: int, exchanges: StorageSwaps, value: Any, same: int | None
+    captured: Captured, index: int, storage_swaps: StorageSwaps, value: Any, same: int | None
 ) -> OutputAliasInfo:
     storage = captured.recorder.tracked(value).storage
     input_index = _nearest_input(captured, value, storage)
@@ -210,10 +210,10 @@ def _alias_of_input(
     check_output_grad_fn(captured, captured_input, value)
     if value.requires_grad and grad_fn_of(value) is None:
         check_view_not_written(value, storage)
-    exchanged = input_index in exchanges.by_input
+    is_swapped = input_index in storage_swaps.by_input
     before = is_view_of_detached(captured.recorder, value) and view_base(value) is captured_input.argument
     chain: tuple[ViewStep, ...] | None
-    if exchanged:  # regenerated before the storage swap, from the former storage
+    if is_swapped:  # regenerated before the storage swap, from the former storage
         start, end = captured_input.initial_chain, captured.recorder.tracked(value).chain
         chain = end[len(start) :] if end[: len(start)] == start else None
     else:
@@ -238,7 +238,7 @@ def _alias_of_input(
         has_own_version=not shares_version_counter(value, captured_input.argument),
         is_alias_leaf=leaf and same is None,
         viewed_without_grad=without_grad,
-        viewed_before_change=exchanged or before,
+        viewed_before_change=is_swapped or before,
     )
 
 
@@ -264,10 +264,10 @@ def _view_of_input(
     )
 
 
-def _storage_swap_base(captured: Captured, exchanges: StorageSwaps, value: Any) -> int | None:
+def _storage_swap_base(captured: Captured, storage_swaps: StorageSwaps, value: Any) -> int | None:
     """Return the input whose swapped storage and autograd base the output shares; None if there is none."""
     storage = captured.recorder.tracked(value).storage
-    for input_index in exchanges.by_input if value._base is not None else ():
+    for input_index in storage_swaps.by_input if value._base is not None else ():
         argument = captured.inputs[input_index].argument
         if view_base(value) is view_base(argument) and captured.recorder.tracked(argument).storage is storage:
             return input_index
@@ -310,28 +310,28 @@ def _nearest_input(captured: Captured, value: Any, storage: Storage) -> int:
 
 
 def _intermediate(
-    captured: Captured, index: int, group: list[int], known: dict[int, AliasBase], bases: list[BaseInfo]
+    captured: Captured, index: int, group: list[int], known_bases: dict[int, AliasBase], bases: list[BaseInfo]
 ) -> OutputAliasInfo:
     recorder, value = captured.recorder, captured.outputs[index]
     tracked = recorder.tracked(value)
-    of_function = view_of_intermediate(captured, index, group, known.get(id(tracked.storage)))
+    of_function = view_of_intermediate(captured, index, group, known_bases.get(id(tracked.storage)))
     if of_function is not None:
         return of_function
     alone = len(group) == 1 and not _viewed_without_grad(value)
-    apart = alone or not any(_has_grad_fn(captured.outputs[i]) for i in group)
+    needs_no_base = alone or not any(_has_grad_fn(captured.outputs[i]) for i in group)
     storage = tracked.storage
-    if apart and id(storage) not in known:
+    if needs_no_base and id(storage) not in known_bases:
         start = intermediate_base(captured, group) if index == group[0] else None
         if start is None:
             return view_of_output(captured, index, group) or graph_output_or_duplicate(captured, index, group)
         bases.append(BaseInfo(value_of(recorder, start), start, without_gradient=True))
-        known[id(storage)] = IntermediateBaseOf(len(bases) - 1)
-    base = known.get(id(storage))
+        known_bases[id(storage)] = IntermediateBaseOf(len(bases) - 1)
+    base = known_bases.get(id(storage))
     if isinstance(base, IntermediateBaseOf) and bases[base.index].without_gradient:
         return view_of_intermediate_base(captured, index, bases[base.index].tensor, base)
     first = base is None
     if base is None:
-        base = known[id(storage)] = _choose_base(captured, group, storage, bases)
+        base = known_bases[id(storage)] = _choose_base(captured, group, storage, bases)
     if isinstance(base, OutputBase) and base.index == index:
         return graph_output(recorder, index, value)
     output_type = OutputType.ALIAS_OF_INTERMEDIATE
@@ -345,7 +345,7 @@ def _intermediate(
         chain = (
             tracked.chain
         )  # of a storage swap: relative to the storage's first tensor, in its first geometry
-    apart_from_base = not value.requires_grad or is_created_leaf(value)
+    is_detached = not value.requires_grad or is_created_leaf(value)
     return OutputAliasInfo(
         index=index,
         output_type=output_type,
@@ -355,7 +355,7 @@ def _intermediate(
         chain=chain or (),
         geometry=geometry_on_base(captured, chain, value, base_tensor),
         requires_grad=value.requires_grad,
-        detached_after=views_before_detach(recorder, value, chain) if apart_from_base else None,
+        detached_after=views_before_detach(recorder, value, chain) if is_detached else None,
         is_alias_leaf=is_created_leaf(value),
         has_own_version=not shares_version_counter(value, base_tensor),
         viewed_without_grad=_viewed_without_grad(value),
@@ -379,8 +379,8 @@ def _choose_base(captured: Captured, group: list[int], storage: Storage, bases: 
     recorder = captured.recorder
     for index in group:
         value = captured.outputs[index]
-        has_history = grad_fn_of(value) is not None and not recorder.tracked(value).chain
-        if has_history and is_graph_start(captured, view_base(value), storage):
+        has_grad_fn = grad_fn_of(value) is not None and not recorder.tracked(value).chain
+        if has_grad_fn and is_graph_start(captured, view_base(value), storage):
             return OutputBase(index)
     if not storage.base_tensor.requires_grad:
         raise unsupported("custom-views-of-intermediate", captured.subject.span)

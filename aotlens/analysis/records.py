@@ -259,13 +259,13 @@ class ViewAndMutationMeta:
 
 
 def mutation_placement(
-    mutates_data: bool, moved: Geometry | None, seen: bool, keep_mutations: bool
+    mutates_data: bool, new_geometry: Geometry | None, seen_by_autograd: bool, keep_mutations: bool
 ) -> tuple[MutationType, str]:
     """Return where the mutation happens, and why, in the user's words."""
-    if moved is not None:
+    if new_geometry is not None:
         what = "data and sizes or strides" if mutates_data else "sizes or strides"
         return MutationType.MUTATED_OUT_GRAPH, f"{what} change, which only the wrapper can do"
-    if seen:
+    if seen_by_autograd:
         return (
             MutationType.MUTATED_OUT_GRAPH,
             "autograd must see the new value, so the wrapper writes it back",

@@ -15,8 +15,8 @@ def analyse(captured: Captured, keep_mutations: bool) -> ViewAndMutationMeta:
     """
     adding = captured.recorder.adding("analysis", "a result or an input, brought up to date after a write")
     with captured.recorder.fake_mode, adding:
-        exchanges = StorageSwaps(captured)
-        inputs = analyse_inputs(captured, keep_mutations, exchanges)
-        outputs, bases = analyse_outputs(captured, exchanges)
+        storage_swaps = StorageSwaps(captured)
+        inputs = analyse_inputs(captured, keep_mutations, storage_swaps)
+        outputs, bases = analyse_outputs(captured, storage_swaps)
     changed = captured.grad_mode_after if captured.grad_mode_after != captured.grad_enabled else None
     return ViewAndMutationMeta(inputs, outputs, bases, changed)

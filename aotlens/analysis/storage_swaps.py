@@ -57,11 +57,13 @@ def check_version_counters(captured: Captured) -> None:
     """
     if not captured.recorder.inference_data_spans:
         return
-    leaving = (
+    final_values = (
         *captured.outputs,
         *(captured_input.argument for captured_input in captured.inputs if captured_input.is_tensor),
     )
-    tensors = (value for value in leaving if isinstance(value, torch.Tensor) and not value.is_inference())
+    tensors = (
+        value for value in final_values if isinstance(value, torch.Tensor) and not value.is_inference()
+    )
     if not all(has_version_counter(value) for value in tensors):
         raise unsupported("data-outside-inference-mode", captured.recorder.inference_data_spans[0])
 
@@ -114,6 +116,6 @@ class StorageSwaps:
 
     def _differentiable(self, storage: Storage) -> Any:
         """Return the storage's first tensor if an output with a gradient is on the storage; else None."""
-        lying = self._captured.outputs_in(storage)
-        seen = (value for value in lying if view_base(value) is view_base(storage.base_tensor))
-        return storage.base_tensor if any(value.requires_grad for value in seen) else None
+        outputs = self._captured.outputs_in(storage)
+        views = (value for value in outputs if view_base(value) is view_base(storage.base_tensor))
+        return storage.base_tensor if any(value.requires_grad for value in views) else None

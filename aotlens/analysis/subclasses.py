@@ -23,13 +23,13 @@ def analyse_wrapper(
     if value.nodes() == before.nodes():
         return InputAliasInfo(index, MutationType.NOT_MUTATED, "not written to")
     writes = tuple(write for storage in inner_storages(captured_input.argument) for write in storage.writes)
-    seen = captured_input.argument.grad_fn is not captured_input.grad_fn
+    seen_by_autograd = captured_input.argument.grad_fn is not captured_input.grad_fn
     bumps = (
         0
         if captured_input.argument.is_inference()
         else captured_input.argument._version - captured_input.version
     )
-    mutation_type, reason = mutation_placement(True, None, seen, keep_mutations)
+    mutation_type, reason = mutation_placement(True, None, seen_by_autograd, keep_mutations)
     return InputAliasInfo(
         index=index,
         mutation_type=mutation_type,
@@ -38,7 +38,7 @@ def analyse_wrapper(
         hidden_from_autograd=bumps == 0,
         under_no_grad=all(not write.grad_enabled for write in writes),
         version_bumps=bumps,
-        seen_by_autograd=seen,
+        seen_by_autograd=seen_by_autograd,
         value=value,
         writes=writes,
     )

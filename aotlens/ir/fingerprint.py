@@ -25,9 +25,9 @@ def fingerprint_text(value: Any, special: Special) -> str:
     """Return the text of a value made of containers, numbers, strings and torch's own settings."""
     if type(value) in _ATOMS or isinstance(value, _TORCH_ATOMS):
         return repr(value)
-    known = special(value)
-    if known is not None:
-        return known
+    special_text = special(value)
+    if special_text is not None:
+        return special_text
     if isinstance(value, (list, tuple)):
         return f"{type(value).__name__}({', '.join([fingerprint_text(item, special) for item in value])})"
     if type(value) in (set, frozenset):

@@ -15,41 +15,43 @@ from aotlens.ir.origin import NO_ORIGIN, Origin
 from aotlens.ir.program import Node, Program, ProgramInput, ProgramOutput, getitem, op_name
 from aotlens.ir.slots import UserInput, UserOutput
 
-Made = dict[fx.Node, Any]
+Converted = dict[fx.Node, Any]
 """By graph node: our node, or the program of a higher-order operator's subgraph."""
 
 
-def import_graph(module: fx.GraphModule, placeholders: Mapping[fx.Node, Node]) -> Made:
+def import_graph(module: fx.GraphModule, placeholders: Mapping[fx.Node, Node]) -> Converted:
     """Convert each node of the graph but its output; `placeholders` maps some of them to existing nodes."""
-    made: Made = dict(placeholders)
+    converted: Converted = dict(placeholders)
     for node in module.graph.nodes:
-        if node.op != "output" and node not in made:
-            made[node] = import_node(module, node, made)
-    return made
+        if node.op != "output" and node not in converted:
+            converted[node] = import_node(module, node, converted)
+    return converted
 
 
-def nodes_of(made: Made) -> tuple[Node, ...]:
+def nodes_of(converted: Converted) -> tuple[Node, ...]:
     """Return the nodes that compute something, in order."""
-    return tuple(ours for node, ours in made.items() if node.op != "placeholder" and isinstance(ours, Node))
+    return tuple(
+        ours for node, ours in converted.items() if node.op != "placeholder" and isinstance(ours, Node)
+    )
 
 
 def _subgraph(module: fx.GraphModule, name: str) -> Program:
     """Convert a subgraph of a higher-order operator."""
-    made = import_graph(module, {})
+    converted = import_graph(module, {})
     placeholders = module.graph.find_nodes(op="placeholder")
     inputs = [
-        ProgramInput(made[node], UserInput(node.name, index)) for index, node in enumerate(placeholders)
+        ProgramInput(converted[node], UserInput(node.name, index)) for index, node in enumerate(placeholders)
     ]
-    results = outputs_of(module, made)
+    results = outputs_of(module, converted)
     outputs = [
         ProgramOutput(value, UserOutput(f"out[{index}]", index)) for index, value in enumerate(results)
     ]
-    return Program(name, tuple(inputs), nodes_of(made), tuple(outputs))
+    return Program(name, tuple(inputs), nodes_of(converted), tuple(outputs))
 
 
-def outputs_of(module: fx.GraphModule, made: Made) -> list[Any]:
+def outputs_of(module: fx.GraphModule, converted: Converted) -> list[Any]:
     """Return the graph's flat outputs, as nodes or plain values."""
-    return [made[value] if isinstance(value, fx.Node) else value for value in flat_outputs(module)]
+    return [converted[value] if isinstance(value, fx.Node) else value for value in flat_outputs(module)]
 
 
 def flat_outputs(module: fx.GraphModule) -> list[Any]:
@@ -57,8 +59,8 @@ def flat_outputs(module: fx.GraphModule) -> list[Any]:
     return list(results) if isinstance(results, (list, tuple)) else [results]
 
 
-def import_node(module: fx.GraphModule, node: fx.Node, made: Made) -> Node | Program:
-    """Convert one node; `made` holds its inputs."""
+def import_node(module: fx.GraphModule, node: fx.Node, converted: Converted) -> Node | Program:
+    """Convert one node; `converted` holds its inputs."""
     name, val, origin = free_name(node.name), _value(node), _origin(node)
     if node.op == "placeholder":
         return Node(name, None, (), {}, val, origin)
@@ -67,8 +69,8 @@ def import_node(module: fx.GraphModule, node: fx.Node, made: Made) -> Node | Pro
         if isinstance(constant, fx.GraphModule):
             return _subgraph(constant, name)
         return Node(name, None, (), {}, constant if val is None else val, origin, constant=constant)
-    args = tuple(map_argument(arg, made) for arg in node.args)
-    kwargs = {key: map_argument(arg, made) for key, arg in node.kwargs.items()}
+    args = tuple(map_argument(arg, converted) for arg in node.args)
+    kwargs = {key: map_argument(arg, converted) for key, arg in node.kwargs.items()}
     op: Any = getitem if node.target is operator.getitem else node.target
     if node.op == "call_method":  # of a generator: methods of tensors are operators by then
         op = getattr(torch.Generator, str(node.target))
@@ -81,24 +83,24 @@ def _value(node: fx.Node) -> Any:
 
 
 def _origin(node: fx.Node) -> Origin:
-    known = node.meta.get("aotlens_origin")
-    if known is not None:
-        return known
+    origin = node.meta.get("aotlens_origin")
+    if origin is not None:
+        return origin
     schema = getattr(node.target, "_schema", None)
     name = op_name(node.target) if callable(node.target) else ""
     effect = schema is not None and schema.is_mutable
     return Origin(NO_ORIGIN, name, stage="joint", reason="put there by the user's graph pass", effect=effect)
 
 
-def map_argument(value: Any, made: Made) -> Any:
+def map_argument(value: Any, converted: Converted) -> Any:
     if isinstance(value, fx.Node):
-        return made[value]
+        return converted[value]
     if isinstance(value, tuple):
-        return tuple(map_argument(item, made) for item in value)
+        return tuple(map_argument(item, converted) for item in value)
     if isinstance(value, list):
-        return [map_argument(item, made) for item in value]
+        return [map_argument(item, converted) for item in value]
     if isinstance(value, slice):
-        return slice(*(map_argument(item, made) for item in (value.start, value.stop, value.step)))
+        return slice(*(map_argument(item, converted) for item in (value.start, value.stop, value.step)))
     if isinstance(value, dict):
-        return {key: map_argument(item, made) for key, item in value.items()}
+        return {key: map_argument(item, converted) for key, item in value.items()}
     return value

@@ -31,7 +31,7 @@ def to_graph_module(program: Program, training: bool, names: Sequence[str] | Non
     nothing is a view.
     """
     graph = fx.Graph()
-    made: dict[int, Any] = {}
+    converted: dict[int, Any] = {}
     """Per node, a graph node, or the number that its size specialised to."""
     owned: dict[str, Any] = {}
     for name, graph_input in zip(names or _input_names(program, training), program.inputs, strict=True):
@@ -39,10 +39,10 @@ def to_graph_module(program: Program, training: bool, names: Sequence[str] | Non
         placeholder.target = placeholder.name  # fx renames a name that hides a builtin: `sum`
         placeholder.meta["val"] = graph_input.node.val
         placeholder.meta["aotlens_slot"] = graph_input.slot
-        made[id(graph_input.node)] = placeholder
+        converted[id(graph_input.node)] = placeholder
     for node in program.nodes:
-        made[id(node)] = _add(graph, node, made, owned, names is not None)
-    results = tuple(map_nodes(output.value, lambda node: made[id(node)]) for output in program.outputs)
+        converted[id(node)] = _add(graph, node, converted, owned, names is not None)
+    results = tuple(map_nodes(output.value, lambda node: converted[id(node)]) for output in program.outputs)
     several = list(results) if program.returns_list else results
     output = graph.output(results[0] if program.returns_single else several)
     output.meta["aotlens_slots"] = tuple(out.slot for out in program.outputs)
@@ -70,7 +70,9 @@ def _input_names(program: Program, training: bool) -> list[str]:
     return names
 
 
-def _add(graph: fx.Graph, node: Node, made: dict[int, Any], owned: dict[str, Any], as_torch: bool) -> Any:
+def _add(
+    graph: fx.Graph, node: Node, converted: dict[int, Any], owned: dict[str, Any], as_torch: bool
+) -> Any:
     if node.constant is not None:
         owned[node.name] = node.constant
         result = graph.get_attr(node.name)
@@ -81,15 +83,15 @@ def _add(graph: fx.Graph, node: Node, made: dict[int, Any], owned: dict[str, Any
             node.val
         )  # a comparison that was decided
     if isinstance(node.op, SymbolicExpression):
-        return expression_nodes(graph, node.op, [made[id(arg)] for arg in node.args], node.val)
+        return expression_nodes(graph, node.op, [converted[id(arg)] for arg in node.args], node.val)
     op: Any = operator.getitem if node.op is getitem else node.op
-    change = lambda source: made[id(source)]
+    change = lambda source: converted[id(source)]
 
     def body(program: Program) -> fx.Node:
-        if id(program) not in made:
+        if id(program) not in converted:
             owned[program.name] = to_graph_module(program, training=False)
-            made[id(program)] = graph.get_attr(program.name)
-        return made[id(program)]
+            converted[id(program)] = graph.get_attr(program.name)
+        return converted[id(program)]
 
     args, kwargs = map_nodes(node.args, change, body), map_nodes(node.kwargs, change, body)
     name = node.name

@@ -152,7 +152,7 @@ def _change(before: tuple[Position, ...], stack: tuple[Position, ...]) -> bool |
     )
     if depth is None:
         return None if len(before) == len(stack) else len(stack) > len(before)
-    again = before[depth][0] == stack[depth][0] and stack[depth][1] < before[depth][1]
-    if again or len(stack) > depth + 1:
+    is_next_iteration = before[depth][0] == stack[depth][0] and stack[depth][1] < before[depth][1]
+    if is_next_iteration or len(stack) > depth + 1:
         return True
     return False if len(before) > depth + 1 else None

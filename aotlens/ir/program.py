@@ -83,8 +83,8 @@ class Program:
 
     def constants(self) -> tuple[Node, ...]:
         """Return the real tensors in the program and its subgraphs."""
-        own = tuple(node for node in self.nodes if node.constant is not None)
-        return own + tuple(node for body in self.bodies() for node in body.constants())
+        top_level = tuple(node for node in self.nodes if node.constant is not None)
+        return top_level + tuple(node for body in self.bodies() for node in body.constants())
 
     def bodies(self) -> tuple["Program", ...]:
         """Return the subgraphs of its higher-order operators, each once, without nested ones."""
@@ -228,8 +228,8 @@ def is_dropout_disabled(node: Node) -> bool:
     schema: Any = getattr(node.op, "_schema", None)
     for position, argument in enumerate(schema.arguments if schema is not None else ()):
         if argument.name in DROPOUT_ARGUMENTS:
-            left_out = node.kwargs.get(argument.name, argument.default_value)
-            return bool((node.args[position] if position < len(node.args) else left_out) == 0)
+            default = node.kwargs.get(argument.name, argument.default_value)
+            return bool((node.args[position] if position < len(node.args) else default) == 0)
     return False
 
 
@@ -254,7 +254,7 @@ def last_uses(program: Program, held: Iterable[Node] = ()) -> dict[int, tuple[No
         last.setdefault(id(node), position)
     dead: dict[int, list[Node]] = {}
     for identity, position in last.items():
-        gone = by_id.get(identity)
-        if gone is not None and identity not in kept_alive and gone.constant is None:
-            dead.setdefault(position, []).append(gone)
+        value = by_id.get(identity)
+        if value is not None and identity not in kept_alive and value.constant is None:
+            dead.setdefault(position, []).append(value)
     return {position: tuple(nodes) for position, nodes in dead.items()}

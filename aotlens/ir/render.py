@@ -45,8 +45,8 @@ class Names:
 
     def object(self, value: Any, base: str) -> str:
         """Return the name of an object, always the same for the same object."""
-        for name, known in self.objects.items():
-            if known is value:
+        for name, named in self.objects.items():
+            if named is value:
                 return name
         name = base if base not in self.objects else f"{base}_{len(self.objects)}"
         self.objects[name] = value
@@ -57,16 +57,16 @@ class Names:
 
     def operator(self, op: Any) -> str:
         path = operator_path(op)
-        known = self.operators.get(path)
-        if known is None:
+        operator_name = self.operators.get(path)
+        if operator_name is None:
             short = (
                 path.removeprefix("torch.ops.")
                 .removesuffix("._op")
                 .replace(".", "_")
                 .removesuffix("_default")
             )
-            known = self.operators[path] = short
-        return known
+            operator_name = self.operators[path] = short
+        return operator_name
 
 
 def operator_path(op: Any) -> str:
@@ -141,12 +141,16 @@ def call_text(node: Node, names: Names) -> str:
     return f"{names.operator(node.op if names.as_called else _kernel(node))}({', '.join(arguments)})"
 
 
-def _wrap_text(made: WrapOperator, node: Node, names: Names) -> str:
+def _wrap_text(wrap_operator: WrapOperator, node: Node, names: Names) -> str:
     inner, size, stride = node.args
-    parts = {name: literal(value, names) for name, value in zip(made.inner, inner, strict=True)}
-    parts |= {name: opaque_text(name, value, names) for name, value in made.others}
+    parts = {name: literal(value, names) for name, value in zip(wrap_operator.inner, inner, strict=True)}
+    parts |= {name: opaque_text(name, value, names) for name, value in wrap_operator.others}
     return unflatten_text(
-        made.kind, made.context, parts, (literal(size, names), literal(stride, names)), names
+        wrap_operator.kind,
+        wrap_operator.context,
+        parts,
+        (literal(size, names), literal(stride, names)),
+        names,
     )
 
 
@@ -157,8 +161,8 @@ def unflatten_text(
     inner = ", ".join(f"{name!r}: {text}" for name, text in parts.items())
     size, stride = layout
     size = size if "None" in size else f"torch.Size({size})"
-    made = f"{names.object(kind, kind.__name__)}.__tensor_unflatten__"
-    return f"{made}({{{inner}}}, {context_text(context, names)}, {size}, {stride})"
+    unflatten = f"{names.object(kind, kind.__name__)}.__tensor_unflatten__"
+    return f"{unflatten}({{{inner}}}, {context_text(context, names)}, {size}, {stride})"
 
 
 def opaque_text(attribute: str, value: Any, names: Names) -> str:
@@ -219,13 +223,13 @@ def function_lines(
     return lines
 
 
-def body_lines(program: Program, names: Names) -> list[str]:
+def subgraph_lines(program: Program, names: Names) -> list[str]:
     """Return the functions of the program's subgraphs, innermost first, each once per text."""
     lines: list[str] = []
     for body in program.bodies():
         if body.name not in names.bodies:
             names.bodies.add(body.name)
-            lines += [*body_lines(body, names), *function_lines(body, body.name, names), "", ""]
+            lines += [*subgraph_lines(body, names), *function_lines(body, body.name, names), "", ""]
     return lines
 
 

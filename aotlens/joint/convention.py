@@ -68,13 +68,13 @@ class Convention:
 
     def module(self) -> fx.GraphModule:
         """Return the graph module for a compiler, with `tensor_meta` on every node that is a tensor."""
-        made = to_graph_module(self.program, training=True, names=self.names)
+        graph_module = to_graph_module(self.program, training=True, names=self.names)
         for graph_input, node in zip(
-            self.program.inputs, made.graph.find_nodes(op="placeholder"), strict=True
+            self.program.inputs, graph_module.graph.find_nodes(op="placeholder"), strict=True
         ):
             node.meta["desc"] = graph_input.slot
-        made.graph.output_node().meta["desc"] = [out.slot for out in self.program.outputs]
-        return with_node_metadata(made)
+        graph_module.graph.output_node().meta["desc"] = [out.slot for out in self.program.outputs]
+        return with_node_metadata(graph_module)
 
     def adapt(self, run: Callable[[list[Any]], Any]) -> Callable[[list[Any]], Any]:
         """Wrap `run`, which follows torch's convention, as a callable in ours."""
@@ -83,24 +83,26 @@ class Convention:
         if same_inputs and same_outputs:
             return run
         plain = [graph_input.node.val for graph_input in self.program.inputs]
-        takes, gives = self.input_positions, self.output_positions
+        input_positions, output_positions = self.input_positions, self.output_positions
 
         def call(args: list[Any]) -> tuple[Any, ...]:
-            inputs = [plain[i] if position < 0 else args[position] for i, position in enumerate(takes)]
+            inputs = [
+                plain[i] if position < 0 else args[position] for i, position in enumerate(input_positions)
+            ]
             args.clear()
             results = run(inputs)
-            return tuple([results[position] for position in gives])
+            return tuple([results[position] for position in output_positions])
 
         return call
 
 
 def with_node_metadata(module: fx.GraphModule) -> fx.GraphModule:
     """Add to every node the metadata that `functorch.compile`'s graphs carry in addition to `val`."""
-    known: dict[Any, Any] = {}
+    memo: dict[Any, Any] = {}
     for node in module.graph.nodes:
         val = node.meta.get("val")
         if isinstance(val, (torch.Tensor, list, tuple)):
-            node.meta["tensor_meta"] = tensor_metadata(val, known)
+            node.meta["tensor_meta"] = tensor_metadata(val, memo)
     return module
 
 
@@ -143,30 +145,30 @@ def _inputs_of_kind(joint: JointProgram, kind: type) -> tuple[ProgramInput, ...]
 
 def forward_graph_outputs(joint: JointProgram) -> tuple[ProgramOutput, ...]:
     """Return updated inputs, all outputs in the user's order, then hidden bases and sizes."""
-    own = joint.forward_outputs
-    before = [out for out in own if isinstance(out.slot, MutatedInput)]
-    results = [out for out in (*own, *joint.aliases) if isinstance(out.slot, UserOutput)]
+    outputs = joint.forward_outputs
+    before = [out for out in outputs if isinstance(out.slot, MutatedInput)]
+    results = [out for out in (*outputs, *joint.aliases) if isinstance(out.slot, UserOutput)]
     results.sort(key=lambda out: out.slot.index)  # type: ignore[union-attr]
-    after = [out for out in own if not isinstance(out.slot, (MutatedInput, UserOutput))]
+    after = [out for out in outputs if not isinstance(out.slot, (MutatedInput, UserOutput))]
     return (*before, *results, *after)
 
 
 def gradients(joint: JointProgram, inputs: tuple[ProgramInput, ...]) -> tuple[ProgramOutput, ...]:
     """Return one gradient or None per input (several for a subclass), then those of output leaves."""
-    own = [out for out in joint.gradients if isinstance(out.slot, Gradient)]
-    known: dict[int, list[ProgramOutput]] = {}
-    for out in own:
-        known.setdefault(out.slot.index, []).append(out)  # type: ignore[union-attr]
-    own_slots = {_slot_key(out.slot) for out in own}
+    defined = [out for out in joint.gradients if isinstance(out.slot, Gradient)]
+    by_index: dict[int, list[ProgramOutput]] = {}
+    for out in defined:
+        by_index.setdefault(out.slot.index, []).append(out)  # type: ignore[union-attr]
+    own_slots = {_slot_key(out.slot) for out in defined}
     outputs: list[ProgramOutput] = []
     for graph_input in inputs:
         index, inner = _slot_key(graph_input.slot)
-        if index in known:
-            outputs += known.pop(index)
+        if index in by_index:
+            outputs += by_index.pop(index)
         elif (index, inner) not in own_slots:
             outputs.append(ProgramOutput(None, Gradient(graph_input.slot.name, index, inner)))
-    apart = (out for each in known.values() for out in each)  # the graph takes their synthetic base
-    return (*outputs, *apart, *(out for out in joint.gradients if not isinstance(out.slot, Gradient)))
+    remaining = (out for each in by_index.values() for out in each)  # the graph takes their synthetic base
+    return (*outputs, *remaining, *(out for out in joint.gradients if not isinstance(out.slot, Gradient)))
 
 
 def _slot_key(slot: Any) -> tuple[int, tuple[str, ...]]:
@@ -210,16 +212,16 @@ def tag_sides(module: fx.GraphModule, convention: Convention, joint: JointProgra
     restored.
     """
     nodes = {node.name: node for node in convention.program.nodes}
-    for made in module.graph.nodes:
-        node = nodes.get(made.meta.get("aotlens_node", ""))
+    for fx_node in module.graph.nodes:
+        node = nodes.get(fx_node.meta.get("aotlens_node", ""))
         if node is not None and joint.training:
-            made.meta["partitioner_tag"] = "is_backward" if node.origin.backward else "is_forward"
+            fx_node.meta["partitioner_tag"] = "is_backward" if node.origin.backward else "is_forward"
             checkpoint = node.origin.checkpoint
             op = computed_by(node).op
             random = is_random_op(op) or torch.Tag.nondeterministic_seeded in getattr(op, "tags", ())
             if checkpoint is not None and not node.origin.backward and not random:
-                made.meta["recompute"] = CheckpointPolicy[checkpoint.mark.name]
-                made.meta["ac_graph_id"] = checkpoint.region
+                fx_node.meta["recompute"] = CheckpointPolicy[checkpoint.mark.name]
+                fx_node.meta["ac_graph_id"] = checkpoint.region
 
 
 def forward_convention(joint: JointProgram, forward: Program, saved: tuple[Node, ...]) -> Convention:
@@ -235,31 +237,34 @@ def forward_convention(joint: JointProgram, forward: Program, saved: tuple[Node,
     positions: dict[GraphOutput, int] = {}
     for index, out in enumerate(outputs):
         positions.setdefault(out.slot, index)
-    gives = tuple(positions[out.slot] for out in forward.outputs)
-    return Convention(program, tuple(_names(joint, inputs)), _positions(inputs, forward.inputs), gives)
+    output_positions = tuple(positions[out.slot] for out in forward.outputs)
+    return Convention(
+        program, tuple(_names(joint, inputs)), _positions(inputs, forward.inputs), output_positions
+    )
 
 
 def backward_convention(joint: JointProgram, backward: Program) -> Convention:
     """Return the backward's convention: saved sizes, saved tensors, tangents; one gradient per primal."""
     first = primals(joint)
-    known = forward_inputs(joint)
+    all_inputs = forward_inputs(joint)
     names = {
-        id(graph_input.node): name for graph_input, name in zip(known, _names(joint, known), strict=True)
+        id(graph_input.node): name
+        for graph_input, name in zip(all_inputs, _names(joint, all_inputs), strict=True)
     }
     saved = [graph_input for graph_input in backward.inputs if isinstance(graph_input.slot, SavedInput)]
-    arriving = backward_tangents(joint)
+    tangents = backward_tangents(joint)
     sizes = [graph_input for graph_input in saved if not isinstance(graph_input.node.val, torch.Tensor)]
-    inputs = (*sizes, *(graph_input for graph_input in saved if graph_input not in sizes), *arriving)
-    own = {out.slot: out.value for out in backward.outputs}
-    outputs = tuple(replace(out, value=own.get(out.slot, out.value)) for out in gradients(joint, first))
+    inputs = (*sizes, *(graph_input for graph_input in saved if graph_input not in sizes), *tangents)
+    values = {out.slot: out.value for out in backward.outputs}
+    outputs = tuple(replace(out, value=values.get(out.slot, out.value)) for out in gradients(joint, first))
     input_names = [
         names.get(id(graph_input.node), torch_name(graph_input.node)) for graph_input in inputs[: len(saved)]
     ]
-    input_names += _names(joint, arriving)
+    input_names += _names(joint, tangents)
     positions = {out.slot: index for index, out in enumerate(outputs)}
-    gives = tuple(positions[out.slot] for out in backward.outputs)
+    output_positions = tuple(positions[out.slot] for out in backward.outputs)
     program = Program("backward", inputs, backward.nodes, outputs)
-    return Convention(program, tuple(input_names), _positions(inputs, backward.inputs), gives)
+    return Convention(program, tuple(input_names), _positions(inputs, backward.inputs), output_positions)
 
 
 def _names(joint: JointProgram, inputs: tuple[ProgramInput, ...]) -> list[str]:
@@ -281,5 +286,5 @@ def _names(joint: JointProgram, inputs: tuple[ProgramInput, ...]) -> list[str]:
 
 
 def _positions(inputs: tuple[ProgramInput, ...], ours: tuple[ProgramInput, ...]) -> tuple[int, ...]:
-    known = {id(graph_input.node): index for index, graph_input in enumerate(ours)}
-    return tuple(known.get(id(graph_input.node), -1) for graph_input in inputs)
+    position_by_node = {id(graph_input.node): index for index, graph_input in enumerate(ours)}
+    return tuple(position_by_node.get(id(graph_input.node), -1) for graph_input in inputs)

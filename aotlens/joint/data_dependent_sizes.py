@@ -40,10 +40,10 @@ def check_sizes(captured: Captured) -> None:
     environment = recorder.fake_mode.shape_env
     if environment is None or not recorder.symbols.read_from_data:
         return
-    known = recorder.symbols.read_from_data
+    data_symbols = recorder.symbols.read_from_data
     for asserts in environment.deferred_runtime_asserts.values():
         for check in asserts:
-            if not check.expr.free_symbols & known:
+            if not check.expr.free_symbols & data_symbols:
                 continue
             value = environment.create_symboolnode(check.expr)
             condition = recorder.symbols.of_expression(check.expr, value)
@@ -95,8 +95,10 @@ def missing_sizes(
     reason = "a size that the backward's inputs carry in sums and products only"
     with joint.captured.recorder.adding("partition", reason, forward=True):
         sizes = [symbols.of_symbol(symbol) for symbol in sorted(missing, key=str)]
-    known = {id(node) for node in saved}
-    return tuple(node for node in sizes if id(node) not in known and not _size_source(node).origin.backward)
+    saved_ids = {id(node) for node in saved}
+    return tuple(
+        node for node in sizes if id(node) not in saved_ids and not _size_source(node).origin.backward
+    )
 
 
 def _size_source(number: Node) -> Node:

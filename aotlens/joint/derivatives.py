@@ -40,9 +40,9 @@ class Order:
 class Derivatives:
     """The derivatives recorded so far."""
 
-    def __init__(self, joint: JointProgram, arrived: DefinedTangents | None = None) -> None:
+    def __init__(self, joint: JointProgram, defined: DefinedTangents | None = None) -> None:
         self._joint = joint
-        self._defined = arrived
+        self._defined = defined
         """Which tangents are defined; None if all are."""
         self._orders: list[Order] = []
 
@@ -66,13 +66,14 @@ class Derivatives:
         ]
 
     def _next_order(self) -> Order:
-        known, recorder = self._joint.differentiated, self._joint.captured.recorder
+        differentiated, recorder = self._joint.differentiated, self._joint.captured.recorder
         guards = guard_count(recorder)
         with recorder.fake_mode:
             if not self._orders:
-                outputs: list[Any] = defined_values(known.outputs, self._defined)
+                outputs: list[Any] = defined_values(differentiated.outputs, self._defined)
                 tangents = defined_values(
-                    [alias_of(recorder, node).requires_grad_() for node in known.tangents], self._defined
+                    [alias_of(recorder, node).requires_grad_() for node in differentiated.tangents],
+                    self._defined,
                 )
             else:
                 outputs = [
@@ -80,7 +81,7 @@ class Derivatives:
                 ]
                 tangents = [None if tensor is None else self._tangent(tensor) for tensor in outputs]
         earlier = [tangent for order in self._orders for tangent in order.tangents]
-        sources = [*known.leaves, *earlier]
+        sources = [*differentiated.leaves, *earlier]
         gradients = _differentiate(self._joint, outputs, sources, tangents)
         if guard_count(recorder) != guards:
             raise unsupported("derivative-specialises", self._joint.captured.subject.span)
@@ -130,22 +131,22 @@ def _requires_grad(tensor: Any) -> bool:
 
 def _dependencies(tensors: list[Any], sources: list[Any]) -> tuple[int, ...]:
     """Return for each tensor a bit mask of the sources that its autograd graph leads to."""
-    reached: dict[Any, int] = {}
+    mask_by_node: dict[Any, int] = {}
     for index, source in enumerate(sources):
         if source is not None:
             edge = source if isinstance(source, GradientEdge) else get_gradient_edge(source)
-            reached[edge.node] = reached.get(edge.node, 0) | 1 << index
-    own = dict(reached)
+            mask_by_node[edge.node] = mask_by_node.get(edge.node, 0) | 1 << index
+    own_masks = dict(mask_by_node)
     done: set[Any] = set()
     for tensor in tensors:
         if _requires_grad(tensor):
-            _propagate(get_gradient_edge(tensor).node, reached, own, done)
+            _propagate(get_gradient_edge(tensor).node, mask_by_node, own_masks, done)
     return tuple(
-        reached[get_gradient_edge(tensor).node] if _requires_grad(tensor) else 0 for tensor in tensors
+        mask_by_node[get_gradient_edge(tensor).node] if _requires_grad(tensor) else 0 for tensor in tensors
     )
 
 
-def _propagate(start: Any, reached: dict[Any, int], own: dict[Any, int], done: set[Any]) -> None:
+def _propagate(start: Any, mask_by_node: dict[Any, int], own_masks: dict[Any, int], done: set[Any]) -> None:
     """Compute the mask of every autograd node that `start` leads to."""
     stack = [start]
     while stack:
@@ -159,6 +160,6 @@ def _propagate(start: Any, reached: dict[Any, int], own: dict[Any, int], done: s
         if node in done:
             continue
         done.add(node)
-        reached[node] = own.get(node, 0)
+        mask_by_node[node] = own_masks.get(node, 0)
         for after in following:
-            reached[node] |= reached[after]
+            mask_by_node[node] |= mask_by_node[after]

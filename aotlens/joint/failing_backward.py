@@ -21,7 +21,7 @@ from aotlens.torch_api.modes import without_modes
 from aotlens.torch_api.symbolic import restore_shape_env, shape_env_snapshot
 from aotlens.unsupported import unsupported
 
-AUTOGRAD_REFUSES = (
+AUTOGRAD_ERRORS = (
     "modified by an inplace operation",
     "has been detached in-place",
     "is not implemented",  # "derivative for … is not implemented"
@@ -29,7 +29,7 @@ AUTOGRAD_REFUSES = (
     "Trying to backward through the graph a second time",
 )
 
-SUBCLASS_REFUSES = (
+SUBCLASS_ERRORS = (
     (NotImplementedError, re.compile(r"^\w+\.\w+\.\w+$"), "`{}` is not implemented for this tensor subclass"),
     (
         AttributeError,
@@ -80,10 +80,10 @@ def run_backward(
         rest = [index for index in every if index not in alone]
         if not rest or not is_unchanged():
             return Attempt(None, failing)
-        gradients, again = _run(recorder, outputs, run, rest)
+        gradients, still_failing = _run(recorder, outputs, run, rest)
     except Exception:  # noqa: BLE001 - of a result that may never be differentiated
         return Attempt(None, failing)
-    return Attempt(None, failing) if again is not None else Attempt(gradients, failing, alone)
+    return Attempt(None, failing) if still_failing is not None else Attempt(gradients, failing, alone)
 
 
 def _run(
@@ -112,21 +112,21 @@ def _check_storage_swap(recorder: Recorder, error: Exception) -> None:
 def failing_backward(recorder: Recorder, outputs: list[Any], error: Exception) -> FailingBackward | None:
     """Return the error that eager's backward also raises; None for every other error."""
     first = str(error).strip().splitlines()[0] if str(error).strip() else ""
-    refuses = isinstance(error, RuntimeError) and any(phrase in first for phrase in AUTOGRAD_REFUSES)
-    for kind, phrase, words in SUBCLASS_REFUSES:
+    is_autograd_error = isinstance(error, RuntimeError) and any(phrase in first for phrase in AUTOGRAD_ERRORS)
+    for kind, phrase, words in SUBCLASS_ERRORS:
         if isinstance(error, kind) and phrase.search(first):
-            first, refuses = words.format(first), True
+            first, is_autograd_error = words.format(first), True
     if INVALID in first and isinstance(error, RuntimeError):
         with without_modes(), recorder.fake_mode:
-            refuses = not any(is_invalid_view(tensor) for tensor in recorder.seen_tensors())
-    if not refuses:
+            is_autograd_error = not any(is_invalid_view(tensor) for tensor in recorder.seen_tensors())
+    if not is_autograd_error:
         return None
     origin = _origin_of_failure(recorder, outputs)
     _drop_effects(recorder)
     span = origin.location.innermost if origin is not None else None
-    lacks = isinstance(error, NotImplementedError)
+    is_unimplemented = isinstance(error, NotImplementedError)
     message = with_location(first.split(" Hint:")[0].rstrip(" ."), span)
-    return FailingBackward(message, origin, "NotImplementedError" if lacks else "RuntimeError")
+    return FailingBackward(message, origin, "NotImplementedError" if is_unimplemented else "RuntimeError")
 
 
 def _origin_of_failure(recorder: Recorder, outputs: list[Any]) -> Origin | None:
@@ -145,7 +145,7 @@ def _raises(node: Any) -> bool:
         for name in names:
             getattr(node, name)
     except RuntimeError as error:
-        return any(phrase in str(error) for phrase in AUTOGRAD_REFUSES)
+        return any(phrase in str(error) for phrase in AUTOGRAD_ERRORS)
     return False
 
 

@@ -138,17 +138,19 @@ class _NodeTracker:
 
     def changed(self, module: fx.GraphModule) -> Program | None:
         """Return the graph module as a program; None if it is unchanged."""
-        made: dict[fx.Node, Any] = {}
+        converted: dict[fx.Node, Any] = {}
         names = {node.name for node in self.before.nodes}
         origins = self._origins(module)
         for node in module.graph.nodes:
             if node.op != "output":
-                made[node] = self._node(module, node, made, names, origins)
-        results = [made[value] if isinstance(value, fx.Node) else value for value in flat_outputs(module)]
+                converted[node] = self._node(module, node, converted, names, origins)
+        results = [
+            converted[value] if isinstance(value, fx.Node) else value for value in flat_outputs(module)
+        ]
         outputs = tuple(
             ProgramOutput(value, out.slot) for value, out in zip(results, self.before.outputs, strict=True)
         )
-        computed = tuple(value for node, value in made.items() if node.op != "placeholder")
+        computed = tuple(value for node, value in converted.items() if node.op != "placeholder")
         nodes = reachable([out.value for out in outputs], computed)
         if [id(node) for node in nodes] == [id(node) for node in self.before.nodes]:
             return None
@@ -158,21 +160,21 @@ class _NodeTracker:
         self,
         module: fx.GraphModule,
         node: fx.Node,
-        made: dict[fx.Node, Any],
+        converted: dict[fx.Node, Any],
         names: set[str],
         origins: dict[fx.Node, Origin],
     ) -> Node:
         old = self.node_of.get(node)
-        if old is not None and (node.op == "placeholder" or self._is_as_it_was(node, made)):
+        if old is not None and (node.op == "placeholder" or self._is_as_it_was(node, converted)):
             return old
-        new: Any = import_node(module, node, made)
+        new: Any = import_node(module, node, converted)
         if old is not None:
             return replace(new, name=old.name, origin=old.origin, val=old.val)
         return replace(new, name=_unused_name(free_name(node.name), names), origin=origins[node])
 
-    def _is_as_it_was(self, node: fx.Node, made: dict[fx.Node, Any]) -> bool:
+    def _is_as_it_was(self, node: fx.Node, converted: dict[fx.Node, Any]) -> bool:
         same = self.calls[node] == _call(node)
-        return same and all(made[source] is self.node_of.get(source) for source in node.all_input_nodes)
+        return same and all(converted[source] is self.node_of.get(source) for source in node.all_input_nodes)
 
     def _origins(self, module: fx.GraphModule) -> dict[fx.Node, Origin]:
         """Return new nodes' origins: of the node that one replaces, of its readers, or of what it reads."""
@@ -181,11 +183,13 @@ class _NodeTracker:
         new = [node for node in module.graph.nodes if node.op == "call_function" and node not in self.node_of]
         backward = self._backward(module)
         for node in reversed(new):
-            own = node.meta.get("aotlens_origin") or named.get(node.meta.get("custom", {}).get(MARK, ""))
+            own_origin = node.meta.get("aotlens_origin") or named.get(
+                node.meta.get("custom", {}).get(MARK, "")
+            )
             readers = (
                 origins[user] for user in node.users if user in origins and backward[user] is backward[node]
             )
-            origins[node] = own or next(filter(None, readers), None)
+            origins[node] = own_origin or next(filter(None, readers), None)
         for node in new:
             crossed = [source for source in node.all_input_nodes if backward[source] is not backward[node]]
             gradient_of = next((origins[source] for source in crossed if source in origins), None)
@@ -207,10 +211,10 @@ class _NodeTracker:
         slots = {id(graph_input.node): graph_input.slot for graph_input in self.before.inputs}
         for node in module.graph.nodes:
             old = self.node_of.get(node)
-            arrives = old is not None and isinstance(slots.get(id(old)), BACKWARD_INPUTS)
+            is_tangent = old is not None and isinstance(slots.get(id(old)), BACKWARD_INPUTS)
             recorded = old is not None and old.origin.backward
             is_backward[node] = (
-                arrives or recorded or any(is_backward[source] for source in node.all_input_nodes)
+                is_tangent or recorded or any(is_backward[source] for source in node.all_input_nodes)
             )
         return is_backward
 

@@ -85,9 +85,11 @@ def input_states(captured: Captured) -> list[InputState | None]:
 def _input_state(captured_input: CapturedInput) -> InputState | None:
     if captured_input.storage is None or captured_input.duplicate_of is not None:
         return None
-    own = captured_input.argument
-    counter = 0 if own.is_inference() else own._version
-    return InputState(captured_input.storage.version, tuple(own.shape), tuple(own.stride()), counter)
+    argument = captured_input.argument
+    counter = 0 if argument.is_inference() else argument._version
+    return InputState(
+        captured_input.storage.version, tuple(argument.shape), tuple(argument.stride()), counter
+    )
 
 
 def write_in_backward(

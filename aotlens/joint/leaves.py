@@ -27,19 +27,21 @@ def gradients_of(outputs: list[Any], leaves: list[Any], tangents: list[Any], rec
     reset = recorder.reset_leaves
     former = _former_edges(outputs, leaves, reset) if reset else []
     sources = [*leaves, *(GradientEdge(node, 0) for _, node in former)]
-    again = any(tangent.requires_grad for tangent in tangents)
+    create_graph = any(tangent.requires_grad for tangent in tangents)
     results = list(
         torch.autograd.grad(
-            outputs, sources, tangents, retain_graph=True, create_graph=again, allow_unused=True
+            outputs, sources, tangents, retain_graph=True, create_graph=create_graph, allow_unused=True
         )
     )
     gradients, rest = results[: len(leaves)], results[len(leaves) :]
-    led = {id(leaf): leaf for leaf, gradient in zip(leaves, gradients, strict=True) if gradient is not None}
-    recorder.reset_leaves_with_gradient = tuple(leaf for leaf in reset if id(leaf) in led)
+    with_gradient = {
+        id(leaf): leaf for leaf, gradient in zip(leaves, gradients, strict=True) if gradient is not None
+    }
+    recorder.reset_leaves_with_gradient = tuple(leaf for leaf in reset if id(leaf) in with_gradient)
     beyond = _nodes_beyond_edges(leaves, gradients) if former else frozenset()
     for (index, node), gradient in zip(former, rest, strict=True):
-        met_by_zeros = node in beyond and node._input_metadata[0].shape != leaves[index].shape
-        if id(leaves[index]) in led and (gradient is not None or met_by_zeros):
+        receives_zeros = node in beyond and node._input_metadata[0].shape != leaves[index].shape
+        if id(leaves[index]) in with_gradient and (gradient is not None or receives_zeros):
             raise unsupported("set-between-uses-of-leaf", recorder.span)
         if gradient is not None:
             gradients[index] = gradient if gradients[index] is None else gradients[index] + gradient

@@ -24,28 +24,28 @@ DefinedTangents = tuple[bool, ...]
 """For each tangent of the backward, whether it is defined."""
 
 
-def partial_gradients(joint: JointProgram, arrived: DefinedTangents) -> list[Node | None]:
+def partial_gradients(joint: JointProgram, defined: DefinedTangents) -> list[Node | None]:
     """Return the nodes of the wanted inputs' gradients; None for no gradient.
 
     Raises:
         UnsupportedError: an operator cannot be recorded, or a size would be specialised.
     """
-    known, recorder = joint.differentiated, joint.captured.recorder
+    differentiated, recorder = joint.differentiated, joint.captured.recorder
     guards = guard_count(recorder)
     with recorder.fake_mode:
-        tangents = [alias_of(recorder, node) for node in known.tangents]
-    defined = [index for index, is_there in enumerate(arrived) if is_there]
+        tangents = [alias_of(recorder, node) for node in differentiated.tangents]
+    indices = [index for index, is_defined in enumerate(defined) if is_defined]
     dynamic = recorder.fake_mode.shape_env is not None
     with recording(recorder, dynamic), translated_errors(recorder), torch.enable_grad(), without_autocast():
         outputs, defined_tangents = (
-            [known.outputs[index] for index in defined],
-            [tangents[index] for index in defined],
+            [differentiated.outputs[index] for index in indices],
+            [tangents[index] for index in indices],
         )
-        if not defined:
-            outputs = [_UndefinedTangents.apply(*known.outputs)]
+        if not indices:
+            outputs = [_UndefinedTangents.apply(*differentiated.outputs)]
             defined_tangents = [outputs[0].detach()]
         gradients = call_boundary(
-            lambda: gradients_of(outputs, list(known.leaves), defined_tangents, recorder)
+            lambda: gradients_of(outputs, list(differentiated.leaves), defined_tangents, recorder)
         )
     if guard_count(recorder) != guards:
         raise unsupported("partial-backward-specialises", joint.captured.subject.span)
@@ -79,8 +79,8 @@ class _UndefinedTangents(torch.autograd.Function):
         return (None,) * ctx.count
 
 
-def defined_values(values: Sequence[Any], arrived: DefinedTangents | None) -> list[Any]:
-    """Return the values whose tangents are defined, None for the others; all values if `arrived` is None."""
-    if arrived is None:
+def defined_values(values: Sequence[Any], defined: DefinedTangents | None) -> list[Any]:
+    """Return the values whose tangents are defined, None for the others; all values if `defined` is None."""
+    if defined is None:
         return list(values)
-    return [value if is_there else None for value, is_there in zip(values, arrived, strict=True)]
+    return [value if is_defined else None for value, is_defined in zip(values, defined, strict=True)]

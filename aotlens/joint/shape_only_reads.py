@@ -79,8 +79,8 @@ def replace_shape_only_reads(recorder: Recorder, handed_out: list[Any]) -> None:
     backward = [node for node in recorder.nodes if node.origin.backward]
     for node in backward:
         if node.op is aten.native_batch_norm_backward.default and node.args[TRAINING] is True:
-            own = (*node.args[: RUNNING.start], None, None, *node.args[RUNNING.stop :])
-            object.__setattr__(node, "args", own)
+            new_args = (*node.args[: RUNNING.start], None, None, *node.args[RUNNING.stop :])
+            object.__setattr__(node, "args", new_args)
     asking = [node for node in backward if shape_only_arguments(node.op)]
     if not asking:
         return
@@ -94,9 +94,9 @@ def replace_shape_only_reads(recorder: Recorder, handed_out: list[Any]) -> None:
                 and _is_replaceable(source)
                 and _storage(source) not in handed
             ):
-                stand_in = _size_only_node(recorder, source, node)
-                recorder.nodes.insert(recorder.nodes.index(node), stand_in)
-                args = (*node.args[:position], stand_in, *node.args[position + 1 :])
+                replacement = _size_only_node(recorder, source, node)
+                recorder.nodes.insert(recorder.nodes.index(node), replacement)
+                args = (*node.args[:position], replacement, *node.args[position + 1 :])
                 object.__setattr__(node, "args", args)
 
 
@@ -116,8 +116,8 @@ def _is_replaceable(source: Node) -> bool:
     val = source.val
     if source.op is None or source.origin.backward or type(val).__name__ != "FakeTensor":
         return False
-    known = all(isinstance(size, int) for size in (*val.shape, *val.stride()))
-    return known and val.device.type in DEVICES
+    has_known_sizes = all(isinstance(size, int) for size in (*val.shape, *val.stride()))
+    return has_known_sizes and val.device.type in DEVICES
 
 
 def _size_only_node(recorder: Recorder, source: Node, reader: Node) -> Node:

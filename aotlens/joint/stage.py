@@ -223,10 +223,10 @@ def alias_values(captured: Captured, meta: ViewAndMutationMeta) -> tuple[Program
         for output in meta.outputs:
             if isinstance(output.value, (Node, Wrapped)):
                 continue
-            tensor, known = captured.outputs[output.index], output.value
-            if isinstance(known, OuterObject):  # an object of the caller's
-                known = None
-            value = value_of(recorder, tensor) if isinstance(tensor, torch.Tensor) else known
+            tensor, plain = captured.outputs[output.index], output.value
+            if isinstance(plain, OuterObject):  # an object of the caller's
+                plain = None
+            value = value_of(recorder, tensor) if isinstance(tensor, torch.Tensor) else plain
             values.append((UserOutput(captured.output_names[output.index], output.index), value))
     return _unwrapped_outputs(values)
 
@@ -322,18 +322,21 @@ def record_backward(
     run, notified = recording(recorder, dynamic), patched(CUSTOM_BACKWARD, events.record_gradients)
     with run, translated_errors(recorder), torch.enable_grad(), without_autocast(), numbers, notified:
         outputs = [output.tensor for output in differentiable]
-        leaves, arriving = [item.leaf for item in wanted], [tangent.tensor for tangent in tangents]
+        leaves, tangent_tensors = [item.leaf for item in wanted], [tangent.tensor for tangent in tangents]
 
         def differentiate(among: Sequence[int]) -> list[Any]:
             recorder.current = CurrentInputs(recorder, captured.inputs)
-            starts, start_tangents = [outputs[index] for index in among], [arriving[index] for index in among]
+            starts, start_tangents = (
+                [outputs[index] for index in among],
+                [tangent_tensors[index] for index in among],
+            )
             return call_boundary(lambda: gradients_of(starts, leaves, start_tangents, recorder))
 
         attempt = run_backward(recorder, outputs, differentiate, lambda: input_states(captured) == before)
         if attempt.gradients is None:
             none = tuple((item.slot, None) for item in wanted if isinstance(item.slot, Gradient))
-            reached = TangentDependence(tangent_dependence(outputs, leaves, events).tangents)
-            return Backward(tuple(tangents), none, attempt.failing, tangent_dependence=reached)
+            failed_dependence = TangentDependence(tangent_dependence(outputs, leaves, events).tangents)
+            return Backward(tuple(tangents), none, attempt.failing, tangent_dependence=failed_dependence)
     for index in attempt.failing_tangents:
         tangents[index] = replace(tangents[index], inputs=(), wrapped=None)
     recorder.current.restore_unwritten()
@@ -343,8 +346,8 @@ def record_backward(
             for item, gradient in zip(wanted, attempt.gradients, strict=True)
             if gradient is not None or isinstance(item.slot, Gradient)
         )
-    arriving_at = tangent_dependence(outputs, leaves, events)
-    return Backward(tuple(tangents), results, attempt.failing, attempt.failing_tangents, arriving_at)
+    dependence = tangent_dependence(outputs, leaves, events)
+    return Backward(tuple(tangents), results, attempt.failing, attempt.failing_tangents, dependence)
 
 
 def with_writes(

@@ -20,9 +20,9 @@ def wrapper_tangent(like: Any, make_plain: MakePlain) -> tuple[tuple[ProgramInpu
     graph_inputs: list[ProgramInput] = []
 
     def make_inner(path: Path, inner: Any) -> tuple[Node, Any]:
-        made, alias = make_plain(path, inner)
-        graph_inputs.append(made)
-        return made.node, alias
+        graph_input, alias = make_plain(path, inner)
+        graph_inputs.append(graph_input)
+        return graph_input.node, alias
 
     like = like.detach()
     if hasattr(like, "__coerce_tangent_metadata__"):

@@ -60,9 +60,9 @@ class BackwardEvents:
     def record_gradients(self, node: Any, gradients: Any) -> None:
         """Record the gradients that a custom function's backward returns, one for each of its inputs."""
         results = gradients if isinstance(gradients, tuple) else (gradients,)
-        wanted = [gradient for gradient, needs in zip(results, node.needs_input_grad, strict=False) if needs]
+        needed = [gradient for gradient, needs in zip(results, node.needs_input_grad, strict=False) if needs]
         edges = [index for index, (following, _) in enumerate(node.next_functions) if following is not None]
-        pairs = zip(edges, wanted, strict=False)
+        pairs = zip(edges, needed, strict=False)
         self.none_gradients.pop(node, None)
         if none := frozenset(index for index, gradient in pairs if gradient is None):
             self.none_gradients[node] = none
@@ -72,10 +72,10 @@ def tangent_dependence(
     outputs: Sequence[Any], leaves: Sequence[Any], events: BackwardEvents
 ) -> TangentDependence:
     """Find the tangents that each leaf's gradient depends on; leaves are tensors or edges."""
-    reached = walk = _Walk({}, {})
-    reached.run(outputs)
+    plain_walk = walk = _Walk({}, {})
+    plain_walk.run(outputs)
     if events.none_gradients:
-        walk = _Walk(events.none_gradients, reached.mask_by_node)
+        walk = _Walk(events.none_gradients, plain_walk.mask_by_node)
         walk.run(outputs)
     edges = (_edge(leaf) for leaf in leaves)
     masks = [
@@ -83,7 +83,7 @@ def tangent_dependence(
         for leaf, edge in zip(leaves, edges, strict=True)
     ]
     custom = walk.custom_nodes
-    tellers = _user_grad_sources(walk, reached, events) if custom or events.hooked else ()
+    tellers = _user_grad_sources(walk, plain_walk, events) if custom or events.hooked else ()
     return TangentDependence(tuple(map(_bits, masks)), bool(custom or events.hooked), tellers)
 
 
@@ -111,14 +111,14 @@ class _Walk:
                 self._add(start, 1 << index)
         for node in nodes_in_order(start[0] for start in starts if start is not None):
             mask, following = self.mask_by_node.get(node, 0), node.next_functions
-            of_each = _foreach_masks(node, len(following), self.mask_by_edge)
+            masks = _foreach_masks(node, len(following), self.mask_by_edge)
             if _function_of(node) not in (None, *PASSES_ON):
                 self.custom_nodes.append(node)
                 mask, none = self.tangents_at_nodes.get(node, mask), self.none_gradients.get(node, ())
-                of_each = [0 if index in none else mask for index in range(len(following))] if none else []
+                masks = [0 if index in none else mask for index in range(len(following))] if none else []
             for index, edge in enumerate(following):
                 if edge[0] is not None:
-                    self._add(edge, of_each[index] if index < len(of_each) else mask)
+                    self._add(edge, masks[index] if index < len(masks) else mask)
             if not following and hasattr(node, "variable"):  # a leaf has several edges after `set_`
                 key = id(node.variable)
                 self.mask_by_leaf[key] = self.mask_by_leaf.get(key, 0) | mask
@@ -132,24 +132,26 @@ def _bits(mask: int) -> frozenset[int]:
     return frozenset(bit for bit in range(mask.bit_length()) if mask >> bit & 1)
 
 
-def _user_grad_sources(walk: _Walk, reached: _Walk, events: BackwardEvents) -> tuple[UserGradSource, ...]:
+def _user_grad_sources(walk: _Walk, plain_walk: _Walk, events: BackwardEvents) -> tuple[UserGradSource, ...]:
     """Return one for each gradient of a hook or of a function that asks for None; one for any other function.
 
     Such another function materialises zeros if any of its gradients is defined, and does not run if none is.
     """
     sources: list[UserGradSource] = []
-    wanting = set(events.without_zeros)
+    without_zeros = set(events.without_zeros)
     for node in walk.custom_nodes:
         function = _function_of(node)
         if _is_user_function(function):
-            edges = [edge for edge in walk.mask_by_edge if edge[0] is node] if node in wanting else []
-            masks = [walk.mask_by_edge[edge] or reached.mask_by_node[node] for edge in edges]
-            masks = masks or [reached.mask_by_node[node]]
+            edges = [edge for edge in walk.mask_by_edge if edge[0] is node] if node in without_zeros else []
+            masks = [walk.mask_by_edge[edge] or plain_walk.mask_by_node[node] for edge in edges]
+            masks = masks or [plain_walk.mask_by_node[node]]
             sources += [
                 UserGradSource(f"the custom function `{function.__name__}`", _bits(mask)) for mask in masks
             ]
-    at_hooks = (walk.mask_by_edge.get(edge, 0) or reached.mask_by_edge.get(edge, 0) for edge in events.hooked)
-    return (*sources, *(UserGradSource("a hook", _bits(mask)) for mask in at_hooks if mask))
+    hook_masks = (
+        walk.mask_by_edge.get(edge, 0) or plain_walk.mask_by_edge.get(edge, 0) for edge in events.hooked
+    )
+    return (*sources, *(UserGradSource("a hook", _bits(mask)) for mask in hook_masks if mask))
 
 
 def _is_user_function(function: Any) -> bool:
@@ -157,12 +159,12 @@ def _is_user_function(function: Any) -> bool:
     return name.startswith(USERS) or name.partition(".")[0] not in ("torch", "aotlens")
 
 
-def _foreach_masks(node: Any, count: int, at_edges: dict[Edge, int]) -> list[int]:
+def _foreach_masks(node: Any, count: int, mask_by_edge: dict[Edge, int]) -> list[int]:
     """Return the mask of each tensor in the lists of a `foreach` operator, which are independent."""
     if not node.name().startswith("Foreach"):
         return []
     results = len(node._input_metadata)
-    return [at_edges.get((node, index % results), 0) for index in range(count - count % results)]
+    return [mask_by_edge.get((node, index % results), 0) for index in range(count - count % results)]
 
 
 def _function_of(node: Any) -> Any:

@@ -203,9 +203,10 @@ def _detached_aliases(parts: Partitioned) -> dict[int, str]:
     The alias shares the version counter if the wrapper bumps that before the forward.
     """
     inputs, infos = parts.joint.captured.inputs, parts.joint.meta.inputs
-    moved = [info for info in infos if info.mutates_metadata_or_storage]
+    changed = [info for info in infos if info.mutates_metadata_or_storage]
     return {
-        id(inputs[info.index].node): ".detach()" if changes_metadata_only(info) else ".data" for info in moved
+        id(inputs[info.index].node): ".detach()" if changes_metadata_only(info) else ".data"
+        for info in changed
     }
 
 
@@ -248,7 +249,7 @@ def _backward(builder: TextBuilder, parts: Partitioned, code: GraphCode, names: 
                 f"gradients = {double_backward_call(parts, code, names, wrappers.also_seen(received), graph)}"
             )
         with builder.block("else:"):
-            arrived = [
+            tangent_names = [
                 names.node(graph_input.node)
                 for graph_input in program.inputs
                 if not isinstance(graph_input.slot, SavedInput)
@@ -256,7 +257,7 @@ def _backward(builder: TextBuilder, parts: Partitioned, code: GraphCode, names: 
             only_some = bool(wrappers.saved_arguments())
             hold_written_inputs(builder, program, names)
             _write_graph_inputs(
-                builder, [graph_input.node for graph_input in saved], arrived, code, only_some
+                builder, [graph_input.node for graph_input in saved], tangent_names, code, only_some
             )
             with builder.block(graph_context(parts)):
                 builder.add(f"gradients = {wrappers.wrapped_call(f'{graph}(inputs)')}")
@@ -277,8 +278,8 @@ def _write_graph_inputs(
     numbers = ["*ctx.sizes"] if any(is_number(node) for node in saved) else []
     builder.add(f"inputs = [{', '.join([*tensors, *numbers, *tangents])}]")
     if code.donated:
-        again = builder.block("if torch._C._autograd._get_current_graph_task_keep_graph():")
-        with again, builder.block(f"for at in {code.donated}:"):
+        if_kept = builder.block("if torch._C._autograd._get_current_graph_task_keep_graph():")
+        with if_kept, builder.block(f"for at in {code.donated}:"):
             builder.add("inputs[at] = inputs[at].clone()  # the graph writes over it, and may run again")
     if tensors:
         builder.add("ctx.maybe_clear_saved_tensors()")
@@ -342,10 +343,10 @@ def _return_gradients(
 def _gradient_text(position: GradientPosition | None, conditions: Conditions) -> str:
     if position is None:
         return "None"
-    arrives = conditions.get(position.key)
+    condition = conditions.get(position.key)
     return (
-        f"gradients[{position.output_index}] if {arrives} else None"
-        if arrives
+        f"gradients[{position.output_index}] if {condition} else None"
+        if condition
         else f"gradients[{position.output_index}]"
     )
 
@@ -384,12 +385,12 @@ def _coerce(builder: TextBuilder, name: str, val: Any) -> None:
         )
 
 
-def _in_dim_order(name: str, order: tuple[int, ...], made: str) -> str:
+def _in_dim_order(name: str, order: tuple[int, ...], method: str) -> str:
     """Return an expression that makes a tensor contiguous in the given order of its dimensions."""
     if order == tuple(range(len(order))):
-        return f"{name}.{made}"
+        return f"{name}.{method}"
     back = tuple(order.index(dim) for dim in range(len(order)))
-    return f"{name}.permute({order}).{made}.permute({back})"
+    return f"{name}.permute({order}).{method}.permute({back})"
 
 
 def _dense_order(val: Any) -> tuple[int, ...] | None:

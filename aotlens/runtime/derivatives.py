@@ -52,14 +52,14 @@ class DifferentiableBackward:
     """The gradients of one compiled function, as part of the autograd graph."""
 
     def __init__(
-        self, parts: Partitioned, donated: tuple[int, ...], arrived: DefinedTangents | None = None
+        self, parts: Partitioned, donated: tuple[int, ...], defined: DefinedTangents | None = None
     ) -> None:
         self._parts = parts
         self._partial: dict[DefinedTangents, DifferentiableBackward] = {}
         """By the set of defined tangents, if some are undefined."""
         self._name = parts.joint.captured.subject.name
         self._donated = donated
-        self._derivatives = Derivatives(parts.joint, arrived)
+        self._derivatives = Derivatives(parts.joint, defined)
         self._programs: dict[tuple[int, tuple[bool, ...]], tuple[Any, list[int]]] = {}
         self._available = available_nodes(parts)
         inputs = parts.backward.inputs if parts.backward is not None else ()
@@ -73,10 +73,10 @@ class DifferentiableBackward:
     def __call__(self, graph: Run, inputs: list[Any], unsaved: Any, versions: Any, former: Any) -> Any:
         """Return the gradients, in the backward's order."""
         if isinstance(graph, PartialBackwardGraph):
-            arrived, inside = graph.defined, graph.run
-            if arrived not in self._partial:
-                self._partial[arrived] = DifferentiableBackward(self._parts, (), arrived)
-            return self._partial[arrived](inside, inputs, unsaved, versions, former)
+            defined, run_partial = graph.defined, graph.run
+            if defined not in self._partial:
+                self._partial[defined] = DifferentiableBackward(self._parts, (), defined)
+            return self._partial[defined](run_partial, inputs, unsaved, versions, former)
         pairs = list(zip(self._saved, inputs, strict=True))
         available = {id(node): value for node, value in pairs if node is not None}
         saved, sources = list(available.values()), dict(available)
@@ -87,8 +87,8 @@ class DifferentiableBackward:
             for changed, value in zip(mutated_inputs(self._parts), former, strict=True)
         }
 
-        def run(arrived: list[Any]) -> Sequence[Any]:
-            listed = [*saved, *arrived]
+        def run(gradients: list[Any]) -> Sequence[Any]:
+            listed = [*saved, *gradients]
             for index in self._donated:
                 listed[index] = listed[index].clone()
             return graph(listed)
@@ -114,10 +114,12 @@ class DifferentiableBackward:
             tensor for order in range(1, number + 1) for tensor in self._derivatives.order(order).tangents
         ]
 
-        def run(arrived: list[Any]) -> Sequence[Any]:
-            arrived = [_with_strides(value, expected) for value, expected in zip(arrived, like, strict=True)]
-            known = [*request.values, *arrived]
-            results: Sequence[Any] = program(*[known[index] for index in reads])
+        def run(incoming: list[Any]) -> Sequence[Any]:
+            incoming = [
+                _with_strides(value, expected) for value, expected in zip(incoming, like, strict=True)
+            ]
+            arguments = [*request.values, *incoming]
+            results: Sequence[Any] = program(*[arguments[index] for index in reads])
             return results
 
         if torch.is_grad_enabled():
@@ -136,16 +138,18 @@ class DifferentiableBackward:
 
     def _program(self, number: int, needed: tuple[bool, ...]) -> tuple[Any, list[int]]:
         """Return one order's function, and its arguments' indices among available values and tangents."""
-        known = self._programs.get((number, needed))
-        if known is None:
+        cached = self._programs.get((number, needed))
+        if cached is None:
             order = self._derivatives.order(number)
-            wanted = [node if wish else None for node, wish in zip(order.values, needed, strict=True)]
+            wanted = [
+                node if is_needed else None for node, is_needed in zip(order.values, needed, strict=True)
+            ]
             tangents = self._derivatives.tangent_nodes(number)
             program = derivative_program(self._parts, f"derivative_{number}", tangents, wanted)
             position = {id(node): index for index, node in enumerate([*self._available, *tangents])}
             reads = [position[id(graph_input.node)] for graph_input in program.inputs]
-            known = self._programs[number, needed] = (load_program(program), reads)
-        return known
+            cached = self._programs[number, needed] = (load_program(program), reads)
+        return cached
 
     def _double_backward(self, make: Callable[[], Any]) -> Any:
         try:
@@ -195,8 +199,8 @@ def _with_strides(value: Any, like: Any) -> Any:
         return value.contiguous()
     if value.stride() == like.stride() or value.numel() < 2:
         return value
-    made = torch.empty_strided(like.shape, like.stride(), dtype=value.dtype, device=value.device)
-    return made.copy_(value)
+    strided = torch.empty_strided(like.shape, like.stride(), dtype=value.dtype, device=value.device)
+    return strided.copy_(value)
 
 
 class _Derivative(torch.autograd.Function):

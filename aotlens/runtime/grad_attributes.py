@@ -8,22 +8,26 @@ from aotlens.runtime.module_text import TextBuilder
 
 def written_grad_count(captured: Captured) -> int:
     """Return how many of the last outputs are gradients to put into `.grad`."""
-    return sum(not left.is_none for left in captured.structure.gradients)
+    return sum(not grad_write.is_none for grad_write in captured.structure.gradients)
 
 
 def check_gradients(builder: TextBuilder, captured: Captured, arguments: list[str]) -> None:
     """Write the check, before the graphs, that `.grad` is None if the function reads it."""
-    read = [left for left in captured.structure.gradients if left.kind is GradWriteKind.SET_IF_NONE]
+    read = [
+        grad_write
+        for grad_write in captured.structure.gradients
+        if grad_write.kind is GradWriteKind.SET_IF_NONE
+    ]
     if not read:
         return
     with builder.step("check gradients of inputs", "the function reads `.grad` of an input, which had none"):
-        for left in read:
-            name = captured.inputs[left.index].slot.name
+        for grad_write in read:
+            name = captured.inputs[grad_write.index].slot.name
             message = (
                 f"compiled `{captured.subject.name}` reads `{name}.grad` and is for a call that finds none "
                 f"there: set `{name}.grad = None` before the call"
             )
-            with builder.block(f"if {arguments[left.index]}.grad is not None:"):
+            with builder.block(f"if {arguments[grad_write.index]}.grad is not None:"):
                 builder.add(f"raise ValueError({message!r})")
 
 
@@ -34,19 +38,19 @@ def write_grad_attributes(
     if not captured.structure.gradients:
         return
     remaining = iter(results)
-    origins = (left.origin for left in captured.structure.gradients)
+    origins = (grad_write.origin for grad_write in captured.structure.gradients)
     origin_sites = (site_of(origin) for origin in origins if origin is not None)
     sites = tuple(dict.fromkeys(site for site in origin_sites if site is not None))
     reason = "a backward inside the function, or an assignment"
     with builder.step("leave gradients in inputs", reason, 0, sites):
-        for left in captured.structure.gradients:
-            name = arguments[left.index]
-            if left.is_none:
-                if left.kind is GradWriteKind.SET:
+        for grad_write in captured.structure.gradients:
+            name = arguments[grad_write.index]
+            if grad_write.is_none:
+                if grad_write.kind is GradWriteKind.SET:
                     builder.add(f"{name}.grad = None")
                 continue
             value = next(remaining)
-            if left.kind is not GradWriteKind.ADD:
+            if grad_write.kind is not GradWriteKind.ADD:
                 builder.add(f"{name}.grad = {value}")
                 continue
             with builder.block(f"if {name}.grad is None:"):

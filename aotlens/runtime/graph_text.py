@@ -14,7 +14,7 @@ from aotlens.capture.views import ViewStep
 from aotlens.codegen.graph_calls import UnchangedGraph
 from aotlens.codegen.records import GraphCode
 from aotlens.ir.program import Node, Program, TableIndex
-from aotlens.ir.render import Names, body_lines, function_lines, literal
+from aotlens.ir.render import Names, function_lines, literal, subgraph_lines
 from aotlens.ir.slots import FreeTensor
 from aotlens.ir.tensor_text import constant_text
 from aotlens.partition.records import Partitioned
@@ -25,7 +25,7 @@ from aotlens.torch_api.autograd import in_callers_context
 from aotlens.torch_api.fake import FakeTensor
 from aotlens.torch_api.operators import attribute_text
 
-REACHED = (list, dict, deque, CellType)
+CONTAINERS = (list, dict, deque, CellType)
 NO_NOTES: Mapping[str, str] = MappingProxyType({})
 OF_TORCH = (
     None,
@@ -71,7 +71,7 @@ def write_graph(
         return
     if code.compile is None:
         lines = function_lines(code.program, name, names, boxed=code.boxed, notes=notes)
-        builder.add("", "", *body_lines(code.program, names), *lines)
+        builder.add("", "", *subgraph_lines(code.program, names), *lines)
         return
     count = len(code.program.nodes)
     if not code.lazy:
@@ -124,21 +124,21 @@ def write_header(builder: TextBuilder, names: Names, parts: Partitioned, binding
     programs = [parts.forward] if parts.backward is None else [parts.forward, parts.backward]
     captured = parts.joint.captured
     returned = [out.base.node for out in parts.joint.meta.outputs if isinstance(out.base, ConstantBase)]
-    held = {id(reached.value) for reached in captured.reachable.bindings}
+    bound_ids = {id(binding.value) for binding in captured.reachable.bindings}
     write_operators(builder, names, bindings)
     write_objects(builder, names, bindings)
     constants = {node.name: node for program in programs for node in program.constants()}
     constants |= {node.name: node for node in returned}
     stay = [
         *returned,
-        *(node for node in constants.values() if id(node.constant) in held or is_of_hook(node)),
+        *(node for node in constants.values() if id(node.constant) in bound_ids or is_of_hook(node)),
     ]
     write_constants(builder, list(constants.values()), names, bindings, stay)
-    outside = list(captured_tensor_names(captured, names))
+    captured_tensors = list(captured_tensor_names(captured, names))
     if bindings.value_writer is not None:
-        write_captured_tensors(builder, bindings, outside)
+        write_captured_tensors(builder, bindings, captured_tensors)
         return
-    for name, captured_input in outside:
+    for name, captured_input in captured_tensors:
         text = _value_text(captured_input)
         if text is None:
             note = f"`{captured_input.slot.name}`, which the function reaches by itself"
@@ -178,16 +178,16 @@ def write_operators(builder: TextBuilder, names: Names, bindings: Bindings) -> N
     if not names.operators:
         return
     builder.add("")
-    own: list[str] = []
+    user_operators: list[str] = []
     for path, name in sorted(names.operators.items(), key=lambda item: item[1]):
         if bindings.stands_alone and operator_namespace(path) not in OF_TORCH:
-            own.append(f"    {name} = {attribute_text(path)}")
+            user_operators.append(f"    {name} = {attribute_text(path)}")
         else:
             builder.add(f"{name} = {attribute_text(path)}")
-    if own:
-        wanted = sorted({operator_namespace(line.partition(" = ")[2]) or "" for line in own})
-        message = f"operators of your own ({', '.join(wanted)}): import first what registers them"
-        builder.add("try:", *own, "except AttributeError as error:")
+    if user_operators:
+        namespaces = sorted({operator_namespace(line.partition(" = ")[2]) or "" for line in user_operators})
+        message = f"operators of your own ({', '.join(namespaces)}): import first what registers them"
+        builder.add("try:", *user_operators, "except AttributeError as error:")
         builder.add(f"    raise ImportError({message!r}) from error")
 
 
@@ -207,7 +207,7 @@ def write_objects(builder: TextBuilder, names: Names, bindings: Bindings) -> Non
             continue
         owner = "this process" if isinstance(value, TableIndex) else "a tensor subclass"
         owner = "the caller's hooks on saved tensors" if isinstance(value, fx.GraphModule) else owner
-        owner = "the user's, which the function reaches" if isinstance(value, REACHED) else owner
+        owner = "the user's, which the function reaches" if isinstance(value, CONTAINERS) else owner
         bindings.bind(builder, name, value, f"{type(value).__name__} of {owner}")
 
 
@@ -275,7 +275,7 @@ def write_program(program: Program, notes: Mapping[str, str] = NO_NOTES, boxed: 
     """Write one program as a module that needs torch alone, with the function `NAME_graph`."""
     names, bindings = Names(as_called=program.name in ("captured", "desugared")), Bindings()
     lines = function_lines(program, graph_name(program), names, boxed=boxed, notes=notes)
-    function = [*body_lines(program, names), *lines]
+    function = [*subgraph_lines(program, names), *lines]
     builder = TextBuilder()
     builder.add(*(["import math"] if any("math." in line for line in function) else []), "import torch")
     write_operators(builder, names, bindings)

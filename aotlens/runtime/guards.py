@@ -256,12 +256,12 @@ class Guards:
         kind = self._text_names.object(wrapped.meta.kind, wrapped.meta.name)
         message = f"`{captured_input.slot.name}` must be a `{wrapped.meta.name}`, got a "
         self._check(f"type({name}) is not {kind}", "TypeError", message, f"type({name}).__name__")
-        held = [part for part, _ in wrapped.parts]
-        message = f"`{captured_input.slot.name}` must hold {held}, got "
+        attributes = [part for part, _ in wrapped.parts]
+        message = f"`{captured_input.slot.name}` must hold {attributes}, got "
         actual = f"list({name}.__tensor_flatten__()[0])"
-        self._check(f"{actual} != {held}", "TypeError", message, actual)
-        known = all(isinstance(size, int) for size in wrapped.meta.size)
-        if wrapped.meta.context is not None and (known or is_plain(wrapped.meta.context)):
+        self._check(f"{actual} != {attributes}", "TypeError", message, actual)
+        has_known_sizes = all(isinstance(size, int) for size in wrapped.meta.size)
+        if wrapped.meta.context is not None and (has_known_sizes or is_plain(wrapped.meta.context)):
             condition = (
                 f"{name}.__tensor_flatten__()[1] != {context_text(wrapped.meta.context, self._text_names)}"
             )
@@ -319,8 +319,8 @@ class Guards:
             self._sizes[str(expression)] = source
             self._builder.add(f"{expression} = {source}")
         elif checked and {str(symbol) for symbol in expression.free_symbols} <= self._sizes.keys():
-            known = sorted(str(symbol) for symbol in expression.free_symbols)
-            where = "".join(f" ({name} is `{self._sizes[name]}`)" for name in known)
+            symbols = sorted(str(symbol) for symbol in expression.free_symbols)
+            where = "".join(f" ({name} is `{self._sizes[name]}`)" for name in symbols)
             what = (
                 f"`{captured_input.slot.name}`"
                 if what == "number"
@@ -335,7 +335,9 @@ class Guards:
         if environment is None:
             return
         for name in sorted(self._sizes):
-            symbol = next((known for known in environment.var_to_range if str(known) == name), None)
+            symbol = next(
+                (candidate for candidate in environment.var_to_range if str(candidate) == name), None
+            )
             if symbol is None:  # a ragged size of a jagged tensor
                 raise unsupported("ragged-and-symbolic-sizes", name=name)
             lower = environment.var_to_range[symbol].lower
@@ -480,20 +482,20 @@ class Guards:
 
 def _offset_differs(first: tuple[str, Any], second: tuple[str, Any]) -> str:
     """Return the condition that two tensors' distance differs; symbolic sizes are specialised."""
-    (left, before), (right, beside) = first, second
-    ranges = storage_range_of(before), storage_range_of(beside)
+    (left, before), (right, after) = first, second
+    ranges = storage_range_of(before), storage_range_of(after)
     if ranges[0] is None or ranges[1] is None:
         raise unsupported("write-on-data-dependent-storage", left=left, right=right)
-    moved = f"{right}.storage_offset() - {left}.storage_offset() != {ranges[1].offset - ranges[0].offset}"
-    if not has_symbols(before) and not has_symbols(beside):
-        return moved
+    differs = f"{right}.storage_offset() - {left}.storage_offset() != {ranges[1].offset - ranges[0].offset}"
+    if not has_symbols(before) and not has_symbols(after):
+        return differs
     shapes = f"({left}.shape, {left}.stride(), {right}.shape, {right}.stride())"
     wanted = ", ".join(
         f"{storage_range.sizes}, {storage_range.strides}"
         for storage_range in ranges
         if storage_range is not None
     )
-    return f"({moved} or {shapes} != ({wanted}))"
+    return f"({differs} or {shapes} != ({wanted}))"
 
 
 def _assumption(assumed: str, actual: str) -> str:

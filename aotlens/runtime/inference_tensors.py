@@ -91,31 +91,33 @@ def modes_of_views(captured: Captured, info: OutputAliasInfo) -> tuple[Modes, li
         inside = Modes(False, True)
         return inside, [inside] * len(info.chain)
     starts_after = info.viewed_without_grad and not info.raises_on_use
-    as_taken = info.requires_grad or info.viewed_without_grad or info.detached_after != len(info.chain)
+    in_recorded_modes = (
+        info.requires_grad or info.viewed_without_grad or info.detached_after != len(info.chain)
+    )
     steps = []
     for step in info.chain:
         inference = caller.inference if step.inference is None else step.inference
         step_modes = Modes(step.grad_enabled and not starts_after, inference)
-        steps.append(step_modes if as_taken or inference != caller.inference else caller)
+        steps.append(step_modes if in_recorded_modes or inference != caller.inference else caller)
     first = caller.grad and not (info.geometry is not None and info.viewed_without_grad)
     return Modes(first, caller.inference), steps
 
 
 def write_inference_tensors(builder: TextBuilder, captured: Captured, meta: ViewAndMutationMeta) -> None:
     """Write a view of each such output as a tensor made in the right mode; nothing for the usual call."""
-    own = [
+    outputs = [
         (f"out_{info.index}", info.tensor) for info in meta.outputs if isinstance(info.value, (Node, Wrapped))
     ]
     under = {info.base.index for info in meta.outputs if isinstance(info.base, IntermediateBaseOf)}
-    own += [(f"base_{index}", meta.bases[index].tensor) for index in sorted(under)]
-    turned = [(name, tensor) for name, tensor in own if _needs_mode_change(captured, tensor)]
-    if not turned:
+    outputs += [(f"base_{index}", meta.bases[index].tensor) for index in sorted(under)]
+    changed = [(name, tensor) for name, tensor in outputs if _needs_mode_change(captured, tensor)]
+    if not changed:
         return
     mode = "" if not captured.inference_mode else "False"
     with builder.step("make inference tensors", "the function makes results under another inference mode"):
         with builder.block(f"with torch.inference_mode({mode}):"):
-            builder.add(*[f"{name} = of_this_mode({name})" for name, _ in turned])
-        for name, tensor in turned:
+            builder.add(*[f"{name} = of_this_mode({name})" for name, _ in changed])
+        for name, tensor in changed:
             if tensor.is_inference() and not is_created_under_inference_mode(captured.recorder, tensor):
                 builder.add(f"{name} = {name}.detach()  # takes writes, as what was detached outside")
 

@@ -58,14 +58,16 @@ def created_leaves(parts: Partitioned) -> list[str]:
     names = [f"leaf_{info.index}" for info in leaf_outputs(parts)]
     if names or parts.backward is None:
         return names
-    led = any(out.value is not None for out in parts.backward.outputs)
+    has_gradient = any(out.value is not None for out in parts.backward.outputs)
     if parts.joint.always_fails:  # only inputs that the autograd graph reaches keep their `grad_fn`
-        led = any(
+        has_gradient = any(
             tangents for (kind, _), tangents in parts.joint.tangents_by_gradient.items() if kind is Gradient
         )
     elif parts.joint.failing is not None:  # autograd calls it from any input that requires grad
-        led = led or any(captured_input.requires_grad for captured_input in parts.joint.captured.inputs)
-    return [] if led else [ANCHOR]
+        has_gradient = has_gradient or any(
+            captured_input.requires_grad for captured_input in parts.joint.captured.inputs
+        )
+    return [] if has_gradient else [ANCHOR]
 
 
 def is_leaf(info: OutputAliasInfo) -> bool:
@@ -98,11 +100,11 @@ def write_leaf_output(builder: TextBuilder, parts: Partitioned, info: OutputAlia
 
 def write_leaves(builder: TextBuilder, parts: Partitioned, names: Names, arguments: list[str]) -> None:
     """Write the lines that make the leaves."""
-    made = created_leaves(parts)
-    if not made:
+    leaf_names = created_leaves(parts)
+    if not leaf_names:
         return
     with builder.step("make leaves", "the function makes something require grad itself"):
-        if made == [ANCHOR]:
+        if leaf_names == [ANCHOR]:
             builder.add(f"{ANCHOR} = torch.empty(0, requires_grad=True)")
         for info in leaf_outputs(parts):
             text = _leaf(parts, info, names, arguments)
@@ -125,9 +127,9 @@ def _leaf(parts: Partitioned, info: OutputAliasInfo, names: Names, arguments: li
             input=name,
         )
     text = arguments[info.base.index]
-    apart = ".data" if info.has_own_version else ".detach()"
-    text += apart if info.detached_after == 0 else ""
+    detach_text = ".data" if info.has_own_version else ".detach()"
+    text += detach_text if info.detached_after == 0 else ""
     for position, step in enumerate(info.chain, 1):
         text = view_text(step, text, names)
-        text += apart if info.detached_after == position else ""
+        text += detach_text if info.detached_after == position else ""
     return f"{text}.requires_grad_()"

@@ -41,8 +41,10 @@ def write_versions_of_unwritten(builder: TextBuilder, meta: ViewAndMutationMeta,
 
 def changes_metadata_only(info: InputAliasInfo) -> bool:
     """Return True if only the tensor's sizes or strides change, so that what the graph saves stays valid."""
-    moved = info.mutates_metadata and not info.mutates_data and info.storage_swap is None
-    return moved and not info.is_view  # a bumped version makes autograd regenerate a view's `grad_fn`
+    metadata_changed = info.mutates_metadata and not info.mutates_data and info.storage_swap is None
+    return (
+        metadata_changed and not info.is_view
+    )  # a bumped version makes autograd regenerate a view's `grad_fn`
 
 
 def write_versions(
@@ -68,7 +70,7 @@ def at_other_version(builder: TextBuilder, base: str) -> Iterator[None]:
     builder.add(f"{SET_VERSION}(({base},), (version,))")
 
 
-def check_saved_aliases(parts: Partitioned, moved: list[InputAliasInfo]) -> None:
+def check_saved_aliases(parts: Partitioned, infos: list[InputAliasInfo]) -> None:
     """Check inputs whose sizes or strides change, which bumps their versions after the graph.
 
     Raises:
@@ -77,7 +79,7 @@ def check_saved_aliases(parts: Partitioned, moved: list[InputAliasInfo]) -> None
     """
     inputs = parts.joint.captured.inputs
     saved = {id(captured_input.node) for captured_input in parts.saved_inputs}
-    for info in moved:
+    for info in infos:
         if not info.is_view or info.mutates_data:
             continue
         captured_input, flat = inputs[info.index], len(parts.joint.captured.flat_inputs)
@@ -97,11 +99,11 @@ def check_saved_aliases(parts: Partitioned, moved: list[InputAliasInfo]) -> None
 
 def _overlapping_written_back(meta: ViewAndMutationMeta) -> list[InputAliasInfo]:
     """Return the written overlapping inputs that get their new data by a write to their base."""
-    outside = MutationType.MUTATED_OUT_GRAPH
+    out_of_graph = MutationType.MUTATED_OUT_GRAPH
     return [
         info
         for info in meta.inputs
-        if info.base is not None and info.version_bumps and info.mutation_type is outside
+        if info.base is not None and info.version_bumps and info.mutation_type is out_of_graph
     ]
 
 
@@ -130,18 +132,18 @@ def hold_current_inputs(builder: TextBuilder, parts: Partitioned, names: Names) 
     inputs, infos = parts.joint.captured.inputs, parts.joint.meta.inputs
     held = [names.node(node) for slot in slots if (node := inputs[slot.index].node) is not None]
     builder.add(f"ctx.now = ({', '.join(held)},)")
-    left = [
+    final_versions = [
         f"{name}._version + {_remaining_bumps(infos[slot.index])}" if slot.is_saved else "None"
         for name, slot in zip(held, slots, strict=True)
     ]
     if any(slot.is_saved for slot in slots):
-        builder.add(f"ctx.versions_left = ({', '.join(left)},)")
+        builder.add(f"ctx.versions_left = ({', '.join(final_versions)},)")
 
 
 def _remaining_bumps(info: InputAliasInfo) -> int:
     """Return by how much the call bumps the version after the forward graph has started."""
-    outside = info.mutation_type is MutationType.MUTATED_OUT_GRAPH
-    return min(info.version_bumps, 1) if outside else info.version_bumps
+    out_of_graph = info.mutation_type is MutationType.MUTATED_OUT_GRAPH
+    return min(info.version_bumps, 1) if out_of_graph else info.version_bumps
 
 
 def bind_current_inputs(builder: TextBuilder, parts: Partitioned, names: Names) -> None:

@@ -107,18 +107,18 @@ class MultiOutputViews:
 
 
 def write_output_bases(
-    builder: TextBuilder, bases: tuple[BaseInfo, ...], look: Callable[[DetachedStorage], str]
+    builder: TextBuilder, bases: tuple[BaseInfo, ...], detached_view: Callable[[DetachedStorage], str]
 ) -> None:
-    """Write the bases; `look` returns the text of a detached view of a storage."""
+    """Write the bases; `detached_view` returns the text of a detached view of a storage."""
     for index, base in enumerate(bases):
         if base.is_cut_off:
             builder.add(f"base_{index} = base_{index}.detach().requires_grad_()")
         if base.detached_storage is None:
             continue
         if base.detached_storage.was_assigned:
-            builder.add(f"base_{index}.data = {look(base.detached_storage)}")
+            builder.add(f"base_{index}.data = {detached_view(base.detached_storage)}")
             continue
-        builder.add(f"memory = {look(base.detached_storage)}")
+        builder.add(f"memory = {detached_view(base.detached_storage)}")
         preserving = "torch.autograd._unsafe_preserve_version_counter(memory)"
         with builder.block(f"with torch.enable_grad(), {preserving}:"):
             builder.add(f"base_{index} = memory.copy_(base_{index})")

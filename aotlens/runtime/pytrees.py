@@ -14,12 +14,12 @@ OUTPUT_SPEC = "OUTPUT_SPEC"
 ARGUMENT_SPEC = "ARGUMENT_SPEC"
 
 
-def output_text(spec: Any, leaves: list[str], standing: dict[tuple[int, ...], str]) -> str:
+def output_text(spec: Any, leaves: list[str], existing: dict[tuple[int, ...], str]) -> str:
     """Return the output as an expression over the names of its leaves, in flat order.
 
-    `standing` has the text of existing containers in it, by the indices that lead to them.
+    `existing` has the text of existing containers in it, by the indices that lead to them.
     """
-    return structure_text(spec, iter(leaves), OUTPUT_SPEC, standing)
+    return structure_text(spec, iter(leaves), OUTPUT_SPEC, existing)
 
 
 def needs_spec(spec: Any) -> bool:
@@ -31,12 +31,12 @@ NONE_STANDING: dict[tuple[int, ...], str] = {}
 
 
 def structure_text(
-    spec: Any, leaves: Iterator[str], name: str, standing: dict[tuple[int, ...], str] = NONE_STANDING
+    spec: Any, leaves: Iterator[str], name: str, existing: dict[tuple[int, ...], str] = NONE_STANDING
 ) -> str:
     """Return the structure as an expression, with the text `name` for `custom_spec(spec)` if needed."""
     if not needs_spec(spec):
-        return str(structure_literal(spec, leaves, standing))
-    parts = ", ".join(_leaf_texts(spec, leaves, standing, ()))
+        return str(structure_literal(spec, leaves, existing))
+    parts = ", ".join(_leaf_texts(spec, leaves, existing, ()))
     return f"torch.utils._pytree.tree_unflatten([{parts}], {name})"
 
 
@@ -48,28 +48,28 @@ def custom_spec(spec: Any) -> Any:
 
 
 def _leaf_texts(
-    spec: Any, leaves: Iterator[str], standing: dict[tuple[int, ...], str], path: tuple[int, ...]
+    spec: Any, leaves: Iterator[str], existing: dict[tuple[int, ...], str], path: tuple[int, ...]
 ) -> Iterator[str]:
     """Yield the text of each leaf of `custom_spec(spec)`."""
     if not needs_spec(spec):
-        yield str(structure_literal(spec, leaves, standing, path))
+        yield str(structure_literal(spec, leaves, existing, path))
         return
     for index, child in enumerate(spec.children()):
-        yield from _leaf_texts(child, leaves, standing, (*path, index))
+        yield from _leaf_texts(child, leaves, existing, (*path, index))
 
 
 def structure_literal(
-    spec: Any, leaves: Any, standing: dict[tuple[int, ...], str] = NONE_STANDING, path: tuple[int, ...] = ()
+    spec: Any, leaves: Any, existing: dict[tuple[int, ...], str] = NONE_STANDING, path: tuple[int, ...] = ()
 ) -> str | None:
     """Return the structure as a literal; None if it contains a container of another class."""
     if spec.is_leaf():
         return next(leaves)
     parts = [
-        structure_literal(child, leaves, standing, (*path, index))
+        structure_literal(child, leaves, existing, (*path, index))
         for index, child in enumerate(spec.children())
     ]
-    if path in standing:
-        return standing[path]
+    if path in existing:
+        return existing[path]
     if any(part is None for part in parts):
         return None
     if spec.type is tuple:

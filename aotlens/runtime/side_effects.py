@@ -107,11 +107,14 @@ def write_side_effects(builder: TextBuilder, captured: Captured, names: Names, l
             builder.add(*(f"{boxes[id(refill)]} = {refill.expression}" for refill in of_arguments))
             for refill in of_arguments:
                 builder.add(*_update_lines(boxes[id(refill)], refill, remaining, names))
-    outside = refills[len(of_arguments) :]
-    if outside:
-        reason = f"the function changes {', '.join(dict.fromkeys(refill.description for refill in outside))}"
-        with builder.step("leave values outside", reason, 0, _sites(outside)):
-            for refill in outside:
+    of_free_variables = refills[len(of_arguments) :]
+    if of_free_variables:
+        reason = (
+            "the function changes "
+            f"{', '.join(dict.fromkeys(refill.description for refill in of_free_variables))}"
+        )
+        with builder.step("leave values outside", reason, 0, _sites(of_free_variables)):
+            for refill in of_free_variables:
                 builder.add(*_update_lines(boxes[id(refill)], refill, remaining, names))
 
 

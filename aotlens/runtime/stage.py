@@ -65,9 +65,11 @@ def write_module(parts: Partitioned, code: Generated) -> ModuleText:
         check_all_values_in_text(bindings.bound, parts.joint.captured.subject)
     offset = len(head.lines)
     steps = tuple(_shifted(step, offset) for step in body.steps)
-    outside = captured_tensor_names(parts.joint.captured, names)
+    captured_tensors = captured_tensor_names(parts.joint.captured, names)
     late: dict[str, Any] = {
-        name: captured_input.free_tensor for name, captured_input in outside if name not in bindings.bound
+        name: captured_input.free_tensor
+        for name, captured_input in captured_tensors
+        if name not in bindings.bound
     }
     if parts.backward is not None and double_backward_obstacle(parts) is None:
         late[BOUND_NAME] = DifferentiableBackward(parts, code.backward.donated if code.backward else ())
@@ -144,12 +146,12 @@ def _settings(head: TextBuilder, parts: Partitioned, body: TextBuilder) -> None:
 
 def _specs(head: TextBuilder, parts: Partitioned, bindings: Bindings) -> None:
     structure = parts.joint.captured.structure
-    wanted: dict[str, Any] = {}
+    specs: dict[str, Any] = {}
     if structure.arguments is not None and not structure.parameters and not is_plain(structure.arguments):
-        wanted[ARGUMENT_SPEC] = structure.arguments
+        specs[ARGUMENT_SPEC] = structure.arguments
     if structure.result is not None and needs_spec(structure.result):
-        wanted[OUTPUT_SPEC] = custom_spec(structure.result)
-    for name, spec in wanted.items():
+        specs[OUTPUT_SPEC] = custom_spec(structure.result)
+    for name, spec in specs.items():
         text = spec_text(spec)
         if text is None:
             head.add("")

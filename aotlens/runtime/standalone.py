@@ -73,9 +73,9 @@ def _write_settings(builder: TextBuilder, settings: Mapping[str, object], bits: 
         with builder.block("with inductor_config.patch(KERNEL_SETTINGS):"):
             builder.add("vector_bits = pick_vec_isa().bit_width()")
         message = f"this module's kernels use vectors of {bits} bits, this CPU's have "
-        again = " bits: export it again on such a machine"
+        advice = " bits: export it again on such a machine"
         with builder.block(f"if vector_bits != {bits}:"):
-            builder.add(f"raise ImportError({message!r} + str(vector_bits) + {again!r})")
+            builder.add(f"raise ImportError({message!r} + str(vector_bits) + {advice!r})")
     builder.add(*KERNELS.splitlines())
 
 

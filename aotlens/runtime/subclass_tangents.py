@@ -94,8 +94,8 @@ class BackwardWrappers:
             if not differentiable[index_of[id(out.inner[0])]]:
                 texts.append(TangentText(f"_{out.name}", name, out, (), differentiable=False))
                 continue
-            at_tangent, like = next(wrapped)
-            if at_tangent in self._parts.joint.failing_tangents:
+            tangent_index, like = next(wrapped)
+            if tangent_index in self._parts.joint.failing_tangents:
                 texts.append(TangentText(f"tangent_{out.name}", name, out, ()))
                 continue
             inner_nodes = tuple(next(nodes) for _ in (like.nodes() if like is not None else (None,)))
@@ -214,17 +214,18 @@ class BackwardWrappers:
         with builder.block(f"if {tangent.parameter} is None:"):
             if tangent.wrapped is None:
                 val = tangent.nodes[0].val
-                known = self.needed or not symbols_in((*val.shape, *val.stride()))
+                has_known_sizes = self.needed or not symbols_in((*val.shape, *val.stride()))
                 builder.add(
-                    f"{tangent.parameter} = {self._zeros(val) if known else _zeros_like_result(index)}"
+                    f"{tangent.parameter} = "
+                    f"{self._zeros(val) if has_known_sizes else _zeros_like_result(index)}"
                 )
                 return
-            made = lambda path, node: (
+            inner_text = lambda path, node: (
                 self._zeros(node.val)
                 if _is_differentiable_dtype(node)
                 else f"ctx.{inner_name(tangent.output.name, path)}"
             )
-            builder.add(f"{tangent.parameter} = {wrap_text(tangent.wrapped, made, self._names)}")
+            builder.add(f"{tangent.parameter} = {wrap_text(tangent.wrapped, inner_text, self._names)}")
 
     def _zeros(self, val: Any) -> str:
         size, stride = literal(tuple(val.shape), self._names), literal(tuple(val.stride()), self._names)

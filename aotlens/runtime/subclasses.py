@@ -69,7 +69,7 @@ def outer_outputs(parts: Partitioned, outputs: Iterable[ProgramOutput]) -> list[
         name = output_name(out)
         if getattr(slot, "inner", ()):
             name = name.removesuffix(inner_name("", slot.inner))
-        known = outer.get(name)
+        previous = outer.get(name)
         value: Any = None
         match slot:
             case MutatedInput(index=index):
@@ -78,7 +78,7 @@ def outer_outputs(parts: Partitioned, outputs: Iterable[ProgramOutput]) -> list[
                 value = meta.bases[index].value
             case UserOutput(index=index):
                 value = meta.outputs[index].value
-        inner = (*(known.inner if known is not None else ()), out)
+        inner = (*(previous.inner if previous is not None else ()), out)
         outer[name] = OuterOutput(name, inner, value if isinstance(value, Wrapped) else None)
     return list(outer.values())
 

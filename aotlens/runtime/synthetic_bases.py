@@ -26,10 +26,10 @@ def write_bases(builder: TextBuilder, captured: Captured, names: list[str]) -> N
 def _write_base(builder: TextBuilder, captured: Captured, base: SyntheticBaseOf, names: list[str]) -> None:
     if base.kind == "view_base":
         # A member that was detached before the call has another base, or none.
-        known = next(
+        member = next(
             (index for index in base.members if captured.inputs[index].requires_grad), base.members[0]
         )
-        builder.add(f"{names[base.index]} = {names[known]}._base")
+        builder.add(f"{names[base.index]} = {names[member]}._base")
     elif base.kind == "flat":
         count = literal(captured.inputs[base.index].fake.shape[0], Names())
         first = names[_reference_member(captured, base)]

@@ -12,9 +12,9 @@ def shape_differs(name: str, fake: Any) -> str:
     """Return the condition that a tensor has another shape, as far as its sizes are known."""
     if not any(isinstance(size, torch.SymInt) for size in fake.shape):
         return f"{name}.shape != {tuple(fake.shape)}"
-    known = [(dim, size) for dim, size in enumerate(fake.shape) if not isinstance(size, torch.SymInt)]
+    known_sizes = [(dim, size) for dim, size in enumerate(fake.shape) if not isinstance(size, torch.SymInt)]
     return " or ".join(
-        [f"{name}.dim() != {fake.dim()}", *(f"{name}.size({dim}) != {size}" for dim, size in known)]
+        [f"{name}.dim() != {fake.dim()}", *(f"{name}.size({dim}) != {size}" for dim, size in known_sizes)]
     )
 
 

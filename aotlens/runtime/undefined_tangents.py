@@ -37,20 +37,20 @@ def write_undefined_checks(
     several, fills = len(received) > 1, _materialises_zeros(parts)
     if len(received) == 1 and not fills:
         _write_all_undefined(builder, received, count)
-    arriving = _defined_conditions(
+    conditions = _defined_conditions(
         parts, [tangent for tangent in tangents if tangent.differentiable], len(received)
     )
     named = {
-        condition: f"arrives_{index}" for index, condition in enumerate(dict.fromkeys(arriving.values()))
+        condition: f"arrives_{index}" for index, condition in enumerate(dict.fromkeys(conditions.values()))
     }
-    with builder.step("fill in missing gradients", _reason(parts, several, fills, arriving)):
+    with builder.step("fill in missing gradients", _reason(parts, several, fills, conditions)):
         if several and not fills:
             _write_all_undefined(builder, received, count)
         builder.add(*(f"{name} = {condition}" for condition, name in named.items()))
         for index, tangent in enumerate(tangents):
             if tangent.nodes and (several or fills):
                 wrappers.write_zeros(builder, tangent, index)
-    return {key: named[condition] for key, condition in arriving.items()}
+    return {key: named[condition] for key, condition in conditions.items()}
 
 
 def _materialises_zeros(parts: Partitioned) -> bool:
@@ -74,12 +74,12 @@ def _defined_conditions(parts: Partitioned, tangents: list[TangentText], receive
     return conditions
 
 
-def _reason(parts: Partitioned, several: bool, fills: bool, arriving: Conditions) -> str:
+def _reason(parts: Partitioned, several: bool, fills: bool, conditions: Conditions) -> str:
     assert parts.backward is not None  # written for training only
     if fills and not several:
         return "a custom function takes zeros for a gradient that is missing"
     slots = (out.slot for out in parts.backward.outputs if isinstance(out.slot, GRADIENTS))
-    names = dict.fromkeys(f"`{slot.name}`" for slot in slots if (type(slot), slot.index) in arriving)
+    names = dict.fromkeys(f"`{slot.name}`" for slot in slots if (type(slot), slot.index) in conditions)
     others = f"; {', '.join(names)} then may have none either" if names else ""
     return f"several results: some may get no gradient{others}"
 
@@ -116,8 +116,8 @@ def write_choice(builder: TextBuilder, parts: Partitioned, tangents: list[Tangen
     with builder.step("choose the backward", "; ".join(reasons), sites=sites):
         builder.add(f"graph = {graph}")
         with builder.block(f"if {' or '.join(conditions)}:"):
-            arrived = ", ".join(f"{tangent.parameter} is not None" for tangent in received)
-            builder.add(f"graph = {BOUND_NAME}(({arrived},))")
+            defined = ", ".join(f"{tangent.parameter} is not None" for tangent in received)
+            builder.add(f"graph = {BOUND_NAME}(({defined},))")
     return "graph"
 
 
@@ -228,27 +228,27 @@ class PartialBackward:
         self.records = bool(parts.joint.user_grad_sources)
         """Whether the backward is recorded anew, instead of derived from the full one."""
 
-    def __call__(self, arrived: DefinedTangents) -> PartialBackwardGraph:
+    def __call__(self, defined: DefinedTangents) -> PartialBackwardGraph:
         """Return a graph that takes the backward's inputs, in one list that it empties, and returns its
         outputs.
 
         Raises:
             RuntimeError: it cannot be recorded, or needs what the backward does not save.
         """
-        known = self._graphs.get(arrived)
-        if known is None:
-            known = self._graphs[arrived] = self._make(arrived)
-        return known
+        graph = self._graphs.get(defined)
+        if graph is None:
+            graph = self._graphs[defined] = self._make(defined)
+        return graph
 
-    def _make(self, arrived: DefinedTangents) -> PartialBackwardGraph:
+    def _make(self, defined: DefinedTangents) -> PartialBackwardGraph:
         if not self.records:
-            return self._by_backend(arrived)
+            return self._by_backend(defined)
         try:
-            return self._by_recording(arrived)
+            return self._by_recording(defined)
         except AotlensError as error:
             raise RuntimeError(no_partial_backward_error(self._parts, str(error))) from error
 
-    def _by_backend(self, arrived: DefinedTangents) -> PartialBackwardGraph:
+    def _by_backend(self, defined: DefinedTangents) -> PartialBackwardGraph:
         """Return the part of the backward that the defined tangents need, compiled by the backend."""
         backward, like = self._parts.backward, iter(self._parts.joint.wrapped_tangents)
         assert backward is not None  # written for training only
@@ -256,26 +256,26 @@ class PartialBackward:
             [graph_input.node for graph_input in backward.inputs if isinstance(graph_input.slot, Tangent)]
         )
         missing = set[int]()
-        for is_there in arrived:
+        for is_defined in defined:
             wrapped = next(like)
             inner_nodes = [next(nodes) for _ in (wrapped.nodes() if wrapped is not None else (None,))]
-            missing |= set() if is_there else set(map(id, inner_nodes))
-        defined, arrivals = (
-            {index for index, is_there in enumerate(arrived) if is_there},
+            missing |= set() if is_defined else set(map(id, inner_nodes))
+        indices, dependence = (
+            {index for index, is_defined in enumerate(defined) if is_defined},
             self._parts.joint.tangents_by_gradient,
         )
         program = without_tangents(
-            backward, missing, lambda slot: bool(defined & arrivals.get((type(slot), slot.index), set()))
+            backward, missing, lambda slot: bool(indices & dependence.get((type(slot), slot.index), set()))
         )
         return PartialBackwardGraph(
-            arrived,
+            defined,
             runnable_graph(self._compile(program)) if self._compile else load_program(program, boxed=True),
         )
 
-    def _by_recording(self, arrived: DefinedTangents) -> PartialBackwardGraph:
+    def _by_recording(self, defined: DefinedTangents) -> PartialBackwardGraph:
         backward, joint = self._parts.backward, self._parts.joint
         assert backward is not None  # written for training only
-        values = partial_gradients(joint, arrived)
+        values = partial_gradients(joint, defined)
         slots = [out.slot for out in backward.outputs if isinstance(out.slot, GRADIENTS)]
         recorded = recorded_nodes(self._parts)
         nodes = [recorded.get(graph_input.node.name, graph_input.node) for graph_input in backward.inputs]
@@ -293,4 +293,4 @@ class PartialBackward:
             inputs.clear()
             return run(*arguments)
 
-        return PartialBackwardGraph(arrived, graph)
+        return PartialBackwardGraph(defined, graph)

@@ -284,10 +284,12 @@ class Bindings:
 CapturedTensors = list[tuple[str, CapturedInput]]
 
 
-def write_captured_tensors(builder: TextBuilder, bindings: Bindings, outside: CapturedTensors) -> None:
+def write_captured_tensors(
+    builder: TextBuilder, bindings: Bindings, captured_tensors: CapturedTensors
+) -> None:
     """Write each tensor with its value at export, below a comment with the user's name for it."""
-    makes = _CapturedTensorText(builder, bindings, outside)
-    for name, captured_input in outside:
+    writer = _CapturedTensorText(builder, bindings, captured_tensors)
+    for name, captured_input in captured_tensors:
         value: Any = captured_input.free_tensor
         note = (
             f"# {name}: `{captured_input.slot.name}` as it was at export; assign another tensor to it before "
@@ -299,11 +301,11 @@ def write_captured_tensors(builder: TextBuilder, bindings: Bindings, outside: Ca
                 "from"
             )
         builder.add(note)
-        makes.write(name, value)
+        writer.write(name, value)
 
 
 class _CapturedTensorText:
-    def __init__(self, builder: TextBuilder, bindings: Bindings, outside: CapturedTensors) -> None:
+    def __init__(self, builder: TextBuilder, bindings: Bindings, captured_tensors: CapturedTensors) -> None:
         self._builder = builder
         self._bindings = bindings
         self._written: dict[int, str] = {}
@@ -312,7 +314,7 @@ class _CapturedTensorText:
         """Names of storages that several tensors share."""
         storages = [
             captured_input.free_tensor.untyped_storage()._cdata
-            for _, captured_input in outside
+            for _, captured_input in captured_tensors
             if _is_plain(captured_input.free_tensor)
         ]
         self._shared = {storage for storage in storages if storages.count(storage) > 1}
@@ -340,21 +342,21 @@ class _CapturedTensorText:
             self._bindings.bind(self._builder, name, value, "a tensor that the function reaches by itself")
 
     def _base(self, name: str, base: Any) -> str:
-        known = self._written.get(id(base))
-        if known is None:
-            known = f"{name}_base"
-            self.write(known, base)
-        return known
+        base_name = self._written.get(id(base))
+        if base_name is None:
+            base_name = f"{name}_base"
+            self.write(base_name, base)
+        return base_name
 
     def _whole_storage(self, name: str, value: torch.Tensor) -> str:
         """Return the name of the whole storage, writing it on first use."""
         storage = value.untyped_storage()
-        known = self._name_of_storage.get(storage._cdata)
-        if known is None:
-            known = self._name_of_storage[storage._cdata] = f"{name}_memory"
+        storage_name = self._name_of_storage.get(storage._cdata)
+        if storage_name is None:
+            storage_name = self._name_of_storage[storage._cdata] = f"{name}_memory"
             whole = torch.empty(0, dtype=torch.uint8, device=value.device).set_(storage)
-            self._bindings.bind(self._builder, known, whole, "memory of the user's tensors")
-        return known
+            self._bindings.bind(self._builder, storage_name, whole, "memory of the user's tensors")
+        return storage_name
 
 
 def _with_signs(text: str, value: torch.Tensor, base: torch.Tensor | None = None) -> str:

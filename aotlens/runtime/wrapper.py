@@ -137,11 +137,11 @@ class WrapperText:
     def _require_grad(self) -> None:
         """Make inputs require grad before the graphs run, so that autograd sends the gradient to them."""
         on = (AutogradChange.REQUIRES_GRAD, AutogradChange.NEW_LEAF)
-        turned = [info for info in self._meta.inputs if info.autograd in on]
-        if not turned:
+        infos = [info for info in self._meta.inputs if info.autograd in on]
+        if not infos:
             return
         with self._builder.step("make inputs require grad", "the function turns it on for an input"):
-            for info in turned:
+            for info in infos:
                 off = ".detach_()" if info.autograd is AutogradChange.NEW_LEAF else ""
                 self._builder.add(f"{self.arguments[info.index]}{off}.requires_grad_()")
 
@@ -187,14 +187,14 @@ class WrapperText:
                     self._builder.add(f"{name}.data = {name}.new_empty({size})")
 
     def _detach(self) -> None:
-        turned = [info for info in self._meta.inputs if info.autograd is AutogradChange.DETACHED]
-        if not turned:
+        detached = [info for info in self._meta.inputs if info.autograd is AutogradChange.DETACHED]
+        if not detached:
             return
         with self._builder.step("take inputs off their history", "the function detaches an input in place"):
             for output in self._views_before_change():
                 if self._keeps_former_grad_fn(output):
                     self._make_alias(output)
-            for info in turned:
+            for info in detached:
                 leaf = self._captured.inputs[info.index].is_leaf
                 name = self.arguments[info.index]
                 self._builder.add(f"{name}.requires_grad_(False)" if leaf else f"{name}.detach_()")
@@ -212,23 +212,23 @@ class WrapperText:
 
     def _swap_storages(self) -> None:
         """Swap storages; all new ones are read first, since two inputs may exchange theirs."""
-        exchanged = [info for info in self._meta.inputs if info.storage_swap is not None]
+        swapped = [info for info in self._meta.inputs if info.storage_swap is not None]
         reset = [
             info for info in self._meta.inputs if info.storage_swap is None and self._gets_new_edge(info)
         ]
-        if not exchanged and not reset:
+        if not swapped and not reset:
             return
         with self._builder.step(
-            "exchange storages of inputs", "an input leaves on another storage", 0, self._sites(exchanged)
+            "exchange storages of inputs", "an input leaves on another storage", 0, self._sites(swapped)
         ):
             for output in self._views_before_change():
                 if not self._keeps_former_grad_fn(output):
                     self._make_alias(output)
-            for info in exchanged:
-                exchange: Any = info.storage_swap
-                text = self._chain(f"{self._base_name(exchange.base)}.detach()", exchange.chain)
+            for info in swapped:
+                storage_swap: Any = info.storage_swap
+                text = self._chain(f"{self._base_name(storage_swap.base)}.detach()", storage_swap.chain)
                 self._builder.add(f"new_{info.index} = {text}")
-            for info in exchanged:
+            for info in swapped:
                 self._assign_storage(info, f"new_{info.index}")
                 if info.seen_by_autograd:
                     self._copy(info)
@@ -328,8 +328,8 @@ class WrapperText:
         if (
             joint.user_grad_sources or joint.always_fails
         ):  # which may have a gradient if some tangents are undefined
-            arriving = self._parts.joint.tangents_by_gradient
-            none = {index for index in none if not arriving.get((Gradient, index))}
+            dependence = self._parts.joint.tangents_by_gradient
+            none = {index for index in none if not dependence.get((Gradient, index))}
         return frozenset(self.arguments[index] for index in none)
 
     def _viewed_without_gradient(self, without: frozenset[str]) -> dict[str, str]:
@@ -392,19 +392,19 @@ class WrapperText:
             self._builder.add(f"{self.arguments[info.index]}.resize_({size})")
 
     def _mutate_metadata(self) -> None:
-        moved = [info for info in self._meta.inputs if info.new_geometry is not None]
-        check_saved_aliases(self._parts, moved)
-        reason = "sizes or strides of an input change" if moved else "no input's sizes or strides change"
-        with self._builder.step("change metadata of inputs", reason, 0, self._sites(tuple(moved))):
-            for info in moved:
+        mutated = [info for info in self._meta.inputs if info.new_geometry is not None]
+        check_saved_aliases(self._parts, mutated)
+        reason = "sizes or strides of an input change" if mutated else "no input's sizes or strides change"
+        with self._builder.step("change metadata of inputs", reason, 0, self._sites(tuple(mutated))):
+            for info in mutated:
                 if info in self._reshaped:
                     continue
                 geometry: Any = info.new_geometry
                 name = self.arguments[info.index]
                 line = f"{name}.as_strided_({self._geometry(geometry)})"
                 contexts = []
-                turned = info.autograd is not AutogradChange.NONE and not info.seen_by_autograd
-                if turned or info.metadata_mutated_without_grad:
+                changes_autograd = info.autograd is not AutogradChange.NONE and not info.seen_by_autograd
+                if changes_autograd or info.metadata_mutated_without_grad:
                     contexts.append("torch.no_grad()")
                 elif not self._captured.grad_enabled:
                     contexts.append("torch.enable_grad()")
@@ -486,18 +486,18 @@ class WrapperText:
 
     def _write_views(self, text: str, info: OutputAliasInfo) -> None:
         name, (modes, steps) = f"out_{info.index}", modes_of_views(self._captured, info)
-        apart = ".data" if info.has_own_version else ".detach()"
-        text += apart if info.detached_after == 0 else ""
+        detach_text = ".data" if info.has_own_version else ".detach()"
+        text += detach_text if info.detached_after == 0 else ""
         if info.geometry is not None:
             text = f"{text}.as_strided({self._geometry(info.geometry)})"
-            text += apart if info.detached_after == 1 else ""
+            text += detach_text if info.detached_after == 1 else ""
         for position, (step, wanted) in enumerate(zip(info.chain, steps, strict=True), 1):
             if wanted != modes and position > 1:
                 self._under(modes, f"{name} = {text}")
                 text = name
             modes, text = wanted, view_text(step, text, self._names)
             text = self._multi_output_views.view(info, step, text, modes)
-            text += apart if info.detached_after == position else ""
+            text += detach_text if info.detached_after == position else ""
         self._under(modes, f"{name} = {text}")
 
     def _under(self, modes: Modes, line: str) -> None:
@@ -543,18 +543,18 @@ class WrapperText:
         refills, rebound = self._captured.structure.container_updates, self._captured.structure.rebound
         rest = len(leaves) - written_grad_count(self._captured)
         write_grad_attributes(self._builder, self._captured, self.arguments, leaves[rest:])
-        own = rest if spec is None else spec.num_leaves
-        leaves, filled = leaves[:own], leaves[own:rest]
+        output_count = rest if spec is None else spec.num_leaves
+        leaves, filled = leaves[:output_count], leaves[output_count:rest]
         if refills:
             write_side_effects(self._builder, self._captured, self._names, filled)
         if spec is None:
             text = f"({', '.join(leaves)}{',' if len(leaves) == 1 else ''})"
         else:
-            standing = {
+            existing = {
                 path: literal(container, self._names)
                 for path, container in self._captured.structure.existing_containers
             }
-            text = output_text(spec, leaves, standing)
+            text = output_text(spec, leaves, existing)
         if rebound:
             named = zip(rebound, filled[-len(rebound) :], strict=True)
             text = f"{text}, {{{', '.join(f'{fqn!r}: {value}' for fqn, value in named)}}}"
