@@ -72,7 +72,7 @@ class DetachedOutputs:
     def __init__(self, captured: Captured, bases: list[BaseInfo], known_bases: dict[int, AliasBase]) -> None:
         self._captured = captured
         self._bases = bases
-        self._known = known_bases
+        self._known_bases = known_bases
         self._base_by_start: dict[int, IntermediateBaseOf] = {}
         """By the identity of the detached tensor."""
         for value in captured.outputs:
@@ -153,8 +153,8 @@ class DetachedOutputs:
                 )
             return InputBase(index), argument
         tensor = storage.base_tensor
-        if id(storage) not in self._known:
+        if id(storage) not in self._known_bases:
             value = value_of(self._captured.recorder, tensor)
             self._bases.append(BaseInfo(value, tensor if tensor.requires_grad else None))
-            self._known[id(storage)] = IntermediateBaseOf(len(self._bases) - 1)
-        return self._known[id(storage)], tensor
+            self._known_bases[id(storage)] = IntermediateBaseOf(len(self._bases) - 1)
+        return self._known_bases[id(storage)], tensor

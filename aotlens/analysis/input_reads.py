@@ -78,7 +78,7 @@ def check_reads_before_resize(captured: Captured, captured_input: CapturedInput)
 
 
 def _reads(captured: Captured, tensor: Any, by_autograd: bool = False) -> Iterator[int]:
-    """Yield the indices of the calls that read a tensor; with `by_autograd`, only of those that autograd records."""
+    """Yield the indices of the calls that read a tensor; with `by_autograd`, only of recorded ones."""
     for index, (func, args, _, result, _) in enumerate(captured.calls):
         if is_operator(func) and describe(func).kind is Kind.METADATA_MUTATION:
             continue

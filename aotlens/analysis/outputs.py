@@ -64,7 +64,7 @@ def analyse_outputs(
 ) -> tuple[tuple[OutputAliasInfo, ...], tuple[BaseInfo, ...]]:
     """Return one record per flat output, and the intermediates that several outputs are views of."""
     groups = _groups_by_storage(captured)
-    bases, known_bases = storage_swaps.bases, storage_swaps.known
+    bases, known_bases = storage_swaps.bases, storage_swaps.known_bases
     detached_outputs = DetachedOutputs(captured, bases, known_bases)
     owners = {
         id(captured_input.argument): input_index

@@ -75,7 +75,7 @@ class StorageSwaps:
         check_version_counters(captured)
         self._captured = captured
         self.bases: list[BaseInfo] = []
-        self.known: dict[int, AliasBase] = {}
+        self.known_bases: dict[int, AliasBase] = {}
         """By storage: the base of the tensors on it."""
         self.by_input: dict[int, StorageSwap] = {}
         for index, captured_input in enumerate(captured.inputs):
@@ -87,10 +87,10 @@ class StorageSwaps:
         storage = tracked.storage
         if any(other.storage is storage for _, other in self._inputs()):
             return self._from_input(captured_input, tracked)
-        if id(storage) not in self.known:
+        if id(storage) not in self.known_bases:
             self.bases.append(BaseInfo(storage.base, self._differentiable(storage)))
-            self.known[id(storage)] = IntermediateBaseOf(len(self.bases) - 1)
-        return StorageSwap(self.known[id(storage)], tracked.chain)
+            self.known_bases[id(storage)] = IntermediateBaseOf(len(self.bases) - 1)
+        return StorageSwap(self.known_bases[id(storage)], tracked.chain)
 
     def _from_input(self, captured_input: CapturedInput, tracked: Tracked) -> StorageSwap:
         """Return the new storage as views of the input on it from which the fewest views lead there."""

@@ -155,7 +155,7 @@ class _Finder:
             if kind is not None:
                 yield self._node_blocker(node, kind)
             if kind is None or node.target not in BRANCHES | LOOPS:
-                for body in node.bodies():
+                for body in node.subgraphs():
                     yield from self._node_blockers(body)
 
     def _node_blocker(self, node: Node, kind: BlockerKind) -> CudaGraphBlocker:

@@ -115,7 +115,7 @@ class _Timeline:
 def _body_bytes(node: Node) -> int:
     """What a function of a higher-order operator makes beyond its results; of several, the most."""
     most = 0
-    for body in node.bodies():
+    for body in node.subgraphs():
         timeline = _Timeline()
         timeline.play(body, "forward", {})
         most = max(most, *timeline.live_bytes(), 0)

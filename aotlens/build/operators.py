@@ -38,7 +38,7 @@ def _of_program(program: Program, phase: rows.Phase) -> Iterator[rows.SpecialOpe
 
 
 def _in_order(node: Node) -> str:
-    return DRAWS if node.bodies() and is_random_node(node) else IN_ORDER
+    return DRAWS if node.subgraphs() and is_random_node(node) else IN_ORDER
 
 
 def _name(node: Node) -> str:
@@ -68,8 +68,8 @@ def build_region(region: Region, parts: Partitioned) -> rows.Region:
 
 def _calls(body: Program, program: Program) -> list[Origin]:
     """Where a program, or a body of it, calls this body."""
-    origins = [node.origin for node in program.nodes if any(own is body for own in node.bodies())]
-    for inner in program.bodies():
+    origins = [node.origin for node in program.nodes if any(own is body for own in node.subgraphs())]
+    for inner in program.subgraphs():
         origins += _calls(body, inner)
     return origins
 

@@ -47,7 +47,7 @@ def as_unchanged_graph(compiled: Any, module: fx.GraphModule, program: Program, 
 
     A module with tensors or subgraphs runs itself, since these can be replaced in it.
     """
-    if program.bodies() or any(node.constant is not None for node in program.nodes):
+    if program.subgraphs() or any(node.constant is not None for node in program.nodes):
         return run
     if not isinstance(module, WatchedGraphModule) or not returned_unchanged(compiled, module):
         return run

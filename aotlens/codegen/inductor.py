@@ -147,7 +147,7 @@ def donated_positions(parts: Partitioned) -> tuple[int, ...]:
     would overwrite what its caller still reads.
     """
     assert parts.backward is not None  # called in training only
-    if parts.backward.bodies():
+    if parts.backward.subgraphs():
         return ()
     donated = {id(saved.node) for saved in parts.saved if saved.donated}
     return tuple(

@@ -87,13 +87,13 @@ def _add(
     op: Any = operator.getitem if node.op is getitem else node.op
     change = lambda source: converted[id(source)]
 
-    def body(program: Program) -> fx.Node:
+    def subgraph(program: Program) -> fx.Node:
         if id(program) not in converted:
             owned[program.name] = to_graph_module(program, training=False)
             converted[id(program)] = graph.get_attr(program.name)
         return converted[id(program)]
 
-    args, kwargs = map_nodes(node.args, change, body), map_nodes(node.kwargs, change, body)
+    args, kwargs = map_nodes(node.args, change, subgraph), map_nodes(node.kwargs, change, subgraph)
     name = node.name
     if as_torch:
         name, op = torch_name(node), aten.view.default if _is_view_reshape(node) else op

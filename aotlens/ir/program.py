@@ -48,7 +48,7 @@ class Node:
         if self.kwargs:
             yield from nodes_in(self.kwargs.values())
 
-    def bodies(self) -> tuple["Program", ...]:
+    def subgraphs(self) -> tuple["Program", ...]:
         """Return the subgraphs among the arguments of a higher-order operator; none for all others."""
         if not is_higher_order(self.op):
             return ()
@@ -84,11 +84,11 @@ class Program:
     def constants(self) -> tuple[Node, ...]:
         """Return the real tensors in the program and its subgraphs."""
         top_level = tuple(node for node in self.nodes if node.constant is not None)
-        return top_level + tuple(node for body in self.bodies() for node in body.constants())
+        return top_level + tuple(node for subgraph in self.subgraphs() for node in subgraph.constants())
 
-    def bodies(self) -> tuple["Program", ...]:
+    def subgraphs(self) -> tuple["Program", ...]:
         """Return the subgraphs of its higher-order operators, each once, without nested ones."""
-        unique = {id(body): body for node in self.nodes for body in node.bodies()}
+        unique = {id(subgraph): subgraph for node in self.nodes for subgraph in node.subgraphs()}
         return tuple(unique.values())
 
 
@@ -146,16 +146,18 @@ def is_higher_order(op: Any) -> bool:
     return getattr(op, "namespace", None) == "higher_order"
 
 
-def map_nodes(value: Any, change: Callable[[Node], Any], body: Callable[[Program], Any] | None = None) -> Any:
-    """Return nested arguments with each node replaced by `change(node)`, each program by `body(program)`."""
+def map_nodes(
+    value: Any, change: Callable[[Node], Any], change_program: Callable[[Program], Any] | None = None
+) -> Any:
+    """Return nested arguments with `change` applied to nodes and `change_program` to programs."""
     if type(value) is Node:
         return change(value)
     if isinstance(value, (list, tuple)):
-        return type(value)([map_nodes(item, change, body) for item in value])
+        return type(value)([map_nodes(item, change, change_program) for item in value])
     if type(value) is dict:
-        return {key: map_nodes(item, change, body) for key, item in value.items()}
-    if body is not None and type(value) is Program:
-        return body(value)
+        return {key: map_nodes(item, change, change_program) for key, item in value.items()}
+    if change_program is not None and type(value) is Program:
+        return change_program(value)
     return value
 
 
@@ -219,7 +221,7 @@ DROPOUT_ARGUMENTS = ("dropout_p", "dropout")
 
 def is_random_node(node: Node) -> bool:
     """Return True if the node advances the RNG state, by itself or in a subgraph."""
-    within = (inner for body in node.bodies() for inner in body.nodes)
+    within = (inner for subgraph in node.subgraphs() for inner in subgraph.nodes)
     return (is_random_op(node.op) and not is_dropout_disabled(node)) or any(map(is_random_node, within))
 
 

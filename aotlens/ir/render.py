@@ -35,7 +35,7 @@ class Names:
         """Whether the text calls operators as the user's code did; a graph calls `reshape` for `view`."""
         self.operators: dict[str, str] = {}
         """Name in the text by the operator's path: `torch.ops.aten.mm.default._op` to `aten_mm`."""
-        self.bodies: set[str] = set()
+        self.subgraph_names: set[str] = set()
         """Names of the subgraphs that the text already contains."""
 
         self.objects: dict[str, Any] = {}
@@ -226,10 +226,15 @@ def function_lines(
 def subgraph_lines(program: Program, names: Names) -> list[str]:
     """Return the functions of the program's subgraphs, innermost first, each once per text."""
     lines: list[str] = []
-    for body in program.bodies():
-        if body.name not in names.bodies:
-            names.bodies.add(body.name)
-            lines += [*subgraph_lines(body, names), *function_lines(body, body.name, names), "", ""]
+    for subgraph in program.subgraphs():
+        if subgraph.name not in names.subgraph_names:
+            names.subgraph_names.add(subgraph.name)
+            lines += [
+                *subgraph_lines(subgraph, names),
+                *function_lines(subgraph, subgraph.name, names),
+                "",
+                "",
+            ]
     return lines
 
 

@@ -64,7 +64,7 @@ def _can_follow(joint: JointProgram) -> bool:
         and joint.failing is None
         and captured.hooks is None
         and not any(captured_input.wrapped is not None for captured_input in captured.inputs)
-        and not any(node.bodies() or (has_effect(node) and not writes_input(node)) for node in nodes)
+        and not any(node.subgraphs() or (has_effect(node) and not writes_input(node)) for node in nodes)
     )
 
 

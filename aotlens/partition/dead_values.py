@@ -105,7 +105,7 @@ def _obstacle(parts: Partitioned) -> str | None:
     """Return why the graphs cannot run on generated inputs; None if they can."""
     for program in (parts.forward, parts.backward):
         for node in program.nodes if program is not None else ():
-            if node.bodies():
+            if node.subgraphs():
                 return f"`{node.target}` runs functions"
             if node.origin.effect and node.op is not torch.ops.aten.copy_.default:
                 return f"`{node.target}` has an effect"

@@ -138,7 +138,7 @@ class _EquivalentValues:
         return None
 
     def _numbering(self, node: Node) -> Any:
-        if node.op is None or node.bodies() or has_effect(node) or is_random_node(node):
+        if node.op is None or node.subgraphs() or has_effect(node) or is_random_node(node):
             return id(node)
         number = lambda source: ("node", self._number.get(id(source), id(source)))
         how = repr((id(node.op), map_nodes((node.args, node.kwargs), number)))

@@ -113,7 +113,7 @@ def test_a_marked_region_is_divided_once_for_all_its_calls() -> None:
     compiled = _deep()
     parts = compiled.parts
     assert parts.backward is not None
-    assert [len(program.bodies()) for program in (parts.forward, parts.backward)] == [1, 1]
+    assert [len(program.subgraphs()) for program in (parts.forward, parts.backward)] == [1, 1]
     for half in ("subgraph_0_forward", "subgraph_0_backward"):
         assert compiled.source.count(f"def {half}(") == 1
         assert compiled.source.count(f"higher_order_invoke_subgraph({half}, ") == 4

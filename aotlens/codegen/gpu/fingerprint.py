@@ -64,7 +64,7 @@ def _program(program: Program) -> Iterator[str]:
 
 
 def _node(node: Node) -> Iterator[str]:
-    for body in node.bodies():
+    for body in node.subgraphs():
         yield from _program(body)
     if node.constant is not None:
         yield f"{node.name} constant {_value(node.val)} {_constant(node.constant)}"

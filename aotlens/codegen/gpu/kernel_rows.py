@@ -43,7 +43,7 @@ class NodeLocations:
 
 def _all_nodes(program: Program) -> Iterator[Node]:
     """Yield the nodes of the program and of its subgraphs."""
-    for body in program.bodies():
+    for body in program.subgraphs():
         yield from _all_nodes(body)
     yield from program.nodes
 
