@@ -14,7 +14,7 @@ from aotlens.mcp.requests import InspectRequest
 from aotlens.model.dynamo import DynamoFunction
 from aotlens.model.report import Diagnostic, Fix, Memory, Partition, Report, Stage, Target, Wrapper
 from aotlens.view.fit import fit_lines
-from aotlens.view.quantities import applied_steps
+from aotlens.view.quantities import applied_steps, every_digit
 
 __all__ = ["Rows", "fit_answer", "inspect_answer", "numbered_fixes", "why_answer"]
 
@@ -162,7 +162,7 @@ def _part(target: Target, part: str, rows: Rows) -> Any:
             return _cut_fields(name, value, rows)
         case Wrapper():
             rows.left_out.append(
-                f"{name}.source: {len(value.source):,} characters; ask for the part `source`"
+                f"{name}.source: {every_digit(len(value.source))} characters; ask for the part `source`"
             )
             return replace(value, source="")
         case Memory():

@@ -82,13 +82,6 @@ class KernelConfig:
     grid_of_example: bool = False
     """Whether sizes are symbolic, and grid and waves those of the example's."""
 
-    @property
-    def grid_text(self) -> str:
-        """`8x1x1`; of symbolic sizes with what it is for."""
-        if self.grid is None:
-            return "as the data tells"
-        return "x".join(map(str, self.grid)) + (" at the example's sizes" if self.grid_of_example else "")
-
 
 @dataclass(frozen=True, slots=True)
 class KernelChoice:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from aotlens.errors import UserError
 from aotlens.model.kernels import KERNEL_LANGUAGES
 from aotlens.model.report import Kernel, KernelConfig, Report
-from aotlens.view.kernels import TRITON, is_for_gpu, kernel_texts
+from aotlens.view.kernels import TRITON, block_sizes_text, grid_text, is_for_gpu, kernel_texts
 from aotlens.view.quantities import human_bytes, percent
 
 LANGUAGES = (TRITON, *KERNEL_LANGUAGES)
@@ -92,16 +92,14 @@ def _title(kernel: Kernel) -> str:
 
 
 def _figures(config: KernelConfig) -> str:
-    blocks = "".join(f"{name}={size} " for name, size in config.blocks.items())
+    launch = f"{block_sizes_text(config)} warps={config.warps} stages={config.stages}".lstrip()
     needs = [
         f"{config.registers} registers",
         f"{human_bytes(config.spill_bytes)} spills",
         f"{human_bytes(config.shared_bytes)} shared",
         f"occupancy {percent(config.occupancy)} by {config.limit}",
     ]
-    return (
-        f"  {blocks}warps={config.warps} stages={config.stages} grid={config.grid_text}: {', '.join(needs)}"
-    )
+    return f"  {launch}, {grid_text(config)}: {', '.join(needs)}"
 
 
 def _comment(language: str, text: str) -> str:

@@ -167,6 +167,20 @@ def occupancy_text(config: KernelConfig) -> str:
     return f"{percent(config.occupancy)} of the warps fit"
 
 
+def grid_text(config: KernelConfig) -> str:
+    """Return how many blocks one launch has: `16×8 blocks`, also where only the data decides it."""
+    if config.grid is None:
+        return "as many blocks as the data needs"
+    sizes = [size for size in config.grid if size > 1] or [1]
+    blocks = f"{'×'.join(map(str, sizes))} {'block' if sizes == [1] else 'blocks'}"
+    return f"{blocks} at the example's sizes" if config.grid_of_example else blocks
+
+
+def block_sizes_text(config: KernelConfig) -> str:
+    """Return `XBLOCK=256 RBLOCK=64`; empty for a kernel without such parameters."""
+    return " ".join(f"{name}={size}" for name, size in config.blocks.items())
+
+
 TEMPLATE = "triton_tem_"
 """How the names of kernels from a template begin: a GPU may have taken another one, or the library's."""
 CPU = "cpp_"

@@ -17,9 +17,14 @@ COMPARED: dict[Outcome, str] = {
 """The verdict's word where it stands alone."""
 
 
+def every_digit(number: int) -> str:
+    """Return `34,078,720`."""
+    return f"{number:,}"
+
+
 def exact_bytes(size: int) -> str:
-    """Return every digit: `34,078,720 B`."""
-    return f"{size:,} B"
+    """Return `34,078,720 B`."""
+    return f"{every_digit(size)} B"
 
 
 def bytes_range(least: int, most: int) -> str:
@@ -78,6 +83,11 @@ def percent(share: float, digits: int = 0) -> str:
     return f"{share:.{digits}%}"
 
 
+def ratio(number: float) -> str:
+    """Return a number that has no unit, to one digit: `170.6`."""
+    return f"{number:.1f}"
+
+
 def multiplied(count: int) -> str:
     """Return how often something occurs: `×12`; empty for once."""
     return f"×{count}" if count > 1 else ""
@@ -88,7 +98,7 @@ def each_of(count: int, size: str) -> str:
     return f"{count} × {size}"
 
 
-def signed(amount: int, write: Callable[[int], str] = "{:,}".format) -> str:
+def signed(amount: int, write: Callable[[int], str] = every_digit) -> str:
     """Return a difference with its sign, `+1.5 MiB`, `−2`; `write` formats the amount without it."""
     return f"{'−' if amount < 0 else '+'}{write(abs(amount))}"
 

@@ -42,10 +42,10 @@ def test_several_are_told_apart_in_their_own_language() -> None:
 def test_without_a_language_it_is_tritons_below_the_figures() -> None:
     assert kernel_code(REPORT, "sum", ()) == (
         "# triton_red_fused_sum_0, forward, sm_90\n"
-        "#   XBLOCK=1024 warps=4 stages=1 grid=8x1x1: 32 registers, 0 B spills, 16 B shared,"
+        "#   XBLOCK=1024 warps=4 stages=1, 8 blocks: 32 registers, 0 B spills, 16 B shared,"
         " occupancy 50% by registers\n"
-        "#   XBLOCK=8 warps=4 stages=1 grid=as the data tells: 32 registers, 0 B spills, 16 B shared,"
-        " occupancy 50% by registers\n"
+        "#   XBLOCK=8 warps=4 stages=1, as many blocks as the data needs: 32 registers, 0 B spills,"
+        " 16 B shared, occupancy 50% by registers\n"
         "import triton\n\n"
     )
 

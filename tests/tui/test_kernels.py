@@ -38,7 +38,7 @@ def test_a_kernel_tells_what_it_takes_and_lights_its_expressions() -> None:
             "triton_poi_fused_mul_sigmoid_0  forward, sm_90, generated",
             "costs  at least 0.50 µs (an estimate), set by memory",
             "uses  XBLOCK=256 4 warps · 40 registers, spills 48 B, 2.0 KiB shared",
-            "runs  75% of the warps fit, limited by registers · grid 8x1x1, 0.06 waves",
+            "runs  75% of the warps fit, limited by registers · 8 blocks, 0.1 waves",
             "else  XBLOCK=128 4 warps · 32 registers",
             "computes  hidden.sigmoid()  line 23  0.20 µs of it",
             "computes  hidden * hidden.sigmoid()  line 23  0.30 µs of it",

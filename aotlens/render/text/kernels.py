@@ -4,13 +4,23 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from rich.text import Text
 
-from aotlens.model.report import Kernel, KernelConfig, Span, Target
+from aotlens.model.report import Kernel, Span, Target
 from aotlens.model.spans import line_of, lines_text, own_first, text_of
 from aotlens.render.text.gpu import gpu_summary, unfused_lines
 from aotlens.render.text.layout import GAP, KEEP, Page, Row, clipped, heading, paragraph, table
 from aotlens.view.fold import Fold, fold, in_layer
-from aotlens.view.kernels import LONGEST_NAME, SHORTEST_NAME, extent, gpu_kernels, is_for_gpu, short_name
-from aotlens.view.quantities import counted, human_bytes, human_us, percent
+from aotlens.view.kernels import (
+    LONGEST_NAME,
+    SHORTEST_NAME,
+    block_sizes_text,
+    extent,
+    gpu_kernels,
+    grid_text,
+    is_for_gpu,
+    moved_bytes,
+    short_name,
+)
+from aotlens.view.quantities import counted, human_bytes, human_us, percent, ratio
 
 FEW_KERNELS = 6
 FEW_GPU_KERNELS = 6
@@ -29,7 +39,11 @@ def kernel_lines(target: Target, page: Page) -> Iterator[Text]:
     here = [kernel for kernel in target.kernels if not is_for_gpu(kernel)]
     if here:
         yield heading("Kernels", str(len(here)))
-        shown = here if page.is_full else sorted(here, key=_moved, reverse=True)[:FEW_KERNELS]
+        shown = (
+            here
+            if page.is_full
+            else sorted(here, key=lambda kernel: -(moved_bytes(kernel) or 0))[:FEW_KERNELS]
+        )
         yield from table([_row(kernel, _home(target)) for kernel in shown], width)
         yield from _rest(len(here) - len(shown), page)
         for text in target.measured:
@@ -51,18 +65,14 @@ def _rest(count: int, page: Page) -> Iterator[Text]:
         yield from paragraph(f"and {counted(count, 'more kernel')} ({page.rest})", page.width, "  ", "dim")
 
 
-def _moved(kernel: Kernel) -> int:
-    return (kernel.bytes_read or 0) + (kernel.bytes_written or 0)
-
-
 def _home(target: Target) -> str | None:
     """The file whose lines are shown without their file; None where the nodes' names are shown instead."""
     return target.file if target.frontend == "trace" else None
 
 
 def _row(kernel: Kernel, home: str | None) -> Row:
-    known = kernel.bytes_read is not None or kernel.bytes_written is not None
-    traffic = f"moves {human_bytes(_moved(kernel))}" if known else ""
+    moved = moved_bytes(kernel)
+    traffic = f"moves {human_bytes(moved)}" if moved is not None else ""
     time = human_us(kernel.time_us) if kernel.time_us is not None else ""
     cells = (kernel.name, f"{kernel.phase}, {kernel.target}", traffic, time, _computes(kernel, home))
     return Row(cells, ("cyan", "", "", "", "dim"))
@@ -132,12 +142,12 @@ def _cells(kernel: Kernel) -> tuple[str, ...]:
         human_us(kernel.time_us) if kernel.time_us is not None else "",
         human_bytes(kernel.bytes_read) if kernel.bytes_read is not None else "",
         human_bytes(kernel.bytes_written) if kernel.bytes_written is not None else "",
-        f"{kernel.intensity:.1f}" if kernel.intensity is not None else "",
+        ratio(kernel.intensity) if kernel.intensity is not None else "",
     )
     if not kernel.configs:
         return (*costs, "", "", "failed" if kernel.error else "")
     chosen = kernel.configs[0]
-    waves = f"{chosen.waves:.1f}" if chosen.waves is not None else ""
+    waves = ratio(chosen.waves) if chosen.waves is not None else ""
     return (*costs, str(chosen.registers), percent(chosen.occupancy), waves)
 
 
@@ -146,7 +156,8 @@ def _built(kernel: Kernel) -> str:
     if not kernel.configs:
         return ""
     chosen = kernel.configs[0]
-    grid = f"{_grid(chosen)} of {_blocks(chosen)}"
+    comma = "," if chosen.grid_of_example else ""
+    grid = f"{grid_text(chosen)}{comma} of {block_sizes_text(chosen) or 'one size'}"
     parts = [
         f"{grid}, {counted(chosen.warps, 'warp')}",
         _of_configs(kernel),
@@ -163,18 +174,6 @@ def _of_configs(kernel: Kernel) -> str:
         return ""
     which = "1" if kernel.ran is None else "the fastest here"
     return f"{which} of {len(kernel.configs)} configurations"
-
-
-def _grid(config: KernelConfig) -> str:
-    if config.grid is None:
-        return "as many blocks as the data needs"
-    sizes = [size for size in config.grid if size > 1] or [1]
-    blocks = f"{'×'.join(map(str, sizes))} {'block' if sizes == [1] else 'blocks'}"
-    return f"{blocks} at the example's sizes," if config.grid_of_example else blocks
-
-
-def _blocks(config: KernelConfig) -> str:
-    return " ".join(f"{name}={size}" for name, size in config.blocks.items()) or "one size"
 
 
 def _expressions(kernel: Kernel, home: str | None) -> str:

@@ -4,9 +4,18 @@ from collections.abc import Iterator
 
 from aotlens.model.report import Kernel, KernelAccess, KernelConfig, LineCost, Span, Target, Unfused
 from aotlens.model.spans import line_of, line_text, text_of, texts
-from aotlens.view.kernels import floor_text, kernel_time, moved_bytes, occupancy_text, own_name, short_name
+from aotlens.view.kernels import (
+    block_sizes_text,
+    floor_text,
+    grid_text,
+    kernel_time,
+    moved_bytes,
+    occupancy_text,
+    own_name,
+    short_name,
+)
 from aotlens.view.plots import bar
-from aotlens.view.quantities import counted, human_bytes, human_flops, human_us, percent
+from aotlens.view.quantities import counted, human_bytes, human_flops, human_us, percent, ratio
 from aotlens.view.tabs.rows import Cells, Column, Jump, LazyRows, Line, Link, Listing, Part
 
 BAR_WIDTH = 6
@@ -252,7 +261,7 @@ def cost_lines(kernel: Kernel) -> Iterator[Line]:
         f"reads {human_bytes(kernel.bytes_read)}" if kernel.bytes_read is not None else "",
         f"writes {human_bytes(kernel.bytes_written)}" if kernel.bytes_written is not None else "",
         human_flops(kernel.flops) if kernel.flops else "",
-        f"{kernel.intensity:.3g} for each byte" if kernel.intensity else "",
+        f"{ratio(kernel.intensity)} for each byte" if kernel.intensity else "",
     ]
     text = " · ".join(filter(None, facts))
     if text:
@@ -264,14 +273,14 @@ def config_lines(kernel: Kernel) -> Iterator[Line]:
     for config in kernel.configs[:1]:
         yield Line((Part("uses  ", "dim"), Part(resources_text(config))), wrap=True)
         held = f"{occupancy_text(config)}, limited by {config.limit}"
-        waves = f", {config.waves:.2g} waves" if config.waves is not None else ""
-        yield Line((Part("runs  ", "dim"), Part(f"{held} · grid {config.grid_text}{waves}")), wrap=True)
+        waves = f", {ratio(config.waves)} waves" if config.waves is not None else ""
+        yield Line((Part("runs  ", "dim"), Part(f"{held} · {grid_text(config)}{waves}")), wrap=True)
     for config in kernel.configs[1:]:
         yield Line((Part("else  ", "dim"), Part(resources_text(config), "dim")), wrap=True)
 
 
 def resources_text(config: KernelConfig) -> str:
-    sizes = " ".join(f"{name}={size}" for name, size in config.blocks.items())
     spills = f", spills {human_bytes(config.spill_bytes)}" if config.spill_bytes else ""
     shared = f", {human_bytes(config.shared_bytes)} shared" if config.shared_bytes else ""
-    return f"{sizes} {config.warps} warps · {config.registers} registers{spills}{shared}".lstrip()
+    launch = f"{block_sizes_text(config)} {config.warps} warps".lstrip()
+    return f"{launch} · {config.registers} registers{spills}{shared}"
