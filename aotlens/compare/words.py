@@ -36,7 +36,7 @@ def totals(change: TargetChange) -> Iterator[Total]:
         ("backward nodes", old.backward_nodes, new.backward_nodes, False),
         ("kernels", old.kernels, new.kernels, False),
         ("wrapper steps", old.wrapper_steps, new.wrapper_steps, False),
-        ("wrapper bytes a call", old.wrapper_bytes, new.wrapper_bytes, True),
+        ("wrapper bytes per call", old.wrapper_bytes, new.wrapper_bytes, True),
     )
     for name, before, after, is_size in rows:
         if before != after:
@@ -50,7 +50,7 @@ def line_weights(weights: Weights) -> Iterator[str]:
     sizes = (
         ("saved", weights.saved_bytes),
         ("at the peak", weights.peak_bytes),
-        ("wrapper, a call", weights.wrapper_bytes),
+        ("wrapper, per call", weights.wrapper_bytes),
     )
     yield from (f"{name} {signed_bytes(size)}" for name, size in sizes if size)
     counts = (

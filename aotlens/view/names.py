@@ -20,6 +20,11 @@ def bare_op(target: str) -> str:
     return without_default(target.removeprefix("aten."))
 
 
+def node_in_phase(node: str, phase: str) -> str:
+    """Return `forward, mul_1`."""
+    return f"{phase}, {node}"
+
+
 def op_name(target: str) -> str:
     """Return `aten.mul` for `aten.mul.Tensor` and for `torch.ops.aten.mul.Tensor`."""
     parts = target.removeprefix("torch.ops.").split(".")

@@ -78,6 +78,11 @@ def human_us(elapsed_us: float) -> str:
     return f"{elapsed_us:.2f} µs" if elapsed_us >= 0.1 else f"{1000 * elapsed_us:.0f} ns"
 
 
+def per_call(size: int) -> str:
+    """Return what is moved on every call, `2.0 KiB per call`; empty for nothing."""
+    return f"{human_bytes(size)} per call" if size else ""
+
+
 def percent(share: float, digits: int = 0) -> str:
     """Return a share of 1: `45%`."""
     return f"{share:.{digits}%}"

@@ -42,10 +42,10 @@ def overruled_text(value: SavedValue | RecomputedValue) -> str:
 
 
 def why_text(value: SavedValue | RecomputedValue) -> str:
-    """The reason in one line, of a choice its certificate, and who was overruled."""
+    """Return the reason, then the certificate of a choice, then who was overruled, in one line."""
     certificate = value.certificate if isinstance(value, SavedValue) else None
-    why = reason_text(value) if certificate is None else f"{certificate_text(certificate)} [{value.code}]"
-    return "; ".join(filter(None, (why, overruled_text(value))))
+    details = certificate_text(certificate) if certificate is not None else ""
+    return "; ".join(filter(None, (reason_text(value), details, overruled_text(value))))
 
 
 def certificate_text(certificate: Certificate) -> str:

@@ -25,7 +25,7 @@ from aotlens.view.quantities import human_bytes, human_flops, human_us, multipli
 from aotlens.view.reasons import why_text
 from aotlens.view.saved import name_at_expression
 from lsp_server.index import Spot, saved_bytes_inside
-from lsp_server.translate.wording import code, of_op, per_call, shapes, shortened
+from lsp_server.translate.wording import code, of_op, shapes, shortened, step_cost
 
 ROWS = (6, 3, 2)
 """Rows of each kind, fewer where there are many kinds: the first that gives a text lower than `TALLEST`."""
@@ -164,7 +164,7 @@ def _mutation_line(fact: tuple[Input, Site]) -> Line:
 
 
 def _step_line(step: WrapperStep) -> Line:
-    return step.name, f": {step.reason}{per_call(step.bytes_per_call)}"
+    return step.name, f": {step.reason}{step_cost(step)}"
 
 
 def _output_line(target: Target, row: Output) -> Line:

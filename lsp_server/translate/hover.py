@@ -10,7 +10,15 @@ from lsprotocol import types
 from aotlens.model.report import Input, Memory, Span, Target
 from aotlens.model.spans import line_text
 from aotlens.view.ledger import handling, is_mutated, kind_name
-from aotlens.view.quantities import applied_steps, counted, human_bytes, target_summary, timings_summary
+from aotlens.view.names import node_in_phase
+from aotlens.view.quantities import (
+    applied_steps,
+    counted,
+    human_bytes,
+    per_call,
+    target_summary,
+    timings_summary,
+)
 from aotlens.view.reasons import budget_text
 from aotlens.view.saved import recomputed_total, saved_total
 from lsp_server.document import Document
@@ -18,7 +26,7 @@ from lsp_server.index import contains
 from lsp_server.positions import char_index
 from lsp_server.translate.expression import expression_text
 from lsp_server.translate.ranges import span_range
-from lsp_server.translate.wording import STALE, code, markup, of_op, per_call
+from lsp_server.translate.wording import STALE, code, markup, of_op, step_cost
 from lsp_server.views import Position, Shown, Views
 
 MOST_ROWS = 6
@@ -113,7 +121,7 @@ def function_text(target: Target) -> str:
         elif target.partition.default_bytes is not None:
             rows.append(f"- `default` would save {human_bytes(target.partition.default_bytes)}")
     steps = applied_steps(target)[:MOST_ROWS]
-    rows += [f"- wrapper: {step.name}, {step.reason}{per_call(step.bytes_per_call)}" for step in steps]
+    rows += [f"- wrapper: {step.name}, {step.reason}{step_cost(step)}" for step in steps]
     if target.memory:
         rows.append(f"- peak {human_bytes(target.memory.peak_bytes)}{_where(target.memory, target.file)}")
     if target.timings_ms:
@@ -122,9 +130,11 @@ def function_text(target: Target) -> str:
 
 
 def _where(memory: Memory, home: str | None) -> str:
-    """` in the backward, at line 24`."""
-    location = f", at {line_text(memory.peak_span, home)}" if memory.peak_span is not None else ""
-    return f" in the {memory.peak_phase}{location}" if memory.peak_node else ""
+    """Return `: backward, mm_1, line 24`."""
+    if memory.peak_node is None:
+        return ""
+    location = f", {line_text(memory.peak_span, home)}" if memory.peak_span is not None else ""
+    return f": {node_in_phase(memory.peak_node, memory.peak_phase)}{location}"
 
 
 def argument_text(target: Target, row: Input) -> str:
@@ -139,7 +149,7 @@ def argument_text(target: Target, row: Input) -> str:
     ]
     cost = _cost(target, row)
     if cost:
-        rows.append(f"- costs {human_bytes(cost)} on every call")
+        rows.append(f"- costs {per_call(cost)}")
     return "\n".join(rows)
 
 
@@ -152,7 +162,7 @@ def _handling(target: Target, row: Input) -> str:
 
 
 def _cost(target: Target, row: Input) -> int:
-    """Bytes that wrapper steps move per call because of this input's own sites."""
+    """Return the bytes that wrapper steps move per call because of this input's own sites."""
     sites = {site.span for site in row.sites}
     return sum(
         step.bytes_per_call

@@ -5,8 +5,8 @@ from collections.abc import Iterable
 
 from lsprotocol import types
 
-from aotlens.model.report import Tensor
-from aotlens.view.quantities import human_bytes
+from aotlens.model.report import Tensor, WrapperStep
+from aotlens.view.quantities import per_call
 from lsp_server.client import Client
 
 LONGEST_EXPRESSION = 60
@@ -49,6 +49,7 @@ def of_op(op: str | None) -> str:
     return f" ({code(op)})" if op else ""
 
 
-def per_call(count: int) -> str:
-    """What a step costs, where it costs anything."""
-    return f" ({human_bytes(count)} a call)" if count else ""
+def step_cost(step: WrapperStep) -> str:
+    """Return ` (2.0 KiB per call)`; empty for a step that moves nothing."""
+    cost = per_call(step.bytes_per_call)
+    return f" ({cost})" if cost else ""

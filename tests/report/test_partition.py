@@ -105,7 +105,8 @@ def test_why_in_one_line() -> None:
     costly, chosen, *_ = PARTITION.saved
     assert why_text(costly) == "slow to compute again (matrix product) [costly]"
     assert why_text(chosen) == (
-        f"recomputing it would need addmm in self.up(x) (slow to compute again); {PRICE}"
-        " and 2.0 kFLOP less, saving sigmoid and mul_1 instead [budget]; overrules an activation checkpoint"
+        "the least work that fits the memory budget [budget];"
+        f" recomputing it would need addmm in self.up(x) (slow to compute again); {PRICE}"
+        " and 2.0 kFLOP less, saving sigmoid and mul_1 instead; overrules an activation checkpoint"
     )
     assert why_text(PARTITION.recomputed[0]) == "the policy's override says so [user]"

@@ -33,7 +33,7 @@ graphs    forward 9 nodes · backward 12 nodes
 inputs    4 parameters, 1 buffer, 2 arguments · steps, cache mutated
 outputs   3 outputs · 2 share memory with something else
 saved     8.0 KiB in 1 value, for the backward · `default` would save 24.0 KiB
-peak      32.0 KiB at mul_1, forward  line 23
+peak      32.0 KiB: forward, mul_1  line 23
 time      939 ms  codegen 820 ms, joint 60.0 ms, capture 41.5 ms
 
 Largest saved values

@@ -101,7 +101,7 @@ def _saved_row(group: Fold[SavedValue], page: Page) -> Row:
     read = f"; read by the backward of {lines_text(uses, home)}" if uses else ""
     read += "; donated" if first.donated else ""
     where = f"{location(first.span)}  " if first.span else ""
-    why = f"chosen [{first.code}]" if first.certificate else reason_text(first)
+    why = reason_text(first)
     if not page.is_full:
         lines = tuple(paragraph(f"{where}{why}", width, _DETAIL, "dim"))
         return Row(cells, SAVED_STYLES, lines, clip=True)

@@ -11,6 +11,7 @@ from aotlens.model.report import LiveValue, Memory
 from aotlens.model.spans import location, text_of
 from aotlens.render.text.layout import Page, Row, heading, paragraph, table
 from aotlens.view.fold import FUSED, Fold, alive_folds, lifetime, total_bytes
+from aotlens.view.names import node_in_phase
 from aotlens.view.quantities import counted, human_bytes
 
 ROWS = 10
@@ -24,7 +25,9 @@ def memory_lines(memory: Memory, page: Page) -> Iterator[Text]:
     if not memory.curve:
         return
     width = page.width
-    note = f"{human_bytes(memory.peak_bytes)} at the peak: {memory.peak_phase}, {memory.peak_node}"
+    note = (
+        f"{human_bytes(memory.peak_bytes)} at the peak: {node_in_phase(memory.peak_node, memory.peak_phase)}"
+    )
     if 0 < memory.forward_nodes < len(memory.curve):
         note += f"; {human_bytes(memory.held_bytes)} between forward and backward"
     yield heading("Memory", note)

@@ -59,8 +59,8 @@ from aotlens.view.quantities import (
     applied_steps,
     call_count,
     counted,
-    human_bytes,
     human_ms,
+    per_call,
     signature,
     target_summary,
 )
@@ -258,7 +258,7 @@ def wrapper_lines(target: Target, page: Page) -> Iterator[Text]:
         Row(
             (
                 step.name,
-                f"{human_bytes(step.bytes_per_call)} a call" if step.bytes_per_call else "",
+                per_call(step.bytes_per_call),
                 step.reason if page.is_full else clipped(step.reason, LONG_REASON),
             ),
             ("cyan", "yellow", ""),

@@ -126,7 +126,7 @@ def _guard_cost(function: DynamoFunction) -> str:
     count = counted(sum(guard.count for guard in function.guards), "check")
     if function.guard_nanoseconds is None:
         return count
-    return f"{count}, {human_us(function.guard_nanoseconds / 1000)} a call"
+    return f"{count}, {human_us(function.guard_nanoseconds / 1000)} per call"
 
 
 def forecast_lines(dynamo: Dynamo) -> Iterator[Line]:

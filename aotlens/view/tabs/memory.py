@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from aotlens.model.report import LiveValue, Memory, Span, Target
 from aotlens.model.spans import line_of, line_text, text_of, texts
 from aotlens.view.fold import FUSED, alive_key, alive_label, lifetime
+from aotlens.view.names import node_in_phase
 from aotlens.view.plots import bar, plot
 from aotlens.view.quantities import human_bytes, percent, signed_bytes
 from aotlens.view.tabs.graph import StageIndex
@@ -157,7 +158,7 @@ def memory_total(target: Target) -> Line:
     where = line_text(memory.peak_span, target.file)
     parts = [
         Part(human_bytes(memory.peak_bytes), "title"),
-        Part(f" at the peak: {memory.peak_phase}, {memory.peak_node}"),
+        Part(f" at the peak: {node_in_phase(memory.peak_node, memory.peak_phase)}"),
         Part(f"  {where}" if where else "", "place"),
     ]
     if 0 < memory.forward_nodes < len(memory.curve):

@@ -9,9 +9,10 @@ from aotlens.model.report import Memory, Partition, Report, SavedValue, Target, 
 from aotlens.model.spans import line_text, texts
 from aotlens.view.fold import Fold, alive_folds, fold, lifetime
 from aotlens.view.ledger import kind_name
+from aotlens.view.names import node_in_phase
 from aotlens.view.origins import unknown_text
 from aotlens.view.plots import plot
-from aotlens.view.quantities import call_count, counted, human_bytes, human_ms
+from aotlens.view.quantities import call_count, counted, human_bytes, human_ms, per_call
 from aotlens.view.reasons import reason_text
 from aotlens.view.saved import layer_value_name, owning, saved_total
 from aotlens.view.tabs.actions import action_lines, diagnostic_lines
@@ -280,7 +281,7 @@ def short_list(names: list[str]) -> str:
 def memory_fact(memory: Memory, target: Target) -> Line:
     """The peak with its place."""
     where = f"  {line_text(memory.peak_span, target.file)}" if memory.peak_span else ""
-    node = f" at {memory.peak_node}, {memory.peak_phase}" if memory.peak_node else ""
+    node = f": {node_in_phase(memory.peak_node, memory.peak_phase)}" if memory.peak_node else ""
     size = Part(human_bytes(memory.peak_bytes), "saved")
     return fact("peak", size, Part(node, "name"), Part(where, "place"), link=peak_link(memory))
 
@@ -373,7 +374,7 @@ def step_lines(target: Target) -> Iterator[Line]:
     steps = ordered_steps(target.wrapper)
     applied = [step for step in steps if step.applied]
     for step in applied[:MOST_STEPS]:
-        cost = f"  {human_bytes(step.bytes_per_call)} per call" if step.bytes_per_call else ""
+        cost = f"  {per_call(step.bytes_per_call)}" if step.bytes_per_call else ""
         parts = (
             Part("  + ", "ok"),
             Part(step.name, "name"),

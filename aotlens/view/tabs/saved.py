@@ -181,7 +181,7 @@ def saved_details(saved: SavedValue, target: Target) -> Iterator[Line]:
     """What stands below the table for the selected value."""
     home = target.file
     held = f" · {OWNERS[saved.owner]}" if OWNERS[saved.owner] else ""
-    dropped = " · freed inside the backward" if saved.donated else ""
+    dropped = " · donated" if saved.donated else ""
     yield Line(
         (
             Part(value_name(saved), "title"),

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from aotlens.model.report import Target, Wrapper, WrapperStep
-from aotlens.view.quantities import human_bytes
+from aotlens.view.quantities import human_bytes, per_call
 from aotlens.view.tabs.ledger import places, site_lines, sites_link
 from aotlens.view.tabs.rows import Cells, Column, LazyRows, Line, Listing, Part
 
@@ -50,7 +50,7 @@ def step_listing(target: Target) -> Listing:
 def step_details(step: WrapperStep, target: Target) -> Iterator[Line]:
     """What stands below the table for the selected step: why, what it costs, what causes it."""
     when = "done on each call" if step.applied else "not needed"
-    cost = f", {human_bytes(step.bytes_per_call)} each time" if step.bytes_per_call else ""
+    cost = f", {per_call(step.bytes_per_call)}" if step.bytes_per_call else ""
     parts = (Part(step.name, "title"), Part(f"  {when}{cost}", "ok" if step.applied else "dim"))
     yield Line(parts, sites_link(step.sites))
     yield Line((Part(step.reason),), wrap=True)
