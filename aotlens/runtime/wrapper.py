@@ -1,4 +1,4 @@
-"""Module text of `call`: what runs around the graphs on each call of the compiled function."""
+"""The text of `call`: what runs around the graphs on each call of the compiled function."""
 
 from contextlib import nullcontext
 from typing import Any
@@ -20,13 +20,10 @@ from aotlens.capture.records import Captured
 from aotlens.capture.storage import index_without_repeats
 from aotlens.capture.views import ViewStep
 from aotlens.codegen.records import Generated
-from aotlens.ir.origin import site_of
 from aotlens.ir.program import Node
 from aotlens.ir.render import Names, literal
 from aotlens.ir.slots import Gradient, RngOffset
 from aotlens.ir.subclasses import Wrapped
-from aotlens.ir.tensor_text import size_bytes
-from aotlens.model.report import Site
 from aotlens.partition.records import Partitioned
 from aotlens.runtime.autograd_function import function_outputs
 from aotlens.runtime.grad_attributes import (
@@ -49,7 +46,6 @@ from aotlens.runtime.leaves import (
     inputs_without_graph_use,
     is_leaf,
     reshaped_leaves,
-    views_of_leaf,
     write_leaf_output,
     write_leaves,
 )
@@ -62,6 +58,33 @@ from aotlens.runtime.mutations import (
     write_versions_of_unwritten,
 )
 from aotlens.runtime.output_views import MultiOutputViews, write_output_bases
+from aotlens.runtime.plan import (
+    BumpUnwrittenVersions,
+    BumpVersions,
+    CheckArguments,
+    CopyBack,
+    CreateInferenceTensors,
+    CreateLeaves,
+    CreateSyntheticBases,
+    DetachInputs,
+    Part,
+    RegenerateAliases,
+    RegenerateLeafAliases,
+    RegisterHooks,
+    RequireGrad,
+    RequireGradOfOutputs,
+    ResizeLeaves,
+    ReturnOutputs,
+    RunGraphs,
+    SetGeometry,
+    SetGradMode,
+    Step,
+    SwapStorages,
+    UnpackArguments,
+    gets_new_edge,
+    is_reset_leaf,
+    wrapper_plan,
+)
 from aotlens.runtime.pytrees import Unpacking, argument_names, output_text
 from aotlens.runtime.rng_state import write_advance, write_reading
 from aotlens.runtime.saved_tensors import check_hooks, without_hooks
@@ -72,7 +95,7 @@ from aotlens.torch_api.autograd import is_view_of_custom_function
 
 SET_META = "torch._C._autograd._set_creation_meta"
 IN_CUSTOM_FUNCTION = "torch._C._autograd.CreationMeta.IN_CUSTOM_FUNCTION"
-"""Makes autograd reject a write with a gradient to such a view."""
+"""By which autograd refuses a write with a gradient beside such a view."""
 
 
 class WrapperText:
@@ -88,170 +111,163 @@ class WrapperText:
         self.arguments = argument_names(self._captured, names)
         self.needs_overlap_helper = False
         self._has_seen = False
+        self._nested: tuple[str, ...] = ()
+        """Flat names of arguments that come in nested containers."""
         self._multi_output_views = MultiOutputViews(self._under)
         self._reshaped = reshaped_leaves(parts) if code.backward is not None else ()
 
     def write(self) -> None:
         """Write `def call(…)` with its steps, in the order in which they run."""
-        builder, structure = self._builder, self._captured.structure
+        structure = self._captured.structure
         flat = structure.arguments is None or bool(structure.parameters)
         arguments = self.arguments[: len(self._captured.flat_inputs)]
         owned = len(arguments) - (structure.arguments.num_leaves if structure.arguments else 0)
-        fixed = arguments if flat else arguments[:owned]
-        parameters = [*fixed, *([] if flat else ["*args", "**kwargs"])]
-        builder.add("", "")
-        with builder.block(f"def call({', '.join(parameters)}):"):
-            with builder.step("take the arguments apart", "the arguments are nested containers"):
-                if not flat:
-                    Unpacking(builder, self._captured.subject.name, arguments[owned:]).write(
-                        structure.arguments
-                    )
-            guards = Guards(builder, self._captured, self._meta, self.arguments, self._names)
-            guards.behind_dynamo &= not self._code.is_standalone
-            guards.write()
-            reject_other_mode(builder, self._captured, self.arguments)
-            reject_retain_grad(builder, self._captured, self._meta, self.arguments)
-            check_hooks(builder, self._parts, self._names)
-            check_exportable(self._captured, self._code.is_standalone)
-            check_free_variables(builder, self._captured, self._names)
-            check_gradients(builder, self._captured, self.arguments)
-            self.needs_overlap_helper = guards.needs_helper
-            self._has_seen = guards.has_seen
-            write_bases(builder, self._captured, self.arguments)
-            write_versions_of_unwritten(builder, self._meta, self.arguments)
-            self._require_grad()
-            self._register_hooks()
-            self._resize_leaves()
-            write_leaves(builder, self._parts, self._names, self.arguments)
-            self._run()
-            self._detach()
-            self._write_back()
-            self._swap_storages()
-            self._mutate_metadata()
-            self._raise_versions()
-            write_inference_tensors(self._builder, self._captured, self._meta)
-            self._aliases()
-            self._grad_mode()
-            self._return()
+        self._nested = () if flat else tuple(arguments[owned:])
+        parameters = [*(arguments if flat else arguments[:owned]), *([] if flat else ["*args", "**kwargs"])]
+        plan = wrapper_plan(self._parts, self._code.backward is not None)
+        self._builder.add("", "")
+        with self._builder.block(f"def call({', '.join(parameters)}):"):
+            for step in plan:
+                if isinstance(step, Step):
+                    with self._builder.step(step.title, step.reason, step.bytes_per_call, step.sites):
+                        self._render(step)
+                else:
+                    self._render_part(step)
 
-    def _require_grad(self) -> None:
-        """Make inputs require grad before the graphs run, so that autograd sends the gradient to them."""
-        on = (AutogradChange.REQUIRES_GRAD, AutogradChange.NEW_LEAF)
-        infos = [info for info in self._meta.inputs if info.autograd in on]
-        if not infos:
-            return
-        with self._builder.step("make inputs require grad", "the function turns it on for an input"):
-            for info in infos:
-                off = ".detach_()" if info.autograd is AutogradChange.NEW_LEAF else ""
-                self._builder.add(f"{self.arguments[info.index]}{off}.requires_grad_()")
+    def _render(self, step: Step) -> None:  # noqa: C901 (one case a step)
+        match step:
+            case RequireGrad():
+                self._require_grad(step)
+            case RegisterHooks():
+                self._register_hooks()
+            case ResizeLeaves():
+                self._resize_leaves(step)
+            case DetachInputs():
+                self._detach(step)
+            case CopyBack():
+                for info in step.inputs:
+                    if info.storage_swap is None or not info.seen_by_autograd:
+                        self._copy(info)
+            case SwapStorages():
+                self._swap_storages(step)
+            case SetGeometry():
+                self._set_geometry(step)
+            case BumpVersions():
+                write_versions(self._builder, list(step.inputs), self._meta, self.arguments)
+            case RegenerateAliases():
+                write_output_bases(self._builder, self._meta.bases, self._detached_view)
+                for output in step.outputs:
+                    self._make_alias(output)
+            case RequireGradOfOutputs():
+                for output in step.outputs:
+                    write_leaf_output(self._builder, self._parts, output)
+            case RegenerateLeafAliases():
+                for output in step.outputs:
+                    self._make_alias(output)
+                    if is_leaf(output):
+                        write_leaf_output(self._builder, self._parts, output)
+            case SetGradMode(enabled=bool(enabled)):
+                self._builder.add(f"torch.set_grad_enabled({enabled})")
+
+    def _render_part(self, part: Part) -> None:
+        match part:
+            case UnpackArguments():
+                self._unpack_arguments()
+            case CheckArguments():
+                self._check_arguments()
+            case CreateSyntheticBases():
+                write_bases(self._builder, self._captured, self.arguments)
+            case BumpUnwrittenVersions():
+                write_versions_of_unwritten(self._builder, self._meta, self.arguments)
+            case CreateLeaves():
+                write_leaves(self._builder, self._parts, self._names, self.arguments)
+            case RunGraphs():
+                self._run()
+            case CreateInferenceTensors():
+                write_inference_tensors(self._builder, self._captured, self._meta)
+            case ReturnOutputs():
+                self._return()
+
+    def _unpack_arguments(self) -> None:
+        with self._builder.step("take the arguments apart", "the arguments are nested containers"):
+            if self._nested:
+                unpacking = Unpacking(self._builder, self._captured.subject.name, list(self._nested))
+                unpacking.write(self._captured.structure.arguments)
+
+    def _check_arguments(self) -> None:
+        builder, captured = self._builder, self._captured
+        guards = Guards(builder, captured, self._meta, self.arguments, self._names)
+        guards.behind_dynamo &= not self._code.is_standalone
+        guards.write()
+        reject_other_mode(builder, captured, self.arguments)
+        reject_retain_grad(builder, captured, self._meta, self.arguments)
+        check_hooks(builder, self._parts, self._names)
+        check_exportable(captured, self._code.is_standalone)
+        check_free_variables(builder, captured, self._names)
+        check_gradients(builder, captured, self.arguments)
+        self.needs_overlap_helper = guards.needs_helper
+        self._has_seen = guards.has_seen
+
+    def _require_grad(self, step: RequireGrad) -> None:
+        for info in step.inputs:
+            off = ".detach_()" if info.autograd is AutogradChange.NEW_LEAF else ""
+            self._builder.add(f"{self.arguments[info.index]}{off}.requires_grad_()")
 
     def _register_hooks(self) -> None:
-        """Register hooks before the graphs run, so that autograd sends gradients through them."""
-        registered = self._captured.structure.registered_hooks
-        if not registered:
-            return
-        with self._builder.step("register hooks on inputs", "the function registers a hook on an input"):
-            for index, method, hook in registered:
-                hook_text = (
-                    "" if hook is None else self._names.object(hook, f"hook_on_{self.arguments[index]}")
-                )
-                if method == "register_hook" and sum(self._parts.joint.differentiable) > 1:
-                    # eager runs no hook for an undefined gradient; autograd would call it with None
-                    hook_text = f"lambda gradient: None if gradient is None else {hook_text}(gradient)"
-                self._builder.add(f"{self.arguments[index]}.{method}({hook_text})")
+        for index, method, hook in self._captured.structure.registered_hooks:
+            name = f"hook_on_{self.arguments[index]}"
+            hook_text = "" if hook is None else self._names.object(hook, name)
+            if method == "register_hook" and sum(self._parts.joint.differentiable) > 1:
+                # eager runs no hook where no gradient arrives: autograd runs it for None of this backward
+                hook_text = f"lambda gradient: None if gradient is None else {hook_text}(gradient)"
+            self._builder.add(f"{self.arguments[index]}.{method}({hook_text})")
 
-    def _resize_leaves(self) -> None:
-        """Resize leaves before autograd sees them: it checks each gradient against the sizes at that time."""
-        if not self._reshaped:
-            return
-        with self._builder.step("give leaves their new sizes", "their gradients have these sizes"):
-            for info in self._reshaped:
-                name, captured_input = self.arguments[info.index], self._captured.inputs[info.index]
-                size = literal(tuple(captured_input.argument.shape), self._names)
-                self._builder.add(f"before_{name} = {name}.detach()")
-                if info.is_resized:
-                    self._resize(info)
-                elif info.new_geometry is not None:
-                    counted = f", torch.autograd._unsafe_preserve_version_counter({name})"
-                    geometry, is_reset = self._geometry(info.new_geometry), self._is_reset(info)
-                    with self._builder.block(
-                        f"with torch.no_grad(){counted if changes_metadata_only(info) else ''}:"
-                    ):
-                        if is_reset:  # a new edge, as below
-                            self._builder.add(f"{name}.set_({name}.detach().as_strided({geometry}))")
-                        else:
-                            self._builder.add(f"{name}.as_strided_({geometry})")
-                elif self._is_reset(info):  # a view of the leaf keeps its former edge alive
-                    self._set(name, f"{name}.new_empty({size})")
-                else:
-                    self._builder.add(f"{name}.data = {name}.new_empty({size})")
+    def _resize_leaves(self, step: ResizeLeaves) -> None:
+        for info in step.inputs:
+            name, captured_input = self.arguments[info.index], self._captured.inputs[info.index]
+            size = literal(tuple(captured_input.argument.shape), self._names)
+            self._builder.add(f"before_{name} = {name}.detach()")
+            if info.is_resized:
+                self._resize(info)
+            elif info.new_geometry is not None:
+                counted = f", torch.autograd._unsafe_preserve_version_counter({name})"
+                geometry, is_reset = self._geometry(info.new_geometry), is_reset_leaf(self._captured, info)
+                with self._builder.block(
+                    f"with torch.no_grad(){counted if changes_metadata_only(info) else ''}:"
+                ):
+                    if is_reset:  # a new edge, as below
+                        self._builder.add(f"{name}.set_({name}.detach().as_strided({geometry}))")
+                    else:
+                        self._builder.add(f"{name}.as_strided_({geometry})")
+            elif is_reset_leaf(self._captured, info):  # a view of the leaf keeps its former edge alive
+                self._set(name, f"{name}.new_empty({size})")
+            else:
+                self._builder.add(f"{name}.data = {name}.new_empty({size})")
 
-    def _detach(self) -> None:
-        detached = [info for info in self._meta.inputs if info.autograd is AutogradChange.DETACHED]
-        if not detached:
-            return
-        with self._builder.step("take inputs off their history", "the function detaches an input in place"):
-            for output in self._views_before_change():
-                if self._keeps_former_grad_fn(output):
-                    self._make_alias(output)
-            for info in detached:
-                leaf = self._captured.inputs[info.index].is_leaf
-                name = self.arguments[info.index]
-                self._builder.add(f"{name}.requires_grad_(False)" if leaf else f"{name}.detach_()")
+    def _detach(self, step: DetachInputs) -> None:
+        for output in step.views_before:
+            self._make_alias(output)
+        for info in step.inputs:
+            name, leaf = self.arguments[info.index], self._captured.inputs[info.index].is_leaf
+            self._builder.add(f"{name}.requires_grad_(False)" if leaf else f"{name}.detach_()")
 
-    def _views_before_change(self) -> list[Any]:
-        """Return outputs that are views of an input from before its change."""
-        return [output for output in self._meta.outputs if output.viewed_before_change]
-
-    def _keeps_former_grad_fn(self, output: Any) -> bool:
-        """Return True if it was viewed before its input was detached, not only before a storage swap."""
-        info = self._meta.inputs[output.base.index]
-        return info.autograd is AutogradChange.DETACHED and (
-            output.requires_grad or info.storage_swap is None
-        )
-
-    def _swap_storages(self) -> None:
-        """Swap storages; all new ones are read first, since two inputs may exchange theirs."""
-        swapped = [info for info in self._meta.inputs if info.storage_swap is not None]
-        reset = [
-            info for info in self._meta.inputs if info.storage_swap is None and self._gets_new_edge(info)
-        ]
-        if not swapped and not reset:
-            return
-        with self._builder.step(
-            "exchange storages of inputs", "an input leaves on another storage", 0, self._sites(swapped)
-        ):
-            for output in self._views_before_change():
-                if not self._keeps_former_grad_fn(output):
-                    self._make_alias(output)
-            for info in swapped:
-                storage_swap: Any = info.storage_swap
-                text = self._chain(f"{self._base_name(storage_swap.base)}.detach()", storage_swap.chain)
-                self._builder.add(f"new_{info.index} = {text}")
-            for info in swapped:
-                self._assign_storage(info, f"new_{info.index}")
-                if info.seen_by_autograd:
-                    self._copy(info)
-            for info in reset:
-                self._assign_storage(info, self.arguments[info.index])
-
-    def _gets_new_edge(self, info: InputAliasInfo) -> bool:
-        """Return True if `set_` gave a leaf a new edge, and this call's gradients go to the former one."""
-        argument, recorder = self._captured.inputs[info.index].argument, self._captured.recorder
-        return self._is_reset(info) and all(
-            leaf is not argument for leaf in recorder.reset_leaves_with_gradient
-        )
-
-    def _is_reset(self, info: InputAliasInfo) -> bool:
-        """Return True if `set_` gave a leaf a new edge."""
-        captured_input = self._captured.inputs[info.index]
-        return captured_input.is_leaf and any(
-            leaf is captured_input.argument for leaf in self._captured.recorder.reset_leaves
-        )
+    def _swap_storages(self, step: SwapStorages) -> None:
+        for output in step.views_before:
+            self._make_alias(output)
+        for info in step.swapped:
+            storage_swap: Any = info.storage_swap
+            text = self._chain(f"{self._base_name(storage_swap.base)}.detach()", storage_swap.chain)
+            self._builder.add(f"new_{info.index} = {text}")
+        for info in step.swapped:
+            self._assign_storage(info, f"new_{info.index}")
+            if info.seen_by_autograd:
+                self._copy(info)
+        for info in step.reset:
+            self._assign_storage(info, self.arguments[info.index])
 
     def _assign_storage(self, info: InputAliasInfo, new: str) -> None:
         name = self.arguments[info.index]
-        if self._gets_new_edge(info):
+        if gets_new_edge(self._captured, info):
             self._set(name, new)
         else:
             self._builder.add(f"{name}.data = {new}")
@@ -343,18 +359,6 @@ class WrapperText:
                     self._builder.add(f"{view} = {name}.view_as({name})")
         return names
 
-    def _write_back(self) -> None:
-        changed = self._meta.out_of_graph
-        size = sum(size_bytes(self._captured.inputs[info.index].fake) or 0 for info in changed)
-        reason = (
-            "; ".join(dict.fromkeys(info.reason for info in changed))
-            or "no input is written to outside the graph"
-        )
-        with self._builder.step("write back mutated inputs", reason, size, self._sites(changed)):
-            for info in changed:
-                if info.storage_swap is None or not info.seen_by_autograd:
-                    self._copy(info)
-
     def _copy(self, info: InputAliasInfo) -> None:
         name, captured_input = self.arguments[info.index], self._captured.inputs[info.index]
         if info.is_resized and info not in self._reshaped:
@@ -365,7 +369,7 @@ class WrapperText:
         line = f"{name}{once}.copy_(updated_{info.index}{once})"
         if info.seen_by_autograd:
             self._under(Modes(True, self._captured.inference_mode), line)
-        elif captured_input.argument.is_inference():  # eager allows every write that was recorded
+        elif captured_input.argument.is_inference():  # eager allows what was recorded
             with self._builder.block("with torch.inference_mode():"):
                 self._builder.add(line)
         elif info.hidden_from_autograd:
@@ -374,7 +378,7 @@ class WrapperText:
             ):
                 self._builder.add(line)
         elif info.storage_swap is None and not info.mutates_metadata and captured_input.wrapped is None:
-            # the effect of `no_grad` on a write, at half its cost: autograd sees the version only
+            # what `no_grad` does to a write, at half its cost: autograd sees the version alone
             with self._builder.block("with below_views():"):
                 self._builder.add(line)
             self._builder.add(f"increment_version(({name},))")
@@ -391,79 +395,41 @@ class WrapperText:
         with self._builder.block("with below_views():"):
             self._builder.add(f"{self.arguments[info.index]}.resize_({size})")
 
-    def _mutate_metadata(self) -> None:
-        mutated = [info for info in self._meta.inputs if info.new_geometry is not None]
-        check_saved_aliases(self._parts, mutated)
-        reason = "sizes or strides of an input change" if mutated else "no input's sizes or strides change"
-        with self._builder.step("change metadata of inputs", reason, 0, self._sites(tuple(mutated))):
-            for info in mutated:
-                if info in self._reshaped:
-                    continue
-                geometry: Any = info.new_geometry
-                name = self.arguments[info.index]
-                line = f"{name}.as_strided_({self._geometry(geometry)})"
-                contexts = []
-                changes_autograd = info.autograd is not AutogradChange.NONE and not info.seen_by_autograd
-                if changes_autograd or info.metadata_mutated_without_grad:
-                    contexts.append("torch.no_grad()")
-                elif not self._captured.grad_enabled:
-                    contexts.append("torch.enable_grad()")
-                counts = not self._captured.inputs[info.index].argument.is_inference()
-                if counts and (
-                    changes_metadata_only(info) or not info.version_bumps
-                ):  # bumped before the graph ran, or never
-                    contexts.append(f"torch.autograd._unsafe_preserve_version_counter({name})")
-                if self._captured.inputs[
-                    info.index
-                ].argument.is_inference():  # eager allows every change that was recorded
-                    contexts.append("torch.inference_mode()")
-                if not contexts:
-                    self._builder.add(line)
-                    continue
-                with self._builder.block(f"with {', '.join(contexts)}:"):
-                    self._builder.add(line)
-                if (
-                    changes_metadata_only(info)
-                    and info.metadata_mutated_without_grad
-                    and not self._captured.inputs[info.index].is_leaf
-                ):
-                    with at_other_version(self._builder, name):
-                        self._builder.add(
-                            f"{name}.grad_fn  # of a view: made anew for these sizes when asked next"
-                        )
-
-    def _raise_versions(self) -> None:
-        changed = [info for info in self._meta.inputs if info.wrapper_version_bumps and info.is_mutated]
-        raised = [
-            info for info in changed if not changes_metadata_only(info)
-        ]  # those were bumped before the graph ran
-        reason = "autograd is told of the writes inside the graph" if raised else "no version counter changes"
-        with self._builder.step("raise version counters", reason, 0, self._sites(tuple(raised))):
-            write_versions(self._builder, raised, self._meta, self.arguments)
-
-    def _aliases(self) -> None:
-        aliases = [info for info in self._meta.outputs if info.base is not None and info.value is None]
-        reason = (
-            "; ".join(dict.fromkeys(info.reason for info in aliases)) or "every result has memory of its own"
-        )
-        outputs = self._meta.outputs
-        later = {info.index: steps for info in outputs if (steps := views_of_leaf(outputs, info))}
-        with self._builder.step("make aliased results again", reason):
-            write_output_bases(self._builder, self._meta.bases, self._detached_view)
-            for info in sorted(aliases, key=lambda info: _alias_depth(outputs, info)):
-                if not info.viewed_before_change and info.index not in later:
-                    self._make_alias(info)
-        with self._builder.step("make results require grad", "the function turned it on itself"):
-            for info in outputs:
-                if is_leaf(info) and info.index not in later:
-                    write_leaf_output(self._builder, self._parts, info)
-        if not later:
-            return
-        with self._builder.step("make aliases of new leaves", "they look at a result that is a leaf"):
-            for index in sorted(later, key=lambda index: later[index]):
-                self._make_alias(outputs[index])
-                if is_leaf(outputs[index]):
-                    write_leaf_output(self._builder, self._parts, outputs[index])
+    def _set_geometry(self, step: SetGeometry) -> None:
+        check_saved_aliases(self._parts, list(step.inputs))
+        for info in step.inputs:
+            if info in self._reshaped:
+                continue
+            geometry: Any = info.new_geometry
+            name = self.arguments[info.index]
+            line = f"{name}.as_strided_({self._geometry(geometry)})"
+            contexts = []
+            changes_autograd = info.autograd is not AutogradChange.NONE and not info.seen_by_autograd
+            if changes_autograd or info.metadata_mutated_without_grad:
+                contexts.append("torch.no_grad()")
+            elif not self._captured.grad_enabled:
+                contexts.append("torch.enable_grad()")
+            counts = not self._captured.inputs[info.index].argument.is_inference()
+            if counts and (
+                changes_metadata_only(info) or not info.version_bumps
+            ):  # bumped before the graph ran, or never
+                contexts.append(f"torch.autograd._unsafe_preserve_version_counter({name})")
+            if self._captured.inputs[info.index].argument.is_inference():  # eager allows what was recorded
+                contexts.append("torch.inference_mode()")
+            if not contexts:
+                self._builder.add(line)
+                continue
+            with self._builder.block(f"with {', '.join(contexts)}:"):
+                self._builder.add(line)
+            if (
+                changes_metadata_only(info)
+                and info.metadata_mutated_without_grad
+                and not self._captured.inputs[info.index].is_leaf
+            ):
+                with at_other_version(self._builder, name):
+                    self._builder.add(
+                        f"{name}.grad_fn  # of a view: made anew for these sizes when asked next"
+                    )
 
     def _detached_view(self, memory: DetachedStorage) -> str:
         """Return the text of a detached view of the storage."""
@@ -526,12 +492,6 @@ class WrapperText:
             case None:
                 raise AssertionError("an alias has a base")
 
-    def _grad_mode(self) -> None:
-        after = self._meta.grad_mode_after
-        with self._builder.step("set grad mode", "the function leaves grad mode changed"):
-            if after is not None:
-                self._builder.add(f"torch.set_grad_enabled({after})")
-
     def _return(self) -> None:
         leaves = []
         for info in self._meta.outputs:
@@ -560,17 +520,8 @@ class WrapperText:
             text = f"{text}, {{{', '.join(f'{fqn!r}: {value}' for fqn, value in named)}}}"
         self._builder.add(f"return {text}")
 
-    def _sites(self, infos: tuple[InputAliasInfo, ...] | list[InputAliasInfo]) -> tuple[Site, ...]:
-        sites = (site_of(write.origin) for info in infos for write in info.writes)
-        return tuple(dict.fromkeys(site for site in sites if site is not None))
-
 
 def _without_repeats(tensor: Any) -> str:
     """Return an index that skips repeated elements; empty if there are none."""
     parts = [":1" if part.stop else ":" for part in index_without_repeats(tensor)]
     return f"[{', '.join(parts)}]" if ":1" in parts else ""
-
-
-def _alias_depth(outputs: tuple[OutputAliasInfo, ...], info: OutputAliasInfo) -> int:
-    """Return how many outputs are regenerated before this one, which is a view of the last of them."""
-    return 1 + _alias_depth(outputs, outputs[info.base.index]) if isinstance(info.base, OutputBase) else 0

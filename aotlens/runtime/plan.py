@@ -1,0 +1,313 @@
+"""The wrapper plan: what `call` does around the graphs, as an ordered tuple of step records.
+
+`wrapper_plan` decides from the metadata which steps a target needs; `aotlens.runtime.wrapper` renders each of
+them as lines of the module text.  A new step is a record here, a line in `wrapper_plan` and a `case` there.
+
+Invariant: the order of the tuple is the order in which the steps run, and the order of the report's rows.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from aotlens.analysis.records import AutogradChange, InputAliasInfo, OutputAliasInfo, OutputBase
+from aotlens.capture.records import Captured
+from aotlens.ir.origin import site_of
+from aotlens.ir.tensor_text import size_bytes
+from aotlens.model.report import Site
+from aotlens.partition.records import Partitioned
+from aotlens.runtime.leaves import is_leaf, reshaped_leaves, views_of_leaf
+from aotlens.runtime.mutations import changes_metadata_only
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One step of `call`; the report shows its title and reason."""
+
+    title: ClassVar[str]
+    reason: str
+    sites: tuple[Site, ...] = ()
+    """The user's expressions that make the step necessary."""
+    bytes_per_call: int = 0
+    """What the step copies on every call."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A part of `call` that another module writes, with titles and reasons of its own."""
+
+
+class UnpackArguments(Part):
+    """Nested containers become flat arguments."""
+
+
+class CheckArguments(Part):
+    """Everything that the compilation assumed of arguments, modes, hooks and free variables holds."""
+
+
+class CreateSyntheticBases(Part):
+    """Overlapping inputs get the tensor under them."""
+
+
+class BumpUnwrittenVersions(Part):
+    """Inputs of which only a view changes count a write before the graphs run."""
+
+
+class CreateLeaves(Part):
+    """Leaves that the function creates, and that autograd must lead gradients to."""
+
+
+class RunGraphs(Part):
+    """The forward graph, or the autograd function that joins forward and backward."""
+
+
+class CreateInferenceTensors(Part):
+    """Outputs that the function creates under another inference mode than its caller's."""
+
+
+class ReturnOutputs(Part):
+    """Gradients in `.grad`, side effects, and the caller's output structure."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequireGrad(Step):
+    """`requires_grad_()` on inputs, before the graphs run, so that autograd leads the gradient to them."""
+
+    title = "make inputs require grad"
+    inputs: tuple[InputAliasInfo, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegisterHooks(Step):
+    """Hooks on inputs, before the graphs run, as the function registers them."""
+
+    title = "register hooks on inputs"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResizeLeaves(Step):
+    """New sizes of leaves, before autograd sees them: it checks gradients against the sizes it has seen."""
+
+    title = "give leaves their new sizes"
+    inputs: tuple[InputAliasInfo, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DetachInputs(Step):
+    """`detach_()` or `requires_grad_(False)` on inputs, after views with their former grad_fn are taken."""
+
+    title = "take inputs off their history"
+    inputs: tuple[InputAliasInfo, ...]
+    views_before: tuple[OutputAliasInfo, ...]
+    """Outputs that are views of an input as it was before it was detached."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CopyBack(Step):
+    """The new values of mutated inputs, copied to the caller's tensors."""
+
+    title = "write back mutated inputs"
+    inputs: tuple[InputAliasInfo, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SwapStorages(Step):
+    """New storages of inputs; all are taken before any is assigned, since two inputs may swap theirs."""
+
+    title = "exchange storages of inputs"
+    swapped: tuple[InputAliasInfo, ...]
+    reset: tuple[InputAliasInfo, ...]
+    """Leaves that keep their storage, and get a new autograd edge by `set_`."""
+    views_before: tuple[OutputAliasInfo, ...]
+    """Outputs that are views of an input on its former storage."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetGeometry(Step):
+    """New sizes, strides and storage offsets of inputs."""
+
+    title = "change metadata of inputs"
+    inputs: tuple[InputAliasInfo, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BumpVersions(Step):
+    """Version counters of inputs that the graph itself writes to, raised as eager does."""
+
+    title = "raise version counters"
+    inputs: tuple[InputAliasInfo, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegenerateAliases(Step):
+    """Outputs made views of the caller's tensors, or of one another, again."""
+
+    title = "make aliased results again"
+    outputs: tuple[OutputAliasInfo, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequireGradOfOutputs(Step):
+    """Outputs that are leaves with a gradient."""
+
+    title = "make results require grad"
+    outputs: tuple[OutputAliasInfo, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegenerateLeafAliases(Step):
+    """Views of outputs that are new leaves, the leaves among them included."""
+
+    title = "make aliases of new leaves"
+    outputs: tuple[OutputAliasInfo, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetGradMode(Step):
+    """The grad mode that the function leaves."""
+
+    title = "set grad mode"
+    enabled: bool | None
+    """None where it leaves its caller's."""
+
+
+def wrapper_plan(parts: Partitioned, has_backward: bool) -> tuple[Step | Part, ...]:
+    """The steps of `call`, in the order in which they run."""
+    planner = _Planner(parts, has_backward)
+    return (
+        UnpackArguments(),
+        CheckArguments(),
+        CreateSyntheticBases(),
+        BumpUnwrittenVersions(),
+        *planner.before_the_graphs(),
+        CreateLeaves(),
+        RunGraphs(),
+        *planner.changes_of_inputs(),
+        CreateInferenceTensors(),
+        *planner.aliases(),
+        SetGradMode(reason="the function leaves grad mode changed", enabled=parts.joint.meta.grad_mode_after),
+        ReturnOutputs(),
+    )
+
+
+class _Planner:
+    def __init__(self, parts: Partitioned, has_backward: bool) -> None:
+        self._captured = parts.joint.captured
+        self._meta = parts.joint.meta
+        self._reshaped = tuple(reshaped_leaves(parts)) if has_backward else ()
+
+    def before_the_graphs(self) -> Iterator[Step]:
+        on = (AutogradChange.REQUIRES_GRAD, AutogradChange.NEW_LEAF)
+        if infos := tuple(info for info in self._meta.inputs if info.autograd in on):
+            yield RequireGrad(reason="the function turns it on for an input", inputs=infos)
+        if self._captured.structure.registered_hooks:
+            yield RegisterHooks(reason="the function registers a hook on an input")
+        if self._reshaped:
+            yield ResizeLeaves(reason="their gradients have these sizes", inputs=self._reshaped)
+
+    def changes_of_inputs(self) -> Iterator[Step]:
+        inputs = self._meta.inputs
+        if detached := tuple(info for info in inputs if info.autograd is AutogradChange.DETACHED):
+            yield DetachInputs(
+                reason="the function detaches an input in place",
+                inputs=detached,
+                views_before=self._views_before_change(with_former_grad_fn=True),
+            )
+        yield self._copy_back()
+        yield from self._swap_storages()
+        changed = tuple(info for info in inputs if info.new_geometry is not None)
+        yield SetGeometry(
+            reason="sizes or strides of an input change" if changed else "no input's sizes or strides change",
+            sites=_sites(changed),
+            inputs=changed,
+        )
+        # those whose metadata alone changes were raised before the graph ran
+        written = (info for info in inputs if info.wrapper_version_bumps and info.is_mutated)
+        raised = tuple(info for info in written if not changes_metadata_only(info))
+        yield BumpVersions(
+            reason="autograd is told of the writes inside the graph"
+            if raised
+            else "no version counter changes",
+            sites=_sites(raised),
+            inputs=raised,
+        )
+
+    def _copy_back(self) -> CopyBack:
+        changed = tuple(self._meta.out_of_graph)
+        reasons = dict.fromkeys(info.reason for info in changed)
+        return CopyBack(
+            reason="; ".join(reasons) or "no input is written to outside the graph",
+            sites=_sites(changed),
+            bytes_per_call=sum(size_bytes(self._captured.inputs[info.index].fake) or 0 for info in changed),
+            inputs=changed,
+        )
+
+    def _swap_storages(self) -> Iterator[SwapStorages]:
+        inputs = self._meta.inputs
+        swapped = tuple(info for info in inputs if info.storage_swap is not None)
+        unswapped = (info for info in inputs if info.storage_swap is None)
+        reset = tuple(info for info in unswapped if gets_new_edge(self._captured, info))
+        if swapped or reset:
+            yield SwapStorages(
+                reason="an input leaves on another storage",
+                sites=_sites(swapped),
+                swapped=swapped,
+                reset=reset,
+                views_before=self._views_before_change(with_former_grad_fn=False),
+            )
+
+    def _views_before_change(self, with_former_grad_fn: bool) -> tuple[OutputAliasInfo, ...]:
+        """Outputs that are views of an input before it was detached, or else before its storage changed."""
+        views = (info for info in self._meta.outputs if info.viewed_before_change)
+        return tuple(info for info in views if self._keeps_former_grad_fn(info) is with_former_grad_fn)
+
+    def _keeps_former_grad_fn(self, output: OutputAliasInfo) -> bool:
+        base: Any = output.base
+        info = self._meta.inputs[base.index]
+        detached = info.autograd is AutogradChange.DETACHED
+        return detached and (output.requires_grad or info.storage_swap is None)
+
+    def aliases(self) -> Iterator[Step]:
+        outputs = self._meta.outputs
+        on_leaves = {info.index: depth for info in outputs if (depth := views_of_leaf(outputs, info))}
+        aliases = tuple(info for info in outputs if info.base is not None and info.value is None)
+        first = (info for info in aliases if not info.viewed_before_change and info.index not in on_leaves)
+        reasons = dict.fromkeys(info.reason for info in aliases)
+        yield RegenerateAliases(
+            reason="; ".join(reasons) or "every result has memory of its own",
+            outputs=tuple(sorted(first, key=lambda info: _alias_depth(outputs, info))),
+        )
+        yield RequireGradOfOutputs(
+            reason="the function turned it on itself",
+            outputs=tuple(info for info in outputs if is_leaf(info) and info.index not in on_leaves),
+        )
+        if on_leaves:
+            ordered = sorted(on_leaves, key=lambda index: on_leaves[index])
+            yield RegenerateLeafAliases(
+                reason="they look at a result that is a leaf",
+                outputs=tuple(outputs[index] for index in ordered),
+            )
+
+
+def gets_new_edge(captured: Captured, info: InputAliasInfo) -> bool:
+    """Whether `set_` gave a leaf a new autograd edge, while the call's gradients go to its former one."""
+    argument = captured.inputs[info.index].argument
+    leaves = captured.recorder.reset_leaves_with_gradient
+    return is_reset_leaf(captured, info) and all(leaf is not argument for leaf in leaves)
+
+
+def is_reset_leaf(captured: Captured, info: InputAliasInfo) -> bool:
+    """Whether `set_` gave a leaf a new autograd edge."""
+    captured_input = captured.inputs[info.index]
+    reset = captured.recorder.reset_leaves
+    return captured_input.is_leaf and any(leaf is captured_input.argument for leaf in reset)
+
+
+def _sites(infos: Iterable[InputAliasInfo]) -> tuple[Site, ...]:
+    sites = (site_of(write.origin) for info in infos for write in info.writes)
+    return tuple(dict.fromkeys(site for site in sites if site is not None))
+
+
+def _alias_depth(outputs: tuple[OutputAliasInfo, ...], info: OutputAliasInfo) -> int:
+    """How many outputs are made before this one, which is a view of the last of them."""
+    return 1 + _alias_depth(outputs, outputs[info.base.index]) if isinstance(info.base, OutputBase) else 0
