@@ -1,4 +1,4 @@
-"""What torch raises about fake tensors while a function is recorded, as cases that name the user's line."""
+"""Translate torch's errors about fake tensors into unsupported cases at the user's line."""
 
 import os
 import re
@@ -26,7 +26,7 @@ SYMBOL_ERRORS: tuple[tuple[type[Exception], str, str], ...] = (
     (AttributeError, "'SymInt' object has no attribute 'unsqueeze'", "scan-over-symbolic-size"),
     (TypeError, "unhashable type: non-nested SymInt", "symbolic-size-as-key"),
 )
-"""What Python raises where code needs a number and gets a symbolic one: type, phrase, our case."""
+"""Python's errors for symbolic numbers where plain ones are needed: type, phrase, our case."""
 
 
 NESTED = "aten._nested_"
@@ -49,7 +49,7 @@ TORCH_ERRORS: tuple[tuple[tuple[str, ...], str], ...] = (
 
 @contextmanager
 def translated_errors(recorder: Recorder) -> Iterator[None]:
-    """Turn what torch raises about fake tensors into one error that names the user's line."""
+    """Translate torch's errors about fake tensors into one error that names the user's line."""
     try:
         yield
     except AotlensError:
@@ -65,9 +65,9 @@ def translated_errors(recorder: Recorder) -> Iterator[None]:
 
 
 def _is_view_error(error: Exception, recorder: Recorder) -> bool:
-    """Whether autograd, and not the user's code, tried to take a view again.
+    """Return True if autograd failed to regenerate a view, not the user's code.
 
-    It does so before the operator that the user's code calls, so that only the views themselves tell.
+    It regenerates views before the operator runs, so only the views themselves show the cause.
     """
     if not recorder.has_metadata_mutation or not isinstance(error, (RuntimeError, ValueError, IndexError)):
         return False
@@ -78,7 +78,7 @@ def _is_view_error(error: Exception, recorder: Recorder) -> bool:
 
 
 def _as_user_error(error: Exception, span: Span | None) -> AotlensError | None:
-    """What to tell the user about an error of torch's; None for the user's own errors."""
+    """Return our error for one of torch's; None for the user's own errors."""
     text = str(error)
     if isinstance(error, DATA_DEPENDENT_ERRORS):
         op = error.args[0] if error.args else "an operator"
@@ -107,13 +107,13 @@ def _as_user_error(error: Exception, span: Span | None) -> AotlensError | None:
 
 
 def _within_higher_order(error: Exception) -> bool:
-    """Whether torch ran a function of a higher-order operator, on leaves of its own."""
+    """Return True if torch ran a function of a higher-order operator, on leaves of its own."""
     frames = (frame for frame, _ in traceback.walk_tb(error.__traceback__))
     return any(isinstance(frame.f_locals.get("self"), Lifted) for frame in frames)
 
 
 def _layer_span(error: Exception) -> Span | None:
-    """The line of torch's own layer, where one is compiled by itself and no line of the user's runs."""
+    """Return the line in torch's own layer, if it is compiled directly and no user code runs."""
     span = None
     for frame, _ in traceback.walk_tb(error.__traceback__):
         if frame.f_code.co_filename.startswith(LAYERS):
@@ -125,7 +125,7 @@ LAYERS = os.path.dirname(torch.nn.modules.__file__) + os.sep
 
 
 def raising_span(error: Exception) -> Span | None:
-    """The user's expression that was running when the error was raised."""
+    """Return the user's expression that raised the error."""
     span = None
     step = error.__traceback__
     while step is not None:

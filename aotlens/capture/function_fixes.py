@@ -25,7 +25,7 @@ from aotlens.unsupported import unsupported
 
 
 def cumulative_batch_norm(forward: Callable[[Any, Tensor], Any], layer: Any, layer_input: Tensor) -> Any:
-    """`forward` of a batch norm; with `momentum=None` and fake running values, another way to its result."""
+    """Run a batch norm; with `momentum=None` and fake running statistics, in a form that can be traced."""
     counts = layer.momentum is None and layer.training and layer.track_running_stats
     if counts and type(layer.num_batches_tracked) is FakeTensor:
         return _cumulative_forward(layer, layer_input)
@@ -51,7 +51,7 @@ def _cumulative_forward(layer: Any, layer_input: Tensor) -> Tensor:
 def rnn_layers_with_dropout(
     layers: Callable[..., Any], sequence: Tensor, hidden: Any, weights: Any, *options: Any
 ) -> tuple[Tensor, list[Any]]:
-    """torch's `_rnn_helper` for one layer after another, with dropout between them as in eager."""
+    """Run torch's `_rnn_helper` layer by layer, with dropout between the layers as in eager."""
     has_biases, count, rate, train, bidirectional, batch_first, layer = options
     if not (rate and train and count > 1):
         result: tuple[Tensor, list[Any]] = layers(sequence, hidden, weights, *options)
@@ -72,7 +72,7 @@ INDICES = "tensor_indices_or_sections"
 
 
 def symbolic_tensor_split(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """`torch.tensor_split`, or the method of tensors, which takes numbers out of a tensor of indices."""
+    """Call `tensor_split`, with a tensor of indices converted to symbolic numbers."""
     if type(kwargs.get(INDICES)) is FakeTensor:
         numbers = kwargs.pop(INDICES).tolist()
         kwargs["indices" if isinstance(numbers, list) else "sections"] = numbers

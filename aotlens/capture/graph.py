@@ -90,7 +90,7 @@ class Recording:
         self.originals: dict[int, Any] = {}
         """The caller's values by the identity of their fake argument."""
         self.reset_leaves: list[Any] = []
-        """Leaves that `set_` gave a new place in the autograd graph: earlier uses lead to the old one."""
+        """Leaves whose gradient edge `set_` replaced: earlier uses lead to the old one."""
         self.origin = Origin(NO_ORIGIN, "")
         """The origin of new nodes."""
         self.regions: dict[Any, Any] = {}

@@ -63,7 +63,7 @@ GRADIENT_RULES: dict[str, Callable[..., Any]] = {
     "invoke_subgraph": lambda _, args, kwargs: record_region_call(*args, **kwargs),
     **dict.fromkeys(RANDOM_CALLS, record_random_values_first),
 }
-"""By higher-order operator, what is asked before torch's own rule."""
+"""By higher-order operator: our rule, which precedes torch's own."""
 
 
 def call_boundary(run: Callable[[], Any]) -> Any:

@@ -45,7 +45,7 @@ def lifting(originals: dict[int, Any]) -> Iterator[None]:
 
 
 def call_higher_order(function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-    """Call `torch.cond` or its like, in place of compiling the call."""
+    """Call `torch.cond` or a similar operator directly instead of compiling the call."""
     with Lifting():
         return function(*args, **kwargs)
 

@@ -20,7 +20,7 @@ from aotlens.unsupported import unsupported
 
 
 def launch_as_operator(original: Callable[..., Any], kernel: Any, *args: Any, **kwargs: Any) -> Any:
-    """Record a launch of fake tensors; `original` is `run` of the kernel's class, which a launch calls."""
+    """Record a launch on fake tensors; `original` is the kernel class's `run`."""
     if kwargs.get("warmup") or not _has_fakes((args, kwargs)):
         return original(kernel, *args, **kwargs)
     keywords = {name: value for name, value in kwargs.items() if name not in ("grid", "warmup")}
