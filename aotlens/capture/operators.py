@@ -140,9 +140,7 @@ def describe(func: Any) -> Operator:
         return Operator(Kind.METADATA_MUTATION, written, _returned(func), functional_variant(func))
     if written:
         functional = functional_variant(func)
-        if functional is None and has_composite_kernel(
-            func
-        ):  # `dropout_`, which inference mode does not decompose
+        if functional is None and has_composite_kernel(func):  # `dropout_` whole, under inference mode
             return Operator(Kind.COMPOSITE)
         return Operator(
             Kind.MUTATION, written, _returned(func), functional, _result_options(func, functional), random

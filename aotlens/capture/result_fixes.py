@@ -61,21 +61,21 @@ def in_place_mask_value(
         return as_boolean_mask(recording, recording.emit(functional, target, *rest, **kwargs))
     stride = target.val.stride()
     order = sorted(range(len(stride)), key=lambda dim: -stride[dim])
-    drawn = recording.emit(functional, recording.emit(aten.permute.default, target, order), *rest, **kwargs)
+    mask = recording.emit(functional, recording.emit(aten.permute.default, target, order), *rest, **kwargs)
     back = [order.index(dim) for dim in range(len(order))]
-    return recording.emit(aten.permute.default, as_boolean_mask(recording, drawn), back)
+    return recording.emit(aten.permute.default, as_boolean_mask(recording, mask), back)
 
 
-def as_boolean_mask(recording: Recording, drawn: Node) -> Node:
+def as_boolean_mask(recording: Recording, mask: Node) -> Node:
     """Recompute a random mask from its boolean form, so that the backward saves the smaller one."""
-    if not (drawn.val.is_floating_point() and is_random_op(drawn.op) and torch.is_grad_enabled()):
-        return drawn
+    if not (mask.val.is_floating_point() and is_random_op(mask.op) and torch.is_grad_enabled()):
+        return mask
     origin = recording.origin
     try:
         recording.origin = replace(origin, stage="capture", reason=BOOLEAN_MASK)
-        small = recording.emit(aten.ne.Scalar, drawn, 0)
+        small = recording.emit(aten.ne.Scalar, mask, 0)
         recording.origin = replace(origin, stage="capture", reason=MASK_FROM_BOOLEAN)
-        return recording.emit(aten._to_copy.default, small, dtype=drawn.val.dtype)
+        return recording.emit(aten._to_copy.default, small, dtype=mask.val.dtype)
     finally:
         recording.origin = origin
 

@@ -81,12 +81,10 @@ def reject_retain_grad(recorder: Recorder, inputs: Sequence[CapturedInput], outp
 
 def _reject_attributes(recorder: Recorder, captured_input: CapturedInput) -> None:
     """Reject an attribute that the function sets on a tensor: the caller's tensor would not get it."""
-    own = vars(captured_input.argument)
-    if (
-        type(captured_input.argument) is not FakeTensor or len(own) <= len(vars(captured_input.fake)) + 1
-    ):  # one is ours
+    attributes, initial = vars(captured_input.argument), vars(captured_input.fake)
+    if type(captured_input.argument) is not FakeTensor or len(attributes) <= len(initial) + 1:  # one is ours
         return
-    names = [name for name in own.keys() - vars(captured_input.fake).keys() if not name.startswith("_")]
+    names = [name for name in attributes.keys() - initial.keys() if not name.startswith("_")]
     if names:
         raise unsupported(
             "attribute-of-input", recorder.span, attribute=min(names), input=captured_input.slot.name

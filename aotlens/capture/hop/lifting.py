@@ -150,10 +150,10 @@ def _reject_missed_operands(results: list[Any], outside: tuple[Any, ...]) -> Non
 
     A custom `autograd.Function` receives its arguments before any operator sees them.
     """
-    histories = {tensor.grad_fn for tensor in outside if tensor.grad_fn is not None}
+    grad_fns = {tensor.grad_fn for tensor in outside if tensor.grad_fn is not None}
     leaves = {id(tensor) for tensor in outside}
     for node in autograd_nodes(result.grad_fn for result in results if isinstance(result, torch.Tensor)):
-        if node in histories or id(getattr(node, "variable", None)) in leaves:
+        if node in grad_fns or id(getattr(node, "variable", None)) in leaves:
             raise unsupported("custom-function-in-subgraph")
 
 

@@ -108,11 +108,11 @@ class RandomOpMode(TorchDispatchMode):
         result = func(*args, **kwargs)
         targets = _targets(operator, args, kwargs)
         results = () if operator.returned else pytree.tree_leaves(result)
-        for drawn in (*targets, *(value for value in results if isinstance(value, torch.Tensor))):
-            self.on_random_value(drawn)
+        for random_tensor in (*targets, *(value for value in results if isinstance(value, torch.Tensor))):
+            self.on_random_value(random_tensor)
         return result
 
-    def on_random_value(self, drawn: Any) -> None:
+    def on_random_value(self, value: Any) -> None:
         """Called with each new random tensor."""
 
 
@@ -144,12 +144,12 @@ class FindRandomOps(RandomOpMode):
             storage = target.untyped_storage()._cdata
             self._written |= {
                 index
-                for index, drawn in enumerate(self._values_seen)
-                if drawn.untyped_storage()._cdata == storage
+                for index, value in enumerate(self._values_seen)
+                if value.untyped_storage()._cdata == storage
             }
 
-    def on_random_value(self, drawn: Any) -> None:
-        self._values_seen.append(drawn.detach())
+    def on_random_value(self, value: Any) -> None:
+        self._values_seen.append(value.detach())
 
     def random_values(self) -> tuple[RandomValue, ...]:
         return tuple(
@@ -165,8 +165,8 @@ class CollectRandomValues(RandomOpMode):
         self._random_values = random_values
         self.values: list[Any] = []
 
-    def on_random_value(self, drawn: Any) -> None:
-        self.values.append(self._random_values[len(self.values)].for_subgraph(drawn))
+    def on_random_value(self, value: Any) -> None:
+        self.values.append(self._random_values[len(self.values)].for_subgraph(value))
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -228,16 +228,16 @@ class Body:
         collecting = CollectRandomValues(_split_into_two, _recorder(), self.random_values)
         return collecting.values, self._run(collecting, operands)
 
-    def run_with(self, operands: Sequence[Any], drawn: Sequence[Any]) -> Any:
+    def run_with(self, operands: Sequence[Any], values: Sequence[Any]) -> Any:
         """Return its result with these random values."""
         return self._run(
-            ReplayRandomValues(_split_into_two, _recorder(), self.random_values, drawn), operands
+            ReplayRandomValues(_split_into_two, _recorder(), self.random_values, values), operands
         )
 
-    def _run(self, drawing: RandomOpMode, operands: Sequence[Any]) -> Any:
-        known = drawing.recorder is not None
-        run = runner_of(drawing.recorder, self.function) if known else self.function
-        with without_python_rules(), drawing:
+    def _run(self, mode: RandomOpMode, operands: Sequence[Any]) -> Any:
+        known = mode.recorder is not None
+        run = runner_of(mode.recorder, self.function) if known else self.function
+        with without_python_rules(), mode:
             return run(*operands)
 
 
@@ -300,24 +300,24 @@ def _cond(func: Any, args: tuple[Any, ...], bodies: Sequence[Body]) -> Any:
     count = len(operands)
     random_values, own = _shared_values(bodies)
 
-    def drawing(body: Body, own: list[int]) -> RandomSubgraph:
+    def first_call(body: Body, own: list[int]) -> RandomSubgraph:
         def compute_random(*operands: Any) -> tuple[Any, ...]:
-            drawn = dict(zip(own, body.run_and_collect(operands)[0], strict=True))
+            by_index = dict(zip(own, body.run_and_collect(operands)[0], strict=True))
             return tuple(
-                drawn[index] if index in drawn else random_value.zeros()
+                by_index[index] if index in by_index else random_value.zeros()
                 for index, random_value in enumerate(random_values)
             )
 
         return RandomSubgraph(compute_random, len(random_values))
 
-    def computing(body: Body, own: list[int]) -> RandomSubgraph:
+    def second_call(body: Body, own: list[int]) -> RandomSubgraph:
         return RandomSubgraph(
             lambda *values: body.run_with(values[:count], [values[count + index] for index in own])
         )
 
     with torch.no_grad():
-        drawn = func(predicate, *map(drawing, bodies, own), operands)
-    return func(predicate, *map(computing, bodies, own), (*operands, *drawn))
+        random_tensors = func(predicate, *map(first_call, bodies, own), operands)
+    return func(predicate, *map(second_call, bodies, own), (*operands, *random_tensors))
 
 
 def _shared_values(bodies: Sequence[Body]) -> tuple[list[RandomValue], list[list[int]]]:
@@ -343,15 +343,15 @@ def _map(func: Any, args: tuple[Any, ...], bodies: Sequence[Body]) -> Any:
     (body,) = bodies
     start, stop = len(mapped), len(mapped) + len(body.random_values)
     with torch.no_grad():
-        drawn = func(
+        random_tensors = func(
             RandomSubgraph(lambda *values: tuple(body.run_and_collect(values)[0]), len(body.random_values)),
             mapped,
             more,
         )
-    computing = RandomSubgraph(
+    second_call = RandomSubgraph(
         lambda *values: body.run_with((*values[:start], *values[stop:]), values[start:stop])
     )
-    return func(computing, (*mapped, *drawn), more)
+    return func(second_call, (*mapped, *random_tensors), more)
 
 
 def _while_loop(func: Any, args: tuple[Any, ...], bodies: Sequence[Body]) -> Any:
@@ -362,14 +362,14 @@ def _while_loop(func: Any, args: tuple[Any, ...], bodies: Sequence[Body]) -> Any
     rest = count + 1 + len(zeros)
 
     def compute_random(*values: Any) -> tuple[Any, ...]:
-        drawn, result = body.run_and_collect((*values[:count], *values[rest:]))
-        return (*result, values[count] + 1, *drawn)
+        random_tensors, result = body.run_and_collect((*values[:count], *values[rest:]))
+        return (*result, values[count] + 1, *random_tensors)
 
     before = RandomSubgraph(lambda *values: condition(*values[:count], *values[rest:]))
     step = torch.zeros((), dtype=torch.int64)
     with torch.no_grad():
         states = STACKING(before, RandomSubgraph(compute_random, rest), (*carried, step, *zeros), more)
-        total, drawn = states[count][-1].clone(), states[count + 1 :]
+        total, random_tensors = states[count][-1].clone(), states[count + 1 :]
 
     def compute(*values: Any) -> tuple[Any, ...]:
         row = [
@@ -380,7 +380,7 @@ def _while_loop(func: Any, args: tuple[Any, ...], bodies: Sequence[Body]) -> Any
 
     has_more = RandomSubgraph(lambda *values: values[count] < values[count + 1])
     results = func(
-        has_more, RandomSubgraph(compute), (*carried, torch.zeros_like(step)), (total, *drawn, *more)
+        has_more, RandomSubgraph(compute), (*carried, torch.zeros_like(step)), (total, *random_tensors, *more)
     )
     return results[:count]
 

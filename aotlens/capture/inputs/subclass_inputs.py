@@ -151,10 +151,10 @@ def share_inner(
     """Set the inputs of each inner storage and of the wrapper's own, including overlaps within it."""
     assert captured_input.storage is not None  # created by wrapper_input
     captured_input.storage.inputs = (index,)
-    befores = dict(inner_tensors(captured_input.fake))
+    initial_inner = dict(inner_tensors(captured_input.fake))
     for path, tensor in inner_tensors(captured_input.argument):
-        shared = [other for other, fake in others if overlaps_wrapper(befores[path], fake, overlap)]
-        beside = (inner for other_path, inner in befores.items() if other_path != path)
-        shared += [index for inner in beside if overlaps_wrapper(befores[path], inner, overlap)]
+        shared = [other for other, fake in others if overlaps_wrapper(initial_inner[path], fake, overlap)]
+        siblings = (inner for other_path, inner in initial_inner.items() if other_path != path)
+        shared += [index for inner in siblings if overlaps_wrapper(initial_inner[path], inner, overlap)]
         storage = getattr(tensor, TRACKED_ATTRIBUTE).storage
         storage.inputs, storage.wrapper_name = (index, *shared), captured_input.slot.name

@@ -84,17 +84,15 @@ def _group(values: list[Any], members: tuple[int, ...]) -> OverlappingGroup:
     Each member then retains its own gradient edge.
     """
     roots = [_root(values[index]) for index in members]
-    with_history = {
+    differentiable_roots = {
         id(root): root for root, index in zip(roots, members, strict=True) if values[index].requires_grad
     }
     one_root = all(root is roots[0] for root in roots)
-    root = next(iter(with_history.values()), None)
+    root = next(iter(differentiable_roots.values()), None)
     if root is None and one_root and torch.is_grad_enabled():
         root = roots[0]
-    own_leaves = (
-        with_history and root is not None and not root.requires_grad
-    )  # a leaf in the memory of another tensor
-    if len(with_history) > 1 or root is None or own_leaves:
+    has_leaves_in_plain_root = differentiable_roots and root is not None and not root.requires_grad
+    if len(differentiable_roots) > 1 or root is None or has_leaves_in_plain_root:
         return OverlappingGroup(members, None, None)
     if not all(_contains(root, values[index]) for index in members):
         return OverlappingGroup(members, None, None)

@@ -177,8 +177,8 @@ def geometric(random: FunctionalRandom, value: Any, p: float, *, generator: Any 
     if not _is_supported(value.device, generator):
         return NotImplemented
     units = _units_like(random, value, _compute_dtype(value.dtype))
-    drawn = torch.where(units == 0, 1.0, units)
-    return (drawn.log() / math.log1p(-p)).ceil().to(value.dtype)
+    positive_units = torch.where(units == 0, 1.0, units)
+    return (positive_units.log() / math.log1p(-p)).ceil().to(value.dtype)
 
 
 def cauchy(
@@ -255,8 +255,8 @@ def multinomial(
         times = -torch.log1p(-random.units(weights.shape, weights.device, torch.float64))
         return (wide / times.clamp(min=torch.finfo(torch.float64).tiny)).topk(count).indices
     sums = wide.cumsum(-1)
-    drawn = random.units([*weights.shape[:-1], count], weights.device, torch.float64) * sums[..., -1:]
-    return torch.searchsorted(sums, drawn, right=True).clamp(max=weights.shape[-1] - 1)
+    thresholds = random.units([*weights.shape[:-1], count], weights.device, torch.float64) * sums[..., -1:]
+    return torch.searchsorted(sums, thresholds, right=True).clamp(max=weights.shape[-1] - 1)
 
 
 HALVINGS = 24

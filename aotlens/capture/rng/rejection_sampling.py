@@ -60,10 +60,9 @@ def binomial(random: FunctionalRandom, count: Any, prob: Any, generator: Any = N
     trials, chance = torch.broadcast_tensors(count.to(torch.float64), prob.to(torch.float64))
     rarer = torch.minimum(chance, 1 - chance)
     is_few = trials * rarer < FEW
+    # Both branches get valid parameters, also where their result is not used.
     few = _few_successes(random, trials, torch.where(is_few, rarer, 0.0))
-    many = _many_successes(
-        random, torch.where(is_few, 4 * FEW, trials), torch.where(is_few, 0.5, rarer)
-    )  # valid parameters where the result is not used
+    many = _many_successes(random, torch.where(is_few, 4 * FEW, trials), torch.where(is_few, 0.5, rarer))
     successes = torch.where(is_few, few, many)
     return torch.where(chance > 0.5, trials - successes, successes).to(count.dtype)
 
