@@ -12,12 +12,12 @@ BY_NAME = ("editor", "fake", "gpu", "reuse", "tui")
 
 
 def main() -> None:
-    wanted = sys.argv[1:] or NAMES
+    names = sys.argv[1:] or NAMES
     known = (*NAMES, *BY_NAME)
-    unknown = sorted(set(wanted) - set(known))
+    unknown = sorted(set(names) - set(known))
     if unknown:
         sys.exit(f"no benchmark called {', '.join(unknown)}; there are: {', '.join(known)}")
-    for name in wanted:
+    for name in names:
         done = subprocess.run([sys.executable, "-m", f"benchmarks.{name}"], check=False)
         if done.returncode:
             sys.exit(f"benchmarks.{name} failed with exit code {done.returncode}")

@@ -66,8 +66,8 @@ def big_report(rounds: int) -> Iterator[Row]:
         yield spread("hover, a trace runs", hover, enough)
         yield spread("all inlay hints", lambda: client.in_all("inlayHint", uri), enough)
         cursor = {"start": {"line": 21, "character": 35}, "end": {"line": 21, "character": 35}}
-        asked = {"textDocument": {"uri": uri}, "range": cursor, "context": {"diagnostics": []}}
-        yield spread("code actions", lambda: client.request("textDocument/codeAction", asked), enough)
+        params = {"textDocument": {"uri": uri}, "range": cursor, "context": {"diagnostics": []}}
+        yield spread("code actions", lambda: client.request("textDocument/codeAction", params), enough)
         client.command("aotlens.cancel")
         client.answer(slow)
         reading = Repeated(client, command("trace", uri, "big"), 10)
@@ -167,7 +167,11 @@ def hover_during_real_trace() -> Row:
 
 def main() -> None:
     options = arguments("what an editor waits for", rounds=500)
-    asked = [*big_report(options.rounds), *long_file(EDITS, ROOT / "benchmarks"), hover_during_real_trace()]
+    request_rows = [
+        *big_report(options.rounds),
+        *long_file(EDITS, ROOT / "benchmarks"),
+        hover_during_real_trace(),
+    ]
     done = list(traces())
     columns = ("request", "median ms", "p95 ms", "p99 ms", "longest ms")
     note = (
@@ -178,7 +182,7 @@ def main() -> None:
         "Wall time from a command to its answer; the diagnostics come before that. Warm: torch is loaded."
     )
     tables = (
-        Table("Editor: requests", columns, tuple(asked), note),
+        Table("Editor: requests", columns, tuple(request_rows), note),
         Table("Editor: traces", whole, tuple(done), note_of_commands),
     )
     publish("editor", tables)

@@ -112,9 +112,9 @@ def call(function: Function, arguments: tuple[object, ...], mode: str) -> Callab
     if mode != "forward+backward":
         return partial(function, *arguments)
     leaves = torch.utils._pytree.tree_leaves(arguments)
-    wanted = [leaf for leaf in leaves if isinstance(leaf, Tensor) and leaf.requires_grad]
+    inputs = [leaf for leaf in leaves if isinstance(leaf, Tensor) and leaf.requires_grad]
     gradient = torch.ones(4)
-    return lambda: torch.autograd.grad(first_tensor(function(*arguments)), wanted, gradient)
+    return lambda: torch.autograd.grad(first_tensor(function(*arguments)), inputs, gradient)
 
 
 Contenders = Callable[[Function, tuple[object, ...]], Mapping[str, Function]]

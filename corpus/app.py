@@ -51,7 +51,7 @@ def _quick(chosen: Sequence[Program], store: Store, options: argparse.Namespace)
     """Check the programs that have no row; a result is written at once, so a stopped run goes on."""
     programs = find_programs()
     rows, known = read_quick_rows(options.quick_rows, programs), read_rows(options.rows, programs)
-    wanted = [
+    pending = [
         candidate
         for candidate in chosen
         if candidate.name not in known and (options.fresh or candidate.name not in rows)
@@ -59,13 +59,13 @@ def _quick(chosen: Sequence[Program], store: Store, options: argparse.Namespace)
     limits = Limits(options.limit)
     with ThreadPoolExecutor(options.jobs) as pool:
         for program, row in zip(
-            wanted, pool.map(lambda candidate: check(candidate, limits), wanted), strict=True
+            pending, pool.map(lambda candidate: check(candidate, limits), pending), strict=True
         ):
             rows[program.name] = row
             write_quick_rows(options.quick_rows, rows, programs)
             print(f"{program.name}: {'; '.join(row.failures) or 'fine'}", flush=True)
     write_page(store, options)
-    return int(any(rows[program.name].failures for program in wanted))
+    return int(any(rows[program.name].failures for program in pending))
 
 
 def _options(words: Sequence[str] | None) -> argparse.Namespace:

@@ -86,15 +86,15 @@ def page(
     """The whole document; `stale` rows were measured with another engine or other libraries."""
     rows = [judged[program.name] for program in programs if program.name in judged]
     measurable = [row for row in rows if row.inductor_runs]
-    left_out = len(rows) - len(measurable)
+    unmeasured = len(rows) - len(measurable)
     state = f"{len(rows)} of {len(programs)} programs were run."
     if len(rows) < len(programs):
         state += f" `not run` marks the other {len(programs) - len(rows)}; the targets say nothing of them."
     if stale:
         state += f" {stale} rows were measured with an earlier state of the engine, or with other libraries."
-    if left_out:
+    if unmeasured:
         state += (
-            f" {left_out} do not run under torch.compile as installed here, so the targets leave them out."
+            f" {unmeasured} do not run under torch.compile as installed here, so the targets leave them out."
         )
     parts = [
         INTRODUCTION.format(state=state, checks=_legend(), clock=CLOCKS[clock]),

@@ -202,13 +202,13 @@ def _graphs(measured: Measured) -> Check:
     graphs = measured.graphs
     if graphs is None:
         return Check("unknown", "no report")
-    lacking = [entry for entry in graphs.not_compiled if entry.by_engine]
-    breaks = len(graphs.not_compiled) - len(lacking)
+    by_engine = [entry for entry in graphs.not_compiled if entry.by_engine]
+    breaks = len(graphs.not_compiled) - len(by_engine)
     count = f"{graphs.compiled}; {breaks} that Dynamo leaves to eager" if breaks else str(graphs.compiled)
-    if not lacking:
+    if not by_engine:
         return Check("pass" if graphs.compiled else "fail", count)
-    first = lacking[0]
-    more = f" (+{len(lacking) - 1})" if len(lacking) > 1 else ""
+    first = by_engine[0]
+    more = f" (+{len(by_engine) - 1})" if len(by_engine) > 1 else ""
     reason = f"{first.code} {first.name} {first.location}: {first.reason}"
     return Check("fail", f"{count}; not compiled: {reason}{more}")
 

@@ -80,10 +80,12 @@ def measured(path: Path) -> Row:
         for call in axis.calls
         for cause, function in zip(call.causes, call.functions, strict=True)
     )
-    asked = [line.partition(": ")[2] for line in path.read_text().splitlines() if line.startswith("# vary: ")]
-    end, report = in_fork(lambda: forecast_script(str(path), (), asked, SECONDS), SECONDS)
+    variations = [
+        line.partition(": ")[2] for line in path.read_text().splitlines() if line.startswith("# vary: ")
+    ]
+    end, report = in_fork(lambda: forecast_script(str(path), (), variations, SECONDS), SECONDS)
     varied = report.dynamo
-    assert varied is not None, f"{path.name}: --vary {asked}: {end.failure}"
+    assert varied is not None, f"{path.name}: --vary {variations}: {end.failure}"
     axis = varied.forecasts[0].axes[0]
     remedy = axis.remedies[-1] if axis.remedies else None
     change = f"`{remedy.text}`: {remedy.compilations}" if remedy is not None else ""

@@ -89,10 +89,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False)
     parser.add_argument("--tag", help="the tag that is being released, as v0.1.0")
     parser.add_argument("--allow-dirty", action="store_true", help="do not ask for a clean tree")
-    asked = parser.parse_args()
-    if not asked.allow_dirty and not _is_clean():
+    options = parser.parse_args()
+    if not options.allow_dirty and not _is_clean():
         sys.exit("the tree has changes that are not committed; a release is built from a commit")
-    if problems := disagreements(tag=asked.tag):
+    if problems := disagreements(tag=options.tag):
         sys.exit("\n".join(problems))
     shutil.rmtree(DIST, ignore_errors=True)
     _step("build", "-m", "hatchling", "build", "-d", str(DIST))

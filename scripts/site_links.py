@@ -39,7 +39,7 @@ def on_page_markdown(markdown: str, page: "Page", **_: object) -> str:
     folder = Path(page.file.abs_src_path).parent
     here = Path(page.file.src_uri).parent
 
-    def moved(link: re.Match[str]) -> str:
+    def rewritten(link: re.Match[str]) -> str:
         target = _target(folder, link["path"])
         if target is None:
             return link.group()
@@ -49,7 +49,7 @@ def on_page_markdown(markdown: str, page: "Page", **_: object) -> str:
         )
         return f"]({os.path.relpath(inside, here)}{link['part'] or ''})"
 
-    return LINK.sub(moved, markdown)
+    return LINK.sub(rewritten, markdown)
 
 
 def _outside(page: Path) -> set[Path]:

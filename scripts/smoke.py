@@ -88,13 +88,13 @@ def main() -> None:
     parser.add_argument("--full", action="store_true", help="install the dependencies too")
     parser.add_argument("--torch", metavar="REQUIREMENT", help="with --full: torch==2.13.0, say")
     parser.add_argument("--dist", metavar="FOLDER", type=Path, help="what was built already")
-    asked = parser.parse_args()
+    options = parser.parse_args()
     version = (ROOT / "aotlens" / "_version.py").read_text().split('"')[-2]
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        for artefact in sorted(asked.dist.resolve().iterdir()) if asked.dist else build(folder / "dist"):
+        for artefact in sorted(options.dist.resolve().iterdir()) if options.dist else build(folder / "dist"):
             environment = folder / artefact.suffix.strip(".")
-            programs = install(artefact, environment, asked.full, asked.torch)
+            programs = install(artefact, environment, options.full, options.torch)
             is_wheel = artefact.suffix == ".whl"
             smoke(programs, environment, version, COMMANDS if is_wheel else COMMANDS[:2])
             release = run([str(programs / "python"), "-c", TORCH], environment).strip()

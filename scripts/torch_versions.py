@@ -176,8 +176,8 @@ def results(release: str, programs: Path, folder: Path, only: str | None) -> Row
 
 def joined(before: Row, new: Row) -> Row:
     """The row with what was found anew in the place of what was there."""
-    again = tuple(new.checks)
-    failed = tuple(test for test in before.failed if not test.startswith(again))
+    titles = tuple(new.checks)
+    failed = tuple(test for test in before.failed if not test.startswith(titles))
     return replace(new, checks=before.checks | new.checks, failed=(*failed, *new.failed))
 
 
@@ -197,14 +197,14 @@ def tests(check: Check, programs: Path, folder: Path) -> tuple[int, list[str]]:
     """How many of the check's tests pass, and those that do not."""
     pytest = [str(programs / "python"), "-m", "pytest", "-p", "no:cacheprovider", "-o", "timeout=900"]
     pytest += ["--configuration", check.configuration] if check.configuration is not None else []
-    asked, results_file = folder / "asked", folder / "found.xml"
+    names_file, results_file = folder / "asked", folder / "found.xml"
     listed = started([*pytest, "--collect-only", "-q", check.tests], folder / "checkout").stdout.splitlines()
     names = [line for line in listed if "::" in line][:: check.every]
     if not names:
         return 0, [f"{check.tests}: {(listed or ['nothing was collected'])[-1]}"]
-    asked.write_text("\n".join(names))
+    names_file.write_text("\n".join(names))
     results_file.unlink(missing_ok=True)
-    done = started([*pytest, f"--junitxml={results_file}", f"@{asked}"], folder / "checkout")
+    done = started([*pytest, f"--junitxml={results_file}", f"@{names_file}"], folder / "checkout")
     if not results_file.exists():
         return 0, [f"{check.tests}: {(done.stdout + done.stderr).strip().splitlines()[-1]}"]
     cases = list(ElementTree.parse(results_file).iter("testcase"))

@@ -131,10 +131,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="all that needs a GPU, tried", allow_abbrev=False)
     parser.add_argument("--only", metavar="WORD", help="the parts whose name holds that word; keeps nothing")
     options = parser.parse_args()
-    asked = subprocess.run([sys.executable, "-c", ASK], capture_output=True, text=True, check=False)
-    here = json.loads(asked.stdout) if asked.returncode == 0 else {"gpu": ""}
+    answer = subprocess.run([sys.executable, "-c", ASK], capture_output=True, text=True, check=False)
+    here = json.loads(answer.stdout) if answer.returncode == 0 else {"gpu": ""}
     if not here["gpu"]:
-        why = asked.stderr.strip() or f"torch {here['torch']} finds none"
+        why = answer.stderr.strip() or f"torch {here['torch']} finds none"
         sys.stderr.write(f"this needs a GPU that torch can use: {why}\n")
         return 2
     finished = run_all(part for part in parts(here["sm"]) if (options.only or "") in part.name)

@@ -100,7 +100,7 @@ def observed(path: Path, name: str) -> tuple[Row, Dynamo | None]:
         run_script(script, new_module(script, "__main__"))
     dynamo = log.dynamo()
     records = get_compilation_metrics()
-    again = [entry for entry in records if entry.recompile_reason]
+    recompiled = [entry for entry in records if entry.recompile_reason]
     failed = [entry for entry in records if is_break(entry)]
     breaks = () if dynamo is None else dynamo.breaks
     causes = [entry.cause for entry in (() if dynamo is None else dynamo.recompilations) if entry.cause]
@@ -111,7 +111,7 @@ def observed(path: Path, name: str) -> tuple[Row, Dynamo | None]:
         len(graph_break_reasons) + len(failed),
         sum(len(entry.compilations) for entry in breaks),
         len(breaks),
-        len(again),
+        len(recompiled),
         len(causes),
         located,
         len(targets(dynamo)),

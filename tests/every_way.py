@@ -109,18 +109,18 @@ def tell(line: str) -> None:
 def main() -> int:
     options = _options()
     backends = (options.backend,) if options.backend else BACKENDS
-    wanted = {str(case): case for case in cases(backends, options.only)}
+    cases_by_name = {str(case): case for case in cases(backends, options.only)}
     if options.shard is not None:
         warnings.simplefilter("ignore")
         torch.set_num_threads(1)
-        mine = list(wanted.items())[options.shard :: options.workers]
+        mine = list(cases_by_name.items())[options.shard :: options.workers]
         SHARDS.judge(options.shard, ((key, partial(judged, case)) for key, case in mine))
         return 0
-    SHARDS.forget(lambda row: row["key"] in wanted and (options.fresh or row["verdict"] not in FINE))
+    SHARDS.forget(lambda row: row["key"] in cases_by_name and (options.fresh or row["verdict"] not in FINE))
     arguments = ["--workers", str(options.workers), "--only", options.only]
     arguments += ["--backend", options.backend] if options.backend else []
     SHARDS.run(options.workers, arguments)
-    return _summary(lambda row: row["key"] in wanted)
+    return _summary(lambda row: row["key"] in cases_by_name)
 
 
 def _options() -> argparse.Namespace:
@@ -135,9 +135,9 @@ def _options() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def _summary(wanted: Callable[[Row], bool]) -> int:
+def _summary(is_counted: Callable[[Row], bool]) -> int:
     """Everything that is wrong or refused without a row in a list, a line each; then the counts."""
-    rows = [row for row in SHARDS.rows() if wanted(row)]
+    rows = [row for row in SHARDS.rows() if is_counted(row)]
     for row in rows:
         if row["verdict"] not in FINE:
             tell(f"{row['verdict']}: {row['key']}: {(row['reason'].splitlines() or ['no message'])[0]}")

@@ -132,16 +132,16 @@ def tell(line: str) -> None:
 
 def main() -> int:
     options = _options()
-    wanted = dict(_cases(options.only, options.gpu))
+    cases = dict(_cases(options.only, options.gpu))
     if options.shard is not None:
         warnings.simplefilter("ignore")
         torch.set_num_threads(1)
-        SHARDS.judge(options.shard, list(wanted.items())[options.shard :: options.workers])
+        SHARDS.judge(options.shard, list(cases.items())[options.shard :: options.workers])
         return 0
-    SHARDS.forget(lambda row: row["key"] in wanted and (options.fresh or row["verdict"] not in FINE))
+    SHARDS.forget(lambda row: row["key"] in cases and (options.fresh or row["verdict"] not in FINE))
     arguments = ["--workers", str(options.workers), "--only", options.only, "--gpu", options.gpu]
     SHARDS.run(options.workers, arguments)
-    return _summary([row for row in SHARDS.rows() if row["key"] in wanted])
+    return _summary([row for row in SHARDS.rows() if row["key"] in cases])
 
 
 def _options() -> argparse.Namespace:

@@ -51,23 +51,23 @@ def torch_modules() -> Iterator[tuple[str, ModuleType]]:
 
 def state() -> State:
     """Every attribute of torch's modules and classes, every entry of their tables, every kernel."""
-    found: State = {}
+    attributes: State = {}
     for name, module in torch_modules():
         for attribute, value in list(vars(module).items()):
-            found[name, attribute] = value
+            attributes[name, attribute] = value
             for key, entry in _entries(value):
-                found[name, attribute, key] = entry
+                attributes[name, attribute, key] = entry
             if issubclass(type(value), type) and value.__module__ == name:
-                for member, kept in list(vars(value).items()):
-                    found[name, attribute, member] = kept
+                for member, inner in list(vars(value).items()):
+                    attributes[name, attribute, member] = inner
     for operator in gc.get_objects():
         if issubclass(type(operator), torch._ops.OperatorBase):
             for key, kernel in operator.py_kernels.items():
-                found["kernel", str(operator), str(key)] = kernel
+                attributes["kernel", str(operator), str(key)] = kernel
     for key in _dispatch_keys():
         names = torch._C._dispatch_get_registrations_for_dispatch_key(key)
-        found["dispatcher", key] = tuple(sorted(names))
-    return found
+        attributes["dispatcher", key] = tuple(sorted(names))
+    return attributes
 
 
 def _entries(value: Any) -> Iterator[tuple[str, Any]]:

@@ -133,7 +133,7 @@ def written(bug: BugReport, file: str | None, anonymous: bool) -> tuple[str, str
     if hidden is not None and program:
         program = hidden.program(program)
     data = dumps(report) if report is not None else ""
-    beside = data if len(data) > LARGEST_INLINE else None
+    attachment = data if len(data) > LARGEST_INLINE else None
     parts = [
         "# aotlens bug report\n\nWhat I did, what I expected, and what happened instead: …",
         f"## Installed\n\n{_block(text(bug.installed))}",
@@ -141,9 +141,9 @@ def written(bug: BugReport, file: str | None, anonymous: bool) -> tuple[str, str
         f"## Command\n\n{_block(text(bug.command))}" if bug.command else "",
         *(f"## {title}\n\n{_block(text(body))}" for title, body in _outcome(bug)),
         f"## Program\n\n{text(bug.program.about)}\n\n{_block(program, 'python') if program else ''}",
-        _report_part(data, beside, file) if data else "",
+        _report_part(data, attachment, file) if data else "",
     ]
-    return "\n\n".join(part.rstrip() for part in parts if part) + "\n", beside
+    return "\n\n".join(part.rstrip() for part in parts if part) + "\n", attachment
 
 
 def _outcome(bug: BugReport) -> Iterator[tuple[str, str]]:
@@ -162,8 +162,8 @@ def _block(text: str, language: str = "text") -> str:
     return f"{fence}{language}\n{text.strip()}\n{fence}"
 
 
-def _report_part(data: str, beside: str | None, file: str | None) -> str:
-    if beside is None:
+def _report_part(data: str, attachment: str | None, file: str | None) -> str:
+    if attachment is None:
         return f"## Report\n\n<details><summary>JSON</summary>\n\n{_block(data, 'json')}\n\n</details>"
     size = human_bytes(len(data.encode()))
     if file is None:

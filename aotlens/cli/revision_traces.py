@@ -49,7 +49,7 @@ def trace_revisions(
     """
     revision_range = parse_range(revisions)
     repository = Repository.containing(Path(target.path).resolve().parent)
-    asked = _TraceJob(repository, target, tuple(argv), options, time_limit_s)
+    job = _TraceJob(repository, target, tuple(argv), options, time_limit_s)
     old = repository.commit(revision_range.old)
     new = None if revision_range.new is None else repository.commit(revision_range.new)
     with tempfile.TemporaryDirectory(prefix="aotlens-diff-") as name:
@@ -59,17 +59,17 @@ def trace_revisions(
             for side, commit in (("old", old), ("new", new))
         ]
         with waiting(f"tracing {target} at {revisions}"), ThreadPoolExecutor(2) as both:
-            reports = list(both.map(lambda tree: _traced(asked, tree), trees))
+            reports = list(both.map(lambda tree: _traced(job, tree), trees))
     if reports[0] is None and reports[1] is None:
         raise TargetError(f"{target.path} is at neither revision of {revisions}")
     none = Report("", platform.python_version(), "diff")
     return reports[0] or none, reports[1] or none
 
 
-def _traced(asked: _TraceJob, tree: Path) -> Report | None:
+def _traced(trace_job: _TraceJob, tree: Path) -> Report | None:
     """Return the report with file names in the user's own tree; None if the script does not exist."""
-    root = asked.repository.root
-    script, folder = Path(asked.target.path).resolve(), Path.cwd().resolve()
+    root = trace_job.repository.root
+    script, folder = Path(trace_job.target.path).resolve(), Path.cwd().resolve()
     inside = tree / script.relative_to(root)
     if not inside.is_file():
         return None
@@ -77,7 +77,11 @@ def _traced(asked: _TraceJob, tree: Path) -> Report | None:
     working_folder.mkdir(parents=True, exist_ok=True)  # a folder that exists only in the user's tree
     with WorkerClient(cwd=str(working_folder), env={"PYTHONPATH": _search_path(root, tree)}) as client:
         job = client.submit(
-            str(inside), asked.target.qualname, asked.argv, asked.options, time_limit_s=asked.time_limit_s
+            str(inside),
+            trace_job.target.qualname,
+            trace_job.argv,
+            trace_job.options,
+            time_limit_s=trace_job.time_limit_s,
         )
         answer: Answer = job.future.result()
     if answer.failure is not None:

@@ -72,15 +72,15 @@ class Observer(TorchDispatchMode):
     def __init__(
         self,
         after_step: Callable[["Observer"], None] = lambda observer: None,
-        graph_place: Callable[[CodeType, int], Frames | None] = lambda code, line: None,
+        graph_frames: Callable[[CodeType, int], Frames | None] = lambda code, line: None,
     ) -> None:
         """`after_step` is called at the end of each `step` of an optimizer, and may end the script.
 
-        `graph_place` returns the user's frames for a line of a compiled module's text.
+        `graph_frames` returns the user's frames for a line of a compiled module's text.
         """
         super().__init__()
         self._after_step = after_step
-        self._graph_frames = graph_place
+        self._graph_frames = graph_frames
         self.lives: list[StorageLife] = []
         self.moments = 0
         self.boundaries: list[int] = []

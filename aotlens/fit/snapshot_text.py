@@ -16,8 +16,8 @@ def snapshot_lines(snapshot: MemorySnapshot, *, is_full: bool = False) -> Iterat
     failure = snapshot.failure
     if failure is not None:
         where = f" at {shown_path(failure.file)}:{failure.line} in {failure.function}" if failure.file else ""
-        asked = human_bytes(failure.size_bytes)
-        yield f"out of memory on device {snapshot.device}: {asked} were asked for{where}"
+        requested = human_bytes(failure.size_bytes)
+        yield f"out of memory on device {snapshot.device}: {requested} were asked for{where}"
         if failure.free_bytes is not None:
             yield f"  the GPU had {human_bytes(failure.free_bytes)} left outside of what torch reserved"
     else:

@@ -137,5 +137,5 @@ def _listed(target: Target, candidates: Iterator[Candidate | None]) -> Iterator[
 
 def candidate(kind: str, title: str, *edits: Edit | None) -> Candidate | None:
     """Return a candidate; None if one of the edits is impossible."""
-    made = tuple(edit for edit in edits if edit is not None)
-    return Candidate(kind, title, made) if len(made) == len(edits) else None
+    possible = tuple(edit for edit in edits if edit is not None)
+    return Candidate(kind, title, possible) if len(possible) == len(edits) else None

@@ -62,10 +62,10 @@ def _attribute(source: Source, name: str, site: ValueSite) -> Iterator[Candidate
         is_module = any("Module" in source.code(base) for base in owner.bases)
         kind = "counter" if _is_counted(source, owner, name) else "attribute"
         title = f"Keep `{site.value.name}` in a tensor that changes in place"
-        made = f"torch.tensor({source.code(value)})"
-        begin = source.replace(value, made)
+        tensor_code = f"torch.tensor({source.code(value)})"
+        begin = source.replace(value, tensor_code)
         if is_module:
-            begin = source.replace(first, f'self.register_buffer("{name}", {made}, persistent=False)')
+            begin = source.replace(first, f'self.register_buffer("{name}", {tensor_code}, persistent=False)')
             title = f"Keep `{site.value.name}` in a buffer that changes in place"
         changes = [_changed(source, node) for node in _writes(source, name) if node is not first]
         yield candidate(kind, title, begin, *changes)
@@ -155,19 +155,23 @@ def _argument(site: ValueSite, name: str) -> Candidate | None:
 
 def _learning_rate(source: Source, key: str) -> Candidate | None:
     """Return `lr=torch.tensor(0.1)` for the optimizer, with every later value written into that tensor."""
-    made, written = [], []
+    definitions, written = [], []
     for node in source.nodes(ast.Call):
         assert isinstance(node, ast.Call)
         for keyword in node.keywords:
             is_optimizer = "optim" in source.code(node.func) or source.code(node.func)[:1].isupper()
             if keyword.arg == key and is_optimizer and "tensor(" not in source.code(keyword.value):
-                made.append(source.replace(keyword.value, f"torch.tensor({source.code(keyword.value)})"))
+                definitions.append(
+                    source.replace(keyword.value, f"torch.tensor({source.code(keyword.value)})")
+                )
     for node in source.nodes(ast.Assign, ast.AugAssign):
         assert isinstance(node, ast.Assign | ast.AugAssign)
         target = node.targets[0] if isinstance(node, ast.Assign) else node.target
         match target:
             case ast.Subscript(slice=ast.Constant(value=name)) if name == key:
                 written.append(_changed(source, node))
-    if not made or not source.imports("torch"):
+    if not definitions or not source.imports("torch"):
         return None
-    return candidate("learning rate", f"Keep `{key}` in a tensor that changes in place", *made, *written)
+    return candidate(
+        "learning rate", f"Keep `{key}` in a tensor that changes in place", *definitions, *written
+    )

@@ -62,8 +62,8 @@ class Axis:
 def automatic_axes(call: RecordedCall) -> Iterator[Axis]:
     """Yield everything that may vary, the most frequent first."""
     leaves = call.leaves
-    again = tuple(Step(label, {}) for label in ("the second call", "the third call"))
-    yield Axis("the same call again", "repeat", "the first call", (Way((), again),))
+    repeats = tuple(Step(label, {}) for label in ("the second call", "the third call"))
+    yield Axis("the same call again", "repeat", "the first call", (Way((), repeats),))
     yield from _sizes(leaves)
     yield from _numbers(leaves)
     yield from _modes(call)
@@ -110,8 +110,8 @@ def _other_sizes(size: int) -> tuple[int, ...]:
 
 def _size_axis(size: int, values: Sequence[int], ways: Sequence[Sizes]) -> Axis:
     name, dim = ways[0][0]
-    made = tuple(_size_way(sizes, values) for sizes in ways)
-    return Axis(f"{name}.shape[{dim}]", "size", str(size), made)
+    size_ways = tuple(_size_way(sizes, values) for sizes in ways)
+    return Axis(f"{name}.shape[{dim}]", "size", str(size), size_ways)
 
 
 def _size_way(sizes: Sizes, values: Sequence[int]) -> Way:
@@ -229,15 +229,15 @@ def _gradients(leaves: Mapping[str, Any]) -> Iterator[Axis]:
 # Requests of `--vary`.
 
 
-def asked_axis(call: RecordedCall, asked: Sequence[VariedName]) -> Axis:
+def asked_axis(call: RecordedCall, variations: Sequence[VariedName]) -> Axis:
     """Return the combinations of all options as one axis; raises VaryError for an unknown argument."""
-    options = [_ways_asked(call, name) for name in asked]
+    options = [_ways_asked(call, name) for name in variations]
     count = math.prod(len(ways[0].steps) for ways in options)
     if count > MOST_CALLS:
         raise VaryError(f"{count} combinations of values are asked for; at most {MOST_CALLS} are tried")
     ways = tuple(map(_combined, product(*options)))
-    names = ", ".join(name.text for name in asked if name.what != "mode") or "mode"
-    return Axis(names, "asked", ", ".join(_recorded(call, name) for name in asked), ways)
+    names = ", ".join(name.text for name in variations if name.what != "mode") or "mode"
+    return Axis(names, "asked", ", ".join(_recorded(call, name) for name in variations), ways)
 
 
 def _combined(ways: tuple[Way, ...]) -> Way:
@@ -255,38 +255,42 @@ def _merged(steps: tuple[Step, ...]) -> Step:
     return Step(", ".join(step.label for step in steps), edits, modes)
 
 
-def _ways_asked(call: RecordedCall, asked: VariedName) -> tuple[Way, ...]:
-    if asked.what == "mode":
-        return (Way((), tuple(Step(mode, {}, (str(mode),)) for mode in map(str, asked.values))),)
+def _ways_asked(call: RecordedCall, variation: VariedName) -> tuple[Way, ...]:
+    if variation.what == "mode":
+        return (Way((), tuple(Step(mode, {}, (str(mode),)) for mode in map(str, variation.values))),)
     leaves = call.leaves
-    if asked.what == "shared size":
-        return tuple(_size_way(sizes, _sizes_of(asked)) for sizes in _shared(leaves, asked.dim))
-    if asked.name not in leaves:
-        raise VaryError(f"`{call.qualname}` is called without `{asked.name}`; it takes {', '.join(leaves)}")
-    value = leaves[asked.name]
-    if asked.what == "value":
-        steps = (Step(repr(other), {asked.name: _constant(other)}) for other in asked.values)
+    if variation.what == "shared size":
+        return tuple(_size_way(sizes, _sizes_of(variation)) for sizes in _shared(leaves, variation.dim))
+    if variation.name not in leaves:
+        raise VaryError(
+            f"`{call.qualname}` is called without `{variation.name}`; it takes {', '.join(leaves)}"
+        )
+    value = leaves[variation.name]
+    if variation.what == "value":
+        steps = (Step(repr(other), {variation.name: _constant(other)}) for other in variation.values)
         return (Way((), tuple(steps)),)
     if not isinstance(value, Tensor):
-        raise VaryError(f"`{asked.name}` is {type(value).__name__}, no tensor: write {asked.name}=VALUE,…")
-    if asked.what == "dtype":
-        return (_cast_way((asked.name,), [_dtype(str(name)) for name in asked.values]),)
-    if asked.what == "requires_grad":
-        steps = (Step(str(other), {asked.name: with_grad(bool(other))}) for other in asked.values)
+        raise VaryError(
+            f"`{variation.name}` is {type(value).__name__}, no tensor: write {variation.name}=VALUE,…"
+        )
+    if variation.what == "dtype":
+        return (_cast_way((variation.name,), [_dtype(str(name)) for name in variation.values]),)
+    if variation.what == "requires_grad":
+        steps = (Step(str(other), {variation.name: with_grad(bool(other))}) for other in variation.values)
         return (Way((), tuple(steps)),)
-    return tuple(_size_way(sizes, _sizes_of(asked)) for sizes in _following(leaves, asked))
+    return tuple(_size_way(sizes, _sizes_of(variation)) for sizes in _following(leaves, variation))
 
 
-def _sizes_of(asked: VariedName) -> tuple[int, ...]:
-    return tuple(value for value in asked.values if isinstance(value, int))
+def _sizes_of(variation: VariedName) -> tuple[int, ...]:
+    return tuple(value for value in variation.values if isinstance(value, int))
 
 
-def _following(leaves: Mapping[str, Any], asked: VariedName) -> Iterator[Sizes]:
+def _following(leaves: Mapping[str, Any], variation: VariedName) -> Iterator[Sizes]:
     """Yield the size alone, those of other arguments at the same dimension, and every equal one."""
-    tensor = leaves[asked.name]
-    if not -tensor.dim() <= asked.dim < tensor.dim():
-        raise VaryError(f"`{asked.name}` has {tensor.dim()} dimensions, so no size {asked.dim}")
-    first, size = (asked.name, asked.dim % tensor.dim()), tensor.shape[asked.dim]
+    tensor = leaves[variation.name]
+    if not -tensor.dim() <= variation.dim < tensor.dim():
+        raise VaryError(f"`{variation.name}` has {tensor.dim()} dimensions, so no size {variation.dim}")
+    first, size = (variation.name, variation.dim % tensor.dim()), tensor.shape[variation.dim]
     everywhere = [
         (name, dim)
         for name, other in _tensors(leaves).items()
@@ -313,20 +317,20 @@ def _dtype(name: str) -> torch.dtype:
     return dtype
 
 
-def _recorded(call: RecordedCall, asked: VariedName) -> str:
+def _recorded(call: RecordedCall, variation: VariedName) -> str:
     leaves = call.leaves
-    match asked.what:
+    match variation.what:
         case "mode":
             grad = "grad" if torch.is_grad_enabled() else "no_grad"
             training = any(module.training for module in call.modules)
-            return grad if asked.name in ("grad", "no_grad") else "train" if training else "eval"
+            return grad if variation.name in ("grad", "no_grad") else "train" if training else "eval"
         case "shared size":
-            return str(leaves[next(_shared(leaves, asked.dim))[0][0]].shape[asked.dim])
+            return str(leaves[next(_shared(leaves, variation.dim))[0][0]].shape[variation.dim])
         case "size":
-            return str(leaves[asked.name].shape[asked.dim])
+            return str(leaves[variation.name].shape[variation.dim])
         case "dtype":
-            return str(leaves[asked.name].dtype).removeprefix("torch.")
+            return str(leaves[variation.name].dtype).removeprefix("torch.")
         case "requires_grad":
-            return str(leaves[asked.name].requires_grad)
+            return str(leaves[variation.name].requires_grad)
         case _:
-            return repr(leaves[asked.name])
+            return repr(leaves[variation.name])

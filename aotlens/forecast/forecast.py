@@ -38,9 +38,9 @@ class Budget:
         return self.seconds - (time.monotonic() - self.started)
 
 
-def forecast_of(call: RecordedCall, asked: Sequence[VariedName], budget: Budget) -> Forecast:
-    """Return the effect of other arguments; raises VaryError if the call lacks what `asked` names."""
-    axes: Iterable[Axis] = [asked_axis(call, asked)] if asked else automatic_axes(call)
+def forecast_of(call: RecordedCall, variations: Sequence[VariedName], budget: Budget) -> Forecast:
+    """Return the effect of other arguments; raises VaryError if the call lacks what `variations` names."""
+    axes: Iterable[Axis] = [asked_axis(call, variations)] if variations else automatic_axes(call)
     results: list[ForecastAxis] = []
     is_complete = True
     for axis in axes:
@@ -61,7 +61,7 @@ def _evaluated(call: RecordedCall, axis: Axis, budget: Budget) -> ForecastAxis |
     except ForkError as error:
         return ForecastAxis(axis.name, axis.kind, (), axis.recorded, (), (), 0, (), str(error))
     steps = [step for step, is_call in zip(way.steps, works, strict=True) if is_call]
-    left_out = tuple(step.label for step, is_call in zip(way.steps, works, strict=True) if not is_call)
+    invalid = tuple(step.label for step, is_call in zip(way.steps, works, strict=True) if not is_call)
     if not steps and axis.kind != "asked":
         return None
     try:
@@ -69,7 +69,7 @@ def _evaluated(call: RecordedCall, axis: Axis, budget: Budget) -> ForecastAxis |
         series = compiled_series(call, [RECORDED, *steps], settings)
     except ForkError as error:
         return ForecastAxis(
-            axis.name, axis.kind, way.with_names, axis.recorded, (), left_out, 0, (), str(error)
+            axis.name, axis.kind, way.with_names, axis.recorded, (), invalid, 0, (), str(error)
         )
     remedies = tuple(_remedies(call, way, steps, series, seconds))
     return ForecastAxis(
@@ -78,7 +78,7 @@ def _evaluated(call: RecordedCall, axis: Axis, budget: Budget) -> ForecastAxis |
         way.with_names,
         axis.recorded,
         series.calls,
-        left_out,
+        invalid,
         series.first_compilations,
         remedies,
     )

@@ -107,14 +107,16 @@ def with_eager_backend() -> Iterator[None]:
     original = torch.compile
 
     @functools.wraps(original)
-    def compile(model: Any = None, /, **asked: Any) -> Any:
-        if "model" in asked:
-            model = asked.pop("model")
+    def compile(model: Any = None, /, **compile_options: Any) -> Any:
+        if "model" in compile_options:
+            model = compile_options.pop("model")
         if model is None:
-            return lambda decorated: compile(decorated, **asked)
-        settings = {name: asked[name] for name in PASSED_ON if name in asked}
+            return lambda decorated: compile(decorated, **compile_options)
+        settings = {name: compile_options[name] for name in PASSED_ON if name in compile_options}
         filters = {
-            name: value for name, value in (asked.get("options") or {}).items() if name == "guard_filter_fn"
+            name: value
+            for name, value in (compile_options.get("options") or {}).items()
+            if name == "guard_filter_fn"
         }
         if filters:
             settings["options"] = filters
@@ -127,6 +129,6 @@ def with_eager_backend() -> Iterator[None]:
         torch.compile = original
 
 
-def names_of(asked: Sequence[VariedName]) -> str:
+def names_of(variations: Sequence[VariedName]) -> str:
     """Return the request as text."""
-    return ", ".join(f"`{name.text}`" for name in asked)
+    return ", ".join(f"`{name.text}`" for name in variations)

@@ -35,10 +35,10 @@ def apply_fix(reports: ReportStore, request: ApplyFixRequest) -> ApplyFixAnswer:
     """Show or write a fix.  Raises UserError for an unknown fix, a changed file, and a write without a shown
     diff.
     """
-    held = reports.get(request.report)
-    fix = _fix(held, request.fix)
+    stored = reports.get(request.report)
+    fix = _fix(stored, request.fix)
     files = dict.fromkeys(edit.span.file for edit in fix.edits)
-    changes = [_change(reports, held, fix, file) for file in files]
+    changes = [_change(reports, stored, fix, file) for file in files]
     token = _token(changes)
     if request.write:
         _check_token(request.token, token)
@@ -48,23 +48,23 @@ def apply_fix(reports: ReportStore, request: ApplyFixRequest) -> ApplyFixAnswer:
     return ApplyFixAnswer(fix.title, diff, tuple(files), request.write, token)
 
 
-def _fix(held: StoredReport, number: int) -> Fix:
-    fixes = {entry.fix: fix for entry, fix in numbered_fixes(held.report)}
+def _fix(stored: StoredReport, number: int) -> Fix:
+    fixes = {entry.fix: fix for entry, fix in numbered_fixes(stored.report)}
     if number not in fixes:
         offered = f"1 to {len(fixes)}" if fixes else "none"
-        raise UserError(f"no fix {number} in {held.name}; it has {offered}")
+        raise UserError(f"no fix {number} in {stored.name}; it has {offered}")
     return fixes[number]
 
 
-def _change(reports: ReportStore, held: StoredReport, fix: Fix, file: str) -> _Change:
+def _change(reports: ReportStore, stored: StoredReport, fix: Fix, file: str) -> _Change:
     reports.root.inside(file)
     if not is_users_own(file):
         raise UserError(f"{file} belongs to an installed package, which is not edited")
     try:
-        if os.stat(file).st_mtime > held.started:
+        if os.stat(file).st_mtime > stored.started:
             raise UserError(
-                f"{file} was changed after {held.name} was made, so nothing is written; trace again and take"
-                " the fix of the new report"
+                f"{file} was changed after {stored.name} was made, so nothing is written; trace again and"
+                " take the fix of the new report"
             )
         before = Path(file).read_bytes().decode("utf-8")
     except OSError as error:

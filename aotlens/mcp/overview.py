@@ -34,13 +34,13 @@ class Rows:
         return tuple(rows[: self.most])
 
 
-def inspect_answer(held: StoredReport, request: InspectRequest, output: str) -> InspectAnswer:
+def inspect_answer(stored: StoredReport, request: InspectRequest, output: str) -> InspectAnswer:
     """Return the answer.  Raises UserError for a stage that no target has."""
     from aotlens.render.text.report import report_text  # rich takes 0.1 s, needed only for the text
 
-    report, rows = held.report, Rows(request.rows)
+    report, rows = stored.report, Rows(request.rows)
     return InspectAnswer(
-        held.name,
+        stored.name,
         report_text(report),
         tuple(_overview(target) for target in rows.cut("targets", report.targets)),
         rows.cut("diagnostics", _findings(report)),
@@ -53,17 +53,17 @@ def inspect_answer(held: StoredReport, request: InspectRequest, output: str) -> 
     )
 
 
-def why_answer(held: StoredReport, most_rows: int, output: str) -> WhyAnswer:
+def why_answer(stored: StoredReport, most_rows: int, output: str) -> WhyAnswer:
     from aotlens.render.text.why import why_text  # rich takes 0.1 s, needed only for the text
 
-    report, rows = held.report, Rows(most_rows)
+    report, rows = stored.report, Rows(most_rows)
     functions = report.dynamo.functions if report.dynamo is not None else ()
     forecasts = report.dynamo.forecasts if report.dynamo is not None else ()
     seconds = report.dynamo.compile_seconds if report.dynamo is not None else None
     if seconds is not None:
         seconds = replace(seconds, by_line=rows.cut("compile_seconds.by_line", seconds.by_line))
     return WhyAnswer(
-        held.name,
+        stored.name,
         why_text(report),
         tuple(_function(function, rows) for function in rows.cut("functions", functions)),
         seconds,
@@ -76,13 +76,13 @@ def why_answer(held: StoredReport, most_rows: int, output: str) -> WhyAnswer:
     )
 
 
-def fit_answer(held: StoredReport, most_rows: int, output: str) -> FitAnswer:
+def fit_answer(stored: StoredReport, most_rows: int, output: str) -> FitAnswer:
     """Return the answer.  Raises UserError for a report that has no step."""
-    fit, rows = held.report.fit, Rows(most_rows)
+    fit, rows = stored.report.fit, Rows(most_rows)
     if fit is None:
-        raise UserError(f"{held.name} does not hold the memory of a step; call `fit` with `script`")
+        raise UserError(f"{stored.name} does not hold the memory of a step; call `fit` with `script`")
     return FitAnswer(
-        held.name,
+        stored.name,
         "\n".join(fit_lines(fit)),
         fit.step_peak_bytes,
         fit.at,
@@ -92,7 +92,7 @@ def fit_answer(held: StoredReport, most_rows: int, output: str) -> FitAnswer:
         fit.fits,
         fit.assumptions,
         tuple(rows.left_out),
-        held.report.incomplete,
+        stored.report.incomplete,
         output,
     )
 

@@ -57,18 +57,18 @@ class ReportStore:
     def add(self, report: Report, started: float) -> StoredReport:
         """Store a new report under its name: `trace-1`, `trace-2`, …"""
         self._count += 1
-        held = StoredReport(f"trace-{self._count}", report, started)
-        self._by_name[held.name] = held
+        stored = StoredReport(f"trace-{self._count}", report, started)
+        self._by_name[stored.name] = stored
         while len(self._by_name) > MOST_REPORTS:
             self._by_name.popitem(last=False)
-        return held
+        return stored
 
     def get(self, name: str) -> StoredReport:
         """Return the report of an earlier answer, a file or a log; raises UserError if there is none."""
-        held = self._by_name.get(name)
-        if held is not None:
+        stored = self._by_name.get(name)
+        if stored is not None:
             self._by_name.move_to_end(name)
-            return held
+            return stored
         file = self.root.folder / self.root.inside(name)
         if not file.exists():
             raise UserError(

@@ -68,21 +68,21 @@ class ScriptRun:
     output: str
 
 
-def trace(worker: WorkerClient, reports: ReportStore, asked: Trace, call: Call) -> ScriptRun:
+def trace(worker: WorkerClient, reports: ReportStore, request: Trace, call: Call) -> ScriptRun:
     """Trace in the worker's child.  Raises UserError with the command's message if there is no report."""
-    check_script(asked.target.path)
+    check_script(request.target.path)
     started = time.time()
 
     def on_progress(progress: Progress) -> None:
         call.report_progress(f"{progress.stage} {progress.detail}".strip())
 
     job = worker.submit(
-        asked.target.path,
-        asked.target.qualname,
-        asked.argv,
-        asked.options,
+        request.target.path,
+        request.target.qualname,
+        request.argv,
+        request.options,
         on_progress=on_progress,
-        time_limit_s=asked.time_limit_s,
+        time_limit_s=request.time_limit_s,
     )
     call.on_cancel(job.cancel)
     answer: Answer = job.future.result()
@@ -103,8 +103,8 @@ def _failure_text(failure: Failure, output: str) -> str:
 
 def observe(reports: ReportStore, request: WhyRequest, script: str, call: Call) -> ScriptRun:
     """Run `aotlens why`.  Raises UserError with its message if it makes no report."""
-    asked = _Command("why", _why_options(request), script, request.argv, request.time_limit_s)
-    return _reported(reports, asked, call)
+    command = _Command("why", _why_options(request), script, request.argv, request.time_limit_s)
+    return _reported(reports, command, call)
 
 
 def measure_step(reports: ReportStore, request: FitRequest, script: str, call: Call) -> ScriptRun:
@@ -124,28 +124,28 @@ class _Command:
     time_limit_s: float
 
 
-def _reported(reports: ReportStore, asked: _Command, call: Call) -> ScriptRun:
-    check_script(asked.script)
+def _reported(reports: ReportStore, command: _Command, call: Call) -> ScriptRun:
+    check_script(command.script)
     started = time.time()
     with tempfile.TemporaryDirectory(prefix="aotlens-mcp-") as folder:
         file, log = Path(folder, "report.json"), Path(folder, "log")
-        options = ["--format", "json", "-o", str(file), *asked.options]
-        own = [asked.name, *options, asked.script, "--", *asked.argv]
-        call.report_progress(f"running {asked.script}")
+        options = ["--format", "json", "-o", str(file), *command.options]
+        own = [command.name, *options, command.script, "--", *command.argv]
+        call.report_progress(f"running {command.script}")
         with log.open("wb") as output:
-            _run([sys.executable, "-P", "-m", "aotlens", *own], output.fileno(), asked.time_limit_s, call)
+            _run([sys.executable, "-P", "-m", "aotlens", *own], output.fileno(), command.time_limit_s, call)
         printed = log.read_text(encoding="utf-8", errors="replace")
         if not file.exists():
-            ended = f"`aotlens {asked.name} {asked.script}` ended without a report"
+            ended = f"`aotlens {command.name} {command.script}` ended without a report"
             raise UserError(_last_error(printed) or ended)
         return ScriptRun(reports.add(load_report(file), started), shortened(printed))
 
 
 def _why_options(request: WhyRequest) -> list[str]:
     """Return the options.  Raises UserError for two questions that need separate runs."""
-    asked = [name for name in ("try_fixes", "forecast", "vary") if getattr(request, name)]
-    if len(asked) > 1:
-        raise UserError(f"{' and '.join(asked)} are runs of their own; ask for one at a time")
+    modes = [name for name in ("try_fixes", "forecast", "vary") if getattr(request, name)]
+    if len(modes) > 1:
+        raise UserError(f"{' and '.join(modes)} are runs of their own; ask for one at a time")
     return [
         *(["--try-fixes"] if request.try_fixes else []),
         *(["--forecast"] if request.forecast else []),

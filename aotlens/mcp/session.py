@@ -102,9 +102,9 @@ class Session:
         report = ran.stored.report
         verdicts = sorted(_verdicts(report), key=lambda verdict: WORST_FIRST.index(verdict.outcome))
         all_equal = report.incomplete is None and all(entry.outcome == "equal" for entry in verdicts)
-        refused = any(finding.severity == "error" for finding in report.diagnostics)
+        has_errors = any(finding.severity == "error" for finding in report.diagnostics)
         return VerifyAnswer(
-            ran.stored.name, all_equal and not refused, tuple(verdicts), report.incomplete, ran.output
+            ran.stored.name, all_equal and not has_errors, tuple(verdicts), report.incomplete, ran.output
         )
 
     def what_if(self, request: WhatIfRequest, call: Call) -> WhatIfAnswer:
@@ -146,8 +146,8 @@ class Session:
     def _trace(self, request: TargetRequest, options: TraceOptions, call: Call) -> ScriptRun:
         assert request.target is not None
         _check_consent(request.run_user_code, request.target)
-        asked = Trace(self._target(request.target), request.argv, options, request.time_limit_s)
-        return trace(self._worker, self._reports, asked, call)
+        trace_request = Trace(self._target(request.target), request.argv, options, request.time_limit_s)
+        return trace(self._worker, self._reports, trace_request, call)
 
     def _target(self, text: str) -> TargetName:
         try:

@@ -183,11 +183,11 @@ class Collector:
     def noting_call(self, entry: CompiledCallable, function: Callable[..., Any]) -> Callable[..., Any]:
         """Wrap the function so that its calls are noted in the entry."""
 
-        def noted(*args: Any, **kwargs: Any) -> Any:
+        def recorded(*args: Any, **kwargs: Any) -> Any:
             entry.call_order = entry.call_order or 1 + max(other.call_order for other in self.callables)
             return function(*args, **kwargs)
 
-        return noted
+        return recorded
 
     def add_failure(self, failure: Failure) -> None:
         """Add the engine's error for a target that it could not compile; the script continues in eager."""

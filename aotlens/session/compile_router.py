@@ -65,16 +65,17 @@ class CompileRouter:
         """Return itself: lightning copies what it passes to `torch.compile`, and a new backend recompiles."""
         return self
 
-    def compile_graph(self, graph: Any, example_inputs: list[Any], **asked: Any) -> Callable[..., Any]:
-        """Compile a graph as the Dynamo backend of this session; `asked` holds the script's `mode` and
-        `options`.
+    def compile_graph(
+        self, graph: Any, example_inputs: list[Any], **user_settings: Any
+    ) -> Callable[..., Any]:
+        """Compile a graph as the Dynamo backend; `user_settings` holds the script's `mode` and `options`.
 
         All calls of `torch.compile` share it, because Dynamo recompiles a function for each new backend.
         """
         self.collector.note_graph(graph)
         chosen = {
-            **compile_mode_settings(asked.get("mode"), asked.get("dynamic")),
-            **(asked.get("options") or {}),
+            **compile_mode_settings(user_settings.get("mode"), user_settings.get("dynamic")),
+            **(user_settings.get("options") or {}),
         }
         settings = {
             key: value for key, value in chosen.items() if key != "backend"
@@ -84,9 +85,9 @@ class CompileRouter:
             return self.collector.counting(compiled)
         return self.collector.counting(attribute_errors(self.around(compiled, graph), graph))
 
-    def _compiled(self, graph: Any, inputs: list[Any], asked: dict[str, Any]) -> Callable[..., Any]:
+    def _compiled(self, graph: Any, inputs: list[Any], user_settings: dict[str, Any]) -> Callable[..., Any]:
         try:
-            return compile_for_dynamo(graph, inputs, with_user_options(self.options, asked))
+            return compile_for_dynamo(graph, inputs, with_user_options(self.options, user_settings))
         except Exception as error:
             if not self.keep_going and isinstance(error, AotlensError):
                 raise
@@ -94,9 +95,9 @@ class CompileRouter:
         eager.announce()
         return eager
 
-    def direct(self, function: Any, asked: CompileOptions | None) -> Callable[..., Any]:
-        """Compile a function as `aotlens.compile(function, options=asked)` does."""
-        options = self._merged(asked)
+    def direct(self, function: Any, user_options: CompileOptions | None) -> Callable[..., Any]:
+        """Compile a function as `aotlens.compile(function, options=user_options)` does."""
+        options = self._merged(user_options)
         compiled: Any = aotlens.frontends.compile.compile(function, options=options)
 
         def routed(*args: Any, **kwargs: Any) -> Any:
@@ -126,17 +127,17 @@ class CompileRouter:
 
         setattr(routed, _ROUTED, True)
         if isinstance(function, torch.nn.Module):
-            return compiled_module(function, routed, partial(self.direct, asked=asked))
+            return compiled_module(function, routed, partial(self.direct, user_options=user_options))
         return routed
 
-    def _merged(self, asked: CompileOptions | None) -> CompileOptions:
+    def _merged(self, user_options: CompileOptions | None) -> CompileOptions:
         ours = self.options
         return replace(
-            asked or ours,
+            user_options or ours,
             backend=ours.backend,
             policy=ours.policy,
-            gpu=ours.gpu if asked is None or ours.gpu is not None else asked.gpu,
-            dynamic=ours.dynamic or (asked is not None and asked.dynamic),
+            gpu=ours.gpu if user_options is None or ours.gpu is not None else user_options.gpu,
+            dynamic=ours.dynamic or (user_options is not None and user_options.dynamic),
             observe_variables=ours.observe_variables,
         )
 
@@ -163,23 +164,23 @@ def intercepting_compile(router: CompileRouter) -> Iterator[None]:
 
 
 def _torch_compile(original: Callable[..., Any], router: CompileRouter) -> Any:
-    def compile(model: Any = None, /, **asked: Any) -> Any:
+    def compile(model: Any = None, /, **compile_options: Any) -> Any:
         """Replace `torch.compile`, with the backend of this session."""
-        if "model" in asked:
-            model = asked.pop("model")
+        if "model" in compile_options:
+            model = compile_options.pop("model")
         if model is None:
-            return lambda decorated: compile(decorated, **asked)
-        if asked.get("disable"):
-            return original(model, **asked)
-        if asked.get("backend") != OURS and not is_default_backend(asked.get("backend")):
-            router.collector.note_other_backend(model, asked["backend"])
-            return original(model, **asked)
+            return lambda decorated: compile(decorated, **compile_options)
+        if compile_options.get("disable"):
+            return original(model, **compile_options)
+        if compile_options.get("backend") != OURS and not is_default_backend(compile_options.get("backend")):
+            router.collector.note_other_backend(model, compile_options["backend"])
+            return original(model, **compile_options)
         chosen = router.choose(model)
         if chosen is None:
             return model
         entry = router.collector.add_callable(chosen)
         install(BACKEND)
-        compiled = original(chosen, **{**asked, "backend": router.compile_graph})
+        compiled = original(chosen, **{**compile_options, "backend": router.compile_graph})
         substitute_while_tracing(compile, _traced_compile)  # Dynamo is loaded now
         if isinstance(chosen, torch.nn.Module) and not entry.is_own:
             compiled.forward = router.collector.noting_call(entry, compiled.forward)
@@ -188,7 +189,7 @@ def _torch_compile(original: Callable[..., Any], router: CompileRouter) -> Any:
     return skip_frame_in_dynamo(compile)
 
 
-def _traced_compile(model: Any = None, /, **asked: Any) -> Any:
+def _traced_compile(model: Any = None, /, **compile_options: Any) -> Any:
     """Replace `torch.compile` inside compiled code."""
     return (lambda decorated: decorated) if model is None else model
 

@@ -121,8 +121,8 @@ class Driver:
         self._request = replace(self._request, options=options_for_targets(self._request.options))
         module = new_module(script, "__main__" if plan.runs else script.name)
         stages = self._collector.listening(self._on_stage, self._on_target)
-        world = self._emulation()
-        with stages, intercepting_compile(self._router(plan)), world, self._log.listening():
+        emulation = self._emulation()
+        with stages, intercepting_compile(self._router(plan)), emulation, self._log.listening():
             if plan.runs:
                 self._hooks.on_stage("run", "")
             with _stopping_quietly():

@@ -67,10 +67,10 @@ def check_overrides(
         )
     if not trained or not overrides:
         return
-    lacking = [target.unknown_overrides(overrides) for target in trained]
+    unknown_by_target = [target.unknown_overrides(overrides) for target in trained]
     for override in overrides:
-        if all(override in lacks for lacks in lacking):
-            raise lacking[0][override]
+        if all(override in unknown for unknown in unknown_by_target):
+            raise unknown_by_target[0][override]
 
 
 def _function(chooser: str) -> Callable[[Any], Any]:

@@ -67,19 +67,19 @@ def trace(request: TraceRequest, progress: ProgressFunction) -> Outcome:
     with observing(on_stage=lambda stage: progress(stage, "")), mute_triton_analysis_log():
         build = partial(_build, collector, request.options, verifier, targets)
         failure = _failure(build, request.path) or failure
-    refused, notes = collector.failures, []
+    failures, notes = collector.failures, []
     if targets and failure is not None and failure.kind == "no-value":  # memory is needed beyond the targets
         notes.append(_note(failure))
         failure = None
     if targets and failure is not None and failure.kind == "exit":  # the script exited after a capture
         failure = None
-    if failure is None and refused and not targets:
-        failure, refused = refused[0], refused[1:]
+    if failure is None and failures and not targets:
+        failure, failures = failures[0], failures[1:]
     if failure is None and not targets:
         failure = driver.no_target_failure()
     report = None
     if targets:
-        report = _report(request, targets, driver.not_compiled, refused)
+        report = _report(request, targets, driver.not_compiled, failures)
         cut_short = _cut_short(collector, failure, request.options)
         dynamo = driver.dynamo(targets)
         failed = () if failure is None else (from_failure(failure),)
@@ -89,14 +89,15 @@ def trace(request: TraceRequest, progress: ProgressFunction) -> Outcome:
     return Outcome(data, failure, _files(request.path, reads), reads.outside, collector.stopped)
 
 
-def _cut_short(collector: Collector, failure: Failure | None, asked: TraceOptions) -> str | None:
+def _cut_short(collector: Collector, failure: Failure | None, options: TraceOptions) -> str | None:
     """Return why some targets may be missing; None if the script ran to its end."""
     if failure is not None:
         return f"the script failed: {failure.message}"
     if not collector.stopped:
         return None
+    limit = limit_text(options.repeat_limit_s)
     return (
-        f"the script was stopped after {limit_text(asked.repeat_limit_s)} in which its targets only repeated;"
+        f"the script was stopped after {limit} in which its targets only repeated;"
         " a longer --repeat-limit, or --to-end, shows what comes later"
     )
 
@@ -107,11 +108,11 @@ def _hooks(verifier: Verifier | None, progress: ProgressFunction) -> Hooks:
     return Hooks(verifier.compare, verifier.around, verifier.before_direct, progress)
 
 
-def _repeats(asked: TraceOptions) -> int | None:
+def _repeats(options: TraceOptions) -> int | None:
     """Return how many calls without a new capture are enough; fake tensors never cause a new one."""
-    if asked.to_end:
+    if options.to_end:
         return None
-    return 1 if asked.fake else REPEATS
+    return 1 if options.fake else REPEATS
 
 
 def _order(request: TraceRequest) -> CompileRequest:
@@ -131,7 +132,7 @@ def _order(request: TraceRequest) -> CompileRequest:
 
 
 def _build(
-    collector: Collector, asked: TraceOptions, verifier: Verifier | None, targets: list[Target]
+    collector: Collector, options: TraceOptions, verifier: Verifier | None, targets: list[Target]
 ) -> None:
     """Append to `targets` one by one, so that a failure keeps the earlier ones.
 
@@ -141,8 +142,8 @@ def _build(
     verdicts = verifier.verdicts() if verifier is not None else [None] * len(collector.compiled)
     for compiled, verdict in zip(collector.compiled, verdicts, strict=True):
         _compile_backward(compiled)
-        measured = compiled.measure() if _measures(asked) else ()
-        target = with_verdict(compiled.target(asked.what_if, asked.dead_values), verdict)
+        measured = compiled.measure() if _measures(options) else ()
+        target = with_verdict(compiled.target(options.what_if, options.dead_values), verdict)
         target = replace(target, measured=measured)
         if target.gpu_assumptions:
             target = replace(target, gpu_assumptions=(*target.gpu_assumptions, *assumed_casts()))
@@ -156,9 +157,9 @@ def _build(
             collector.failures.append(Failure("unsupported", target.gpu_error, file=file))
 
 
-def _measures(asked: TraceOptions) -> bool:
+def _measures(options: TraceOptions) -> bool:
     """Return True if kernels are timed: always on a GPU that the script uses, elsewhere on request."""
-    return asked.measure or (torch.cuda.is_initialized() and not asked.fake)
+    return options.measure or (torch.cuda.is_initialized() and not options.fake)
 
 
 def _compile_backward(compiled: Compiled) -> None:
@@ -194,11 +195,11 @@ def _report(
     request: TraceRequest,
     targets: list[Target],
     not_compiled: tuple[NotCompiled, ...],
-    refused: list[Failure],
+    failures: list[Failure],
 ) -> Report:
     command = f"inspect {request.path}" + (f"::{request.qualname}" if request.qualname else "")
     eager = (from_not_compiled(record) for record in not_compiled if record.cause in BY_DYNAMO)
-    findings = (*(from_failure(failure) for failure in refused), *eager)
+    findings = (*(from_failure(failure) for failure in failures), *eager)
     versions = (torch.__version__, platform.python_version())
     return Report(*versions, command, tuple(targets), findings, not_compiled)
 

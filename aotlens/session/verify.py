@@ -82,17 +82,17 @@ class Verifier:
         boxed = getattr(function, "_boxed_call", False)
         flat: Callable[..., Any] = (lambda *inputs: function(list(inputs))) if boxed else function
         interpreted = isinstance(self._options.backend, Interpreted)
-        left = 1 if interpreted else CALLS
+        remaining = 1 if interpreted else CALLS
 
         def verifying(*args: Any) -> Any:
-            nonlocal left
-            if left:
+            nonlocal remaining
+            if remaining:
                 inputs = list(args[0] if boxed else args)
                 verdict = _unless_it_fails(lambda: self._judged_graph(compiled, (flat, comparable), inputs))
                 if second_writes.number and verdict.outcome == "equal":
                     verdict = _with_one_run(verdict)
                 self._verdicts[index] = verdict
-                left = left - 1 if verdict.outcome == "not verified" else 0
+                remaining = remaining - 1 if verdict.outcome == "not verified" else 0
             if interpreted:
                 return graph(*(args[0] if boxed else args))
             return function(*args)

@@ -92,7 +92,7 @@ def _of_graph(
         )
 
 
-def _bytes(sent: Sequence[str], made: str, hints: Hints) -> int | None:
+def _bytes(sent: Sequence[str], result_type: str, hints: Hints) -> int | None:
     """Return the larger of input and output; an output of several tensors has no type of its own."""
     tensors = [tensor_of(text, hints) for text in sent]
     total = 0
@@ -101,7 +101,7 @@ def _bytes(sent: Sequence[str], made: str, hints: Hints) -> int | None:
             if tensor.bytes is None:
                 return None
             total += tensor.bytes
-    result = tensor_of(made, hints)
+    result = tensor_of(result_type, hints)
     return max(total, result.bytes or 0) if result is not None else total
 
 

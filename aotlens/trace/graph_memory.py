@@ -66,14 +66,14 @@ def graph_memory(graphs: GraphSet, partition: Partition | None, locate: Locate) 
     )
 
 
-def _played(graph: Graph, hints: Hints, held: Mapping[str, int]) -> _Played | None:
+def _played(graph: Graph, hints: Hints, saved_bytes: Mapping[str, int]) -> _Played | None:
     nodes = {node.name: node for node in graph.nodes}
     results = {base_of(result.name, nodes) for result in graph.results}
     last = {name: node for name, node in _last_readers(graph, nodes).items() if name not in results}
     ending: dict[str, list[str]] = {}
     for name, node_name in last.items():
         ending.setdefault(node_name, []).append(name)
-    live = dict(held)
+    live = dict(saved_bytes)
     rows: list[tuple[str, int]] = []
     peak, peak_node, at_peak = 0, "", tuple(live.items())
     for node in graph.nodes:

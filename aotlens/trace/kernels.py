@@ -23,13 +23,15 @@ PHASES: tuple[Phase, ...] = ("forward", "backward", "inference")
 def codes_of(graphs: GraphSet, partition: Partition | None) -> dict[Phase, OutputCode]:
     """Return the generated modules of the target by phase; empty without Inductor."""
     facts = graphs.facts
-    held = {value.node: value.bytes for value in partition.saved if value.bytes} if partition else {}
+    saved_bytes = {value.node: value.bytes for value in partition.saved if value.bytes} if partition else {}
     texts = [facts.process.text(record) for record in facts.records("inductor_output_code")]
     codes: dict[Phase, OutputCode] = {}
     for phase in PHASES:
         own = [text for text in texts if code_id(text).endswith(f"_{phase}")]
         if graphs.index < len(own):
-            codes[phase] = parse_code(own[graphs.index], facts.hints, held if phase == "backward" else None)
+            codes[phase] = parse_code(
+                own[graphs.index], facts.hints, saved_bytes if phase == "backward" else None
+            )
     return codes
 
 
@@ -122,8 +124,8 @@ def memory_of(codes: Codes, kernels: Sequence[Kernel], partition: Partition | No
     if first is None or not first.is_known or (backward is not None and not backward.is_known):
         return None
     saved = {value.node: value for value in partition.saved if value.bytes} if partition is not None else {}
-    held = first.returned_bytes
-    results = max(0, held - sum(value.bytes for value in saved.values()))
+    returned_bytes = first.returned_bytes
+    results = max(0, returned_bytes - sum(value.bytes for value in saved.values()))
     rows = [(step.name, step.bytes) for step in first.steps]
     phase, peak, code = first_phase, first.peak_bytes, first
     if backward is not None:
@@ -137,7 +139,7 @@ def memory_of(codes: Codes, kernels: Sequence[Kernel], partition: Partition | No
         peak_node=code.peak_step,
         peak_phase=phase,
         forward_nodes=len(first.steps),
-        held_bytes=held,
+        held_bytes=returned_bytes,
     )
 
 

@@ -115,16 +115,16 @@ class _Play:
                 self.first_calls.setdefault(self.live[name][0], call)
 
 
-def parse_code(text: str, hints: Hints, held: Mapping[str, int] | None = None) -> OutputCode:
+def parse_code(text: str, hints: Hints, saved_bytes: Mapping[str, int] | None = None) -> OutputCode:
     """Return the calls of the module's `call`, and its memory.
 
-    `held` are arguments whose memory is freed here: saved values, with their bytes.
+    `saved_bytes` are arguments whose memory is freed here: saved values, with their bytes.
     """
     lines = text.split("\n")
     start = _body_start(lines)
     sources = _sources(lines[:start])
     play = _Play()
-    for name, size in (held or {}).items():
+    for name, size in (saved_bytes or {}).items():
         play.allocate(name, size)
     calls = tuple(_calls(lines, start, sources, play, hints))
     return OutputCode(

@@ -160,11 +160,11 @@ def _own_choice(partition: Partition, joint: Joint, split: Split) -> OwnChoice:
     sizes = {id(value.node): value.size_bytes for value in problem.values} if problem is not None else {}
     new = [node.name for node in split.saved if node.op is not None and sizes.get(id(node))]
     added = added_bytes(joint, split.saved)
-    again = recomputed_values(split)
+    recomputed = recomputed_values(split)
     return OwnChoice(
         policy=str(split.policy),
         saved_bytes=added,
-        recompute_flops=sum(item.flops for item in again),
+        recompute_flops=sum(item.flops for item in recomputed),
         same=tuple(name for name in new if name in torchs),
         only_ours=tuple(name for name in new if name not in torchs),
         only_torchs=tuple(value.node for value in partition.saved if value.bytes and value.node not in new),
@@ -229,8 +229,8 @@ class _Builder:
             return ProgramInput(node, Parameter(row.name, index, row.fqn or row.name))
         if row is not None and row.kind == "Buffer":
             return ProgramInput(node, Buffer(row.name, index, row.fqn or row.name))
-        made = SymIntInput if type_.startswith("Sym(") else UserInput
-        return ProgramInput(node, made(row.name if row else name, index))
+        slot_class = SymIntInput if type_.startswith("Sym(") else UserInput
+        return ProgramInput(node, slot_class(row.name if row else name, index))
 
     def _value(self, type_: str) -> Any:
         if match := re.fullmatch(r"Sym\((.*)\)", type_):
@@ -260,9 +260,9 @@ class _Builder:
         )
         if val is None:
             val = self._value(node.type) if node.type else ()
-        made = Node(node.name, op, args, kwargs, val, origin)
-        self._nodes[node.name] = made
-        return made
+        new_node = Node(node.name, op, args, kwargs, val, origin)
+        self._nodes[node.name] = new_node
+        return new_node
 
     def _item(self, type_: str) -> Any:
         return self._value(type_) if type_ else None

@@ -154,8 +154,8 @@ class Verification:
     def _compared(self) -> str:
         parts = [_count(self.values, "value"), _count(self.gradients, "gradient")]
         parts += [_count(self.mutated, "mutated input")] if self.mutated else []
-        again = ", on random arguments too" if self.fresh_rounds else ""
-        return f"{', '.join(parts)}{again} (max error {self.max_error:.2g})"
+        rounds = ", on random arguments too" if self.fresh_rounds else ""
+        return f"{', '.join(parts)}{rounds} (max error {self.max_error:.2g})"
 
 
 def compare(compiled: Observation, eager: Observation) -> Verification:
@@ -196,8 +196,8 @@ def differences(compiled: Observation, eager: Observation) -> Iterator[Differenc
         yield Difference("structure", "arguments", compiled.argument_structure, eager.argument_structure)
     for name, actual, expected in zip(eager.output_names, compiled.outputs, eager.outputs, strict=True):
         yield from _output(name, actual, expected)
-    for found_input, expected_input in zip(compiled.inputs, eager.inputs, strict=True):
-        yield from _tensor(found_input, expected_input, "mutation")
+    for actual_input, expected_input in zip(compiled.inputs, eager.inputs, strict=True):
+        yield from _tensor(actual_input, expected_input, "mutation")
     yield from _call(compiled, eager)
     yield from _gradients(compiled, eager)
     yield from _writes(compiled, eager)
@@ -302,8 +302,8 @@ def _gradients(compiled: Observation, eager: Observation) -> Iterator[Difference
             yield Difference("gradient", name, _gradient_text(surplus), "None")
     before = {facts.name: facts.value for facts in compiled.inputs}
     after = zip(compiled.inputs_after_backward, eager.inputs_after_backward, eager.inputs, strict=True)
-    for found_value, expected_value, facts in after:
-        wrong = _values("backward mutation", facts.name, found_value, expected_value)
+    for actual_value, expected_value, facts in after:
+        wrong = _values("backward mutation", facts.name, actual_value, expected_value)
         if wrong and close(before[facts.name], facts.value):
             yield wrong
 
@@ -356,9 +356,9 @@ def _value_pairs(compiled: Observation, eager: Observation) -> Iterator[tuple[Te
     sides = [
         observation.gradients.leaves if observation.gradients else () for observation in (compiled, eager)
     ]
-    for (_, gradient), (_, wanted) in zip(*sides, strict=False):
-        if gradient is not None and wanted is not None:
-            yield gradient, wanted
+    for (_, gradient), (_, expected_gradient) in zip(*sides, strict=False):
+        if gradient is not None and expected_gradient is not None:
+            yield gradient, expected_gradient
 
 
 def _real_strides(facts: TensorFacts) -> tuple[int, ...]:

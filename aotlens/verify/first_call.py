@@ -26,9 +26,9 @@ def verify_first_call(
     """
     called = prepare_call(eager, inputs, names=names)
     state = [item.tensor for fn in (eager, compiled) for item in callable_tensors(fn)]
-    eager_world, compiled_world = copies(called, keep_fn=True)
-    expected = observe_alone(eager_world, call=as_tuple(eager), state=state)
-    actual = observe_alone(compiled_world, call=as_tuple(compiled), state=state)
+    eager_call, compiled_call = copies(called, keep_fn=True)
+    expected = observe_alone(eager_call, call=as_tuple(eager), state=state)
+    actual = observe_alone(compiled_call, call=as_tuple(compiled), state=state)
     return compare(actual, expected)
 
 

@@ -58,18 +58,18 @@ def tangent(output: Tensor, seed: int) -> Tensor:
 
 def _wrapper_tangent(output: Tensor, seed: int) -> Tensor:
     """Return a wrapper of the output's class with random numbers inside."""
-    made = torch.ones_like(output.detach())
-    for index, (_, inner) in enumerate(inner_tensors(made)):
+    tangents = torch.ones_like(output.detach())
+    for index, (_, inner) in enumerate(inner_tensors(tangents)):
         if inner.is_floating_point() and inner.numel():
             inner.copy_(tangent(inner, seed + 100 * index))
-    return made
+    return tangents
 
 
 def _roots(prepared: PreparedCall, outputs: Sequence[Named], bumped: Sequence[bool]) -> Iterator[Named]:
     yield from (item for item in outputs if _has_grad_fn(item.tensor))
     returned = {id(item.tensor) for item in outputs}
-    for item, moved in zip(prepared.inputs, bumped, strict=True):
-        if moved and item.tensor.grad_fn is not None and id(item.tensor) not in returned:
+    for item, is_bumped in zip(prepared.inputs, bumped, strict=True):
+        if is_bumped and item.tensor.grad_fn is not None and id(item.tensor) not in returned:
             yield item
 
 

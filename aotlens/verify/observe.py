@@ -120,22 +120,24 @@ def observe(
     versions = [_version(item.tensor) for item in prepared.inputs]
     mode = torch.is_grad_enabled()
     random_state = torch.get_rng_state()
-    held = retained_tensors(prepared)
+    retained = retained_tensors(prepared)
     gradients = copy_gradients([item.tensor for item in prepared.inputs])
     try:
         result = (prepared.fn if call is None else call)(*prepared.args, **prepared.kwargs)
     except Exception as error:  # noqa: BLE001 - whatever the call raises is what eager must raise too
         return Observation(Failure(type(error), str(error)))
     finally:
-        left_behind = torch.is_grad_enabled()
+        grad_enabled = torch.is_grad_enabled()
         torch.set_grad_enabled(mode)
     bumped = [_version(item.tensor) != old for item, old in zip(prepared.inputs, versions, strict=True)]
-    old = {id(item.tensor) for item in (*held, *prepared.inputs)}
+    old = {id(item.tensor) for item in (*retained, *prepared.inputs)}
     accumulated = tuple(_accumulated(prepared.inputs, gradients))
-    left = (*new_tensors(prepared, old), *accumulated)
-    seen = replace(_look(prepared, result, left, bumped, probe), accumulated=len(accumulated))
-    draws = seen.random_state is not None and not torch.equal(seen.random_state, random_state)
-    return replace(seen, grad_enabled=left_behind, uses_random=draws)
+    stored = (*new_tensors(prepared, old), *accumulated)
+    observation = replace(_look(prepared, result, stored, bumped, probe), accumulated=len(accumulated))
+    uses_random = observation.random_state is not None and not torch.equal(
+        observation.random_state, random_state
+    )
+    return replace(observation, grad_enabled=grad_enabled, uses_random=uses_random)
 
 
 def _accumulated(inputs: Sequence[Named], before: Sequence[Tensor | None]) -> Iterator[Named]:
@@ -150,19 +152,19 @@ def _accumulated(inputs: Sequence[Named], before: Sequence[Tensor | None]) -> It
 
 
 def _look(
-    prepared: PreparedCall, result: Any, left: tuple[Named, ...], bumped: list[bool], probe: Probe
+    prepared: PreparedCall, result: Any, stored: tuple[Named, ...], bumped: list[bool], probe: Probe
 ) -> Observation:
     leaves, structure = flatten_with_path(result)
     texts = ["out" + pytree.keystr(path).replace("'", '"') for path, _ in leaves]
-    texts += [item.name for item in left]
+    texts += [item.name for item in stored]
     names = distinct_names(texts, [item.name for item in prepared.inputs])
-    values = [*(leaf for _, leaf in leaves), *(item.tensor for item in left)]
+    values = [*(leaf for _, leaf in leaves), *(item.tensor for item in stored)]
     pairs = zip(names, values, strict=True)
     outputs = tuple(Named(name, value) for name, value in pairs if isinstance(value, Tensor))
     facts = _facts(prepared, outputs, bumped)
-    by_place = iter(facts[len(prepared.inputs) :])
-    facts_of_outputs = tuple(next(by_place) if isinstance(leaf, Tensor) else leaf for _, leaf in leaves)
-    facts_of_outputs += tuple(by_place)
+    tensor_facts = iter(facts[len(prepared.inputs) :])
+    facts_of_outputs = tuple(next(tensor_facts) if isinstance(leaf, Tensor) else leaf for _, leaf in leaves)
+    facts_of_outputs += tuple(tensor_facts)
     random_state = torch.get_rng_state()
     gradients, failure = (None, None)
     if probe.backward:
@@ -199,7 +201,7 @@ def _facts(
     facts = []
     for index, item in enumerate(everything):
         tensor = item.tensor
-        beside = [by_name[name] for name in groups.get(item.name, ())]
+        aliases = [by_name[name] for name in groups.get(item.name, ())]
         facts.append(
             TensorFacts(
                 name=item.name,
@@ -213,9 +215,9 @@ def _facts(
                 same_as=first.get(id(tensor)),
                 view_of=_known_base(tensor, prepared.inputs),
                 aliases=groups.get(item.name, frozenset()),
-                owns_storage=all(other is tensor for other in beside),
-                owns_version_counter=bool(beside)
-                and not any(shares_version_counter(other, tensor) for other in beside),
+                owns_storage=all(other is tensor for other in aliases),
+                owns_version_counter=bool(aliases)
+                and not any(shares_version_counter(other, tensor) for other in aliases),
                 is_version_bumped=index < len(bumped) and bumped[index],
                 is_mutated=index < len(changed) and changed[index],
             )

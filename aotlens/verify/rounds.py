@@ -68,17 +68,18 @@ def judge(sides: Sides, fresh: int = RANDOM_ROUNDS) -> RoundsVerdict:
     first = _round(sides, sides.original)
     total = first.verification
     for seed in range(1, fresh + 1) if not (total.differences or first.eager.failure) else ():
-        again = _round(sides, with_random_values(sides.original, seed, sides.positions))
-        if again.eager.failure is not None:
-            note = f"compared on the given arguments alone: eager raises {again.eager.failure} on random ones"
+        random_round = _round(sides, with_random_values(sides.original, seed, sides.positions))
+        if random_round.eager.failure is not None:
+            failure = random_round.eager.failure
+            note = f"compared on the given arguments alone: eager raises {failure} on random ones"
             return replace(first, verification=replace(total, notes=(*total.notes, note)))
-        if again.verification.differences:
-            return again
+        if random_round.verification.differences:
+            return random_round
         total = replace(
             total,
             fresh_rounds=seed,
-            max_error=max(total.max_error, again.verification.max_error),
-            notes=tuple(dict.fromkeys((*total.notes, *again.verification.notes))),
+            max_error=max(total.max_error, random_round.verification.max_error),
+            notes=tuple(dict.fromkeys((*total.notes, *random_round.verification.notes))),
         )
     return replace(first, verification=total)
 
@@ -110,9 +111,9 @@ def _without_harmless(verification: Verification) -> Verification:
 def _nondeterminism(sides: Sides, prepared: PreparedCall, expected: Observation) -> str:
     """Return how eager differs from itself on the same arguments; empty if it does not."""
     for _ in range(EAGER_REPEATS):
-        again = compare(sides.run(prepared, sides.eager), expected)
-        if again.differences:
-            first = again.differences[0]
+        comparison = compare(sides.run(prepared, sides.eager), expected)
+        if comparison.differences:
+            first = comparison.differences[0]
             return f"{first.kind} of {first.name or 'the call'}"
     return ""
 

@@ -77,11 +77,11 @@ def _compared(
 ) -> tuple[Compiled, RoundsVerdict, list[Tensor]]:
     """Return the compiled target, the comparison, and the tensors that both callables hold."""
     original = prepare_call(fn, *arguments)
-    eager, made = copies(original)
-    state = state_of(eager.fn, made.fn)
+    eager, compiled_call = copies(original)
+    state = state_of(eager.fn, compiled_call.fn)
     with same_random_state(), restoring_tensors(state):
-        compiled = compile_direct(made.fn, made.args, dict(made.kwargs), options)
-    sides = Sides(original, Side(eager.fn, eager.fn), Side(made.fn, compiled.call), state)
+        compiled = compile_direct(compiled_call.fn, compiled_call.args, dict(compiled_call.kwargs), options)
+    sides = Sides(original, Side(eager.fn, eager.fn), Side(compiled_call.fn, compiled.call), state)
     return compiled, judge(sides, fresh), state
 
 

@@ -164,8 +164,8 @@ def canonical_request(request: TraceRequest) -> TraceRequest:
 
 
 def _key(request: TraceRequest) -> str:
-    asked = asdict(canonical_request(request))
-    return digest(repr(sorted(asked.items())), os.getcwd(), *_environment(), *_installation())
+    fields = asdict(canonical_request(request))
+    return digest(repr(sorted(fields.items())), os.getcwd(), *_environment(), *_installation())
 
 
 def _environment() -> list[str]:

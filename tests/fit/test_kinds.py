@@ -99,7 +99,7 @@ def test_a_checkpoint_saves_nothing_in_the_forward() -> None:
 
 def test_a_compiled_step_holds_what_eager_holds_and_names_its_lines() -> None:
     compiled: list[Compiled] = []
-    observer = Observer(graph_place=GraphLines(compiled).frames_at)
+    observer = Observer(graph_frames=GraphLines(compiled).frames_at)
     with FakeTensorMode(), observing_memory(observer):
         layers, rows = Layers(), torch.ones(ROWS, WIDTH)
         update = torch.optim.SGD(layers.parameters(), 0.1, foreach=False)

@@ -69,12 +69,12 @@ def _write_report(arguments: argparse.Namespace, installed: str) -> int:
     policy = str(policy_of(arguments))
     options = TraceOptions(backend=arguments.backend, dynamic=arguments.dynamic, policy=policy)
     bug = collect(arguments.target, arguments.argv, options, installed)
-    text, beside = written(bug, arguments.output, arguments.anonymous)
+    text, attachment = written(bug, arguments.output, arguments.anonymous)
     write_data(text, arguments.output)
     if arguments.output is not None:
         say(f"wrote {arguments.output}")
-        if beside is not None:
-            write_data(beside, str(json_file(arguments.output)))
+        if attachment is not None:
+            write_data(attachment, str(json_file(arguments.output)))
             say(f"wrote {json_file(arguments.output)}, to be attached")
     if not arguments.anonymous:
         say(

@@ -60,14 +60,14 @@ def _check_no_gpu(target: TargetName, gpu: str | None) -> None:
         )
 
 
-def _single(targets: tuple[Target, ...], asked: TargetName, capture: int | None) -> Target:
+def _single(targets: tuple[Target, ...], name: TargetName, capture: int | None) -> Target:
     """Return the target.  Raises TargetError if the name does not identify one capture."""
     if capture is not None:
         if not 1 <= capture <= len(targets):
-            raise TargetError(f"{asked} has {len(targets)} captures; --capture {capture} is none of them")
+            raise TargetError(f"{name} has {len(targets)} captures; --capture {capture} is none of them")
         return targets[capture - 1]
     if len(targets) == 1:
         return targets[0]
     rows = "".join(f"\n  {number}  {described(target)}" for number, target in enumerate(targets, start=1))
     hint = "name one with SCRIPT::name, or choose by --capture N"
-    raise TargetError(f"{asked} has {len(targets)} captures and a module holds one; {hint}:{rows}")
+    raise TargetError(f"{name} has {len(targets)} captures and a module holds one; {hint}:{rows}")

@@ -106,7 +106,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.stage is not None:
         check_stage(arguments.stage)
     check_gpu(arguments.gpu)
-    asked = kernel_selection(arguments)
+    selection = kernel_selection(arguments)
     options = TraceOptions(
         backend=arguments.backend,
         dynamic=arguments.dynamic,
@@ -117,7 +117,7 @@ def run(arguments: argparse.Namespace) -> int:
         max_autotune=arguments.max_autotune,
         measure=arguments.measure,
         fake=arguments.fake,
-        gpu_texts=asked.traced,
+        gpu_texts=selection.traced,
         kernel_limit_s=arguments.kernel_time_limit,
         what_if=tuple(arguments.what_if),
         dead_values=arguments.dead_values,
@@ -140,7 +140,7 @@ def run(arguments: argparse.Namespace) -> int:
     if traced.report is not None and traced.report.incomplete is not None and arguments.format != "text":
         say(f"aotlens: incomplete: {traced.report.incomplete}")
     if traced.report is not None:
-        _show(traced.report, arguments, asked)
+        _show(traced.report, arguments, selection)
     if traced.failure is not None:
         failure = traced.failure
         return show_failure(failure.message, failure.traceback, failure.exit_code)
@@ -180,15 +180,15 @@ def _check_whole_format_options(arguments: argparse.Namespace) -> None:
     check_whole_format(arguments.format, arguments.output)
 
 
-def _show(report: Report, arguments: argparse.Namespace, asked: KernelSelection) -> None:
+def _show(report: Report, arguments: argparse.Namespace, selection: KernelSelection) -> None:
     if arguments.format in WHOLE_FORMATS:
         write_data(whole_text(report, arguments.format, str(arguments.target)), arguments.output)
         return
     if arguments.format == "json":
         write_data(_json(report, arguments.stage) + "\n", arguments.output)
         return
-    if asked.only_code:
-        write_data(kernel_code(report, asked.kernel, asked.languages), arguments.output)
+    if selection.only_code:
+        write_data(kernel_code(report, selection.kernel, selection.languages), arguments.output)
         return
     from rich.console import Console  # takes 0.1 s, needed only for text
 

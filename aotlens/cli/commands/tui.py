@@ -65,10 +65,10 @@ def run(arguments: argparse.Namespace) -> int:
     from tui.app import run as run_app  # Textual takes 0.4 s
     from tui.tracing import TraceTarget
 
-    asked = None
+    trace_target = None
     if target is not None:
-        asked = TraceTarget(target.path, target.qualname, tuple(arguments.argv), options)
-    return run_app(asked, arguments.report, arguments.watch)
+        trace_target = TraceTarget(target.path, target.qualname, tuple(arguments.argv), options)
+    return run_app(trace_target, arguments.report, arguments.watch)
 
 
 def _serve(arguments: argparse.Namespace) -> int:

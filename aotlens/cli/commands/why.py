@@ -108,14 +108,14 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _run_on_trace(arguments: argparse.Namespace) -> int:
     """Report graph breaks, recompilations and compile time from a log; nothing is run."""
-    asked = {
+    run_options = {
         "--guards": arguments.guards,
         "--fix": arguments.fix,
         "--try-fixes": arguments.try_fixes,
         "--forecast": arguments.forecast,
         "--vary": arguments.vary,
     }
-    option = next((name for name, value in asked.items() if value), None)
+    option = next((name for name, value in run_options.items() if value), None)
     if option is not None:
         raise UserError(f"{option} runs a script; {arguments.script} is a log, so leave it out")
     report = report_of_trace(arguments.script, None, arguments.mappings)

@@ -39,9 +39,9 @@ def failure_of(error: BaseException, script: str) -> Failure:
     ours = _aotlens_error(error)
     if ours is not None:
         return _known(ours, error, script)
-    lacking = _unavailable(error, script)
-    if lacking is not None:
-        return lacking
+    unavailable = _unavailable(error, script)
+    if unavailable is not None:
+        return unavailable
     if _is_engine_fault(error, script):
         message = f"aotlens failed while it compiled code of {script}: {_one_line(error)}"
         return Failure("internal", message, "".join(traceback.format_exception(error)), script, None, 3)

@@ -48,10 +48,14 @@ def missing_gpu_reason(error: BaseException, script: str) -> str:
         return ""
     if not any(words in str(cause) for cause in _causes(error) for words in NO_GPU):
         return ""
-    pretended = next((gpu for cause in _causes(error) if (gpu := getattr(cause, EMULATED_GPU, None))), None)
-    if pretended is not None:
+    emulated_gpu = next(
+        (gpu for cause in _causes(error) if (gpu := getattr(cause, EMULATED_GPU, None))), None
+    )
+    if emulated_gpu is not None:
         message = str(error).strip().partition("\n")[0].partition(". This could be")[0]
-        return f"needs more of a GPU than `--gpu {pretended}` can pretend: {type(error).__name__}: {message}"
+        return (
+            f"needs more of a GPU than `--gpu {emulated_gpu}` can pretend: {type(error).__name__}: {message}"
+        )
     return (
         "asks for a GPU, and there is none here; `--gpu NAME` (h100, a100, …) goes on as if that one were"
         f" there: aotlens inspect {script} --gpu h100"

@@ -131,18 +131,18 @@ class _Maker:
         if dtype is None:
             raise self._error(f"this torch ({torch.__version__}) has no dtype `{spec.dtype}`")
         try:
-            made = self._values(shape, dtype)
+            tensor = self._values(shape, dtype)
             if spec.strides is not None:
-                made = torch.empty_strided(shape, spec.strides, dtype=dtype).copy_(made)
-            made = made.to(spec.device)
+                tensor = torch.empty_strided(shape, spec.strides, dtype=dtype).copy_(tensor)
+            tensor = tensor.to(spec.device)
         except (
             RuntimeError,
             AssertionError,
         ) as error:  # no such device here, or sizes too large for the memory
             raise self._error(str(error).splitlines()[0]) from error
         if self.sizes:
-            mark_symbolic(made, {dim for dim, size in enumerate(spec.sizes) if isinstance(size, Size)})
-        return made.requires_grad_(spec.grad)
+            mark_symbolic(tensor, {dim for dim, size in enumerate(spec.sizes) if isinstance(size, Size)})
+        return tensor.requires_grad_(spec.grad)
 
     def _values(self, shape: list[int], dtype: torch.dtype) -> torch.Tensor:
         if dtype.is_complex or dtype.is_floating_point:

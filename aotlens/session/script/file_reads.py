@@ -105,20 +105,20 @@ def _record_opener(module: ModuleType) -> None:
     opened = getattr(module, name)
 
     @functools.wraps(opened, updated=())
-    def noted(*args: Any, **kwargs: Any) -> Any:
+    def recording(*args: Any, **kwargs: Any) -> Any:
         path = next(iter((*args, kwargs.get("filename"))))
         if _current is not None and path is not None:
             _current.record("open", (path, None, os.O_RDONLY))
         return opened(*args, **kwargs)
 
-    setattr(module, name, noted)
+    setattr(module, name, recording)
 
 
 @contextmanager
-def recording_file_reads(wanted: bool) -> Iterator[FileReads]:
+def recording_file_reads(is_enabled: bool) -> Iterator[FileReads]:
     """Record what this process reads within the block, if wanted."""
     global _current, _installed  # noqa: PLW0603 (an audit hook is the process's, and cannot be taken away)
-    if not wanted:
+    if not is_enabled:
         yield FileReads()
         return
     if not _installed:

@@ -142,17 +142,17 @@ class Comparison:
 def compare(reference: Recorder, recorder: Recorder) -> Comparison:
     """Compare what both runs compiled; buffers that only the second run has are ignored."""
     both = {name for name in reference.calls if name in recorder.calls}
-    left_out = sorted((set(reference.calls) | set(recorder.calls)) - both)
+    unmatched = sorted((set(reference.calls) | set(recorder.calls)) - both)
     errors = {f"{name} calls": DIFFERENT for name in both if reference.calls[name] != recorder.calls[name]}
     tensors = 0
     for path, expected in reference.leaves.items():
-        if path.startswith(tuple(f"{name} call " for name in left_out)):
+        if path.startswith(tuple(f"{name} call " for name in unmatched)):
             continue
         actual = recorder.leaves.get(path)
         errors[path] = DIFFERENT if actual is None else _error(actual, expected)
         tensors += isinstance(expected, dict)
     calls = sum(reference.calls[name] for name in both)
-    return Comparison(errors, calls, tensors, tuple(left_out))
+    return Comparison(errors, calls, tensors, tuple(unmatched))
 
 
 def _error(actual: Any, expected: Any) -> float:

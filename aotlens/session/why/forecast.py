@@ -26,10 +26,10 @@ __all__ = ["forecast_script"]
 
 
 def forecast_script(
-    path: str, argv: Sequence[str], asked: Sequence[str], seconds: float
+    path: str, argv: Sequence[str], variations: Sequence[str], seconds: float
 ) -> tuple[ScriptEnd, Report]:
     """Return how the script ended, and the effect of other arguments on what it compiles."""
-    probe = Probe(tuple(map(parse_vary, asked)), Budget(seconds))
+    probe = Probe(tuple(map(parse_vary, variations)), Budget(seconds))
 
     def work() -> None:
         script = load_script(path)

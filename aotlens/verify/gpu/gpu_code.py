@@ -40,7 +40,9 @@ from aotlens.verify.tensors.values import TOLERANCES, close, computed_in, error_
 
 
 def recording_in_double(
-    prepared: PreparedCall, call: Callable[..., Any] | None, drawn: Sequence[RandomNumbersOfSeed | None]
+    prepared: PreparedCall,
+    call: Callable[..., Any] | None,
+    random_numbers: Sequence[RandomNumbersOfSeed | None],
 ) -> Observation | None:
     """Observe the recorded program in double precision with the kernels' random numbers.
 
@@ -49,7 +51,7 @@ def recording_in_double(
     wide = copy_in_double(prepared)
     if wide is None:
         return None
-    with Widening(), RandomReplay(drawn):
+    with Widening(), RandomReplay(random_numbers):
         return observe_alone(wide, Probe(writes=False), call)
 
 
@@ -139,11 +141,15 @@ def verify_gpu_code(
     options: CompileOptions, fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> GpuVerification:
     """Compile `fn` for the GPU of the options with backend `Interpreted` and compare one call with eager."""
-    worlds = copies(prepare_call(fn, args, kwargs), 4)
-    state = [item.tensor for item in callable_tensors(worlds[0].fn)] if worlds[0].fn is fn else []
+    prepared_calls = copies(prepare_call(fn, args, kwargs), 4)
+    state = (
+        [item.tensor for item in callable_tensors(prepared_calls[0].fn)] if prepared_calls[0].fn is fn else []
+    )
     with patched(FLEX_ON_CPU), same_random_state():
-        compiled = compile_direct(worlds[1].fn, worlds[1].args, dict(worlds[1].kwargs), options)
-    return _Comparison(compiled, worlds, state).verdict()
+        compiled = compile_direct(
+            prepared_calls[1].fn, prepared_calls[1].args, dict(prepared_calls[1].kwargs), options
+        )
+    return _Comparison(compiled, prepared_calls, state).verdict()
 
 
 def verify_gpu_graph(
@@ -153,10 +159,10 @@ def verify_gpu_graph(
     names: Sequence[str],
 ) -> GpuVerification:
     """Compare a graph that Dynamo captured; `calls` are the compiled graph and eager's, with flat inputs."""
-    worlds = copies(prepare_call(calls[1], inputs, names=names), 4, keep_fn=True)
+    prepared_calls = copies(prepare_call(calls[1], inputs, names=names), 4, keep_fn=True)
     state = [item.tensor for fn in calls for item in callable_tensors(fn)]
     call, eager = map(_as_tuple, calls)
-    return _Comparison(compiled, worlds, state, call, eager).verdict()
+    return _Comparison(compiled, prepared_calls, state, call, eager).verdict()
 
 
 def _as_tuple(flat: Callable[..., Any]) -> Callable[..., Any]:
@@ -189,19 +195,21 @@ class _Comparison:
             expected = observe_alone(self.prepared_calls[0], call=self.eager, state=self.state)
         graphs.runs.clear()
         actual = observe_alone(self.prepared_calls[1], call=self.call or self.compiled.call, state=self.state)
-        drawn, unmatched = _random_numbers_of(graphs.runs), ""
+        random_numbers, unmatched = _random_numbers_of(graphs.runs), ""
         laws: tuple[Law, ...] = ()
         # other random numbers, unfused attention and the CPU's autocast rules all change eager's values
         drops = _drops_in_attention(self.compiled)
-        if drawn or assumed_casts() or drops:
-            redrawing = RandomReplay(drawn)
+        if random_numbers or assumed_casts() or drops:
+            redrawing = RandomReplay(random_numbers)
             by_torch = call_with_other_code(self.compiled, CompileOptions("eager"), self.prepared_calls[2].fn)
             with redrawing:
                 expected = observe_alone(self.prepared_calls[2], call=_as_tuple(by_torch), state=self.state)
-            unmatched = _unmatched(redrawing, drawn)
+            unmatched = _unmatched(redrawing, random_numbers)
             laws = tuple(map(law_of, redrawing.replayed))
         with ignoring_devices():
-            comparison = self._without_roundings(compare(actual, expected), (actual, expected), drawn)
+            comparison = self._without_roundings(
+                compare(actual, expected), (actual, expected), random_numbers
+            )
         comparison = _without(comparison, "random state")  # a GPU has its own generator
         if _takes_attention(graphs.runs):  # its outputs have strides that no CPU operator produces
             comparison = _without(comparison, "stride")
@@ -225,7 +233,7 @@ class _Comparison:
         self,
         comparison: Verification,
         sides: tuple[Observation, Observation],
-        drawn: Sequence[RandomNumbersOfSeed | None],
+        random_numbers: Sequence[RandomNumbersOfSeed | None],
     ) -> Verification:
         """Remove differences in values that are as close to double precision as eager's."""
         if not any(difference.max_abs is not None for difference in comparison.differences):
@@ -234,7 +242,7 @@ class _Comparison:
         # a recording of the direct frontend rejects other dtypes, so the user's function runs there
         if self.compiled.frontend == "dynamo":
             call = _as_tuple(call_with_other_code(self.compiled, CompileOptions("eager"), prepared.fn))
-        wide = recording_in_double(prepared, call, drawn)
+        wide = recording_in_double(prepared, call, random_numbers)
         return without_rounding_differences(comparison, sides, wide)
 
     def _culprit(self, graphs: InterpretedGraphs, comparison: Verification) -> str:
@@ -280,13 +288,13 @@ def _random_numbers_of(runs: Sequence[InterpretedRun]) -> list[RandomNumbersOfSe
     return [run.answer.random_numbers.get(index) for run in runs for index in range(run.answer.seeds)]
 
 
-def _unmatched(redrawing: RandomReplay, drawn: Sequence[RandomNumbersOfSeed | None]) -> str:
+def _unmatched(redrawing: RandomReplay, random_numbers: Sequence[RandomNumbersOfSeed | None]) -> str:
     """Return why the kernels' random numbers could not be used in eager; empty if they could."""
-    if redrawing.used == len(drawn):
+    if redrawing.used == len(random_numbers):
         return ""
     return (
         f"values were not compared: the program draws {redrawing.used} times and its kernels"
-        f" {len(drawn) - drawn.count(None)} times"
+        f" {len(random_numbers) - random_numbers.count(None)} times"
     )
 
 
@@ -311,8 +319,8 @@ def culprit(graphs: InterpretedGraphs) -> str:
     """Name the first launch that writes a value different from torch's for the same node."""
     for run in graphs.runs:
         phase = run.graph.lowered.phase
-        drawn = _random_numbers_of([run])
-        drawing = RandomReplay(drawn) if drawn else None
+        random_numbers = _random_numbers_of([run])
+        drawing = RandomReplay(random_numbers) if random_numbers else None
         values = node_values(graphs.program(phase), phase, list(run.job.inputs), drawing)
         answer = interpreter().run(replace(run.job, return_buffers=True))
         for launch in answer.launches:

@@ -46,9 +46,9 @@ class RandomReplay(TorchDispatchMode):
 
     supports_higher_order_operators = True
 
-    def __init__(self, drawn: Sequence[RandomNumbersOfSeed | None]) -> None:
+    def __init__(self, random_numbers: Sequence[RandomNumbersOfSeed | None]) -> None:
         super().__init__()
-        self._recorded = list(drawn)
+        self._recorded = list(random_numbers)
         self.used = 0
         self.replayed: list[RandomNumbersOfSeed] = []
         """The numbers for elements that the program has; kernels generate whole blocks."""
@@ -62,32 +62,34 @@ class RandomReplay(TorchDispatchMode):
         if index >= len(self._recorded):
             return func(*args, **options)
         shape, dtype = form(args, options)
-        drawn = self._recorded[index] or NOTHING
-        drawn = _cut(drawn, math.prod(shape))
-        self.replayed.append(drawn)
-        number = replayed_numbers(drawn, shape, dtype)
-        made = _mask(number, args[0], args[1]) if func is aten.bernoulli.p else number
-        return mark_device(made, on_gpu=True) if _is_drawn_on_gpu(args, options) else made
+        random_numbers = self._recorded[index] or NOTHING
+        random_numbers = _cut(random_numbers, math.prod(shape))
+        self.replayed.append(random_numbers)
+        number = replayed_numbers(random_numbers, shape, dtype)
+        result = _mask(number, args[0], args[1]) if func is aten.bernoulli.p else number
+        return mark_device(result, on_gpu=True) if _is_drawn_on_gpu(args, options) else result
 
 
 def _is_drawn_on_gpu(args: Any, kwargs: Any) -> bool:
     """Return True if the result is on the emulated GPU, by its device argument or the tensor it is like."""
-    asked = kwargs.get("device")
-    if asked is not None:
-        return torch.device(asked).type == "cuda"
+    device = kwargs.get("device")
+    if device is not None:
+        return torch.device(device).type == "cuda"
     return any(isinstance(arg, Tensor) and is_on_gpu(arg) for arg in args)
 
 
-def _cut(drawn: RandomNumbersOfSeed, count: int) -> RandomNumbersOfSeed:
-    inside = drawn.offsets < count
-    return replace(drawn, offsets=drawn.offsets[inside], values=drawn.values[inside])
+def _cut(random_numbers: RandomNumbersOfSeed, count: int) -> RandomNumbersOfSeed:
+    inside = random_numbers.offsets < count
+    return replace(
+        random_numbers, offsets=random_numbers.offsets[inside], values=random_numbers.values[inside]
+    )
 
 
-def replayed_numbers(drawn: RandomNumbersOfSeed, shape: Sequence[int], dtype: torch.dtype) -> Tensor:
+def replayed_numbers(random_numbers: RandomNumbersOfSeed, shape: Sequence[int], dtype: torch.dtype) -> Tensor:
     """Return the numbers as the tensor of the random op; NaN, or the largest integer, where there is none."""
     blank = float("nan") if dtype.is_floating_point else torch.iinfo(dtype).max
     flat = torch.full((math.prod(shape),), blank, dtype=dtype)
-    flat[drawn.offsets] = drawn.values.to(dtype)
+    flat[random_numbers.offsets] = random_numbers.values.to(dtype)
     return flat.view(tuple(shape))
 
 
@@ -102,17 +104,17 @@ class Law:
     """How the numbers deviate; empty if they do not."""
 
 
-def law_of(drawn: RandomNumbersOfSeed) -> Law:
+def law_of(random_numbers: RandomNumbersOfSeed) -> Law:
     """Test the numbers by the largest distance between distributions (Kolmogorov and Smirnov)."""
-    values = drawn.values.double().sort().values
+    values = random_numbers.values.double().sort().values
     count = len(values)
-    if drawn.kind == "randint" or not count:
+    if random_numbers.kind == "randint" or not count:
         return Law(count, "integers")
-    if drawn.kind == "rand":
+    if random_numbers.kind == "rand":
         name, below = "uniform on [0, 1)", values.clamp(0.0, 1.0)
     else:
         name, below = "standard normal", torch.special.ndtr(values)
-    if drawn.kind == "rand" and (values[0] < 0 or values[-1] >= 1):
+    if random_numbers.kind == "rand" and (values[0] < 0 or values[-1] >= 1):
         return Law(count, name, f"numbers from {values[0]:.3g} to {values[-1]:.3g}")
     steps = torch.arange(count + 1, dtype=torch.float64) / count
     distance = float(torch.maximum(below - steps[:-1], steps[1:] - below).max())

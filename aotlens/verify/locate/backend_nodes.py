@@ -54,11 +54,11 @@ def _has_value(node: Node, expected: Mapping[str, Any]) -> bool:
     return isinstance(expected.get(node.name), Tensor) and not has_effect(node)
 
 
-def _subprogram(program: Program, wanted: list[Node]) -> Program:
+def _subprogram(program: Program, values: list[Node]) -> Program:
     """Return the part of a program that computes these values, with them as its outputs."""
-    needed = ancestors(wanted, program.nodes)
+    needed = ancestors(values, program.nodes)
     nodes = tuple(node for node in program.nodes if id(node) in needed)
-    outputs = tuple(ProgramOutput(node, UserOutput(node.name, index)) for index, node in enumerate(wanted))
+    outputs = tuple(ProgramOutput(node, UserOutput(node.name, index)) for index, node in enumerate(values))
     return replace(program, nodes=nodes, outputs=outputs)
 
 

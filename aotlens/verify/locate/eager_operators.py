@@ -41,10 +41,10 @@ def first_differing_operator(program: Program, values: Mapping[str, Any], ran: l
     for node in program.nodes:
         if node.op is None or node.constant is not None or not node.target.startswith("aten"):
             continue
-        wanted = next((value for name, value in rest if name == node.target), None)
-        if wanted is None:
+        expected = next((value for name, value in rest if name == node.target), None)
+        if expected is None:
             return None  # from here on the operators differ, so their values cannot be compared
-        wrong = first_difference(values.get(node.name), wanted)
+        wrong = first_difference(values.get(node.name), expected)
         if wrong is not None:
             return WrongNode(node, *wrong)
     return None

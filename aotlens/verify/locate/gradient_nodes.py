@@ -32,19 +32,19 @@ def first_wrong_gradient(
         if node.name in truth and not _among(truth[node.name], known):
             continue
         for source in nodes_in(node.args):
-            wanted = truth.get(source.name)
-            if node.name in truth and wanted is not None and not _among(wanted, known):
-                return _named(node, backward, values, wanted)
+            expected = truth.get(source.name)
+            if node.name in truth and expected is not None and not _among(expected, known):
+                return _named(node, backward, values, expected)
     return None
 
 
-def _named(operator: Node, backward: list[Node], values: Mapping[str, Any], wanted: Tensor) -> WrongNode:
+def _named(operator: Node, backward: list[Node], values: Mapping[str, Any], expected: Tensor) -> WrongNode:
     """Return the node of this operator's backward whose value has the gradient's shape, else the last one."""
     own = [node for node in backward if _is_gradient_of(node, operator)]
     tensors = [node for node in own if isinstance(values.get(node.name), Tensor)]
-    fitting = [node for node in tensors if values[node.name].shape == wanted.shape]
+    fitting = [node for node in tensors if values[node.name].shape == expected.shape]
     node = next(iter(reversed(fitting or tensors)), operator)
-    return WrongNode(node, values.get(node.name), wanted, f"the gradient of `{operator.name}`")
+    return WrongNode(node, values.get(node.name), expected, f"the gradient of `{operator.name}`")
 
 
 def _is_gradient_of(node: Node, operator: Node) -> bool:
@@ -69,20 +69,20 @@ def _gradients(
             if out.slot.name in tangents and isinstance(value, Tensor) and value.requires_grad
             if not isinstance(out.slot, MutatedInput) or out.slot.name not in _results(functional)
         ]
-        wanted = {
+        differentiable = {
             name: value
             for name, value in player.values.items()
             if isinstance(value, Tensor) and value.requires_grad
         }
         gradients = torch.autograd.grad(
             [value for value, _ in pairs],
-            list(wanted.values()),
+            list(differentiable.values()),
             [tangent for _, tangent in pairs],
             allow_unused=True,
         )
     except (RuntimeError, ValueError, NotImplementedError):
         return None
-    return {name: value for name, value in zip(wanted, gradients, strict=True) if value is not None}
+    return {name: value for name, value in zip(differentiable, gradients, strict=True) if value is not None}
 
 
 def _results(program: Program) -> frozenset[str]:
@@ -96,8 +96,8 @@ def _leaf(value: Any) -> Any:
     return value.detach().clone().requires_grad_(is_float)
 
 
-def _among(wanted: Tensor, known: list[Tensor]) -> bool:
-    return any(_same_numbers(wanted, value) for value in known)
+def _among(gradient: Tensor, known: list[Tensor]) -> bool:
+    return any(_same_numbers(gradient, value) for value in known)
 
 
 def _same_numbers(left: Tensor, right: Tensor) -> bool:

@@ -106,8 +106,8 @@ def _simpler_values(small: Candidate, is_wrong: Callable[[Candidate], bool]) -> 
 
 def _random(like: Tensor) -> Tensor:
     generator = torch.Generator().manual_seed(0)
-    drawn = torch.randn(like.shape, generator=generator, dtype=torch.float32).to(like.dtype)
-    return drawn.requires_grad_(like.requires_grad)
+    random = torch.randn(like.shape, generator=generator, dtype=torch.float32).to(like.dtype)
+    return random.requires_grad_(like.requires_grad)
 
 
 class _Script:
@@ -169,10 +169,10 @@ def _value_lines(name: str, value: Any) -> list[str]:
         return [f"{name} = {value!r}"]
     shape = tuple(value.shape)
     if value.is_floating_point() and value.numel() > 1 and torch.equal(value, _random(value)):
-        drawn = f"torch.randn({shape}, generator=generator.manual_seed(0)).to({value.dtype})"
+        code = f"torch.randn({shape}, generator=generator.manual_seed(0)).to({value.dtype})"
     else:
-        drawn = constant_text(value.detach(), limit=1 << 16) or f"torch.ones({shape}, dtype={value.dtype})"
-    lines = [f"{name} = {drawn}"]
+        code = constant_text(value.detach(), limit=1 << 16) or f"torch.ones({shape}, dtype={value.dtype})"
+    lines = [f"{name} = {code}"]
     if not value.is_contiguous():
         layout = f"torch.empty_strided({shape}, {tuple(value.stride())}, dtype={value.dtype})"
         lines.append(f"{name} = {layout}.copy_({name})")

@@ -74,16 +74,16 @@ def first_wrong_node(
     return None
 
 
-def differs(actual: Any, wanted: Any) -> bool:
+def differs(actual: Any, expected: Any) -> bool:
     """Return True if both are comparable tensors and are not close."""
-    return first_difference(actual, wanted) is not None
+    return first_difference(actual, expected) is not None
 
 
-def first_difference(actual: Any, wanted: Any) -> tuple[Tensor, Tensor] | None:
+def first_difference(actual: Any, expected: Any) -> tuple[Tensor, Tensor] | None:
     """Return two comparable tensors that are not close; for wrappers the first such pair of inner tensors."""
-    if not isinstance(actual, Tensor) or not isinstance(wanted, Tensor):
+    if not isinstance(actual, Tensor) or not isinstance(expected, Tensor):
         return None
-    inner: dict[tuple[str, ...], Tensor] = dict(inner_tensors(wanted))
+    inner: dict[tuple[str, ...], Tensor] = dict(inner_tensors(expected))
     for path, tensor in inner_tensors(actual):
         other = inner.get(path, tensor)
         if tensor.shape == other.shape and tensor.dtype == other.dtype and not close(tensor, other):

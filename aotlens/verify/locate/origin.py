@@ -125,10 +125,10 @@ class _Search:
         for item in eager.inputs:
             facts |= copies_by_name(item.name, getattr(item, "value", None), AFTER)
         for name, value in values.items():
-            wanted = facts.get(name)
-            if isinstance(value, Tensor) and isinstance(wanted, Tensor):
-                other = value.shape != wanted.shape or value.dtype != wanted.dtype
-                if other or differs(value, wanted):
+            expected = facts.get(name)
+            if isinstance(value, Tensor) and isinstance(expected, Tensor):
+                other = value.shape != expected.shape or value.dtype != expected.dtype
+                if other or differs(value, expected):
                     return f"`{name}`"
         return ""
 

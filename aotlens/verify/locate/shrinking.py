@@ -98,27 +98,29 @@ def _with_fewer_nodes(start: Candidate, recorded: Mapping[str, Any], is_wrong: W
         size = max(size // 2, 1)
 
 
-def _without(start: Candidate, gone: tuple[Node, ...], recorded: Mapping[str, Any]) -> Candidate | None:
+def _without(
+    start: Candidate, nodes_to_remove: tuple[Node, ...], recorded: Mapping[str, Any]
+) -> Candidate | None:
     """Return the program without these operators; None if one of their values cannot be an input."""
-    left_out = {id(node) for node in gone}
-    remaining = [node for node in start.program.nodes if id(node) not in left_out]
+    removed = {id(node) for node in nodes_to_remove}
+    remaining = [node for node in start.program.nodes if id(node) not in removed]
     read = {id(node) for other in remaining for node in other.inputs()}
     read |= {id(node) for node in nodes_in(out.value for out in start.program.outputs)}
-    needed = [node for node in gone if id(node) in read]
+    needed = [node for node in nodes_to_remove if id(node) in read]
     if not remaining or not all(isinstance(recorded.get(node.name), Tensor) for node in needed):
         return None
-    made = {id(node): Node(node.name, None, (), {}, node.val, node.origin) for node in needed}
+    replacements = {id(node): Node(node.name, None, (), {}, node.val, node.origin) for node in needed}
     nodes = []
     for node in remaining:
-        change = lambda source: made.get(id(source), source)
+        change = lambda source: replacements.get(id(source), source)
         args, kwargs = map_nodes(node.args, change), map_nodes(node.kwargs, change)
-        made[id(node)] = replace(node, args=args, kwargs=kwargs)
-        nodes.append(made[id(node)])
+        replacements[id(node)] = replace(node, args=args, kwargs=kwargs)
+        nodes.append(replacements[id(node)])
     outputs = tuple(
-        replace(out, value=map_nodes(out.value, lambda source: made.get(id(source), source)))
+        replace(out, value=map_nodes(out.value, lambda source: replacements.get(id(source), source)))
         for out in start.program.outputs
     )
-    new = tuple(ProgramInput(made[id(node)], UserInput(node.name, 0)) for node in needed)
+    new = tuple(ProgramInput(replacements[id(node)], UserInput(node.name, 0)) for node in needed)
     program = replace(
         start.program, inputs=(*start.program.inputs, *new), nodes=tuple(nodes), outputs=outputs
     )

@@ -105,8 +105,8 @@ def _wrapper_gradients(
     compiled: Compiled, flat: list[Any], leaves: list[Any], copies: tuple[Cloner, Mapping[str, Any]]
 ) -> dict[str, Any]:
     captured, (cloner, tangents) = compiled.captured, copies
-    leaf_of = {id(made): leaf for made, leaf in cloner.leaves}
-    wanted: dict[str, Tensor] = {}
+    leaf_of = {id(copy): leaf for copy, leaf in cloner.leaves}
+    targets: dict[str, Tensor] = {}
     for out in compiled.joint.gradients:
         slot: Any = out.slot
         if slot.index >= len(flat):  # a synthetic base, which does not exist for the caller
@@ -119,22 +119,22 @@ def _wrapper_gradients(
         ].shares_storage_with:  # autograd may know it as a view of the other input
             continue
         if out.value is not None and tensor is not None and tensor.requires_grad:
-            wanted[captured.inputs[slot.index].slot.name] = tensor
+            targets[captured.inputs[slot.index].slot.name] = tensor
     pairs = zip(compiled.joint.forward_outputs, compiled.joint.differentiable, strict=True)
     slots = (outer_slot(out.slot) for out, differentiable in pairs if differentiable)
     started = {(type(slot), slot.index): slot for slot in slots}.values()
-    arriving = [slot for index, slot in enumerate(started) if index not in compiled.joint.failing_tangents]
-    outputs = [(_output(compiled, slot, flat, leaves), slot.name) for slot in arriving]
-    if not wanted or any(tensor is None for tensor, _ in outputs):
+    defined = [slot for index, slot in enumerate(started) if index not in compiled.joint.failing_tangents]
+    outputs = [(_output(compiled, slot, flat, leaves), slot.name) for slot in defined]
+    if not targets or any(tensor is None for tensor, _ in outputs):
         return {}
     gradients = torch.autograd.grad(
         [tensor for tensor, _ in outputs],
-        list(wanted.values()),
+        list(targets.values()),
         [_tangent(tensor, name, tangents) for tensor, name in outputs],
         allow_unused=True,
     )
     named_gradients: dict[str, Any] = {}
-    for name, gradient in zip(wanted, gradients, strict=True):
+    for name, gradient in zip(targets, gradients, strict=True):
         if gradient is not None:
             named_gradients |= copies_by_name(f"gradient of {name}", gradient)
     return named_gradients

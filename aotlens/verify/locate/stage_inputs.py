@@ -232,9 +232,9 @@ def _path(slot: Any) -> tuple[str, ...]:
 class InputCloner(Cloner):
     """Leaves a wrapper's attributes as its subclass set them: jagged sizes belong to their offsets."""
 
-    def _copy_attributes(self, original: Tensor, made: Tensor) -> None:
+    def _copy_attributes(self, original: Tensor, copy: Tensor) -> None:
         if not is_wrapper(original):
-            super()._copy_attributes(original, made)
+            super()._copy_attributes(original, copy)
 
 
 def is_number(value: Any) -> bool:

@@ -37,12 +37,12 @@ class Cloner:
         if known is not None:
             return known
         with torch.inference_mode(original.is_inference()):
-            made = self._make(original)
-        self._copy_attributes(original, made)
-        self._remember(original, made)
-        if made.is_leaf and made.requires_grad:
-            self.leaves.append((made, made))
-        return made
+            copy = self._make(original)
+        self._copy_attributes(original, copy)
+        self._remember(original, copy)
+        if copy.is_leaf and copy.requires_grad:
+            self.leaves.append((copy, copy))
+        return copy
 
     def module(self, original: nn.Module) -> nn.Module:
         """Return a deep copy whose tensors keep their relations to all other copies."""
@@ -53,12 +53,12 @@ class Cloner:
                     memo[id(value)] = self.tensor(value)
         return copy.deepcopy(original, memo)
 
-    def _copy_attributes(self, original: Tensor, made: Tensor) -> None:
+    def _copy_attributes(self, original: Tensor, copy: Tensor) -> None:
         if vars(original):
-            vars(made).update({k: v for k, v in vars(original).items() if not isinstance(v, Tensor)})
+            vars(copy).update({k: v for k, v in vars(original).items() if not isinstance(v, Tensor)})
 
-    def _remember(self, original: Tensor, made: Tensor) -> None:
-        self._tensors[id(original)] = made
+    def _remember(self, original: Tensor, copy: Tensor) -> None:
+        self._tensors[id(original)] = copy
         self._originals.append(original)
 
     def _make(self, original: Tensor) -> Tensor:
@@ -81,12 +81,12 @@ class Cloner:
             self._storages[storage._cdata] = storage.clone()
             self._originals.append(storage)
         geometry = (original.storage_offset(), original.size(), original.stride())
-        beside = self._on_storages.setdefault(storage._cdata, [])
-        counted = next((copy for other, copy in beside if shares_version_counter(original, other)), None)
+        on_storage = self._on_storages.setdefault(storage._cdata, [])
+        counted = next((copy for other, copy in on_storage if shares_version_counter(original, other)), None)
         plain = torch.empty(0, dtype=original.dtype, device=original.device)
         if counted is not None and counted.numel():
             plain = _of_dtype(counted.detach(), original.dtype)
-        beside.append((original, plain))
+        on_storage.append((original, plain))
         with torch.no_grad():
             plain.set_(self._storages[storage._cdata], *geometry)
             if original.is_neg():
@@ -98,33 +98,33 @@ class Cloner:
         overlaps = any(
             stride == 0 and size > 1 for size, stride in zip(plain.shape, plain.stride(), strict=True)
         )
-        made = leaf.clone() if overlaps else plain.copy_(leaf)
-        self.leaves.append((made, leaf))
-        return made
+        copy = leaf.clone() if overlaps else plain.copy_(leaf)
+        self.leaves.append((copy, leaf))
+        return copy
 
     def _view(self, original: Tensor, original_base: Tensor) -> Tensor:
         """Repeat the view on the copy of its base, in the grad mode in which it was made."""
         base = self.tensor(original_base)
         differentiable = original.grad_fn is not None or not base.requires_grad
         with torch.set_grad_enabled(differentiable):
-            made: Tensor = original._view_func(base)  # type: ignore[attr-defined]
-        if original.requires_grad and not made.requires_grad:
-            made.requires_grad_()
-        return made
+            view: Tensor = original._view_func(base)  # type: ignore[attr-defined]
+        if original.requires_grad and not view.requires_grad:
+            view.requires_grad_()
+        return view
 
     def _subclass(self, original: Tensor) -> Tensor:
         names, context = original.__tensor_flatten__()  # type: ignore[attr-defined]
         parts = {name: getattr(original, name) for name in names}
         inner = {k: self.tensor(part) if isinstance(part, Tensor) else part for k, part in parts.items()}
         with torch.no_grad():
-            made: Tensor = type(original).__tensor_unflatten__(  # type: ignore[attr-defined]
+            wrapper: Tensor = type(original).__tensor_unflatten__(  # type: ignore[attr-defined]
                 inner, context, original.size(), original.stride()
             )
         if original.requires_grad and original.is_leaf:
-            return made.requires_grad_()
+            return wrapper.requires_grad_()
         if not original.requires_grad:
-            return made
-        leaf = made.requires_grad_()
+            return wrapper
+        leaf = wrapper.requires_grad_()
         copied = leaf.clone()
         self.leaves.append((copied, leaf))
         return copied

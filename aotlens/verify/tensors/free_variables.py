@@ -20,9 +20,9 @@ def free_variables(fn: Callable[..., Any], depth: int = 2) -> dict[str, Any]:
     fn = inspect.unwrap(fn)
     if not isinstance(fn, types.FunctionType):
         return {}
-    seen = inspect.getclosurevars(fn)
+    closure = inspect.getclosurevars(fn)
     values: dict[str, Any] = {}
-    for name, value in {**seen.globals, **seen.nonlocals}.items():
+    for name, value in {**closure.globals, **closure.nonlocals}.items():
         if isinstance(value, Tensor | nn.Module):
             values[name] = value
         elif isinstance(value, types.FunctionType) and depth and not value.__module__.startswith("torch"):

@@ -60,13 +60,13 @@ def _fill(tensor: Tensor, generator: torch.Generator) -> None:
         whole.copy_(_random_like(whole, generator))
 
 
-def _random_like(seen: Tensor, generator: torch.Generator) -> Tensor:
+def _random_like(original: Tensor, generator: torch.Generator) -> Tensor:
     """Return random values with the range or distribution of these values."""
-    if seen.dtype.is_complex:
-        parts = torch.view_as_real(seen)
+    if original.dtype.is_complex:
+        parts = torch.view_as_real(original)
         return torch.view_as_complex(_random_like(parts.flatten(), generator).view(parts.shape).contiguous())
-    wide = seen.detach().cpu()
-    if not seen.dtype.is_floating_point:
+    wide = original.detach().cpu()
+    if not original.dtype.is_floating_point:
         return _integers(wide, generator)
     values = wide.double()
     if not bool(torch.isfinite(values).all()) or values.unique().numel() <= MOST_FLAG_VALUES:
@@ -74,19 +74,19 @@ def _random_like(seen: Tensor, generator: torch.Generator) -> Tensor:
     low, high = float(values.min()), float(values.max())
     if low >= 0:  # valid for a square root or a logarithm
         return low + (high - low) * torch.rand(values.shape, generator=generator, dtype=torch.float64)
-    drawn = torch.randn(values.shape, generator=generator, dtype=torch.float64)
-    return values.mean() + drawn * values.std(correction=0)
+    normal = torch.randn(values.shape, generator=generator, dtype=torch.float64)
+    return values.mean() + normal * values.std(correction=0)
 
 
-def _integers(seen: Tensor, generator: torch.Generator) -> Tensor:
-    if seen.dtype == torch.bool:
-        return _shuffled(seen, generator)
-    low, high = int(seen.min()), int(seen.max())
+def _integers(original: Tensor, generator: torch.Generator) -> Tensor:
+    if original.dtype == torch.bool:
+        return _shuffled(original, generator)
+    low, high = int(original.min()), int(original.max())
     if low == high:
-        return seen
-    return torch.randint(low, high + 1, seen.shape, generator=generator)
+        return original
+    return torch.randint(low, high + 1, original.shape, generator=generator)
 
 
-def _shuffled(seen: Tensor, generator: torch.Generator) -> Tensor:
+def _shuffled(original: Tensor, generator: torch.Generator) -> Tensor:
     """Return the same values in random order."""
-    return seen[torch.randperm(seen.numel(), generator=generator)]
+    return original[torch.randperm(original.numel(), generator=generator)]

@@ -64,10 +64,10 @@ def copied(tensor: Tensor) -> Tensor:
         names, context = tensor.__tensor_flatten__()  # type: ignore[attr-defined]
         parts = {name: getattr(tensor, name) for name in names}
         inner = {name: copied(part) if isinstance(part, Tensor) else part for name, part in parts.items()}
-        made: Tensor = type(tensor).__tensor_unflatten__(  # type: ignore[attr-defined]
+        wrapper: Tensor = type(tensor).__tensor_unflatten__(  # type: ignore[attr-defined]
             inner, context, tensor.size(), tensor.stride()
         )
-        return made
+        return wrapper
 
 
 def is_users_wrapper(tensor: Tensor) -> bool:
