@@ -75,9 +75,8 @@ def _analyse_tensor(captured: Captured, index: int, keep_mutations: bool) -> Inp
     mutates_data = _writes_data(captured_input)
     new_geometry = _new_geometry(captured_input)
     if new_geometry is None and storage.metadata_mutations and captured_input.argument.requires_grad:
-        _metadata_mutated_without_grad(
-            captured, captured_input
-        )  # rejects changes that cancel out but that autograd notices
+        # rejects changes that cancel out but that autograd notices
+        _metadata_mutated_without_grad(captured, captured_input)
     autograd = _autograd_change(captured, captured_input)
     if autograd is AutogradChange.DETACHED and (storage.version or storage.metadata_mutations):
         _check_views_of_detached(captured, captured_input)
@@ -214,9 +213,8 @@ def _metadata_mutated_without_grad(captured: Captured, captured_input: CapturedI
             "geometry-changes-in-two-grad-modes", span_of_writes(mutations), input=captured_input.slot.name
         )
     later_writes = storage.writes[mutations[0].version :] if mutations else []
-    autograd_sees_write = any(write.grad_enabled for write in later_writes) or (
-        later_writes and _is_seen_by_autograd(captured_input)
-    )  # `mark_dirty`
+    marked_dirty = later_writes and _is_seen_by_autograd(captured_input)
+    autograd_sees_write = any(write.grad_enabled for write in later_writes) or marked_dirty
     if not seen_mutations and captured_input.argument.requires_grad and autograd_sees_write:
         raise unsupported(
             "geometry-change-before-write", span_of_writes(mutations), input=captured_input.slot.name
@@ -322,10 +320,8 @@ def _analyse_storage_swap(
     captured_input = captured.inputs[index]
     storage: Any = captured_input.storage
     check_reads_before_resize(captured, captured_input)
-    writes_old_storage, seen_by_autograd = (
-        captured_input.base is None and _writes_data(captured_input),
-        _is_seen_by_autograd(captured_input),
-    )  # else the base is written to
+    seen_by_autograd = _is_seen_by_autograd(captured_input)
+    writes_old_storage = captured_input.base is None and _writes_data(captured_input)
     if captured_input.is_view and captured_input.argument.requires_grad and _version_bumps(captured_input):
         raise unsupported(
             "storage-swap-of-mutated-view",
@@ -389,9 +385,7 @@ def _version_bumps(captured_input: CapturedInput) -> int:
 
 def _autograd_change(captured: Captured, captured_input: CapturedInput) -> AutogradChange:
     base = captured_input.argument._base
-    as_its_base = (
-        base is not None and base.requires_grad
-    )  # every view of the base then does, without a call of its own
+    as_its_base = base is not None and base.requires_grad  # then every view requires grad by itself
     if (
         captured_input.argument.requires_grad
         and not captured_input.requires_grad

@@ -342,9 +342,7 @@ def _intermediate(
     base_tensor = captured.outputs[base.index] if isinstance(base, OutputBase) else storage.base_tensor
     chain = relative_chain(recorder, base_tensor, value)
     if isinstance(base, IntermediateBaseOf) and bases[base.index].value is storage.base:
-        chain = (
-            tracked.chain
-        )  # of a storage swap: relative to the storage's first tensor, in its first geometry
+        chain = tracked.chain  # of a storage swap: from the storage's first tensor in its first geometry
     is_detached = not value.requires_grad or is_created_leaf(value)
     return OutputAliasInfo(
         index=index,

@@ -79,9 +79,7 @@ def _add(
         result.meta["val"] = node.val
         return result
     if isinstance(node.val, (torch.SymInt, torch.SymBool)) and not node.val.node.expr.free_symbols:
-        return (int if isinstance(node.val, torch.SymInt) else bool)(
-            node.val
-        )  # a comparison that was decided
+        return int(node.val) if isinstance(node.val, torch.SymInt) else bool(node.val)
     if isinstance(node.op, SymbolicExpression):
         return expression_nodes(graph, node.op, [converted[id(arg)] for arg in node.args], node.val)
     op: Any = operator.getitem if node.op is getitem else node.op

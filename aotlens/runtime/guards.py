@@ -100,9 +100,7 @@ class Guards:
             self._bind_sizes(checked=False)
             with self._builder.step("check shared memory", SHARED_MEMORY):
                 self._aliases()
-            if (
-                not self._captured.grad_enabled
-            ):  # under inference mode Dynamo does not distinguish the two kinds
+            if not self._captured.grad_enabled:  # Dynamo's guards do not tell inference tensors apart then
                 with self._builder.step("check inference tensors", INFERENCE_TENSORS):
                     self._inference_tensors()
             return

@@ -42,9 +42,7 @@ def write_versions_of_unwritten(builder: TextBuilder, meta: ViewAndMutationMeta,
 def changes_metadata_only(info: InputAliasInfo) -> bool:
     """Return True if only the tensor's sizes or strides change, so that what the graph saves stays valid."""
     metadata_changed = info.mutates_metadata and not info.mutates_data and info.storage_swap is None
-    return (
-        metadata_changed and not info.is_view
-    )  # a bumped version makes autograd regenerate a view's `grad_fn`
+    return metadata_changed and not info.is_view  # its bumped version would regenerate a view's `grad_fn`
 
 
 def write_versions(
