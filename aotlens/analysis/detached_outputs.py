@@ -9,7 +9,6 @@ from typing import Any
 
 import torch
 
-from aotlens.analysis.inputs import grad_fn_of, raises_on_grad_fn
 from aotlens.analysis.leaves import geometry_on_base, passes_custom_function, reinterpreted_as, relative_chain
 from aotlens.analysis.records import (
     AliasBase,
@@ -21,6 +20,7 @@ from aotlens.analysis.records import (
     OutputType,
 )
 from aotlens.analysis.storage_swaps import span_of_storage_swap
+from aotlens.analysis.tensor_state import grad_fn_of, raises_on_grad_fn
 from aotlens.capture.operators import aten
 from aotlens.capture.records import Captured
 from aotlens.capture.storage import Storage, view_base

@@ -5,8 +5,8 @@ Invariant: an output that passes lies on the storage of the tensor at which its 
 
 from typing import Any
 
-from aotlens.analysis.inputs import grad_fn_of, raises_on_grad_fn
 from aotlens.analysis.storage_swaps import span_of_storage_swap
+from aotlens.analysis.tensor_state import grad_fn_of, raises_on_grad_fn
 from aotlens.capture.autograd.detached_views import is_view_of_detached, span_of_detaching
 from aotlens.capture.graph import TRACKED_ATTRIBUTE
 from aotlens.capture.records import Captured, CapturedInput

@@ -8,9 +8,9 @@ from dataclasses import replace
 from typing import Any
 
 from aotlens.analysis.graph_outputs import as_view_of_storage, graph_output
-from aotlens.analysis.inputs import grad_fn_of, raises_on_grad_fn
 from aotlens.analysis.leaves import passes_custom_function, relative_chain
 from aotlens.analysis.records import AliasBase, OutputAliasInfo, OutputBase, OutputType
+from aotlens.analysis.tensor_state import grad_fn_of, raises_on_grad_fn
 from aotlens.capture.records import Captured, CapturedInput
 from aotlens.capture.storage import Storage
 from aotlens.ir.program import Node

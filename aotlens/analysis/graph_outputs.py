@@ -6,9 +6,9 @@ Invariant: such an output has eager's strides, and shares storage with other out
 from collections.abc import Sequence
 from typing import Any
 
-from aotlens.analysis.inputs import grad_fn_of
 from aotlens.analysis.leaves import geometry_on_base, is_created_leaf, relative_chain, views_before_detach
 from aotlens.analysis.records import IntermediateBaseOf, OutputAliasInfo, OutputBase, OutputType
+from aotlens.analysis.tensor_state import grad_fn_of
 from aotlens.capture.operators import aten
 from aotlens.capture.recorder import Recorder
 from aotlens.capture.records import Captured

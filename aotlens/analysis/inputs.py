@@ -24,20 +24,21 @@ from aotlens.analysis.records import (
 )
 from aotlens.analysis.storage_swaps import StorageSwaps
 from aotlens.analysis.subclasses import analyse_wrapper
+from aotlens.analysis.tensor_state import (
+    geometry_after,
+    grad_fn_of,
+    has_new_data,
+    has_new_grad_fn,
+    span_of_writes,
+    version_bumps,
+)
 from aotlens.capture.autograd.detached_views import span_of_detaching, was_detached
-from aotlens.capture.graph import TRACKED_ATTRIBUTE
 from aotlens.capture.inputs.synthetic_bases import has_other_grad_fn
-from aotlens.capture.invalid_views import invalid_view_error
 from aotlens.capture.records import Captured, CapturedInput
-from aotlens.capture.storage import Storage, Write, repeated_dims
-from aotlens.model.report import Span
+from aotlens.capture.storage import Storage, repeated_dims
 from aotlens.unsupported import unsupported
 
 aten = torch.ops.aten
-
-
-def geometry_of(tensor: Any) -> Geometry:
-    return Geometry(tuple(tensor.shape), tuple(tensor.stride()), tensor.storage_offset())
 
 
 def analyse_inputs(
@@ -72,8 +73,8 @@ def analyse_inputs(
 def _analyse_tensor(captured: Captured, index: int, keep_mutations: bool) -> InputAliasInfo:
     captured_input = captured.inputs[index]
     storage: Any = captured_input.storage
-    mutates_data = _writes_data(captured_input)
-    new_geometry = _new_geometry(captured_input)
+    mutates_data = has_new_data(captured_input)
+    new_geometry = geometry_after(captured_input)
     if new_geometry is None and storage.metadata_mutations and captured_input.argument.requires_grad:
         # rejects changes that cancel out but that autograd notices
         _metadata_mutated_without_grad(captured, captured_input)
@@ -91,7 +92,7 @@ def _analyse_tensor(captured: Captured, index: int, keep_mutations: bool) -> Inp
             kind, reason = MutationType.MUTATED_OUT_GRAPH, f"{autograd.value}, which only the wrapper can do"
         return InputAliasInfo(index, kind, reason, version_bumps=bumps, autograd=autograd)
     written = captured_input if captured_input.base is None else captured.inputs[captured_input.base]
-    seen_by_autograd = _is_seen_by_autograd(written)
+    seen_by_autograd = has_new_grad_fn(written)
     if captured_input.base is not None:
         _check_grad_fn_kept(captured, captured_input, written)
     if (
@@ -104,7 +105,7 @@ def _analyse_tensor(captured: Captured, index: int, keep_mutations: bool) -> Inp
             "recorded-write-to-expanded-input", span_of_writes(storage.writes), input=captured_input.slot.name
         )
     mutation_type, reason = mutation_placement(
-        mutates_data, _new_geometry(written), seen_by_autograd, keep_mutations
+        mutates_data, geometry_after(written), seen_by_autograd, keep_mutations
     )
     return InputAliasInfo(
         index=index,
@@ -192,12 +193,6 @@ def _with_autograd_change(reason: str, autograd: AutogradChange) -> str:
     return reason if autograd is AutogradChange.NONE else f"{reason}; {autograd.value}"
 
 
-def _new_geometry(captured_input: CapturedInput) -> Geometry | None:
-    """Return the geometry at the end of the function; None if it is unchanged."""
-    geometry = geometry_of(captured_input.argument)
-    return geometry if geometry != geometry_of(captured_input.fake) else None
-
-
 def _metadata_mutated_without_grad(captured: Captured, captured_input: CapturedInput) -> bool:
     """Return True if all metadata mutations of the tensor ran with grad mode off.
 
@@ -213,40 +208,15 @@ def _metadata_mutated_without_grad(captured: Captured, captured_input: CapturedI
             "geometry-changes-in-two-grad-modes", span_of_writes(mutations), input=captured_input.slot.name
         )
     later_writes = storage.writes[mutations[0].version :] if mutations else []
-    marked_dirty = later_writes and _is_seen_by_autograd(captured_input)
+    marked_dirty = later_writes and has_new_grad_fn(captured_input)
     autograd_sees_write = any(write.grad_enabled for write in later_writes) or marked_dirty
     if not seen_mutations and captured_input.argument.requires_grad and autograd_sees_write:
         raise unsupported(
             "geometry-change-before-write", span_of_writes(mutations), input=captured_input.slot.name
         )
-    if mutations and not seen_mutations and _new_geometry(captured_input) is not None:
+    if mutations and not seen_mutations and geometry_after(captured_input) is not None:
         check_views_with_grad_fn(captured, captured_input, mutations)
     return not seen_mutations
-
-
-def grad_fn_of(tensor: Any) -> Any:
-    """Return the tensor's `grad_fn`; None for a view whose `grad_fn` autograd refuses to return.
-
-    Autograd raises for a view made with grad mode off, or one of several outputs of an operator, once its
-    base is written to with grad mode on.  It does the same for the compiled output.
-    """
-    try:
-        return tensor.grad_fn
-    except (RuntimeError, ValueError) as error:
-        tracked = getattr(tensor, TRACKED_ATTRIBUTE, None)
-        moves = tracked.storage.metadata_mutations if tracked is not None else []
-        if moves:  # autograd regenerates the view, on a tensor that has other sizes by then
-            raise invalid_view_error(span_of_writes(moves), None) from error
-        return None
-
-
-def raises_on_grad_fn(tensor: Any) -> bool:
-    """Return True if autograd raises when it is asked for the tensor's `grad_fn`."""
-    try:
-        tensor.grad_fn  # noqa: B018 - only whether it raises is asked
-    except (RuntimeError, ValueError):
-        return True
-    return False
 
 
 def _check_grad_fn_kept(captured: Captured, captured_input: CapturedInput, base: CapturedInput) -> None:
@@ -260,7 +230,7 @@ def _check_grad_fn_kept(captured: Captured, captured_input: CapturedInput, base:
         for synthetic_base in captured.bases
     )
     starts = captured_input.argument.requires_grad and not captured_input.requires_grad
-    lost = starts and (flat or base.requires_grad or not _is_seen_by_autograd(base))
+    lost = starts and (flat or base.requires_grad or not has_new_grad_fn(base))
     if lost or (captured_input.has_own_edge and has_other_grad_fn(captured_input.argument)):
         raise unsupported(
             "recorded-write-to-overlapping-input", captured.subject.span, input=captured_input.slot.name
@@ -271,7 +241,7 @@ def _version_group_bumps(captured: Captured, index: int) -> int:
     """Return by how much the wrapper raises the input's version counter; overlapping inputs share one."""
     captured_input = captured.inputs[index]
     bumps, joined = (
-        _version_bumps(captured_input),
+        version_bumps(captured_input),
         captured_input.storage is not None and captured_input.storage.overlapping_inputs,
     )
     return _writes_through_input(captured, index) if bumps and joined else bumps
@@ -298,7 +268,7 @@ def _writes_through_input(captured: Captured, index: int) -> int:
             if write.chain[: len(chains[input_index])] == chains[input_index]
         ]
         nearest += [max(through, key=lambda input_index: len(chains[input_index]))] if through else []
-    elsewhere = _version_bumps(captured.inputs[index]) - len(nearest)
+    elsewhere = version_bumps(captured.inputs[index]) - len(nearest)
     return nearest.count(index) + (elsewhere if index == on_it[0] and elsewhere > 0 else 0)
 
 
@@ -320,9 +290,9 @@ def _analyse_storage_swap(
     captured_input = captured.inputs[index]
     storage: Any = captured_input.storage
     check_reads_before_resize(captured, captured_input)
-    seen_by_autograd = _is_seen_by_autograd(captured_input)
-    writes_old_storage = captured_input.base is None and _writes_data(captured_input)
-    if captured_input.is_view and captured_input.argument.requires_grad and _version_bumps(captured_input):
+    seen_by_autograd = has_new_grad_fn(captured_input)
+    writes_old_storage = captured_input.base is None and has_new_data(captured_input)
+    if captured_input.is_view and captured_input.argument.requires_grad and version_bumps(captured_input):
         raise unsupported(
             "storage-swap-of-mutated-view",
             span_of_writes(storage.metadata_mutations) or captured.subject.span,
@@ -353,33 +323,6 @@ def _analyse_storage_swap(
         storage_swap=storage_swap,
         storage_bytes=storage.new_bytes,
         autograd=autograd,
-    )
-
-
-def span_of_writes(writes: list[Write]) -> Span | None:
-    """Return the span of the last write."""
-    return writes[-1].origin.location.innermost if writes else None
-
-
-def _writes_data(captured_input: CapturedInput) -> bool:
-    """Return True if the storage that the input had at entry holds another value at the end."""
-    storage: Any = captured_input.storage
-    return storage.version > 0 and storage.base is not captured_input.node and storage.bytes_after != 0
-
-
-def _is_seen_by_autograd(captured_input: CapturedInput) -> bool:
-    changed = (
-        captured_input.argument.requires_grad
-        and grad_fn_of(captured_input.argument) is not captured_input.grad_fn
-    )
-    return changed and not captured_input.becomes_leaf
-
-
-def _version_bumps(captured_input: CapturedInput) -> int:
-    return (
-        0
-        if captured_input.argument.is_inference()
-        else captured_input.argument._version - captured_input.version
     )
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import torch
 
-from aotlens.analysis.inputs import geometry_of, grad_fn_of
 from aotlens.analysis.records import Geometry, OutputAliasInfo, OutputBase, OutputType
+from aotlens.analysis.tensor_state import geometry_of, grad_fn_of
 from aotlens.capture.graph import TRACKED_ATTRIBUTE
 from aotlens.capture.recorder import Recorder
 from aotlens.capture.records import Captured, CapturedInput

@@ -7,7 +7,6 @@ base and the output has a hook.
 from collections.abc import Sequence
 from typing import Any
 
-from aotlens.analysis.inputs import grad_fn_of
 from aotlens.analysis.records import (
     BaseInfo,
     InputBase,
@@ -16,6 +15,7 @@ from aotlens.analysis.records import (
     OutputBase,
     OutputType,
 )
+from aotlens.analysis.tensor_state import grad_fn_of
 from aotlens.capture.records import Captured
 from aotlens.torch_api.fake import FakeTensor
 from aotlens.unsupported import unsupported

@@ -23,7 +23,6 @@ from aotlens.analysis.graph_outputs import (
     view_of_intermediate_base,
     view_of_output,
 )
-from aotlens.analysis.inputs import grad_fn_of, raises_on_grad_fn
 from aotlens.analysis.leaves import (
     created_leaf_base,
     geometry_on_base,
@@ -44,6 +43,7 @@ from aotlens.analysis.records import (
     OutputType,
 )
 from aotlens.analysis.storage_swaps import StorageSwaps
+from aotlens.analysis.tensor_state import grad_fn_of, raises_on_grad_fn
 from aotlens.capture.autograd.detached_views import is_view_of_detached, requires_grad
 from aotlens.capture.graph import PLAIN
 from aotlens.capture.records import Captured

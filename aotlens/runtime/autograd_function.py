@@ -4,7 +4,6 @@ from typing import Any, NamedTuple
 
 import torch
 
-from aotlens.capture.storage import storage_range_of
 from aotlens.codegen.records import Generated, GraphCode
 from aotlens.ir.program import Node, ProgramOutput
 from aotlens.ir.render import Names
@@ -36,7 +35,7 @@ from aotlens.runtime.mutations import (
 from aotlens.runtime.output_views import write_function_views
 from aotlens.runtime.rng_state import uses_functional_rng, write_advance, write_reading
 from aotlens.runtime.saved_tensors import counts_backward_runs, write_run_count
-from aotlens.runtime.subclass_tangents import BackwardWrappers, TangentText
+from aotlens.runtime.tangents import BackwardWrappers, TangentText, write_stride_coercion
 from aotlens.runtime.subclasses import (
     outer_inputs,
     outer_outputs,
@@ -44,7 +43,6 @@ from aotlens.runtime.subclasses import (
     write_unwrapping,
     write_wrapping,
 )
-from aotlens.runtime.tensor_guards import lazy_bits
 from aotlens.runtime.undefined_tangents import (
     Conditions,
     write_choice,
@@ -239,7 +237,7 @@ def _backward(builder: TextBuilder, parts: Partitioned, code: GraphCode, names: 
             for tangent in received:
                 wrappers.write_coercion(builder, tangent)
                 for node in tangent.nodes:
-                    _coerce(builder, names.node(node), node.val)
+                    write_stride_coercion(builder, names.node(node), node.val)
         write_reading(builder, parts, program, names)
         bind_current_inputs(builder, parts, names)
         with builder.block("if torch.is_grad_enabled():"):
@@ -358,51 +356,6 @@ def _unpack(builder: TextBuilder, saved: list[Node], arguments: list[str], names
         builder.add(f"{_targets(tensors)} = ctx.saved_tensors")
     if numbers:
         builder.add(f"{_targets(numbers)} = ctx.sizes")
-
-
-def _coerce(builder: TextBuilder, name: str, val: Any) -> None:
-    if not (val.is_floating_point() or val.is_complex()):
-        return
-    for bit in lazy_bits(val):
-        with builder.block(f"if {name}.is_{bit}():"):
-            builder.add(f"{name} = {name}.resolve_{bit}()")
-    if any(isinstance(size, torch.SymInt) for size in (*val.shape, *val.stride())):
-        order = _dense_order(val)
-        if order is not None:
-            builder.add(f"{name} = {_in_dim_order(name, order, 'contiguous()')}")
-        return
-    if val.numel() < 2:
-        return
-    with builder.block(f"if {name}.stride() != {tuple(val.stride())}:"):
-        order = _dense_order(val)
-        if order is not None:  # for several gradients at once too (`is_grads_batched`)
-            copied = _in_dim_order(name, order, "clone(memory_format=torch.contiguous_format)")
-            builder.add(f"{name} = {copied}")
-            return
-        builder.add(
-            f"{name} = torch.empty_strided({tuple(val.shape)}, {tuple(val.stride())}, "
-            f"dtype={val.dtype}, device={name}.device).copy_({name})"
-        )
-
-
-def _in_dim_order(name: str, order: tuple[int, ...], method: str) -> str:
-    """Return an expression that makes a tensor contiguous in the given order of its dimensions."""
-    if order == tuple(range(len(order))):
-        return f"{name}.{method}"
-    back = tuple(order.index(dim) for dim in range(len(order)))
-    return f"{name}.permute({order}).{method}.permute({back})"
-
-
-def _dense_order(val: Any) -> tuple[int, ...] | None:
-    """Return the dimension order in which a symbolic tensor is contiguous; None if there is none."""
-    if val.is_contiguous():
-        return tuple(range(val.dim()))
-    storage_range = storage_range_of(val)
-    if storage_range is None:
-        return None
-    order = tuple(sorted(range(val.dim()), key=lambda dim: -storage_range.strides[dim]))
-    with val.fake_mode, torch.no_grad():
-        return order if val.permute(order).is_contiguous() else None
 
 
 def _gradients(parts: Partitioned, names: Names) -> list[GradientPosition | None]:

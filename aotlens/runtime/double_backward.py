@@ -15,7 +15,7 @@ from aotlens.runtime.leaves import created_leaves, inputs_without_graph_use
 from aotlens.runtime.module_text import TextBuilder
 from aotlens.runtime.mutations import current_input_slots, written_in_backward
 from aotlens.runtime.rng_state import uses_functional_rng
-from aotlens.runtime.subclass_tangents import BackwardWrappers
+from aotlens.runtime.tangents import BackwardWrappers
 
 BOUND_NAME = "differentiable_backward"
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import torch
 
-from aotlens.analysis.inputs import span_of_writes
 from aotlens.analysis.records import InputAliasInfo, InputBase, OutputAliasInfo, OutputBase
+from aotlens.analysis.tensor_state import span_of_writes
 from aotlens.capture.records import CapturedInput
 from aotlens.ir.render import Names, literal
 from aotlens.ir.slots import Gradient, LeafGradient

@@ -6,8 +6,8 @@ Invariant: autograd sees each write to an input as in eager.
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from aotlens.analysis.inputs import span_of_writes
 from aotlens.analysis.records import InputAliasInfo, MutationType, ViewAndMutationMeta
+from aotlens.analysis.tensor_state import span_of_writes
 from aotlens.ir.origin import site_of
 from aotlens.ir.program import Node, Program, writes_input
 from aotlens.ir.render import Names

@@ -19,7 +19,7 @@ from aotlens.partition.undefined_tangents import infinite_factors, without_tange
 from aotlens.runtime.double_backward import rerecord_obstacle
 from aotlens.runtime.graph_text import load_program, runnable_graph
 from aotlens.runtime.module_text import TextBuilder
-from aotlens.runtime.subclass_tangents import BackwardWrappers, TangentText
+from aotlens.runtime.tangents import BackwardWrappers, TangentText
 
 Conditions = dict[tuple[type, int], str]
 """By the class of a gradient's slot and its index: the name of its condition; none if always defined."""

@@ -3,7 +3,6 @@
 from contextlib import nullcontext
 from typing import Any
 
-from aotlens.analysis.inputs import geometry_of
 from aotlens.analysis.records import (
     AliasBase,
     AutogradChange,
@@ -16,6 +15,7 @@ from aotlens.analysis.records import (
     OutputAliasInfo,
     OutputBase,
 )
+from aotlens.analysis.tensor_state import geometry_of
 from aotlens.capture.records import Captured
 from aotlens.capture.storage import index_without_repeats
 from aotlens.capture.views import ViewStep

@@ -1,7 +1,7 @@
-"""Module text for gradients that are wrapper subclasses: tangents unwrapped, gradients wrapped.
+"""Module text that coerces tangents to the strides and subclass that the backward was traced for.
 
-Invariant: a tangent that is not what the backward was traced for is coerced by the subclass itself, or
-rejected with the name of the method that the subclass lacks.
+Invariant: a tangent of another subclass is coerced by the subclass itself, or rejected with the name of the
+method that the subclass lacks.
 """
 
 from dataclasses import dataclass
@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from aotlens.capture.storage import storage_range_of
 from aotlens.ir.program import Node, ProgramOutput, ancestors
 from aotlens.ir.render import Names, context_text, literal
 from aotlens.ir.slots import GRADIENTS, Tangent
@@ -28,6 +29,7 @@ from aotlens.runtime.subclasses import (
     unwrap,
     wrap_text,
 )
+from aotlens.runtime.tensor_guards import lazy_bits
 
 COERCION = """
 def fitting_tangent(tangent, kind, context, name):
@@ -254,3 +256,49 @@ def _zeros_like_result(index: int) -> str:
 def _is_differentiable_dtype(node: Node) -> bool:
     val = node.val
     return isinstance(val, torch.Tensor) and (val.is_floating_point() or val.is_complex())
+
+
+def write_stride_coercion(builder: TextBuilder, name: str, val: Any) -> None:
+    """Write the copy of a tangent that has other strides or lazy bits than the backward was traced for."""
+    if not (val.is_floating_point() or val.is_complex()):
+        return
+    for bit in lazy_bits(val):
+        with builder.block(f"if {name}.is_{bit}():"):
+            builder.add(f"{name} = {name}.resolve_{bit}()")
+    if any(isinstance(size, torch.SymInt) for size in (*val.shape, *val.stride())):
+        order = _dense_order(val)
+        if order is not None:
+            builder.add(f"{name} = {_in_dim_order(name, order, 'contiguous()')}")
+        return
+    if val.numel() < 2:
+        return
+    with builder.block(f"if {name}.stride() != {tuple(val.stride())}:"):
+        order = _dense_order(val)
+        if order is not None:  # for several gradients at once too (`is_grads_batched`)
+            copied = _in_dim_order(name, order, "clone(memory_format=torch.contiguous_format)")
+            builder.add(f"{name} = {copied}")
+            return
+        builder.add(
+            f"{name} = torch.empty_strided({tuple(val.shape)}, {tuple(val.stride())}, "
+            f"dtype={val.dtype}, device={name}.device).copy_({name})"
+        )
+
+
+def _in_dim_order(name: str, order: tuple[int, ...], method: str) -> str:
+    """Return an expression that makes a tensor contiguous in the given order of its dimensions."""
+    if order == tuple(range(len(order))):
+        return f"{name}.{method}"
+    back = tuple(order.index(dim) for dim in range(len(order)))
+    return f"{name}.permute({order}).{method}.permute({back})"
+
+
+def _dense_order(val: Any) -> tuple[int, ...] | None:
+    """Return the dimension order in which a symbolic tensor is contiguous; None if there is none."""
+    if val.is_contiguous():
+        return tuple(range(val.dim()))
+    storage_range = storage_range_of(val)
+    if storage_range is None:
+        return None
+    order = tuple(sorted(range(val.dim()), key=lambda dim: -storage_range.strides[dim]))
+    with val.fake_mode, torch.no_grad():
+        return order if val.permute(order).is_contiguous() else None
