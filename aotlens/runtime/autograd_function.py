@@ -35,7 +35,6 @@ from aotlens.runtime.mutations import (
 from aotlens.runtime.output_views import write_function_views
 from aotlens.runtime.rng_state import uses_functional_rng, write_advance, write_reading
 from aotlens.runtime.saved_tensors import counts_backward_runs, write_run_count
-from aotlens.runtime.tangents import BackwardWrappers, TangentText, write_stride_coercion
 from aotlens.runtime.subclasses import (
     outer_inputs,
     outer_outputs,
@@ -43,6 +42,7 @@ from aotlens.runtime.subclasses import (
     write_unwrapping,
     write_wrapping,
 )
+from aotlens.runtime.tangents import BackwardWrappers, TangentText, write_stride_coercion
 from aotlens.runtime.undefined_tangents import (
     Conditions,
     write_choice,
