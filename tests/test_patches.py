@@ -7,9 +7,11 @@ from typing import Any
 import pytest
 import torch
 
+from aotlens.torch_api.compiler_patches import BACKEND, LISTEN, NO_GPU
 from aotlens.torch_api.patch_targets import Attribute, Entry
-from aotlens.torch_api.patches import BACKEND, COMPILE, LISTEN, NO_GPU, SCOPES, TRACE
+from aotlens.torch_api.patches import COMPILE, REGISTRATIONS, SCOPES, TRACE
 from aotlens.torch_api.patching import Patch, Scope, constant, install, patched
+from scripts.patch_table import section
 from tests.command import python
 from tests.import_graph import ROOT
 
@@ -164,3 +166,9 @@ def test_what_stays_says_why() -> None:
     first = target.own(target.holder(load=True))
     install(BACKEND)
     assert target.own(target.holder(load=True)) is first
+
+
+def test_the_page_has_every_row() -> None:
+    page = (ROOT / "docs/architecture/torch.md").read_text(encoding="utf-8")
+    assert [line for of in SCOPES for line in section(of) if line not in page] == []
+    assert [item.what for item in REGISTRATIONS if f"| {item.what} |" not in page] == []

@@ -53,10 +53,11 @@ from aotlens.torch_api.modes import (
     without_onednn,
 )
 from aotlens.torch_api.operators import python_dispatcher, pytree
-from aotlens.torch_api.patches import GRAD_MODE, RECURRENT_DROPOUT, TRACE, TraceHandlers
+from aotlens.torch_api.patches import GRAD_MODE, RECURRENT_DROPOUT, TRACE
 from aotlens.torch_api.patching import patched
 from aotlens.torch_api.rng import without_functional_rng
 from aotlens.torch_api.saved_tensor_hooks import has_saved_tensor_hooks
+from aotlens.torch_api.trace_handlers import TraceHandlers
 from aotlens.unsupported import unsupported
 
 GRADIENT_RULES: dict[str, Callable[..., Any]] = {

@@ -14,6 +14,7 @@ from aotlens.codegen.graph_adapter import GraphAdapter
 from aotlens.codegen.graph_calls import as_boxed
 from aotlens.disk_cache import digest, write_atomically
 from aotlens.ir.fingerprint import NoFingerprintError
+from aotlens.torch_api.compiler_patches import PRECOMPILED_KERNELS
 from aotlens.torch_api.inductor import inductor_config_patch
 from aotlens.torch_api.inductor_output import (
     inductor_folder,
@@ -21,7 +22,6 @@ from aotlens.torch_api.inductor_output import (
     load_inductor_code,
     pickle_inductor_code,
 )
-from aotlens.torch_api.patches import PRECOMPILED_KERNELS
 from aotlens.torch_api.patching import patched
 
 __all__ = ["Library", "SerializedCode", "load_code", "serialize_code"]

@@ -22,6 +22,7 @@ from aotlens.dynamo.spans import span_of, statement_span, user_frame
 from aotlens.model.report import AFTER
 from aotlens.model.source import Span
 from aotlens.observe import observing
+from aotlens.torch_api.compiler_patches import LISTEN
 from aotlens.torch_api.dynamo_events import (
     CacheEvent,
     DynamoConstant,
@@ -31,7 +32,6 @@ from aotlens.torch_api.dynamo_events import (
     DynamoRecompile,
     Frames,
 )
-from aotlens.torch_api.patches import LISTEN
 from aotlens.torch_api.patching import patched
 
 __all__ = ["CompilationFacts", "FunctionFacts", "Listener", "MeasuredGuards"]

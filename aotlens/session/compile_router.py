@@ -23,6 +23,7 @@ from aotlens.session.collector import Collector
 from aotlens.session.errors.attribution import attribute_errors, raise_if_eager_fails
 from aotlens.session.errors.failures import failure_of
 from aotlens.session.isolation import raised_by_caller
+from aotlens.torch_api.compiler_patches import BACKEND
 from aotlens.torch_api.dynamo import (
     compile_mode_settings,
     is_default_backend,
@@ -31,7 +32,6 @@ from aotlens.torch_api.dynamo import (
 )
 from aotlens.torch_api.fake import mute_fake_tensor_log
 from aotlens.torch_api.modes import is_recording
-from aotlens.torch_api.patches import BACKEND
 from aotlens.torch_api.patching import install
 
 __all__ = ["AroundBackend", "BeforeDirect", "CompileRouter", "intercepting_compile", "is_routed_callable"]

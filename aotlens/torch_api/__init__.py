@@ -19,6 +19,7 @@ the installed one has.  `scripts/torch_versions.py` tries all of them.
     objects               torchbind objects
     triton                the user's Triton kernels
     dynamo                what Dynamo compiles now, and how to hide code from it
+    dynamo_frames         source locations of what Dynamo traces
     dynamo_events         records of what Dynamo does
     dynamo_listener       callbacks for what Dynamo does
     caches                torch's caches of compiled code
@@ -28,8 +29,11 @@ the installed one has.  `scripts/torch_versions.py` tries all of them.
     inductor_output       the code that Inductor generated
     gpu                   whether a GPU is there, and code for one that is not
     fake_gpu              fake tensors of a GPU that is not there
+    patches               the one table of what is replaced in torch, when, and why
+    compiler_patches      its rows for Dynamo, Inductor and Triton
+    trace_handlers        what a trace does in place of torch's own functions
     patching              how a name of torch is replaced for a while
-    patches               the one table of what is replaced, when, and why
+    patch_targets         the kinds of names that can be replaced
 """
 
 import warnings

@@ -10,6 +10,7 @@ from torch._C._dynamo import eval_frame
 from torch._guards import CompileContext, TracingContext, tracing
 from torch._subclasses.fake_tensor import FakeTensorMode
 
+from aotlens.torch_api.dynamo_frames import translator_codes, translator_positions
 from aotlens.torch_api.patching import Current
 
 __all__ = [
@@ -17,7 +18,6 @@ __all__ = [
     "compile_id",
     "compile_mode_settings",
     "create_proxy",
-    "current_compile",
     "disable_in_dynamo",
     "forecasting_settings",
     "hide_from_dynamo",
@@ -34,8 +34,6 @@ __all__ = [
     "specialise_sizes",
     "substitute_while_tracing",
     "tracing",
-    "translator_codes",
-    "translator_positions",
     "unsupported_frames",
     "wrap_compiled",
 ]
@@ -177,12 +175,6 @@ def forecasting_settings(is_dynamic: bool) -> Iterator[None]:
         yield
 
 
-def current_compile() -> str:
-    """What Dynamo compiles now, `2/0`; empty where it compiles nothing."""
-    current = CompileContext.current_compile_id()
-    return "" if current is None else str(current)
-
-
 def unsupported_frames() -> Iterator[tuple[str, int, str, str | None, int | None]]:
     """Functions that Dynamo has given up, the oldest first: file and first line, why, and where it stopped.
 
@@ -246,35 +238,6 @@ def create_proxy(original: Callable[..., Any], current: Current) -> Any:
         return proxy
 
     return create_proxy
-
-
-def translator_positions(translator: Any) -> tuple[tuple[str, int, int, int, int], ...]:
-    """(file, line, column, end line, end column) of each frame that Dynamo is in, innermost first."""
-    found = []
-    while translator is not None:
-        positions = getattr(translator.current_instruction, "positions", None)
-        if positions is not None and positions.lineno is not None:
-            found.append(
-                (
-                    translator.f_code.co_filename,
-                    positions.lineno,
-                    positions.col_offset or 0,
-                    positions.end_lineno or positions.lineno,
-                    positions.end_col_offset or 0,
-                )
-            )
-        translator = getattr(translator, "parent", None)
-    return tuple(found)
-
-
-def translator_codes(translator: Any) -> tuple[tuple[str, str, int], ...]:
-    """(qualified name, file, first line) of each function that Dynamo is in, innermost first."""
-    found = []
-    while translator is not None:
-        code = translator.f_code
-        found.append((code.co_qualname, code.co_filename, code.co_firstlineno))
-        translator = getattr(translator, "parent", None)
-    return tuple(found)
 
 
 def is_static_address(tensor: Any) -> bool:

@@ -118,7 +118,7 @@ class CacheEvent(NamedTuple):
 
 
 class DynamoListener(Protocol):
-    """What `listen_to_dynamo` reports to, each call from within the compilation."""
+    """The handler of `patches.LISTEN`; each method is called from within the compilation."""
 
     counts_calls: bool
     """Whether every run of a graph is reported, not the first alone."""

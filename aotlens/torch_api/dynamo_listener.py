@@ -3,28 +3,29 @@
 A call that finds its compiled code runs none of them.
 """
 
-import inspect
 import re
-import traceback
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from itertools import islice
-from types import CodeType, FrameType
+from types import CodeType
 from typing import Any
 
-from aotlens.errors import DYNAMO_FRAMES
-from aotlens.torch_api.dynamo import current_compile, hide_from_dynamo, translator_codes, translator_positions
+from aotlens.torch_api.dynamo import hide_from_dynamo
 from aotlens.torch_api.dynamo_events import (
     LOSSES,
     DynamoConstant,
     DynamoGraph,
     DynamoGuards,
     DynamoListener,
-    DynamoLoss,
     DynamoRecompile,
-    Frames,
     GuardMiss,
     log_exceptions,
+)
+from aotlens.torch_api.dynamo_frames import (
+    current_compile,
+    frames_above_dynamo,
+    loss_at,
+    source_name,
+    traced_frames,
 )
 from aotlens.torch_api.patch_targets import Attribute
 from aotlens.torch_api.patching import Current, Patch, complete
@@ -55,7 +56,7 @@ def _on_break(original: Callable[..., Any], listener: DynamoListener) -> Any:
     def log_graph_break(self: Any, code_options: Any, reason: str, exc: Any) -> None:
         if not exc.logged:
             with log_exceptions():
-                listener.loses(_loss(self.output.root_tx.f_code, exc, reason, self))
+                listener.loses(loss_at(self.output.root_tx.f_code, exc, reason, self))
         original(self, code_options, reason, exc)
 
     return log_graph_break
@@ -87,7 +88,7 @@ def _on_frame(original: Callable[..., Any], listener: DynamoListener) -> Any:
             if type(error).__name__ in LOSSES and not getattr(error, "logged", False):
                 is_error = bool(getattr(self, "_one_graph", False))
                 with log_exceptions():
-                    listener.loses(_loss(code, error, None, None)._replace(is_error=is_error))
+                    listener.loses(loss_at(code, error, None, None)._replace(is_error=is_error))
             raise
         finally:
             with log_exceptions():
@@ -117,7 +118,7 @@ def _on_recompile(original: Callable[..., Any], listener: DynamoListener) -> Any
         with log_exceptions():
             misses = tuple(_misses(entries, reasons, frame))
             scope = {"L": frame.f_locals, "G": frame.f_globals}
-            above = _frames_above_dynamo()
+            above = frames_above_dynamo()
             listener.recompiles(DynamoRecompile(frame.f_code, current_compile(), misses, scope, above))
         return reasons
 
@@ -151,8 +152,8 @@ def _on_replacement(original: Callable[..., Any], listener: DynamoListener) -> A
         if before == value or self.replacements.get(symbol) != value or not value.is_number:
             return
         with log_exceptions():
-            root, frames = _traced_frames()
-            sources = tuple(_source_name(source) for source in self.var_to_sources.get(symbol, ()))
+            root, frames = traced_frames()
+            sources = tuple(source_name(source) for source in self.var_to_sources.get(symbol, ()))
             if root is not None and sources:
                 number = int(value) if value.is_integer else float(value)
                 listener.makes_constant(DynamoConstant(root, sources, number, str(symbol), reason, frames))
@@ -166,8 +167,8 @@ def _on_symbol(original: Callable[..., Any], listener: DynamoListener) -> Any:
         dim = kwargs.get("dynamic_dim", args[0] if args else None)
         if type(val) is int and val in (0, 1) and made.is_number and getattr(dim, "name", "") != "STATIC":
             with log_exceptions():
-                root, frames = _traced_frames()
-                name = _source_name(source)
+                root, frames = traced_frames()
+                name = source_name(source)
                 if root is not None and "storage_offset" not in name:
                     listener.makes_constant(DynamoConstant(root, (name,), val, "", "0/1", frames))
         return made
@@ -179,43 +180,13 @@ def _on_size_guard(original: Callable[..., Any], listener: DynamoListener) -> An
     def log_guard(self: Any, prefix: str, guard: Any, *args: Any, **kwargs: Any) -> None:
         original(self, prefix, guard, *args, **kwargs)
         with log_exceptions():
-            root, frames = _traced_frames()
+            root, frames = traced_frames()
             if root is not None:
                 names = {str(symbol): name for name, symbol in self.source_to_var.items()}
                 text = re.sub(r"\b[su]\d+\b", lambda match: names.get(match[0], match[0]), str(guard))
                 listener.guards_size(text, frames)
 
     return log_guard
-
-
-def _source_name(source: Any) -> str:
-    name = source.name
-    return str(name() if callable(name) else name)  # a method up to 2.11
-
-
-def _traced_frames() -> tuple[CodeType | None, Frames]:
-    """The function that Dynamo compiles now, and the frames that it traces; None where it traces none."""
-    from torch._dynamo.symbolic_convert import InstructionTranslator
-
-    try:
-        translator: Any = InstructionTranslator.current_tx()
-    except (AttributeError, AssertionError):
-        return None, ()
-    root = getattr(translator.output, "root_tx", None)
-    return (None, ()) if root is None else (root.f_code, _summaries(translator))
-
-
-def _summaries(translator: Any) -> Frames:
-    names = [qualname for qualname, _, _ in reversed(translator_codes(translator))]
-    positions = translator_positions(translator)
-    if len(names) != len(positions):  # a frame without positions
-        names = [""] * len(positions)
-    return tuple(
-        traceback.FrameSummary(
-            file, line, name, lookup_line=False, end_lineno=end_line, colno=col, end_colno=end_col
-        )
-        for name, (file, line, col, end_line, end_col) in zip(names, reversed(positions), strict=True)
-    )
 
 
 def _on_guards(before: Any, listener: DynamoListener) -> Any:
@@ -297,48 +268,6 @@ def _on_global(original: Callable[..., Any], listener: DynamoListener) -> Any:
         original(self, name, hidden)
 
     return install_global
-
-
-def _frames_above_dynamo() -> Frames:
-    """The Python frames that called the function which Dynamo compiles now, with their columns.
-
-    Dynamo's own function for it takes apart the whole code of each frame, which takes longer than a small
-    compilation where a script is large.
-    """
-    found: list[traceback.FrameSummary] = []
-    frame = inspect.currentframe()
-    while frame is not None:
-        file = frame.f_code.co_filename
-        if file.endswith("convert_frame.py"):
-            found.clear()  # what was called from here on is Dynamo's
-        elif not file.endswith("eval_frame.py"):
-            found.append(_summary_of(frame))
-        frame = frame.f_back
-    return tuple(reversed(found))
-
-
-def _summary_of(frame: FrameType) -> traceback.FrameSummary:
-    code = frame.f_code
-    line, end_line, col, end_col = next(
-        islice(code.co_positions(), max(0, frame.f_lasti // 2), None), (None, None, None, None)
-    )
-    return traceback.FrameSummary(
-        code.co_filename,
-        line or frame.f_lineno,
-        code.co_name,
-        lookup_line=False,
-        end_lineno=end_line,
-        colno=col,
-        end_colno=end_col,
-    )
-
-
-def _loss(root: CodeType, error: Any, effect: str | None, translator: Any) -> DynamoLoss:
-    frames = tuple(getattr(error, DYNAMO_FRAMES, None) or ())
-    if not frames and translator is not None:
-        frames = _summaries(translator)
-    message = str(getattr(error, "msg", "") or error)
-    return DynamoLoss(root, (*_frames_above_dynamo(), *frames), effect, message, current_compile())
 
 
 _SHAPES = "torch.fx.experimental.symbolic_shapes:ShapeEnv"

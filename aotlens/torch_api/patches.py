@@ -1,28 +1,33 @@
 """What we change in torch: one table, in scopes.
 
 Invariant: a row is in force only within `patching.patched(SCOPE)`, and importing aotlens changes nothing.
-The code that emulates a GPU has rows of its own, which depend on that GPU (`codegen/gpu/offline.py`,
-`pretend/`).  `docs/architecture/torch.md` is generated from this table.
+The code that emulates a GPU has rows of its own, which depend on that GPU (`codegen/gpu/offline/`,
+`gpu_emulation/`).  `docs/architecture/torch.md` is generated from this table.
 """
 
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any
 
 from aotlens.torch_api.autograd import enter_enable_grad, set_grad_mode
-from aotlens.torch_api.caches import load_with_key, prepare_key, trace_structured
 from aotlens.torch_api.checkpoints import run_checkpoint_once, run_reentrant_checkpoint_once
+from aotlens.torch_api.compiler_patches import (
+    BACKEND,
+    DYNAMO,
+    FAKE_KERNELS,
+    INDUCTOR,
+    INDUCTOR_GPU,
+    LISTEN,
+    NO_GPU,
+    PRECOMPILED_KERNELS,
+    TRITON_TARGET,
+    WRAP_COMPILED,
+)
 from aotlens.torch_api.custom_functions import (
     call_custom_function,
     call_function_graphs,
     materialize_grads,
     run_custom_backward,
 )
-from aotlens.torch_api.dynamo import create_proxy, wrap_compiled
-from aotlens.torch_api.dynamo_listener import DYNAMO_EVENTS, HOOKS
-from aotlens.torch_api.fake_kernels import grouped_mm, own_random, own_results, view
-from aotlens.torch_api.gpu import triton_target
+from aotlens.torch_api.fake_kernels import own_random
 from aotlens.torch_api.hop import (
     accept_any_device,
     compilation_env,
@@ -30,21 +35,10 @@ from aotlens.torch_api.hop import (
     flex_attention_env,
     gradient_rule,
 )
-from aotlens.torch_api.inductor_lowerings import (
-    codegen_comment,
-    compute_dependencies,
-    define_kernel,
-    layout_of_bernoulli,
-    lower_bernoulli,
-    lower_effect,
-    lower_storage_offset,
-    set_python_kernel_name,
-)
-from aotlens.torch_api.inductor_output import cpp_pybinding
 from aotlens.torch_api.objects import call_object_method
 from aotlens.torch_api.operators import operator_name
-from aotlens.torch_api.patch_targets import Attribute, Entry, HigherOrderRule
-from aotlens.torch_api.patching import Current, Patch, Scope, constant, patched, routed
+from aotlens.torch_api.patch_targets import Attribute, HigherOrderRule
+from aotlens.torch_api.patching import Patch, Scope, constant, routed
 from aotlens.torch_api.rng import device_rng_state, generator_class, rng_state
 from aotlens.torch_api.tensor_attributes import (
     assign_data,
@@ -58,52 +52,14 @@ from aotlens.torch_api.tensor_attributes import (
 from aotlens.torch_api.transforms import linearize_part
 
 __all__ = [
-    "BACKEND",
     "COMPILE",
     "CUSTOM_BACKWARD",
     "CUSTOM_FUNCTIONS",
     "FLEX_ON_CPU",
     "GRAD_MODE",
-    "INDUCTOR",
-    "INDUCTOR_GPU",
-    "LISTEN",
-    "NO_GPU",
-    "PRECOMPILED_KERNELS",
     "RECURRENT_DROPOUT",
     "TRACE",
-    "TRITON_TARGET",
-    "WRAP_COMPILED",
-    "TraceHandlers",
 ]
-
-
-@dataclass(frozen=True, slots=True)
-class TraceHandlers:
-    """What happens in place of torch's functions on the thread that traces."""
-
-    rng_state: Any
-    """Has the methods of a generator, and those for `torch.cuda`."""
-    note_generator: Callable[[Any], None]
-    call_object_method: Callable[..., Any]
-    """Takes the torchbind object, the name of the method, arguments and keyword arguments."""
-    checkpoint_region: Callable[..., AbstractContextManager[None]]
-    """Takes the `context_fn` and the arguments of a checkpoint; its function runs within the result."""
-    note_undefined_tangents: Callable[[Any], None]
-    """Takes the node of a custom function that wants None in place of zeros."""
-    apply_graphs: Callable[[tuple[Any, Any], Any, dict[str, Any]], Any]
-    """Calls a custom function that Dynamo made two graphs of: graphs, arguments, settings."""
-    prepare_index: Callable[[Any], Any]
-    gradient_rules: Mapping[str, Callable[..., Any]]
-    """By name, what is asked before the rule of a higher-order operator; may return NotImplemented."""
-    call_higher_order: Callable[..., Any]
-    """Calls the function that `torch.cond` and its like would compile."""
-    make_linear_map: Callable[..., Any]
-    """Makes the linear map of `torch.func.linearize` from the derivative and tangents."""
-    flex_attention_env: Callable[[], Any]
-    batch_norm: Callable[..., Any]
-    """As the three below: takes torch's own function first, then its arguments."""
-    tensor_split: Callable[..., Any]
-    launch_kernel: Callable[..., Any]
 
 
 _FAKE = "torch._subclasses.fake_tensor:FakeTensor"
@@ -305,31 +261,11 @@ FLEX_ON_CPU = Scope(
     ),
 )
 
-_FAKE_KERNELS = (
-    Patch(
-        Attribute("torch._meta_registrations", "_meta_grouped_mm_common"),
-        grouped_mm,
-        "it accepts bfloat16 alone, where the kernels accept float32 and float16 too",
-        is_optional=True,
-    ),
-    Patch(
-        Entry("torch._subclasses.fake_impls:op_implementations_dict", "torch:ops.aten.view.default"),
-        view,
-        "it computes other strides of dimensions of size 1 than the real kernel",
-        is_optional=True,
-    ),
-    Patch(
-        Attribute("torch._subclasses.fake_tensor:FakeTensorMode", "cache"),
-        own_results,
-        "results of these kernels and of torch's own must not mix",
-    ),
-)
-
 COMPILE = Scope(
     "compile",
     "a stage of a compilation runs",
     (
-        *_FAKE_KERNELS,
+        *FAKE_KERNELS,
         Patch(
             Attribute("torch.distributed._meta_registrations", "random"),
             own_random,
@@ -341,195 +277,6 @@ COMPILE = Scope(
             Attribute("torch.fx.graph", "_get_qualified_name"),
             operator_name,
             "fx writes a call of `aten.random.from`, whose name is a keyword, as no Python",
-        ),
-    ),
-)
-
-DYNAMO = Scope(
-    "Dynamo frame",
-    "Dynamo compiles a frame, once a program has asked for our backend",
-    (
-        Patch(
-            Attribute("torch._dynamo.output_graph:SubgraphTracer", "create_proxy"),
-            create_proxy,
-            "reports name the exact source range of each node; Dynamo notes the line alone",
-        ),
-        *_FAKE_KERNELS,
-    ),
-)
-
-
-def _convert_frame(original: Callable[..., Any], current: Current) -> Any:
-    """How Dynamo compiles a frame: with the rows of `DYNAMO` in force."""
-
-    def convert(self: Any, *args: Any, **kwargs: Any) -> Any:
-        with patched(DYNAMO):
-            return original(self, *args, **kwargs)
-
-    return convert
-
-
-BACKEND = Scope(
-    "backend",
-    "a program uses our backend of `torch.compile`: from the look-up of the backend on",
-    (
-        Patch(
-            Attribute("torch._dynamo.convert_frame:ConvertFrameAssert", "__call__"),
-            _convert_frame,
-            "the rows of the scope `Dynamo frame` are needed before Dynamo calls a backend",
-        ),
-    ),
-    stays="Dynamo traces a frame before it calls a backend, and never says that the backend is done",
-)
-
-INDUCTOR = Scope(
-    "Inductor",
-    "Inductor compiles one of our graphs",
-    (
-        Patch(
-            Entry("torch._inductor.lowering:lowerings", "torch:ops.aten.bernoulli.p"),
-            lower_bernoulli,
-            "it lowers a mask to a write in place, and may fuse it so that a reader sees no random numbers",
-        ),
-        Patch(
-            Entry(
-                "torch._inductor.lowering:_maybe_layout_constraints",
-                "torch:ops.aten.bernoulli.p",
-                is_new=True,
-            ),
-            layout_of_bernoulli,
-            "random numbers come in the order of the memory, which must be eager's",
-        ),
-        Patch(
-            Entry("torch._inductor.lowering:lowerings", "torch._higher_order_ops.effects:with_effects"),
-            lower_effect,
-            "it notes the order of effects by buffer, and looks it up by operation",
-        ),
-        Patch(
-            Entry(
-                "torch._inductor.lowering:lowerings", "torch:ops.aten.sym_storage_offset.default", is_new=True
-            ),
-            lower_storage_offset,
-            "it has no lowering for where a view starts",
-        ),
-        Patch(
-            Attribute("torch._inductor.scheduler:Scheduler", "compute_dependencies"),
-            compute_dependencies,
-            "it reorders calls that take from a generator",
-        ),
-        Patch(
-            Attribute("torch._inductor.ir:ExternKernel", "set_python_kernel_name"),
-            set_python_kernel_name,
-            "it writes a call of `aten.random.from`, whose name is a keyword, as no Python",
-        ),
-    ),
-)
-
-_TRITON_SCHEDULING = "torch._inductor.codegen.triton:TritonScheduling"
-
-INDUCTOR_GPU = Scope(
-    "Inductor on a GPU",
-    "Inductor compiles one of our graphs for a GPU",
-    (
-        Patch(
-            Attribute(_TRITON_SCHEDULING, "define_kernel"),
-            define_kernel,
-            "the name of the last kernel is needed below",
-        ),
-        Patch(
-            Attribute(_TRITON_SCHEDULING, "codegen_comment"),
-            codegen_comment,
-            "it does not note which nodes a reduction along both axes computes",
-        ),
-    ),
-)
-"""Its handler is a list, which gets the names of the kernels."""
-
-PRECOMPILED_KERNELS = Scope(
-    "kernels from the cache",
-    "code of Inductor's is loaded from our cache",
-    (
-        Patch(
-            Attribute("torch._inductor.async_compile:AsyncCompile", "cpp_pybinding"),
-            cpp_pybinding,
-            "C++ kernels come from our cache; Inductor would test the compiler first, for seconds",
-        ),
-    ),
-    every_thread=True,
-)
-
-TRITON_TARGET = Scope(
-    "Triton target",
-    "Triton translates the user's kernel where no GPU is",
-    (
-        Patch(
-            Attribute("triton.runtime:driver", "_active"),
-            triton_target,
-            "what a kernel writes to does not depend on the GPU, but Triton asks for one",
-        ),
-    ),
-)
-
-LISTEN = Scope(
-    DYNAMO_EVENTS,
-    "a session or `aotlens why` listens to Dynamo",
-    (
-        *HOOKS,
-        Patch(
-            Attribute("torch._logging", "trace_structured"),
-            trace_structured,
-            "lookups in caches are reported",
-        ),
-        Patch(
-            Attribute("torch._inductor.codecache:FxGraphCache", "prepare_key"),
-            prepare_key,
-            "lookups in caches are reported",
-            needs_loaded=True,
-        ),
-        Patch(
-            Attribute("torch._inductor.codecache:FxGraphCache", "load_with_key"),
-            load_with_key,
-            "lookups in caches are reported",
-            needs_loaded=True,
-        ),
-    ),
-    every_thread=True,
-)
-"""Its handler is a `DynamoListener`."""
-
-WRAP_COMPILED = Scope(
-    "compiled functions",
-    "a script runs whose calls of compiled functions are recorded or forecast",
-    (
-        Patch(
-            Attribute("torch._dynamo.eval_frame:_TorchDynamoContext", "__call__"),
-            wrap_compiled,
-            "calls of what `torch.compile` returns are seen",
-        ),
-    ),
-    every_thread=True,
-)
-
-NO_GPU = Scope(
-    "no GPU",
-    "the server of the editor warms up",
-    (
-        Patch(
-            Attribute("torch:_C", "_cuda_getDeviceCount"),
-            constant(lambda: 0),
-            "to look for a GPU starts CUDA's driver, which a forked child cannot use then",
-            is_optional=True,
-        ),
-        Patch(
-            Attribute("torch:_C", "_ensureCUDADeviceGuardSet"),
-            constant(lambda: None),
-            "it looks for a GPU too",
-            is_optional=True,
-        ),
-        Patch(
-            Attribute("torch.cuda", "_nvml_based_avail"),
-            constant(lambda: False),
-            "it asks another library, which reports GPUs",
         ),
     ),
 )
@@ -553,3 +300,45 @@ SCOPES: tuple[Scope, ...] = (
     NO_GPU,
 )
 """Every change, in the order of a compilation."""
+
+
+@dataclass(frozen=True, slots=True)
+class Registration:
+    """What is added to a table of torch at first use, and stays there; nothing that torch has changes."""
+
+    what: str
+    where: str
+    """Our function that adds it."""
+    when: str
+    """Completes the sentence "it is added when …"."""
+    reason: str
+    """Why it stays."""
+
+
+REGISTRATIONS: tuple[Registration, ...] = (
+    Registration(
+        "the operators of `torch._inductor.inductor_prims`",
+        "inductor.register_inductor_operators",
+        "the log of another program names one of them",
+        "torch registers them with Inductor, and has no call that removes them",
+    ),
+    Registration(
+        "a substitute for `torch.compile` in code that Dynamo traces",
+        "dynamo.substitute_while_tracing",
+        "a session runs a script that calls `torch.compile`, in the session's own process",
+        "Dynamo has no call that removes a substitute; this one is for a function of ours",
+    ),
+    Registration(
+        "the paths of Triton's assembler and library",
+        "triton.use_bundled_triton_tools",
+        "a kernel is built for a GPU that is not there, in a process of its own",
+        "the process builds one kernel and ends",
+    ),
+    Registration(
+        "kernels of the CPU for operators that only CUDA has",
+        "codegen/gpu/interpreter/cpu_kernels.py",
+        "Triton's interpreter checks code for a GPU, in a process of its own",
+        "the process ends with that code; GPU emulation removes them when the script ends",
+    ),
+)
+"""What stays, beside the scopes that say so."""

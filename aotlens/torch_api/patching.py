@@ -110,6 +110,7 @@ def routed(name: str) -> Callable[[Any, Current], Any]:
 
         return call
 
+    replace.__qualname__ = f"routed.{name}"
     return replace
 
 

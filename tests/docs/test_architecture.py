@@ -24,6 +24,7 @@ COVERED: dict[str, tuple[str, ...]] = {
     ),
     "processes.md": ("aotlens/session", "aotlens/worker", "aotlens/cli", "tui", "lsp_server"),
     "packages.md": ("aotlens/ir",),
+    "torch.md": ("aotlens/torch_api",),
 }
 """By page: the folders of which it lists every module, each under a heading that names the folder."""
 

@@ -13,7 +13,7 @@ from aotlens.model.dynamo import Dynamo, DynamoFunction
 from aotlens.model.source import Span
 from aotlens.model.spans import source_line
 from aotlens.session.dynamo.log import DynamoLog
-from aotlens.torch_api.patches import LISTEN
+from aotlens.torch_api.compiler_patches import LISTEN
 from aotlens.torch_api.patching import patched
 from tests.dynamo import programs_breaks
 from tests.dynamo.program import Expected, Program, compiled

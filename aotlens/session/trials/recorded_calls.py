@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from aotlens.torch_api.patches import WRAP_COMPILED
+from aotlens.torch_api.compiler_patches import WRAP_COMPILED
 from aotlens.torch_api.patching import patched
 
 __all__ = ["Comparison", "Recorder", "compare"]
