@@ -1,12 +1,13 @@
 """The stages of a compilation, in order: the only list of them, and what runs them.
 
-    capture    a callable or graph, example arguments  ->  Captured
-    analysis   Captured                                ->  ViewAndMutationMeta
-    joint      Captured, ViewAndMutationMeta           ->  JointProgram
+    capture    a callable or graph, example arguments  ->  Captured, builder
+    analysis   Captured, builder                       ->  ViewAndMutationMeta
+    joint      Captured, builder, ViewAndMutationMeta  ->  JointProgram
     partition  JointProgram, policy                    ->  Partitioned
     codegen    Partitioned, backend                    ->  Generated
     runtime    Partitioned, Generated                  ->  LoadedModule
 
+The builder is the recording, to which analysis and joint add nodes; each returns what it learned as a record.
 Invariant: data goes one way; `Compiled` holds the record of every stage, which `aotlens.build` reports.
 """
 
@@ -17,6 +18,7 @@ from typing import Any
 from aotlens.analysis.stage import analyse
 from aotlens.capture.direct import capture_direct
 from aotlens.capture.dynamo import GraphCall, capture_graph_module, graph_call
+from aotlens.capture.recorder import Recorder
 from aotlens.capture.records import Captured
 from aotlens.capture.symbols.int_inputs import compile_with_int_symbols
 from aotlens.codegen.stage import generate
@@ -52,9 +54,10 @@ def compile_direct(
 
     def compile_call(int_symbols: bool) -> Compiled:
         with compilation.clock.stage("capture"):
-            captured = _capture(call, compilation, int_symbols)
-        announce_target(captured.subject.name)
-        return _compile_captured(captured, compilation.without_cache(captured.subject.name))
+            captured, builder = _capture(call, compilation, int_symbols)
+        name = captured.subject.name
+        announce_target(name)
+        return _compile_captured(captured, builder, compilation.without_cache(name))
 
     with without_fake_mode():  # the caller's, if one is on; capture enters its own
         compiled = compile_with_int_symbols(compile_call, options.dynamic, call.inputs)
@@ -87,7 +90,7 @@ def trace_direct(
     call, compilation = DirectCall(fn, args, kwargs), Compilation(options)
 
     def trace(int_symbols: bool) -> JointProgram:
-        return _joint_program(_capture(call, compilation, int_symbols), compilation)
+        return _joint_program(*_capture(call, compilation, int_symbols), compilation)
 
     return compile_with_int_symbols(trace, options.dynamic, call.inputs)
 
@@ -103,24 +106,25 @@ def compile_joint(joint: JointProgram, module: Any, options: CompileOptions) -> 
     return compiled
 
 
-def _capture(call: DirectCall, compilation: Compilation, int_symbols: bool) -> Captured:
+def _capture(call: DirectCall, compilation: Compilation, int_symbols: bool) -> tuple[Captured, Recorder]:
     settings = compilation.direct_settings(call, int_symbols)
     with compilation.gpu_context():
-        captured = capture_direct(call.fn, call.args, call.kwargs, settings, call.name)
-    flat = compilation.options.flat_result
-    return replace(captured, structure=captured.structure.flat()) if flat else captured
+        captured, builder = capture_direct(call.fn, call.args, call.kwargs, settings, call.name)
+    if compilation.options.flat_result:
+        captured = replace(captured, structure=captured.structure.flat())
+    return captured, builder
 
 
 def _compile_graph(call: GraphCall, compilation: Compilation) -> Compiled:
     with compilation.clock.stage("capture"):
         fixed_floats = compilation.options.for_inductor  # its graphs cannot read a number out of a tensor
         decompositions, split = compilation.decompositions, compilation.split_region
-        captured = capture_graph_module(call, decompositions, split, fixed_floats=fixed_floats)
-    return _compile_captured(captured, compilation)
+        captured, builder = capture_graph_module(call, decompositions, split, fixed_floats=fixed_floats)
+    return _compile_captured(captured, builder, compilation)
 
 
-def _compile_captured(captured: Captured, compilation: Compilation) -> Compiled:
-    joint, options = _joint_program(captured, compilation), compilation.options
+def _compile_captured(captured: Captured, builder: Recorder, compilation: Compilation) -> Compiled:
+    joint, options = _joint_program(captured, builder, compilation), compilation.options
     if compilation.runs_joint_passes:
         with compilation.clock.stage("joint passes"):
             joint = with_joint_passes(joint, dict(options.inductor_config))
@@ -129,12 +133,11 @@ def _compile_captured(captured: Captured, compilation: Compilation) -> Compiled:
     return _compile_parts(parts, compilation)
 
 
-def _joint_program(captured: Captured, compilation: Compilation) -> JointProgram:
-    dynamic = captured.recorder.fake_mode.shape_env is not None
+def _joint_program(captured: Captured, builder: Recorder, compilation: Compilation) -> JointProgram:
     with compilation.clock.stage("analysis"):
-        meta = analyse(captured, compilation.options.keep_input_mutations)
+        meta = analyse(captured, builder, compilation.options.keep_input_mutations)
     with compilation.clock.stage("joint"):
-        return build_joint(captured, meta, dynamic, compilation.puts_aliases_in_graph)
+        return build_joint(captured, builder, meta, compilation.puts_aliases_in_graph)
 
 
 def _compile_parts(parts: Partitioned, compilation: Compilation) -> Compiled:

@@ -22,8 +22,10 @@ from aotlens.analysis.records import (
 from aotlens.analysis.storage_swaps import span_of_storage_swap
 from aotlens.analysis.tensor_state import grad_fn_of, raises_on_grad_fn
 from aotlens.capture.operators import aten
+from aotlens.capture.recorded import StorageState
+from aotlens.capture.recorder import Recorder
 from aotlens.capture.records import Captured
-from aotlens.capture.storage import Storage, view_base
+from aotlens.capture.storage import view_base
 from aotlens.capture.subclasses import is_wrapper, value_of
 from aotlens.torch_api.autograd import shares_version_counter
 from aotlens.unsupported import unsupported
@@ -31,7 +33,7 @@ from aotlens.unsupported import unsupported
 
 def detached_start(captured: Captured, value: Any) -> Any:
     """Return the detached tensor at which the autograd graph of an output starts; None for all others."""
-    start, recorder = view_base(value), captured.recorder
+    start, recorded = view_base(value), captured.recorded
     if not value.requires_grad or is_wrapper(value) or grad_fn_of(start) is None:
         return None
     if any(
@@ -40,14 +42,14 @@ def detached_start(captured: Captured, value: Any) -> Any:
         if captured_input.is_tensor
     ):
         return None
-    storage = recorder.tracked(value).storage
-    if recorder.tracked(start).storage is not storage or is_graph_start(captured, start, storage):
+    storage = recorded.tracked(value).storage
+    if recorded.tracked(start).storage is not storage or is_graph_start(captured, start, storage):
         return None
     has_company = any(output is not value for output in captured.outputs_in(storage))
     return start if storage.inputs or has_company else None
 
 
-def is_graph_start(captured: Captured, start: Any, storage: Storage) -> bool:
+def is_graph_start(captured: Captured, start: Any, storage: StorageState) -> bool:
     """Return True if an autograd graph starts at the tensor that the outputs on this storage are views of.
 
     That is the tensor that the storage was created with.  If no output is a view of it (`torch.zeros` returns
@@ -69,8 +71,11 @@ def is_graph_start(captured: Captured, start: Any, storage: Storage) -> bool:
 class DetachedOutputs:
     """The bases of outputs with their own `grad_fn`, and of other outputs on their storages."""
 
-    def __init__(self, captured: Captured, bases: list[BaseInfo], known_bases: dict[int, AliasBase]) -> None:
+    def __init__(
+        self, captured: Captured, builder: Recorder, bases: list[BaseInfo], known_bases: dict[int, AliasBase]
+    ) -> None:
         self._captured = captured
+        self._builder = builder
         self._bases = bases
         self._known_bases = known_bases
         self._base_by_start: dict[int, IntermediateBaseOf] = {}
@@ -97,8 +102,8 @@ class DetachedOutputs:
         value, start = self._captured.outputs[index], self._bases[base.index].tensor
         if passes_custom_function(grad_fn_of(value), [grad_fn_of(start)]):
             raise unsupported("custom-view-of-detached", self._captured.subject.span)
-        recorder = self._captured.recorder
-        chain, of_input = relative_chain(recorder, start, value), recorder.tracked(start).storage.inputs
+        recorded = self._captured.recorded
+        chain, of_input = relative_chain(recorded, start, value), recorded.tracked(start).storage.inputs
         return OutputAliasInfo(
             index=index,
             output_type=OutputType.ALIAS_OF_INPUT if of_input else OutputType.ALIAS_OF_INTERMEDIATE,
@@ -115,15 +120,14 @@ class DetachedOutputs:
         )
 
     def _base(self, start: Any) -> IntermediateBaseOf:
-        recorder = self._captured.recorder
-        memory = self._detached_storage(start, recorder.tracked(start).storage)
-        value = recorder.emit(aten.clone.default, value_of(recorder, start))
+        memory = self._detached_storage(start, self._captured.recorded.tracked(start).storage)
+        value = self._builder.emit(aten.clone.default, value_of(self._builder, start))
         self._bases.append(BaseInfo(value, start, detached_storage=memory))
         return IntermediateBaseOf(len(self._bases) - 1)
 
-    def _detached_storage(self, start: Any, storage: Storage) -> DetachedStorage:
+    def _detached_storage(self, start: Any, storage: StorageState) -> DetachedStorage:
         base, under = self._storage_base(storage)
-        chain = relative_chain(self._captured.recorder, under, start)
+        chain = relative_chain(self._captured.recorded, under, start)
         otherwise = reinterpreted_as(start, under) if chain is None else None
         if otherwise is not None:
             raise unsupported(
@@ -134,10 +138,10 @@ class DetachedOutputs:
             chain=chain,
             tensor=start,
             has_own_version=not shares_version_counter(start, under),
-            was_assigned=any(tensor is start for tensor in self._captured.recorder.swapped_tensors),
+            was_assigned=any(tensor is start for tensor in self._captured.recorded.swapped_tensors),
         )
 
-    def _storage_base(self, storage: Storage) -> tuple[AliasBase, Any]:
+    def _storage_base(self, storage: StorageState) -> tuple[AliasBase, Any]:
         """Return the base of the shared storage as the wrapper knows it, and the base's fake tensor."""
         if storage.inputs:
             inputs = self._captured.inputs
@@ -145,7 +149,7 @@ class DetachedOutputs:
                 index for index, captured_input in enumerate(inputs) if captured_input.storage is storage
             )
             argument = inputs[index].argument
-            if self._captured.recorder.tracked(argument).storage is not storage:
+            if self._captured.recorded.tracked(argument).storage is not storage:
                 raise unsupported(
                     "detached-output-on-swapped-storage",
                     span_of_storage_swap(self._captured, argument),
@@ -154,7 +158,7 @@ class DetachedOutputs:
             return InputBase(index), argument
         tensor = storage.base_tensor
         if id(storage) not in self._known_bases:
-            value = value_of(self._captured.recorder, tensor)
+            value = value_of(self._builder, tensor)
             self._bases.append(BaseInfo(value, tensor if tensor.requires_grad else None))
             self._known_bases[id(storage)] = IntermediateBaseOf(len(self._bases) - 1)
         return self._known_bases[id(storage)], tensor

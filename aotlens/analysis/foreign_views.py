@@ -7,8 +7,6 @@ from typing import Any
 
 from aotlens.analysis.storage_swaps import span_of_storage_swap
 from aotlens.analysis.tensor_state import grad_fn_of, raises_on_grad_fn
-from aotlens.capture.autograd.detached_views import is_view_of_detached, span_of_detaching
-from aotlens.capture.graph import TRACKED_ATTRIBUTE
 from aotlens.capture.records import Captured, CapturedInput
 from aotlens.capture.storage import view_base
 from aotlens.capture.subclasses import is_wrapper
@@ -24,29 +22,29 @@ def check_view_storage(captured: Captured, value: Any) -> None:
     Raises:
         UnsupportedError: it does not, and the wrapper cannot regenerate it.
     """
-    recorder, base = captured.recorder, value._base
+    recorded, base = captured.recorded, value._base
     if (
         base is not None
-        and is_view_of_detached(recorder, value)
+        and recorded.is_view_of_detached(value)
         and not _can_view_before_detach(captured, value)
     ):
-        raise unsupported("view-before-detach", span_of_detaching(recorder, base) or captured.subject.span)
+        raise unsupported("view-before-detach", recorded.span_of_detaching(base) or captured.subject.span)
     start = view_base(value)
-    if not value.requires_grad or not any(start is tensor for tensor in recorder.swapped_tensors):
+    if not value.requires_grad or not any(start is tensor for tensor in recorded.swapped_tensors):
         return _check_shares_base_storage(captured, value)
     if start.requires_grad and grad_fn_of(start) is not None and gradient_sizes(start) != tuple(start.shape):
         raise unsupported("storage-of-other-sizes", span_of_storage_swap(captured, start))
     is_input = any(captured_input.argument is start for captured_input in captured.inputs)
-    if not is_input and recorder.tracked(start).storage is not recorder.tracked(value).storage:
+    if not is_input and recorded.tracked(start).storage is not recorded.tracked(value).storage:
         raise unsupported("view-before-storage-swap", span_of_storage_swap(captured, start))
     return None
 
 
 def _check_shares_base_storage(captured: Captured, value: Any) -> None:
-    recorder, base = captured.recorder, value._base
-    if base is None or not value.requires_grad or not getattr(base, TRACKED_ATTRIBUTE, None):
+    recorded, base = captured.recorded, value._base
+    if base is None or not value.requires_grad or recorded.find(base) is None:
         return
-    if recorder.tracked(base).storage is not recorder.tracked(value).storage:
+    if recorded.tracked(base).storage is not recorded.tracked(value).storage:
         kind = next((type(tensor).__name__ for tensor in (base, value) if is_wrapper(tensor)), "")
         if kind:
             raise unsupported(
@@ -67,8 +65,8 @@ def _span_of_producer(captured: Captured, value: Any) -> Span | None:
 
 def _can_view_before_detach(captured: Captured, value: Any) -> bool:
     """Return True if a view of an input that is detached later can be regenerated before the detach."""
-    base, storage = value._base, captured.recorder.tracked(value).storage
-    if captured.recorder.tracked(base).storage is not storage or storage.metadata_mutations:
+    base, storage = value._base, captured.recorded.tracked(value).storage
+    if captured.recorded.tracked(base).storage is not storage or storage.metadata_mutations:
         return False
     is_input = (
         any(captured_input.argument is base for captured_input in captured.inputs) and not base.requires_grad
@@ -84,14 +82,14 @@ def check_output_grad_fn(captured: Captured, captured_input: CapturedInput, valu
     """
     has_grad_fn = value.requires_grad and (grad_fn_of(value) is not None or raises_on_grad_fn(value))
     is_detached = captured_input.requires_grad and not captured_input.argument.requires_grad
-    if has_grad_fn and is_detached and not is_view_of_detached(captured.recorder, value):
+    if has_grad_fn and is_detached and not captured.recorded.is_view_of_detached(value):
         raise unsupported(
             "input-view-before-detach",
-            span_of_detaching(captured.recorder, captured_input.argument) or captured.subject.span,
+            captured.recorded.span_of_detaching(captured_input.argument) or captured.subject.span,
             input=captured_input.slot.name,
         )
     if value.requires_grad and any(
-        view_base(value) is tensor for tensor in captured.recorder.swapped_tensors
+        view_base(value) is tensor for tensor in captured.recorded.swapped_tensors
     ):
         raise unsupported(
             "output-on-input-storage",

@@ -7,12 +7,13 @@ would skip.
 from dataclasses import replace
 from typing import Any
 
-from aotlens.analysis.graph_outputs import as_view_of_storage, graph_output
+from aotlens.analysis.graph_outputs import graph_output
 from aotlens.analysis.leaves import passes_custom_function, relative_chain
 from aotlens.analysis.records import AliasBase, OutputAliasInfo, OutputBase, OutputType
 from aotlens.analysis.tensor_state import grad_fn_of, raises_on_grad_fn
+from aotlens.capture.recorded import StorageState
+from aotlens.capture.recorder import Recorder
 from aotlens.capture.records import Captured, CapturedInput
-from aotlens.capture.storage import Storage
 from aotlens.ir.program import Node
 from aotlens.torch_api.autograd import is_view_of_custom_function
 from aotlens.unsupported import unsupported
@@ -24,11 +25,13 @@ def is_custom_function_view(captured: Captured, captured_input: CapturedInput, v
     return passes_custom_function(grad_fn_of(value), starts)
 
 
-def custom_function_view(captured: Captured, index: int, value: Any, input_index: int) -> OutputAliasInfo:
+def custom_function_view(
+    captured: Captured, builder: Recorder, index: int, value: Any, input_index: int
+) -> OutputAliasInfo:
     captured_input = captured.inputs[input_index]
-    chain = relative_chain(captured.recorder, captured_input.argument, value)
+    chain = relative_chain(captured.recorded, captured_input.argument, value)
     written = captured_input.storage is not None and captured_input.storage.version > 0
-    is_swapped = captured.recorder.tracked(value).storage is not captured_input.storage
+    is_swapped = captured.recorded.tracked(value).storage is not captured_input.storage
     on_base = captured_input.base is not None or any(
         synthetic_base.index == input_index and synthetic_base.kind != "input"
         for synthetic_base in captured.bases
@@ -48,7 +51,7 @@ def custom_function_view(captured: Captured, index: int, value: Any, input_index
         reason=(
             f"a view of `{captured_input.slot.name}` made in a custom function: autograd refuses writes to it"
         ),
-        value=captured.recorder.node_of(value),
+        value=builder.node_of(value),
         custom_function_input=input_index,
         chain=chain,
         requires_grad=value.requires_grad,
@@ -57,7 +60,7 @@ def custom_function_view(captured: Captured, index: int, value: Any, input_index
 
 
 def view_of_intermediate(
-    captured: Captured, index: int, group: list[int], swapped_base: AliasBase | None
+    captured: Captured, builder: Recorder, index: int, group: list[int], swapped_base: AliasBase | None
 ) -> OutputAliasInfo | None:
     """Describe a view of an intermediate that a custom function made, as a value of the graph.
 
@@ -67,8 +70,8 @@ def view_of_intermediate(
     Raises:
         UnsupportedError: the storage is written to afterwards, so the backward raises in eager.
     """
-    recorder, value = captured.recorder, captured.outputs[index]
-    tracked = recorder.tracked(value)
+    value = captured.outputs[index]
+    tracked = captured.recorded.tracked(value)
     if not value.requires_grad or not tracked.chain:
         return None
     if grad_fn_of(value) is None:
@@ -77,8 +80,8 @@ def view_of_intermediate(
     is_alone = len(group) == 1 and swapped_base is None
     if is_alone or not passes_custom_function(grad_fn_of(value), [grad_fn_of(tracked.storage.base_tensor)]):
         return None
-    as_view_of_storage(recorder, value)
-    graph_value = graph_output(recorder, index, value)
+    builder.use_view_of_storage(value)
+    graph_value = graph_output(builder, index, value)
     if not isinstance(graph_value.value, Node):
         raise unsupported("custom-view-of-subclass", captured.subject.span)
     reason = "a view made in a custom function, whose backward no repeated view would call"
@@ -95,11 +98,11 @@ def _output_sharing_storage(captured: Captured, index: int, group: list[int]) ->
     """Return the output whose storage the view shares: preferably one that covers the whole storage."""
     others = [output_index for output_index in group if output_index != index]
     return min(
-        others, key=lambda output_index: bool(captured.recorder.tracked(captured.outputs[output_index]).chain)
+        others, key=lambda output_index: bool(captured.recorded.tracked(captured.outputs[output_index]).chain)
     )
 
 
-def check_view_not_written(value: Any, storage: Storage) -> None:
+def check_view_not_written(value: Any, storage: StorageState) -> None:
     """Check a view that requires grad and has no `grad_fn` that autograd reports.
 
     Raises:

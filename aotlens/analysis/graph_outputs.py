@@ -10,6 +10,7 @@ from aotlens.analysis.leaves import geometry_on_base, is_created_leaf, relative_
 from aotlens.analysis.records import IntermediateBaseOf, OutputAliasInfo, OutputBase, OutputType
 from aotlens.analysis.tensor_state import grad_fn_of
 from aotlens.capture.operators import aten
+from aotlens.capture.recorded import Recorded
 from aotlens.capture.recorder import Recorder
 from aotlens.capture.records import Captured
 from aotlens.capture.storage import view_base
@@ -24,14 +25,14 @@ def view_of_output(captured: Captured, index: int, group: list[int]) -> OutputAl
 
     Returns None if it is no such view.
     """
-    recorder, outputs = captured.recorder, captured.outputs
+    recorded, outputs = captured.recorded, captured.outputs
     value = outputs[index]
     first = _viewed_output(captured, value, group)
     if first is None or first == index:
         return None
     if any(outputs[i].requires_grad or is_wrapper(outputs[i]) for i in (index, first)):
         return None
-    chain = relative_chain(recorder, outputs[first], value)
+    chain = relative_chain(recorded, outputs[first], value)
     return OutputAliasInfo(
         index=index,
         output_type=OutputType.ALIAS_OF_INTERMEDIATE_BASE_IS_USER_OUTPUT,
@@ -42,7 +43,7 @@ def view_of_output(captured: Captured, index: int, group: list[int]) -> OutputAl
         geometry=geometry_on_base(captured, chain, value, outputs[first]),
         detached_after=None
         if view_base(value) is view_base(outputs[first])
-        else views_before_detach(recorder, value, chain),
+        else views_before_detach(recorded, value, chain),
         tensor=value,
     )
 
@@ -57,19 +58,19 @@ def _viewed_output(captured: Captured, value: Any, group: list[int]) -> int | No
         i for i in group if view_base(outputs[i]) is base or shares_version_counter(outputs[i], value)
     ]
     return next(
-        (i for i in relatives if _is_base_of_all(captured.recorder, outputs[i], outputs, relatives)), None
+        (i for i in relatives if _is_base_of_all(captured.recorded, outputs[i], outputs, relatives)), None
     )
 
 
-def _is_base_of_all(recorder: Recorder, start: Any, outputs: Sequence[Any], group: list[int]) -> bool:
+def _is_base_of_all(recorded: Recorded, start: Any, outputs: Sequence[Any], group: list[int]) -> bool:
     """Return True if view operators lead from a tensor to each output in `group`.
 
     Return False for one of several outputs of an operator such as `unbind`: as a value of its own, autograd
     would let a caller write to it, which eager forbids.
     """
-    if any(step.result is not None for step in recorder.tracked(start).chain):
+    if any(step.result is not None for step in recorded.tracked(start).chain):
         return False
-    return all(relative_chain(recorder, start, outputs[i]) is not None for i in group)
+    return all(relative_chain(recorded, start, outputs[i]) is not None for i in group)
 
 
 def intermediate_base(captured: Captured, group: list[int]) -> Any:
@@ -77,7 +78,7 @@ def intermediate_base(captured: Captured, group: list[int]) -> Any:
 
     An output cannot be the base if autograd would not propagate a write through a view of it.
     """
-    recorder, outputs = captured.recorder, captured.outputs
+    recorded, outputs = captured.recorded, captured.outputs
     values = [outputs[i] for i in group]
     if len(group) == 1 or any(is_wrapper(value) for value in values):
         return None
@@ -86,13 +87,13 @@ def intermediate_base(captured: Captured, group: list[int]) -> Any:
         return None
     starts = [
         *(view_base(tensor) for tensor in values if view_base(tensor) is not tensor),
-        recorder.tracked(value).storage.base_tensor,
+        recorded.tracked(value).storage.base_tensor,
     ]
     on_it = (
-        tensor for tensor in starts if recorder.tracked(tensor).storage is recorder.tracked(value).storage
+        tensor for tensor in starts if recorded.tracked(tensor).storage is recorded.tracked(value).storage
     )
     fit = (tensor for tensor in on_it if shares_version_counter(tensor, value))
-    return next((tensor for tensor in fit if _is_base_of_all(recorder, tensor, outputs, group)), None)
+    return next((tensor for tensor in fit if _is_base_of_all(recorded, tensor, outputs, group)), None)
 
 
 def view_of_intermediate_base(
@@ -100,7 +101,7 @@ def view_of_intermediate_base(
 ) -> OutputAliasInfo:
     """Describe an output without gradient that the wrapper regenerates from a hidden intermediate base."""
     value = captured.outputs[index]
-    chain = relative_chain(captured.recorder, start, value)
+    chain = relative_chain(captured.recorded, start, value)
     return OutputAliasInfo(
         index=index,
         output_type=OutputType.ALIAS_OF_INTERMEDIATE,
@@ -111,19 +112,21 @@ def view_of_intermediate_base(
         requires_grad=value.requires_grad,
         detached_after=None
         if view_base(value) is view_base(start)
-        else views_before_detach(captured.recorder, value, chain),
+        else views_before_detach(captured.recorded, value, chain),
         has_own_version=not shares_version_counter(value, start),
         is_alias_leaf=is_created_leaf(value),
         tensor=value,
     )
 
 
-def graph_output_or_duplicate(captured: Captured, index: int, group: list[int]) -> OutputAliasInfo:
+def graph_output_or_duplicate(
+    captured: Captured, builder: Recorder, index: int, group: list[int]
+) -> OutputAliasInfo:
     """Describe an output as the graph's value, or as a second tensor object over an earlier output."""
-    recorder, value = captured.recorder, captured.outputs[index]
-    chain = recorder.tracked(value).chain
+    recorded, value = captured.recorded, captured.outputs[index]
+    chain = recorded.tracked(value).chain
     for other in group[: group.index(index)]:
-        same_elements = recorder.tracked(captured.outputs[other]).chain == chain
+        same_elements = recorded.tracked(captured.outputs[other]).chain == chain
         if same_elements and view_of_output(captured, other, group) is None:
             return OutputAliasInfo(
                 index=index,
@@ -138,16 +141,8 @@ def graph_output_or_duplicate(captured: Captured, index: int, group: list[int]) 
                 tensor=value,
             )
     if len(group) > 1 or _is_expanded(value):
-        as_view_of_storage(recorder, value)
-    return graph_output(recorder, index, value)
-
-
-def as_view_of_storage(recorder: Recorder, value: Any) -> None:
-    """Make the graph's value a view of the storage's: a functional write returns a tensor on new memory."""
-    tracked = recorder.tracked(value)
-    if tracked.storage.version and tracked.chain:
-        tracked.storage.views = {}
-        tracked.version = -1
+        builder.use_view_of_storage(value)
+    return graph_output(builder, index, value)
 
 
 def _is_expanded(value: Any) -> bool:
@@ -155,14 +150,14 @@ def _is_expanded(value: Any) -> bool:
     return any(isinstance(stride, int) and stride == 0 for stride in value.stride())
 
 
-def graph_output(recorder: Recorder, index: int, value: Any) -> OutputAliasInfo:
+def graph_output(builder: Recorder, index: int, value: Any) -> OutputAliasInfo:
     """Describe an output that the wrapper returns as the graph computed it."""
-    node = value_of(recorder, value)
+    node = value_of(builder, value)
     if isinstance(node, Wrapped):
         tensors = dict(inner_tensors(value))
-        node = node.map(lambda path, inner: _with_strides_of(recorder, inner, tensors[path]))
+        node = node.map(lambda path, inner: _with_strides_of(builder, inner, tensors[path]))
     else:
-        node = _with_strides_of(recorder, node, value)
+        node = _with_strides_of(builder, node, value)
     base = value._base
     unsafe = base is not None and value.requires_grad and base.requires_grad
     reason = "its base does not leave the function" if unsafe else "memory of its own"
@@ -178,9 +173,9 @@ def graph_output(recorder: Recorder, index: int, value: Any) -> OutputAliasInfo:
     )
 
 
-def _with_strides_of(recorder: Recorder, node: Node, value: Any) -> Node:
+def _with_strides_of(builder: Recorder, node: Node, value: Any) -> Node:
     """Return a node with the same values in eager's strides."""
     if node.val.stride() == value.stride() or value.numel() <= 1:
         return node
-    empty = recorder.emit(aten.new_empty_strided.default, node, list(value.shape), list(value.stride()))
-    return recorder.emit(aten.copy.default, empty, node)
+    empty = builder.emit(aten.new_empty_strided.default, node, list(value.shape), list(value.stride()))
+    return builder.emit(aten.copy.default, empty, node)

@@ -5,10 +5,9 @@ geometry of both at that moment.  Invariant: a function is unsupported if its co
 another moment than eager.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from aotlens.capture.autograd.detached_views import calls_before_detaching
 from aotlens.capture.operators import Kind, describe, is_operator
 from aotlens.capture.records import Captured, CapturedInput
 from aotlens.capture.storage import Write
@@ -23,12 +22,12 @@ def is_input_read(captured: Captured, captured_input: CapturedInput) -> bool:
 
 def is_used_before_detach(captured: Captured, tensor: Any) -> bool:
     """Return True if autograd recorded a use of a tensor before the function detached it."""
-    detach_index = calls_before_detaching(captured.recorder, tensor)
+    detach_index = captured.recorded.calls_before_detaching(tensor)
     return any(position < detach_index for position in _reads(captured, tensor, by_autograd=True))
 
 
 def check_views_with_grad_fn(
-    captured: Captured, captured_input: CapturedInput, mutations: list[Write]
+    captured: Captured, captured_input: CapturedInput, mutations: Sequence[Write]
 ) -> None:
     """Check reads of an input whose own sizes or strides change with grad mode off only.
 
@@ -70,7 +69,7 @@ def check_reads_before_resize(captured: Captured, captured_input: CapturedInput)
         UnsupportedError: autograd recorded a use before the assignment.  The leaf's gradient keeps the former
             sizes for as long as something holds the result of that use.
     """
-    for leaf, assignment_index, span in captured.recorder.resized_leaves:
+    for leaf, assignment_index, span in captured.recorded.resized_leaves:
         if leaf is captured_input.argument and any(
             index < assignment_index for index in _reads(captured, leaf, by_autograd=True)
         ):

@@ -32,17 +32,18 @@ from aotlens.analysis.tensor_state import (
     span_of_writes,
     version_bumps,
 )
-from aotlens.capture.autograd.detached_views import span_of_detaching, was_detached
 from aotlens.capture.inputs.synthetic_bases import has_other_grad_fn
+from aotlens.capture.recorded import StorageState
+from aotlens.capture.recorder import Recorder
 from aotlens.capture.records import Captured, CapturedInput
-from aotlens.capture.storage import Storage, repeated_dims
+from aotlens.capture.storage import repeated_dims
 from aotlens.unsupported import unsupported
 
 aten = torch.ops.aten
 
 
 def analyse_inputs(
-    captured: Captured, keep_mutations: bool, storage_swaps: StorageSwaps
+    captured: Captured, builder: Recorder, keep_mutations: bool, storage_swaps: StorageSwaps
 ) -> tuple[InputAliasInfo, ...]:
     """Return one record per flat input.
 
@@ -59,11 +60,11 @@ def analyse_inputs(
             alias_infos.append(InputAliasInfo(index, MutationType.NOT_MUTATED, "not written to"))
         elif captured_input.wrapped is not None:
             alias_infos.append(
-                analyse_wrapper(captured, index, captured_input, captured_input.wrapped, keep_mutations)
+                analyse_wrapper(captured, builder, index, captured_input.wrapped, keep_mutations)
             )
         elif index in storage_swaps.by_input:
             alias_infos.append(
-                _analyse_storage_swap(captured, index, storage_swaps.by_input[index], keep_mutations)
+                _analyse_storage_swap(captured, builder, index, storage_swaps.by_input[index], keep_mutations)
             )
         else:
             alias_infos.append(_analyse_tensor(captured, index, keep_mutations))
@@ -142,7 +143,7 @@ def _check_views_of_detached(captured: Captured, captured_input: CapturedInput) 
         if view.requires_grad:
             raise unsupported(
                 "detached-input-with-view",
-                span_of_detaching(captured.recorder, captured_input.argument) or captured.subject.span,
+                captured.recorded.span_of_detaching(captured_input.argument) or captured.subject.span,
                 input=captured_input.slot.name,
                 view=view.slot.name,
             )
@@ -177,7 +178,7 @@ def _check_storage_resize(captured: Captured, captured_input: CapturedInput, new
         )
 
 
-def _storage_resize_only(index: int, storage: Storage, bumps: int) -> InputAliasInfo:
+def _storage_resize_only(index: int, storage: StorageState, bumps: int) -> InputAliasInfo:
     """Describe an input of which only the storage is resized."""
     return InputAliasInfo(
         index,
@@ -185,7 +186,7 @@ def _storage_resize_only(index: int, storage: Storage, bumps: int) -> InputAlias
         "its memory is given back or made, which the graph does",
         version_bumps=bumps,
         storage_bytes=storage.new_bytes,
-        writes=tuple(storage.metadata_mutations),
+        writes=storage.metadata_mutations,
     )
 
 
@@ -200,7 +201,7 @@ def _metadata_mutated_without_grad(captured: Captured, captured_input: CapturedI
         UnsupportedError: only some did; one change at the end cannot repeat that.
     """
     storage: Any = captured_input.storage
-    chain = captured.recorder.tracked(captured_input.argument).chain
+    chain = captured.recorded.tracked(captured_input.argument).chain
     mutations = [move for move in storage.metadata_mutations if move.chain == chain[: len(move.chain)]]
     seen_mutations = [move for move in mutations if move.grad_enabled]
     if seen_mutations and len(seen_mutations) < len(mutations) and captured_input.argument.requires_grad:
@@ -284,7 +285,7 @@ def _synthetic_base_reason(captured: Captured, index: int) -> str:
 
 
 def _analyse_storage_swap(
-    captured: Captured, index: int, storage_swap: StorageSwap, keep_mutations: bool
+    captured: Captured, builder: Recorder, index: int, storage_swap: StorageSwap, keep_mutations: bool
 ) -> InputAliasInfo:
     """Describe an input whose storage is swapped; either storage may be written to as well."""
     captured_input = captured.inputs[index]
@@ -306,7 +307,7 @@ def _analyse_storage_swap(
         )
     value = storage.base if writes_old_storage else None
     if seen_by_autograd:  # a value of its own: the new storage is returned separately, detached
-        value = captured.recorder.emit(aten.clone.default, captured.recorder.node_of(captured_input.argument))
+        value = builder.emit(aten.clone.default, builder.node_of(captured_input.argument))
     in_graph, autograd = writes_old_storage and keep_mutations, _autograd_change(captured, captured_input)
     if autograd is AutogradChange.DETACHED:
         _check_views_of_detached(captured, captured_input)
@@ -337,13 +338,13 @@ def _autograd_change(captured: Captured, captured_input: CapturedInput) -> Autog
         return AutogradChange.NONE if as_its_base else AutogradChange.REQUIRES_GRAD
     if captured_input.requires_grad and not captured_input.argument.requires_grad:
         return AutogradChange.DETACHED
-    detached = captured_input.requires_grad and was_detached(captured.recorder, captured_input.argument)
+    detached = captured_input.requires_grad and captured.recorded.was_detached(captured_input.argument)
     if detached and grad_fn_of(captured_input.argument) is not None:  # by a later write
         if not captured_input.is_leaf:
             return AutogradChange.DETACHED
         raise unsupported(
             "leaf-without-grad-then-written",
-            span_of_writes(captured.recorder.tracked(captured_input.argument).storage.writes),
+            span_of_writes(captured.recorded.tracked(captured_input.argument).storage.writes),
             input=captured_input.slot.name,
         )
     if captured_input.becomes_leaf:
@@ -364,6 +365,6 @@ def _check_uses_before_new_leaf(captured: Captured, captured_input: CapturedInpu
     if is_used_before_detach(captured, captured_input.argument) or any(view.requires_grad for view in views):
         raise unsupported(
             "requires-grad-after-detach",
-            span_of_detaching(captured.recorder, captured_input.argument),
+            captured.recorded.span_of_detaching(captured_input.argument),
             input=captured_input.slot.name,
         )

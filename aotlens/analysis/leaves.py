@@ -10,8 +10,7 @@ import torch
 
 from aotlens.analysis.records import Geometry, OutputAliasInfo, OutputBase, OutputType
 from aotlens.analysis.tensor_state import geometry_of, grad_fn_of
-from aotlens.capture.graph import TRACKED_ATTRIBUTE
-from aotlens.capture.recorder import Recorder
+from aotlens.capture.recorded import Recorded
 from aotlens.capture.records import Captured, CapturedInput
 from aotlens.capture.storage import view_base
 from aotlens.capture.views import ViewStep
@@ -26,11 +25,11 @@ def is_created_leaf(value: Any) -> bool:
 
 def created_leaf_base(captured: Captured, value: Any) -> Any:
     """Return the function's own leaf that autograd knows as the base of the value; None for all others."""
-    tracked = getattr(value, TRACKED_ATTRIBUTE, None)
+    tracked = captured.recorded.find(value)
     if tracked is None or not tracked.chain or not value.requires_grad:
         return None
     leaf = _leaf_behind(value, 2 * len(tracked.chain) + 2)
-    tracked_leaf = getattr(leaf, TRACKED_ATTRIBUTE, None)
+    tracked_leaf = captured.recorded.find(leaf)
     if leaf is value or tracked_leaf is None or tracked_leaf.storage is not tracked.storage:
         return None
     if any(
@@ -82,11 +81,11 @@ def view_of_created_leaf(captured: Captured, index: int, leaf: Any) -> OutputAli
         raise unsupported("view-of-created-leaf", captured.subject.span)
     if passes_custom_function(grad_fn_of(value), []):
         raise unsupported("custom-view-of-created-leaf", captured.subject.span)
-    chain = relative_chain(captured.recorder, leaf, value)
+    chain = relative_chain(captured.recorded, leaf, value)
     return OutputAliasInfo(
         index=index,
         output_type=OutputType.ALIAS_OF_INPUT
-        if captured.recorder.tracked(value).storage.inputs
+        if captured.recorded.tracked(value).storage.inputs
         else OutputType.ALIAS_OF_INTERMEDIATE_BASE_IS_USER_OUTPUT,
         reason=f"a view of result {leaf_index}, a leaf that the function makes",
         value=None,
@@ -100,10 +99,10 @@ def view_of_created_leaf(captured: Captured, index: int, leaf: Any) -> OutputAli
 
 
 def _has_own_storage(captured: Captured, value: Any) -> bool:
-    storage = captured.recorder.tracked(value).storage
+    storage = captured.recorded.tracked(value).storage
     others = (other for other in captured.outputs if isinstance(other, torch.Tensor) and other is not value)
     return not storage.inputs and all(
-        captured.recorder.tracked(output).storage is not storage for output in others
+        captured.recorded.tracked(output).storage is not storage for output in others
     )
 
 
@@ -116,12 +115,12 @@ def passes_custom_function(step: Any, starts: list[Any]) -> bool:
     return False
 
 
-def views_before_detach(recorder: Recorder, value: Any, chain: tuple[ViewStep, ...] | None) -> int:
+def views_before_detach(recorded: Recorded, value: Any, chain: tuple[ViewStep, ...] | None) -> int:
     """Return how many of the views from a base to a value precede the views of the detached tensor."""
     steps, start = 1 if chain is None else len(chain), view_base(value)
     if start is value:
         return steps
-    tracked, under = recorder.tracked(value), recorder.tracked(start)
+    tracked, under = recorded.tracked(value), recorded.tracked(start)
     if under.storage is not tracked.storage:
         return steps
     pairs = enumerate(zip(tracked.chain, under.chain, strict=False))
@@ -167,12 +166,12 @@ def reinterpreted_as(value: Any, base: Any) -> str | None:
     return None if alike else "its conjugate or negative"
 
 
-def relative_chain(recorder: Recorder, base: Any, value: Any) -> tuple[ViewStep, ...] | None:
+def relative_chain(recorded: Recorded, base: Any, value: Any) -> tuple[ViewStep, ...] | None:
     """Return the views that lead from `base` to `value`; None if only geometry describes `value`.
 
     Autograd also uses geometry for a view whose sizes changed with grad mode off.
     """
-    start, end = recorder.tracked(base).chain, recorder.tracked(value).chain
+    start, end = recorded.tracked(base).chain, recorded.tracked(value).chain
     if end[: len(start)] != start:
         return None
     steps = end[len(start) :]

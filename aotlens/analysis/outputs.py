@@ -44,11 +44,12 @@ from aotlens.analysis.records import (
 )
 from aotlens.analysis.storage_swaps import StorageSwaps
 from aotlens.analysis.tensor_state import grad_fn_of, raises_on_grad_fn
-from aotlens.capture.autograd.detached_views import is_view_of_detached, requires_grad
 from aotlens.capture.graph import PLAIN
+from aotlens.capture.recorded import StorageState
+from aotlens.capture.recorder import Recorder
 from aotlens.capture.records import Captured
-from aotlens.capture.storage import Storage, view_base
-from aotlens.capture.subclasses import inner_storages, is_wrapper, value_of
+from aotlens.capture.storage import view_base
+from aotlens.capture.subclasses import is_wrapper, value_of
 from aotlens.capture.views import ViewStep
 from aotlens.ir.slots import OuterObject
 from aotlens.torch_api.autograd import shares_version_counter
@@ -60,12 +61,12 @@ aten = torch.ops.aten
 
 
 def analyse_outputs(
-    captured: Captured, storage_swaps: StorageSwaps
+    captured: Captured, builder: Recorder, storage_swaps: StorageSwaps
 ) -> tuple[tuple[OutputAliasInfo, ...], tuple[BaseInfo, ...]]:
     """Return one record per flat output, and the intermediates that several outputs are views of."""
     groups = _groups_by_storage(captured)
-    bases, known_bases = storage_swaps.bases, storage_swaps.known_bases
-    detached_outputs = DetachedOutputs(captured, bases, known_bases)
+    bases = storage_swaps.bases
+    detached_outputs = DetachedOutputs(captured, builder, bases, storage_swaps.known_bases)
     owners = {
         id(captured_input.argument): input_index
         for input_index, captured_input in reversed(list(enumerate(captured.inputs)))
@@ -73,14 +74,14 @@ def analyse_outputs(
     alias_infos: list[OutputAliasInfo] = []
     for index, value in enumerate(captured.outputs):
         if not isinstance(value, torch.Tensor):
-            alias_infos.append(_plain_value(captured, index, value))
+            alias_infos.append(_plain_value(captured, builder, index, value))
             continue
         if type(value) is not FakeTensor and not is_wrapper(value):
-            alias_infos.append(_captured_constant(captured, index, value))
+            alias_infos.append(_captured_constant(builder, index, value))
             continue
         check_view_storage(captured, value)
         same = next((i for i in range(index) if captured.outputs[i] is value), None)
-        storage = captured.recorder.tracked(value).storage
+        storage = captured.recorded.tracked(value).storage
         inside = _input_storage_inside(captured, value, storage)
         of_leaf = _view_of_leaf(captured, index, value) if same is None and id(value) not in owners else None
         if of_leaf is not None:
@@ -88,18 +89,17 @@ def analyse_outputs(
         elif id(value) in owners:
             alias_infos.append(_is_input(captured, index, value, owners[id(value)]))
         elif inside is not None:
-            alias_infos.append(_alias_inside_wrapper(captured, index, value, inside))
+            alias_infos.append(_alias_inside_wrapper(captured, builder, index, inside))
         elif (base := detached_outputs.base_of(value)) is not None:
             alias_infos.append(detached_outputs.result(index, base, same))
         elif (owner := _storage_swap_base(captured, storage_swaps, value)) is not None:
-            alias_infos.append(_view_after_storage_swap(captured, index, value, owner, same))
+            alias_infos.append(_view_after_storage_swap(captured, builder, index, owner, same))
         elif storage.inputs:
-            alias_infos.append(_alias_of_input(captured, index, storage_swaps, value, same))
+            alias_infos.append(_alias_of_input(captured, builder, index, storage_swaps, same))
         elif same is not None:
             alias_infos.append(_duplicate(index, value, same))
         else:
-            group = groups[id(storage)]
-            alias_infos.append(_intermediate(captured, index, group, known_bases, bases))
+            alias_infos.append(_intermediate(captured, builder, index, groups[id(storage)], storage_swaps))
     check_hooks_on_views(captured, alias_infos, bases)
     return tuple(alias_infos), tuple(bases)
 
@@ -117,13 +117,13 @@ def _groups_by_storage(captured: Captured) -> dict[int, list[int]]:
             leaf = created_leaf_base(captured, value)
             if leaf is not None and any(other is leaf for other in captured.outputs):
                 continue
-            groups.setdefault(id(captured.recorder.tracked(value).storage), []).append(index)
+            groups.setdefault(id(captured.recorded.tracked(value).storage), []).append(index)
     return groups
 
 
-def _plain_value(captured: Captured, index: int, value: Any) -> OutputAliasInfo:
+def _plain_value(captured: Captured, builder: Recorder, index: int, value: Any) -> OutputAliasInfo:
     if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
-        value = captured.recorder.symbols.value(value)
+        value = builder.symbols.value(value)
     elif not _is_number_like(value):
         raise unsupported("output-type", captured.subject.span, type=type(value).__name__)
     return OutputAliasInfo(index, OutputType.NON_ALIAS, "not a tensor", value)
@@ -136,32 +136,34 @@ def _is_number_like(value: Any) -> bool:
     return type(value) in (*PLAIN, range, OuterObject) or is_opaque_value(value)
 
 
-def _captured_constant(captured: Captured, index: int, value: Any) -> OutputAliasInfo:
+def _captured_constant(builder: Recorder, index: int, value: Any) -> OutputAliasInfo:
     """Describe an output that is a real tensor of the user's."""
-    node = captured.recorder.node_of(value)
+    node = builder.node_of(value)
     reason = "a tensor that the function has from outside, handed back as it is"
     return OutputAliasInfo(index, OutputType.IS_INPUT, reason, None, base=ConstantBase(node), tensor=value)
 
 
-def _input_storage_inside(captured: Captured, value: Any, storage: Storage) -> Storage | None:
+def _input_storage_inside(captured: Captured, value: Any, storage: StorageState) -> StorageState | None:
     """Return the input storage that an output shares other than as a view: inside or around a subclass."""
     if storage.inputs:
         return (
             None if any(captured_input.storage is storage for captured_input in captured.inputs) else storage
         )
-    inner = inner_storages(value) if is_wrapper(value) else ()
+    inner = captured.recorded.inner_storages(value) if is_wrapper(value) else ()
     return next(
         (inner_storage for inner_storage in inner if inner_storage.inputs and _can_be_written(inner_storage)),
         None,
     )
 
 
-def _can_be_written(storage: Storage) -> bool:
+def _can_be_written(storage: StorageState) -> bool:
     """Return False for the indices inside a subclass, which all tensors computed from it share."""
     return not storage.wrapper_name or bool(storage.base.val.is_floating_point())
 
 
-def _alias_inside_wrapper(captured: Captured, index: int, value: Any, storage: Storage) -> OutputAliasInfo:
+def _alias_inside_wrapper(
+    captured: Captured, builder: Recorder, index: int, storage: StorageState
+) -> OutputAliasInfo:
     """Return the input storage that an output shares other than as a view: inside or around a subclass."""
     input_index = storage.inputs[0]
     name = captured.inputs[input_index].slot.name
@@ -169,7 +171,7 @@ def _alias_inside_wrapper(captured: Captured, index: int, value: Any, storage: S
         raise unsupported(
             "output-shares-inner-tensor", storage.writes[-1].origin.location.innermost, tensor=name
         )
-    graph_value = graph_output(captured.recorder, index, value)
+    graph_value = graph_output(builder, index, captured.outputs[index])
     reason = f"shares memory with `{name}` inside a wrapper, which autograd does not see"
     return replace(
         graph_value, output_type=OutputType.CUSTOM_FUNCTION_VIEW, reason=reason, base=InputBase(input_index)
@@ -202,24 +204,25 @@ def _is_input(captured: Captured, index: int, value: Any, input_index: int) -> O
 
 
 def _alias_of_input(
-    captured: Captured, index: int, storage_swaps: StorageSwaps, value: Any, same: int | None
+    captured: Captured, builder: Recorder, index: int, storage_swaps: StorageSwaps, same: int | None
 ) -> OutputAliasInfo:
-    storage = captured.recorder.tracked(value).storage
+    recorded, value = captured.recorded, captured.outputs[index]
+    storage = recorded.tracked(value).storage
     input_index = _nearest_input(captured, value, storage)
     captured_input = captured.inputs[input_index]
     check_output_grad_fn(captured, captured_input, value)
     if value.requires_grad and grad_fn_of(value) is None:
         check_view_not_written(value, storage)
     is_swapped = input_index in storage_swaps.by_input
-    before = is_view_of_detached(captured.recorder, value) and view_base(value) is captured_input.argument
+    before = recorded.is_view_of_detached(value) and view_base(value) is captured_input.argument
     chain: tuple[ViewStep, ...] | None
     if is_swapped:  # regenerated before the storage swap, from the former storage
-        start, end = captured_input.initial_chain, captured.recorder.tracked(value).chain
+        start, end = captured_input.initial_chain, recorded.tracked(value).chain
         chain = end[len(start) :] if end[: len(start)] == start else None
     else:
-        chain = relative_chain(captured.recorder, captured_input.argument, value)
+        chain = relative_chain(captured.recorded, captured_input.argument, value)
     if same is None and is_custom_function_view(captured, captured_input, value):
-        return custom_function_view(captured, index, value, input_index)
+        return custom_function_view(captured, builder, index, value, input_index)
     linked = view_base(value) is view_base(captured_input.argument) and (
         value.requires_grad or not view_base(value).requires_grad
     )
@@ -228,13 +231,14 @@ def _alias_of_input(
     if linked and chain == () and not captured_input.argument.requires_grad:
         chain = None  # another tensor over all of it, which autograd knows as a view: made by `set_`
     view = _view_of_input(captured, index, input_index, chain)
-    recorder = captured.recorder
     would_gain_grad = before or (linked and captured_input.argument.requires_grad)
     without_grad = view.viewed_without_grad and not leaf if view.requires_grad else would_gain_grad
     return replace(
         view,
         same_object_as=same,
-        detached_after=views_before_detach(recorder, value, chain) if detached or chain == () else None,
+        detached_after=views_before_detach(captured.recorded, value, chain)
+        if detached or chain == ()
+        else None,
         has_own_version=not shares_version_counter(value, captured_input.argument),
         is_alias_leaf=leaf and same is None,
         viewed_without_grad=without_grad,
@@ -255,7 +259,7 @@ def _view_of_input(
         base=InputBase(input_index),
         chain=chain or (),
         geometry=geometry_on_base(captured, chain, value, captured_input.argument),
-        requires_grad=requires_grad(captured.recorder, value),
+        requires_grad=captured.recorded.requires_grad(value),
         viewed_without_grad=value.requires_grad
         and grad_fn_of(value) is None
         and captured_input.argument.requires_grad,
@@ -266,28 +270,29 @@ def _view_of_input(
 
 def _storage_swap_base(captured: Captured, storage_swaps: StorageSwaps, value: Any) -> int | None:
     """Return the input whose swapped storage and autograd base the output shares; None if there is none."""
-    storage = captured.recorder.tracked(value).storage
+    storage = captured.recorded.tracked(value).storage
     for input_index in storage_swaps.by_input if value._base is not None else ():
         argument = captured.inputs[input_index].argument
-        if view_base(value) is view_base(argument) and captured.recorder.tracked(argument).storage is storage:
+        if view_base(value) is view_base(argument) and captured.recorded.tracked(argument).storage is storage:
             return input_index
     return None
 
 
 def _view_after_storage_swap(
-    captured: Captured, index: int, value: Any, input_index: int, same: int | None
+    captured: Captured, builder: Recorder, index: int, input_index: int, same: int | None
 ) -> OutputAliasInfo:
     """Describe a view that was made after the storage swap."""
+    value = captured.outputs[index]
     if same is None and is_custom_function_view(captured, captured.inputs[input_index], value):
-        return custom_function_view(captured, index, value, input_index)
-    chain = relative_chain(captured.recorder, captured.inputs[input_index].argument, value)
+        return custom_function_view(captured, builder, index, value, input_index)
+    chain = relative_chain(captured.recorded, captured.inputs[input_index].argument, value)
     leaf = is_created_leaf(value) and same is None
     return replace(
         _view_of_input(captured, index, input_index, chain), same_object_as=same, is_alias_leaf=leaf
     )
 
 
-def _nearest_input(captured: Captured, value: Any, storage: Storage) -> int:
+def _nearest_input(captured: Captured, value: Any, storage: StorageState) -> int:
     """Return the input on a storage from which the fewest views lead to the output."""
     on_it = [
         input_index
@@ -297,7 +302,7 @@ def _nearest_input(captured: Captured, value: Any, storage: Storage) -> int:
     if len(on_it) == 1:
         return on_it[0]
 
-    end = captured.recorder.tracked(value).chain
+    end = captured.recorded.tracked(value).chain
 
     def distance(input_index: int) -> tuple[bool, bool, bool, int]:
         captured_input = captured.inputs[input_index]
@@ -310,11 +315,11 @@ def _nearest_input(captured: Captured, value: Any, storage: Storage) -> int:
 
 
 def _intermediate(
-    captured: Captured, index: int, group: list[int], known_bases: dict[int, AliasBase], bases: list[BaseInfo]
+    captured: Captured, builder: Recorder, index: int, group: list[int], storage_swaps: StorageSwaps
 ) -> OutputAliasInfo:
-    recorder, value = captured.recorder, captured.outputs[index]
-    tracked = recorder.tracked(value)
-    of_function = view_of_intermediate(captured, index, group, known_bases.get(id(tracked.storage)))
+    value, bases, known_bases = captured.outputs[index], storage_swaps.bases, storage_swaps.known_bases
+    tracked = captured.recorded.tracked(value)
+    of_function = view_of_intermediate(captured, builder, index, group, known_bases.get(id(tracked.storage)))
     if of_function is not None:
         return of_function
     alone = len(group) == 1 and not _viewed_without_grad(value)
@@ -323,24 +328,26 @@ def _intermediate(
     if needs_no_base and id(storage) not in known_bases:
         start = intermediate_base(captured, group) if index == group[0] else None
         if start is None:
-            return view_of_output(captured, index, group) or graph_output_or_duplicate(captured, index, group)
-        bases.append(BaseInfo(value_of(recorder, start), start, without_gradient=True))
+            return view_of_output(captured, index, group) or graph_output_or_duplicate(
+                captured, builder, index, group
+            )
+        bases.append(BaseInfo(value_of(builder, start), start, without_gradient=True))
         known_bases[id(storage)] = IntermediateBaseOf(len(bases) - 1)
     base = known_bases.get(id(storage))
     if isinstance(base, IntermediateBaseOf) and bases[base.index].without_gradient:
         return view_of_intermediate_base(captured, index, bases[base.index].tensor, base)
     first = base is None
     if base is None:
-        base = known_bases[id(storage)] = _choose_base(captured, group, storage, bases)
+        base = known_bases[id(storage)] = _choose_base(captured, builder, group, storage, bases)
     if isinstance(base, OutputBase) and base.index == index:
-        return graph_output(recorder, index, value)
+        return graph_output(builder, index, value)
     output_type = OutputType.ALIAS_OF_INTERMEDIATE
     if isinstance(base, OutputBase):
         output_type = OutputType.ALIAS_OF_INTERMEDIATE_BASE_IS_USER_OUTPUT
     elif first:
         output_type = OutputType.ALIAS_OF_INTERMEDIATE_SAVE_AS_OUTPUT
     base_tensor = captured.outputs[base.index] if isinstance(base, OutputBase) else storage.base_tensor
-    chain = relative_chain(recorder, base_tensor, value)
+    chain = relative_chain(captured.recorded, base_tensor, value)
     if isinstance(base, IntermediateBaseOf) and bases[base.index].value is storage.base:
         chain = tracked.chain  # of a storage swap: from the storage's first tensor in its first geometry
     is_detached = not value.requires_grad or is_created_leaf(value)
@@ -353,7 +360,7 @@ def _intermediate(
         chain=chain or (),
         geometry=geometry_on_base(captured, chain, value, base_tensor),
         requires_grad=value.requires_grad,
-        detached_after=views_before_detach(recorder, value, chain) if is_detached else None,
+        detached_after=views_before_detach(captured.recorded, value, chain) if is_detached else None,
         is_alias_leaf=is_created_leaf(value),
         has_own_version=not shares_version_counter(value, base_tensor),
         viewed_without_grad=_viewed_without_grad(value),
@@ -372,18 +379,19 @@ def _viewed_without_grad(value: Any) -> bool:
     return bool(value.requires_grad and grad_fn_of(value) is None and base is not None and base.requires_grad)
 
 
-def _choose_base(captured: Captured, group: list[int], storage: Storage, bases: list[BaseInfo]) -> AliasBase:
+def _choose_base(
+    captured: Captured, builder: Recorder, group: list[int], storage: StorageState, bases: list[BaseInfo]
+) -> AliasBase:
     """Choose a group's base: a differentiable output that covers the storage, else a hidden output."""
-    recorder = captured.recorder
     for index in group:
         value = captured.outputs[index]
-        has_grad_fn = grad_fn_of(value) is not None and not recorder.tracked(value).chain
+        has_grad_fn = grad_fn_of(value) is not None and not captured.recorded.tracked(value).chain
         if has_grad_fn and is_graph_start(captured, view_base(value), storage):
             return OutputBase(index)
     if not storage.base_tensor.requires_grad:
         raise unsupported("custom-views-of-intermediate", captured.subject.span)
     cut_off = all(_is_cut_off(captured.outputs[index]) for index in group)
-    bases.append(BaseInfo(value_of(recorder, storage.base_tensor), storage.base_tensor, cut_off))
+    bases.append(BaseInfo(value_of(builder, storage.base_tensor), storage.base_tensor, cut_off))
     return IntermediateBaseOf(len(bases) - 1)
 
 

@@ -10,8 +10,9 @@ import torch
 
 from aotlens.analysis.records import AliasBase, BaseInfo, InputBase, IntermediateBaseOf, StorageSwap
 from aotlens.capture.operators import Kind, describe, is_operator
+from aotlens.capture.recorded import StorageState, TensorState
 from aotlens.capture.records import Captured, CapturedInput
-from aotlens.capture.storage import Storage, Tracked, view_base
+from aotlens.capture.storage import view_base
 from aotlens.model.report import Span
 from aotlens.torch_api.autograd import has_version_counter
 from aotlens.unsupported import unsupported
@@ -25,11 +26,11 @@ def is_storage_swapped(captured: Captured, captured_input: CapturedInput) -> boo
         or captured_input.wrapped is not None
     ):
         return False
-    tracked = captured.recorder.tracked(captured_input.argument)
+    tracked = captured.recorded.tracked(captured_input.argument)
     if tracked.storage is not captured_input.storage:
         return True
     if captured_input.base is not None and any(
-        captured_input.argument is tensor for tensor in captured.recorder.swapped_tensors
+        captured_input.argument is tensor for tensor in captured.recorded.swapped_tensors
     ):
         return True
     if captured_input.argument.untyped_storage()._cdata != captured_input.fake.untyped_storage()._cdata:
@@ -55,7 +56,7 @@ def check_version_counters(captured: Captured) -> None:
     Raises:
         UnsupportedError: one has none, since its `.data` was assigned an inference tensor.
     """
-    if not captured.recorder.inference_data_spans:
+    if not captured.recorded.inference_data_spans:
         return
     final_values = (
         *captured.outputs,
@@ -65,7 +66,7 @@ def check_version_counters(captured: Captured) -> None:
         value for value in final_values if isinstance(value, torch.Tensor) and not value.is_inference()
     )
     if not all(has_version_counter(value) for value in tensors):
-        raise unsupported("data-outside-inference-mode", captured.recorder.inference_data_spans[0])
+        raise unsupported("data-outside-inference-mode", captured.recorded.inference_data_spans[0])
 
 
 class StorageSwaps:
@@ -83,7 +84,7 @@ class StorageSwaps:
                 self.by_input[index] = self._swap(captured_input)
 
     def _swap(self, captured_input: CapturedInput) -> StorageSwap:
-        tracked = self._captured.recorder.tracked(captured_input.argument)
+        tracked = self._captured.recorded.tracked(captured_input.argument)
         storage = tracked.storage
         if any(other.storage is storage for _, other in self._inputs()):
             return self._from_input(captured_input, tracked)
@@ -92,7 +93,7 @@ class StorageSwaps:
             self.known_bases[id(storage)] = IntermediateBaseOf(len(self.bases) - 1)
         return StorageSwap(self.known_bases[id(storage)], tracked.chain)
 
-    def _from_input(self, captured_input: CapturedInput, tracked: Tracked) -> StorageSwap:
+    def _from_input(self, captured_input: CapturedInput, tracked: TensorState) -> StorageSwap:
         """Return the new storage as views of the input on it from which the fewest views lead there."""
         nearest: tuple[int, int] | None = None
         for index, other in self._inputs():
@@ -114,7 +115,7 @@ class StorageSwaps:
             if captured_input.storage is not None and captured_input.duplicate_of is None:
                 yield index, captured_input
 
-    def _differentiable(self, storage: Storage) -> Any:
+    def _differentiable(self, storage: StorageState) -> Any:
         """Return the storage's first tensor if an output with a gradient is on the storage; else None."""
         outputs = self._captured.outputs_in(storage)
         views = (value for value in outputs if view_base(value) is view_base(storage.base_tensor))

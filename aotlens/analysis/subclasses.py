@@ -4,25 +4,28 @@ Invariant: autograd's evidence is read from the wrapper, new values from its inn
 """
 
 from aotlens.analysis.records import InputAliasInfo, MutationType, mutation_placement
+from aotlens.capture.recorder import Recorder
 from aotlens.capture.records import Captured, CapturedInput
-from aotlens.capture.subclasses import inner_storages, value_like
+from aotlens.capture.subclasses import value_like
 from aotlens.ir.subclasses import Wrapped
 from aotlens.unsupported import unsupported
 
 
 def analyse_wrapper(
-    captured: Captured, index: int, captured_input: CapturedInput, before: Wrapped, keep_mutations: bool
+    captured: Captured, builder: Recorder, index: int, before: Wrapped, keep_mutations: bool
 ) -> InputAliasInfo:
     """Describe one wrapper.
 
     Raises:
         UnsupportedError: its sizes or strides change, or whether it requires grad.
     """
+    captured_input = captured.inputs[index]
     _check_metadata(captured, captured_input)
-    value = value_like(captured.recorder, captured_input.argument, before)
+    value = value_like(builder, captured_input.argument, before)
     if value.nodes() == before.nodes():
         return InputAliasInfo(index, MutationType.NOT_MUTATED, "not written to")
-    writes = tuple(write for storage in inner_storages(captured_input.argument) for write in storage.writes)
+    storages = captured.recorded.inner_storages(captured_input.argument)
+    writes = tuple(write for storage in storages for write in storage.writes)
     seen_by_autograd = captured_input.argument.grad_fn is not captured_input.grad_fn
     bumps = (
         0
@@ -46,7 +49,7 @@ def analyse_wrapper(
 
 def _check_metadata(captured: Captured, captured_input: CapturedInput) -> None:
     argument, name = captured_input.argument, captured_input.slot.name
-    storage = captured.recorder.tracked(argument).storage
+    storage = captured.recorded.tracked(argument).storage
     span = (
         storage.metadata_mutations[-1].origin.location.innermost
         if storage.metadata_mutations

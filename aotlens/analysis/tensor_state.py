@@ -3,6 +3,7 @@
 Invariant: nothing here depends on a single operator.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 from aotlens.analysis.records import Geometry
@@ -68,6 +69,6 @@ def version_bumps(captured_input: CapturedInput) -> int:
     return 0 if argument.is_inference() else argument._version - captured_input.version
 
 
-def span_of_writes(writes: list[Write]) -> Span | None:
+def span_of_writes(writes: Sequence[Write]) -> Span | None:
     """Return the span of the last write."""
     return writes[-1].origin.location.innermost if writes else None

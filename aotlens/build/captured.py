@@ -162,7 +162,7 @@ class CallWriter:
 
     def __init__(self, captured: Captured) -> None:
         self._captured = captured
-        self._recording = Recording(captured.recorder.fake_mode)
+        self._recording = Recording(captured.fake_mode)
         self._node_by_id: dict[int, Node] = {}
         self._origins: dict[int, Origin] = {}
         self._inputs: list[ProgramInput] = []
@@ -236,7 +236,7 @@ class CallWriter:
         arguments = tuple(
             arg.meta.get(PROGRAM_KEY, arg) if isinstance(arg, graph) else arg for arg in arguments
         )
-        nodes = self._captured.recorder.nodes
+        nodes = self._captured.recorded.nodes
         recorded = next((node for node in nodes if node.op is call[0] and node.origin is call[4]), None)
         if recorded is None or len(recorded.args) != len(arguments):
             return arguments
@@ -277,7 +277,7 @@ class CallWriter:
         if isinstance(arg, torch.Generator):
             return self._node_by_id.get(id(arg)) or self._recording.generator(arg)
         if isinstance(arg, OBJECTS):
-            return self._node_by_id.get(id(arg)) or self._captured.recorder.objects[id(arg)]
+            return self._node_by_id.get(id(arg)) or self._captured.recorded.objects[id(arg)]
         if isinstance(arg, SYMBOLIC):
             return self._recording.symbols.value(arg)
         if isinstance(arg, (list, tuple)):
@@ -290,8 +290,7 @@ class CallWriter:
         known = self._node_by_id.get(id(tensor))
         if known is not None:
             return known
-        recorder = self._captured.recorder
-        constant = recorder.node_of(tensor)
+        constant = self._captured.recorded.tracked(tensor).node
         lifted = next(
             (captured_input for captured_input in self._captured.inputs if captured_input.node is constant),
             None,

@@ -174,7 +174,7 @@ class _Finder:
 
     @cached_property
     def _unbacked(self) -> set[Any]:
-        environment = self.parts.joint.captured.recorder.fake_mode.shape_env
+        environment = self.parts.joint.captured.fake_mode.shape_env
         return set() if environment is None else unbacked_symbols(environment)
 
     def _data_symbols(self, node: Node) -> set[Any]:

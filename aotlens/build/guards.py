@@ -25,7 +25,7 @@ _SIZE = re.compile(r"\.size\(\)\[")
 
 def build_guards(captured: Captured) -> tuple[rows.Guard, ...]:
     """One row per condition, in the order in which they were made; those of plain sizes first."""
-    environment = captured.recorder.fake_mode.shape_env
+    environment = captured.fake_mode.shape_env
     if environment is None:
         return ()
     names = _Names(captured, environment)

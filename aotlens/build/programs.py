@@ -86,7 +86,7 @@ def _called_programs(
 def _pure_programs(parts: Partitioned) -> tuple[tuple[Any, ...], Program, Program]:
     """The calls' results as they were; and as a pure function, before and after decomposition."""
     captured, meta = parts.joint.captured, parts.joint.meta
-    recorder = captured.recorder
+    first = parts.joint.recorded
     results = tuple(call[3] for call in captured.calls)
     unread = bookkeeping(captured, captured.calls)
     needed = {
@@ -95,24 +95,24 @@ def _pure_programs(parts: Partitioned) -> tuple[tuple[Any, ...], Program, Progra
     without = frozenset(id(captured.calls[index][4]) for index in unread) - needed
     recorded = None if _out_of_date(parts) else _recorded(parts, without)
     replayed = None
-    if recorded is None or recorder.decomposed or changes_sizes(captured):
+    if recorded is None or first.decomposed or changes_sizes(captured):
         replayed = replay(captured, meta, "functional", {}, without)
     results = replayed.values if replayed is not None else results
-    if not recorder.decomposed:
+    if not first.decomposed:
         functional = recorded or replayed.program  # type: ignore[union-attr]  # one of the two was made
         return results, functional, functional
     if recorded is None:
-        recorded = replay(captured, meta, "decomposed", recorder.decompositions, without).program
+        recorded = replay(captured, meta, "decomposed", first.decompositions, without).program
     assert replayed is not None  # since operators were taken apart
     return results, replayed.program, replace(recorded, name="decomposed")
 
 
 def _out_of_date(parts: Partitioned) -> bool:
     """Whether a result must be looked up again after a write, which only another recording may do."""
-    recorder = parts.joint.captured.recorder
+    recorded = parts.joint.recorded
     results = [inner for value in parts.joint.captured.outputs for _, inner in inner_tensors(value)]
-    tracked = [recorder.tracked(value) for value in results if isinstance(value, torch.Tensor)]
-    return any(item.version != item.storage.version for item in tracked)
+    states = [recorded.tracked(value) for value in results if isinstance(value, torch.Tensor)]
+    return not all(state.is_current for state in states)
 
 
 def _recorded(parts: Partitioned, without: frozenset[int]) -> Program:
@@ -130,9 +130,9 @@ def _recorded(parts: Partitioned, without: frozenset[int]) -> Program:
         for path, tensor in inner_tensors(info.tensor):
             value = info.value
             if isinstance(tensor, torch.Tensor):
-                value = captured.recorder.tracked(tensor).node
+                value = parts.joint.recorded.tracked(tensor).node
             outputs.append(ProgramOutput(value, inner_slot(UserOutput(name, info.index), path)))
-    nodes = tuple(n for n in captured.recorder.nodes if not n.origin.backward and not _written_back(n))
+    nodes = tuple(n for n in parts.joint.recorded.nodes if not n.origin.backward and not _written_back(n))
     recorded = [  # dead ones too: the user wrote them
         node for node in nodes if node.origin.stage == "captured" and id(node.origin) not in without
     ]

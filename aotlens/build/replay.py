@@ -53,13 +53,11 @@ def replay(
 
     The calls of these origins, by identity, are left out: nobody reads their results.
     """
-    first = captured.recorder
-    recorder = Recorder(first.fake_mode, decompositions, call_boundary.__code__)
-    dynamic = first.fake_mode.shape_env is not None
+    recorder = Recorder(captured.fake_mode, decompositions, call_boundary.__code__)
     player = _Player(recorder)
-    with first.fake_mode:
+    with captured.fake_mode:
         inputs = player.inputs(captured)
-    with _below_autograd(recorder, dynamic):
+    with _below_autograd(recorder, captured.is_symbolic):
         values = [
             _detached(call[3] if id(call[4]) in without else player.play(call)) for call in captured.calls
         ]

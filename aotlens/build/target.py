@@ -227,7 +227,7 @@ def _output_sites(info: OutputAliasInfo, parts: Partitioned) -> tuple[rows.Site,
     """The expression that made the result."""
     if not isinstance(info.tensor, torch.Tensor):
         return ()
-    recorder = parts.joint.captured.recorder
-    node: Any = info.value if isinstance(info.value, Node) else recorder.tracked(info.tensor).node
+    recorded = parts.joint.recorded
+    node: Any = info.value if isinstance(info.value, Node) else recorded.tracked(info.tensor).node
     site = site_of(node.origin)
     return (site,) if site is not None else ()

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from aotlens.capture.records import CapturedInput
+from aotlens.capture.records import OpenInput
 from aotlens.errors import UserError, with_location
 from aotlens.ir.program import Node, is_higher_order
 from aotlens.torch_api.operators import pytree
@@ -50,7 +50,7 @@ def mixed_device_hint(cpu: str, gpu: str) -> str:
     return f"{cpu} is on the CPU, {gpu} on cuda:0; move it there with `.cuda()` or `.to(device)`"
 
 
-def reject_mixed_devices(nodes: Iterable[Node], inputs: Iterable[CapturedInput]) -> None:
+def reject_mixed_devices(nodes: Iterable[Node], inputs: Iterable[OpenInput]) -> None:
     """Raise UserError for the first operator that a GPU would reject."""
     names = {
         captured_input.node: captured_input.slot.name

@@ -25,7 +25,7 @@ from aotlens.capture.modes import Settings
 from aotlens.capture.provenance.dynamo_nodes import located_call
 from aotlens.capture.provenance.frames import calling_frames, is_torch_file
 from aotlens.capture.recorder import Recorder
-from aotlens.capture.records import Captured, CapturedInput, CapturedTensor, FlatCall, Subject
+from aotlens.capture.records import Captured, CapturedTensor, FlatCall, OpenInput, Subject
 from aotlens.capture.run import capture_run
 from aotlens.capture.symbols.int_inputs import can_be_symbol
 from aotlens.ir.slots import Buffer, FlatInput, Parameter, SymIntInput, UserInput
@@ -43,8 +43,11 @@ def capture_direct(
     kwargs: dict[str, Any],
     settings: Settings,
     name: str | None = None,
-) -> Captured:
-    """Record `function(*args, **kwargs)`; a module's parameters and buffers precede the arguments."""
+) -> tuple[Captured, Recorder]:
+    """Record `function(*args, **kwargs)`; a module's parameters and buffers precede the arguments.
+
+    Returns what was captured, and the recording, to which later stages add nodes.
+    """
     subject = describe_subject(function, name)
     owned = module_tensors(function)
     paths, spec = flatten_with_path((args, kwargs))
@@ -58,7 +61,7 @@ def capture_direct(
     slots += captured_tensor_slots(free_tensors, len(values))
     argument_count = len(values)
 
-    def run(recorder: Recorder, inputs: tuple[CapturedInput, ...]) -> Any:
+    def run(recorder: Recorder, inputs: tuple[OpenInput, ...]) -> Any:
         clean = without_new_cache_entries(recorder.nodes, reachable.caches)
         fakes = inputs[argument_count:]
         try:
@@ -75,7 +78,7 @@ def capture_direct(
             changes.append(SideEffectChanges(reachable, pairs, subject, settings.side_effects))
         return changes[0].with_updates(result)
 
-    def called(recorder: Recorder, inputs: tuple[CapturedInput, ...]) -> Any:
+    def called(recorder: Recorder, inputs: tuple[OpenInput, ...]) -> Any:
         flat = [captured_input.argument for captured_input in inputs]
         call_args, call_kwargs = pytree.tree_unflatten(flat[len(owned) :], spec)
         watches = settings.side_effects is not SideEffects.TRACED
@@ -95,13 +98,22 @@ def capture_direct(
         return output_with_updates(result, containers, rebound, named, subject.span)
 
     values += [free_tensor.tensor for free_tensor in free_tensors]
-    captured = capture_run(subject, FlatCall(values, tuple(slots), spec, run, free_tensors), settings)
+    captured, builder = capture_run(
+        subject, FlatCall(values, tuple(slots), spec, run, free_tensors), settings
+    )
+    return _with_python_state(captured, changes[0], settings, _parameters(signature, spec)), builder
+
+
+def _with_python_state(
+    captured: Captured, changes: SideEffectChanges, settings: Settings, parameters: tuple[str, ...]
+) -> Captured:
+    """With the names of the function's parameters, and what it did to Python state."""
     return replace(
         captured,
-        structure=replace(captured.structure, parameters=_parameters(signature, spec)),
-        reachable=changes[0].remaining_state(),
+        structure=replace(captured.structure, parameters=parameters),
+        reachable=changes.remaining_state(),
         side_effects=settings.side_effects,
-        single_use_reason=changes[0].single_use_reason,
+        single_use_reason=changes.single_use_reason,
     )
 
 

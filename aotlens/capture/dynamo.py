@@ -16,7 +16,7 @@ from aotlens.capture.provenance.dynamo_nodes import LocatedRunner, spans_of_node
 from aotlens.capture.provenance.frames import calling_frames, is_installed_file, is_user_file, user_qualname
 from aotlens.capture.provenance.variables import variables_of_nodes
 from aotlens.capture.recorder import Recorder
-from aotlens.capture.records import Captured, CapturedInput, FlatCall, Subject
+from aotlens.capture.records import Captured, FlatCall, OpenInput, Subject
 from aotlens.capture.run import capture_run
 from aotlens.capture.subclasses import is_wrapper
 from aotlens.capture.symbols.float_inputs import FloatRunner
@@ -72,7 +72,7 @@ def graph_call(gm: fx.GraphModule, example_inputs: Sequence[Any]) -> GraphCall:
 
 def capture_graph_module(
     call: GraphCall, decompositions: Decompositions, split_region: SplitRegion, *, fixed_floats: bool
-) -> Captured:
+) -> tuple[Captured, Recorder]:
     """Run Dynamo's graph once on fake tensors; inputs and outputs are flat.
 
     With `fixed_floats` the graph reads no Python number: see `aotlens.capture.symbols.float_inputs`.
@@ -80,15 +80,15 @@ def capture_graph_module(
     settings = Settings(call.fake_mode, decompositions, call.dynamic, split_region=split_region)
     gm, owned = call.graph, call.owned
 
-    def run(recorder: Recorder, inputs: tuple[CapturedInput, ...]) -> Any:
+    def run(recorder: Recorder, inputs: tuple[OpenInput, ...]) -> Any:
         flat = [captured_input.argument for captured_input in inputs]
         attributes = dict(zip(map(id, owned.values()), flat, strict=False))
         recorder.fixed_floats = fixed_floats
         return _Runner(gm, recorder, attributes).run(*_with_ragged_sizes(gm, flat[len(owned) :]))
 
-    captured = capture_run(call.subject, FlatCall(list(call.values), call.slots, None, run), settings)
-    variables = variables_of_nodes(gm, spans_of_node)
-    return _with_flat_structure(captured, variables)
+    flat_call = FlatCall(list(call.values), call.slots, None, run)
+    captured, builder = capture_run(call.subject, flat_call, settings)
+    return _with_flat_structure(captured, variables_of_nodes(gm, spans_of_node)), builder
 
 
 def _with_flat_structure(captured: Captured, variables: tuple[Variable, ...]) -> Captured:

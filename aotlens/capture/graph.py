@@ -328,6 +328,10 @@ class Recording:
         )
         return [tensor for tensor in constants if tensor.untyped_storage()._cdata in storages]
 
+    def known_constants(self) -> list[tuple[Any, Any]]:
+        """The fake tensors that stand for real ones of the user's, each with the real one."""
+        return list(self._constants.values())
+
     def is_constant(self, tensor: Any) -> bool:
         """Return True if the tensor is a fake for one of the function's own constants."""
         return id(tensor) in self._constants
@@ -394,6 +398,13 @@ class Recording:
         op = aten._local_scalar_dense.default
         self.symbols.define(number, self.add_node(op, (self.node_of(tensor),), {}, number))
         self.add_call((op, (tensor,), {}, number, self.origin))
+
+    def use_view_of_storage(self, tensor: Any) -> None:
+        """Let the tensor's value be a view of its storage's: a write leaves one with memory of its own."""
+        tracked = self.tracked(tensor)
+        if tracked.storage.version and tracked.chain:
+            tracked.storage.views = {}
+            tracked.version = -1
 
     def new_write(self, chain: tuple[ViewStep, ...] = (), version: int = 0) -> Write:
         """Return a write that happens now, through a tensor with this view chain."""

@@ -136,6 +136,8 @@ class Recorder(Recording, TorchDispatchMode):
         """The first access to the `.grad` of a tensor, `read` or `set`, by identity."""
         self.arguments: tuple[Any, ...] = ()
         """The tensors among the arguments."""
+        self.inputs: tuple[Any, ...] = ()
+        """The `OpenInput`s, once the function has returned: the backward writes to their storages."""
         self.argument_names: dict[int, str] = {}
         """The user's names of the arguments, by identity."""
 

@@ -1,16 +1,22 @@
-"""The records that capture returns: flat inputs, flat outputs, and the open recorder."""
+"""What capture returns: the flat inputs, the flat outputs, and what it recorded, as values.
+
+Invariant: nothing in `Captured` changes after capture; the recording that stays open is the `builder`, which
+capture returns beside it and no field here leads to.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Any, Literal
+from typing import Any, Generic, Literal
 
 import torch
+from typing_extensions import TypeVar
 
 from aotlens.capture.autograd.saved_tensor_hooks import SavedTensorHooks
 from aotlens.capture.free_variables.containers import ContainerUpdate
 from aotlens.capture.free_variables.reachable import NOTHING_REACHABLE, ReachableState
 from aotlens.capture.modes import Modes
+from aotlens.capture.recorded import Recorded, StorageState
 from aotlens.capture.recorder import Call, Recorder, UnwrappedCall
 from aotlens.capture.storage import Storage
 from aotlens.capture.views import ViewStep
@@ -20,11 +26,15 @@ from aotlens.ir.slots import FlatInput, FreeTensor, OuterObject, SyntheticBase
 from aotlens.ir.subclasses import Wrapped
 from aotlens.model.report import GraphId, Span, Variable
 from aotlens.options import SideEffects
+from aotlens.torch_api.fake import FakeTensorMode
 from aotlens.torch_api.operators import pytree
+
+StorageType = TypeVar("StorageType", Storage, StorageState, default=StorageState)
+"""A storage as it was when the function returned, or one that the recording still changes."""
 
 
 @dataclass(frozen=True, slots=True)
-class CapturedInput:
+class CapturedInput(Generic[StorageType]):
     """One leaf of the call: a parameter, a buffer, an argument's tensor, or a plain value."""
 
     slot: FlatInput
@@ -36,8 +46,8 @@ class CapturedInput:
     """The input before the run, on the same storage; None for a plain value."""
     leaf: Any = None
     """The tensor, or gradient edge, whose gradient is the input's; None if it requires none."""
-    storage: Storage | None = None
-    """The input's storage as recorded; None for a plain value."""
+    storage: StorageType | None = None
+    """The storage that it came with, rooted at this input; None for a plain value."""
     grad_fn: Any = None
     """The argument's grad_fn before the run."""
     version: int = 0
@@ -115,6 +125,10 @@ class CapturedInput:
             return None if switched_off else self.leaf
         made = self.is_tensor and self.argument.requires_grad and self.argument.is_leaf
         return self.argument if made else None
+
+
+OpenInput = CapturedInput[Storage]
+"""An input of a recording that goes on, with the storage that its writes change."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,7 +234,7 @@ class FlatCall:
     """The role of each value."""
     arguments: Any
     """The pytree structure of the values; None if the call is already flat."""
-    run: Callable[[Recorder, tuple[CapturedInput, ...]], Any]
+    run: Callable[[Recorder, tuple[OpenInput, ...]], Any]
     """Runs the user's function on the captured inputs and returns its result."""
     free_tensors: tuple[CapturedTensor, ...] = ()
     """The records of the last values."""
@@ -228,7 +242,7 @@ class FlatCall:
 
 @dataclass(frozen=True, slots=True)
 class Captured:
-    """A function after its run on fake tensors; the recorder remains open for the backward."""
+    """A function that has run once on fake tensors."""
 
     subject: Subject
     inputs: tuple[CapturedInput, ...]
@@ -237,7 +251,8 @@ class Captured:
     """The flat results of the user's function."""
     output_names: tuple[str, ...]
     structure: Structure
-    recorder: Recorder
+    recorded: Recorded
+    """The recording when the function had returned."""
     grad_enabled: bool
     """Whether the caller's grad mode was on."""
     fixed_modes: tuple[bool, bool] | None
@@ -248,8 +263,6 @@ class Captured:
     """Whether grad mode was on when the function returned."""
     modes: Modes
     """The caller's other modes."""
-    forward_nodes: int
-    """The number of nodes that the forward recorded."""
     calls: tuple[Call, ...] = ()
     """The operators as the user's code ran them, with those on wrappers unwrapped."""
     unwrapped_calls: tuple[UnwrappedCall, ...] = ()
@@ -266,10 +279,19 @@ class Captured:
     has_hooks: bool = False
     """Whether the caller had any saved-tensor hooks."""
 
-    def outputs_in(self, storage: Storage) -> list[Any]:
-        """Return the outputs on a storage."""
+    @property
+    def fake_mode(self) -> FakeTensorMode:
+        return self.recorded.fake_mode
+
+    @property
+    def is_symbolic(self) -> bool:
+        """Whether there are symbolic sizes or numbers."""
+        return self.fake_mode.shape_env is not None
+
+    def outputs_in(self, storage: StorageState) -> list[Any]:
+        """The outputs that lie in a storage."""
         tensors = (value for value in self.outputs if isinstance(value, torch.Tensor))
-        return [value for value in tensors if self.recorder.tracked(value).storage is storage]
+        return [value for value in tensors if self.recorded.tracked(value).storage is storage]
 
     @property
     def flat_inputs(self) -> tuple[CapturedInput, ...]:

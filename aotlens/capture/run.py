@@ -5,7 +5,7 @@ Invariant: grad mode and the stack of modes are restored whatever happens in the
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import partial
 from typing import Any
 
@@ -37,8 +37,9 @@ from aotlens.capture.modes import Settings, check_modes_restored, current_modes,
 from aotlens.capture.mutations import check_intermediate_views
 from aotlens.capture.operator_fixes import KERNEL_DECOMPOSITIONS
 from aotlens.capture.provenance.variables import VariableObserver
+from aotlens.capture.recorded import Snapshot, tensors_of_calls
 from aotlens.capture.recorder import Recorder
-from aotlens.capture.records import Captured, CapturedInput, FlatCall, Structure, Subject
+from aotlens.capture.records import Captured, CapturedInput, FlatCall, OpenInput, Structure, Subject
 from aotlens.capture.rng.random_op_rules import has_random_rules
 from aotlens.capture.symbols.size_guards import recording_guards
 from aotlens.capture.symbols.symint_calls import SymbolicCalls, index_with_scalars
@@ -72,8 +73,8 @@ def call_boundary(run: Callable[[], Any]) -> Any:
     return run()
 
 
-def capture_run(subject: Subject, call: FlatCall, settings: Settings) -> Captured:
-    """Run the function once; the recorder remains open for the backward.
+def capture_run(subject: Subject, call: FlatCall, settings: Settings) -> tuple[Captured, Recorder]:
+    """Run the function once; return what was captured, and the recording, to which later stages add nodes.
 
     Raises:
         UnsupportedError: data-dependent control flow, or an unsupported operator or case.
@@ -85,13 +86,7 @@ def capture_run(subject: Subject, call: FlatCall, settings: Settings) -> Capture
     defined = Frames(known_spans=(subject.span,) if subject.span is not None else ())
     with settings.fake_mode, recorder.adding("capture", "an argument", defined):
         inputs, base_groups = make_inputs(recorder, call.values, call.slots, settings.dynamic)
-    recorder.arguments = tuple(
-        captured_input.argument for captured_input in inputs if captured_input.is_tensor
-    )
-    recorder.originals = {id(g.argument): v for g, v in zip(inputs, call.values, strict=False)}
-    recorder.argument_names = {
-        id(captured_input.argument): captured_input.slot.name for captured_input in inputs
-    }
+    _note_arguments(recorder, inputs, call.values)
     random_state, modes = torch.get_rng_state(), current_modes()
     with recording(recorder, settings.dynamic), preserved_grad_mode(), translated_errors(recorder):
         watching_grad_mode = patched(GRAD_MODE, lambda: grad_switches.append(True))
@@ -122,13 +117,16 @@ def capture_run(subject: Subject, call: FlatCall, settings: Settings) -> Capture
     if emulates_gpu():
         reject_mixed_devices(recorder.nodes, inputs)
     paths, spec = flatten_with_path(result)
-    registered = remove_hooks(recorder, inputs, [value for _, value in paths])
-    reject_retain_grad(recorder, inputs, (value for _, value in (*paths, *filled)))
-    check_intermediate_views(recorder, (value for _, value in (*paths, *filled)))
+    outputs = tuple(value for _, value in (*paths, *filled))
+    registered = remove_hooks(recorder, inputs, outputs[: len(paths)])
+    reject_retain_grad(recorder, inputs, outputs)
+    check_intermediate_views(recorder, outputs)
+    recorder.inputs = inputs
+    snapshot = _snapshot(recorder, outputs)
     return Captured(
         subject=subject,
-        inputs=inputs,
-        outputs=(*(value for _, value in paths), *(value for _, value in filled)),
+        inputs=tuple(_with_storage_state(captured_input, snapshot) for captured_input in inputs),
+        outputs=outputs,
         output_names=(*("out" + pytree.keystr(path) for path, _ in paths), *(name for name, _ in filled)),
         structure=Structure(
             call.arguments,
@@ -140,20 +138,53 @@ def capture_run(subject: Subject, call: FlatCall, settings: Settings) -> Capture
             registered,
             gradients,
         ),
-        recorder=recorder,
+        recorded=snapshot.take(_known_tensors(recorder, outputs)),
         grad_enabled=grad_enabled,
         fixed_modes=(grad_enabled, inference) if grad_switches else None,
         inference_mode=inference,
         grad_mode_after=grad_mode_after,
         modes=modes,
-        forward_nodes=len(recorder.nodes),
         calls=tuple(recorder.calls),
         unwrapped_calls=tuple(recorder.unwrapped_calls),
         variables=observer.variables() if observer is not None else (),
         bases=bases,
         hooks=callers_hooks(),
         has_hooks=has_saved_tensor_hooks(),
-    )
+    ), recorder
+
+
+def _snapshot(recorder: Recorder, outputs: tuple[Any, ...]) -> Snapshot:
+    """The moment at which the function has returned, with a constant for each output that is a real tensor.
+
+    Raises:
+        UnsupportedError: an output that the recording has not seen.
+    """
+    with recorder.fake_mode, recorder.adding("capture", "an output that the function has from outside"):
+        for value in outputs:
+            if isinstance(value, torch.Tensor):
+                recorder.tracked(value)
+    return Snapshot(recorder)
+
+
+def _known_tensors(recorder: Recorder, outputs: tuple[Any, ...]) -> Iterator[Any]:
+    """The tensors of which later stages may ask what the recording knows."""
+    yield from (value for value in outputs if isinstance(value, torch.Tensor))
+    yield from recorder.arguments
+    yield from (captured_input.argument for captured_input in recorder.inputs if captured_input.is_tensor)
+    yield from tensors_of_calls(recorder.calls)
+    yield from tensors_of_calls(unwrapped.call for unwrapped in recorder.unwrapped_calls)
+
+
+def _with_storage_state(captured_input: OpenInput, snapshot: Snapshot) -> CapturedInput:
+    storage = captured_input.storage
+    facts = {field.name: getattr(captured_input, field.name) for field in fields(captured_input)}
+    return CapturedInput(**{**facts, "storage": None if storage is None else snapshot.storage(storage)})
+
+
+def _note_arguments(recorder: Recorder, inputs: tuple[OpenInput, ...], values: list[Any]) -> None:
+    recorder.arguments = tuple(item.argument for item in inputs if item.is_tensor)
+    recorder.originals = {id(item.argument): value for item, value in zip(inputs, values, strict=False)}
+    recorder.argument_names = {id(item.argument): item.slot.name for item in inputs}
 
 
 def _recorder(subject: Subject, settings: Settings) -> Recorder:
@@ -165,8 +196,8 @@ def _recorder(subject: Subject, settings: Settings) -> Recorder:
 
 
 def _with_carried_bindings(
-    inputs: tuple[CapturedInput, ...], changes: OutputWithUpdates
-) -> tuple[CapturedInput, ...]:
+    inputs: tuple[OpenInput, ...], changes: OutputWithUpdates
+) -> tuple[OpenInput, ...]:
     """Return the inputs with the bindings of tensors that one call leaves for the next."""
     bindings = {
         id(tensor): (refill.store, key)
@@ -183,7 +214,7 @@ def _with_carried_bindings(
     )
 
 
-def _reject_unseen_reads(recorder: Recorder, inputs: tuple[CapturedInput, ...], values: list[Any]) -> None:
+def _reject_unseen_reads(recorder: Recorder, inputs: tuple[OpenInput, ...], values: list[Any]) -> None:
     """Reject a write to an input that the function also reads other than as an argument.
 
     Raises:

@@ -71,14 +71,17 @@ class Storage:
     @property
     def new_bytes(self) -> Any:
         """The size that the function leaves; None if it is unchanged.  A symbolic size is not compared."""
-        after = self.bytes_after
-        return None if after is None or (type(after) is int and after == self.bytes_before) else after
+        return new_size(self.bytes_before, self.bytes_after)
 
-    @property
-    def grows(self) -> bool:
-        """Whether the function enlarges it; False if only symbols could tell."""
-        before, after = self.bytes_before, self.bytes_after
-        return type(before) is int and type(after) is int and 0 <= before < after
+
+def new_size(before: Any, after: Any) -> Any:
+    """The size in bytes that a resize leaves; None without a resize, or when it is the size before."""
+    return None if after is None or (type(after) is int and after == before) else after
+
+
+def is_larger(before: Any, after: Any) -> bool:
+    """Whether a resize leaves a storage larger than it was; False where only symbols decide."""
+    return type(before) is int and type(after) is int and 0 <= before < after
 
 
 @dataclass(slots=True, eq=False)

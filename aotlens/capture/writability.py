@@ -15,7 +15,7 @@ from aotlens.capture.invalid_views import check_view_is_valid
 from aotlens.capture.operators import aten
 from aotlens.capture.storage import Tracked, repeated_dims, storage_range_of
 from aotlens.ir.program import op_name
-from aotlens.torch_api.autograd import has_version_counter, is_inference_mode_view, raise_as_inference_write
+from aotlens.torch_api.autograd import has_version_counter, raise_as_inference_write
 from aotlens.torch_api.operators import pytree
 from aotlens.unsupported import unsupported
 
@@ -66,13 +66,6 @@ def reject_inference_write(recording: Recording, target: Any) -> None:
         raise_as_inference_write()
     if tracked.storage.is_inference_tensor:
         tracked.storage.needs_inference_mode = True
-
-
-def is_created_under_inference_mode(recording: Recording, tensor: Any) -> bool:
-    """Return True if the tensor, or the view that it is, was created under `inference_mode`."""
-    if tensor.is_inference():
-        return not recording.tracked(tensor).writable_outside_inference_mode
-    return is_inference_mode_view(tensor)
 
 
 FILL_OPS = frozenset({aten.zero_.default, aten.fill_.Scalar})

@@ -136,7 +136,7 @@ class _Unit:
         module = self._module(convention, 1 if own and convention.program.nodes is own.nodes else None)
         if self._strides:
             placeholders = module.graph.find_nodes(op="placeholder")
-            with self._parts.joint.captured.recorder.fake_mode:
+            with self._parts.joint.captured.fake_mode:
                 for program_input, node in zip(convention.program.inputs, placeholders, strict=True):
                     lay_out(node, self._strides.get(id(program_input.node)))
         with tracing(self._context):

@@ -256,7 +256,7 @@ class _Unit:
 
     @property
     def _fake_mode(self) -> FakeTensorMode:
-        return self._parts.joint.captured.recorder.fake_mode
+        return self._parts.joint.captured.fake_mode
 
     def _compile(
         self, module: fx.GraphModule, program: Program, phase: Any, static: Sequence[int], **flags: bool

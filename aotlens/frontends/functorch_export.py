@@ -125,7 +125,7 @@ class JointWithDescriptors:
 
     @property
     def fake_mode(self) -> Any:
-        return self.joint.captured.recorder.fake_mode
+        return self.joint.captured.fake_mode
 
 
 def aot_export_joint_with_descriptors(  # noqa: PLR0913 (torch's signature)

@@ -38,7 +38,7 @@ def pre_dispatch_module(
         tensors = dict(zip(owned, flat, strict=False))
         return pytree.tree_leaves(call_with_tensors(mod, tensors, call_args, call_kwargs))
 
-    mode = captured.recorder.fake_mode
+    mode = captured.fake_mode
     values = [_fresh(item) for item in inputs]
     try:
         module = trace_above_autograd(run, values, updated, mode)

@@ -6,6 +6,7 @@ from typing import Any
 import torch
 
 from aotlens.analysis.records import Geometry, ViewAndMutationMeta
+from aotlens.capture.recorder import Recorder
 from aotlens.capture.records import Captured
 from aotlens.ir.origin import NO_ORIGIN, Origin
 from aotlens.ir.program import Node
@@ -16,9 +17,9 @@ from aotlens.joint.records import JointProgram
 aten = torch.ops.aten
 
 
-def sizes_for_wrapper(captured: Captured, meta: ViewAndMutationMeta) -> list[Any]:
+def sizes_for_wrapper(builder: Recorder, meta: ViewAndMutationMeta) -> list[Any]:
     """Return the symbols that the wrapper reads to regenerate aliases and that no input carries."""
-    symbols = captured.recorder.symbols
+    symbols = builder.symbols
     if not symbols.read_from_data:
         return []
     values: list[Any] = []
@@ -34,28 +35,26 @@ def _numbers(geometry: Geometry | None) -> list[Any]:
     return [] if geometry is None else [geometry.size, geometry.stride, geometry.offset]
 
 
-def check_sizes(captured: Captured) -> None:
+def check_sizes(captured: Captured, builder: Recorder) -> None:
     """Add one assertion for each relation that torch deferred to run time (`torch._check`)."""
-    recorder = captured.recorder
-    environment = recorder.fake_mode.shape_env
-    if environment is None or not recorder.symbols.read_from_data:
+    environment, data_symbols = builder.fake_mode.shape_env, builder.symbols.read_from_data
+    if environment is None or not data_symbols:
         return
-    data_symbols = recorder.symbols.read_from_data
     for asserts in environment.deferred_runtime_asserts.values():
         for check in asserts:
             if not check.expr.free_symbols & data_symbols:
                 continue
             value = environment.create_symboolnode(check.expr)
-            condition = recorder.symbols.of_expression(check.expr, value)
+            condition = builder.symbols.of_expression(check.expr, value)
             message = f"compiled `{captured.subject.name}`: sizes must satisfy {check.expr}"
             reason = "a size that depends on data must be as the recording assumed"
             late = any(
-                recorder.symbols.of_symbol(symbol).origin.backward for symbol in check.expr.free_symbols
+                builder.symbols.of_symbol(symbol).origin.backward for symbol in check.expr.free_symbols
             )
             origin = Origin(
                 NO_ORIGIN, "aten._assert_scalar.default", late, stage="joint", reason=reason, effect=True
             )
-            recorder.add_node(aten._assert_scalar.default, (condition, message), {}, None, origin)
+            builder.add_node(aten._assert_scalar.default, (condition, message), {}, None, origin)
 
 
 SIZES = frozenset({aten.sym_size.int, aten.sym_stride.int, aten.sym_storage_offset.default})
@@ -68,20 +67,22 @@ def sizes_to_save(
 
     Data-dependent sizes are included if the backward's own values have them.
     """
-    recorder = joint.captured.recorder
-    if recorder.fake_mode.shape_env is None:
+    if not joint.captured.is_symbolic:
         return ()
-    return missing_sizes(joint, saved, backward, recorder.symbols.read_from_data)
+    return missing_sizes(joint, saved, backward, joint.recorded.data_symbols)
 
 
 def missing_sizes(
-    joint: JointProgram, saved: tuple[Node, ...], backward: tuple[Node, ...], among: set[Any] | None = None
+    joint: JointProgram,
+    saved: tuple[Node, ...],
+    backward: tuple[Node, ...],
+    among: frozenset[Any] | None = None,
 ) -> tuple[Node, ...]:
     """Return sizes that the forward knows and the backward's values need.
 
     `among` limits which sizes of the backward's own values count; None means all.
     """
-    symbols = joint.captured.recorder.symbols
+    symbols = joint.builder.symbols
     tangents = [
         graph_input.node for graph_input in joint.program.inputs if isinstance(graph_input.slot, Tangent)
     ]
@@ -93,7 +94,7 @@ def missing_sizes(
     numbers = [number.node.expr for node in inputs for number in symbolic_numbers_of(node.val)]
     missing = read - {number for number in numbers if number.is_symbol}
     reason = "a size that the backward's inputs carry in sums and products only"
-    with joint.captured.recorder.adding("partition", reason, forward=True):
+    with joint.builder.adding("partition", reason, forward=True):
         sizes = [symbols.of_symbol(symbol) for symbol in sorted(missing, key=str)]
     saved_ids = {id(node) for node in saved}
     return tuple(

@@ -58,7 +58,7 @@ class Derivatives:
 
     def tangent_nodes(self, number: int) -> list[Node | None]:
         """Return the nodes of all tangents up to this order."""
-        recorder = self._joint.captured.recorder
+        recorder = self._joint.builder
         return [
             None if tangent is None else recorder.node_of(tangent)
             for order in self._orders[:number]
@@ -66,7 +66,7 @@ class Derivatives:
         ]
 
     def _next_order(self) -> Order:
-        differentiated, recorder = self._joint.differentiated, self._joint.captured.recorder
+        differentiated, recorder = self._joint.differentiated, self._joint.builder
         guards = guard_count(recorder)
         with recorder.fake_mode:
             if not self._orders:
@@ -92,7 +92,7 @@ class Derivatives:
 
     def _tangent(self, like: Any) -> Any:
         """Return a fake tangent of a gradient, contiguous if the gradient has gaps."""
-        recorder, number = self._joint.captured.recorder, len(self._orders) + 1
+        recorder, number = self._joint.builder, len(self._orders) + 1
         dense = torch.ops.aten.is_non_overlapping_and_dense.default(like)
         kind = {"dtype": like.dtype, "device": like.device}
         tensor = (
@@ -109,7 +109,7 @@ def _differentiate(
     joint: JointProgram, outputs: list[Any], sources: list[Any], tangents: list[Any]
 ) -> list[Any]:
     """Return one gradient per source, each with a `grad_fn`."""
-    recorder = joint.captured.recorder
+    recorder = joint.builder
     defined_sources = [source for source in sources if source is not None]
     dynamic = recorder.fake_mode.shape_env is not None
     with recording(recorder, dynamic), translated_errors(recorder), torch.enable_grad(), without_autocast():

@@ -43,7 +43,7 @@ def with_joint_passes(joint: JointProgram, config: dict[str, Any]) -> JointProgr
     module = to_graph_module(joint.program, joint.training)
     reading = _NodeTracker(joint.program, module)
     try:
-        run_joint_passes(module, joint.captured.recorder.fake_mode, config)
+        run_joint_passes(module, joint.captured.fake_mode, config)
     except RuntimeError:  # a pattern fails on this graph, and may have replaced half of it
         return joint
     program = reading.changed(module)

@@ -4,6 +4,7 @@ Invariant: such a node is a `copy_` into a graph input with an effect; it runs a
 value.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +12,8 @@ import torch
 
 from aotlens.analysis.records import MutationType, ViewAndMutationMeta
 from aotlens.capture.operators import RESIZE_STORAGE
-from aotlens.capture.records import Captured, CapturedInput
+from aotlens.capture.recorder import Recorder
+from aotlens.capture.records import Captured, OpenInput
 from aotlens.capture.storage import repeated_dims
 from aotlens.ir.origin import NO_ORIGIN, Origin
 from aotlens.ir.subclasses import leaves_of
@@ -20,10 +22,9 @@ from aotlens.unsupported import unsupported
 aten = torch.ops.aten
 
 
-def write_in_graph(captured: Captured, meta: ViewAndMutationMeta) -> None:
+def write_in_graph(captured: Captured, builder: Recorder, meta: ViewAndMutationMeta) -> None:
     """Add the final `copy_` of each mutation that stays in the graph."""
-    recorder = captured.recorder
-    _resize_storages(captured, meta)
+    _resize_storages(captured, builder, meta)
     for info in meta.in_graph:
         captured_input = captured.inputs[info.index]
         if (
@@ -42,16 +43,15 @@ def write_in_graph(captured: Captured, meta: ViewAndMutationMeta) -> None:
             if value is target:
                 continue
             written, new = target, value
-            with recorder.adding("joint", reason, location):
+            with builder.adding("joint", reason, location):
                 for dim in repeated_dims(target.val):  # each memory location once
-                    written = recorder.emit(aten.slice.Tensor, written, dim, 0, 1)
-                    new = recorder.emit(aten.slice.Tensor, new, dim, 0, 1)
-            recorder.add_node(aten.copy_.default, (written, new), {}, written.val, origin)
+                    written = builder.emit(aten.slice.Tensor, written, dim, 0, 1)
+                    new = builder.emit(aten.slice.Tensor, new, dim, 0, 1)
+            builder.add_node(aten.copy_.default, (written, new), {}, written.val, origin)
 
 
-def _resize_storages(captured: Captured, meta: ViewAndMutationMeta) -> None:
+def _resize_storages(captured: Captured, builder: Recorder, meta: ViewAndMutationMeta) -> None:
     """Resize storages before the copies, which may need the memory; an enlarged one before all reads."""
-    recorder = captured.recorder
     for info in meta.inputs:
         captured_input = captured.inputs[info.index]
         if info.storage_bytes is None or captured_input.node is None:
@@ -59,10 +59,10 @@ def _resize_storages(captured: Captured, meta: ViewAndMutationMeta) -> None:
         location = info.writes[-1].origin.location if info.writes else NO_ORIGIN
         reason = f"gives the storage of `{captured_input.slot.name}` its new size"
         origin = Origin(location, str(RESIZE_STORAGE.default), stage="joint", reason=reason, effect=True)
-        size = recorder.argument(info.storage_bytes)
-        recorder.add_node(RESIZE_STORAGE.default, (captured_input.node, size), {}, None, origin)
+        size = builder.argument(info.storage_bytes)
+        builder.add_node(RESIZE_STORAGE.default, (captured_input.node, size), {}, None, origin)
         if captured_input.storage is not None and captured_input.storage.grows:
-            recorder.nodes.insert(0, recorder.nodes.pop())
+            builder.nodes.insert(0, builder.nodes.pop())
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,12 +77,12 @@ class InputState:
     """Autograd's version counter."""
 
 
-def input_states(captured: Captured) -> list[InputState | None]:
+def input_states(inputs: Sequence[OpenInput]) -> list[InputState | None]:
     """Return one state per input; None for what is no tensor."""
-    return [_input_state(captured_input) for captured_input in captured.inputs]
+    return [_input_state(open_input) for open_input in inputs]
 
 
-def _input_state(captured_input: CapturedInput) -> InputState | None:
+def _input_state(captured_input: OpenInput) -> InputState | None:
     if captured_input.storage is None or captured_input.duplicate_of is not None:
         return None
     argument = captured_input.argument
@@ -93,7 +93,7 @@ def _input_state(captured_input: CapturedInput) -> InputState | None:
 
 
 def write_in_backward(
-    captured: Captured, meta: ViewAndMutationMeta, before: list[InputState | None]
+    builder: Recorder, meta: ViewAndMutationMeta, before: list[InputState | None]
 ) -> dict[int, int]:
     """Add the final `copy_` into each input that the backward has written to.
 
@@ -104,22 +104,22 @@ def write_in_backward(
         UnsupportedError: the backward changed an input's sizes or strides, or wrote to an input that the
             forward changes too and that it does not reach by itself.
     """
-    recorder, bumps = captured.recorder, dict[int, int]()
-    for index, (captured_input, state) in enumerate(zip(captured.inputs, before, strict=True)):
+    bumps = dict[int, int]()
+    for index, (captured_input, state) in enumerate(zip(builder.inputs, before, strict=True)):
         now = _input_state(captured_input)
         if state is None or captured_input.storage is None or now is None or state == now:
             continue
         if (state.shape, state.stride) != (now.shape, now.stride):
-            raise unsupported("metadata-mutation-in-backward", recorder.span, input=captured_input.slot.name)
-        if not recorder.current.is_written(captured_input.storage, state.version):
+            raise unsupported("metadata-mutation-in-backward", builder.span, input=captured_input.slot.name)
+        if not builder.current.is_written(captured_input.storage, state.version):
             continue
-        target = recorder.current.target(captured_input.storage)
+        target = builder.current.target(captured_input.storage)
         if captured_input.base is not None and captured_input.base != index and target is not None:
             continue  # written to through its base
         changed = index < len(meta.inputs) and meta.inputs[index]
         is_changed = changed and (changed.mutates_data or changed.mutates_metadata_or_storage)
         if target is None and (captured_input.node is None or captured_input.base is not None or is_changed):
-            raise unsupported("write-in-forward-and-backward", recorder.span, input=captured_input.slot.name)
+            raise unsupported("write-in-forward-and-backward", builder.span, input=captured_input.slot.name)
         location = captured_input.storage.writes[-1].origin.location
         reason = f"the backward changes `{captured_input.slot.name}`"
         origin = Origin(
@@ -127,7 +127,7 @@ def write_in_backward(
         )
         target = target or captured_input.node
         assert target is not None  # rejected above
-        recorder.add_node(
+        builder.add_node(
             aten.copy_.default, (target, captured_input.storage.base), {}, captured_input.fake, origin
         )
         bumps[id(target)] = now.counter - state.counter

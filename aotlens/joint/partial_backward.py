@@ -30,7 +30,7 @@ def partial_gradients(joint: JointProgram, defined: DefinedTangents) -> list[Nod
     Raises:
         UnsupportedError: an operator cannot be recorded, or a size would be specialised.
     """
-    differentiated, recorder = joint.differentiated, joint.captured.recorder
+    differentiated, recorder = joint.differentiated, joint.builder
     guards = guard_count(recorder)
     with recorder.fake_mode:
         tangents = [alias_of(recorder, node) for node in differentiated.tangents]

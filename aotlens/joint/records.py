@@ -4,6 +4,8 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from aotlens.analysis.records import ViewAndMutationMeta
+from aotlens.capture.recorded import Recorded
+from aotlens.capture.recorder import Recorder
 from aotlens.capture.records import Captured
 from aotlens.ir.origin import Origin
 from aotlens.ir.program import Node, Program, ProgramOutput
@@ -81,6 +83,11 @@ class JointProgram(Joint):
 
     captured: Captured
     meta: ViewAndMutationMeta
+    recorded: Recorded
+    """The recording with its backward."""
+    builder: Recorder
+    """The recording itself: a partition may save a size that no node computes yet, and a derivative or the
+    backward of some tangents is recorded when a caller first asks for it."""
     training: bool
     """Whether anything needs a gradient."""
     differentiable: tuple[bool, ...]

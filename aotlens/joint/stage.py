@@ -4,7 +4,7 @@ Invariant: the backward is what autograd runs for this function on these tensors
 derivative.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -14,6 +14,7 @@ from aotlens.analysis.records import InputAliasInfo, IntermediateBaseOf, ViewAnd
 from aotlens.capture.autograd.custom_functions import CurrentInputs
 from aotlens.capture.error_translation import translated_errors
 from aotlens.capture.free_variables.side_effects import check_backward_side_effects
+from aotlens.capture.recorded import Snapshot
 from aotlens.capture.recorder import Recorder
 from aotlens.capture.records import Captured, CapturedInput
 from aotlens.capture.rng.philox import FunctionalRandom, check_other_random_ops
@@ -105,27 +106,29 @@ class ForwardOutput:
 
 
 def build_joint(
-    captured: Captured, meta: ViewAndMutationMeta, dynamic: bool, every_result: bool = False
+    captured: Captured, builder: Recorder, meta: ViewAndMutationMeta, every_result: bool = False
 ) -> JointProgram:
     """Record the backward, if anything needs one, and assemble the program.
 
+    Its nodes are added to the builder.
+
     With `every_result` the aliases that the wrapper regenerates are graph outputs too.
     """
-    outputs = forward_outputs(captured, meta)
-    aliases = alias_values(captured, meta) if every_result else ()
+    outputs = forward_outputs(captured, builder, meta)
+    aliases = alias_values(captured, builder, meta) if every_result else ()
     wanted = wanted_gradients(captured, meta)
     differentiable = [output for output in outputs if output.differentiable]
     training = bool(differentiable)
     backward = Backward()
     if training:
-        before = input_states(captured)
-        backward = record_backward(captured, differentiable, wanted, before, dynamic)
-        backward = with_writes(captured, meta, before, backward)
-    check_sizes(captured)
-    write_in_graph(captured, meta)
-    captured.recorder.originals.clear()  # the recording outlives the call and must not hold its arguments
+        before = input_states(builder.inputs)
+        backward = record_backward(builder, differentiable, wanted, before)
+        backward = with_writes(captured, builder, meta, before, backward)
+    check_sizes(captured, builder)
+    write_in_graph(captured, builder, meta)
+    builder.originals.clear()  # the recording outlives the call and must not hold its arguments
     tangents = (graph_input for tangent in backward.tangents for graph_input in tangent.inputs)
-    random = random_state(captured)
+    random = random_state(builder)
     forward_inputs = (*graph_inputs(captured), *random.inputs(False))
     inputs = (*forward_inputs, *tangents, *backward.current_inputs, *random.inputs(True))
     results = (
@@ -135,13 +138,15 @@ def build_joint(
         *random.outputs(True),
     )
     if training:
-        replace_shape_only_reads(captured.recorder, [output.value for output in outputs])
+        replace_shape_only_reads(builder, [output.value for output in outputs])
     needed = [result.value for result in (*results, *aliases)]
-    nodes = reachable(needed, tuple(captured.recorder.nodes))
-    captured.recorder.saved.reject_changed(nodes)
+    nodes = reachable(needed, tuple(builder.nodes))
+    builder.saved.reject_changed(nodes)
     return JointProgram(
         captured=captured,
         meta=meta,
+        recorded=Snapshot(builder).take(_known_tensors(captured, meta)),
+        builder=builder,
         program=Program("joint", inputs, nodes, results),
         training=training,
         differentiable=tuple(
@@ -162,6 +167,13 @@ def build_joint(
         failing_tangents=_with_output_names(captured, meta, differentiable, backward),
         bumps_in_backward=backward.version_bumps,
     )
+
+
+def _known_tensors(captured: Captured, meta: ViewAndMutationMeta) -> Iterator[Any]:
+    """The tensors of which later stages may ask what the recording knows."""
+    yield from (value for value in captured.outputs if isinstance(value, torch.Tensor))
+    yield from (captured_input.argument for captured_input in captured.inputs if captured_input.is_tensor)
+    yield from (base.tensor for base in meta.bases if base.tensor is not None)
 
 
 def _differentiated(
@@ -194,15 +206,15 @@ def _output_names(captured: Captured, meta: ViewAndMutationMeta, slot: Any) -> t
     return tuple(captured.output_names[info.index] for info in views)
 
 
-def random_state(captured: Captured) -> FunctionalRandom:
+def random_state(builder: Recorder) -> FunctionalRandom:
     """Return the functional RNG state of the graphs; empty if no random op uses it.
 
     Raises:
         UnsupportedError: an operator uses a generator whose offset the graphs advance.
     """
-    random = captured.recorder.random
+    random = builder.random
     if random.is_functional:
-        check_other_random_ops(captured.recorder.nodes)
+        check_other_random_ops(builder.nodes)
     return random.functional
 
 
@@ -215,18 +227,19 @@ def _unwrapped_outputs(outputs: Iterable[tuple[Any, Any]]) -> tuple[ProgramOutpu
     )
 
 
-def alias_values(captured: Captured, meta: ViewAndMutationMeta) -> tuple[ProgramOutput, ...]:
+def alias_values(
+    captured: Captured, builder: Recorder, meta: ViewAndMutationMeta
+) -> tuple[ProgramOutput, ...]:
     """Return graph values for the outputs that the wrapper makes, or that are no tensors."""
-    recorder, values = captured.recorder, list[tuple[Any, Any]]()
-    added = recorder.adding("joint", "a result that the wrapper makes again")
-    with recorder.fake_mode, torch.no_grad(), added:  # as values: the wrapper gives them a `grad_fn`
+    values, added = list[tuple[Any, Any]](), builder.adding("joint", "a result that the wrapper makes again")
+    with builder.fake_mode, torch.no_grad(), added:  # as values: the wrapper gives them a `grad_fn`
         for output in meta.outputs:
             if isinstance(output.value, (Node, Wrapped)):
                 continue
             tensor, plain = captured.outputs[output.index], output.value
             if isinstance(plain, OuterObject):  # an object of the caller's
                 plain = None
-            value = value_of(recorder, tensor) if isinstance(tensor, torch.Tensor) else plain
+            value = value_of(builder, tensor) if isinstance(tensor, torch.Tensor) else plain
             values.append((UserOutput(captured.output_names[output.index], output.index), value))
     return _unwrapped_outputs(values)
 
@@ -265,12 +278,14 @@ def graph_inputs(captured: Captured) -> tuple[ProgramInput, ...]:
     return tuple(inputs)
 
 
-def forward_outputs(captured: Captured, meta: ViewAndMutationMeta) -> tuple[ForwardOutput, ...]:
+def forward_outputs(
+    captured: Captured, builder: Recorder, meta: ViewAndMutationMeta
+) -> tuple[ForwardOutput, ...]:
     """Return updated inputs, outputs, intermediate bases, then the sizes that the wrapper needs."""
     outputs: list[ForwardOutput] = []
     for info in meta.out_of_graph:
         captured_input = captured.inputs[info.index]
-        tensor = _in_entry_geometry(captured, captured_input, info) if info.seen_by_autograd else None
+        tensor = _in_entry_geometry(builder, captured_input, info) if info.seen_by_autograd else None
         outputs.append(ForwardOutput(MutatedInput(captured_input.slot.name, info.index), info.value, tensor))
     for output in meta.outputs:
         if isinstance(output.value, (Node, Wrapped)):
@@ -279,42 +294,39 @@ def forward_outputs(captured: Captured, meta: ViewAndMutationMeta) -> tuple[Forw
     for index, base in enumerate(meta.bases):
         tensor = None if base.is_cut_off or base.without_gradient else base.tensor
         outputs.append(ForwardOutput(IntermediateBase(f"base_{index}", index), base.value, tensor))
-    for symbol in sizes_for_wrapper(captured, meta):
-        node = captured.recorder.symbols.of_symbol(symbol)
+    for symbol in sizes_for_wrapper(builder, meta):
+        node = builder.symbols.of_symbol(symbol)
         outputs.append(ForwardOutput(DataSize(str(symbol)), node, None))
     return tuple(outputs)
 
 
-def _in_entry_geometry(captured: Captured, captured_input: CapturedInput, info: InputAliasInfo) -> Any:
+def _in_entry_geometry(builder: Recorder, captured_input: CapturedInput, info: InputAliasInfo) -> Any:
     """Return the mutated argument in its geometry at entry, as autograd sees it."""
     if info.new_geometry is None or info.is_resized:
         return captured_input.argument
     if info.metadata_mutated_without_grad:
-        return _restore_entry_geometry(captured, captured_input)
-    recorder = captured.recorder
+        return _restore_entry_geometry(builder, captured_input)
     reason = "the updated input with the sizes and strides that it came with"
-    with recording(recorder, dynamic=False), torch.enable_grad(), recorder.origins.in_stage("joint", reason):
+    with recording(builder, dynamic=False), torch.enable_grad(), builder.origins.in_stage("joint", reason):
         first = captured_input.fake
         return captured_input.argument.as_strided(first.shape, first.stride(), first.storage_offset())
 
 
-def _restore_entry_geometry(captured: Captured, captured_input: CapturedInput) -> Any:
+def _restore_entry_geometry(builder: Recorder, captured_input: CapturedInput) -> Any:
     """Undo geometry changes that autograd does not see; nothing reads the argument afterwards."""
     first = captured_input.fake
-    with captured.recorder.fake_mode, torch.no_grad():
+    with builder.fake_mode, torch.no_grad():
         return captured_input.argument.as_strided_(first.shape, first.stride(), first.storage_offset())
 
 
 def record_backward(
-    captured: Captured,
+    recorder: Recorder,
     differentiable: list[ForwardOutput],
     wanted: list[Wanted],
     before: list[InputState | None],
-    dynamic: bool,
 ) -> Backward:
     """Run autograd's backward on the recording; `before` holds the states of the inputs before it."""
-    recorder = captured.recorder
-    recorder.in_backward = True
+    recorder.in_backward, dynamic = True, recorder.fake_mode.shape_env is not None
     with recorder.fake_mode:
         tangents = [_tangent(recorder, output) for output in differentiable]
     numbers = allow_unbacked_symbols(recorder.fake_mode)  # the gradient of a loop counts its steps
@@ -325,14 +337,16 @@ def record_backward(
         leaves, tangent_tensors = [item.leaf for item in wanted], [tangent.tensor for tangent in tangents]
 
         def differentiate(among: Sequence[int]) -> list[Any]:
-            recorder.current = CurrentInputs(recorder, captured.inputs)
+            recorder.current = CurrentInputs(recorder, recorder.inputs)
             starts, start_tangents = (
                 [outputs[index] for index in among],
                 [tangent_tensors[index] for index in among],
             )
             return call_boundary(lambda: gradients_of(starts, leaves, start_tangents, recorder))
 
-        attempt = run_backward(recorder, outputs, differentiate, lambda: input_states(captured) == before)
+        attempt = run_backward(
+            recorder, outputs, differentiate, lambda: input_states(recorder.inputs) == before
+        )
         if attempt.gradients is None:
             none = tuple((item.slot, None) for item in wanted if isinstance(item.slot, Gradient))
             failed_dependence = TangentDependence(tangent_dependence(outputs, leaves, events).tangents)
@@ -351,14 +365,18 @@ def record_backward(
 
 
 def with_writes(
-    captured: Captured, meta: ViewAndMutationMeta, before: list[InputState | None], backward: Backward
+    captured: Captured,
+    builder: Recorder,
+    meta: ViewAndMutationMeta,
+    before: list[InputState | None],
+    backward: Backward,
 ) -> Backward:
     """Add the backward's writes to inputs; `before` holds the inputs' states before it."""
     check_backward_side_effects(captured)
     if backward.failing is None or backward.failing_tangents:
-        bumps = write_in_backward(captured, meta, before)
-        backward = replace(backward, version_bumps=bumps, current_inputs=captured.recorder.current.inputs())
-    captured.recorder.current = None
+        bumps = write_in_backward(builder, meta, before)
+        backward = replace(backward, version_bumps=bumps, current_inputs=builder.current.inputs())
+    builder.current = None
     return backward
 
 

@@ -62,7 +62,7 @@ def partition_with(
     """
     inputs = forward_inputs(joint)
     incoming = backward_tangents(joint)
-    context = TracingContext.try_get() or TracingContext(joint.captured.recorder.fake_mode)
+    context = TracingContext.try_get() or TracingContext(joint.captured.fake_mode)
     with tracing(context):  # torch's partition functions make examples of RNG states
         answer = function(
             module if module is not None else joint_module(joint),

@@ -46,7 +46,7 @@ def recorded_nodes(parts: Partitioned) -> dict[str, Node]:
     """Return the recorded nodes by name, where a pass or the user's partition function replaced the joint
     graph."""
     if parts.modules is not None:
-        nodes = parts.joint.captured.recorder.nodes
+        nodes = parts.joint.recorded.nodes
         known = {id(node.val): node for node in nodes if isinstance(node.val, Tensor)}
         saved = (program_input.node for program_input in parts.saved_inputs)
         return {node.name: known[id(node.val)] for node in saved if id(node.val) in known}
@@ -66,13 +66,13 @@ def derivative_program(
     Raises:
         UnsupportedError: a value is needed that is not saved.
     """
-    recorder = parts.joint.captured.recorder
+    nodes_so_far = tuple(parts.joint.builder.nodes)  # with the derivative's, recorded since
     incoming = [node for node in tangents if node is not None]
     available = available_nodes(parts) if available is None else available
     available_ids = {id(node) for node in (*available, *incoming)}
     swaps, unpacking = unpacked_values(parts.packing), unpacking_nodes(parts.packing)
     first = {id(node) for node in unpacking}
-    find, instead = _EquivalentValues(recorder.nodes, (*available, *incoming)), dict[int, Node]()
+    find, instead = _EquivalentValues(nodes_so_far, (*available, *incoming)), dict[int, Node]()
     needed: set[int] = set()
     waiting = [swaps.get(id(node), node) for node in wanted if node is not None]
     while waiting:
@@ -90,7 +90,7 @@ def derivative_program(
             waiting.extend(other.get(id(source), source) for source in node.inputs())
     inputs = [ProgramInput(node, SavedInput(node.name)) for node in available if id(node) in needed]
     inputs += [ProgramInput(node, Tangent(node.name)) for node in incoming if id(node) in needed]
-    own = [node for node in recorder.nodes if id(node) in needed - available_ids - first]
+    own = [node for node in nodes_so_far if id(node) in needed - available_ids - first]
     nodes, swaps = with_replaced_values(own, swaps | instead)
     nodes = (
         *(node for node in unpacking if id(node) in needed),

@@ -120,7 +120,7 @@ class Partitioned:
     def regions(self) -> tuple[Region, ...]:
         """Return the `invoke_subgraph` regions with their own partition, in the order of their first call in
         the forward."""
-        return self.joint.captured.recorder.split_regions()
+        return self.joint.recorded.regions
 
     @property
     def saved_inputs(self) -> tuple[ProgramInput, ...]:

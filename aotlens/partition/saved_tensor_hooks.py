@@ -81,7 +81,7 @@ class _Recording:
 
     def __init__(self, joint: JointProgram, hooks: SavedTensorHooks) -> None:
         self._joint = joint
-        self._recorder = joint.captured.recorder
+        self._recorder = joint.builder
         self._pack = HookRunner(hooks.pack, self._recorder)
         self._unpack = HookRunner(hooks.unpack, self._recorder)
         self.forward_numbers: dict[int, Node] = {}
@@ -220,7 +220,7 @@ def _with_packing(parts: Partitioned, packing: Packing, recording: _Recording) -
     before = tuple(value.node for value in parts.saved)
     after = dict.fromkeys(leaf for node in before for leaf in _leaves(node, known))
     after |= dict.fromkeys(recording.forward_numbers.values())
-    symbolic = packing.values and joint.captured.recorder.fake_mode.shape_env is not None
+    symbolic = packing.values and joint.captured.is_symbolic
     sizes = missing_sizes(joint, tuple(after), nodes) if symbolic else ()
     saved = tuple(dict.fromkeys((*after, *sizes)))
     other_inputs = tuple(

@@ -329,7 +329,7 @@ class Guards:
 
     def _size_relations(self) -> None:
         """Check the symbols' ranges, and the comparisons that tracing decided."""
-        environment = self._captured.recorder.fake_mode.shape_env
+        environment = self._captured.fake_mode.shape_env
         if environment is None:
             return
         for name in sorted(self._sizes):

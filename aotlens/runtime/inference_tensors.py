@@ -12,10 +12,10 @@ import torch
 
 from aotlens.analysis.records import IntermediateBaseOf, OutputAliasInfo, ViewAndMutationMeta
 from aotlens.capture.records import Captured
-from aotlens.capture.writability import is_created_under_inference_mode
 from aotlens.ir.program import Node
 from aotlens.ir.subclasses import Wrapped
 from aotlens.runtime.module_text import TextBuilder
+from aotlens.torch_api.autograd import is_inference_mode_view
 from aotlens.unsupported import unsupported
 
 OF_THIS_MODE = """
@@ -54,6 +54,13 @@ class Modes:
         return builder.block(f"with torch.inference_mode(False){'' if self.grad else ', torch.no_grad()'}:")
 
 
+def is_created_under_inference_mode(captured: Captured, tensor: Any) -> bool:
+    """Whether a caller finds the tensor, or the view that it is, made under `inference_mode`."""
+    if tensor.is_inference():
+        return not captured.recorded.tracked(tensor).writable_outside_inference_mode
+    return is_inference_mode_view(tensor)
+
+
 def reject_other_mode(builder: TextBuilder, captured: Captured, arguments: list[str]) -> None:
     """Write eager's error, if Dynamo did not say under which mode an inference tensor is written to.
 
@@ -83,11 +90,7 @@ def modes_of_views(captured: Captured, info: OutputAliasInfo) -> tuple[Modes, li
     """
     caller = Modes(captured.grad_enabled, captured.inference_mode)
     all_alike = info.geometry is not None or info.tensor.is_inference()
-    if (
-        all_alike
-        and not captured.inference_mode
-        and is_created_under_inference_mode(captured.recorder, info.tensor)
-    ):
+    if all_alike and not captured.inference_mode and is_created_under_inference_mode(captured, info.tensor):
         inside = Modes(False, True)
         return inside, [inside] * len(info.chain)
     starts_after = info.viewed_without_grad and not info.raises_on_use
@@ -118,7 +121,7 @@ def write_inference_tensors(builder: TextBuilder, captured: Captured, meta: View
         with builder.block(f"with torch.inference_mode({mode}):"):
             builder.add(*[f"{name} = of_this_mode({name})" for name, _ in changed])
         for name, tensor in changed:
-            if tensor.is_inference() and not is_created_under_inference_mode(captured.recorder, tensor):
+            if tensor.is_inference() and not is_created_under_inference_mode(captured, tensor):
                 builder.add(f"{name} = {name}.detach()  # takes writes, as what was detached outside")
 
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from aotlens.analysis.records import BaseInfo, DetachedStorage, OutputAliasInfo
-from aotlens.capture.storage import Storage
+from aotlens.capture.recorded import StorageState
 from aotlens.capture.views import ViewStep
 from aotlens.ir.program import ProgramOutput
 from aotlens.ir.render import Names
@@ -47,13 +47,13 @@ def _views_of_inputs(builder: TextBuilder, parts: Partitioned, names: Names) -> 
 
 def _views_of_results(builder: TextBuilder, parts: Partitioned, outputs: list[ProgramOutput]) -> None:
     """Write such views of an intermediate: of another output on its storage, or of the graph's value."""
-    meta, recorder = parts.joint.meta, parts.joint.captured.recorder
+    meta, recorded = parts.joint.meta, parts.joint.recorded
     by_storage: dict[int, list[int]] = {}
     for info in meta.outputs:
         if info.is_custom_function_view:
-            by_storage.setdefault(id(recorder.tracked(info.tensor).storage), []).append(info.index)
+            by_storage.setdefault(id(recorded.tracked(info.tensor).storage), []).append(info.index)
     for views in by_storage.values():
-        storage = recorder.tracked(meta.outputs[views[0]].tensor).storage
+        storage = recorded.tracked(meta.outputs[views[0]].tensor).storage
         base_outputs = [out for out in outputs if _shares_storage(parts, out, storage)]
         base = output_name(base_outputs[0]) if base_outputs else "shared"
         if not base_outputs:
@@ -63,7 +63,7 @@ def _views_of_results(builder: TextBuilder, parts: Partitioned, outputs: list[Pr
             builder.add(f"{out} = {base}.as_strided({out}.size(), {out}.stride(), {out}.storage_offset())")
 
 
-def _shares_storage(parts: Partitioned, out: ProgramOutput, storage: Storage) -> bool:
+def _shares_storage(parts: Partitioned, out: ProgramOutput, storage: StorageState) -> bool:
     """Return True if it is an output on that storage, other than such a view."""
     meta, tensor = parts.joint.meta, None
     match out.slot:
@@ -71,7 +71,7 @@ def _shares_storage(parts: Partitioned, out: ProgramOutput, storage: Storage) ->
             tensor = meta.outputs[index].tensor
         case IntermediateBase(index=index):
             tensor = meta.bases[index].tensor
-    return tensor is not None and parts.joint.captured.recorder.tracked(tensor).storage is storage
+    return tensor is not None and parts.joint.recorded.tracked(tensor).storage is storage
 
 
 Line = Callable[[Modes, str], None]

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from aotlens.analysis.records import AutogradChange, InputAliasInfo, OutputAliasInfo, OutputBase
-from aotlens.capture.records import Captured
 from aotlens.ir.origin import site_of
 from aotlens.ir.tensor_text import size_bytes
+from aotlens.joint.records import JointProgram
 from aotlens.model.report import Site
 from aotlens.partition.records import Partitioned
 from aotlens.runtime.leaves import is_leaf, reshaped_leaves, views_of_leaf
@@ -192,6 +192,7 @@ def wrapper_plan(parts: Partitioned, has_backward: bool) -> tuple[Step | Part, .
 
 class _Planner:
     def __init__(self, parts: Partitioned, has_backward: bool) -> None:
+        self._joint = parts.joint
         self._captured = parts.joint.captured
         self._meta = parts.joint.meta
         self._reshaped = tuple(reshaped_leaves(parts)) if has_backward else ()
@@ -246,7 +247,7 @@ class _Planner:
         inputs = self._meta.inputs
         swapped = tuple(info for info in inputs if info.storage_swap is not None)
         unswapped = (info for info in inputs if info.storage_swap is None)
-        reset = tuple(info for info in unswapped if gets_new_edge(self._captured, info))
+        reset = tuple(info for info in unswapped if gets_new_edge(self._joint, info))
         if swapped or reset:
             yield SwapStorages(
                 reason="an input leaves on another storage",
@@ -289,17 +290,17 @@ class _Planner:
             )
 
 
-def gets_new_edge(captured: Captured, info: InputAliasInfo) -> bool:
+def gets_new_edge(joint: JointProgram, info: InputAliasInfo) -> bool:
     """Whether `set_` gave a leaf a new autograd edge, while the call's gradients go to its former one."""
-    argument = captured.inputs[info.index].argument
-    leaves = captured.recorder.reset_leaves_with_gradient
-    return is_reset_leaf(captured, info) and all(leaf is not argument for leaf in leaves)
+    argument = joint.captured.inputs[info.index].argument
+    leaves = joint.recorded.reset_leaves_with_gradient
+    return is_reset_leaf(joint, info) and all(leaf is not argument for leaf in leaves)
 
 
-def is_reset_leaf(captured: Captured, info: InputAliasInfo) -> bool:
+def is_reset_leaf(joint: JointProgram, info: InputAliasInfo) -> bool:
     """Whether `set_` gave a leaf a new autograd edge."""
-    captured_input = captured.inputs[info.index]
-    reset = captured.recorder.reset_leaves
+    captured_input = joint.captured.inputs[info.index]
+    reset = joint.recorded.reset_leaves
     return captured_input.is_leaf and any(leaf is captured_input.argument for leaf in reset)
 
 

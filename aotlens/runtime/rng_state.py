@@ -50,7 +50,7 @@ def write_advance(builder: TextBuilder, parts: Partitioned, program: Program, of
 
 def functional_device(parts: Partitioned) -> torch.device | None:
     """Return the device of the functional RNG; None if there is none."""
-    return parts.joint.captured.recorder.random.functional.device
+    return parts.joint.recorded.random_device
 
 
 def _source(parts: Partitioned) -> tuple[torch.device, RandomSource]:

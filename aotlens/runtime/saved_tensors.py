@@ -24,7 +24,7 @@ def check_hooks(builder: TextBuilder, parts: Partitioned, names: Names) -> None:
         if captured.subject.frontend == "dynamo":
             return
         if parts.packing is None:
-            if captured.recorder.has_hidden_changes and not captured.has_hooks:
+            if parts.joint.recorded.has_hidden_changes and not captured.has_hooks:
                 _reject_hooks(builder, captured.subject.name)
             return
         hooks = parts.packing.hooks

@@ -231,7 +231,7 @@ class WrapperText:
                 self._resize(info)
             elif info.new_geometry is not None:
                 counted = f", torch.autograd._unsafe_preserve_version_counter({name})"
-                geometry, is_reset = self._geometry(info.new_geometry), is_reset_leaf(self._captured, info)
+                geometry, is_reset = self._geometry(info.new_geometry), is_reset_leaf(self._parts.joint, info)
                 with self._builder.block(
                     f"with torch.no_grad(){counted if changes_metadata_only(info) else ''}:"
                 ):
@@ -239,7 +239,7 @@ class WrapperText:
                         self._builder.add(f"{name}.set_({name}.detach().as_strided({geometry}))")
                     else:
                         self._builder.add(f"{name}.as_strided_({geometry})")
-            elif is_reset_leaf(self._captured, info):  # a view of the leaf keeps its former edge alive
+            elif is_reset_leaf(self._parts.joint, info):  # a view of the leaf keeps its former edge alive
                 self._set(name, f"{name}.new_empty({size})")
             else:
                 self._builder.add(f"{name}.data = {name}.new_empty({size})")
@@ -267,7 +267,7 @@ class WrapperText:
 
     def _assign_storage(self, info: InputAliasInfo, new: str) -> None:
         name = self.arguments[info.index]
-        if gets_new_edge(self._captured, info):
+        if gets_new_edge(self._parts.joint, info):
             self._set(name, new)
         else:
             self._builder.add(f"{name}.data = {new}")

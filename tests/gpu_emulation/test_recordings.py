@@ -111,7 +111,7 @@ def test_autocast_casts_as_on_a_gpu() -> None:
             wide,
             narrow,
         ]
-        casts = [node for node in compiled.captured.recorder.nodes if "first_weight" in str(node.args)]
+        casts = [node for node in compiled.joint.recorded.nodes if "first_weight" in str(node.args)]
         assert len(casts) == 1, "a parameter is cast once in a region"
     assert torch.get_autocast_dtype("cpu") is torch.bfloat16
     assert not torch.is_autocast_enabled("cpu")

@@ -9,7 +9,7 @@ from torch.autograd import Function
 
 from aotlens.capture.graph import TRACKED_ATTRIBUTE, Recording
 from aotlens.capture.provenance.origins import Origins
-from aotlens.capture.records import CapturedInput
+from aotlens.capture.records import OpenInput
 from aotlens.capture.storage import Storage, Tracked
 from aotlens.ir.program import Node, ProgramInput, map_nodes, nodes_in
 from aotlens.ir.slots import CurrentInput
@@ -59,7 +59,7 @@ def apply_function(origins: Origins, graphs: tuple[Any, Any], args: Any, options
 class _CurrentInput:
     """The storage of one input while the backward is recorded."""
 
-    captured_input: CapturedInput
+    captured_input: OpenInput
     node: Node
     base_before: Node
     """The storage's value after the forward."""
@@ -76,7 +76,7 @@ class _CurrentInput:
 class CurrentInputs:
     """The inputs that user code in the backward has accessed so far."""
 
-    def __init__(self, recording: Recording, inputs: Iterable[CapturedInput]) -> None:
+    def __init__(self, recording: Recording, inputs: Iterable[OpenInput]) -> None:
         self._recording = recording
         self._by_storage = {
             id(captured_input.storage): captured_input
@@ -177,7 +177,7 @@ class CurrentInputs:
         )
 
 
-def _is_followed(captured_input: CapturedInput) -> bool:
+def _is_followed(captured_input: OpenInput) -> bool:
     """Return True if the graph takes the input itself and the forward keeps its metadata and storage."""
     storage = captured_input.storage
     if storage is None or captured_input.wrapped is not None or not captured_input.is_graph_input:

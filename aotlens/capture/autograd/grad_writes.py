@@ -10,13 +10,13 @@ from typing import Any
 import torch
 
 from aotlens.capture.recorder import Recorder, unsupported_grad_read
-from aotlens.capture.records import CapturedInput, GradWrite, GradWriteKind
+from aotlens.capture.records import GradWrite, GradWriteKind, OpenInput
 from aotlens.torch_api.fake import FakeTensor
 from aotlens.unsupported import unsupported
 
 
 def grad_writes(
-    recorder: Recorder, inputs: Sequence[CapturedInput]
+    recorder: Recorder, inputs: Sequence[OpenInput]
 ) -> tuple[tuple[GradWrite, ...], tuple[tuple[str, Any], ...]]:
     """Return the writes to `.grad` and the named gradients; remove these from the recording's tensors.
     Raises:
@@ -51,7 +51,7 @@ def grad_writes(
     return tuple(writes), tuple(leaves)
 
 
-def _may_have_grad(captured_input: CapturedInput, argument: Any) -> bool:
+def _may_have_grad(captured_input: OpenInput, argument: Any) -> bool:
     """Return True if `.grad` can be read; for a view of a detached tensor it cannot."""
     return (captured_input.is_leaf or not captured_input.requires_grad) and argument.is_leaf
 
@@ -64,7 +64,7 @@ def _pop_gradient(argument: Any) -> Any:
     return gradient
 
 
-def _reject_outer_leaf(recorder: Recorder, captured_input: CapturedInput) -> None:
+def _reject_outer_leaf(recorder: Recorder, captured_input: OpenInput) -> None:
     """Reject a backward that in eager would continue into the autograd graph that led to the input."""
     leaf = captured_input.leaf
     own = (
@@ -77,7 +77,7 @@ def _reject_outer_leaf(recorder: Recorder, captured_input: CapturedInput) -> Non
         raise unsupported("backward-through-non-leaf-input", recorder.span, input=captured_input.slot.name)
 
 
-def _reject(recorder: Recorder, captured_input: CapturedInput, kind: GradWriteKind, gradient: Any) -> None:
+def _reject(recorder: Recorder, captured_input: OpenInput, kind: GradWriteKind, gradient: Any) -> None:
     name, callers = captured_input.slot.name, recorder.originals.get(id(captured_input.argument))
     if kind is GradWriteKind.SET_IF_NONE and getattr(callers, "grad", None) is not None:
         raise unsupported_grad_read(name, recorder.span)

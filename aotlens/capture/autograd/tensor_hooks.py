@@ -14,7 +14,7 @@ import torch
 from aotlens.capture.autograd.graph_walk import grad_fn_of
 from aotlens.capture.free_variables.namespaces import filled_cells
 from aotlens.capture.recorder import Recorder
-from aotlens.capture.records import CapturedInput
+from aotlens.capture.records import OpenInput
 from aotlens.capture.storage import view_base
 from aotlens.errors import UnsupportedError
 from aotlens.torch_api.fake import FakeTensor
@@ -32,7 +32,7 @@ RegisteredHook = tuple[int, str, Any]
 
 
 def remove_hooks(
-    recorder: Recorder, inputs: Sequence[CapturedInput], results: Sequence[Any]
+    recorder: Recorder, inputs: Sequence[OpenInput], results: Sequence[Any]
 ) -> tuple[RegisteredHook, ...]:
     """Remove the hooks from the fake inputs and return them.
 
@@ -66,7 +66,7 @@ def remove_hooks(
     return tuple(registered)
 
 
-def reject_retain_grad(recorder: Recorder, inputs: Sequence[CapturedInput], outputs: Iterable[Any]) -> None:
+def reject_retain_grad(recorder: Recorder, inputs: Sequence[OpenInput], outputs: Iterable[Any]) -> None:
     """Reject `retain_grad` on an output: its `.grad` would lack what reaches it within the function.
 
     Raises:
@@ -79,7 +79,7 @@ def reject_retain_grad(recorder: Recorder, inputs: Sequence[CapturedInput], outp
             raise unsupported("retain-grad", recorder.node_of(tensor).origin.location.innermost)
 
 
-def _reject_attributes(recorder: Recorder, captured_input: CapturedInput) -> None:
+def _reject_attributes(recorder: Recorder, captured_input: OpenInput) -> None:
     """Reject an attribute that the function sets on a tensor: the caller's tensor would not get it."""
     attributes, initial = vars(captured_input.argument), vars(captured_input.fake)
     if type(captured_input.argument) is not FakeTensor or len(attributes) <= len(initial) + 1:  # one is ours
@@ -91,7 +91,7 @@ def _reject_attributes(recorder: Recorder, captured_input: CapturedInput) -> Non
         )
 
 
-def _has_same_grad_fn(captured_input: CapturedInput) -> bool:
+def _has_same_grad_fn(captured_input: OpenInput) -> bool:
     """Return True if the caller's tensor has the same grad_fn after the call as before."""
     argument = captured_input.argument
     same = (
@@ -101,7 +101,7 @@ def _has_same_grad_fn(captured_input: CapturedInput) -> bool:
     return same and captured_input.base is None
 
 
-def _has_new_grad_fn(captured_input: CapturedInput) -> bool:
+def _has_new_grad_fn(captured_input: OpenInput) -> bool:
     """Return True if autograd replaces the grad_fn that holds the hooks.
 
     That is a view of a base that is written to, or an input whose metadata mutation the wrapper repeats.
@@ -112,7 +112,7 @@ def _has_new_grad_fn(captured_input: CapturedInput) -> bool:
     return (captured_input.is_view or has_new_geometry) and not _has_same_grad_fn(captured_input)
 
 
-def _hook_error(recorder: Recorder, captured_input: CapturedInput) -> UnsupportedError:
+def _hook_error(recorder: Recorder, captured_input: OpenInput) -> UnsupportedError:
     return unsupported("hook-on-changed-input", recorder.span, input=captured_input.slot.name)
 
 

@@ -16,7 +16,7 @@ from aotlens.capture.free_variables.namespaces import namespace, value_at
 from aotlens.capture.free_variables.reachable import MAX_ITEMS, ReachableState
 from aotlens.capture.graph import TRACKED_ATTRIBUTE
 from aotlens.capture.recorder import Recorder
-from aotlens.capture.records import CapturedInput, CapturedTensor
+from aotlens.capture.records import CapturedTensor, OpenInput
 from aotlens.ir.program import nodes_in
 from aotlens.ir.slots import FlatInput, FreeTensor
 from aotlens.torch_api.fake import FakeTensor
@@ -84,7 +84,7 @@ def _tensors_at(store: Any, key: Any, path: str, value: Any) -> Iterator[tuple[A
 
 @contextmanager
 def bound_to_fakes(
-    recorder: Recorder, free_tensors: Sequence[CapturedTensor], captured_inputs: Sequence[CapturedInput]
+    recorder: Recorder, free_tensors: Sequence[CapturedTensor], captured_inputs: Sequence[OpenInput]
 ) -> Iterator[None]:
     """Bind the captured inputs' fake tensors in the block."""
     try:
@@ -105,8 +105,8 @@ def captured_tensor_slots(free_tensors: Sequence[CapturedTensor], first: int) ->
 
 
 def used_inputs(
-    recorder: Recorder, inputs: tuple[CapturedInput, ...], free_tensors: Sequence[CapturedTensor], result: Any
-) -> tuple[CapturedInput, ...]:
+    recorder: Recorder, inputs: tuple[OpenInput, ...], free_tensors: Sequence[CapturedTensor], result: Any
+) -> tuple[OpenInput, ...]:
     """Return the graph's inputs: all except free tensors that the function never reads."""
     if not free_tensors:
         return inputs
@@ -140,7 +140,7 @@ def _is_tracked(leaf: Any) -> bool:
     return isinstance(leaf, torch.Tensor) and hasattr(leaf, TRACKED_ATTRIBUTE)
 
 
-def _is_used(recorder: Recorder, captured_input: CapturedInput, used: set[int]) -> bool:
+def _is_used(recorder: Recorder, captured_input: OpenInput, used: set[int]) -> bool:
     """Return True if the tensor or its `.grad` is read, returned, or changed.
 
     `used` contains ids of nodes, storages and leaves.
@@ -168,7 +168,7 @@ def _read_nodes(recorder: Recorder) -> Iterator[Any]:
         yield from nodes_in((node.args, node.kwargs))
 
 
-def _changed_inputs(inputs: Sequence[CapturedInput]) -> Iterator[Any]:
+def _changed_inputs(inputs: Sequence[OpenInput]) -> Iterator[Any]:
     """Yield the inputs whose grad_fn has changed."""
     for captured_input in inputs:
         if (
@@ -179,7 +179,7 @@ def _changed_inputs(inputs: Sequence[CapturedInput]) -> Iterator[Any]:
 
 
 def _leaves_with_gradient(
-    tensors: list[Any], captured_inputs: Sequence[CapturedInput], used: set[int]
+    tensors: list[Any], captured_inputs: Sequence[OpenInput], used: set[int]
 ) -> set[int]:
     """Return the leaves that the outputs' gradients reach; empty if every input is read anyway.
 

@@ -15,16 +15,16 @@ from torch.autograd.graph import GradientEdge
 from aotlens.capture.autograd.graph_walk import autograd_nodes, grad_fn_of
 from aotlens.capture.graph import TRACKED_ATTRIBUTE, Recording
 from aotlens.capture.inputs.synthetic_bases import BaseGroup, block_gradients, has_other_grad_fn
-from aotlens.capture.records import CapturedInput, SyntheticBaseOf
+from aotlens.capture.records import OpenInput, SyntheticBaseOf
 from aotlens.unsupported import unsupported
 
 
 def inputs_with_bases(
     recording: Recording,
-    inputs: tuple[CapturedInput, ...],
+    inputs: tuple[OpenInput, ...],
     base_groups: tuple[BaseGroup, ...],
     results: list[Any],
-) -> tuple[tuple[CapturedInput, ...], tuple[SyntheticBaseOf, ...]]:
+) -> tuple[tuple[OpenInput, ...], tuple[SyntheticBaseOf, ...]]:
     """Return the inputs after the run; groups that use their base are replaced by it."""
     new_inputs, bases = list(inputs), []
     for base_group in base_groups:
@@ -101,7 +101,7 @@ def _reaches_custom_function(base_group: BaseGroup, results: list[Any]) -> bool:
     )
 
 
-def _is_outside_group(captured_input: CapturedInput, base_group: BaseGroup) -> bool:
+def _is_outside_group(captured_input: OpenInput, base_group: BaseGroup) -> bool:
     return captured_input.is_tensor and all(
         captured_input is not member for member in base_group.members.values()
     )

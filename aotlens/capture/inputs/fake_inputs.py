@@ -26,7 +26,7 @@ from aotlens.capture.inputs.synthetic_bases import (
     overlapping_groups,
 )
 from aotlens.capture.recorder import Recorder
-from aotlens.capture.records import CapturedInput
+from aotlens.capture.records import CapturedInput, OpenInput
 from aotlens.capture.storage import ranges_overlap
 from aotlens.capture.subclasses import is_wrapper
 from aotlens.capture.symbols.int_inputs import as_symbol
@@ -43,7 +43,7 @@ from aotlens.unsupported import unsupported
 
 def make_inputs(
     recorder: Recorder, values: list[Any], slots: tuple[FlatInput, ...], dynamic: bool
-) -> tuple[tuple[CapturedInput, ...], tuple[BaseGroup, ...]]:
+) -> tuple[tuple[OpenInput, ...], tuple[BaseGroup, ...]]:
     """Return one captured input per flat value, and the overlapping groups; call in the fake mode.
 
     A ragged size is a symbol that cannot be compared with others, so beside one all sizes are static.
@@ -59,7 +59,7 @@ def make_inputs(
     }
     first: dict[int, int] = {}
     storages: dict[int, list[int]] = {}
-    captured: list[CapturedInput] = []
+    captured: list[OpenInput] = []
     for index, (value, slot) in enumerate(zip(values, slots, strict=True)):
         if isinstance(value, torch.Tensor):
             same = first.setdefault(id(value), index)
@@ -76,7 +76,7 @@ def make_inputs(
     return _with_sharing(tuple(captured), storages), base_groups
 
 
-def _duplicate(first: CapturedInput, slot: FlatInput, index: int) -> CapturedInput:
+def _duplicate(first: OpenInput, slot: FlatInput, index: int) -> OpenInput:
     return CapturedInput(
         slot,
         first.argument,
@@ -89,7 +89,7 @@ def _duplicate(first: CapturedInput, slot: FlatInput, index: int) -> CapturedInp
     )
 
 
-def _tensor(recorder: Recorder, value: Any, slot: FlatInput, dynamic: bool) -> CapturedInput:
+def _tensor(recorder: Recorder, value: Any, slot: FlatInput, dynamic: bool) -> OpenInput:
     if is_wrapper(value):
         return wrapper_input(recorder, value, slot, node_name(slot.name), dynamic)
     if is_functional(value):
@@ -118,7 +118,7 @@ def fake_of_input(fake_mode: FakeTensorMode, value: Any, slot: FlatInput, dynami
     return fake_tensor_of(fake_mode, value, dynamic and not isinstance(slot, (Parameter, Buffer, FreeTensor)))
 
 
-def _number(recorder: Recorder, value: Any, slot: FlatInput) -> CapturedInput:
+def _number(recorder: Recorder, value: Any, slot: FlatInput) -> OpenInput:
     if isinstance(slot, SymIntInput):
         if type(value) is int:
             value = as_symbol(recorder.fake_mode.shape_env, value, slot.name)
@@ -136,7 +136,7 @@ def _number(recorder: Recorder, value: Any, slot: FlatInput) -> CapturedInput:
     return CapturedInput(slot, value, None)
 
 
-def captured_inputs(recorder: Recorder, first: int) -> tuple[CapturedInput, ...]:
+def captured_inputs(recorder: Recorder, first: int) -> tuple[OpenInput, ...]:
     """Return inputs for free tensors that require grad, so that they receive gradients."""
     return tuple(
         CapturedInput(
@@ -152,9 +152,7 @@ def captured_inputs(recorder: Recorder, first: int) -> tuple[CapturedInput, ...]
     )
 
 
-def _with_sharing(
-    inputs: tuple[CapturedInput, ...], storages: dict[int, list[int]]
-) -> tuple[CapturedInput, ...]:
+def _with_sharing(inputs: tuple[OpenInput, ...], storages: dict[int, list[int]]) -> tuple[OpenInput, ...]:
     """Set the inputs of each storage."""
     sharing: dict[int, set[int]] = {}
     for indices in storages.values():

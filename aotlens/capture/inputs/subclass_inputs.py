@@ -11,7 +11,7 @@ import torch
 
 from aotlens.capture.graph import TRACKED_ATTRIBUTE, Recording
 from aotlens.capture.inputs.synthetic_bases import copy_tensor_class
-from aotlens.capture.records import CapturedInput
+from aotlens.capture.records import CapturedInput, OpenInput
 from aotlens.capture.storage import Storage
 from aotlens.capture.subclasses import Path, inner_tensors, is_wrapper, rebuild
 from aotlens.ir.origin import NO_ORIGIN, Origin
@@ -38,9 +38,7 @@ class MakeNonLeafWrapper(torch.autograd.Function):
         return gradient, None
 
 
-def wrapper_input(
-    recording: Recording, value: Any, slot: FlatInput, name: str, dynamic: bool
-) -> CapturedInput:
+def wrapper_input(recording: Recording, value: Any, slot: FlatInput, name: str, dynamic: bool) -> OpenInput:
     """Capture one wrapper; call inside the recorder's fake mode."""
     fake = value if _is_fake(value) else fake_wrapper(recording.fake_mode, value, dynamic)
 
@@ -146,7 +144,7 @@ def overlaps_wrapper(left: Any, right: Any, overlap: Overlap) -> bool:
 
 
 def share_inner(
-    index: int, captured_input: CapturedInput, others: list[tuple[int, Any]], overlap: Overlap
+    index: int, captured_input: OpenInput, others: list[tuple[int, Any]], overlap: Overlap
 ) -> None:
     """Set the inputs of each inner storage and of the wrapper's own, including overlaps within it."""
     assert captured_input.storage is not None  # created by wrapper_input

@@ -14,7 +14,7 @@ import torch
 from aotlens.capture.as_strided import overlaps_itself
 from aotlens.capture.graph import TRACKED_ATTRIBUTE, Recording
 from aotlens.capture.operators import aten
-from aotlens.capture.records import CapturedInput
+from aotlens.capture.records import CapturedInput, OpenInput
 from aotlens.capture.storage import Storage, Tracked, contains_range, ranges_overlap
 from aotlens.capture.views import ViewStep
 from aotlens.capture.writability import with_writability_of
@@ -115,8 +115,8 @@ class BaseGroup:
     """A group of overlapping inputs as fake tensors."""
 
     group: OverlappingGroup
-    base: CapturedInput
-    members: dict[int, CapturedInput]
+    base: OpenInput
+    members: dict[int, OpenInput]
     hidden_leaves: tuple[Any, ...]
     """Fake leaves for roots that are not members themselves."""
 
@@ -158,9 +158,7 @@ RootAlias = tuple[Any, Any, Any]
 """The fake leaf of a root tensor (or None), its alias that members are views of, and the caller's tensor."""
 
 
-def _root_of_member(
-    base: CapturedInput, group: OverlappingGroup, value: Any, roots: dict[int, RootAlias]
-) -> Any:
+def _root_of_member(base: OpenInput, group: OverlappingGroup, value: Any, roots: dict[int, RootAlias]) -> Any:
     """Return the tensor that the member is a view of; members of a flat group share those of their root."""
     root = _root(value)
     if group.kind != "flat" and (
@@ -173,16 +171,14 @@ def _root_of_member(
 
 
 def _alias_without_grad(
-    base: CapturedInput, group: OverlappingGroup, root: Any, roots: dict[int, RootAlias]
+    base: OpenInput, group: OverlappingGroup, root: Any, roots: dict[int, RootAlias]
 ) -> RootAlias:
     if id(root) not in roots:
         roots[id(root)] = None, _detached_alias(base, group, root, roots), root
     return roots[id(root)]
 
 
-def _detached_alias(
-    base: CapturedInput, group: OverlappingGroup, root: Any, roots: dict[int, RootAlias]
-) -> Any:
+def _detached_alias(base: OpenInput, group: OverlappingGroup, root: Any, roots: dict[int, RootAlias]) -> Any:
     """Return an alias without grad_fn that shares version counters as the caller's tensors do."""
     sibling = _alias_sharing_version(root, roots)
     if sibling is not None:
@@ -205,7 +201,7 @@ def _shares_version(tensor: Any, other: Any) -> bool:
     )
 
 
-def base_input(recording: Recording, slot: FlatInput, fake: Any, like: Any, name: str) -> CapturedInput:
+def base_input(recording: Recording, slot: FlatInput, fake: Any, like: Any, name: str) -> OpenInput:
     """Return one graph input with its fake tensor and its argument, a leaf exactly when `like` is."""
     node = Node(recording.name(name), None, (), {}, fake, Origin(NO_ORIGIN, ""))
     requires_grad = like is not None and like.requires_grad
@@ -247,7 +243,7 @@ def copy_tensor_class(argument: Any, like: Any) -> None:
 
 def _captured_input(
     recording: Recording, slot: FlatInput, argument: Any, known: tuple[Node, Any, bool]
-) -> CapturedInput:
+) -> OpenInput:
     """Return the record of a tracked argument, from its node, gradient leaf and whether it is a leaf."""
     node, leaf, is_leaf = known
     recording.symbols.define_sizes(node)
@@ -321,9 +317,7 @@ def fake_tensor_of(fake_mode: FakeTensorMode, value: Any, dynamic: bool) -> Any:
     return to_fake(fake_mode, value, static_shapes=not dynamic)
 
 
-def _member(
-    recording: Recording, base: CapturedInput, source: Any, member: tuple[Any, FlatInput]
-) -> CapturedInput:
+def _member(recording: Recording, base: OpenInput, source: Any, member: tuple[Any, FlatInput]) -> OpenInput:
     value, slot = member
     chain = _chain(base.fake, value)
     with torch.no_grad(), below_views():
@@ -338,7 +332,7 @@ def _member(
     return _captured_input(recording, slot, argument, (node, leaf, value.is_leaf))
 
 
-def _track_member(base: CapturedInput, chain: tuple[ViewStep, ...], argument: Any, node: Node) -> None:
+def _track_member(base: OpenInput, chain: tuple[ViewStep, ...], argument: Any, node: Node) -> None:
     storage = base.storage
     assert storage is not None  # a base is a tensor
     storage.views[chain] = storage.overlapping_inputs[chain] = node
@@ -346,7 +340,7 @@ def _track_member(base: CapturedInput, chain: tuple[ViewStep, ...], argument: An
 
 
 def _member_with_own_edge(
-    recording: Recording, base: CapturedInput, root_alias: RootAlias, member: tuple[Any, FlatInput]
+    recording: Recording, base: OpenInput, root_alias: RootAlias, member: tuple[Any, FlatInput]
 ) -> Any:
     """Return a member with its own gradient edge, shared only with views of the same root."""
     value, slot = member
@@ -369,7 +363,7 @@ def _member_with_own_edge(
 
 
 def _root_alias(
-    base: CapturedInput, group: OverlappingGroup, root: Any, roots: dict[int, RootAlias]
+    base: OpenInput, group: OverlappingGroup, root: Any, roots: dict[int, RootAlias]
 ) -> RootAlias:
     """Return the fake leaf of a root with a gradient, and the alias that its views are taken of.
 

@@ -40,7 +40,7 @@ def lower(parts: Partitioned, config: dict[str, Any]) -> Iterator[LoweredGraph]:
 
 def lower_to_run(parts: Partitioned, config: dict[str, Any]) -> Iterator[RunnableGraph]:
     """Yield the lowered graphs with what their wrappers need to run."""
-    mode, subject = parts.joint.captured.recorder.fake_mode, parts.joint.captured.subject
+    mode, subject = parts.joint.captured.fake_mode, parts.joint.captured.subject
     reject_objects(parts.forward, "forward", subject)
     if parts.backward is not None:
         reject_objects(parts.backward, "backward", subject)

@@ -46,7 +46,7 @@ def replay_stages(compiled: Compiled, values: list[Any]) -> tuple[StageResult, .
         for captured_input, info in zip(captured.inputs, compiled.meta.inputs, strict=True)
         if captured_input.free_tensor is not None
     )
-    functional = captured.recorder.random.functional.device is not None
+    functional = compiled.joint.recorded.random_device is not None
     hooked = any(
         captured.inputs[index].wrapped is not None for index, _, _ in captured.structure.registered_hooks
     )
