@@ -5,7 +5,6 @@ Dynamo has its own guards, so behind it only the sizes that the text reads are b
 """
 
 from contextlib import AbstractContextManager, nullcontext
-from itertools import product
 from typing import Any
 
 import torch
@@ -13,16 +12,16 @@ import torch
 from aotlens.analysis.records import ViewAndMutationMeta
 from aotlens.capture.inputs.constant_arguments import is_compared_by_repr, is_value, plain_attributes
 from aotlens.capture.records import Captured, CapturedInput
-from aotlens.capture.storage import has_symbols, storage_range_of
-from aotlens.capture.subclasses import inner_tensors
 from aotlens.capture.symbols.int_inputs import IntSymbol
 from aotlens.ir.names import node_name
 from aotlens.ir.render import Names, context_text, literal
-from aotlens.ir.slots import UserInput, inner_slot
+from aotlens.ir.slots import UserInput
 from aotlens.ir.subclasses import Wrapped, is_plain
 from aotlens.ir.symbols import is_ragged
+from aotlens.runtime.alias_guards import AliasGuards, assumption
 from aotlens.runtime.module_text import TextBuilder
 from aotlens.runtime.tensor_guards import (
+    Checks,
     comparable_tensors,
     device_differs,
     is_functorch_tensor,
@@ -44,26 +43,6 @@ INFERENCE_TENSORS = "which of the arguments that are written to are inference te
 WRITTEN_CHECK = (int, float, complex, str, bytes, range, slice)
 """Types of values that the text contains as literals."""
 
-OVERLAP_HELPER = """
-def refuse_overlap(target, tensors, written):
-    def ends(tensor):
-        steps = sum((size - 1) * step for size, step in zip(tensor.shape, tensor.stride()))
-        first = tensor.storage_offset() * tensor.element_size()
-        return first, first + (steps + 1) * tensor.element_size()
-
-    for name in written:
-        for other, tensor in tensors.items():
-            if other == name or tensor.untyped_storage()._cdata != tensors[name].untyped_storage()._cdata:
-                continue
-            (first, last), (start, end) = ends(tensors[name]), ends(tensor)
-            if first < end and start < last:
-                raise AssertionError(
-                    f"compiled `{target}` writes to `{name}`, which did not share memory with `{other}` when "
-                    "it was compiled, and now does: clone one of them before the call"
-                )
-"""
-"""Module text of the slow path of the check."""
-
 
 class Guards:
     """Writes the guards of one target."""
@@ -81,7 +60,8 @@ class Guards:
         self._meta = meta
         self._names = arguments
         self._text_names = names
-        self._target = captured.subject.name
+        self._checks = Checks(builder, captured.subject.name)
+        self._alias_guards = AliasGuards(self._checks, captured, meta, arguments)
         self._sizes: dict[str, str] = {}
         """The expression that each bound symbol was read from."""
         self.behind_dynamo = captured.subject.frontend == "dynamo"
@@ -92,14 +72,17 @@ class Guards:
         """Tensors whose checks are skipped if `seen` accepts them."""
         self.has_seen = bool(self._seen)
         """Whether the text has the variable `is_new`."""
-        self.needs_helper = False
+
+    @property
+    def needs_helper(self) -> bool:
         """Whether the written text calls `refuse_overlap`."""
+        return self._alias_guards.needs_helper
 
     def write(self) -> None:
         if self.behind_dynamo:
             self._bind_sizes(checked=False)
             with self._builder.step("check shared memory", SHARED_MEMORY):
-                self._aliases()
+                self._alias_guards.write_overlaps()
             if not self._captured.grad_enabled:  # Dynamo's guards do not tell inference tensors apart then
                 with self._builder.step("check inference tensors", INFERENCE_TENSORS):
                     self._inference_tensors()
@@ -119,13 +102,8 @@ class Guards:
         with self._builder.step(
             "check shared memory", "which arguments are one tensor is built into the graph"
         ):
-            self._duplicates()
-            self._aliases()
-
-    def _check(self, condition: str, error: str, message: str, actual: str | None = None) -> None:
-        with self._builder.block(f"if {condition}:"):
-            text = repr(f"compiled `{self._target}`: {message}")
-            self._builder.add(f"raise {error}({text}{f' + repr({actual})' if actual else ''})")
+            self._alias_guards.write_duplicates()
+            self._alias_guards.write_overlaps()
 
     def _inputs(self) -> list[tuple[str, CapturedInput]]:
         return list(zip(self._names, self._captured.flat_inputs, strict=False))
@@ -134,7 +112,7 @@ class Guards:
         for name, captured_input in self._inputs():
             if isinstance(captured_input.argument, IntSymbol):
                 message = f"`{captured_input.slot.name}` must be an integer, got "
-                self._check(f"type({name}) is not int", "ValueError", message, name)
+                self._checks.raise_if(f"type({name}) is not int", "ValueError", message, name)
             if captured_input.is_tensor or captured_input.node is not None:
                 continue
             value, wanted = (
@@ -142,15 +120,19 @@ class Guards:
                 f"`{captured_input.slot.name}` is built in as {captured_input.argument!r}, got ",
             )
             if other := self._other_value(name, value, node_name(captured_input.slot.name)):
-                self._check(other, "ValueError", wanted, name)
+                self._checks.raise_if(other, "ValueError", wanted, name)
             elif isinstance(value, torch.nn.Module):
                 known = self._text_names.object(value, node_name(captured_input.slot.name))
                 message = f"`{captured_input.slot.name}` must be the module that it was compiled for, got "
-                self._check(f"{name} is not {known}", "ValueError", message, f"type({name}).__name__")
+                self._checks.raise_if(
+                    f"{name} is not {known}", "ValueError", message, f"type({name}).__name__"
+                )
             elif self._is_written_through(value):
                 known = self._text_names.object(value, node_name(captured_input.slot.name))
                 message = f"`{captured_input.slot.name}` must be the object that it was compiled for, got "
-                self._check(f"{name} is not {known}", "ValueError", message, f"type({name}).__name__")
+                self._checks.raise_if(
+                    f"{name} is not {known}", "ValueError", message, f"type({name}).__name__"
+                )
             elif held := plain_attributes(value):
                 actual = f"{{key: getattr({name}, key, None) for key in {tuple(held)!r}}}"
                 message = f"attributes of `{captured_input.slot.name}` are built in as {held!r}, got "
@@ -158,7 +140,7 @@ class Guards:
                 if any(map(is_compared_by_repr, held.values())):
                     differs = f"repr({actual}) != {repr(held)!r}"
                 other = f"type({name}).__qualname__ != {type(value).__qualname__!r} or {differs}"
-                self._check(other, "ValueError", message, actual)
+                self._checks.raise_if(other, "ValueError", message, actual)
 
     def _other_value(self, name: str, value: Any, base: str) -> str:
         """Return the condition that an argument differs from the built-in value; empty if it is no value."""
@@ -223,7 +205,7 @@ class Guards:
                 device_differs(name, fake),
                 *lazy_bits_differ(name, fake),
             ]
-            self._check(" or ".join(conditions), "TypeError", message)
+            self._checks.raise_if(" or ".join(conditions), "TypeError", message)
 
     def _inference_tensors(self) -> None:
         """Check which written inputs are inference tensors: eager allows writes and counts versions
@@ -240,7 +222,7 @@ class Guards:
                 continue
             other = "not " if captured_input.argument.is_inference() else ""
             message = f"`{captured_input.slot.name}`, which is written to, is {other}an inference tensor"
-            self._check(f"{other}{self._names[info.index]}.is_inference()", error, message)
+            self._checks.raise_if(f"{other}{self._names[info.index]}.is_inference()", error, message)
 
     def _may_change_layout(self, index: int, captured_input: CapturedInput) -> bool:
         """Return True if it is the module's own tensor and a call may change its storage or geometry."""
@@ -253,18 +235,18 @@ class Guards:
         """Check for the same subclass, with the same metadata, around tensors of the same sizes."""
         kind = self._text_names.object(wrapped.meta.kind, wrapped.meta.name)
         message = f"`{captured_input.slot.name}` must be a `{wrapped.meta.name}`, got a "
-        self._check(f"type({name}) is not {kind}", "TypeError", message, f"type({name}).__name__")
+        self._checks.raise_if(f"type({name}) is not {kind}", "TypeError", message, f"type({name}).__name__")
         attributes = [part for part, _ in wrapped.parts]
         message = f"`{captured_input.slot.name}` must hold {attributes}, got "
         actual = f"list({name}.__tensor_flatten__()[0])"
-        self._check(f"{actual} != {attributes}", "TypeError", message, actual)
+        self._checks.raise_if(f"{actual} != {attributes}", "TypeError", message, actual)
         has_known_sizes = all(isinstance(size, int) for size in wrapped.meta.size)
         if wrapped.meta.context is not None and (has_known_sizes or is_plain(wrapped.meta.context)):
             condition = (
                 f"{name}.__tensor_flatten__()[1] != {context_text(wrapped.meta.context, self._text_names)}"
             )
             message = f"`{captured_input.slot.name}` must have the metadata that it was compiled for, got "
-            self._check(condition, "TypeError", message, f"{name}.__tensor_flatten__()[1]")
+            self._checks.raise_if(condition, "TypeError", message, f"{name}.__tensor_flatten__()[1]")
         for path, node in wrapped.leaves():
             inner, wanted = ".".join((name, *path)), node.val
             shape = tuple(wanted.shape)
@@ -272,7 +254,7 @@ class Guards:
             different = f"{inner}.shape != {shape}" if same else f"{inner}.dim() != {len(shape)}"
             inside = ".".join((captured_input.slot.name, *path))
             message = f"`{inside}` must be a tensor like {wanted.dtype} {list(shape)}, got another"
-            self._check(f"{different} or {inner}.dtype is not {wanted.dtype}", "TypeError", message)
+            self._checks.raise_if(f"{different} or {inner}.dtype is not {wanted.dtype}", "TypeError", message)
 
     def _bind_sizes(self, checked: bool) -> None:
         """Bind the symbols that the text reads, and check sizes that must equal another."""
@@ -304,7 +286,7 @@ class Guards:
                     self._bind(step, source, captured_input, checked=True, what="stride")
                 else:
                     message = f"a stride of `{captured_input.slot.name}` must be {step}, got "
-                    self._check(f"{source} != {step}", "ValueError", message, source)
+                    self._checks.raise_if(f"{source} != {step}", "ValueError", message, source)
 
     def _bind(
         self, size: Any, source: str, captured_input: CapturedInput, checked: bool, what: str = "size"
@@ -325,7 +307,9 @@ class Guards:
                 else f"a {what} of `{captured_input.slot.name}`"
             )
             message = f"{what} must be {expression}{where}, got "
-            self._check(f"{source} != {_expression_text(expression)}", "ValueError", message, source)
+            self._checks.raise_if(
+                f"{source} != {_expression_text(expression)}", "ValueError", message, source
+            )
 
     def _size_relations(self) -> None:
         """Check the symbols' ranges, and the comparisons that tracing decided."""
@@ -340,7 +324,7 @@ class Guards:
                 raise unsupported("ragged-and-symbolic-sizes", name=name)
             lower = environment.var_to_range[symbol].lower
             if lower.is_number and lower > 0:
-                self._check(
+                self._checks.raise_if(
                     f"{name} < {int(lower)}",
                     "ValueError",
                     f"a size must be at least {int(lower)}, got ",
@@ -350,7 +334,7 @@ class Guards:
             if {
                 str(symbol) for symbol in guard.expr.free_symbols
             } <= self._sizes.keys() and not guard.expr.is_number:
-                self._check(
+                self._checks.raise_if(
                     f"not ({_expression_text(guard.expr)})", "ValueError", f"sizes must satisfy {guard.expr}"
                 )
 
@@ -361,7 +345,7 @@ class Guards:
             message = (
                 f"it turns grad mode on itself, for a call in grad mode and inference mode {fixed}, got "
             )
-            self._check(f"{actual} != {fixed}", "ValueError", message, actual)
+            self._checks.raise_if(f"{actual} != {fixed}", "ValueError", message, actual)
         fresh = [
             (index, name, captured_input)
             for index, (name, captured_input) in enumerate(self._inputs())
@@ -392,7 +376,7 @@ class Guards:
                 self._builder.add(
                     f"at, name = next((at, name) for at, name, tensor in ({named},) if tensor.requires_grad)",
                     'raise AssertionError(f"'
-                    + _assumption("{at} would not require grad", "`{name}` does")
+                    + assumption("{at} would not require grad", "`{name}` does")
                     + '")',
                 )
 
@@ -402,106 +386,6 @@ class Guards:
             fits = f"is_new and not ({self._seen_requires_grad})" if self._seen_requires_grad else "is_new"
             with self._builder.block(f"if {fits} and not {is_functorch_tensor(self._seen)}:"):
                 self._builder.add(write_remember(self._seen))
-
-    def _duplicates(self) -> None:
-        for index, (name, captured_input) in enumerate(self._inputs()):
-            if captured_input.duplicate_of is not None:
-                other = self._captured.inputs[captured_input.duplicate_of]
-                message = f"`{captured_input.slot.name}` was the same tensor as `{other.slot.name}`"
-                if self._meta.inputs[captured_input.duplicate_of].is_mutated:  # else torch accepts it
-                    message = _assumption(
-                        f"{index} would be a duplicate of input {captured_input.duplicate_of}", message
-                    )
-                self._check(
-                    f"{name} is not {self._names[captured_input.duplicate_of]}", "AssertionError", message
-                )
-
-    def _aliases(self) -> None:
-        """Check that a written argument overlaps no argument that it did not overlap at compilation."""
-        arguments = [
-            (".".join((name, *path)), inner_slot(captured_input.slot, path), tensor)
-            for name, captured_input in self._inputs()
-            if isinstance(captured_input.slot, UserInput)
-            and captured_input.is_tensor
-            and captured_input.duplicate_of is None
-            for path, tensor in inner_tensors(captured_input.fake)
-        ]
-        changed = {
-            info.index
-            for info in self._meta.inputs
-            if (info.mutates_data or info.mutates_metadata)
-            and not self._captured.inputs[info.index].shares_storage_with
-        }
-        self._shared_storages()
-        written = [name for name, slot, _ in arguments if slot.index in changed]
-        if not written or len(arguments) < 2:
-            return
-        storages = len({tensor.untyped_storage()._cdata for _, _, tensor in arguments})
-        tensors = ", ".join(name for name, _, _ in arguments)
-        self.needs_helper = True
-        several = f"len({{tensor.untyped_storage() for tensor in ({tensors})}}) != {storages}"
-        if len(written) == 1 and len(arguments) == storages:  # without a set, in half the time
-            self._builder.add(f"storage = {written[0]}.untyped_storage()")
-            others = [name for name, _, _ in arguments if name != written[0]]
-            several = " or ".join(f"{name}.untyped_storage() is storage" for name in others)
-        with self._builder.block(f"if {several}:"):
-            named = ", ".join(f"{slot.name!r}: {name}" for name, slot, _ in arguments)
-            slots = [slot.name for name, slot, _ in arguments if name in written]
-            self._builder.add(f"refuse_overlap({self._target!r}, {{{named}}}, {tuple(slots)!r})")
-
-    def _shared_storages(self) -> None:
-        """Check that inputs on one storage, of which one is written to, keep their distance."""
-        inputs = self._captured.inputs
-        written = {
-            near
-            for info in self._meta.inputs
-            if info.mutates_data or info.mutates_metadata_or_storage
-            for near in (info.index, *inputs[info.index].shares_storage_with)
-        }
-        for index in sorted(written):
-            captured_input = inputs[index]
-            for other in captured_input.shares_storage_with:
-                near = inputs[other]
-                if other < index or (captured_input.base is not None and captured_input.base == near.base):
-                    continue
-                message = (
-                    f"`{captured_input.slot.name}` and `{near.slot.name}` lie otherwise on their storage"
-                )
-                for left, right in product(self._inner_tensors(index), self._inner_tensors(other)):
-                    if left[1].untyped_storage()._cdata == right[1].untyped_storage()._cdata:
-                        same = f"{left[0]}.untyped_storage() is {right[0]}.untyped_storage()"
-                        self._check(f"{_offset_differs(left, right)} and {same}", "AssertionError", message)
-
-    def _inner_tensors(self, index: int) -> list[tuple[str, Any]]:
-        """Return the text and tensor of a flat input; for a subclass, of its inner tensors."""
-        name, fake = self._names[index], self._captured.inputs[index].fake
-        return [(".".join((name, *path)), tensor) for path, tensor in inner_tensors(fake)]
-
-
-def _offset_differs(first: tuple[str, Any], second: tuple[str, Any]) -> str:
-    """Return the condition that two tensors' distance differs; symbolic sizes are specialised."""
-    (left, before), (right, after) = first, second
-    ranges = storage_range_of(before), storage_range_of(after)
-    if ranges[0] is None or ranges[1] is None:
-        raise unsupported("write-on-data-dependent-storage", left=left, right=right)
-    differs = f"{right}.storage_offset() - {left}.storage_offset() != {ranges[1].offset - ranges[0].offset}"
-    if not has_symbols(before) and not has_symbols(after):
-        return differs
-    shapes = f"({left}.shape, {left}.stride(), {right}.shape, {right}.stride())"
-    wanted = ", ".join(
-        f"{storage_range.sizes}, {storage_range.strides}"
-        for storage_range in ranges
-        if storage_range is not None
-    )
-    return f"({differs} or {shapes} != ({wanted}))"
-
-
-def _assumption(assumed: str, actual: str) -> str:
-    """Return the message that programs for `functorch.compile` look for, with the argument's name."""
-    return (
-        f"At compilation time, graph 0 was compiled under the assumption that input {assumed}, "
-        f"but at runtime this was not the case: {actual}"
-    )
 
 
 def _expression_text(expression: Any) -> str:

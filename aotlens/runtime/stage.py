@@ -14,11 +14,11 @@ from aotlens.ir.render import Names
 from aotlens.model.report import WrapperStep
 from aotlens.partition.records import Partitioned
 from aotlens.partition.saved_values import side_notes
+from aotlens.runtime.alias_guards import OVERLAP_HELPER
 from aotlens.runtime.autograd_function import write_function
 from aotlens.runtime.derivatives import DifferentiableBackward
 from aotlens.runtime.double_backward import BOUND_NAME, double_backward_obstacle, needs_weakref
 from aotlens.runtime.graph_text import captured_tensor_names, write_graph, write_header
-from aotlens.runtime.guards import OVERLAP_HELPER
 from aotlens.runtime.inference_tensors import OF_THIS_MODE
 from aotlens.runtime.module_text import LoadedModule, ModuleText, TextBuilder
 from aotlens.runtime.pytrees import ARGUMENT_SPEC, OUTPUT_SPEC, custom_spec, is_plain, needs_spec, spec_text

@@ -1,11 +1,27 @@
 """Guard conditions on one tensor as module text, and one C++ check for all tensors of a call."""
 
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from aotlens.capture.records import Captured, CapturedInput
 from aotlens.capture.storage import has_symbols
+from aotlens.runtime.module_text import TextBuilder
+
+
+@dataclass(frozen=True, slots=True)
+class Checks:
+    """Writes checks of one target: `if …: raise …`."""
+
+    builder: TextBuilder
+    target: str
+
+    def raise_if(self, condition: str, error: str, message: str, actual: str | None = None) -> None:
+        """Write a check; `actual` is an expression whose value ends the message."""
+        with self.builder.block(f"if {condition}:"):
+            text = repr(f"compiled `{self.target}`: {message}")
+            self.builder.add(f"raise {error}({text}{f' + repr({actual})' if actual else ''})")
 
 
 def shape_differs(name: str, fake: Any) -> str:

@@ -204,7 +204,7 @@ def test_inputs_that_lie_apart_on_one_storage_are_checked_to_stay_so() -> None:
     assert torch.equal(
         compiled.call(memory[:4], memory[4:8]), halves_apart(memory[:4].clone() / 2, memory[4:8])
     )
-    with pytest.raises(AssertionError, match="`x` and `y` lie otherwise on their storage"):
+    with pytest.raises(AssertionError, match="`x` and `y` have other offsets on their storage"):
         compiled.call(memory[:6], memory[4:10])
     apart = torch.arange(6.0), torch.arange(6.0)
     assert torch.equal(compiled.call(*apart), torch.arange(6.0) * 3)
