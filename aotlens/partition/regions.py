@@ -37,7 +37,7 @@ class RegionJoint(Joint):
     """Forward and backward of a region in one program."""
 
     @property
-    def keeps_views(self) -> bool:
+    def may_save_views(self) -> bool:
         return False
 
 
