@@ -181,7 +181,7 @@ def measure_calls(graph: Measurable, timer: Timer, runs: int = RUNS) -> tuple[Ti
     Raises whatever torch raises where inputs cannot be created or the graph rejects them.
     """
     marks: list[tuple[Part, Any]] = []
-    call = _marked(graph, lambda number, part=0: marks.append(((number, part), timer.mark())))
+    call = _call_with_marks(graph, lambda number, part=0: marks.append(((number, part), timer.mark())))
     times_us: dict[Part, list[float]] = {}
     devices = [] if graph.gpu is None else [graph.gpu.index]
     with torch.random.fork_rng(devices=devices), torch.no_grad():
@@ -240,7 +240,7 @@ def _pairs(marks: list[tuple[Part, Any]]) -> list[tuple[Part, Any, Any]]:
     return pairs
 
 
-def _marked(graph: Measurable, mark: Callable[..., None]) -> Callable[[list[Any]], Any]:
+def _call_with_marks(graph: Measurable, mark: Callable[..., None]) -> Callable[[list[Any]], Any]:
     """Return the graph's `call` with a mark before and after each call that it makes."""
     start = _WRAPPER.search(graph.source)
     text = with_marks(graph.source[start.end() :] if start is not None else graph.source)

@@ -65,7 +65,7 @@ def standalone_graph(
             shared.append(ast.unparse(statement))
         elif not _is_omitted(statement, constants):
             own.append(statement)
-    names = {name: f"{phase}_{name}" for statement in own for name in _bound(statement)}
+    names = {name: f"{phase}_{name}" for statement in own for name in _bound_names(statement)}
     names |= {name: f"{phase}_{name}" for name in constants} | {ENTRY: code}
     lines: list[str] = []
     for statement in own:
@@ -73,7 +73,7 @@ def standalone_graph(
         lines += _renamed(_statement_lines(rows, statement, text), names)
     used = _names_in(lines)
     needed_shared = tuple(
-        line for line in shared if any(name in used for name in _bound(ast.parse(line).body[0]))
+        line for line in shared if any(name in used for name in _bound_names(ast.parse(line).body[0]))
     )
     if adapter.is_needed:
         lines += ["", "", *adapter_lines(adapter, entry, code)]
@@ -105,7 +105,7 @@ def _is_omitted(statement: ast.stmt, constants: Mapping[str, torch.Tensor]) -> b
     constants."""
     if isinstance(statement, (ast.If, ast.Delete, ast.Expr)):
         return True
-    names = _bound(statement)
+    names = _bound_names(statement)
     if isinstance(statement, ast.Assign) and names == [ENTRY]:
         return _is_runner_call(statement)
     return any(name in _OMITTED or name in constants for name in names)
@@ -115,7 +115,7 @@ def _is_runner_call(statement: ast.Assign) -> bool:
     return isinstance(statement.value, ast.Attribute)
 
 
-def _bound(statement: ast.stmt) -> list[str]:
+def _bound_names(statement: ast.stmt) -> list[str]:
     """Return the names that a statement binds."""
     if isinstance(statement, (ast.FunctionDef, ast.ClassDef)):
         return [statement.name]

@@ -72,11 +72,11 @@ def graph_entry(call: GraphCall, options: CompileOptions) -> tuple[CacheEntry, l
 def shared_store() -> Store | None:
     """Return the user's store, opened once per folder because it tracks its size."""
     opened = open_store()
-    return None if opened is None else _of_folder(opened.folder)
+    return None if opened is None else _store_in(opened.folder)
 
 
 @cache
-def _of_folder(folder: Path) -> Store:
+def _store_in(folder: Path) -> Store:
     return Store(folder)
 
 

@@ -80,7 +80,7 @@ class Breaks:
     def add(self, loss: DynamoLoss) -> BreakFacts:
         """Record a break; a known break is updated."""
         facts = _facts(loss)
-        known = self._around(facts) or self._facts.setdefault((facts.span, facts.code or facts.what), facts)
+        known = self._cause_of(facts) or self._facts.setdefault((facts.span, facts.code or facts.what), facts)
         known.related = tuple(dict.fromkeys((*known.related, *facts.related)))
         is_of_library = not facts.is_users and known.is_users
         if not is_of_library and SEVERITY.index(facts.effect) > SEVERITY.index(known.effect):
@@ -92,7 +92,7 @@ class Breaks:
             self._ended[loss.compile_id] = known
         return known
 
-    def _around(self, facts: BreakFacts) -> BreakFacts | None:
+    def _cause_of(self, facts: BreakFacts) -> BreakFacts | None:
         """Return the break of which this one is a consequence.
 
         At its expression a library runs code that Dynamo skips too, or the compilation cannot continue.

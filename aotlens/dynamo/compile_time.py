@@ -125,10 +125,10 @@ class Clock:
         return stack
 
 
-_known: dict[str, str | None] = {}
+_phases_by_event: dict[str, str | None] = {}
 
 
 def _phase(event: str) -> str | None:
-    if event not in _known:
-        _known[event] = next((phase for start, phase in PHASES if event.startswith(start)), None)
-    return _known[event]
+    if event not in _phases_by_event:
+        _phases_by_event[event] = next((phase for start, phase in PHASES if event.startswith(start)), None)
+    return _phases_by_event[event]

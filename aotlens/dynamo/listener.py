@@ -236,7 +236,7 @@ class Listener:
             return
         facts.against = self._known_id(miss.entry)
         facts.cause = failed_guard(miss, recompile.scope, self._broken_before(recompile.code))
-        frames = miss.frames or self._made_at(owner, part, facts.cause.source, miss.reason)
+        frames = miss.frames or self._guard_frames(owner, part, facts.cause.source, miss.reason)
         facts.span = _user_span(frames)
         facts.call = _user_span(recompile.above)
 
@@ -248,7 +248,7 @@ class Listener:
         facts = self.breaks.at_line(code.co_filename, int(part.rpartition(" ")[2]))
         return "" if facts is None else facts.text
 
-    def _made_at(self, owner: FunctionFacts, part: str, source: str, reason: str) -> Frames:
+    def _guard_frames(self, owner: FunctionFacts, part: str, source: str, reason: str) -> Frames:
         """Return where a guard on a tensor or on sizes was created, if the guard does not say so itself."""
         condition = reason.partition("  # ")[0].strip()
         for text, frames in self._sized.items():

@@ -46,11 +46,11 @@ def dynamo_record(listener: Listener, targets: Sequence[Target] = ()) -> Dynamo 
         _function(facts, listener, by_function.get(key, ()), _target_names(targets))
         for key, facts in listener.functions.items()
     )
-    functions = tuple(entry for entry in functions if _says_something(entry))
+    functions = tuple(entry for entry in functions if _has_facts(entry))
     return Dynamo(functions, _compile_seconds(listener)) if functions else None
 
 
-def _says_something(function: DynamoFunction) -> bool:
+def _has_facts(function: DynamoFunction) -> bool:
     return bool(function.compilations or function.breaks or function.limit_hit or function.skipped)
 
 

@@ -90,7 +90,7 @@ def eager_graph(graph: fx.GraphModule, second_writes: SecondWrites | None = None
     nodes.output(nodes.graph_copy(graph.graph, {}))
     for node in nodes.nodes:
         if node.target is CHECKPOINT:
-            node.target = checkpointed if second_writes is None else _comparable(second_writes)
+            node.target = checkpointed if second_writes is None else _without_second_writes(second_writes)
     copied = fx.GraphModule(graph, nodes, graph.__class__.__name__)
     copied.meta.update(graph.meta)
     for name, body in bodies.items():
@@ -98,7 +98,7 @@ def eager_graph(graph: fx.GraphModule, second_writes: SecondWrites | None = None
     return copied
 
 
-def _comparable(second_writes: SecondWrites) -> Callable[..., Any]:
+def _without_second_writes(second_writes: SecondWrites) -> Callable[..., Any]:
     def checkpointed_once(body: fx.GraphModule, *args: Any, **kwargs: Any) -> Any:
         return _checkpointed(body, second_writes.once(body.forward), args, kwargs)
 

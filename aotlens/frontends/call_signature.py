@@ -39,7 +39,7 @@ def signature(fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     A tensor of an unsupported layout is its own kind: capture rejects it by name.
     """
     leaves, structure = _flatten(args, kwargs)
-    described = _known([*module_tensors(fn).values(), *leaves])
+    described = _describe_or_unique([*module_tensors(fn).values(), *leaves])
     training = tuple(m.training for m in fn.modules()) if isinstance(fn, torch.nn.Module) else None
     return (structure, described, training, _modes())
 
@@ -50,7 +50,7 @@ def argument_signature(args: tuple[Any, ...], kwargs: dict[str, Any], sizes: boo
     Without `sizes`, these are left to the guards of the module text.
     """
     leaves, structure = _flatten(args, kwargs)
-    return leaves, (structure, _known(leaves, sizes), _modes())
+    return leaves, (structure, _describe_or_unique(leaves, sizes), _modes())
 
 
 def _flatten(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[Any], Any]:
@@ -60,7 +60,7 @@ def _flatten(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[Any], 
     return leaves, str(spec)
 
 
-def _known(leaves: list[Any], sizes: bool = True) -> Any:
+def _describe_or_unique(leaves: list[Any], sizes: bool = True) -> Any:
     try:
         return _describe(leaves, sizes)
     except RuntimeError:

@@ -103,7 +103,7 @@ def _is_guard_error(error: Exception, compiled: Compiled) -> bool:
 def inspect(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Report:
     """Report what ahead-of-time compilation does with `fn(*args, **kwargs)`; `fn` runs once, on fake
     tensors."""
-    compiled = compile_direct(fn, args, kwargs, _inspection())
+    compiled = compile_direct(fn, args, kwargs, _inspect_options())
     return Report(torch.__version__, platform.python_version(), "aotlens.inspect", (compiled.target(),))
 
 
@@ -121,5 +121,5 @@ def export(fn: Callable[..., Any], *args: Any, options: CompileOptions | None = 
     return compiled.source
 
 
-def _inspection() -> CompileOptions:
+def _inspect_options() -> CompileOptions:
     return CompileOptions(backend="eager", observe_variables=True)

@@ -67,7 +67,7 @@ def compile_for_dynamo(gm: Any, example_inputs: Any, options: CompileOptions) ->
     first = _compiled_or_eager(gm, example_inputs, options)
     if isinstance(first, EagerGraph):
         return first
-    call, filename = _shielded(first), first.module.filename
+    call, filename = _with_hidden_backward(first), first.module.filename
     if CHECK not in first.module.text.source:  # the text rejects no call: avoid the cost of another frame
         return hide_from_dynamo(call)
     others: dict[Any, Callable[..., Any]] = {}
@@ -82,7 +82,7 @@ def compile_for_dynamo(gm: Any, example_inputs: Any, options: CompileOptions) ->
         if key not in others:
             with tracing(None):  # the frame that Dynamo compiled has ended
                 other = _compiled_or_eager(gm, args, options)
-            others[key] = other if isinstance(other, EagerGraph) else _shielded(other)
+            others[key] = other if isinstance(other, EagerGraph) else _with_hidden_backward(other)
         return others[key](*args)
 
     return hide_from_dynamo(compiled)
@@ -111,7 +111,7 @@ def _raised_in(filename: str, error: Exception) -> bool:
     return step is not None and step.tb_frame.f_code.co_filename == filename
 
 
-def _shielded(compiled: Compiled) -> Callable[..., Any]:
+def _with_hidden_backward(compiled: Compiled) -> Callable[..., Any]:
     """Return the callable, with its backward hidden from Dynamo when user code around it is traced."""
     function = compiled.module.call.__globals__.get("CompiledFunction")
     if function is not None:

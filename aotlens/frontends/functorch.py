@@ -40,7 +40,7 @@ Decompositions = dict[Any, Callable[..., Any]]
 CALL_REJECTIONS = (AssertionError, RuntimeError, TypeError, ValueError)
 """The exceptions that guards of a module text raise."""
 
-KNOWN = (
+CHECKED_TYPES = (
     *(int, float, str, torch.dtype, torch.device, set, frozenset, torch.nn.Module),
     *(torch.SymInt, torch.SymFloat, torch.SymBool),
 )
@@ -141,7 +141,7 @@ class Entries:
                 try:
                     return other.call(*args, **kwargs)
                 except CALL_REJECTIONS as rejection:
-                    if not _is_of_guards(rejection):
+                    if not _is_guard_error(rejection):
                         raise
         with COMPILING:  # so that a second thread finds the first one's compilation
             if key not in self.compiled or not self._known[key].fits(args, kwargs):
@@ -225,7 +225,7 @@ def _reject_objects(compiled: Compiled) -> None:
     """
     for flat_input in compiled.captured.flat_inputs:
         value = flat_input.argument
-        if flat_input.is_tensor or flat_input.node is not None or isinstance(value, KNOWN):
+        if flat_input.is_tensor or flat_input.node is not None or isinstance(value, CHECKED_TYPES):
             continue
         if not is_value(value) and not is_compared_by_attributes(value):
             raise unsupported(
@@ -244,7 +244,7 @@ def _modes() -> Any:
     return is_any_autocast_enabled() and autocast_dtypes(), user_function_mode_types()
 
 
-def _is_of_guards(error: Exception) -> bool:
+def _is_guard_error(error: Exception) -> bool:
     return str(error).startswith("compiled `") or ASSUMPTION in str(error)
 
 

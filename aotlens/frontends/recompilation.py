@@ -90,10 +90,10 @@ class Recompilations:
                 stacklevel=3,
             )
         last = self._count == WARN_AFTER - 1
-        self._before = (described, [_shown(leaf) for leaf in leaves]) if last else None
+        self._before = (described, [_display_value(leaf) for leaf in leaves]) if last else None
 
 
-def _shown(leaf: Any) -> Any:
+def _display_value(leaf: Any) -> Any:
     """Return an argument as messages show it; tensors are not kept alive."""
     return list(leaf.shape) if isinstance(leaf, torch.Tensor) else leaf
 
@@ -112,7 +112,7 @@ def _differences(known: Any, now: Any, names: list[str], values: list[tuple[Any,
 
 
 def _difference(name: str, known: Any, now: Any, values: tuple[Any, Any]) -> str:
-    before, after = values[0], _shown(values[1])
+    before, after = values[0], _display_value(values[1])
     if not isinstance(values[1], torch.Tensor) or len(known) != len(now):
         return f"`{name}` is {after!r}, and was {before!r}: it is built in; a tensor of it would not be"
     which = [what for what, old, new in zip(PROPERTIES, known, now, strict=True) if old != new]

@@ -41,19 +41,19 @@ def emulating(gpu: str | None, fake: bool) -> Iterator[None]:
         if gpu is not None and not torch.cuda.is_available():
             stack.enter_context(_emulated_gpu(gpu, with_cpu=not fake))
             if not fake:
-                stack.enter_context(_around_script(DeviceMode()))
+                stack.enter_context(_entered_mode(DeviceMode()))
         elif not torch.cuda.is_available():
             for patch in reject_fake_cuda_patches():
                 stack.enter_context(replacing(Replacement(*patch)))
         if fake:
             for replacement in fake_script_replacements():
                 stack.enter_context(replacing(replacement))
-            stack.enter_context(_around_script(FakeTensorMode(allow_non_fake_inputs=True)))
+            stack.enter_context(_entered_mode(FakeTensorMode(allow_non_fake_inputs=True)))
         yield
 
 
 @contextmanager
-def _around_script(mode: TorchDispatchMode) -> Iterator[None]:
+def _entered_mode(mode: TorchDispatchMode) -> Iterator[None]:
     with ExitStack() as stack:
         for row in optimizer_setup_patches(mode):
             stack.enter_context(replacing(Replacement(*row)))

@@ -55,7 +55,7 @@ class DeviceMode(TorchDispatchMode):
             return _mark_results(result, (args, kwargs))
         if func is DEVICE_PUT:
             func, args, kwargs = TO_COPY, args[:1], {"device": args[1]}
-        on_gpu = _is_asked_for(func, kwargs)
+        on_gpu = _requests_gpu(func, kwargs)
         operands = list(_tensors(args, kwargs))
         if on_gpu is None:
             on_gpu = any(map(is_on_gpu, operands))
@@ -125,15 +125,15 @@ def _reject_mixed_devices(func: Any, tensors: list[Any]) -> None:
         None,
     )
     if cpu is not None:
-        what = mixed_device_hint(_shown(cpu), _shown(gpu))
+        what = mixed_device_hint(_description(cpu), _description(gpu))
         raise UserError(f"{mixed_device_message(str(func))}: {what}")
 
 
-def _shown(tensor: Any) -> str:
+def _description(tensor: Any) -> str:
     return f"a tensor of size {tuple(tensor.shape)}"
 
 
-def _is_asked_for(func: Any, kwargs: dict[str, Any]) -> bool | None:
+def _requests_gpu(func: Any, kwargs: dict[str, Any]) -> bool | None:
     """Return True if the call names the GPU; None where the arguments decide.
 
     C++ passes the device and layout of a tensor's options, which it takes for the CPU's.

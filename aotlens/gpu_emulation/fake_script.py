@@ -19,12 +19,12 @@ _make_loader: Callable[..., None] = torch.utils.data.DataLoader.__init__
 
 def fake_script_replacements() -> Iterator[Replacement]:
     loader = torch.utils.data.DataLoader
-    yield Replacement(torch.nn.Module, "_apply", converted, "fake parameters cannot be exchanged")
+    yield Replacement(torch.nn.Module, "_apply", apply_to_module, "fake parameters cannot be exchanged")
     yield Replacement(loader, "__iter__", batches, "a sampler needs numbers")
     yield Replacement(loader, "__init__", make_loader, "fake tensors do not pass between processes")
 
 
-def converted(module: Any, fn: Callable[[Any], Any], recurse: bool = True) -> Any:
+def apply_to_module(module: Any, fn: Callable[[Any], Any], recurse: bool = True) -> Any:
     """Replace `Module._apply`, which implements `to`, `cuda` and `half`."""
     if not any(isinstance(parameter, FakeTensor) for parameter in module._parameters.values()):
         return _apply(module, fn, recurse)

@@ -68,12 +68,12 @@ class Event:
         return 0.0
 
 
-class _Kind(type):
+class _GeneratorMeta(type):
     def __instancecheck__(cls, value: object) -> bool:
         return isinstance(value, Real)
 
 
-class Generator(metaclass=_Kind):
+class Generator(metaclass=_GeneratorMeta):
     """Replaces `torch.Generator`: a CUDA generator is a CPU generator."""
 
     def __new__(cls, device: Any = "cpu") -> Any:

@@ -87,10 +87,12 @@ def device_replacements() -> Iterator[Replacement]:
     }.items():
         yield Replacement(torch.Tensor, name, property(answer), why)
     yield Replacement(torch.Tensor, "get_device", lambda tensor: 0 if tensor.is_cuda else -1, why)
-    yield Replacement(torch.UntypedStorage, "clone", cloned, "a copy, as of a whole model, is where it was")
+    yield Replacement(
+        torch.UntypedStorage, "clone", clone_storage, "a copy, as of a whole model, is where it was"
+    )
 
 
-def cloned(storage: Any) -> Any:
+def clone_storage(storage: Any) -> Any:
     """Replace `UntypedStorage.clone`, which `copy.deepcopy` of tensors uses."""
     made = _clone(storage)
     if hasattr(storage, MARK):

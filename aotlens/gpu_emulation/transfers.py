@@ -27,7 +27,7 @@ def transfer_replacements() -> Iterator[Replacement]:
     yield Replacement(torch.Tensor, "to", to, why)
     yield Replacement(torch.Tensor, "cuda", cuda, why)
     yield Replacement(torch.Tensor, "cpu", cpu, why)
-    yield Replacement(torch.Tensor, "type", typed, "names the device, or changes it")
+    yield Replacement(torch.Tensor, "type", convert_type, "names the device, or changes it")
     yield Replacement(torch.Tensor, "numpy", numpy, "an array is in the CPU's memory")
     pinned = "only a GPU's driver pins memory"
     yield Replacement(torch.Tensor, "pin_memory", lambda tensor, device=None: tensor.clone(), pinned)
@@ -55,7 +55,7 @@ def cpu(tensor: Any, memory_format: Any = None) -> Any:
     return _on_device(tensor, CPU, (), {} if memory_format is None else {"memory_format": memory_format})
 
 
-def typed(tensor: Any, dtype: Any = None, non_blocking: bool = False, **kwargs: Any) -> Any:
+def convert_type(tensor: Any, dtype: Any = None, non_blocking: bool = False, **kwargs: Any) -> Any:
     """`Tensor.type`: return the legacy type name, or convert to that type."""
     if dtype is None:
         name: str = _type(tensor)
@@ -103,21 +103,21 @@ def transferred(tensor: Any, device: torch.device, dtype: torch.dtype, memory_fo
     """Return a copy on another device."""
     if tensor.requires_grad and torch.is_grad_enabled():
         return _Transfer.apply(tensor, device, dtype, memory_format)
-    return _copied(tensor, device, dtype, memory_format)
+    return _copy(tensor, device, dtype, memory_format)
 
 
 class _Transfer(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, tensor: Any, device: Any, dtype: Any, memory_format: Any) -> Any:
         ctx.came_from = (GPU if is_on_gpu(tensor) else CPU, tensor.dtype)
-        return _copied(tensor, device, dtype, memory_format)
+        return _copy(tensor, device, dtype, memory_format)
 
     @staticmethod
     def backward(ctx: Any, gradient: Any) -> Any:
         return transferred(gradient, *ctx.came_from), None, None, None
 
 
-def _copied(tensor: Any, device: torch.device, dtype: torch.dtype, memory_format: Any) -> Any:
+def _copy(tensor: Any, device: torch.device, dtype: torch.dtype, memory_format: Any) -> Any:
     target = GPU if device.type == "cuda" else device
     options: dict[str, Any] = {} if memory_format is None else {"memory_format": memory_format}
     if dtype is not tensor.dtype:

@@ -48,7 +48,7 @@ def _runs(nodes: Iterable[Node]) -> Iterator[tuple[str, list[tuple[Node, int]]]]
     below it."""
     open_runs: dict[Span, tuple[str, list[tuple[Node, int]]]] = {}
     for node in nodes:
-        bound = {span: (name, depth) for span, name, depth in _bound(node)}
+        bound = {span: (name, depth) for span, name, depth in _assigned_names(node)}
         for span in [span for span in open_runs if span not in bound]:
             yield open_runs.pop(span)
         for span, (name, depth) in bound.items():
@@ -56,7 +56,7 @@ def _runs(nodes: Iterable[Node]) -> Iterator[tuple[str, list[tuple[Node, int]]]]
     yield from open_runs.values()
 
 
-def _bound(node: Node) -> Iterator[Bound]:
+def _assigned_names(node: Node) -> Iterator[Bound]:
     for depth, span in enumerate(node.origin.location.spans):
         name = bound_expressions(span.file).get(span)
         if name is not None:

@@ -62,10 +62,10 @@ class AttentionChoice:
 
 def choose_attention_kernel(call: AttentionCall, capability: tuple[int, int]) -> AttentionChoice:
     """Return the kernel on a GPU of that compute capability."""
-    flash = next(_against_flash(call, capability), "")
+    flash = next(_flash_obstacles(call, capability), "")
     if not flash:
         return AttentionChoice(AttentionKernel.FLASH)
-    efficient = next(_against_efficient(call, capability), "")
+    efficient = next(_efficient_obstacles(call, capability), "")
     if not efficient:
         return AttentionChoice(AttentionKernel.EFFICIENT)
     if flash == efficient:
@@ -75,12 +75,12 @@ def choose_attention_kernel(call: AttentionCall, capability: tuple[int, int]) ->
     )
 
 
-def _against_flash(call: AttentionCall, capability: tuple[int, int]) -> Iterator[str]:
+def _flash_obstacles(call: AttentionCall, capability: tuple[int, int]) -> Iterator[str]:
     """Yield each violated condition of the flash kernel."""
     head = call.query.shape[-1]
     if not torch.backends.cuda.flash_sdp_enabled():
         yield "the script turns it off"
-    yield from _against_rank(call)
+    yield from _rank_obstacles(call)
     if call.mask is not None:
         yield "there is a mask, which it does not take"
     if head > WIDEST_HEAD or any(tensor.shape[-1] != head for tensor in call.tensors):
@@ -94,22 +94,22 @@ def _against_flash(call: AttentionCall, capability: tuple[int, int]) -> Iterator
         yield "`is_causal` wants as many queries as keys"
     if call.query.dtype not in HALF:
         yield "the type is neither float16 nor bfloat16"
-    yield from _against_layout(call, shares_heads=call.enable_gqa)
+    yield from _layout_obstacles(call, shares_heads=call.enable_gqa)
     if head != 1:
-        yield from _against_strides(call)
+        yield from _stride_obstacles(call)
 
 
-def _against_efficient(call: AttentionCall, capability: tuple[int, int]) -> Iterator[str]:
+def _efficient_obstacles(call: AttentionCall, capability: tuple[int, int]) -> Iterator[str]:
     """Yield each violated condition of the memory-efficient kernel."""
     if not torch.backends.cuda.mem_efficient_sdp_enabled():
         yield "the script turns it off"
-    yield from _against_rank(call)
+    yield from _rank_obstacles(call)
     head, of_value = call.query.shape[-1], call.value.shape[-1]
     unit = _unit(call.query.dtype, capability)
     if head != call.key.shape[-1] or not head or not of_value or head % unit or of_value % unit:
         yield f"heads must be multiples of {unit} numbers, the query's as wide as the key's"
-    yield from _against_layout(call, shares_heads=False)
-    yield from _against_strides(call)
+    yield from _layout_obstacles(call, shares_heads=False)
+    yield from _stride_obstacles(call)
     if call.mask is not None and call.mask.stride(-1) != 1:
         yield "the mask's last dimension is not contiguous"
     known = (torch.float16, torch.float32, *((torch.bfloat16,) if capability >= (8, 0) else ()))
@@ -117,12 +117,12 @@ def _against_efficient(call: AttentionCall, capability: tuple[int, int]) -> Iter
         yield "the type has no kernel"
 
 
-def _against_rank(call: AttentionCall) -> Iterator[str]:
+def _rank_obstacles(call: AttentionCall) -> Iterator[str]:
     if any(tensor.dim() != 4 for tensor in call.tensors):
         yield "query, key and value must have 4 dimensions"
 
 
-def _against_layout(call: AttentionCall, shares_heads: bool) -> Iterator[str]:
+def _layout_obstacles(call: AttentionCall, shares_heads: bool) -> Iterator[str]:
     """Yield violated conditions on batches, heads and lengths."""
     queries, keys, values = call.heads
     if len({tensor.shape[0] for tensor in call.tensors}) > 1:
@@ -134,7 +134,7 @@ def _against_layout(call: AttentionCall, shares_heads: bool) -> Iterator[str]:
         yield "a sequence is empty"
 
 
-def _against_strides(call: AttentionCall) -> Iterator[str]:
+def _stride_obstacles(call: AttentionCall) -> Iterator[str]:
     names = ("query", "key", "value")
     non_contiguous = [
         name for name, tensor in zip(names, call.tensors, strict=True) if tensor.stride(-1) != 1
@@ -173,7 +173,7 @@ CHOSEN_STEPS = "is computed in its steps, since torch has no fused kernel for it
 chosen_steps: dict[Span | None, str] = {}
 """By span, why an attention is decomposed on the GPU too; filled while targets are recorded for a GPU."""
 
-IN_STEPS = (
+SHOWN_IN_STEPS = (
     "is shown in its steps, as a CPU computes it with dropout and in a few other cases; a GPU takes one flash"
     " or memory-efficient kernel, unless the script or the mask forbids both"
 )
@@ -218,9 +218,8 @@ def attentions_recorded(calls: Iterable[Call]) -> Iterator[str]:
         elif func is aten._safe_softmax.default:
             span = origin.location.innermost
             why = chosen_steps.get(span)
-            notes[
-                f"{with_location(NAME, span)}, {IN_STEPS if why is None else CHOSEN_STEPS.format(why=why)}"
-            ] = None
+            form = SHOWN_IN_STEPS if why is None else CHOSEN_STEPS.format(why=why)
+            notes[f"{with_location(NAME, span)}, {form}"] = None
     yield from notes
 
 

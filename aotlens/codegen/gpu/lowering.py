@@ -99,7 +99,7 @@ class _Graph:
             phase=self.phase,
             source=source,
             kernels=tuple(
-                KernelSource(name, self.phase, text, tuple(launches.get(name, ())), choices.others(name))
+                KernelSource(name, self.phase, text, tuple(launches.get(name, ())), choices.unselected(name))
                 for name, text in trace.sources.items()
             ),
             calls=tuple(trace.calls),

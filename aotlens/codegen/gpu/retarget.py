@@ -152,7 +152,7 @@ class Retargeting:
                 self._propagate(body)
         module.recompile()
         with self.mode, torch.no_grad():
-            inputs = [self._moved(node) for node in module.graph.find_nodes(op="placeholder")]
+            inputs = [self._retargeted_input(node) for node in module.graph.find_nodes(op="placeholder")]
             FakeTensorProp(module, mode=self.mode).propagate_dont_convert_inputs(*inputs)
         return inputs
 
@@ -160,7 +160,7 @@ class Retargeting:
         """Return the RNG states of all attentions of the forward, in the order in which it returns them."""
         return [state for attention in self.attentions.values() for state in attention.random_state]
 
-    def _moved(self, node: fx.Node) -> Any:
+    def _retargeted_input(self, node: fx.Node) -> Any:
         """Return the input as a fake tensor on the GPU, or on the CPU where the script left it."""
         attention = self.attentions.get(node.meta.get("aotlens_node", ""))
         if attention is not None and attention.log_sum.graph is not node.graph:

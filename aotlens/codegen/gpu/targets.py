@@ -437,7 +437,7 @@ def find_target(wanted: str) -> GpuTarget:
             f" rates there is no source at hand, and none is guessed; the closest is {closest}"
         )
     near = difflib.get_close_matches(name, _by_name(), n=4, cutoff=0.5)
-    offered = dict.fromkeys(_shown(key) for key in near)
+    offered = dict.fromkeys(_display_name(key) for key in near)
     names = f"nearest: {', '.join(offered)}" if offered else f"there is {', '.join(_common())}"
     raise UserError(f"unknown GPU '{wanted}'; {names} (`aotlens doctor` lists every name)")
 
@@ -469,7 +469,7 @@ def _plain(name: str) -> str:
     return f"sm{number[1]}" if number is not None else plain
 
 
-def _shown(plain: str) -> str:
+def _display_name(plain: str) -> str:
     """Return a normalised name as it is printed: `sm_90`, `H100 SXM`."""
     return f"sm_{plain[2:]}" if re.fullmatch(r"sm\d+", plain) else _by_name()[plain].name
 

@@ -60,7 +60,7 @@ class TemplateChoices:
             if id(render) in self.choices:
                 self.kernels[kernel_name] = self.choices[id(render)]
 
-    def others(self, kernel_name: str) -> tuple[Choice, ...]:
+    def unselected(self, kernel_name: str) -> tuple[Choice, ...]:
         """Return the choices of a kernel that were not selected."""
         return tuple(_source(choice.bmreq) for choice in self.kernels.get(kernel_name, ()))
 

@@ -54,7 +54,7 @@ class FusionRejections:
         sizes: dict[str, int] = {}
         for access in (access for call in calls for access in call.accesses):
             sizes[access.buffer] = max(sizes.get(access.buffer, 0), access.bytes)
-        for (first, second), buffers in sorted(_sharing(calls).items()):
+        for (first, second), buffers in sorted(_shared_values(calls).items()):
             largest = sorted(buffers, key=lambda buffer: -buffers[buffer].bytes)
             before = {access.buffer: access for access in calls[first].accesses}
             produced = [buffer for buffer in largest if before[buffer].written]
@@ -80,7 +80,7 @@ class FusionRejections:
         return {pair: words for pair, (_, words) in best.items()}
 
 
-def _sharing(calls: list[KernelCall]) -> dict[tuple[int, int], dict[str, Access]]:
+def _shared_values(calls: list[KernelCall]) -> dict[tuple[int, int], dict[str, Access]]:
     """Return the values that two calls access: written by the first and read by the second, or read by
     both."""
     shared: dict[tuple[int, int], dict[str, Access]] = {}

@@ -24,13 +24,15 @@ def with_main_process_operators(source: str) -> str:
 
     def redirected(match: re.Match[str]) -> str:
         return (
-            match.group() if _known(*match.groups()) else f'{IN_MAIN_PROCESS}("{".".join(match.groups())}")'
+            match.group()
+            if _is_registered(*match.groups())
+            else f'{IN_MAIN_PROCESS}("{".".join(match.groups())}")'
         )
 
     return _OPERATOR.sub(redirected, source)
 
 
-def _known(namespace: str, operator: str, overload: str) -> bool:
+def _is_registered(namespace: str, operator: str, overload: str) -> bool:
     packet = getattr(getattr(torch.ops, namespace), operator, None)
     return packet is not None and (not hasattr(packet, "overloads") or hasattr(packet, overload))
 

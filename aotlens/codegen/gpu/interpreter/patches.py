@@ -16,7 +16,7 @@ from aotlens.codegen.gpu.interpreter.libdevice import bound_functions, calling_f
 from aotlens.codegen.gpu.interpreter.memory import Memory, checking
 from aotlens.codegen.gpu.interpreter.random_numbers import RandomNumbers
 from aotlens.codegen.gpu.interpreter.reductions import reduce_by_halves, scan_by_doubling
-from aotlens.codegen.gpu.interpreter.wrapper import unwritten
+from aotlens.codegen.gpu.interpreter.wrapper import uninitialised
 from aotlens.codegen.gpu.offline.context import Replacement
 from aotlens.codegen.gpu.offline.emulated_devices import NullContext
 from aotlens.torch_api.gpu import interpreting_modules
@@ -53,7 +53,7 @@ def _device() -> Iterator[Replacement]:
         modules.c, "_cuda_getCurrentRawStream", lambda device: 0, "the wrapper gives each launch a stream"
     )
     yield Replacement(
-        modules.guards, "_empty_strided_cuda", unwritten, "on the CPU, and nothing passes for a result"
+        modules.guards, "_empty_strided_cuda", uninitialised, "on the CPU, and nothing passes for a result"
     )
     yield Replacement(
         modules.helpers, "set_driver_to_gpu", lambda: None, "the kernels' modules look for a driver"

@@ -38,7 +38,7 @@ class Interpreter:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._folder = tempfile.mkdtemp(prefix="aotlens-interpreter-")
-        self._process, self._connection = self._started()
+        self._process, self._connection = self._start()
 
     def run(self, job: Job, limit_s: float = GRAPH_LIMIT_S) -> Answer:
         """Run a graph; return its outputs, or a finding that says why there are none."""
@@ -60,13 +60,13 @@ class Interpreter:
         """Return the answer, or a sentence that says why there is none."""
         with self._lock:
             if self._process.poll() is not None:
-                self._process, self._connection = self._started()
+                self._process, self._connection = self._start()
             try:
-                return self._asked(request, time.monotonic() + limit_s, limit_s)
+                return self._request(request, time.monotonic() + limit_s, limit_s)
             except (EOFError, ConnectionError):
                 return f"the interpreter's process ended: exit code {self._process.wait()}"
 
-    def _asked(self, request: bytes, deadline: float, limit_s: float) -> Any:
+    def _request(self, request: bytes, deadline: float, limit_s: float) -> Any:
         """Send a request and return the answer, after running the operators that the graph needs from this
         process."""
         self._connection.send_bytes(request)
@@ -85,7 +85,7 @@ class Interpreter:
         self._process.wait()
         shutil.rmtree(self._folder, ignore_errors=True)
 
-    def _started(self) -> tuple[subprocess.Popen[bytes], Connection]:
+    def _start(self) -> tuple[subprocess.Popen[bytes], Connection]:
         ours, theirs = Pipe()
         environment = os.environ | {
             "TRITON_INTERPRET": "1",

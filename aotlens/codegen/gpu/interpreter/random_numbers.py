@@ -21,7 +21,7 @@ class RandomNumbers:
         self.first_seed, self.seeds = first_seed, 0
         self._records.clear()
 
-    def hand_out(self, seeds: torch.Tensor) -> None:
+    def fill_seeds(self, seeds: torch.Tensor) -> None:
         """Fill a tensor with the next seeds."""
         start = self.first_seed + self.seeds
         seeds.copy_(torch.arange(start, start + seeds.numel()).view(seeds.shape))

@@ -42,12 +42,7 @@ from aotlens.codegen.gpu.interpreter.records import (
     ViewOfInput,
 )
 from aotlens.codegen.gpu.interpreter.user_kernels import launch_user_kernel, user_kernel
-from aotlens.codegen.gpu.interpreter.wrapper import (
-    ALIGNMENT_PROMISES,
-    HAND_OUT_SEEDS,
-    check_alignment_promise,
-    on_cpu,
-)
+from aotlens.codegen.gpu.interpreter.wrapper import CHECK_LAYOUT, FILL_SEEDS, on_cpu, with_promised_layout
 from aotlens.torch_api.gpu import interpreting_modules
 
 FOLDER = "TORCHINDUCTOR_CACHE_DIR"
@@ -101,7 +96,7 @@ class Worker:
         outputs: Any = ()
         finding, wrapper = None, ""
         try:
-            module = self._loaded(job, launches)
+            module = self._load_module(job, launches)
             wrapper = module.__file__
             with torch.no_grad():
                 outputs = module.call(list(job.inputs))
@@ -133,13 +128,13 @@ class Worker:
         changed = {name: now for name, now in after.items() if not torch.equal(now, bytes_of(before[name]))}
         return Launched(changed, finding)
 
-    def _loaded(self, job: Job, launches: list[Launch]) -> Any:
+    def _load_module(self, job: Job, launches: list[Launch]) -> Any:
         """Load the wrapper as a module for this job, with its kernels wrapped."""
         modules = interpreting_modules()
         called = {
-            HAND_OUT_SEEDS: self.random_numbers.hand_out,
+            FILL_SEEDS: self.random_numbers.fill_seeds,
             IN_MAIN_PROCESS: run_in_main_process(self.ask),
-            ALIGNMENT_PROMISES: check_alignment_promise,
+            CHECK_LAYOUT: with_promised_layout,
         }
         attributes = {**job.constants, **called}
         key, path = modules.codecache.PyCodeCache.write(with_main_process_operators(on_cpu(job.source)))

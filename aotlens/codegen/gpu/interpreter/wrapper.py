@@ -16,9 +16,9 @@ _SEEDS = re.compile(r"\baten\.randint\.low_out\(-9223372036854775808, \d+, \[\d+
 """Inductor's own generation of seeds for its kernels: from all 64-bit integers."""
 _PROMISED = re.compile(r"^(\s+)assert_size_stride\((buf\d+), ", re.MULTILINE)
 """The wrapper's check of the layout of a library's result."""
-ALIGNMENT_PROMISES = "check_alignment_promise"
+CHECK_LAYOUT = "with_promised_layout"
 """The wrapper's name of the function that gives such a result its GPU layout."""
-HAND_OUT_SEEDS = "hand_out_seeds"
+FILL_SEEDS = "fill_seeds"
 """The wrapper's name of the function that fills a tensor with seeds instead."""
 
 
@@ -27,15 +27,15 @@ def on_cpu(source: str) -> str:
     starts = [match.start() for match in _CALL.finditer(source)]
     start = starts[0] if starts else len(source)
     calls = _ON_CUDA.sub(_named_cpu, source[start:])
-    calls = _PROMISED.sub(rf"\1\2 = {ALIGNMENT_PROMISES}(\2, ", calls)
-    return source[:start] + _SEEDS.sub(rf"{HAND_OUT_SEEDS}(\1)", calls)
+    calls = _PROMISED.sub(rf"\1\2 = {CHECK_LAYOUT}(\2, ", calls)
+    return source[:start] + _SEEDS.sub(rf"{FILL_SEEDS}(\1)", calls)
 
 
 def _named_cpu(match: re.Match[str]) -> str:
     return "device(type='cpu')" if match.group().startswith("device") else "'cpu'"
 
 
-def check_alignment_promise(result: torch.Tensor, size: Any, stride: Any, operator: str = "") -> torch.Tensor:
+def with_promised_layout(result: torch.Tensor, size: Any, stride: Any, operator: str = "") -> torch.Tensor:
     """Return a library's result in the layout that the operator has on a GPU, which may differ on a CPU.
 
     Raises AssertionError where it has other sizes.
@@ -46,7 +46,7 @@ def check_alignment_promise(result: torch.Tensor, size: Any, stride: Any, operat
     return result
 
 
-def unwritten(size: Any, stride: Any, dtype: torch.dtype) -> torch.Tensor:
+def uninitialised(size: Any, stride: Any, dtype: torch.dtype) -> torch.Tensor:
     """Replace `empty_strided` on the GPU: fill with NaN, or the largest integer."""
     made = torch.empty_strided(size, stride, dtype=dtype)
     whole = torch.empty(0, dtype=dtype).set_(made.untyped_storage())

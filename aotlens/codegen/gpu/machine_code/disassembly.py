@@ -13,7 +13,7 @@ from aotlens.codegen.gpu.machine_code.cubin_merge import merge_cubins
 from aotlens.errors import BackendError
 
 _SECTION = re.compile(r"^//-+ \.text\.(\S+) +-+$", re.MULTILINE)
-_OTHER = re.compile(r"^//-+ [^.].* -+$", re.MULTILINE)
+_AFTER_KERNELS = re.compile(r"^//-+ [^.].* -+$", re.MULTILINE)
 """The section after the kernels: the symbols of the whole file."""
 _LABEL = re.compile(r"\.L_x_\d+")
 
@@ -57,7 +57,7 @@ def _output(tool: Path, cubin: bytes) -> str:
 
 def _kernels(output: str) -> dict[str, str]:
     """Return each kernel's section, below the common header."""
-    head, *parts = _SECTION.split(_OTHER.split(output)[0])
+    head, *parts = _SECTION.split(_AFTER_KERNELS.split(output)[0])
     kernels = dict(zip(parts[::2], parts[1::2], strict=True))
     return {name: f"{head.strip()}\n\n{_renumbered_labels(text.strip())}\n" for name, text in kernels.items()}
 
