@@ -171,7 +171,7 @@ def test_a_script_on_a_gpu(client: WorkerClient, tmp_path: Path, fake: bool) -> 
 
 OWN_ERRORS = [
     ("torch.load('absent.pt', map_location='cuda')", "raised FileNotFoundError: "),
-    ("torch.ones(2, device='cuda:7')", "not supported: `cuda:7`; aotlens pretends one GPU"),
+    ("torch.ones(2, device='cuda:7')", "not supported: `cuda:7`; aotlens emulates one GPU"),
 ]
 
 

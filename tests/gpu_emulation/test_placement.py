@@ -97,7 +97,7 @@ def test_what_is_asked_for_on_the_gpu_and_what_comes_of_it_is_there() -> None:
             assert nn.Linear(2, 2).weight.is_cuda
         finally:
             torch.set_default_device(None)
-        with pytest.raises(RuntimeError, match="`cuda:1`; aotlens pretends one GPU"):
+        with pytest.raises(RuntimeError, match="`cuda:1`; aotlens emulates one GPU"):
             torch.zeros(2, device="cuda:1")
 
 

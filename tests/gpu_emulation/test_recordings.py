@@ -1,4 +1,4 @@
-"""What is recorded of functions on a GPU that is not there: devices, casts, transfers, kernels."""
+"""Recordings of functions on an emulated GPU: devices, casts, transfers, kernels."""
 
 from collections.abc import Callable
 from typing import Any
@@ -137,7 +137,7 @@ def test_kernels_are_generated_for_what_is_on_the_gpu_and_the_report_says_so() -
 
 
 def test_kernels_to_run_are_refused() -> None:
-    with emulating("h100", fake=False), pytest.raises(UnsupportedError, match="on a GPU that is not there"):
+    with emulating("h100", fake=False), pytest.raises(UnsupportedError, match="a GPU that this machine"):
         recorded(functional.gelu, torch.randn(4, device="cuda"), backend="inductor")
 
 
