@@ -48,7 +48,7 @@ TRACKED_ATTRIBUTE = "_aotlens_tracked"
 class Recording:
     """The nodes in recording order, and the tracked state of each tensor."""
 
-    current: Any = None
+    current_inputs: Any = None
     """While the backward is recorded: the inputs as the user's backward code reads them."""
     containers: tuple[Any, ...] = ()
     """Lists and dicts among the function's arguments: copies of the caller's."""
@@ -246,8 +246,8 @@ class Recording:
 
     def node_of(self, tensor: Any) -> Node:
         """Return the node of a tensor's current value, also after a write to its storage."""
-        if self.current is not None and (tracked := self.tracked(tensor)).storage.inputs:
-            self.current.note_access(tracked)
+        if self.current_inputs is not None and (tracked := self.tracked(tensor)).storage.inputs:
+            self.current_inputs.note_access(tracked)
         return self.node_to_view(tensor)
 
     def node_to_view(self, tensor: Any) -> Node:
@@ -451,8 +451,8 @@ class Recording:
         """Update a tensor's storage with the value of a write through this tensor."""
         tracked = self.tracked(target)
         storage = tracked.storage
-        if self.current is not None and storage.inputs:
-            self.current.note_access(tracked, is_write=True)
+        if self.current_inputs is not None and storage.inputs:
+            self.current_inputs.note_access(tracked, is_write=True)
         self.use_synthetic_base(storage)
         if storage.exceeds_view and self._any_gradient():
             reject_write_under_as_strided(self.span)

@@ -112,7 +112,7 @@ class Recorder(Recording, TorchDispatchMode):
         self.decomposed = False
         """Whether any operator was decomposed."""
         self._default_dtype = torch.get_default_dtype()
-        self._declines = self._notes_views = False
+        self._declines_next_call = self._notes_views = False
         self._handlers: dict[Kind, Callable[..., Any]] = {
             Kind.PURE: self.pure,
             Kind.NUMBER: self._number,
@@ -244,13 +244,13 @@ class Recorder(Recording, TorchDispatchMode):
         The operator is called again so that torch finds the subclass's implementation itself (a DTensor's is
         not in Python); that second call returns NotImplemented.
         """
-        if self._declines:
-            self._declines = False
+        if self._declines_next_call:
+            self._declines_next_call = False
             return NotImplemented
         is_query, frames = func in QUERIES, self.origins.known_frames
         if not is_query:
             self.origins.known_frames = self.origins.current_frames()
-        self._declines = True
+        self._declines_next_call = True
         first, unwrapped_before = len(self.calls), len(self.unwrapped_calls)
         try:
             with self:
@@ -262,7 +262,7 @@ class Recorder(Recording, TorchDispatchMode):
                     call = (func, args, kwargs, result, self.origin)
                     self.unwrapped_calls[unwrapped_before:] = [UnwrappedCall(call, first, len(self.calls))]
         finally:
-            self._declines, self.origins.known_frames = False, frames
+            self._declines_next_call, self.origins.known_frames = False, frames
         return result
 
     @property

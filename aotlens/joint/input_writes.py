@@ -111,9 +111,9 @@ def write_in_backward(
             continue
         if (state.shape, state.stride) != (now.shape, now.stride):
             raise unsupported("metadata-mutation-in-backward", builder.span, input=captured_input.slot.name)
-        if not builder.current.is_written(captured_input.storage, state.version):
+        if not builder.current_inputs.is_written(captured_input.storage, state.version):
             continue
-        target = builder.current.target(captured_input.storage)
+        target = builder.current_inputs.target(captured_input.storage)
         if captured_input.base is not None and captured_input.base != index and target is not None:
             continue  # written to through its base
         changed = index < len(meta.inputs) and meta.inputs[index]

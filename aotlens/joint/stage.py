@@ -337,7 +337,7 @@ def record_backward(
         leaves, tangent_tensors = [item.leaf for item in wanted], [tangent.tensor for tangent in tangents]
 
         def differentiate(among: Sequence[int]) -> list[Any]:
-            recorder.current = CurrentInputs(recorder, recorder.inputs)
+            recorder.current_inputs = CurrentInputs(recorder, recorder.inputs)
             starts, start_tangents = (
                 [outputs[index] for index in among],
                 [tangent_tensors[index] for index in among],
@@ -353,7 +353,7 @@ def record_backward(
             return Backward(tuple(tangents), none, attempt.failing, tangent_dependence=failed_dependence)
     for index in attempt.failing_tangents:
         tangents[index] = replace(tangents[index], inputs=(), wrapped=None)
-    recorder.current.restore_unwritten()
+    recorder.current_inputs.restore_unwritten()
     with recorder.fake_mode, recorder.adding("joint", "a gradient, brought up to date after a write"):
         results = tuple(
             (item.slot, None if gradient is None else value_of(recorder, gradient))
@@ -375,8 +375,8 @@ def with_writes(
     check_backward_side_effects(captured)
     if backward.failing is None or backward.failing_tangents:
         bumps = write_in_backward(builder, meta, before)
-        backward = replace(backward, version_bumps=bumps, current_inputs=builder.current.inputs())
-    builder.current = None
+        backward = replace(backward, version_bumps=bumps, current_inputs=builder.current_inputs.inputs())
+    builder.current_inputs = None
     return backward
 
 

@@ -29,11 +29,11 @@ class CheckpointFrame:
         self._region = region
         self._arguments: list[tuple[Any, int]] = []
         self._inner_arguments: list[tuple[Any, int, Origin]] = []
-        self._read: dict[int, Storage] = {}
+        self._read_storages: dict[int, Storage] = {}
         """Storages that the function reads and that exist outside the region, by node identity."""
         self._writes_before: dict[int, int] = {}
         self._changed: tuple[int, dict[int, Origin]] = -1, {}
-        """`call_count` at the last check, and the later writes to `_read` that it found."""
+        """`call_count` at the last check, and the later writes to `_read_storages` that it found."""
 
     def save_arguments(self, arguments: Sequence[Any]) -> None:
         """Remember the tensor arguments with their versions: eager saves them, so later writes are errors."""
@@ -52,11 +52,11 @@ class CheckpointFrame:
         for tensor in (tensor for arg in args for tensor in tensors_of(arg)):
             tracked = getattr(tensor, TRACKED_ATTRIBUTE, None)
             if tracked is not None and not self._is_inside(tracked.storage.base):
-                self._read[id(self._recording.node_of(tensor))] = tracked.storage
+                self._read_storages[id(self._recording.node_of(tensor))] = tracked.storage
 
     def finish(self) -> None:
         """Record how many writes each storage had when the function returned."""
-        self._writes_before = {id(storage): len(storage.writes) for storage in self._read.values()}
+        self._writes_before = {id(storage): len(storage.writes) for storage in self._read_storages.values()}
 
     def check(self, node: Node) -> None:
         """Check that the backward may recompute a value of this region.
@@ -77,7 +77,7 @@ class CheckpointFrame:
             if tensor._version != version:
                 raise unsupported("write-in-nested-checkpoint", origin.location.innermost)
         if self._changed[0] != self._recording.call_count:
-            writes = ((node_id, self._write(storage)) for node_id, storage in self._read.items())
+            writes = ((node_id, self._write(storage)) for node_id, storage in self._read_storages.items())
             self._changed = (
                 self._recording.call_count,
                 {node_id: write for node_id, write in writes if write is not None},

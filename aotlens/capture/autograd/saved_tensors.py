@@ -30,7 +30,7 @@ class SavedValues:
 
     def __init__(self, recording: Recording) -> None:
         self.recording = recording
-        self._former: dict[int, Frames] = {}
+        self._old_values: dict[int, Frames] = {}
         """Nodes for the old values of saved tensors that have changed since, by identity."""
 
     def pack(self, tensor: Any) -> Packed:
@@ -51,7 +51,7 @@ class SavedValues:
             former = recording.emit(aten.clone.default, node)
             fake = former.val.detach()
         recording.track(fake, Storage(former, fake))
-        self._former[id(former)] = frames
+        self._old_values[id(former)] = frames
         return fake
 
     @contextmanager
@@ -87,9 +87,9 @@ class SavedValues:
         Raises:
             UnsupportedError: a node is the old value of a saved tensor.
         """
-        if not self._former:
+        if not self._old_values:
             return
         for node in nodes:
-            frames = self._former.get(id(node))
+            frames = self._old_values.get(id(node))
             if frames is not None:
                 raise unsupported("saved-under-hooks-then-written", frames.innermost)

@@ -59,7 +59,7 @@ class SideEffectChanges:
         subject: Subject,
         effects: SideEffects = SideEffects.REPLAYED,
     ) -> None:
-        self._around = reachable
+        self._reachable = reachable
         self._effects = effects
         self._left_as_recorded: list[Change] = []
         self.single_use_reason = ""
@@ -78,15 +78,17 @@ class SideEffectChanges:
             UnsupportedError: a compiled call would not repeat the change.
         """
         if self._effects is SideEffects.REPLAYED:
-            check_hidden_state(self._around.hidden_states, self._around.name_of, self._span)
+            check_hidden_state(self._reachable.hidden_states, self._reachable.name_of, self._span)
         else:
-            self.single_use_reason = changed_state_name(self._around.hidden_states, self._around.name_of)
+            self.single_use_reason = changed_state_name(
+                self._reachable.hidden_states, self._reachable.name_of
+            )
         if not self._changes:
             return result
         output = result if isinstance(result, OutputWithUpdates) else OutputWithUpdates(result, (), ())
         known = {
             id(binding.value): OuterObject(_outer_name(binding), binding.value)
-            for binding in self._around.bindings
+            for binding in self._reachable.bindings
             if not isinstance(binding.value, (*ALLOWED_TYPES, *PLAIN, tuple))
         }
         leaves = NewLeaves(known, self._span)
@@ -128,21 +130,21 @@ class SideEffectChanges:
         }
         bindings = [
             binding
-            for binding in self._around.bindings
+            for binding in self._reachable.bindings
             if (id(binding.store), binding.name) not in names and id(binding.value) not in container_ids
         ]
         instances = (
             replace(instance, before=dict(instance.store))
             if any(id(instance.store) == store for store, _ in names)
             else instance
-            for instance in self._around.instances
+            for instance in self._reachable.instances
         )
-        return replace(self._around, bindings=tuple(bindings), instances=tuple(instances))
+        return replace(self._reachable, bindings=tuple(bindings), instances=tuple(instances))
 
     def _update_of(self, change: Change, leaves: NewLeaves) -> ContainerUpdate:
         uses = self._uses_of(change)
         before = len(leaves.leaves)
-        name = user_name_of(self._around, self._function, change.binding, uses.writes)
+        name = user_name_of(self._reachable, self._function, change.binding, uses.writes)
         change = replace(change, user_name=name)
         update = (
             self._rebinding(change, leaves)
@@ -166,8 +168,8 @@ class SideEffectChanges:
         bindings = [change.binding]
         if change.old_items is not None:
             value = change.binding.value
-            bindings = [binding for binding in self._around.bindings if binding.value is value] or bindings
-        return combined_uses([name_uses(self._around, binding) for binding in bindings])
+            bindings = [binding for binding in self._reachable.bindings if binding.value is value] or bindings
+        return combined_uses([name_uses(self._reachable, binding) for binding in bindings])
 
     def _rebinding(self, change: Change, leaves: NewLeaves) -> ContainerUpdate:
         binding, location = change.binding, _outer_object(change.binding)

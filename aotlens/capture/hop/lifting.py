@@ -66,26 +66,26 @@ def _call(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     args, kwargs = without_empty_mutation_info(func.name(), args, kwargs)
     args = tuple(_flat(arg) for arg in (*args, *kwargs.values()))
     observed: dict[int, Observed] = {}
-    outside: dict[int, Any] = {}
+    free_tensors: dict[int, Any] = {}
     fake_mode = detect_fake_mode(pytree.tree_leaves(args))
     assert fake_mode is not None  # within a recording
     indexing = indices_from_tensors() if func.name() == "flex_attention" else nullcontext()
     with without_modes(), fake_mode, torch.no_grad(), indexing:
         for label, function, inputs in OPERANDS_BY_OPERATOR[func.name()](*args):
             observation = observed[id(function)] = _observe(function, inputs, returns_one=label in ONE_OUTPUT)
-            outside |= observation.outside
+            free_tensors |= observation.free_tensors
     if func.name() == "flex_attention":
         return func(*_flex_arguments(args, list(observed.values())))
-    bodies = {key: Lifted(observation, tuple(outside.values())) for key, observation in observed.items()}
+    bodies = {key: Lifted(observation, tuple(free_tensors.values())) for key, observation in observed.items()}
     swapped = tuple(bodies.get(id(arg), arg) for arg in args)
-    results = func(*with_extra_operands(func.name(), swapped, tuple(outside.values())))
+    results = func(*with_extra_operands(func.name(), swapped, tuple(free_tensors.values())))
     structure = next(reversed(observed.values())).structure
     return pytree.tree_unflatten(list(results), structure)
 
 
 def _flex_arguments(args: tuple[Any, ...], observed: list["Observed"]) -> tuple[Any, ...]:
     """Return the arguments with score and mask functions, each with its free tensors as its own buffers."""
-    buffers = tuple(tuple(observation.outside.values()) for observation in observed)
+    buffers = tuple(tuple(observation.free_tensors.values()) for observation in observed)
     score, mask = (Lifted(observation, own) for observation, own in zip(observed, buffers, strict=True))
     return (*args[:3], score, (*args[4][:-1], mask), *args[5:7], *buffers)
 
@@ -100,7 +100,7 @@ class Observed:
     """One of the user's functions, and what a trial run on fake tensors showed."""
 
     function: Callable[..., Any]
-    outside: dict[int, Any]
+    free_tensors: dict[int, Any]
     """Traced tensors that it read or returned and that are not operands, by identity."""
     structure: Any
     """The pytree structure of its result."""
@@ -116,21 +116,21 @@ def _observe(function: Callable[..., Any], inputs: tuple[Any, ...], returns_one:
         result = function(*fakes)
     read_mode.note_reads(result)
     read_mode.restore_versions()
-    return Observed(function, read_mode.outside, pytree.tree_structure(result), returns_one)
+    return Observed(function, read_mode.free_tensors, pytree.tree_structure(result), returns_one)
 
 
 class Lifted:
     """A function that takes flat operands, then the free tensors, and returns a flat tuple."""
 
-    def __init__(self, observed: Observed, outside: tuple[Any, ...]) -> None:
+    def __init__(self, observed: Observed, free_tensors: tuple[Any, ...]) -> None:
         self._observed = observed
-        self._outside = outside
+        self._free_tensors = free_tensors
         self._originals = _active.get() or {}
 
     def __call__(self, *operands: Any) -> Any:
-        count = len(operands) - len(self._outside)
+        count = len(operands) - len(self._free_tensors)
         replacements: dict[int, Any] = {}
-        for tensor, operand in zip(self._outside, operands[count:], strict=True):
+        for tensor, operand in zip(self._free_tensors, operands[count:], strict=True):
             replacements[id(tensor)] = operand
             replacements[id(self._originals.get(id(tensor)))] = (
                 operand  # in the backward, modules hold their own tensors again
@@ -141,17 +141,17 @@ class Lifted:
             result = self._observed.function(*operands[:count])
         leaves = [replacements.get(id(leaf), leaf) for leaf in pytree.tree_leaves(result)]
         if torch.is_grad_enabled():
-            _reject_missed_operands(leaves, self._outside)
+            _reject_missed_operands(leaves, self._free_tensors)
         return leaves[0] if self._observed.returns_one else tuple(leaves)
 
 
-def _reject_missed_operands(results: list[Any], outside: tuple[Any, ...]) -> None:
+def _reject_missed_operands(results: list[Any], free_tensors: tuple[Any, ...]) -> None:
     """Reject a free tensor that reached autograd without its operand: its gradient would be lost.
 
     A custom `autograd.Function` receives its arguments before any operator sees them.
     """
-    grad_fns = {tensor.grad_fn for tensor in outside if tensor.grad_fn is not None}
-    leaves = {id(tensor) for tensor in outside}
+    grad_fns = {tensor.grad_fn for tensor in free_tensors if tensor.grad_fn is not None}
+    leaves = {id(tensor) for tensor in free_tensors}
     for node in autograd_nodes(result.grad_fn for result in results if isinstance(result, torch.Tensor)):
         if node in grad_fns or id(getattr(node, "variable", None)) in leaves:
             raise unsupported("custom-function-in-subgraph")
@@ -181,7 +181,7 @@ class _ReadMode(TorchFunctionMode):
 
     def __init__(self, inputs: Sequence[Any]) -> None:
         super().__init__()
-        self.outside: dict[int, Any] = {}
+        self.free_tensors: dict[int, Any] = {}
         self._own = {id(value): value for value in inputs}
         self._versions: dict[int, tuple[Any, int]] = {}
         for value in inputs:
@@ -207,7 +207,7 @@ class _ReadMode(TorchFunctionMode):
         """Note what an operator read, or what the function returned."""
         for leaf in pytree.tree_leaves(values):
             if type(leaf) in TRACED and id(leaf) not in self._own:
-                self.outside[id(leaf)] = leaf
+                self.free_tensors[id(leaf)] = leaf
                 self._note_version(leaf)
 
     def _note_version(self, value: Any) -> None:

@@ -58,7 +58,7 @@ class OuterSymbols:
         own: dict[Any, ProgramInput] = {}
         self._own[id(inner)] = own
 
-        def from_outside(symbol: Any) -> Node:
+        def lift_symbol(symbol: Any) -> Node:
             number = self._recording.symbols.of_symbol(symbol).val
             if symbol not in self._operands:
                 self._operands[symbol] = self._operand(number)
@@ -67,7 +67,7 @@ class OuterSymbols:
                 return own[symbol].node
             return inner.add_node(aten._local_scalar_dense.default, (own[symbol].node,), {}, number)
 
-        inner.symbols.from_outside = from_outside
+        inner.symbols.lift_symbol = lift_symbol
 
     def inputs_of(self, inner: Recording) -> tuple[ProgramInput, ...]:
         return tuple(self._own[id(inner)].values())

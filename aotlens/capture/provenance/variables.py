@@ -167,7 +167,7 @@ class VariableObserver:
     """Watches the assignments of the user's frames while entered."""
 
     def __init__(self) -> None:
-        self._found: dict[Span, Variable] = {}
+        self._variables: dict[Span, Variable] = {}
         self._names: dict[str, NamesByLine] = {}
         self._last: dict[FrameType, int] = {}
         self._before: Any = None
@@ -185,7 +185,7 @@ class VariableObserver:
         """Return the variables in source order."""
         return tuple(
             sorted(
-                self._found.values(),
+                self._variables.values(),
                 key=lambda variable: (variable.span.file, variable.span.line, variable.span.col),
             )
         )
@@ -209,7 +209,7 @@ class VariableObserver:
         for name, span in self._names_of(frame.f_code).get(line, ()):
             value = frame.f_locals.get(name)
             if isinstance(value, torch.Tensor):
-                self._found[span] = Variable(span, name, describe_tensor(value))
+                self._variables[span] = Variable(span, name, describe_tensor(value))
 
     def _names_of(self, code: CodeType) -> NamesByLine:
         known = self._names.get(code.co_filename)

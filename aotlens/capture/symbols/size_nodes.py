@@ -28,7 +28,7 @@ class Symbols:
         """Returns the user's current expression, for errors."""
         self._by_expression: dict[Any, Node] = {}
         self._sources: dict[Any, Callable[[], Node]] = {}
-        self.from_outside: Callable[[Any], Node] | None = None
+        self.lift_symbol: Callable[[Any], Node] | None = None
         """In a subgraph: turns a symbol of the outer recording into an input."""
         self.read_from_data: set[Any] = set()
         """Symbols of data-dependent numbers: `item()`, the row count of `nonzero()`."""
@@ -98,8 +98,8 @@ class Symbols:
     def _symbol(self, symbol: Any) -> Node:
         known = self._by_expression.get(symbol)
         if known is None:
-            if symbol not in self._sources and self.from_outside is not None:
-                self._by_expression[symbol] = known = self.from_outside(symbol)
+            if symbol not in self._sources and self.lift_symbol is not None:
+                self._by_expression[symbol] = known = self.lift_symbol(symbol)
                 return known
             if symbol not in self._sources:
                 raise unsupported("unknown-size", self._where(), symbol=symbol)
