@@ -26,14 +26,15 @@ __all__ = [
 
 
 def debug_assert() -> bool:
-    """Whether torch is told to check at run time what its AOT compiler assumed."""
+    """Return True if torch checks at run time what its AOT compiler assumed."""
     from torch._functorch import config  # what the user's program sets, whoever compiles
 
     return bool(config.debug_assert)
 
 
 def functorch_names() -> tuple[Any, Any, Any]:
-    """Torch's settings of ahead-of-time compilation, its graph minifier, its decompositions by context."""
+    """Return torch's settings of ahead-of-time compilation, its graph minifier and its decompositions by
+    context."""
     from torch._functorch import config
     from torch._functorch.fx_minifier import minifier
     from torch._functorch.python_key import pythonkey_decompose
@@ -42,14 +43,14 @@ def functorch_names() -> tuple[Any, Any, Any]:
 
 
 def graph_image_format() -> str:
-    """The kind of file that torch draws graphs to where none is named."""
+    """Return the file format of graph drawings where the file name has none."""
     from torch._functorch import config
 
     return str(getattr(config, "torch_compile_graph_format", "svg"))
 
 
 def compiles_backward_at_once() -> bool:
-    """Whether the user's program asks for each backward to be compiled with its forward."""
+    """Return True if the user's program has each backward compiled together with its forward."""
     from torch._functorch import config
 
     return bool(getattr(config, "force_non_lazy_backward_lowering", False))
@@ -64,7 +65,7 @@ def strip_overloads(module: Any) -> None:
 
 
 def optimised_torchscript(module: Any) -> Any:
-    """A graph module as an optimised TorchScript module; autocast was applied when the graph was traced."""
+    """Return a graph module as optimised TorchScript; autocast was applied when the graph was traced."""
     before = torch._C._jit_set_autocast_mode(False)
     try:
         scripted = torch.jit.script(module)
@@ -90,9 +91,13 @@ def trace_above_autograd(
     def functional(*flat: Any) -> tuple[Any, ...]:
         above = torch._C._ExcludeDispatchKeyGuard(torch._C.DispatchKeySet(torch._C.DispatchKey.Functionalize))
         with above:
-            given = [FunctionalTensor.to_functional(v) if isinstance(v, torch.Tensor) else v for v in flat]
-            results = run(given)
-            return tuple(unwrapped(value) for value in [*(given[at] for at in updated), *results])
+            functional_inputs = [
+                FunctionalTensor.to_functional(v) if isinstance(v, torch.Tensor) else v for v in flat
+            ]
+            results = run(functional_inputs)
+            return tuple(
+                unwrapped(value) for value in [*(functional_inputs[index] for index in updated), *results]
+            )
 
     mode = FunctionalTensorMode(pre_dispatch=True, export=True, _allow_token_discovery=True)
     with fake_mode, python_dispatcher({}), mode:
@@ -131,12 +136,12 @@ def set_joint_signature(
 ) -> None:
     """Let a flat joint graph be called as `module(primals, tangents, *states)`.
 
-    It gives results and gradients, of which there are as many as the pair `results` says.
+    It returns outputs and gradients, whose numbers are the pair `results`.
     """
     from torch.fx.graph import _PyTreeCodeGen, _PyTreeInfo
 
     arguments = pytree.tree_structure(([0] * primals, [0] * tangents, *[0] * len(states)))
-    given = pytree.tree_structure(([0] * results[0], [0] * results[1]))
+    outputs = pytree.tree_structure(([0] * results[0], [0] * results[1]))
     names = ["primals", "tangents", *states]
-    module.graph.set_codegen(_PyTreeCodeGen(_PyTreeInfo(names, arguments, given)))
+    module.graph.set_codegen(_PyTreeCodeGen(_PyTreeInfo(names, arguments, outputs)))
     module.recompile()

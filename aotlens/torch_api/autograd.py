@@ -46,11 +46,11 @@ next_sequence_number: Callable[[], int] = torch._C._autograd._get_sequence_nr
 
 
 def in_callers_context(work: Callable[..., Any]) -> Callable[..., Any]:
-    """The same work, with the context variables of who calls `backward`.
+    """Return the function so that it runs with the context variables of the caller of `backward`.
 
-    Autograd's engine runs a GPU's part of a backward on a thread of its own.  Settings of Inductor's are such
-    variables, and torch leaves the caller's where its own compiled backward finds them; before 2.12 it does
-    not, and those of this moment stand for them.
+    Autograd's engine runs the GPU part of a backward on another thread.  Inductor's settings are context
+    variables.  torch passes the caller's to its own compiled backward; before 2.12 it does not, and the
+    variables of this moment are used.
     """
     known, owner = contextvars.copy_context(), threading.get_ident()
 
@@ -65,31 +65,34 @@ def in_callers_context(work: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def is_view_of_custom_function(tensor: torch.Tensor) -> bool:
-    """Whether a custom `autograd.Function` made the view, so that its own backward stands for it."""
+    """Return True if a custom `autograd.Function` made the view, so its own backward is the gradient."""
     metas = torch._C._autograd.CreationMeta
     return tensor._is_view() and torch._C._autograd._get_creation_meta(tensor) == metas.IN_CUSTOM_FUNCTION
 
 
 def has_version_counter(tensor: torch.Tensor) -> bool:
-    """Whether it has a version counter: an inference tensor without one takes writes in its mode alone."""
+    """Return True if the tensor has a version counter; most inference tensors have none."""
     try:
         return tensor._version >= 0
     except RuntimeError:
         return False
 
 
-def shares_version_counter(one: torch.Tensor, other: torch.Tensor) -> bool:
-    """Whether a write to the one counts as a write to the other: not so after `.data`, or with no counter."""
+def shares_version_counter(first: torch.Tensor, other: torch.Tensor) -> bool:
+    """Return True if a write to one tensor counts as a write to the other; False after `.data`.
+
+    Tensors without a counter share it with every tensor.
+    """
     if (
-        one.is_inference()
+        first.is_inference()
         or other.is_inference()
-        or not (has_version_counter(one) and has_version_counter(other))
+        or not (has_version_counter(first) and has_version_counter(other))
     ):
         return True
-    before = one._version
+    before = first._version
     with _unsafe_preserve_version_counter(other):
         torch.autograd.graph.increment_version(other)
-        return one._version != before
+        return first._version != before
 
 
 def raise_as_inference_write() -> None:
@@ -103,13 +106,13 @@ def raise_as_inference_write() -> None:
 
 
 def is_inference_mode_view(tensor: torch.Tensor) -> bool:
-    """Whether a tensor that is none of inference itself is a view that was taken under `inference_mode`."""
+    """Return True if a tensor, itself no inference tensor, is a view made under `inference_mode`."""
     made = torch._C._autograd.CreationMeta.INFERENCE_MODE
     return tensor._base is not None and torch._C._autograd._get_creation_meta(tensor) == made
 
 
 def gradient_sizes(tensor: torch.Tensor) -> tuple[Any, ...] | None:
-    """The sizes in which the tensor's place in the tape takes a gradient; None where it has none."""
+    """Return the sizes that the tensor's autograd edge expects of a gradient; None without a `grad_fn`."""
     step: Any = tensor.grad_fn
     return None if step is None else tuple(step._input_metadata[tensor.output_nr].shape)
 
@@ -126,7 +129,7 @@ def without_compiled_autograd() -> Iterator[None]:
 
 
 def set_version(tensors: list[torch.Tensor], versions: list[int]) -> None:
-    """Say how often each was written to."""
+    """Set the version counters of tensors."""
     if tensors:
         torch._C._autograd._unsafe_set_version_counter(tuple(tensors), tuple(versions))
 

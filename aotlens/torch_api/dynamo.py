@@ -40,7 +40,7 @@ __all__ = [
 
 
 def resolve_dynamo_source(source: Any) -> Any:
-    """What Dynamo's source stands for in the frame that it compiles; None where that is not known."""
+    """Return the value of a Dynamo source in the frame that Dynamo compiles; None where that is unknown."""
     from torch._dynamo.symbolic_convert import InstructionTranslator
 
     try:
@@ -50,16 +50,16 @@ def resolve_dynamo_source(source: Any) -> Any:
 
 
 def hide_from_dynamo(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The same function, which Dynamo neither traces nor looks into."""
+    """Return the function in a form that Dynamo neither traces nor enters."""
     from torch._dynamo import disable
 
     return disable(function)
 
 
 def skip_frame_in_dynamo(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function itself; Dynamo compiles neither its frames nor those of what it calls.
+    """Return the function itself; Dynamo compiles neither its frames nor those of its callees.
 
-    Dynamo need not be loaded for that, as it must for `torch.compiler.disable`.
+    Unlike `torch.compiler.disable`, this does not load Dynamo.
     """
     skip = eval_frame._FrameAction.SKIP
     code = function.__code__
@@ -80,12 +80,13 @@ def substitute_while_tracing(function: Callable[..., Any], traced: Callable[...,
 
 
 def disable_in_dynamo(function: Any) -> None:
-    """Tell Dynamo, and autograd when it is compiled, not to trace a function; costs nothing per call."""
+    """Mark a function so that Dynamo and compiled autograd do not trace it; costs nothing per call."""
     function._torchdynamo_disable = True
 
 
 def is_opaque_value(value: Any) -> bool:
-    """Whether Dynamo writes such an object into a graph as it is: a placement of a distributed tensor."""
+    """Return True if Dynamo writes such an object into a graph unchanged: a placement of a distributed
+    tensor."""
     try:
         from torch._library.opaque_object import is_opaque_value_type
     except ImportError:  # torch 2.11 writes none
@@ -94,7 +95,8 @@ def is_opaque_value(value: Any) -> bool:
 
 
 def compile_id() -> tuple[int, int] | None:
-    """The frame that Dynamo compiles now and how often it did before; None where it compiles none."""
+    """Return the frame that Dynamo compiles now, and how often it compiled it before; None outside of
+    Dynamo."""
     current = CompileContext.current_compile_id()
     if current is None or current.frame_id is None or current.frame_compile_id is None:
         return None
@@ -122,16 +124,17 @@ def on_dynamo_compilation(notify: Callable[[bool], None]) -> Iterator[None]:
 
 
 def is_dynamo_input(tensor: Any) -> bool:
-    """Whether Dynamo has seen the tensor in the frame that it compiles now."""
+    """Return True if Dynamo has seen the tensor in the frame that it compiles now."""
     context = TracingContext.try_get()
     return context is not None and tensor in context.tensor_to_context
 
 
 def specialise_sizes(mode: FakeTensorMode, wrapper: Any, jagged: bool) -> dict[str, Any]:
-    """Have Dynamo compile anew for a wrapper of its frame with other sizes, or other ones inside.
+    """Have Dynamo recompile for a subclass of its frame with other sizes, or with other sizes inside.
 
-    Dynamo refuses where a size is marked, as a jagged tensor marks the longest and the shortest row: these
-    come back by their names, as fake tensors of Dynamo's symbols.  The rows of a view are those of its base.
+    Dynamo rejects this where a size is marked dynamic, as the longest and shortest row of a jagged tensor
+    are: these are returned by name, as fake tensors of Dynamo's symbols.  The rows of a view are those of its
+    base.
     """
     context, env = TracingContext.try_get(), mode.shape_env
     if context is None or env is None or wrapper not in context.tensor_to_context:
@@ -140,7 +143,9 @@ def specialise_sizes(mode: FakeTensorMode, wrapper: Any, jagged: bool) -> dict[s
     base = first.view_base_context if jagged else None
     inner = getattr(first, "inner_contexts", {})
     for name, known in (("", first), *inner.items(), *((("", base),) if base is not None else ())):
-        if jagged and any(one is not None and not one.warn_only for one in known.constraint_sizes):
+        if jagged and any(
+            constraint is not None and not constraint.warn_only for constraint in known.constraint_sizes
+        ):
             if name:
                 source = known.tensor_source
                 marked[name] = mode.from_tensor(getattr(wrapper, name), symbolic_context=known, source=source)
@@ -176,21 +181,22 @@ def forecasting_settings(is_dynamic: bool) -> Iterator[None]:
 
 
 def unsupported_frames() -> Iterator[tuple[str, int, str, str | None, int | None]]:
-    """Functions that Dynamo has given up, the oldest first: file and first line, why, and where it stopped.
+    """Yield the functions that Dynamo left in eager, oldest first: file, first line, reason, where it
+    stopped.
 
-    Of the last 64 that it has looked at in this process.
+    Torch remembers the last 64 functions of the process.
     """
     from torch._dynamo.utils import get_compilation_metrics
 
-    for found in get_compilation_metrics():
-        if found.fail_type == "Unsupported":
-            place = (found.fail_user_frame_filename, found.fail_user_frame_lineno)
+    for metrics in get_compilation_metrics():
+        if metrics.fail_type == "Unsupported":
+            location = (metrics.fail_user_frame_filename, metrics.fail_user_frame_lineno)
             yield (
-                str(found.co_filename),
-                int(found.co_firstlineno or 0),
-                str(found.fail_reason),
-                place[0],
-                place[1],
+                str(metrics.co_filename),
+                int(metrics.co_firstlineno or 0),
+                str(metrics.fail_reason),
+                location[0],
+                location[1],
             )
 
 
@@ -241,15 +247,15 @@ def create_proxy(original: Callable[..., Any], current: Current) -> Any:
 
 
 def is_static_address(tensor: Any) -> bool:
-    """Whether the user called `torch._dynamo.mark_static_address` on a tensor."""
+    """Return True if the user called `torch._dynamo.mark_static_address` on a tensor."""
     return getattr(tensor, "_dynamo_static_input_type", None) is not None
 
 
 def is_static_input(placeholder: Any) -> bool:
-    """The same of the tensor that Dynamo passes for a placeholder."""
+    """Return True if Dynamo passes a tensor with a static address for a placeholder."""
     return "_dynamo_static_input_type" in placeholder.meta.get("tensor_dict", {})
 
 
 def is_dynamo_compiling() -> bool:
-    """Whether Dynamo has a frame in work, for which a backend is called."""
+    """Return True while Dynamo compiles a frame, for which it calls a backend."""
     return TracingContext.try_get() is not None

@@ -24,11 +24,11 @@ __all__ = [
 
 def translator_positions(translator: Any) -> tuple[tuple[str, int, int, int, int], ...]:
     """(file, line, column, end line, end column) of each frame that Dynamo is in, innermost first."""
-    found = []
+    ranges = []
     while translator is not None:
         positions = getattr(translator.current_instruction, "positions", None)
         if positions is not None and positions.lineno is not None:
-            found.append(
+            ranges.append(
                 (
                     translator.f_code.co_filename,
                     positions.lineno,
@@ -38,17 +38,17 @@ def translator_positions(translator: Any) -> tuple[tuple[str, int, int, int, int
                 )
             )
         translator = getattr(translator, "parent", None)
-    return tuple(found)
+    return tuple(ranges)
 
 
 def translator_codes(translator: Any) -> tuple[tuple[str, str, int], ...]:
     """(qualified name, file, first line) of each function that Dynamo is in, innermost first."""
-    found = []
+    codes = []
     while translator is not None:
         code = translator.f_code
-        found.append((code.co_qualname, code.co_filename, code.co_firstlineno))
+        codes.append((code.co_qualname, code.co_filename, code.co_firstlineno))
         translator = getattr(translator, "parent", None)
-    return tuple(found)
+    return tuple(codes)
 
 
 def source_name(source: Any) -> str:
@@ -87,16 +87,16 @@ def frames_above_dynamo() -> Frames:
     Dynamo's own function for it takes apart the whole code of each frame, which takes longer than a small
     compilation where a script is large.
     """
-    found: list[traceback.FrameSummary] = []
+    summaries_above: list[traceback.FrameSummary] = []
     frame = inspect.currentframe()
     while frame is not None:
         file = frame.f_code.co_filename
         if file.endswith("convert_frame.py"):
-            found.clear()  # what was called from here on is Dynamo's
+            summaries_above.clear()  # what was called from here on is Dynamo's
         elif not file.endswith("eval_frame.py"):
-            found.append(_summary_of(frame))
+            summaries_above.append(_summary_of(frame))
         frame = frame.f_back
-    return tuple(reversed(found))
+    return tuple(reversed(summaries_above))
 
 
 def _summary_of(frame: FrameType) -> traceback.FrameSummary:

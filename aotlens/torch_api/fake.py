@@ -53,18 +53,18 @@ DATA_DEPENDENT_ERRORS: tuple[type[Exception], ...] = (
 
 
 def tensor_guard(tensors: list[Any]) -> Callable[..., bool]:
-    """Whether tensors, given each by each, have the types, devices, sizes, strides and bits that these have.
+    """Return a check that tensors have the types, devices, sizes, strides and flags of these, one by one.
 
-    They are different objects.  Under another mode of torch's the answer may be no.
+    The tensors may be other objects.  Under another torch mode the check may fail.
     """
     made = torch._C._dynamo.guards.TensorGuards(*tensors, dynamic_dims_sizes=None, dynamic_dims_strides=None)
     return made.check
 
 
 def current_fake_mode() -> FakeTensorMode | None:
-    """The mode of fake tensors that is on, wherever it stands among the modes."""
-    found: FakeTensorMode | None = torch._C._get_dispatch_mode(torch._C._TorchDispatchModeKey.FAKE)
-    return found
+    """Return the active fake mode, wherever it is in the mode stack."""
+    mode: FakeTensorMode | None = torch._C._get_dispatch_mode(torch._C._TorchDispatchModeKey.FAKE)
+    return mode
 
 
 without_fake_mode: Callable[[], AbstractContextManager[Any]] = unset_fake_temporarily
@@ -73,7 +73,7 @@ without_fake_mode: Callable[[], AbstractContextManager[Any]] = unset_fake_tempor
 
 @contextmanager
 def mute_fake_tensor_log() -> Iterator[None]:
-    """Keep fake tensors from logging a traceback of theirs for each error that the user's code makes."""
+    """Keep fake tensors from logging a traceback for each mistake in the user's code."""
     logger = logging.getLogger(FakeTensorMode.__module__)
     before, logger.disabled = logger.disabled, True
     try:
@@ -93,11 +93,11 @@ def _forget_constant(value: Any) -> None:
 
 
 def to_fake(mode: FakeTensorMode, tensor: torch.Tensor, **sizes: Any) -> Any:
-    """A real tensor as a fake one of a mode, whose value nobody knows.
+    """Return a fake tensor for a real one; its value is unknown.
 
-    From 2.14 on, a fake tensor of one number that nothing guards keeps that number as a constant, for which a
-    program would then be compiled.  The base of a view of another dtype torch views as that dtype whole, as
-    its sizes may not allow: such a view is looked at without its base.
+    From 2.14 on, a fake tensor with one element keeps its value as a constant, and a program would be
+    compiled for it.  torch views the base of a view with another dtype as that dtype, which its sizes may not
+    allow: such a view is converted without its base.
     """
     if not is_dynamo_input(tensor) and tensor._base is not None and tensor._base.dtype is not tensor.dtype:
         with without_modes():
@@ -120,18 +120,18 @@ def _source_of_sizes(mode: FakeTensorMode) -> Any:
 
 
 def is_same_expression(first: Any, second: Any) -> bool:
-    """Whether two sizes are the same number or expression; asks nothing of symbols."""
+    """Return True if two sizes are the same number or expression; adds no guard."""
     left, right = (value if type(value) is int else value.node.expr for value in (first, second))
     return bool(left == right)
 
 
 def is_contiguous(tensor: torch.Tensor, memory_format: torch.memory_format = torch.contiguous_format) -> bool:
-    """Whether a fake tensor is known to be contiguous in that format; asks nothing of symbols."""
+    """Return True if a fake tensor is known to be contiguous in that format; adds no guard."""
     return is_contiguous_for_memory_format_or_false(tensor, memory_format=memory_format)
 
 
 def meta_kernel_strides(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[int, ...]:
-    """The strides of an operator's result by torch's kernel for meta tensors; takes known sizes."""
+    """Return the strides of an operator's output by torch's meta kernel; takes known sizes."""
     with unset_fake_temporarily():
         metas = [
             torch.empty_strided(arg.shape, arg.stride(), dtype=arg.dtype, device="meta")
@@ -143,16 +143,16 @@ def meta_kernel_strides(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) 
 
 
 def fake_constant(mode: FakeTensorMode, make: Callable[[], torch.Tensor]) -> FakeTensor:
-    """A fake tensor that knows its value, from a small real one."""
+    """Return a fake tensor whose value is known, from a small real tensor."""
     with unset_fake_temporarily():
         real = make()
     return mode.fake_tensor_converter.from_real_tensor(mode, real, make_constant=True)
 
 
 def with_lazy_shape_env(fake_mode: FakeTensorMode) -> FakeTensorMode:
-    """Let a mode with known sizes get an environment of symbols when a jagged tensor is made in it.
+    """Let a mode with known sizes get a shape environment when a jagged tensor is made in it.
 
-    No subclass of the mode: higher-order operators find their kernels by its very class.
+    This is no subclass of the mode: higher-order operators look up kernels by its exact class.
     """
     mode: Any = fake_mode
     create = mode.create_symbolic_nested_int
@@ -168,7 +168,7 @@ def with_lazy_shape_env(fake_mode: FakeTensorMode) -> FakeTensorMode:
 
 @contextmanager
 def allow_unbacked_symbols(fake_mode: FakeTensorMode) -> Iterator[None]:
-    """Within it, a number or size that only data tells is a symbol, and does not break the graph."""
+    """Within the block, a data-dependent number or size is an unbacked symbol, and no error."""
     before = fake_mode.allow_scalar_outputs
     environment: Any = fake_mode.shape_env
     settings = getattr(environment, "settings", None)
@@ -185,6 +185,6 @@ def allow_unbacked_symbols(fake_mode: FakeTensorMode) -> Iterator[None]:
 
 
 def ignore_unbacked_symbols(fake_mode: Any) -> Any:
-    """Within it, symbols for numbers out of data belong to a run whose results nobody keeps."""
+    """Within the block, new unbacked symbols belong to a run whose outputs are discarded."""
     environment = fake_mode.shape_env
     return nullcontext() if environment is None else environment.ignore_fresh_unbacked_symbols()

@@ -32,12 +32,12 @@ fake_gpu_state: Any = SimpleNamespace(have_no_gpu=False, to_cpu=False, asked_las
 
 
 def emulates_gpu() -> bool:
-    """Whether fake tensors may be on a GPU that is not there, as `missing_gpu_patches` has it."""
+    """Return True if fake tensors may be on a GPU that is absent (`missing_gpu_patches`)."""
     return bool(fake_gpu_state.have_no_gpu)
 
 
 def optimizer_setup_patches(mode: TorchDispatchMode) -> Iterator[tuple[Any, str, Any, str]]:
-    """What has Dynamo make the state of an optimizer in a mode: owner, name, new value, reason."""
+    """Yield what makes Dynamo create the state of an optimizer in a mode: owner, name, new value, reason."""
     from torch._dynamo import utils  # seconds to import
     from torch._dynamo.variables import optimizer
 
@@ -56,7 +56,7 @@ def optimizer_setup_patches(mode: TorchDispatchMode) -> Iterator[tuple[Any, str,
 
 
 def device_for_autograd(fake: Any) -> torch.device:
-    """What a fake tensor's device is to torch's C++: autograd cannot go to a GPU that is not there."""
+    """Return the device of a fake tensor as torch's C++ sees it: autograd cannot use a GPU that is absent."""
     device: torch.device = fake.fake_device
     fake_gpu_state.asked_last = device
     return CPU if fake_gpu_state.have_no_gpu and device.type == "cuda" else device
@@ -64,7 +64,7 @@ def device_for_autograd(fake: Any) -> torch.device:
 
 @contextmanager
 def transfer_to_cpu() -> Iterator[None]:
-    """Within it, `device="cpu"` means it, for fake tensors of a GPU that is not there."""
+    """Within the block, `device="cpu"` is taken literally for fake tensors of a GPU that is absent."""
     fake_gpu_state.to_cpu = True
     try:
         yield
@@ -73,24 +73,27 @@ def transfer_to_cpu() -> Iterator[None]:
 
 
 def with_original_device(args: Any, kwargs: Any) -> Any:
-    """An operator's keyword arguments, with the device of the tensor from which C++ takes it.
+    """Return an operator's keyword arguments with the device of the tensor from which C++ took it.
 
-    That is an argument; for an operator that makes a tensor, the one whose options were read just before.
+    That tensor is an argument, or, for a factory function, the one whose options were read just before.
     """
     device = kwargs.get("device")
     if device is None or not fake_gpu_state.have_no_gpu or fake_gpu_state.to_cpu or device.type != "cpu":
         return kwargs
-    found = [leaf.fake_device for leaf in pytree.tree_leaves(args) if isinstance(leaf, FakeTensor)]
-    if not found and kwargs.get("layout") is not None and fake_gpu_state.asked_last is not None:
-        found = [fake_gpu_state.asked_last]  # Python gives no layout
-    return {**kwargs, "device": next((one for one in found if one.type == "cuda"), device)}
+    devices = [leaf.fake_device for leaf in pytree.tree_leaves(args) if isinstance(leaf, FakeTensor)]
+    if not devices and kwargs.get("layout") is not None and fake_gpu_state.asked_last is not None:
+        devices = [fake_gpu_state.asked_last]  # Python gives no layout
+    return {
+        **kwargs,
+        "device": next((candidate for candidate in devices if candidate.type == "cuda"), device),
+    }
 
 
 def missing_gpu_patches() -> Iterator[tuple[Any, str, Any, str]]:
-    """What makes fake CUDA tensors fit for a backward where there is no GPU: owner, name, new value, reason.
+    """Yield what lets fake CUDA tensors run a backward without a GPU: owner, name, new value, reason.
 
-    To Python and to the dispatcher such a tensor is on the GPU; autograd's C++ is told `cpu`, since its
-    engine refuses a device that is not there (and ends the process in a build without CUDA).
+    To Python and to the dispatcher such a tensor is on the GPU.  Autograd's C++ sees `cpu`: its engine
+    rejects a device that is absent, and ends the process in a build without CUDA.
     """
     module: Any = sys.modules[FakeTensorMode.__module__]
     query = torch.ops.prim.device.default
@@ -133,7 +136,7 @@ def missing_gpu_patches() -> Iterator[tuple[Any, str, Any, str]]:
 
 
 def fake_cuda_without_driver() -> Iterator[tuple[Any, str, Any, str]]:
-    """What keeps fake CUDA tensors from looking for their device: owner, name, new value, reason."""
+    """Yield what keeps fake CUDA tensors from initialising a device: owner, name, new value, reason."""
     module: Any = sys.modules[FakeTensorMode.__module__]
     why = "fake CUDA tensors would initialise the device that is said to be available"
     yield FakeTensorMode, "avoid_device_init", property(lambda mode: True), why
@@ -142,15 +145,17 @@ def fake_cuda_without_driver() -> Iterator[tuple[Any, str, Any, str]]:
 
 
 def _cudnn_convolution_patches() -> Iterator[tuple[Any, str, Any, str]]:
-    """In which layout fake convolutions on CUDA give their results, as rows: in cuDNN's, for which
-    `channels_last` of the input or of the weight is that of all."""
+    """Yield what gives fake convolutions on CUDA the memory format of cuDNN's outputs.
+
+    With cuDNN, `channels_last` of the input or of the weight is the format of the output.
+    """
     c: Any = torch._C
     select, determine = c._select_conv_backend, c._conv_determine_backend_memory_format
     backends = c._ConvBackend
 
     def selected(value: Any, weight: Any, *args: Any, **kwargs: Any) -> Any:
-        taken = value.device.type == "cuda" and value.numel() > 0 and c._get_cudnn_enabled()
-        return backends.Cudnn if taken else select(value, weight, *args, **kwargs)
+        uses_cudnn = value.device.type == "cuda" and value.numel() > 0 and c._get_cudnn_enabled()
+        return backends.Cudnn if uses_cudnn else select(value, weight, *args, **kwargs)
 
     def determined(value: Any, weight: Any, backend: Any) -> Any:
         if value.device.type != "cuda" or backend != backends.Cudnn:
@@ -169,7 +174,7 @@ def _cudnn_memory_format(value: torch.Tensor, weight: torch.Tensor) -> torch.mem
 
 
 def reject_fake_cuda_patches() -> Iterator[tuple[Any, str, Any, str]]:
-    """What refuses fake CUDA tensors: owner, name, new value, reason."""
+    """Yield what rejects fake CUDA tensors: owner, name, new value, reason."""
     module: Any = sys.modules[FakeTensorMode.__module__]
     initialise = module.init_gpu_context
 

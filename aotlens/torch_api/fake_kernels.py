@@ -29,7 +29,7 @@ __all__ = [
 
 
 class _ReportsBfloat16:
-    """A tensor that reports another dtype, and answers everything else as it is."""
+    """A tensor that reports bfloat16 as its dtype; all other attributes are the tensor's."""
 
     dtype = torch.bfloat16
 
@@ -41,13 +41,13 @@ class _ReportsBfloat16:
 
 
 def is_pending_collective(value: object) -> bool:
-    """Whether this is what a collective of eager's gives before anybody waits for it."""
+    """Return True if the value is what an eager collective returns before anybody waits for it."""
     module: Any = sys.modules.get("torch.distributed._functional_collectives")
     return module is not None and isinstance(value, module.AsyncCollectiveTensor)
 
 
 def own_random(original: Any, current: Current) -> Any:
-    """The generator that fake kernels of collectives take their ids from; theirs is the user's `random`."""
+    """Return the generator for ids in fake kernels of collectives; theirs is the user's `random`."""
     return _COLLECTIVES_RANDOM if original is random else original
 
 
@@ -55,7 +55,7 @@ _COLLECTIVES_RANDOM = random.Random()
 
 
 def grouped_mm(original: Callable[..., Any], current: Current) -> Any:
-    """`_grouped_mm`'s fake kernel, which takes the dtypes that its kernels take, and not bfloat16 alone.
+    """Make `_grouped_mm`'s fake kernel accept the dtypes of its kernels, and not bfloat16 alone.
 
     Its other checks stay.
     """
@@ -76,10 +76,10 @@ def grouped_mm(original: Callable[..., Any], current: Current) -> Any:
 
 
 def view(original: Callable[..., Any], current: Current) -> Any:
-    """The fake kernel of `view`, which gives dimensions of size 1 the strides that the real kernel gives.
+    """Make the fake kernel of `view` compute the strides of size-1 dimensions as the real kernel does.
 
     Operators read the memory format off those strides: a group norm whose input is contiguous by its fake
-    strides alone fails when it runs.
+    strides alone fails at run time.
     """
     strides_of: Any = getattr(fake_impls, "_compute_stride", None)
     if strides_of is None:

@@ -23,12 +23,12 @@ HELD_CYCLES, HELD_CYCLES_PER_CALL = 2_000_000, 100_000
 
 
 def hold_gpu(calls: int) -> None:
-    """Keep the current stream busy, so that as many calls as are launched next wait in its queue."""
+    """Keep the current stream busy, so that the next launches, this many, wait in its queue."""
     torch.cuda._sleep(HELD_CYCLES + calls * HELD_CYCLES_PER_CALL)
 
 
 def forget_counted_devices() -> None:
-    """Have torch count the devices anew when it is asked next."""
+    """Make torch count the devices again at the next query."""
     from torch._dynamo import device_interface
 
     device_interface.device_interfaces.clear()
@@ -52,14 +52,14 @@ def triton_target(original: Any, current: Current) -> Any:
 
 
 def forked_after_cuda() -> bool:
-    """Whether a parent of this process has started CUDA, which a forked child cannot use then."""
+    """Return True if a parent of this process has started CUDA, which a forked child cannot use."""
     return bool(torch.cuda._is_in_bad_fork())
 
 
 def compiling_modules() -> SimpleNamespace:
-    """Torch's modules that ask about the GPU while Inductor generates code for one.
+    """Return torch's modules that query the GPU while Inductor generates code for one.
 
-    Imported as a whole, so that what is imported later never sees a machine that is only pretended.
+    They are imported together, so that a module imported later never sees an emulated GPU.
     """
     import torch._inductor.compile_fx
     import torch._inductor.select_algorithm  # imports the templates, which look at the device once
@@ -91,18 +91,18 @@ def compiling_modules() -> SimpleNamespace:
 
 
 def _device_constant_name(self: Any, name: str, device: torch.device | None) -> str:
-    """In the place of `GraphLowering.constant_name`: the constant that is on the device, its values here."""
+    """Replace `GraphLowering.constant_name`: names the constant on the device; its values stay here."""
     if device is None:
         return name
-    place = f"_{device.type}{device.index or 0}"
-    if name.endswith(place) or name + place in self.constants:
-        return name.removesuffix(place) + place
+    suffix = f"_{device.type}{device.index or 0}"
+    if name.endswith(suffix) or name + suffix in self.constants:
+        return name.removesuffix(suffix) + suffix
     with _disable_current_modes():
-        return str(self.allocate_non_dup_const_name(name + place, self.constants[name].clone()))
+        return str(self.allocate_non_dup_const_name(name + suffix, self.constants[name].clone()))
 
 
 def interpreting_modules() -> SimpleNamespace:
-    """Torch's modules under which a wrapper of Inductor's runs, its kernels in Triton's interpreter."""
+    """Return torch's modules under which Inductor's wrapper runs with kernels in Triton's interpreter."""
     import torch._prims.rng_prims  # registers operators that wrappers call
     from torch._inductor import codecache
     from torch._inductor.runtime import hints, triton_helpers, triton_heuristics

@@ -36,7 +36,7 @@ __all__ = [
 ]
 
 invoke_subgraph: Any = torch.ops.higher_order.invoke_subgraph
-"""Calls a marked region, given as a function."""
+"""Calls the function of a marked region."""
 
 
 make_token: Callable[[], Any] = torch.ops.prims._make_token.default
@@ -47,14 +47,14 @@ sink_tokens: Callable[[Any], None] = torch.ops.prims._sink_tokens.default
 
 
 def has_ordered_effect(func: Any) -> bool:
-    """Whether a call is seen outside of its results (it prints, or is registered so)."""
+    """Return True if a call has a visible effect beside its outputs: it prints, or is registered so."""
     return _get_effect(func) is not None
 
 
 def dense_kernel(func: Any) -> Callable[..., Any] | None:
-    """What a higher-order operator runs on plain tensors; None where it has nothing for all devices."""
-    found: Callable[..., Any] | None = func.py_kernels.get(torch._C.DispatchKey.CompositeExplicitAutograd)
-    return found
+    """Return what a higher-order operator runs on plain tensors; None without a kernel for all devices."""
+    kernel: Callable[..., Any] | None = func.py_kernels.get(torch._C.DispatchKey.CompositeExplicitAutograd)
+    return kernel
 
 
 def gradient_rule(operator: str) -> Callable[[Any, Current], Any]:
@@ -139,9 +139,9 @@ def accept_any_device(original: Any, current: Current) -> Any:
 def without_empty_mutation_info(
     operator: str, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[Any, Any]:
-    """A higher-order operator's arguments; without the operands that `map` writes to, where there are none.
+    """Return a higher-order operator's arguments without the list of mutated operands, where it is empty.
 
-    From 2.14 on it is told of them, here by position although it takes them by name only.
+    From 2.14 on `map` gets that list, here by position although it accepts it by name only.
     """
     if operator != "map_impl":
         return args, kwargs
@@ -150,7 +150,7 @@ def without_empty_mutation_info(
 
 
 def indices_from_tensors() -> Any:
-    """A context in which `tensor[i]` with a scalar tensor `i` reads no value: flex attention needs it."""
+    """Return a context in which `tensor[i]` with a scalar tensor `i` reads no value, for flex attention."""
     from torch._dynamo._trace_wrapped_higher_order_op import TransformGetItemToIndex  # imports Dynamo
 
     return TransformGetItemToIndex()

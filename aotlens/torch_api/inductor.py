@@ -38,12 +38,12 @@ __all__ = [
 
 
 def register_inductor_operators() -> None:
-    """Have torch know the operators of its own (`prims`) that Inductor puts into graphs."""
+    """Register the operators (`prims`) that Inductor puts into graphs."""
     import torch._inductor.inductor_prims  # noqa: F401 (the import registers them)
 
 
 def inductor_decompositions() -> dict[Any, Callable[..., Any]]:
-    """The decompositions that Inductor's lowerings expect."""
+    """Return the decompositions that Inductor's lowerings expect."""
     import torch._inductor.lowering  # noqa: F401 (some decompositions look for it without importing it)
     from torch._inductor.decomposition import select_decomp_table  # 3 s to import: only for this backend
 
@@ -51,11 +51,11 @@ def inductor_decompositions() -> dict[Any, Callable[..., Any]]:
 
 
 def inductor_config_patch(config: dict[str, Any]) -> Any:
-    """A context in which Inductor is configured as the user asked; a wrong name raises AttributeError."""
+    """Return a context with the user's Inductor settings; a wrong name raises AttributeError."""
     from torch._inductor import config as inductor_config
 
-    asked = {key.replace("-", "_"): value for key, value in config.items()}
-    return inductor_config.patch({"trace.provenance_tracking_level": 2, **asked})
+    settings = {key.replace("-", "_"): value for key, value in config.items()}
+    return inductor_config.patch({"trace.provenance_tracking_level": 2, **settings})
 
 
 @contextmanager
@@ -101,9 +101,9 @@ def compile_with_inductor(
 
 
 def _cached_kernel_nodes(code: Any) -> dict[str, Any]:
-    """Which nodes went into which kernel of code that Inductor has found in its own cache."""
-    kept = json.loads(getattr(code, "inductor_provenance_mapping_str", None) or "{}")
-    return {call: {"post_grad_nodes": nodes} for call, nodes in kept.get("cppCodeToPost", {}).items()}
+    """Return which nodes went into which kernel, for code from Inductor's own cache."""
+    mapping = json.loads(getattr(code, "inductor_provenance_mapping_str", None) or "{}")
+    return {call: {"post_grad_nodes": nodes} for call, nodes in mapping.get("cppCodeToPost", {}).items()}
 
 
 def vector_bits() -> int:
@@ -123,7 +123,7 @@ CPU_KERNEL_SETTINGS = (
 
 
 PARTIAL_SOURCE_SETTINGS = ("cpp_wrapper", "fx_wrapper")
-"""Settings under which Inductor's code is not all in the Python text that it gives."""
+"""Settings under which part of Inductor's code is not in its Python text."""
 
 
 GPU_KERNEL_SETTINGS = ("emulate_precision_casts", "eager_numerics.use_pytorch_libdevice")
@@ -131,7 +131,7 @@ GPU_KERNEL_SETTINGS = ("emulate_precision_casts", "eager_numerics.use_pytorch_li
 
 
 def kernel_settings(names: tuple[str, ...]) -> dict[str, Any]:
-    """Those of the settings that this torch has, as they are."""
+    """Return the current values of those settings that this torch has."""
     from torch._inductor import config
 
     every = config.get_config_copy()
@@ -139,9 +139,9 @@ def kernel_settings(names: tuple[str, ...]) -> dict[str, Any]:
 
 
 def run_joint_passes(module: Any, fake_mode: FakeTensorMode, config: dict[str, Any]) -> None:
-    """Let Inductor's passes change a joint graph, as `torch.compile` does before it divides the graph.
+    """Let Inductor's passes change a joint graph, as `torch.compile` does before the partition.
 
-    Draws of random numbers stay as they are: they are rewritten in each of the two graphs.
+    Random operators stay: they are rewritten in each of the two graphs.
     """
     from torch._inductor import config as inductor_config
     from torch._inductor.fx_passes.joint_graph import joint_graph_passes
@@ -165,13 +165,14 @@ def run_joint_passes(module: Any, fake_mode: FakeTensorMode, config: dict[str, A
 
 
 def _settings_without_benchmarks() -> dict[str, Any]:
-    """Settings without which a pass would run operators on a GPU that is not there, to time them."""
+    """Return settings without which a pass would time operators on a GPU that is absent."""
     return {"shape_padding": False} if emulates_gpu() else {}
 
 
 @contextmanager
 def _creation_ops_on_cpu(module: Any) -> Iterator[None]:
-    """Within it, nodes ask for the CPU, not for a GPU that is not there: constants fold by running them."""
+    """Within the block, nodes create tensors on the CPU: constant folding runs them, and the GPU is
+    absent."""
     _set_devices(module, "cuda", CPU)
     try:
         yield
@@ -188,7 +189,8 @@ def _set_devices(module: Any, before: str, after: torch.device) -> None:
 
 
 def cudagraph_flags() -> dict[str, Any]:
-    """What Inductor's forward and backward of one target share, so that both are recorded or neither."""
+    """Return what Inductor's forward and backward of one target share, so that both are captured or
+    neither."""
     from torch._inductor import config as inductor_config
     from torch._inductor.cudagraph_utils import BoxedDeviceIndex
     from torch._inductor.utils import BoxedBool
@@ -201,7 +203,7 @@ def cudagraph_flags() -> dict[str, Any]:
 
 @contextmanager
 def filter_autotune_choices(take: Callable[[list[Any]], list[Any]]) -> Iterator[None]:
-    """Within it `take` says which choices of a kernel Inductor times to find the fastest."""
+    """Within the block, `take` selects the choices of a kernel that Inductor times."""
     from torch._inductor.select_algorithm import add_preprocessing_fn, get_algorithm_selector_cache
 
     known = get_algorithm_selector_cache().preprocessing_fns
@@ -213,16 +215,16 @@ def filter_autotune_choices(take: Callable[[list[Any]], list[Any]]) -> Iterator[
 
 
 def third_party_inductor_rules() -> list[tuple[str, str | None]]:
-    """Operators whose decomposition or lowering somebody else than torch has registered with Inductor.
+    """Return operators whose Inductor decomposition or lowering is not torch's, each with its file.
 
-    Each with the file that defines the rule; None where no file does.
+    The file is None where no file defines the rule.
     """
-    found = []
+    others = []
     for module, table in (("decomposition", "decompositions"), ("lowering", "lowerings")):
         loaded = sys.modules.get(f"torch._inductor.{module}")  # where nobody loaded it, nobody added to it
         rules: dict[Any, Any] = getattr(loaded, table, {})
-        found += [(str(op), _file_of(rule)) for op, rule in rules.items() if not _is_of_torch(rule)]
-    return found
+        others += [(str(op), _file_of(rule)) for op, rule in rules.items() if not _is_of_torch(rule)]
+    return others
 
 
 def _file_of(rule: Any) -> str | None:
@@ -236,7 +238,7 @@ def _is_of_torch(rule: Any) -> bool:
 
 
 def inductor_settings() -> dict[str, Any]:
-    """Every setting of Inductor's that its code depends on, by name, with the passes that a user added."""
+    """Return every Inductor setting that affects its code, by name, with the user's passes."""
     from torch._inductor import config
 
     settings: dict[str, Any] = config.save_config_portable(ignore_private_configs=False)
@@ -255,7 +257,8 @@ def with_eager_random_numbers() -> Iterator[None]:
 
 
 def inductor_generates_random(config: dict[str, Any]) -> bool:
-    """Whether Inductor, configured so, draws random numbers in its own kernels instead of calling torch."""
+    """Return True if Inductor, configured so, generates random numbers in its kernels and not through
+    torch."""
     from torch._inductor import config as inductor_config
 
     with inductor_config_patch(config):

@@ -26,7 +26,7 @@ __all__ = [
 OWN_LOWERINGS = (
     "a view's start, a mask's draw, draws and effects in order, the nodes of each kernel, a launch's name"
 )
-"""What is done with Inductor's code here: it keeps what it made of a graph, and finds it by this too."""
+"""The changes below, in words: part of the key of Inductor's code in our cache."""
 
 
 def lower_bernoulli(original: Any, current: Current) -> Any:
@@ -58,10 +58,10 @@ def lower_storage_offset(original: Any, current: Current) -> Any:
 
 
 def _lower_effect_in_order(lower: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """Inductor's lowering of an effect, which notes what comes before it by the name of a buffer, and looks
-    for it by the name of the operation.
+    """Lower an effect in the graph's order.
 
-    What a torchbind object is given or gives is memory that it may keep.
+    Inductor notes what precedes an effect by the name of a buffer, and looks it up by the name of the
+    operation.  A torchbind object may keep the memory of its inputs and outputs, so that is never reused.
     """
     from torch._inductor.virtualized import V
 
@@ -97,7 +97,7 @@ def define_kernel(original: Callable[..., str], current: Current) -> Any:
 def codegen_comment(original: Callable[..., None], current: Current) -> Any:
     """How Inductor notes which nodes a launch computes: by the kernel's name.
 
-    Inductor gives no name for a reduction along both axes: it is the kernel that was defined just before.
+    For a reduction along both axes Inductor passes no name: it is the kernel that was defined just before.
     """
 
     def comment(self: Any, node_schedule: Any, kernel_name: Any = None) -> None:
@@ -129,7 +129,7 @@ def _is_random_op(op: Any) -> bool:
 
 
 def _lower_storage_offset(view: Any) -> Any:
-    """Where in memory a view starts: Inductor's code for it gives 0 where that is a symbol."""
+    """Lower the storage offset of a view: Inductor's code has 0 where it is a symbol."""
     from torch._inductor.virtualized import V
 
     value = V.graph.current_node.meta["val"]

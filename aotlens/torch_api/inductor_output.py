@@ -16,7 +16,7 @@ __all__ = [
 
 
 def inductor_module_globals(code: Any) -> dict[str, Any] | None:
-    """What is known in the module that Inductor generated for a graph; None where it generated none."""
+    """Return the globals of the module that Inductor generated for a graph; None without one."""
     runner = getattr(code, "compiled_fn_runner", None)
     call = runner.call if runner is not None else getattr(code, "current_callable", None)
     names = getattr(getattr(call, "__func__", call), "__globals__", None)
@@ -24,10 +24,10 @@ def inductor_module_globals(code: Any) -> dict[str, Any] | None:
 
 
 def pickle_inductor_code(code: Any) -> bytes:
-    """What Inductor made of a graph, as its own cache writes it: without what is loaded.
+    """Return what Inductor made of a graph, as its own cache writes it, without loaded libraries.
 
     Raises:
-        TypeError, AttributeError, pickle.PicklingError: it holds what cannot be written.
+        TypeError, AttributeError, pickle.PicklingError: part of it cannot be written.
     """
     import copy
     import pickle
@@ -38,7 +38,7 @@ def pickle_inductor_code(code: Any) -> bytes:
 
 
 def load_inductor_code(pickled: bytes) -> Any:
-    """The other way round; runs what the bytes say, so they must be this user's own.
+    """Load what `pickle_inductor_code` wrote; this runs the bytes, so they must be this user's own.
 
     Raises OSError where Inductor's folder for files cannot be written.
     """
@@ -49,11 +49,11 @@ def load_inductor_code(pickled: bytes) -> Any:
 
     code = pickle.loads(pickled)
     constants = CompiledFxGraphConstants()
-    found, _ = FxGraphCache.cache_hit_post_compile(code, {}, constants)
-    if found is None:
+    compiled, _ = FxGraphCache.cache_hit_post_compile(code, {}, constants)
+    if compiled is None:
         raise OSError("Inductor cannot load what it generated")
-    found.post_compile([], constants, found.fx_kwargs)
-    return found
+    compiled.post_compile([], constants, compiled.fx_kwargs)
+    return compiled
 
 
 def cpp_pybinding(original: Callable[..., Any], current: Current) -> Any:
@@ -77,7 +77,7 @@ def cpp_pybinding(original: Callable[..., Any], current: Current) -> Any:
 
 
 def inductor_folder() -> str:
-    """Where Inductor puts what it compiles."""
+    """Return the folder in which Inductor puts what it compiles."""
     from torch._inductor.codecache import cache_dir
 
     return str(cache_dir())

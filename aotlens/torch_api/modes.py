@@ -43,7 +43,7 @@ __all__ = [
 
 
 def default_device() -> torch.device | None:
-    """What the caller has set as the default; None where nothing is."""
+    """Return the device that the caller has set as the default; None without one."""
     return torch.get_default_device() if torch._C._len_torch_function_stack() else None
 
 
@@ -56,7 +56,7 @@ below_views = torch._C._AutoDispatchBelowADInplaceOrView
 
 
 def with_view_tracking() -> AbstractContextManager[Any]:
-    """Within it, views are marked as such again, where a mode is called below that."""
+    """Within it, views are marked as views again, where a mode is called below that."""
     exclude: Any = torch._C._SetExcludeDispatchKeyGuard
     guard: AbstractContextManager[Any] = exclude(torch._C.DispatchKey.ADInplaceOrView, False)
     return guard
@@ -75,7 +75,7 @@ is_any_autocast_enabled: Callable[[], bool] = torch._C._is_any_autocast_enabled
 
 
 without_autocast = torch._C._DisableAutocast
-"""Within it, operators keep the dtypes that they are given."""
+"""Within it, operators keep the dtypes of their arguments."""
 
 
 without_python_rules = torch._C._DisablePythonDispatcher
@@ -83,7 +83,7 @@ without_python_rules = torch._C._DisablePythonDispatcher
 
 
 def keys_without_cuda_autocast() -> AbstractContextManager[Any]:
-    """Within it, operators go past the kernels that cast for CUDA's autocast."""
+    """Within it, operators skip the casts of CUDA's autocast."""
     keys = torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastCUDA)
     guard: AbstractContextManager[Any] = torch._C._ExcludeDispatchKeyGuard(keys)
     return guard
@@ -122,13 +122,13 @@ def mode_callbacks(method: str) -> list[Any]:
 
 
 def is_recording() -> bool:
-    """Whether a recording of ours runs on this thread; a compiled function called in it is part of it."""
+    """Return True if a trace of ours runs on this thread; a compiled function called in it is part of it."""
     return torch._C._len_torch_dispatch_stack() > 0 and bool(mode_callbacks("on_grad_access"))
 
 
 @contextmanager
 def function_mode_below(mode: Any) -> Iterator[Callable[[], None]]:
-    """Gives a function that puts the mode under all function modes of this thread; it goes at the end."""
+    """Yield a function that puts the mode below all function modes of this thread, until the block ends."""
     entered: list[Any] = []
 
     def enter() -> None:
@@ -140,7 +140,7 @@ def function_mode_below(mode: Any) -> Iterator[Callable[[], None]]:
         yield enter
     finally:
         if entered:
-            _restack(lambda modes: [one for one in modes if one is not mode])
+            _restack(lambda modes: [other for other in modes if other is not mode])
 
 
 class _UserModes(threading.local):
@@ -155,7 +155,7 @@ _USER_MODES = _UserModes()
 
 @contextmanager
 def hidden_from_user_modes(name: str) -> Iterator[None]:
-    """Within it, what runs is not seen by modes of the user's; a profiler sees one event of this name."""
+    """Within it, the user's modes do not see what runs; a profiler sees one event of this name."""
     if _USER_MODES.is_on:
         yield
         return
@@ -228,7 +228,7 @@ def _without_user_dispatch_modes() -> Iterator[None]:
 
 
 def _restack(change: Callable[[list[Any]], list[Any]]) -> None:
-    """Change the stack of function modes, which is given and wanted from the lowest to the highest."""
+    """Change the stack of function modes; `change` gets and returns it from the lowest to the highest."""
     modes = [_pop_mode() for _ in range(torch._C._len_torch_function_stack())]
     for mode in change(modes[::-1]):
         _push_mode(mode)
@@ -236,8 +236,10 @@ def _restack(change: Callable[[list[Any]], list[Any]]) -> None:
 
 @contextmanager
 def construct_on_cpu_first() -> Iterator[None]:
-    """Let `torch.tensor(…, device=…)` make a CPU tensor and copy it, which modes see, in place of making one
-    on the device, which they do not."""
+    """Let `torch.tensor(…, device=…)` make a CPU tensor and copy it, which modes see.
+
+    Otherwise torch makes it on the device, which no mode sees.
+    """
     before = torch._C._only_lift_cpu_tensors()
     torch._C._set_only_lift_cpu_tensors(True)
     try:

@@ -26,12 +26,12 @@ ScriptObject: Any = torch.ScriptObject
 
 
 def torchbind_class_name(value: Any) -> str:
-    """The name of a torchbind object's class."""
+    """Return the name of a torchbind object's class."""
     return str(value._type().qualified_name()).removeprefix("__torch__.torch.classes.")
 
 
 def to_fake_object(fake_mode: FakeTensorMode, value: Any) -> Any:
-    """An object of the class that is registered for tracing; the object itself where there is none."""
+    """Return an object of the fake class that is registered for tracing; the object itself without one."""
     qualified = str(value._type().qualified_name())
     if not qualified.startswith("__torch__.torch.classes.") or not has_fake_class(qualified):
         return value

@@ -33,7 +33,7 @@ __all__ = [
 ]
 
 assert_size_stride: Callable[..., None] = torch._C._dynamo.guards.assert_size_stride
-"""As Inductor's wrappers check what operators give them."""
+"""The check of outputs of operators in Inductor's wrappers."""
 
 
 check = torch._check
@@ -49,7 +49,7 @@ SYMBOLIC_FUNCTIONS: dict[str, Callable[[Any], Any]] = {
 
 
 def has_composite_kernel(func: Any) -> bool:
-    """Whether an operator is only ever a composition of others.
+    """Return True if an operator is only ever a composition of others.
 
     A few have a composition and a kernel of their own too (`silu_backward`), which is what eager runs.
     """
@@ -59,7 +59,7 @@ def has_composite_kernel(func: Any) -> bool:
 
 
 def qualified_name(function: Any) -> str:
-    """The dotted name under which Python finds a function of torch's; empty where it cannot be told."""
+    """Return the dotted name under which Python finds a function of torch; empty where it is unknown."""
     try:
         name = _get_qualified_name(function)
     except (RuntimeError, AttributeError):  # a lambda; an object that is called
@@ -68,14 +68,14 @@ def qualified_name(function: Any) -> str:
 
 
 def get_decompositions(operators: list[Any]) -> dict[Any, Callable[..., Any]]:
-    """Torch's own decompositions of some operators."""
+    """Return torch's own decompositions of some operators."""
     from torch._decomp import get_decompositions as look_up
 
     return dict(look_up(operators))
 
 
 def composite_kernel(func: Any) -> Callable[..., Any]:
-    """An operator as the composition that eager runs, and not by a Python rule of torch's."""
+    """Return an operator as the composition that eager runs, and not as a Python rule of torch."""
     return lambda *args, **kwargs: func._op_dk(
         torch._C.DispatchKey.CompositeImplicitAutograd, *args, **kwargs
     )
@@ -87,21 +87,21 @@ def has_view_tracking_kernel(func: Any) -> bool:
 
 
 def call_composite(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Run an operator that is a composition of others by torch's own kernel, as autograd does."""
+    """Run a composite operator by torch's own kernel, as autograd does."""
     key = torch._C.DispatchKey.CompositeImplicitAutograd
     return func._op_dk(key, *args, **kwargs)
 
 
 @contextmanager
-def python_dispatcher(instead: dict[Any, Callable[..., Any]]) -> Iterator[None]:
-    """Let operators use their Python kernels, which symbolic sizes need; those of `instead` use that one.
+def python_dispatcher(rules: dict[Any, Callable[..., Any]]) -> Iterator[None]:
+    """Let operators use their Python kernels, which symbolic sizes need; those of `rules` use that one.
 
-    Not dropout's: in evaluation the operator gives its argument back, the Python kernel a copy of it.
+    Not dropout's: in evaluation the operator returns its argument, and the Python kernel a copy.
     """
     from torch._dispatch.python import enable_python_dispatcher
 
     changed: dict[Any, Any] = {torch.ops.aten.dropout.default: {}}
-    for op, rule in instead.items():
+    for op, rule in rules.items():
         changed[op] = {
             key: rule if str(key) == "DispatchKey.Autograd" else kernel
             for key, kernel in op.py_kernels.items()
@@ -116,7 +116,7 @@ def python_dispatcher(instead: dict[Any, Callable[..., Any]]) -> Iterator[None]:
 
 
 def _set_kernels(kernels: dict[Any, Any]) -> None:
-    """Give operators other Python kernels, in place."""
+    """Replace the Python kernels of operators in place."""
     for op, by_key in kernels.items():
         op.py_kernels.clear()
         op.py_kernels.update(by_key)
@@ -124,7 +124,8 @@ def _set_kernels(kernels: dict[Any, Any]) -> None:
 
 
 def attribute_text(path: str) -> str:
-    """A path of attributes as Python text, also where a name in it is a keyword (`aten.random.from`)."""
+    """Return a path of attributes as Python text, also where a name in it is a keyword
+    (`aten.random.from`)."""
     text, *rest = path.split(".")
     for name in rest:
         text = f"getattr({text}, {name!r})" if iskeyword(name) else f"{text}.{name}"
@@ -145,5 +146,5 @@ def operator_name(original: Callable[..., str], current: Current) -> Any:
 
 
 def check_at_run_time(condition: Any) -> None:
-    """Have a data-dependent condition hold: torch keeps it, and a graph checks it."""
+    """Require a data-dependent condition: torch notes it, and the graph checks it."""
     torch._check(condition)

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 __all__ = ["MISSING", "Attribute", "Entry", "HigherOrderRule", "Target"]
 
 MISSING: Any = object()
-"""What stands for a name that an object inherits, or lacks."""
+"""The value of a name that an object inherits, or lacks."""
 
 
 class Target(Protocol):
@@ -33,7 +33,7 @@ class Target(Protocol):
         """What torch gets under the name, inherited or not."""
 
     def put(self, holder: Any, value: Any) -> None:
-        """Give the object another value, or none of its own."""
+        """Set the value of the object, or remove its own with `MISSING`."""
 
 
 def _named(path: str, load: bool) -> Any:

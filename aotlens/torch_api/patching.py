@@ -26,7 +26,7 @@ __all__ = [
 ]
 
 Current = Callable[[], Any]
-"""Gives the innermost handler of a scope, for the thread that asks; None outside of the scope."""
+"""Returns the innermost handler of a scope, for the thread that asks; None outside of the scope."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +204,7 @@ class _Block:
 
 
 def _layers_of(patch: Patch) -> _Layers | None:
-    """What is in force on the name of a row; None where the row waits for its module."""
+    """Return the layers on the name of a row; None where the row waits for its module."""
     row = _ROWS.get(id(patch))
     if row is not None and sys.modules.get(row[1].module_name) is row[1].module:
         return row[1]
@@ -241,7 +241,7 @@ def _handlers(scope: Scope) -> list[Any]:
 
 @cache
 def _current(name: str, every_thread: bool) -> Current:
-    """The function that gives the handlers of a scope; one for each, so that rows keep what they made."""
+    """Return the function that returns a scope's handler; the same one each time, so values are made once."""
 
     def everywhere() -> Any:
         stack = _EVERYWHERE.get(name)

@@ -61,14 +61,14 @@ def generator_class(original: Any, current: Current) -> Any:
 
 
 def functionalizes_rng() -> bool:
-    """Whether torch is told to make random numbers functional."""
+    """Return True if torch's setting makes random numbers functional."""
     from torch._functorch import config
 
     return bool(config.functionalize_rng_ops)
 
 
 def without_functional_rng() -> AbstractContextManager[Any]:
-    """Within it, torch's gradients of higher-order operators count no draws by themselves."""
+    """Within it, torch's gradients of higher-order operators do not count random numbers themselves."""
     from torch._functorch import config
 
     return config.patch(functionalize_rng_ops=False) if config.functionalize_rng_ops else nullcontext()

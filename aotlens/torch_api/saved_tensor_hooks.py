@@ -17,7 +17,7 @@ __all__ = [
 
 
 def graph_module_hooks() -> tuple[Any, Any] | None:
-    """The hooks on saved tensors that the caller has set last, where both are graph modules."""
+    """Return the caller's innermost hooks on saved tensors, if both are graph modules."""
     hooks = torch._C._autograd._top_saved_tensors_default_hooks(True)
     if hooks is None or not all(isinstance(hook, torch.fx.GraphModule) for hook in hooks):
         return None
@@ -25,17 +25,17 @@ def graph_module_hooks() -> tuple[Any, Any] | None:
 
 
 def has_saved_tensor_hooks() -> bool:
-    """Whether the caller has set any hooks on saved tensors."""
+    """Return True if the caller has set hooks on saved tensors."""
     return bool(saved_tensor_hooks())
 
 
 def saved_tensor_hooks() -> tuple[Callable[[Any], Any], ...]:
-    """The pack and the unpack hook that autograd calls for the tensors it saves; empty without hooks."""
+    """Return the pack and unpack hook for saved tensors; empty without hooks."""
     return tuple(torch._C._autograd._top_saved_tensors_default_hooks(True) or ())
 
 
 def saved_tensor_hooks_filter() -> str:
-    """Which saved values get such hooks, as torch is told: `donated`, `no_static` or `all`."""
+    """Return torch's setting of which saved values get such hooks: `donated`, `no_static` or `all`."""
     from torch._functorch import config
 
     return str(config.saved_tensors_hooks_filtering_mode)
@@ -43,7 +43,7 @@ def saved_tensor_hooks_filter() -> str:
 
 @contextmanager
 def replace_saved_tensor_hooks(pack: Callable[[Any], Any], unpack: Callable[[Any], Any]) -> Iterator[None]:
-    """Within it, this pair stands in the place of all hooks on saved tensors that the caller has set."""
+    """Within it, this pair replaces all hooks on saved tensors that the caller has set."""
     if torch._C._autograd._top_saved_tensors_default_hooks(False) is None:
         yield
         return
@@ -57,7 +57,7 @@ def replace_saved_tensor_hooks(pack: Callable[[Any], Any], unpack: Callable[[Any
 
 @contextmanager
 def without_saved_tensor_hooks() -> Iterator[None]:
-    """Take off all hooks on saved tensors that the caller has set, and put them back afterwards."""
+    """Remove the caller's hooks on saved tensors for the block."""
     removed = []
     while (hooks := torch._C._autograd._top_saved_tensors_default_hooks(False)) is not None:
         removed.append(hooks)

@@ -21,21 +21,21 @@ __all__ = [
 
 
 def original_expression(number: Any) -> Any:
-    """A symbolic number as it was made, before anything was found out about its symbols."""
+    """Return the expression of a symbolic number as it was made, before its symbols were simplified."""
     return number.node._expr
 
 
 DYNAMIC_DIMS_ATTRIBUTE = "_dynamo_dynamic_indices"
-"""Where `torch._dynamo.mark_dynamic` keeps which sizes of a tensor are symbols."""
+"""The attribute in which `torch._dynamo.mark_dynamic` notes the dynamic sizes of a tensor."""
 
 
 def mark_symbolic(tensor: torch.Tensor, dims: set[int]) -> None:
-    """Say that of this tensor's sizes just these are symbols, as `torch._dynamo.mark_dynamic` does."""
+    """Mark exactly these sizes of a tensor as symbols, as `torch._dynamo.mark_dynamic` does."""
     setattr(tensor, DYNAMIC_DIMS_ATTRIBUTE, dims)
 
 
 def symbolic_context_of(tensor: torch.Tensor) -> Any:
-    """How to make the marked sizes of a tensor symbols; None when nothing is marked."""
+    """Return how to make the marked sizes of a tensor symbols; None without marks."""
     marked = getattr(tensor, DYNAMIC_DIMS_ATTRIBUTE, None)
     if marked is None:
         return None
@@ -46,14 +46,14 @@ def symbolic_context_of(tensor: torch.Tensor) -> Any:
 
 
 def make_shape_env() -> Any:
-    """A fresh environment of symbolic sizes."""
+    """Return a new environment of symbolic sizes."""
     from torch.fx.experimental.symbolic_shapes import ShapeEnv  # 0.6 s to import, only for dynamic shapes
 
     return ShapeEnv()
 
 
 def create_scalar_symbol(environment: Any, value: int, name: str) -> torch.SymInt:
-    """A symbol for a number of any sign that the caller passes, told apart from all sizes."""
+    """Return a symbol for a number of any sign that the caller passes, distinct from all sizes."""
     from torch._dynamo.source import ConstantSource
     from torch.fx.experimental.symbolic_shapes import DimDynamic
 
@@ -64,18 +64,18 @@ def create_scalar_symbol(environment: Any, value: int, name: str) -> torch.SymIn
 
 
 SHAPE_ENV_STATE = ("replacements", "replacements_slocs", "var_to_range", "symbol_guard_counter")
-"""What an environment of symbolic sizes keeps beside its guards when it makes one."""
+"""What an environment of symbolic sizes changes, beside its guards, when it adds a guard."""
 
 
 def shape_env_snapshot(environment: Any) -> dict[str, Any]:
-    """What an environment of symbolic sizes assumes by now."""
+    """Return what an environment of symbolic sizes assumes now."""
     return {"guards": len(environment.guards)} | {
         name: getattr(environment, name).copy() for name in SHAPE_ENV_STATE
     }
 
 
 def restore_shape_env(environment: Any, before: dict[str, Any]) -> None:
-    """Let an environment assume again what it did before, and nothing more."""
+    """Reset an environment to what it assumed at the snapshot."""
     if len(environment.guards) == before["guards"]:
         return
     del environment.guards[before["guards"] :]
@@ -89,7 +89,7 @@ def restore_shape_env(environment: Any, before: dict[str, Any]) -> None:
 
 
 def unbacked_symbols(environment: Any) -> set[Any]:
-    """All symbols of an environment whose value only the data tells."""
+    """Return the unbacked symbols of an environment."""
     from torch.utils._sympy.symbol import SymT, symbol_is_type  # sympy is slow to import: for symbols only
 
     kinds = (SymT.UNBACKED_INT, SymT.UNBACKED_FLOAT)
@@ -97,9 +97,9 @@ def unbacked_symbols(environment: Any) -> set[Any]:
 
 
 def paths_to_symbols(val: Any, environment: Any, pending: set[Any]) -> dict[Any, Any]:
-    """Where in a value some of the pending symbols stand, as `meta["unbacked_bindings"]` has it.
+    """Return where pending symbols are in a value, as `meta["unbacked_bindings"]` has it.
 
-    Takes those out of `pending`.
+    Removes those symbols from `pending`.
     """
     from torch.fx.experimental.symbolic_shapes import _free_unbacked_symbols_with_path
 
@@ -107,7 +107,7 @@ def paths_to_symbols(val: Any, environment: Any, pending: set[Any]) -> dict[Any,
 
 
 def symbol_hints(mode: FakeTensorMode) -> dict[str, int]:
-    """The example's sizes by the names of their symbols; none where no size is symbolic."""
+    """Return the example's sizes by symbol name; empty without symbolic sizes."""
     environment = mode.shape_env
     if environment is None:
         return {}
@@ -116,7 +116,7 @@ def symbol_hints(mode: FakeTensorMode) -> dict[str, int]:
 
 
 def print_expression(expression: Any, names: dict[str, str]) -> str:
-    """A size expression as Python text over these names of its symbols."""
+    """Return a size expression as Python text over these names of its symbols."""
     from torch.utils._sympy.printers import PythonPrinter  # sympy: only under dynamic shapes
 
     class Printer(PythonPrinter):

@@ -18,29 +18,35 @@ __all__ = [
 
 
 def unwrap_functorch(tensor: torch.Tensor) -> torch.Tensor:
-    """The tensor that the wrappers of `torch.func` (one for each `vmap` or `grad` around) stand for."""
+    """Return the tensor inside the wrappers of `torch.func` (one per `vmap` or `grad`)."""
     while torch._C._functorch.is_functorch_wrapped_tensor(tensor):
         tensor = torch._C._functorch.get_unwrapped(tensor)
     return tensor
 
 
 def is_batched(value: Any) -> bool:
-    """Whether it stands for one gradient of several (`is_grads_batched`)."""
+    """Return True if the value is a batch of gradients (`is_grads_batched`)."""
     return isinstance(value, torch.Tensor) and torch._C._functorch.is_legacy_batchedtensor(value)
 
 
 def map_over_batch(call: Callable[[list[Any]], Sequence[Any]], values: Sequence[Any]) -> list[Any]:
-    """What a call gives for each of the batch's gradients, as one batch again.
+    """Call a function for each gradient of a batch, and return the outputs as a batch again.
 
-    Autograd's tape lies below the batch: a custom function is part of it where it is called with each alone.
+    The autograd graph is below the batch: a custom function is part of it if it is called with each gradient
+    alone.
     """
     level = torch._C._vmapmode_increment_nesting() - 1
     torch._C._vmapmode_decrement_nesting()
     plain = [torch._remove_batch_dim(value, level, 1, 0) if is_batched(value) else value for value in values]
-    size = next(len(one) for one, value in zip(plain, values, strict=True) if is_batched(value))
+    size = next(len(unbatched) for unbatched, value in zip(plain, values, strict=True) if is_batched(value))
     each = [
-        call([one[at] if is_batched(value) else one for one, value in zip(plain, values, strict=True)])
-        for at in range(size)
+        call(
+            [
+                unbatched[index] if is_batched(value) else unbatched
+                for unbatched, value in zip(plain, values, strict=True)
+            ]
+        )
+        for index in range(size)
     ]
     return [
         None if results[0] is None else torch._add_batch_dim(torch.stack(results), 0, level)
@@ -77,11 +83,11 @@ def _with_detached_primals(derivative: Callable[[Any], Any]) -> Callable[[Any], 
 
 
 def is_functional(tensor: Any) -> bool:
-    """Whether `torch.func.functionalize` made the tensor."""
+    """Return True if `torch.func.functionalize` made the tensor."""
     return bool(torch._is_functional_tensor(tensor))
 
 
 def is_functionalized() -> bool:
-    """Whether what runs now stands under `torch.func.functionalize`."""
+    """Return True if this runs under `torch.func.functionalize`."""
     level = torch._C._functorch.peek_interpreter_stack()
     return level is not None and level.key() == torch._C._functorch.TransformType.Functionalize

@@ -26,7 +26,7 @@ __all__ = [
 
 
 def mutated_by_triton_kernel(launch: dict[str, Any]) -> list[str]:
-    """The names of the arguments that the kernel of a `triton_kernel_wrapper_mutation` writes to.
+    """Return the names of the arguments that a `triton_kernel_wrapper_mutation` writes to.
 
     Torch reads them off the kernel's intermediate code; where it cannot, every tensor counts as written.
     """
@@ -37,7 +37,7 @@ def mutated_by_triton_kernel(launch: dict[str, Any]) -> list[str]:
 
 @contextmanager
 def mute_triton_analysis_log() -> Iterator[None]:
-    """Within it torch logs no traceback where Triton refuses a kernel; our report says it in one sentence."""
+    """Within it, torch logs no traceback where Triton rejects a kernel; our report has one sentence."""
     logger = logging.getLogger("torch._dynamo")
     logger.addFilter(_is_no_triton_analysis_error)
     try:
@@ -51,17 +51,17 @@ def _is_no_triton_analysis_error(record: logging.LogRecord) -> bool:
 
 
 def triton_operators() -> dict[Any, Callable[..., Any]]:
-    """The user's `torch.library.triton_op`s that write to no argument, each with the function behind it.
+    """Return the user's `torch.library.triton_op`s without mutated arguments, each with its function.
 
-    Torch takes that function for the fake kernel too.
+    Torch uses that function as the fake kernel too.
     """
     library = sys.modules.get("torch._library.triton")
     if library is None:
         return {}
     from torch._library.custom_ops import OPDEFS
 
-    found = {name: OPDEFS[name] for name in library.triton_ops_to_kernels if name in OPDEFS}
-    operators = {definition._opoverload: definition._abstract_fn for definition in found.values()}
+    definitions = {name: OPDEFS[name] for name in library.triton_ops_to_kernels if name in OPDEFS}
+    operators = {definition._opoverload: definition._abstract_fn for definition in definitions.values()}
     return {op: function for op, function in operators.items() if not op._schema.is_mutable}
 
 
@@ -74,7 +74,7 @@ def launch_kernel_operator(kernel: Any, grid: Any, args: tuple[Any, ...], kwargs
 
 
 def triton_source(kernel: Any) -> str:
-    """A kernel's own text, with the functions and constants that it takes from its module."""
+    """Return a kernel's text, with the functions and constants that it uses from its module."""
     from torch._inductor.codegen.wrapper import user_defined_triton_kernel_transitive_closure_source_code
 
     return str(user_defined_triton_kernel_transitive_closure_source_code(kernel))
@@ -86,7 +86,7 @@ def default_triton_target() -> AbstractContextManager[None]:
 
 
 def use_bundled_triton_tools() -> None:
-    """Let Triton compile with the assembler and the library of functions that Inductor has it take."""
+    """Let Triton compile with the assembler and device library that Inductor uses."""
     from torch._inductor import async_compile
 
     async_compile._set_triton_ptxas_path()
