@@ -65,8 +65,8 @@ def ended(folder: Path) -> Ended:
 
 def test_one_file_that_fails_does_not_stop_the_others(ended: Ended) -> None:
     data = json.loads(ended.out)
-    found = [(row["code"], row["file"], row["span"]["line"]) for row in data["findings"]]
-    assert found == [
+    findings = [(row["code"], row["file"], row["span"]["line"]) for row in data["findings"]]
+    assert findings == [
         ("AL901", "broken.py", 2),
         ("AL909", "crash.py", 5),
         ("AL103", "crash.py", 9),

@@ -24,18 +24,18 @@ def checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Checked:
     """One finding with everything, one without a place, one hidden."""
     monkeypatch.chdir(tmp_path)
     Path("a b.py").write_text("é = x.add_(1)\ny = (é,\n     2)\n", encoding="utf-8")
-    place, over = Span("a b.py", 1, 5, 1, 14), Span("a b.py", 2, 4, 3, 7)
+    span, covered = Span("a b.py", 1, 5, 1, 14), Span("a b.py", 2, 4, 3, 7)
     full = Diagnostic(
         "AL101",
         "warning",
         "50% of\n`x`, copied",
-        place,
-        (Related(over, "also here"),),
-        (Fix("Write a copy", (Edit(place, "x.add(1)"),)),),
+        span,
+        (Related(covered, "also here"),),
+        (Fix("Write a copy", (Edit(span, "x.add(1)"),)),),
     )
     failed = Diagnostic("AL905", "error", "no target", None)
     findings = (Finding(full, "a b.py", "f"), Finding(failed, "a b.py", None, 2))
-    hidden = (Finding(Diagnostic("AL301", "information", "large", over), "a b.py", "f"),)
+    hidden = (Finding(Diagnostic("AL301", "information", "large", covered), "a b.py", "f"),)
     targets = (CheckedTarget("a b.py", training_target(), Budget(1)),)
     return Checked(("a b.py",), targets, findings, hidden, 2)
 
@@ -89,8 +89,8 @@ def test_json(checked: Checked) -> None:
 
 def test_a_budget_names_what_is_largest() -> None:
     target = training_target()
-    found = {one.code: one for one in over_budget(target, Budget(0, 0, 0))}
-    assert set(found) == {"AL801", "AL802", "AL803"}
-    assert found["AL801"].message.endswith("for the backward, over its budget of 0 B (max-saved-bytes)")
-    assert found["AL801"].related
+    by_code = {diagnostic.code: diagnostic for diagnostic in over_budget(target, Budget(0, 0, 0))}
+    assert set(by_code) == {"AL801", "AL802", "AL803"}
+    assert by_code["AL801"].message.endswith("for the backward, over its budget of 0 B (max-saved-bytes)")
+    assert by_code["AL801"].related
     assert list(over_budget(target, Budget())) == []

@@ -22,8 +22,8 @@ def _finding(code: str, line: int) -> Diagnostic:
 
 
 def test_a_comment_covers_its_statement_or_the_next() -> None:
-    found = [(one.codes, one.first, one.last) for one in parse_ignores(SOURCE, "f.py")]
-    assert found == [(("AL101", "AL2"), 2, 2), ((), 3, 5), (("AL301",), 9, 9)]
+    ranges = [(ignore.codes, ignore.first, ignore.last) for ignore in parse_ignores(SOURCE, "f.py")]
+    assert ranges == [(("AL101", "AL2"), 2, 2), ((), 3, 5), (("AL301",), 9, 9)]
 
 
 def test_what_is_hidden() -> None:
@@ -38,20 +38,20 @@ def test_what_is_hidden() -> None:
 
 def test_the_comment_is_told_where_it_stands() -> None:
     first, *_ = parse_ignores(SOURCE, "f.py")
-    told = unused(first, ["AL101"])
-    assert told.span == Span("f.py", 2, 15, 2, 44)
-    assert told.message == "unused `aotlens: ignore`: no AL101 here; remove it"
+    diagnostic = unused(first, ["AL101"])
+    assert diagnostic.span == Span("f.py", 2, 15, 2, 44)
+    assert diagnostic.message == "unused `aotlens: ignore`: no AL101 here; remove it"
 
 
 def test_another_comment_may_stand_before() -> None:
-    (one,) = parse_ignores("x = 1  # why  # aotlens: ignore[AL101]\n", "f.py")
-    assert (one.codes, one.span.col) == (("AL101",), 14)
+    (ignore,) = parse_ignores("x = 1  # why  # aotlens: ignore[AL101]\n", "f.py")
+    assert (ignore.codes, ignore.span.col) == (("AL101",), 14)
 
 
 def test_a_code_that_is_none() -> None:
-    (one,) = parse_ignores("x = 1  # aotlens: ignore[AL109]\n", "f.py")
-    (told,) = unknown_codes(one)
-    assert told.message.startswith("`aotlens: ignore[AL109]` names no diagnostic; there is AL105")
+    (ignore,) = parse_ignores("x = 1  # aotlens: ignore[AL109]\n", "f.py")
+    (diagnostic,) = unknown_codes(ignore)
+    assert diagnostic.message.startswith("`aotlens: ignore[AL109]` names no diagnostic; there is AL105")
 
 
 def test_a_text_that_does_not_parse_has_none() -> None:

@@ -49,10 +49,10 @@ def test_a_target_is_more_than_its_file_and_a_file_more_than_all(tmp_path: Path)
     assert settings.budget_of(str(tmp_path / "other.py"), "f") == Budget(1 << 20)
     assert settings.budget_of(file, "f") == Budget(1 << 20, None, 3)
     assert settings.budget_of(file, "Net.forward") == Budget(7, None, 3)
-    told = [
+    selected = [
         settings.selects(code, file, name) for code, name in (("AL102", "f"), ("AL201", "f"), ("AL301", "f"))
     ]
-    assert told == [True, False, False]
+    assert selected == [True, False, False]
     assert [settings.selects("AL101", file, name) for name in ("f", "Net")] == [True, False]
     assert settings.selects("AL301", str(tmp_path / "other.py"), None)
 
@@ -64,7 +64,7 @@ def test_without_a_file_everything_is_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("max-saved-byte = 3", "no setting `max-saved-byte`; did you mean `max-saved-bytes`?"),
         ('max-saved-bytes = "3 parsecs"', "max-saved-bytes: '3 parsecs' is no size"),
@@ -80,9 +80,9 @@ def test_without_a_file_everything_is_told(tmp_path: Path) -> None:
         ("x = ", "cannot read "),
     ],
 )
-def test_what_does_not_fit_is_refused_by_name(tmp_path: Path, text: str, told: str) -> None:
+def test_what_does_not_fit_is_refused_by_name(tmp_path: Path, text: str, message: str) -> None:
     file = _write(tmp_path, f"[tool.aotlens]\n{text}\n")
     with pytest.raises(UserError) as raised:
         settings_for(str(file))
-    assert told in str(raised.value)
+    assert message in str(raised.value)
     assert str(tmp_path / "pyproject.toml") in str(raised.value)

@@ -34,13 +34,13 @@ class Screen:
     def overwritten(self) -> list[str]:
         """What was printed while the status line was on the screen, and what it left there."""
         parts = re.split(rf"({DRAWN.pattern.replace('?P<text>', '?:')}|\x1b\[K)", self.sent, flags=re.DOTALL)
-        is_drawn, found = False, []
+        is_drawn, parts_after = False, []
         for part in parts:
             if part == ERASED or DRAWN.fullmatch(part):
                 is_drawn = part != ERASED
             elif part and is_drawn:
-                found.append(part)
-        return [*found, *(["the line is still there"] if is_drawn else [])]
+                parts_after.append(part)
+        return [*parts_after, *(["the line is still there"] if is_drawn else [])]
 
 
 def on_terminal(*words: str | Path, cwd: Path | None = None) -> Screen:

@@ -126,9 +126,9 @@ class _Watch:
         self.seen: set[int] = set()
 
     def compiles(self) -> bool:
-        found = set(tree(self._pid))
-        self.seen |= found
-        return len(found) > self._above
+        pids = set(tree(self._pid))
+        self.seen |= pids
+        return len(pids) > self._above
 
     def all_end(self) -> None:
         _until(lambda: not _alive(self.seen - {os.getpid(), self._pid}), "every process has ended")

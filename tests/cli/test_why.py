@@ -41,10 +41,10 @@ def test_the_scripts_output_and_exit_code_are_its_own(tmp_path: Path) -> None:
         ("torch._dynamo.graph_break()", "GB0025", 7, 4)
     ]
     causes = [entry.cause for entry in function.recompilations]
-    assert [(one.kind, one.name, one.old, one.new) for one in causes if one is not None] == [
+    assert [(item.kind, item.name, item.old, item.new) for item in causes if item is not None] == [
         ("number", "k", "2", "3")
     ]
-    assert [(one.code, one.severity) for one in report.diagnostics] == [("AL406", "information")]
+    assert [(item.code, item.severity) for item in report.diagnostics] == [("AL406", "information")]
 
 
 def test_a_budget_makes_it_fail(tmp_path: Path) -> None:
@@ -133,7 +133,7 @@ def test_fixes_that_are_tried_stand_in_the_report_and_no_file_is_written(tmp_pat
     (tried,) = report.dynamo.fixes
     assert tried.outcome is not None
     assert (tried.outcome.breaks_before, tried.outcome.breaks_after) == (1, 0)
-    assert [(one.code, one.fixes) for one in report.diagnostics] == [("AL406", (fix,))]
+    assert [(diagnostic.code, diagnostic.fixes) for diagnostic in report.diagnostics] == [("AL406", (fix,))]
 
 
 def test_without_being_asked_no_edit_is_run(tmp_path: Path) -> None:

@@ -11,14 +11,14 @@ KIB, MIB = 1 << 10, 1 << 20
 
 def events(*sizes: int) -> list[AllocationEvent]:
     """Allocations by size, numbered from 1 in order; `-n` frees the n-th."""
-    found, count = [], 0
+    allocations, count = [], 0
     for size in sizes:
         if size > 0:
             count += 1
-            found.append(AllocationEvent(count, size))
+            allocations.append(AllocationEvent(count, size))
         else:
-            found.append(AllocationEvent(-size, 0))
-    return found
+            allocations.append(AllocationEvent(-size, 0))
+    return allocations
 
 
 def reserved(*sizes: int, **settings: bool) -> int:
@@ -115,14 +115,14 @@ STEPS = st.lists(st.tuples(st.integers(1, 40 * MIB), st.integers(0, 100)), max_s
 
 def random_events(steps: list[tuple[int, int]]) -> list[AllocationEvent]:
     """Allocations, each followed by the free of an earlier one where the second number says so."""
-    found: list[AllocationEvent] = []
+    allocations: list[AllocationEvent] = []
     alive: list[int] = []
     for key, (size, choice) in enumerate(steps):
-        found.append(AllocationEvent(key, size))
+        allocations.append(AllocationEvent(key, size))
         alive.append(key)
         if choice < 60:
-            found.append(AllocationEvent(alive.pop(choice % len(alive)), 0))
-    return found
+            allocations.append(AllocationEvent(alive.pop(choice % len(alive)), 0))
+    return allocations
 
 
 def exact_peak(sequence: list[AllocationEvent]) -> int:

@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 
 @dataclass(slots=True)
-class StandInWorker:
+class FakeWorker:
     """Answers each trace at once, unless it is `silent`."""
 
     report: Report | None = None
@@ -45,7 +45,7 @@ class StandInWorker:
     ) -> Job:
         self.asked.append((path, qualname, options))
         on_progress(Progress(1, "capture", "step"))
-        job = StandInJob(1, path, Future(), self)
+        job = FakeJob(1, path, Future(), self)
         if not self.silent:
             data = None if self.report is None else encode(self.report)
             job.future.set_result(Answer(1, data, self.failure, self.output))
@@ -56,11 +56,11 @@ class StandInWorker:
 
 
 @dataclass(slots=True)
-class StandInJob:
+class FakeJob:
     id: int
     path: str
     future: "Future[Answer]"
-    worker: StandInWorker
+    worker: FakeWorker
 
     def cancel(self) -> None:
         self.worker.cancelled += 1
@@ -68,7 +68,7 @@ class StandInJob:
         self.future.set_result(Answer(1, None, failure))
 
 
-def session_in(folder: Path, worker: StandInWorker) -> Session:
+def session_in(folder: Path, worker: FakeWorker) -> Session:
     return Session(Root(folder.resolve()), cast(WorkerClient, worker))
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from aotlens.mcp.session import Session
 from aotlens.model import Diagnostic, Edit, Fix, Report, Span, Target
-from tests.mcp.fake_client import StandInWorker, answer, error, make_older, results, session_in
+from tests.mcp.fake_client import FakeWorker, answer, error, make_older, results, session_in
 
 SCRIPT = "x = 1\ny = x.t_()\n"
 DIFF = "--- a/model.py\n+++ b/model.py\n@@ -1,2 +1,2 @@\n x = 1\n-y = x.t_()\n+y = x.t()\n"
@@ -17,12 +17,12 @@ FIX: dict[str, Any] = {"report": "trace-1", "fix": 1}
 
 
 @pytest.fixture
-def worker() -> StandInWorker:
-    return StandInWorker(_report("model.py"))
+def worker() -> FakeWorker:
+    return FakeWorker(_report("model.py"))
 
 
 @pytest.fixture
-def session(tmp_path: Path, worker: StandInWorker) -> Session:
+def session(tmp_path: Path, worker: FakeWorker) -> Session:
     (tmp_path / "model.py").write_text(SCRIPT)
     make_older(tmp_path / "model.py")
     return session_in(tmp_path, worker)
@@ -78,13 +78,13 @@ def test_a_file_that_changed_since_is_not_written(session: Session, tmp_path: Pa
 
 
 @pytest.mark.parametrize("file", ["/etc/hosts", "../other.py"])
-def test_a_file_outside_of_the_root_is_not_shown(session: Session, worker: StandInWorker, file: str) -> None:
+def test_a_file_outside_of_the_root_is_not_shown(session: Session, worker: FakeWorker, file: str) -> None:
     worker.report = _report(file)
     results(session, INSPECT)
     assert "is outside of" in error(session, "apply-fix", **FIX)
 
 
-def test_an_edit_that_breaks_the_syntax_is_not_shown(session: Session, worker: StandInWorker) -> None:
+def test_an_edit_that_breaks_the_syntax_is_not_shown(session: Session, worker: FakeWorker) -> None:
     worker.report = _report("model.py", "x.t(")
     results(session, INSPECT)
     assert "the edited model.py does not parse" in error(session, "apply-fix", **FIX)

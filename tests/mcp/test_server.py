@@ -19,7 +19,7 @@ from aotlens.errors import UserError
 from aotlens.mcp.tools import TOOLS
 from tests.command import aotlens, environment
 from tests.forked import Forking, bound_command
-from tests.mcp.fake_client import StandInWorker, answer, error, session_in, text
+from tests.mcp.fake_client import FakeWorker, answer, error, session_in, text
 
 T = TypeVar("T")
 
@@ -116,7 +116,7 @@ def test_the_server_introduces_itself_to_new_and_old_clients(tmp_path: Path, mod
 @pytest.mark.usefixtures("forks")
 def test_why_runs_the_script_in_a_process_of_its_own(tmp_path: Path) -> None:
     (tmp_path / "loop.py").write_text(LOOP)
-    session = session_in(tmp_path, StandInWorker())
+    session = session_in(tmp_path, FakeWorker())
     explained = answer(session, "why", script="loop.py", run_user_code=True)
     assert explained["forecasts"] == []
     (function,) = explained["functions"]
@@ -139,7 +139,7 @@ for _ in range(4):
 @pytest.mark.usefixtures("forks")
 def test_fit_measures_the_step_of_a_script_and_reads_it_again(tmp_path: Path) -> None:
     (tmp_path / "steps.py").write_text(STEPS)
-    session = session_in(tmp_path, StandInWorker())
+    session = session_in(tmp_path, FakeWorker())
     fit = answer(session, "fit", script="steps.py", run_user_code=True, gpu="h100", rows=2)
     parameters = next(entry for entry in fit["by_kind"] if entry["kind"] == "parameter")
     assert parameters["bytes"] == 4 * (64 * 64 + 64)
@@ -159,7 +159,7 @@ def test_fit_measures_the_step_of_a_script_and_reads_it_again(tmp_path: Path) ->
 @pytest.mark.usefixtures("forks")
 def test_why_forecasts_other_arguments(tmp_path: Path) -> None:
     (tmp_path / "loop.py").write_text(LOOP.replace("(2.0, 3.0)", "(2.0,)"))
-    session = session_in(tmp_path, StandInWorker())
+    session = session_in(tmp_path, FakeWorker())
     asked = {"script": "loop.py", "run_user_code": True, "vary": ["number=4.0"]}
     (forecast,) = answer(session, "why", **asked)["forecasts"]
     assert [call["value"] for axis in forecast["axes"] for call in axis["calls"]] == ["4.0"]
@@ -170,7 +170,7 @@ def test_why_forecasts_other_arguments(tmp_path: Path) -> None:
 
 def test_why_ends_a_script_at_the_limit(tmp_path: Path) -> None:
     (tmp_path / "loop.py").write_text("import time\ntime.sleep(600)\n")
-    session = session_in(tmp_path, StandInWorker())
+    session = session_in(tmp_path, FakeWorker())
     assert error(session, "why", script="loop.py", run_user_code=True, time_limit_s=0.5) == (
         "the script ran longer than 0.5 s and was stopped; a larger `time_limit_s` lets it run on"
     )
@@ -179,7 +179,7 @@ def test_why_ends_a_script_at_the_limit(tmp_path: Path) -> None:
 @pytest.mark.skipif(not Path("/proc").exists(), reason="/proc says whether a process has ended")
 def test_why_ends_what_the_script_leaves_running(tmp_path: Path) -> None:
     (tmp_path / "daemon.py").write_text(DAEMON)
-    session = session_in(tmp_path, StandInWorker())
+    session = session_in(tmp_path, FakeWorker())
     explained = answer(session, "why", script="daemon.py", run_user_code=True)
     pid = int(explained["output"].split()[0])
     while _runs(pid):
@@ -197,7 +197,7 @@ def _runs(pid: int) -> bool:
 @pytest.mark.usefixtures("forks")
 def test_why_says_how_a_script_ended_that_made_no_report(tmp_path: Path) -> None:
     (tmp_path / "gone.py").write_text("import os\nos._exit(7)\n")
-    session = session_in(tmp_path, StandInWorker())
+    session = session_in(tmp_path, FakeWorker())
     assert error(session, "why", script="gone.py", run_user_code=True) == (
         "gone.py ended itself with exit code 7 before a report could be made"
     )

@@ -1,4 +1,4 @@
-"""Each tool over the protocol, in this process, with a stand-in for the worker."""
+"""Each tool over the protocol, in this process, with a fake worker."""
 
 import asyncio
 import json
@@ -21,7 +21,7 @@ from aotlens.model.failure import Failure
 from aotlens.model.report import Verdict
 from aotlens.worker.protocol import TraceOptions
 from tests.mcp.fake_client import (
-    StandInWorker,
+    FakeWorker,
     answer,
     error,
     make_older,
@@ -37,12 +37,12 @@ INSPECT: tuple[str, dict[str, Any]] = ("inspect", {"target": "model.py", "run_us
 
 
 @pytest.fixture
-def worker() -> StandInWorker:
-    return StandInWorker(sample_report(), output="hello\n")
+def worker() -> FakeWorker:
+    return FakeWorker(sample_report(), output="hello\n")
 
 
 @pytest.fixture
-def session(tmp_path: Path, worker: StandInWorker) -> Session:
+def session(tmp_path: Path, worker: FakeWorker) -> Session:
     (tmp_path / "model.py").write_text("x = 1\n")
     make_older(tmp_path / "model.py")
     return session_in(tmp_path, worker)
@@ -87,7 +87,7 @@ def test_a_tool_that_may_run_user_code_says_so(session: Session) -> None:
     ],
 )
 def test_nothing_is_run_without_consent(
-    session: Session, worker: StandInWorker, tool: str, arguments: dict[str, Any]
+    session: Session, worker: FakeWorker, tool: str, arguments: dict[str, Any]
 ) -> None:
     assert error(session, tool, **arguments) == (
         "this would run model.py as `python` does, with your rights; pass `run_user_code: true` if it may run"
@@ -95,7 +95,7 @@ def test_nothing_is_run_without_consent(
     assert worker.asked == []
 
 
-def test_inspect_answers_briefly(session: Session, worker: StandInWorker) -> None:
+def test_inspect_answers_briefly(session: Session, worker: FakeWorker) -> None:
     inspected = answer(session, "inspect", target="model.py::Block", run_user_code=True, policy="save:hidden")
     assert worker.asked == [("model.py", "Block", TraceOptions(policy="min-cut,save:hidden", gpu_texts=()))]
     assert (inspected["report"], inspected["output"], inspected["details"]) == ("trace-1", "hello\n", [])
@@ -112,8 +112,8 @@ def test_inspect_answers_briefly(session: Session, worker: StandInWorker) -> Non
 def test_answers_follow_their_schema(session: Session, name: str) -> None:
     tool = _tools(session)[name]
     assert tool.output_schema is not None
-    found = answer(session, name, target="model.py", run_user_code=True)
-    jsonschema.validate(found, tool.output_schema, jsonschema.Draft202012Validator)
+    data = answer(session, name, target="model.py", run_user_code=True)
+    jsonschema.validate(data, tool.output_schema, jsonschema.Draft202012Validator)
 
 
 def test_the_text_of_an_answer_is_the_same_json(session: Session) -> None:
@@ -121,7 +121,7 @@ def test_the_text_of_an_answer_is_the_same_json(session: Session) -> None:
     assert json.loads(text(result)) == result.structured_content
 
 
-def test_parts_and_a_stage_of_an_earlier_report(session: Session, worker: StandInWorker) -> None:
+def test_parts_and_a_stage_of_an_earlier_report(session: Session, worker: FakeWorker) -> None:
     details = {"report": "trace-1", "parts": ["partition"], "stage": "forward", "rows": 1}
     _, result = results(session, INSPECT, ("inspect", details))
     (block,) = result.structured_content["details"]
@@ -154,7 +154,7 @@ def test_an_unknown_stage_is_named_with_those_that_there_are(session: Session) -
 
 
 def test_a_saved_report_is_read_without_running_anything(
-    session: Session, worker: StandInWorker, tmp_path: Path
+    session: Session, worker: FakeWorker, tmp_path: Path
 ) -> None:
     (tmp_path / "r.json").write_text(dumps(sample_report()))
     assert answer(session, "inspect", report="r.json")["targets"][0]["name"] == "Block"
@@ -170,7 +170,7 @@ def test_why_reads_a_saved_report(session: Session, tmp_path: Path) -> None:
     assert "graph break" in explained["summary"]
 
 
-def test_a_log_is_read_as_a_report(session: Session, worker: StandInWorker, tmp_path: Path) -> None:
+def test_a_log_is_read_as_a_report(session: Session, worker: FakeWorker, tmp_path: Path) -> None:
     log = next((Path(__file__).parents[1] / "trace" / "logs").rglob("*.log*"))
     (tmp_path / log.name).write_bytes(log.read_bytes())
     assert answer(session, "inspect", report=log.name)["summary"]
@@ -207,13 +207,13 @@ def test_only_the_last_reports_are_held(session: Session) -> None:
     ],
 )
 def test_mistakes_are_the_commands_errors(
-    session: Session, worker: StandInWorker, arguments: dict[str, Any], message: str
+    session: Session, worker: FakeWorker, arguments: dict[str, Any], message: str
 ) -> None:
     assert error(session, "inspect", **arguments).startswith(message)
     assert worker.asked == []
 
 
-def test_a_failed_trace_is_an_error_with_the_users_traceback(session: Session, worker: StandInWorker) -> None:
+def test_a_failed_trace_is_an_error_with_the_users_traceback(session: Session, worker: FakeWorker) -> None:
     worker.report = None
     worker.failure = Failure("user", "model.py:2: NameError: y", "Traceback: line 2\n")
     assert error(session, "inspect", target="model.py", run_user_code=True) == (
@@ -235,7 +235,7 @@ def test_a_fault_of_ours_is_an_answer_too(session: Session, monkeypatch: pytest.
     assert error(session, "inspect", report="r.json").startswith("internal error: AttributeError: ")
 
 
-def test_verify_is_equal_only_if_all_were_compared(session: Session, worker: StandInWorker) -> None:
+def test_verify_is_equal_only_if_all_were_compared(session: Session, worker: FakeWorker) -> None:
     block, score = sample_report().targets
     equal, unknown = Verdict("equal", "2 values"), Verdict("not verified", "was not called")
     both = (replace(block, verified=equal), replace(score, verified=unknown))
@@ -254,7 +254,7 @@ def test_verify_is_equal_only_if_all_were_compared(session: Session, worker: Sta
     assert answer(session, "verify", target="model.py", run_user_code=True)["all_equal"] is False
 
 
-def test_what_if_answers_each_change(session: Session, worker: StandInWorker) -> None:
+def test_what_if_answers_each_change(session: Session, worker: FakeWorker) -> None:
     asked = {"target": "model.py", "run_user_code": True}
     answered = answer(session, "what-if", **asked, changes=["recompute:hidden"])
     assert worker.asked[0][2].what_if == ("recompute:hidden",)
@@ -267,7 +267,7 @@ def test_what_if_answers_each_change(session: Session, worker: StandInWorker) ->
     assert error(session, "what-if", **asked, changes=[]).startswith("`changes` is empty")
 
 
-def test_diff_of_two_reports(session: Session, worker: StandInWorker, tmp_path: Path) -> None:
+def test_diff_of_two_reports(session: Session, worker: FakeWorker, tmp_path: Path) -> None:
     block, score = sample_report().targets
     assert block.partition is not None
     smaller = replace(block, partition=replace(block.partition, saved_bytes=0))
@@ -283,7 +283,7 @@ def test_diff_of_two_reports(session: Session, worker: StandInWorker, tmp_path: 
     )
 
 
-def test_a_cancelled_call_stops_its_trace(session: Session, worker: StandInWorker) -> None:
+def test_a_cancelled_call_stops_its_trace(session: Session, worker: FakeWorker) -> None:
     worker.silent = True
 
     async def cancelled() -> None:

@@ -27,7 +27,7 @@ def target_of(report: Report, qualname: str) -> Target:
 
 
 def test_targets_are_the_graphs_of_the_log(report: Report) -> None:
-    assert [(one.qualname, one.mode, one.frontend) for one in report.targets] == [
+    assert [(row.qualname, row.mode, row.frontend) for row in report.targets] == [
         ("forward", "training", "trace"),
         ("broken", "training", "trace"),
         ("broken after line 42", "training", "trace"),
@@ -55,7 +55,7 @@ def _code(line: str) -> str:
 
 
 def test_inputs_have_the_users_names_and_kinds(report: Report) -> None:
-    inputs = {one.name: one for one in target_of(report, "forward").inputs}
+    inputs = {row.name: row for row in target_of(report, "forward").inputs}
     assert inputs["self.count"].kind == "Buffer"
     assert inputs["self.count"].mutates_data
     assert inputs["self.count"].sites[0].text == "self.count.add_(1)"
@@ -65,7 +65,7 @@ def test_inputs_have_the_users_names_and_kinds(report: Report) -> None:
 
 
 def test_outputs_have_torchs_classes(report: Report) -> None:
-    kinds = [one.output_type for one in target_of(report, "forward").outputs]
+    kinds = [row.output_type for row in target_of(report, "forward").outputs]
     assert kinds[0] == "non_alias"
     assert kinds[1] in ("unsafe_view_alias", "alias_of_intermediate_save_as_output")
 
@@ -73,14 +73,14 @@ def test_outputs_have_torchs_classes(report: Report) -> None:
 def test_saved_values_have_bytes_lines_and_readers(inductor: Report) -> None:
     partition = target_of(inductor, "forward").partition
     assert partition is not None
-    saved = {one.node: one for one in partition.saved}
+    saved = {row.node: row for row in partition.saved}
     assert (saved["addmm"].bytes, saved["addmm"].owner, saved["addmm"].donated) == (1024, "new", True)
     assert saved["addmm"].span is not None
     assert saved["addmm"].span.line == 21
     assert saved["addmm"].used_by
     assert saved["primals_5"].owner == "parameter"
     assert saved["primals_5"].bytes == 0
-    assert partition.saved_bytes == sum(one.bytes for one in partition.saved)
+    assert partition.saved_bytes == sum(row.bytes for row in partition.saved)
 
 
 def test_what_only_the_backward_computes_is_not_computed_again(report: Report) -> None:
@@ -92,17 +92,17 @@ def test_what_only_the_backward_computes_is_not_computed_again(report: Report) -
 
 def test_kernels_stand_at_lines(inductor: Report) -> None:
     kernels = target_of(inductor, "forward").kernels
-    assert [one.kind for one in kernels[:2]] == ["generated", "library"]
-    lines = {one.name: [span.line for span in one.spans] for one in kernels if one.phase == "forward"}
+    assert [row.kind for row in kernels[:2]] == ["generated", "library"]
+    lines = {row.name: [span.line for span in row.spans] for row in kernels if row.phase == "forward"}
     assert lines["cpp_fused_gelu_1"] == [21]
-    assert {one.phase for one in kernels} == {"forward", "backward"}
+    assert {row.phase for row in kernels} == {"forward", "backward"}
 
 
 def test_breaks_and_recompilations_have_lines_and_values(report: Report) -> None:
     assert report.dynamo is not None
     (entry,) = report.dynamo.breaks
     assert (entry.span.line, entry.code, entry.effect) == (42, "GB0059", "graph split")
-    causes = [one.cause for one in report.dynamo.recompilations]
+    causes = [row.cause for row in report.dynamo.recompilations]
     assert [(cause.kind, cause.name, cause.old) for cause in causes if cause] == [
         ("number", "n", "2"),
         ("size", "y.shape[0]", "4"),
@@ -111,7 +111,7 @@ def test_breaks_and_recompilations_have_lines_and_values(report: Report) -> None
 
 def test_unknown_facts_are_named(report: Report) -> None:
     for target in report.targets:
-        unknown = {one.fact for one in target.origins if one.known == "unknown"}
+        unknown = {row.fact for row in target.origins if row.known == "unknown"}
         assert "times of kernels, compared with eager" in unknown
         assert target.verified is None
         assert all(kernel.time_us is None for kernel in target.kernels)
@@ -123,5 +123,5 @@ def test_the_report_is_plain_data(report: Report) -> None:
 
 def test_one_target_by_name_or_id() -> None:
     trace = open_trace(LOGS / "net-aot_eager")
-    assert [one.qualname for one in build_report(trace, "test", "infer").targets] == ["infer"]
-    assert [one.qualname for one in build_report(trace, "test", "1/1").targets] == ["broken"]
+    assert [row.qualname for row in build_report(trace, "test", "infer").targets] == ["infer"]
+    assert [row.qualname for row in build_report(trace, "test", "1/1").targets] == ["broken"]

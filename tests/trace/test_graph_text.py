@@ -30,8 +30,8 @@ FORWARD = """class GraphModule(torch.nn.Module):
 
 def test_nodes_edges_types_lines_and_slots() -> None:
     graph = parse_graph(FORWARD)
-    assert [(one.name, one.slot) for one in graph.arguments][:1] == [("primals_1", "PlainAOTInput(idx=0)")]
-    assert [(one.name, one.target, one.inputs) for one in graph.nodes] == [
+    assert [(item.name, item.slot) for item in graph.arguments][:1] == [("primals_1", "PlainAOTInput(idx=0)")]
+    assert [(item.name, item.target, item.inputs) for item in graph.nodes] == [
         ("sin", "aten.sin.default", ("primals_1",)),
         ("var_mean", "aten.var_mean.correction", ("sin",)),
         ("getitem", "getitem[0]", ("var_mean",)),
@@ -41,7 +41,7 @@ def test_nodes_edges_types_lines_and_slots() -> None:
     assert graph.nodes[0].line is not None
     assert (graph.nodes[0].line.line, graph.nodes[0].line.code) == (12, "y = x.sin() * n")
     assert graph.nodes[3].line is None
-    assert [one.name for one in graph.results] == ["getitem", "primals_1", "None"]
+    assert [item.name for item in graph.results] == ["getitem", "primals_1", "None"]
     assert graph.refused == ()
 
 
@@ -54,11 +54,11 @@ def test_dynamos_graph_renames_its_arguments() -> None:
         z: "f32[4][1]cpu" = y.view(-1)
         return (y, z)
 """)
-    assert [(one.name, one.target, one.inputs) for one in graph.nodes] == [
+    assert [(item.name, item.target, item.inputs) for item in graph.nodes] == [
         ("y", "mul", ("L_x_", "L_n_")),
         ("z", "Tensor.view", ("y",)),
     ]
-    assert [one.name for one in graph.results] == ["y", "z"]
+    assert [item.name for item in graph.results] == ["y", "z"]
 
 
 def test_bodies_of_higher_order_operators_are_subgraphs() -> None:
@@ -74,7 +74,7 @@ def test_bodies_of_higher_order_operators_are_subgraphs() -> None:
             return (sin,)
 """)
     assert (graph.nodes[0].op, graph.nodes[1].inputs) == ("get_attr", ("a", "true_graph_0"))
-    assert [(one.name, len(one.nodes)) for one in graph.subgraphs] == [("true_graph_0", 1)]
+    assert [(item.name, len(item.nodes)) for item in graph.subgraphs] == [("true_graph_0", 1)]
 
 
 @pytest.mark.parametrize(

@@ -56,26 +56,26 @@ def old_target(folder: Path) -> Target:
 def test_saved_values_are_what_the_backward_takes_by_name(tmp_path: Path) -> None:
     partition = old_target(tmp_path).partition
     assert partition is not None
-    assert [(one.node, one.bytes, one.owner) for one in partition.saved] == [
+    assert [(row.node, row.bytes, row.owner) for row in partition.saved] == [
         ("primals_1", 0, "input"),
         ("mul", 16, "new"),
     ]
-    assert [one.node for one in partition.recomputed] == ["exp"]
+    assert [row.node for row in partition.recomputed] == ["exp"]
     assert partition.saved[1].span is not None
     assert partition.own_note
 
 
 def test_what_an_older_torch_does_not_log_is_unknown(tmp_path: Path) -> None:
     target = old_target(tmp_path)
-    unknown = {one.fact for one in target.origins if one.known == "unknown"}
+    unknown = {row.fact for row in target.origins if row.known == "unknown"}
     assert {"mutations and aliases", "wrapper", "why a value is saved"} <= unknown
-    assert [one.name for one in target.inputs] == ["primals_1", "primals_2"]
+    assert [row.name for row in target.inputs] == ["primals_1", "primals_2"]
 
 
 def test_a_list_of_reasons_is_read(tmp_path: Path) -> None:
     old_target(tmp_path)
     report = build_report(open_trace(tmp_path / "a.log"), "test")
     assert report.dynamo is not None
-    (cause,) = [one.cause for one in report.dynamo.recompilations]
+    (cause,) = [row.cause for row in report.dynamo.recompilations]
     assert cause is not None
     assert (cause.name, cause.old, cause.against) == ("n", "2", "0/0")

@@ -90,7 +90,7 @@ def gpu_report(folder: Path, *, with_code: bool = True) -> Report:
 
 def test_triton_kernels_have_lines_sources_and_devices(tmp_path: Path) -> None:
     kernels = gpu_report(tmp_path).targets[0].kernels
-    assert [(one.name, one.kind, [span.line for span in one.spans]) for one in kernels] == [
+    assert [(row.name, row.kind, [span.line for span in row.spans]) for row in kernels] == [
         ("triton_poi_fused_mul_sin_0", "generated", [4, 5]),
         ("extern_kernels.mm", "library", [6]),
         ("triton_poi_fused_mul_sin_0", "generated", [4, 5]),
@@ -109,7 +109,7 @@ def test_memory_follows_allocations_reuse_and_deletion() -> None:
         ("triton_poi_fused_mul_sin_0", 24576),
     ]
     assert (code.peak_bytes, code.peak_step, code.returned_bytes) == (24576, "buf1", 8192)
-    assert [(one.name, one.last) for one in code.live_at_peak] == [
+    assert [(row.name, row.last) for row in code.live_at_peak] == [
         ("buf0", "triton_poi_fused_mul_sin_0"),
         ("buf1", None),
     ]
@@ -135,7 +135,7 @@ def test_memory_without_generated_code_is_that_of_the_graphs(tmp_path: Path) -> 
     memory = gpu_report(tmp_path, with_code=False).targets[0].memory
     assert memory is not None
     assert memory.curve == (("sin", 16384), ("mm", 32768))
-    assert [(one.node, one.kind, one.last) for one in memory.live_at_peak] == [
+    assert [(row.node, row.kind, row.last) for row in memory.live_at_peak] == [
         ("sin", "temporary", "mm"),
         ("mm", "result", None),
     ]
@@ -156,6 +156,6 @@ def test_the_curve_covers_forward_and_backward(log: str) -> None:
     assert target.memory is not None
     assert target.partition is not None
     assert max(size for _, size in target.memory.curve) == target.memory.peak_bytes
-    assert sum(one.bytes for one in target.memory.live_at_peak) == target.memory.peak_bytes
+    assert sum(row.bytes for row in target.memory.live_at_peak) == target.memory.peak_bytes
     assert target.memory.held_bytes >= target.partition.saved_bytes
     assert 0 < target.memory.forward_nodes < len(target.memory.curve)

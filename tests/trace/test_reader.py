@@ -51,12 +51,12 @@ def test_a_compressed_log_reads_as_the_plain_one(tmp_path: Path) -> None:
     plain = log_of(tmp_path, simple())
     (tmp_path / "b.bin").write_bytes(gzip.compress(simple().encode()))
     packed = open_trace(tmp_path / "b.bin")
-    for one, other in zip(
+    for first, other in zip(
         plain.processes[0].compilations[0].records(),
         packed.processes[0].compilations[0].records(),
         strict=True,
     ):
-        assert (one, plain.text(one)) == (other, packed.text(other))
+        assert (first, plain.text(first)) == (other, packed.text(other))
 
 
 def test_a_compressed_log_that_ends_early_gives_what_it_has(tmp_path: Path) -> None:
@@ -105,7 +105,10 @@ def test_processes_in_one_log_are_told_apart(tmp_path: Path) -> None:
 
 def test_ids_that_start_anew_are_other_compilations(tmp_path: Path) -> None:
     trace = log_of(tmp_path, simple() + simple())
-    assert [(one.id, one.number) for one in trace.processes[0].compilations] == [("0/0", 0), ("0/0", 1)]
+    assert [(record.id, record.number) for record in trace.processes[0].compilations] == [
+        ("0/0", 0),
+        ("0/0", 1),
+    ]
 
 
 def test_a_log_that_grows_is_read_on(tmp_path: Path) -> None:
@@ -115,7 +118,7 @@ def test_a_log_that_grows_is_read_on(tmp_path: Path) -> None:
     (tmp_path / "a.log").write_text(text)
     trace.refresh()
     records = trace.processes[0].compilations[0].records()
-    assert [one.kind for one in records] == ["dynamo_start", "dynamo_output_graph", "aot_forward_graph"]
+    assert [record.kind for record in records] == ["dynamo_start", "dynamo_output_graph", "aot_forward_graph"]
     assert trace.text(records[1]) == GRAPH
     assert trace.notes == ()
 
@@ -133,7 +136,7 @@ def test_records_of_any_length_cross_blocks(tmp_path: Path, monkeypatch: pytest.
 def _rows(trace: Trace) -> list[tuple[str, str | None, str]]:
     table = trace.tables[0]
     records = [trace.record(row) for row in range(len(table))]
-    return [(one.kind, one.compile_id, trace.text(one)) for one in records]
+    return [(record.kind, record.compile_id, trace.text(record)) for record in records]
 
 
 def test_a_folder_is_searched_by_content_and_no_link_is_followed(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from tests.command import forked
 
 
 @pytest.fixture
-def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AnswerStore:
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AnswerStore:
     monkeypatch.setenv("AOTLENS_CACHE_DIR", str(tmp_path / "cache"))
     opened = open_answer_store()
     assert opened is not None
@@ -44,39 +44,39 @@ def _later() -> float:
     return time.time() + 1
 
 
-def test_the_same_request_gets_the_same_answer(kept: AnswerStore, folder: Path) -> None:
+def test_the_same_request_gets_the_same_answer(store: AnswerStore, folder: Path) -> None:
     answer = _answer(folder)
-    kept.add(REQUEST, answer, _later())
-    assert kept.find(replace(REQUEST, id=7, time_limit_s=3.0)) == replace(answer, id=7, cached=True)
+    store.add(REQUEST, answer, _later())
+    assert store.find(replace(REQUEST, id=7, time_limit_s=3.0)) == replace(answer, id=7, cached=True)
 
 
 def test_another_request_gets_none(
-    kept: AnswerStore, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    store: AnswerStore, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    kept.add(REQUEST, _answer(folder), _later())
+    store.add(REQUEST, _answer(folder), _later())
     others = [
         replace(REQUEST, path="other.py"),
         replace(REQUEST, argv=("y",)),
         replace(REQUEST, qualname="f"),
         replace(REQUEST, options=TraceOptions(gpu="a100")),
     ]
-    assert [kept.find(request) for request in others] == [None] * len(others)
+    assert [store.find(request) for request in others] == [None] * len(others)
     monkeypatch.setenv("TORCH_LOGS", "all")
-    assert kept.find(REQUEST) is None
+    assert store.find(REQUEST) is None
     monkeypatch.delenv("TORCH_LOGS")
-    assert kept.find(REQUEST) is not None
+    assert store.find(REQUEST) is not None
     monkeypatch.chdir(tmp_path)
-    assert kept.find(REQUEST) is None
+    assert store.find(REQUEST) is None
 
 
 @pytest.mark.parametrize("change", ["script.py", "data.txt", "absent", "a new file"])
-def test_what_was_read_has_changed(kept: AnswerStore, folder: Path, change: str) -> None:
-    kept.add(REQUEST, _answer(folder), _later())
+def test_what_was_read_has_changed(store: AnswerStore, folder: Path, change: str) -> None:
+    store.add(REQUEST, _answer(folder), _later())
     (folder / change).write_text("other\n")
-    assert kept.find(REQUEST) is None
+    assert store.find(REQUEST) is None
 
 
-def test_what_may_not_come_twice_is_not_kept(kept: AnswerStore, folder: Path) -> None:
+def test_what_may_not_come_twice_is_not_kept(store: AnswerStore, folder: Path) -> None:
     failure = Failure("user", "a mistake")
     for answer in (
         _answer(folder, outside="it asks the network"),
@@ -84,9 +84,9 @@ def test_what_may_not_come_twice_is_not_kept(kept: AnswerStore, folder: Path) ->
         _answer(folder, report=None),
         _answer(folder, report={"targets": [{"kernels": [{"error": "took longer than its time limit"}]}]}),
     ):
-        kept.add(REQUEST, answer, _later())
-    kept.add(REQUEST, _answer(folder), started=0.0)  # the files have changed since
-    assert kept.find(REQUEST) is None
+        store.add(REQUEST, answer, _later())
+    store.add(REQUEST, _answer(folder), started=0.0)  # the files have changed since
+    assert store.find(REQUEST) is None
 
 
 def test_what_a_script_reads_is_listed(tmp_path: Path) -> None:
@@ -133,7 +133,7 @@ print([name for name in names if name.endswith(".safetensors")], repr(reads.outs
     assert forked("-c", program).out == "['model.safetensors', 'other.safetensors'] ''\n"
 
 
-def test_a_client_that_forgets_leaves_nothing_on_disk(kept: AnswerStore) -> None:
-    kept.store.put("answers", "ab" * 32, {})
+def test_a_client_that_forgets_leaves_nothing_on_disk(store: AnswerStore) -> None:
+    store.store.put("answers", "ab" * 32, {})
     WorkerClient().forget()
-    assert kept.store.by_kind() == {}
+    assert store.store.by_kind() == {}

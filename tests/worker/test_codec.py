@@ -58,14 +58,14 @@ def test_foreign_lines(line: bytes, message: str) -> None:
 
 
 def test_output_keeps_both_ends() -> None:
-    kept = HeadAndTail(head_bytes=4, tail_bytes=4)
+    output = HeadAndTail(head_bytes=4, tail_bytes=4)
     for piece in (b"ab", b"cdef", b"ghijklmnop", b"qr"):
-        kept.write(piece)
-    assert kept.text() == "abcd\n... 10 bytes of output cut here ...\nopqr"
+        output.write(piece)
+    assert output.text() == "abcd\n... 10 bytes of output cut here ...\nopqr"
 
 
 def test_short_output_is_whole() -> None:
-    kept = HeadAndTail(head_bytes=4, tail_bytes=4)
+    output = HeadAndTail(head_bytes=4, tail_bytes=4)
     for piece in (b"abc", b"defgh"):
-        kept.write(piece)
-    assert kept.text() == "abcdefgh"
+        output.write(piece)
+    assert output.text() == "abcdefgh"

@@ -28,8 +28,8 @@ def test_tensors_with_everything_that_they_may_say() -> None:
 
 
 def test_literals_containers_and_names() -> None:
-    found = parse("-3, 0.5, 'a, b', [f32[2], None], (f32[2],), {\"x\": f32[2]}, scale=1e-3, flag=True")
-    assert found == Example(
+    example = parse("-3, 0.5, 'a, b', [f32[2], None], (f32[2],), {\"x\": f32[2]}, scale=1e-3, flag=True")
+    assert example == Example(
         (
             Literal(-3),
             Literal(0.5),
@@ -44,8 +44,11 @@ def test_literals_containers_and_names() -> None:
 
 
 def test_construction_of_a_module() -> None:
-    found = parse("Block(64, heads={'a': [1]}): f32[2, 64]")
-    assert (found.construction, found.arguments) == ("Block(64, heads={'a': [1]})", (tensor("f32", 2, 64),))
+    example = parse("Block(64, heads={'a': [1]}): f32[2, 64]")
+    assert (example.construction, example.arguments) == (
+        "Block(64, heads={'a': [1]})",
+        (tensor("f32", 2, 64),),
+    )
 
 
 def test_no_arguments() -> None:

@@ -261,11 +261,11 @@ print(client.submit({str(script)!r}).future.result().failure.message, flush=True
     pid = wait_for_pid(pid_file)
     server = int(Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[1])
     os.kill(process.pid if victim == "client" else server, signal.SIGKILL)
-    said, _ = process.communicate(timeout=ANSWER_S)
+    output, _ = process.communicate(timeout=ANSWER_S)
     assert_dies(pid)
     assert_dies(server)
     if victim == "server":
-        assert said.startswith("the tracing process was killed by SIGKILL")
+        assert output.startswith("the tracing process was killed by SIGKILL")
 
 
 def test_a_dead_server_is_replaced(script: Path) -> None:

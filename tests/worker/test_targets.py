@@ -63,10 +63,10 @@ def test_every_definition_and_compile_call_with_its_reason() -> None:
 
 def test_examples_with_their_spans_and_continuation() -> None:
     (add,) = [target for target in find_targets(SOURCE, "model.py") if target.qualname == "add"]
-    found = [
+    examples = [
         (example.text, example.span.line, example.span.col, example.span.end_line) for example in add.examples
     ]
-    assert found == [("f32[2], bf16[3] grad", 9, 19, 10), ("f32[4], bf16[5]", 11, 19, 11)]
+    assert examples == [("f32[2], bf16[3] grad", 9, 19, 10), ("f32[4], bf16[5]", 11, 19, 11)]
 
 
 def test_the_span_of_a_name_counts_bytes() -> None:

@@ -223,18 +223,18 @@ METHODS = """\
     ],
 )
 def test_methods_and_classes_by_name(client: WorkerClient, script: Path, name: str, sizes: str) -> None:
-    found = targets(trace(client, script, METHODS, name))
-    parameters = [row.fqn for row in found[0].inputs if row.kind == "Parameter"]
+    reported = targets(trace(client, script, METHODS, name))
+    parameters = [row.fqn for row in reported[0].inputs if row.kind == "Parameter"]
     prefix = "self." if name == "Block.twice" else ""
     expected = [] if name == "Block.halve" else [f"{prefix}linear.weight", f"{prefix}linear.bias"]
-    assert (found[0].qualname, parameters) == (name.removesuffix(".forward"), expected)
-    assert [row.tensor.short() for row in found[0].inputs if row.tensor and row.kind == "UserInput"] == [
+    assert (reported[0].qualname, parameters) == (name.removesuffix(".forward"), expected)
+    assert [row.tensor.short() for row in reported[0].inputs if row.tensor and row.kind == "UserInput"] == [
         sizes
     ]
 
 
 @pytest.mark.parametrize(
-    "given",
+    "statement",
     [
         "f = torch.compile(double)",
         "f = torch.compile(double, fullgraph=True, mode='reduce-overhead', options=None)",
@@ -244,9 +244,9 @@ def test_methods_and_classes_by_name(client: WorkerClient, script: Path, name: s
         "import aotlens; f = aotlens.compile(double)",
     ],
 )
-def test_each_way_to_compile(client: WorkerClient, script: Path, given: str) -> None:
+def test_each_way_to_compile(client: WorkerClient, script: Path, statement: str) -> None:
     source = (
-        f"import torch\ndef double(x):\n    return x * 2\n{given}\nf(torch.ones(3, requires_grad=True))\n"
+        f"import torch\ndef double(x):\n    return x * 2\n{statement}\nf(torch.ones(3, requires_grad=True))\n"
     )
     assert len(targets(trace(client, script, source))) == 1
 
@@ -348,8 +348,10 @@ def test_one_bad_target_leaves_the_others(client: WorkerClient, script: Path) ->
     assert answer.report is not None
     report: Report = decode(answer.report)
     assert [target.qualname for target in report.targets] == ["good"]
-    assert [found.message for found in report.diagnostics][:1] == [f"{script}:7 raised ValueError: no"]
-    assert [found.code for found in report.diagnostics][1:] == ["AL906"]
+    assert [diagnostic.message for diagnostic in report.diagnostics][:1] == [
+        f"{script}:7 raised ValueError: no"
+    ]
+    assert [diagnostic.code for diagnostic in report.diagnostics][1:] == ["AL906"]
 
 
 def test_what_was_captured_before_a_script_ended_itself(client: WorkerClient, script: Path) -> None:
