@@ -329,7 +329,7 @@ class Recording:
         return [tensor for tensor in constants if tensor.untyped_storage()._cdata in storages]
 
     def known_constants(self) -> list[tuple[Any, Any]]:
-        """The fake tensors that stand for real ones of the user's, each with the real one."""
+        """Return the fakes of real tensors, each with the real one."""
         return list(self._constants.values())
 
     def is_constant(self, tensor: Any) -> bool:
@@ -400,7 +400,7 @@ class Recording:
         self.add_call((op, (tensor,), {}, number, self.origin))
 
     def use_view_of_storage(self, tensor: Any) -> None:
-        """Let the tensor's value be a view of its storage's: a write leaves one with memory of its own."""
+        """Read the tensor as a view of its storage's value: after a write, its node has its own memory."""
         tracked = self.tracked(tensor)
         if tracked.storage.version and tracked.chain:
             tracked.storage.views = {}

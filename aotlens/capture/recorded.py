@@ -1,4 +1,4 @@
-"""What a recording knows at one moment, as values that later stages read.
+"""A recording at one moment, as frozen records that later stages read.
 
     StorageState   one storage: its current value, the writes to it, the inputs on it
     TensorState    one tensor: its storage, the views that lead to it, its node
@@ -14,7 +14,7 @@ Which tensors have a state:
     a real tensor of the user's                                           that of its constant
     a wrapper subclass                                                    its own, and one per inner tensor
 
-Invariant: nothing here changes when the recording goes on; two tensors share a storage exactly when their
+Invariant: nothing here changes when the recording continues; two tensors share a storage exactly when their
 states share a `StorageState`.
 """
 
@@ -43,39 +43,39 @@ class StorageState:
     """One storage at one moment."""
 
     base: Node
-    """The value of the tensor that the storage was first seen as."""
+    """The current value of the first tensor that was recorded on the storage."""
     base_tensor: Any
     """That tensor."""
     inputs: tuple[int, ...]
     """Flat inputs on this storage; empty for an intermediate."""
     wrapper_name: str
-    """The user's name of a wrapper subclass that it lies in; empty for all others."""
+    """The user's name of the wrapper subclass that contains it; empty for all others."""
     version: int
-    """How many writes it has had."""
+    """The number of writes."""
     writes: tuple[Write, ...]
     metadata_mutations: tuple[Write, ...]
-    """Changes of a tensor's sizes or strides."""
+    """Changes of a tensor's sizes, strides or storage."""
     is_enlarged: bool
-    """Whether an operator gave the tensor more elements than it came with (`resize_`, `out=`)."""
+    """Whether an operator gave the tensor more elements than it had initially (`resize_`, `out=`)."""
     bytes_before: Any
-    """Its size before the first resize; None when it is never resized."""
+    """Its size before the first resize; None if it is never resized."""
     bytes_after: Any
-    """Its size as the last resize left it."""
+    """Its size after the last resize."""
     overlapping_inputs: Mapping[tuple[ViewStep, ...], Node]
-    """Graph inputs that lie on this storage and overlap, by chain."""
+    """Overlapping graph inputs on this storage, by chain."""
     is_inference_tensor: bool
-    """Whether the caller's is an inference tensor although the fake one is not, as behind Dynamo."""
+    """Whether the caller's tensor is an inference tensor although the fake is not, as behind Dynamo."""
     needs_inference_mode: bool
-    """Whether it is written to where the caller's mode decides if eager accepts that."""
+    """Whether a write to it is valid only if the caller's inference mode is on."""
 
     @property
     def new_bytes(self) -> Any:
-        """The size that the function leaves; None when it is unchanged.  A symbolic one is not compared."""
+        """The size that the function leaves; None if it is unchanged.  A symbolic size is not compared."""
         return new_size(self.bytes_before, self.bytes_after)
 
     @property
     def grows(self) -> bool:
-        """Whether the function leaves it larger than it was; False where only symbols decide."""
+        """Whether the function enlarges it; False if only symbols could tell."""
         return is_larger(self.bytes_before, self.bytes_after)
 
 
@@ -84,20 +84,20 @@ class TensorState:
     """One tensor at one moment."""
 
     tensor: Any
-    """The tensor itself, so that its identity stays its own."""
+    """The tensor itself, which keeps its identity unique."""
     storage: StorageState
     chain: tuple[ViewStep, ...]
     """The views that lead to it from the storage's base."""
     node: Node
-    """Its value at the storage's version `version`."""
+    """The node of its value at `version`."""
     version: int
-    """Older than the storage's where the value must be looked up again after a write."""
+    """The storage's version at which `node` was current."""
     writable_outside_inference_mode: bool
-    """An inference tensor that may be written to with inference mode off."""
+    """Whether it is an inference tensor that may be written to with inference mode off."""
 
     @property
     def is_current(self) -> bool:
-        """Whether no write to the storage has made the node out of date."""
+        """Whether the node is current: no later write to the storage."""
         return self.version == self.storage.version
 
 
@@ -108,42 +108,42 @@ class Recorded:
     fake_mode: FakeTensorMode
     nodes: tuple[Node, ...]
     tensors: Mapping[int, TensorState]
-    """By the identity of the tensor."""
+    """By identity of the tensor."""
     objects: Mapping[int, Node]
-    """Nodes of generators, and of the fakes of torchbind objects, by identity."""
+    """Nodes of generators and of fake torchbind objects, by identity."""
     regions: tuple[Region, ...]
     """The marked regions with a gradient, each once."""
     decompositions: Decompositions
     decomposed: bool
     """Whether any operator was decomposed."""
     data_symbols: frozenset[Any]
-    """Symbols of numbers that only the data decides."""
+    """Symbols of data-dependent numbers."""
     random_device: torch.device | None
-    """The device whose random numbers are functions of a seed and an offset; None where there are none."""
+    """The device whose random numbers are functions of a seed and an offset; None if there is none."""
     swapped_tensors: tuple[Any, ...]
     """Tensors that got another storage."""
     resized_leaves: tuple[tuple[Any, int, Span | None], ...]
-    """Leaves that got a storage of another size (`.data`): how many operators had run, and where."""
+    """Leaves that got data of other sizes (`.data`), with the call count and the source location."""
     reset_leaves: tuple[Any, ...]
-    """Leaves whose autograd edge `set_` made anew."""
+    """Leaves whose gradient edge `set_` replaced."""
     reset_leaves_with_gradient: tuple[Any, ...]
-    """Of `reset_leaves` those whose gradient arrives at the new edge; empty before the backward."""
+    """The `reset_leaves` whose gradient arrives at the new edge; empty before the backward."""
     views_before_detach: tuple[tuple[ViewStep, ...], ...]
-    """Chains of views whose tensor lost its `grad_fn` after they were made."""
+    """View chains of views whose base was detached in place afterwards."""
     detached: tuple[tuple[Any, Span | None, int], ...]
-    """Tensors that lost their `grad_fn` in place, where, and after how many operators."""
+    """Tensors that were detached in place, with the source location and the call count."""
     outputs_requiring_grad: frozenset[int]
-    """Identities of the outputs that require grad, noted where views lost their tensor's `grad_fn`."""
+    """Identities of the outputs that require grad; recorded if views of a detached tensor exist."""
     inference_data_spans: tuple[Span | None, ...]
-    """Where inference tensors got another storage (`.data`), since when they count no versions."""
+    """Where inference tensors got other data (`.data`): since then they have no version counter."""
     has_hidden_changes: bool
-    """Whether a tensor that requires grad was changed in a way that autograd cannot see (`.data`)."""
+    """Whether a tensor that requires grad was changed without autograd's knowledge (`.data`)."""
 
     def tracked(self, tensor: Any) -> TensorState:
-        """The state of a tensor.
+        """Return the state of a tensor.
 
         Raises:
-            UnsupportedError: a tensor that the recording has not seen.
+            UnsupportedError: the tensor is not part of the recording.
         """
         state = self.tensors.get(id(tensor))
         if state is None:
@@ -151,22 +151,22 @@ class Recorded:
         return state
 
     def find(self, tensor: Any) -> TensorState | None:
-        """The state of a tensor; None if the recording has not seen it."""
+        """Return the state of a tensor; None if it is not part of the recording."""
         return self.tensors.get(id(tensor))
 
     def inner_storages(self, tensor: Any) -> Iterator[StorageState]:
-        """The storages of the plain tensors inside a wrapper."""
+        """Yield the storages of a wrapper's inner tensors."""
         for _, inner in inner_tensors(tensor):
             state = self.find(inner)
             if state is not None:
                 yield state.storage
 
     def requires_grad(self, output: Any) -> bool:
-        """Whether an output requires grad as eager's does."""
+        """Return True if an output requires grad in eager."""
         return id(output) in self.outputs_requiring_grad or bool(output.requires_grad)
 
     def is_view_of_detached(self, tensor: Any) -> bool:
-        """Whether its base was detached in place after the tensor, or one that it is a view of, was made."""
+        """Return True if the tensor is a view whose base was detached in place afterwards."""
         chain = self.tracked(tensor).chain
         return any(
             len(detached_chain) <= len(chain)
@@ -175,20 +175,20 @@ class Recorded:
         )
 
     def was_detached(self, tensor: Any) -> bool:
-        """Whether the tensor was detached in place."""
+        """Return True if the tensor was detached in place."""
         return any(detached is tensor for detached, *_ in self.detached)
 
     def span_of_detaching(self, tensor: Any) -> Span | None:
-        """The user's expression that detached the tensor last; None where none did."""
+        """Return the user's expression that last detached the tensor in place; None if none did."""
         return next((span for detached, span, _ in reversed(self.detached) if detached is tensor), None)
 
     def calls_before_detaching(self, tensor: Any) -> int:
-        """How many operators had run when the tensor was detached last."""
+        """Return how many operators had run when the tensor was last detached."""
         return next((calls for detached, _, calls in reversed(self.detached) if detached is tensor), 0)
 
 
 class Snapshot:
-    """One moment of a recording: each storage and each tensor has one state in it."""
+    """One moment of a recording: it has one state for each storage and each tensor."""
 
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
@@ -196,7 +196,7 @@ class Snapshot:
         self._tensors: dict[int, TensorState] = {}
 
     def take(self, tensors: Iterable[Any]) -> Recorded:
-        """What the recorder knows now, with the states of these tensors and of what they are views of."""
+        """Return the recording's current state, including the states of these tensors and their bases."""
         recorder = self._recorder
         return Recorded(
             fake_mode=recorder.fake_mode,
@@ -220,7 +220,7 @@ class Snapshot:
         )
 
     def storage(self, storage: Storage) -> StorageState:
-        """The state of a storage."""
+        """Return the state of a storage."""
         state = self._storages.get(id(storage))
         if state is None:
             state = self._storages[id(storage)] = _storage_state(storage)
@@ -262,7 +262,7 @@ class Snapshot:
 
 
 def tensors_of_calls(calls: Iterable[Call]) -> Iterator[Any]:
-    """The tensors that operators took and returned, repeats included."""
+    """Yield the tensors that operators took and returned, with repetitions."""
     for _, args, kwargs, result, _ in calls:
         yield from _tensors_in((*args, *kwargs.values(), result))
 

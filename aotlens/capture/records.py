@@ -128,7 +128,7 @@ class CapturedInput(Generic[StorageType]):
 
 
 OpenInput = CapturedInput[Storage]
-"""An input of a recording that goes on, with the storage that its writes change."""
+"""An input of an open recording, with the storage that writes to it change."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,7 +252,7 @@ class Captured:
     output_names: tuple[str, ...]
     structure: Structure
     recorded: Recorded
-    """The recording when the function had returned."""
+    """The recording when the function returned."""
     grad_enabled: bool
     """Whether the caller's grad mode was on."""
     fixed_modes: tuple[bool, bool] | None
@@ -289,7 +289,7 @@ class Captured:
         return self.fake_mode.shape_env is not None
 
     def outputs_in(self, storage: StorageState) -> list[Any]:
-        """The outputs that lie in a storage."""
+        """Return the outputs on a storage."""
         tensors = (value for value in self.outputs if isinstance(value, torch.Tensor))
         return [value for value in tensors if self.recorded.tracked(value).storage is storage]
 

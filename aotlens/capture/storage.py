@@ -75,12 +75,12 @@ class Storage:
 
 
 def new_size(before: Any, after: Any) -> Any:
-    """The size in bytes that a resize leaves; None without a resize, or when it is the size before."""
+    """Return the size in bytes after a resize; None if it is unchanged."""
     return None if after is None or (type(after) is int and after == before) else after
 
 
 def is_larger(before: Any, after: Any) -> bool:
-    """Whether a resize leaves a storage larger than it was; False where only symbols decide."""
+    """Return True if a resize enlarges a storage; False if only symbols could tell."""
     return type(before) is int and type(after) is int and 0 <= before < after
 
 
