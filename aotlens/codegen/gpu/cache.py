@@ -129,7 +129,6 @@ def _own_code() -> Iterator[Path]:
     """Yield the files of this package that affect the results, so that changes to them invalidate entries."""
     package = Path(__file__).parents[2]
     yield package / "model" / "codec.py"
-    yield package / "build" / "describe.py"
     yield package / "partition" / "flops.py"
     yield package / "capture" / "operators.py"
     for folder in ("ir", "codegen", "torch_api"):
