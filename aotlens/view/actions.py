@@ -1,8 +1,8 @@
-"""What to do first: the findings of a whole report that are worth most, in the same order everywhere.
+"""The findings of a report that are worth fixing first, in the same order in every front end.
 
-Invariant: an action stands for exactly one diagnostic or one problem that Dynamo met, and is worth what that
-one says.  Sizes and times are compared by their share of the total of their kind: of the peak of the target,
-of the script's compile time.
+Invariant: an action belongs to exactly one diagnostic or one problem in Dynamo, and has its cost. Sizes and
+times are compared by their share of the total of their kind: the peak of the target, the compile time of the
+script.
 """
 
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ __all__ = ["MOST_ACTIONS", "Action", "cost_text", "what_to_do"]
 
 MOST_ACTIONS = 5
 LEAST_SHARE = 0.02
-"""What is worth less than this share of its total is no action."""
+"""A finding below this share of its total is not an action."""
 
 DYNAMO_CODES = frozenset({"AL405", "AL406", "AL407", "AL408", "AL409"})
 """Diagnostics that `problems` reports with the seconds they take."""
@@ -29,7 +29,7 @@ CURES: dict[str, str] = {
     "AL303": "`f` on the Saved tab tries it",
     "AL701": "`aotlens verify` finds the node",
 }
-"""The key or command that tries what a finding without an edit of its own suggests."""
+"""The key or command that tries the advice of a finding without edits."""
 
 _SEVERITIES: tuple[Severity, ...] = ("error", "warning", "information", "hint")
 
@@ -39,23 +39,23 @@ class Action:
     """One thing to do."""
 
     code: str
-    """The diagnostic's code; empty for a problem of Dynamo's."""
+    """The code of the diagnostic; empty for a problem in Dynamo."""
     severity: Severity
     sentence: str
-    """What happens, with the user's name for it."""
+    """The problem in one sentence, with the user's name for the value."""
     gain: str
-    """What it is worth, as `3.0 MiB of the peak`; empty where that is not known."""
+    """The cost, such as `3.0 MiB of the peak`; empty where it is not known."""
     cure: str
     """The key or command that applies or tries the fix."""
     span: Span | None
     share: float
     """Of the total of its kind, 0 to 1; 0 where that is not known."""
     diagnostic: Diagnostic | None = None
-    """What it stands for; None for a problem of Dynamo's."""
+    """The diagnostic that the action belongs to; None for a problem in Dynamo."""
 
     @property
     def rank(self) -> tuple[int, float]:
-        """What is wrong comes before what is slow or large, however much that is worth."""
+        """Return the sort key: wrong results come before slow or large code, whatever that costs."""
         is_wrong = self.severity == "error" or (self.severity == "warning" and not self.gain)
         return (_SEVERITIES.index(self.severity) if is_wrong else len(_SEVERITIES), -self.share)
 
@@ -78,7 +78,7 @@ def _actions(report: Report) -> Iterator[Action]:
 
 
 def _of_diagnostic(diagnostic: Diagnostic) -> Iterator[Action]:
-    """Nothing for what is neither wrong nor worth much."""
+    """Yield the action of a diagnostic; none if it is neither wrong nor expensive."""
     cost = diagnostic.cost
     is_small = cost is None or cost.share < LEAST_SHARE
     if diagnostic.code in DYNAMO_CODES or (is_small and diagnostic.severity not in ("error", "warning")):
@@ -102,7 +102,7 @@ def _cure(diagnostic: Diagnostic) -> str:
 
 
 def _of_dynamo(dynamo: Dynamo, is_log: bool) -> Iterator[Action]:
-    """A log does not name the script that a command could run with the fix."""
+    """Yield the actions of Dynamo's problems; those of a log name no command, since a log names no script."""
     total = dynamo.compile_seconds.total
     for problem in problems(dynamo):
         share = problem.seconds / total if total else 0.0

@@ -1,7 +1,7 @@
-"""Why a CUDA graph cannot record something: the closed list, in a user's words, and the operators by kind.
+"""Reasons why a CUDA graph cannot record something, in a closed list, and the operators of each kind.
 
-What splits a graph and what prevents a recording is as in torch's `mode="reduce-overhead"`, whose compiler
-records a graph in parts around what cannot be recorded.
+Graphs are split, and recordings prevented, as in torch's `mode="reduce-overhead"`, whose compiler records a
+graph in parts around unrecordable operators.
 """
 
 from dataclasses import dataclass
@@ -95,17 +95,17 @@ WHY: dict[BlockerKind, Why] = {
     ),
     "wrapper_step": Why("beside", "the wrapper does it around the graphs, on each call", ""),
 }
-"""By kind: what follows from it, why, and what helps."""
+"""For each kind: its consequence, its reason and its remedy."""
 
 OF_INPUTS: frozenset[BlockerKind] = frozenset(
     {"written_argument", "resized_storage", "cpu_input", "object_input", "second_device"}
 )
-"""Kinds that are told by a name, and not by the expression where they stand."""
+"""Kinds that are described by a name instead of an expression."""
 
 HOST_READS = frozenset(
     {"aten._local_scalar_dense", "aten.item", "aten.equal", "aten.allclose", "aten.is_nonzero"}
 )
-"""Operators whose result is a number for Python."""
+"""Operators that return a number to Python."""
 
 HOST_CHECKS = frozenset({"aten._assert_scalar"})
 
@@ -120,7 +120,7 @@ WAITING = frozenset(
         "aten.linalg_lstsq",
     }
 )
-"""What torch documents as synchronising the GPU with the CPU."""
+"""Operators that torch documents as synchronising the GPU with the CPU."""
 
 REFUSED = frozenset(
     {
@@ -132,7 +132,7 @@ REFUSED = frozenset(
         "run_with_rng_state",
     }
 )
-"""Inductor's own list, without those that have a kind of their own; others are told by a tag."""
+"""Inductor's list, without the operators of other kinds; the rest is recognised by a tag."""
 
 MASK_WRITES = frozenset({"aten.index_put", "aten.index_put_", "aten._unsafe_index_put"})
 BRANCHES = frozenset({"cond"})
@@ -146,7 +146,7 @@ BESIDE = frozenset(
         "write to inputs in the backward",
     }
 )
-"""Steps of the wrapper that launch work, or wait for it, outside of the graphs."""
+"""Wrapper steps that launch work, or wait for it, outside of the graphs."""
 
 
 VERDICTS: dict[CudaGraphVerdict, str] = {

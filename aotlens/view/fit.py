@@ -1,6 +1,6 @@
-"""The memory of a step in words, the same for text and for rows of other front ends.
+"""The memory of a step in words, for text and for the rows of other front ends.
 
-Invariant: the rows of the kinds add up to the peak; what is cut from the lines is counted in a last row.
+Invariant: the rows of the kinds add up to the peak; a last row counts the lines that are cut.
 """
 
 from collections.abc import Iterator, Sequence
@@ -49,7 +49,7 @@ def kind_rows(kinds: Sequence[KindBytes]) -> tuple[FitRow, ...]:
 
 
 def line_rows(lines: Sequence[FitLine], most: int | None = MOST_LINES) -> tuple[FitRow, ...]:
-    """The lines that allocated what is alive at the peak, the largest first."""
+    """Return the lines that allocated the memory in use at the peak, the largest first."""
     shown = lines if most is None else lines[:most]
     rows = [FitRow(row.bytes, row.kind, _line_words(row)) for row in shown]
     if rest := lines[len(shown) :]:
@@ -65,7 +65,7 @@ def _line_words(row: FitLine) -> str:
 
 
 def gpu_words(gpu: GpuFit) -> str:
-    """Whether it fits, and by what margin."""
+    """Return whether the step fits on the GPU, and the margin."""
     verb = "fits" if gpu.ok else "does not fit"
     margin = human_bytes(abs(gpu.margin_bytes))
     rest = f"{margin} stay free" if gpu.ok else f"{margin} are missing"
@@ -76,7 +76,7 @@ def gpu_words(gpu: GpuFit) -> str:
 
 
 def curve_text(curve: Sequence[FitPoint], width: int = CURVE_WIDTH) -> str:
-    """The highest point of each part of the step as one bar."""
+    """Return one bar that shows the highest point of each part of the step."""
     if not curve:
         return ""
     top = max(point.live_bytes for point in curve) or 1
@@ -90,7 +90,7 @@ def curve_text(curve: Sequence[FitPoint], width: int = CURVE_WIDTH) -> str:
 
 
 def fit_lines(fit: Fit, *, is_full: bool = False) -> Iterator[str]:
-    """The whole answer as plain lines."""
+    """Yield the whole answer as plain lines."""
     yield peak_words(fit)
     if not fit.curve:
         return

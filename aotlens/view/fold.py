@@ -1,4 +1,4 @@
-"""Identical layers shown as one row: `h.0–11.attn.weight`, ×12; and what is alive at the peak, folded so."""
+"""Rows of identical layers folded into one, `h.0–11.attn.weight` ×12, also for values alive at the peak."""
 
 import re
 from collections.abc import Callable, Hashable, Iterable
@@ -13,7 +13,7 @@ from aotlens.view.quantities import multiplied
 Item = TypeVar("Item")
 
 _LAYER = re.compile(r"(?<=[.\[])\d+")
-"""The number of a layer in a name: `h.3.attn`, `layers[3].weight`."""
+"""The number of a layer in a name, as in `h.3.attn` and `layers[3].weight`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,12 +26,12 @@ class Fold(Generic[Item]):
 
     @property
     def first(self) -> Item:
-        """The item that stands for all."""
+        """The item that is shown for all of them."""
         return self.items[0]
 
     @property
     def times(self) -> str:
-        """`×12`, or nothing for a single item."""
+        """Return `×12`; empty for a single item."""
         return multiplied(len(self.items))
 
 
@@ -53,7 +53,8 @@ def fold(
 
 
 def in_layer(layer: str | None, label: str) -> str:
-    """A label that folds over layers: `blocks.3: gelu in self.mlp(x)`; as it is outside of a layer."""
+    """Return a label that folds over layers, `blocks.3: gelu in self.mlp(x)`; unchanged outside of a
+    layer."""
     return f"{layer}: {label}" if layer else label
 
 
@@ -74,7 +75,7 @@ def _ranges(numbers: list[int]) -> str:
 
 
 def alive_folds(memory: Memory) -> list[Fold[LiveValue]]:
-    """What is alive at the peak, identical layers as one, the largest total first."""
+    """Return the values alive at the peak, identical layers folded, the largest total first."""
     text = texts()
     folds = fold(memory.live_at_peak, lambda value: alive_label(value, text), alive_key)
     return sorted(folds, key=lambda group: -total_bytes(group))
@@ -85,12 +86,12 @@ def total_bytes(group: Fold[LiveValue]) -> int:
 
 
 def alive_key(value: LiveValue) -> tuple[object, ...]:
-    """What identical layers share: all that a row shows."""
+    """Return the fields that the values of identical layers share: all that a row shows."""
     return value.bytes, value.kind, value.span, value.made_in, value.last_in, value.last_span
 
 
 def alive_label(value: LiveValue, text: Callable[[Span], str] = text_of) -> str:
-    """`blocks.3: gelu in self.mlp(x)`, or the user's name where it names a tensor of theirs."""
+    """Return `blocks.3: gelu in self.mlp(x)`, or the user's name for the tensor."""
     operator = without_number(value.node)
     if value.name and value.kind in ("gradient", "result"):
         return value.name
@@ -99,7 +100,8 @@ def alive_label(value: LiveValue, text: Callable[[Span], str] = text_of) -> str:
 
 
 def lifetime(value: LiveValue, home: str | None) -> str:
-    """`from the forward until the backward of line 24`; `home` is the file whose lines need no name."""
+    """Return `from the forward until the backward of line 24`; lines of the file `home` come without its
+    name."""
     if value.kind == "working memory":
         return "while the operator runs"
     if value.last_in is None:

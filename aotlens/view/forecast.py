@@ -32,7 +32,7 @@ class FailedGuard:
 
     guard: str
     values: tuple[str, ...]
-    """What it fails with."""
+    """The values with which it fails."""
     span: Span | None
     function: str
 
@@ -45,7 +45,7 @@ class FailedGuard:
 
 @dataclass(frozen=True, slots=True)
 class CallRow:
-    """One call of an axis that was asked for."""
+    """One requested call of an axis."""
 
     value: str
     words: str
@@ -78,9 +78,9 @@ def axis_title(axis: ForecastAxis) -> str:
 
 
 def failed_guards(forecast: Forecast, axis: ForecastAxis) -> tuple[FailedGuard, ...]:
-    """The guards that fail, in the order of the calls; one guard once for all of its values.
+    """Return the guards that fail, in the order of the calls, each once for all of its values.
 
-    What fails when the same call is made again is no matter of another axis.
+    A guard that also fails when the same call is repeated does not belong to the axis.
     """
     always = () if axis.kind in ("repeat", "asked") else _repeated(forecast)
     groups: dict[tuple[str, str], list[Cause]] = {}
@@ -127,7 +127,7 @@ def call_rows(axis: ForecastAxis) -> Iterator[CallRow]:
 
 
 def remedy_words(axis: ForecastAxis) -> str:
-    """The smallest change that leaves the fewest compilations; empty where none helps."""
+    """Return the smallest change that leaves the fewest compilations; empty where no change helps."""
     if not axis.remedies:
         return ""
     best = axis.remedies[-1]
@@ -135,6 +135,6 @@ def remedy_words(axis: ForecastAxis) -> str:
 
 
 def recompiling(forecast: Forecast) -> tuple[ForecastAxis, ...]:
-    """The axes of which a value fails a guard, the most compilations first."""
+    """Return the axes with a value that fails a guard, those with the most compilations first."""
     axes = [axis for axis in forecast.axes if not axis.error and failed_guards(forecast, axis)]
     return tuple(sorted(axes, key=lambda axis: axis.first_compilations - axis.compilations))

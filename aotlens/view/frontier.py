@@ -1,6 +1,6 @@
-"""The frontier between saved bytes and work done again, cut to what a person reads.
+"""The frontier between saved bytes and recomputation, shortened for display.
 
-Invariant: standard library only; what was compiled is always among the rows, marked.
+Invariant: standard library only; the compiled choice is always among the rows, marked.
 """
 
 from collections.abc import Sequence
@@ -20,12 +20,13 @@ class FrontierRow:
 
 
 def chosen_point(partition: Partition) -> FrontierPoint:
-    """What the compiled choice costs."""
+    """Return the saved bytes and the recomputation of the compiled choice."""
     return FrontierPoint(partition.saved_bytes, sum(value.flops for value in partition.recomputed))
 
 
 def frontier_rows(partition: Partition, most: int) -> tuple[FrontierRow, ...]:
-    """At most so many rows, the fewest bytes first: both ends, what was compiled, and others between them."""
+    """Return at most `most` rows, the fewest bytes first: both ends, the compiled choice, and others between
+    them."""
     if not partition.frontier:
         return ()
     chosen = chosen_point(partition)
@@ -37,7 +38,7 @@ def frontier_rows(partition: Partition, most: int) -> tuple[FrontierRow, ...]:
 
 
 def _spread(points: Sequence[FrontierPoint], must: set[int], most: int) -> list[FrontierPoint]:
-    """The points of `must`, then those farthest in bytes from what is there."""
+    """Return the points of `must`, then those farthest in bytes from the chosen ones."""
     chosen = set(must)
     while len(chosen) < min(most, len(points)):
         rest = (index for index in range(len(points)) if index not in chosen)
@@ -50,5 +51,5 @@ def _apart(first: FrontierPoint, second: FrontierPoint) -> int:
 
 
 def own_choice_label(own: OwnChoice) -> str:
-    """What a what-if of a log is compared with."""
+    """Return the label of the choice that a what-if of a log is compared with."""
     return f"our solver's choice under {own.policy}, not torch's"

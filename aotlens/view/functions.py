@@ -1,8 +1,7 @@
-"""The targets of a script by the function of the user's that they come from.
+"""The targets of a script, grouped by the user's function.
 
 Dynamo makes several graphs of a function that it cannot capture whole, and compiles each again for arguments
-of another kind; a reader thinks of the function.  Invariant: standard library only, and every target is in
-exactly one function.
+of another kind. Invariant: standard library only, and every target is in exactly one function.
 """
 
 from bisect import bisect_right
@@ -17,13 +16,13 @@ __all__ = ["Function", "Graph", "by_function"]
 
 @dataclass(frozen=True, slots=True)
 class Graph:
-    """One graph of a function, with each time that it was compiled."""
+    """One graph of a function, with each of its compilations."""
 
     compilations: tuple[Target, ...]
 
     @property
     def differing(self) -> tuple[str, ...]:
-        """The arguments, parameters and buffers that were not alike at each compilation."""
+        """Return the arguments, parameters and buffers that differ between the compilations."""
         kinds: dict[str, set[str]] = {}
         for target in self.compilations:
             for row in target.inputs:
@@ -34,7 +33,7 @@ class Graph:
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """A function or module of the user's, with everything that was compiled of it."""
+    """A function or module of the user's, with all of its graphs."""
 
     name: str
     span: Span | None
@@ -50,7 +49,7 @@ class Function:
 
     @property
     def elapsed_ms(self) -> float:
-        """What compiling it took."""
+        """Return the compile time of all of its graphs."""
         return sum(sum(target.timings_ms.values()) for target in self.targets)
 
     @property
@@ -70,7 +69,7 @@ class Function:
 
 
 def by_function(targets: Sequence[Target]) -> tuple[Function, ...]:
-    """The functions in the order in which they were compiled first."""
+    """Return the functions in the order of their first compilation."""
     starts = _definitions(targets)
     functions: dict[tuple[str, str, int], list[Target]] = {}
     for target in targets:
@@ -90,7 +89,7 @@ def _function(targets: list[Target]) -> Function:
 
 
 def _definitions(targets: Iterable[Target]) -> dict[tuple[str, str], list[int]]:
-    """The lines on which functions of one name in one file begin."""
+    """Return the first lines of the functions of one name in one file."""
     lines: dict[tuple[str, str], set[int]] = {}
     for target in targets:
         if target.span is not None and not target.is_resumed:
@@ -99,7 +98,8 @@ def _definitions(targets: Iterable[Target]) -> dict[tuple[str, str], list[int]]:
 
 
 def _function_key(target: Target, starts: dict[tuple[str, str], list[int]]) -> tuple[str, str, int]:
-    """Equal for the graphs of one function; what follows a graph break belongs to the definition above it."""
+    """Return a key that the graphs of one function share; the rest after a graph break has the definition
+    above it."""
     if target.span is None:
         return target.function, "", 0
     lines = starts.get((target.function, target.span.file), [])

@@ -16,7 +16,7 @@ def is_for_gpu(kernel: Kernel) -> bool:
 
 
 def gpu_kernels(kernels: Iterable[Kernel]) -> list[Kernel]:
-    """Those for a GPU target, in call order."""
+    """Return the kernels for a GPU target, in call order."""
     return [kernel for kernel in kernels if is_for_gpu(kernel)]
 
 
@@ -52,7 +52,7 @@ class _Line:
     span: Span
     shares: list[KernelShare] = field(default_factory=list)
     times: list[float | None] = field(default_factory=list)
-    """What each share has of its kernel's measured time."""
+    """The part of the measured time that each share accounts for."""
     forward: int = 0
     backward: int = 0
 
@@ -77,7 +77,8 @@ def line_costs(kernels: Iterable[Kernel]) -> tuple[LineCost, ...]:
 
 
 def _time_of(share: KernelShare, kernel: Kernel) -> float | None:
-    """By its part of the floor; by the number of shares where the floor is nothing."""
+    """Return the share's part of the kernel's time: by its part of the floor, or evenly where the floor is
+    zero."""
     if kernel.time_us is None:
         return None
     whole = sum(part.floor_us for part in kernel.shares)
@@ -85,13 +86,13 @@ def _time_of(share: KernelShare, kernel: Kernel) -> float | None:
 
 
 def known_sum(times: Iterable[float | None]) -> float | None:
-    """The sum; None where one of them is not known."""
+    """Return the sum; None where one of them is not known."""
     known = list(times)
     return None if None in known else sum(time for time in known if time is not None)
 
 
 def extent(span: Span) -> tuple[int, int]:
-    """How much of the source it is, to find the widest of several on one line."""
+    """Return how many lines and columns a span covers, to find the widest span of a line."""
     return span.end_line - span.line, span.end_col - span.col
 
 
@@ -110,11 +111,11 @@ def _cost(line: _Line) -> LineCost:
 
 LONGEST_NAME, SHORTEST_NAME = 34, 16
 PREFIXES = ("torch.ops.", "extern_kernels.")
-"""What the generated code calls a library's functions through."""
+"""Prefixes of library functions in generated code."""
 
 
 def short_name(name: str, longest: int = LONGEST_NAME) -> str:
-    """Its own name without the middle: a kernel's kind is told at the front, its number at the end."""
+    """Return the kernel's name without its middle: its start shows the kind, its end the number."""
     return without_middle(own_name(name), longest)
 
 
@@ -126,17 +127,17 @@ def own_name(name: str) -> str:
 
 
 def without_middle(text: str, longest: int) -> str:
-    """The text in at most so many characters: what stands at its front, and the last dozen."""
+    """Return the text in at most `longest` characters: its start, and its last dozen characters."""
     end = max(0, min(12, longest // 2 - 2))
     return text if len(text) <= longest else f"{text[: longest - end - 1]}…{text[len(text) - end :]}"
 
 
 TRITON = "triton"
-"""What the first of a GPU kernel's texts is called; a CPU kernel has `source`."""
+"""The name of a GPU kernel's first text; that of a CPU kernel is `source`."""
 
 
 def kernel_texts(kernel: Kernel, kernels: Sequence[Kernel]) -> tuple[tuple[str, str], ...]:
-    """Every language that it is there in, with the text; a later launch has those of the first."""
+    """Return each language of the kernel with its text; a later launch has the texts of the first."""
     same = (row for row in kernels if (row.name, row.phase) == (kernel.name, kernel.phase))
     first = next(same, kernel)
     written = TRITON if is_for_gpu(kernel) else "source"
@@ -145,7 +146,7 @@ def kernel_texts(kernel: Kernel, kernels: Sequence[Kernel]) -> tuple[tuple[str, 
 
 
 def moved_bytes(kernel: Kernel) -> int | None:
-    """Read and written by one launch; None where nothing is known."""
+    """Return the bytes that one launch reads and writes; None where they are not known."""
     if kernel.bytes_moved is not None:
         return kernel.bytes_moved
     known = [size for size in (kernel.bytes_read, kernel.bytes_written) if size is not None]
@@ -153,7 +154,7 @@ def moved_bytes(kernel: Kernel) -> int | None:
 
 
 def kernel_time(kernel: Kernel) -> float | None:
-    """Microseconds: measured where it ran, else the least that the target could take."""
+    """Return the measured time in microseconds, else the least time that the target could take."""
     return kernel.time_us if kernel.time_us is not None else kernel.floor_us
 
 
@@ -168,7 +169,7 @@ def occupancy_text(config: KernelConfig) -> str:
 
 
 def grid_text(config: KernelConfig) -> str:
-    """Return how many blocks one launch has: `16×8 blocks`, also where only the data decides it."""
+    """Return how many blocks one launch has, `16×8 blocks`; or that the data decides it."""
     if config.grid is None:
         return "as many blocks as the data needs"
     sizes = [size for size in config.grid if size > 1] or [1]
@@ -182,15 +183,15 @@ def block_sizes_text(config: KernelConfig) -> str:
 
 
 TEMPLATE = "triton_tem_"
-"""How the names of kernels from a template begin: a GPU may have taken another one, or the library's."""
+"""The prefix of kernels from a template; the GPU may have run another template, or the library's kernel."""
 CPU = "cpp_"
-"""How the names of kernels for a CPU begin."""
+"""The prefix of CPU kernels."""
 ENDING = "torch.sum"
-"""The row of a sum with which a kernel ends; the machine's rows have its time at the kernel."""
+"""The row of a sum that ends a kernel; the rows of this machine have its time at the kernel."""
 
 
 def with_measured_times(kernels: Iterable[Kernel]) -> tuple[Kernel, ...]:
-    """The rows for a GPU target with the times of the rows of this machine, which stay as they are."""
+    """Return the rows for a GPU target with the times measured on this machine; CPU rows stay unchanged."""
     rows = tuple(kernels)
     predicted = gpu_kernels(rows)
     ran = [kernel for kernel in rows if _ran_on_gpu(kernel)]
@@ -206,12 +207,12 @@ def with_measured_times(kernels: Iterable[Kernel]) -> tuple[Kernel, ...]:
 
 
 def _ran_on_gpu(kernel: Kernel) -> bool:
-    """Whether it is a row of this machine's GPU; kernels for its CPU stand among those of a graph."""
+    """Return True for a row of this machine's GPU; a graph also has kernels for its CPU."""
     return kernel.target.startswith("cuda") and not kernel.name.startswith(CPU)
 
 
 def _measured_rows(measured_kernels: list[Kernel], phase_rows: list[Kernel]) -> Iterator[Kernel]:
-    """The rows of one phase with their times; nothing where they are not those of the same calls."""
+    """Yield the rows of one phase with their times; none where they do not match the calls."""
     calls = [kernel for kernel in phase_rows if kernel.name != ENDING]
     if len(measured_kernels) != len(calls) or not all(map(_is_same, measured_kernels, calls)):
         return
@@ -231,7 +232,7 @@ def _measured_rows(measured_kernels: list[Kernel], phase_rows: list[Kernel]) -> 
 
 
 def _is_same(first: Kernel, second: Kernel) -> bool:
-    """Whether two rows are of one call."""
+    """Return True if two rows belong to the same call."""
     if first.name == second.name:
         return True
     chosen = first.name.startswith(TEMPLATE) or second.name.startswith(TEMPLATE)

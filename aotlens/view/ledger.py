@@ -1,4 +1,7 @@
-"""Inputs and outputs in the user's words: what becomes of an input, what an output aliases."""
+"""Words for inputs and outputs: how an input is handled, what an output aliases.
+
+`view/tabs/ledger.py` makes the rows of the tab of them.
+"""
 
 from collections import Counter
 
@@ -13,7 +16,7 @@ KINDS = {
     "Constant": "constant",
     "FreeTensor": "from outside",
 }
-"""The slots' names in the user's words."""
+"""Names of the kinds of inputs."""
 
 
 OUTPUTS = {
@@ -26,11 +29,11 @@ OUTPUTS = {
     "unsafe_view_alias": "new (a view whose base stays inside)",
     "custom_function_view": "view of {base} by a custom function",
 }
-"""What each output type means, in the user's words."""
+"""Words for each output type."""
 
 
 def kind_name(kind: str) -> str:
-    """Return what an input is in the user's words: `argument`, `parameter`, `from outside`."""
+    """Return the kind of an input in words: `argument`, `parameter`, `from outside`."""
     return KINDS.get(kind, kind)
 
 
@@ -41,14 +44,14 @@ def kind_counts(target: Target) -> str:
 
 
 def output_count(target: Target) -> str:
-    """`3, and 1 left outside`."""
+    """Return `3, and 1 left outside`."""
     left = sum(entry.left for entry in target.outputs)
     returned = str(len(target.outputs) - left) if len(target.outputs) > left else "none"
     return f"{returned}, and {left} left outside" if left else returned
 
 
 def handling(target: Target, entry: Input) -> str:
-    """What becomes of an input, in a few of the user's words."""
+    """Return how an input is handled: `copied back`, `changed in the graph, under no_grad`, `read`."""
     parts = []
     if entry.duplicate_of is not None:
         parts.append(f"the same tensor as {_input_name(target, entry.duplicate_of)}")
@@ -71,14 +74,14 @@ def handling(target: Target, entry: Input) -> str:
 
 
 def aliasing(target: Target, entry: Output) -> str:
-    """What an output is, in a few of the user's words."""
+    """Return what an output is: `new, has grad`, `view of cache`."""
     words = OUTPUTS[entry.output_type].format(base=_base_name(target, entry.base))
     words = f"left outside, {words}" if entry.left else words
     return f"{words}, has grad" if entry.requires_grad else words
 
 
 def tensor_text(tensor: Tensor | None) -> str:
-    """`f32[8, 16]`, with the device where it is not the CPU."""
+    """Return `f32[8, 16]`, with the device unless it is the CPU."""
     if tensor is None:
         return "no tensor"
     kind = f"{tensor.subclass} " if tensor.subclass else ""

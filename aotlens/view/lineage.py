@@ -1,6 +1,7 @@
-"""One computation through all stages: what it is called in each, what its gradient is, what becomes of it.
+"""One computation through all stages: its name in each, its gradient, and what the partition does with it.
 
-Invariant: identity is what `from_` says; a node whose operator changed is followed by its place in the chain.
+Invariant: the field `from_` decides identity; a node whose operator changed is followed by its position in
+the chain.
 """
 
 from collections import defaultdict
@@ -12,7 +13,7 @@ from aotlens.model.report import RecomputedValue, SavedValue, Stage, StageNode, 
 from aotlens.model.stage_changes import compared
 
 PARTITION = "partition"
-"""The name under which the joint program is shown with what becomes of each of its nodes."""
+"""The name of the joint program when it is shown with the fate of each node."""
 
 Side = Literal["input", "forward", "backward", "both", "neither"]
 
@@ -22,8 +23,7 @@ class Fate:
     """What the partition does with one node of the joint program."""
 
     side: Side
-    """Where it runs; `both` is computed again in the backward, `neither` is needed by nobody,
-    `input` is given."""
+    """Where it runs; `both` is recomputed in the backward, `neither` is unused, `input` is an input."""
     saved: SavedValue | None = None
     recomputed: RecomputedValue | None = None
 
@@ -34,16 +34,15 @@ class Step:
 
     stage: str
     nodes: tuple[str, ...]
-    """Its nodes; more than one where an operator was taken apart, none where the stage has it no longer or
-    not yet."""
+    """Its nodes: several where an operator was decomposed, none where the stage does not have it."""
     gradient: tuple[str, ...] = ()
     """Nodes that compute its gradient."""
     gradient_of: tuple[str, ...] = ()
-    """For a node of a gradient: what it is the gradient of."""
+    """For a gradient: the nodes that it is the gradient of."""
 
 
 class Lineage:
-    """The stages of one target with who came from whom; each map is built when it is first needed."""
+    """The stages of one target and which node comes from which; each map is built when it is first needed."""
 
     def __init__(self, target: Target) -> None:
         self.target = target
@@ -52,18 +51,18 @@ class Lineage:
 
     @cached_property
     def stages(self) -> dict[str, Stage]:
-        """Those that change something, by name."""
+        """Return the stages that change something, by name."""
         return {stage.name: stage for stage in self.target.stages if stage.same_as is None}
 
     def parent(self, stage: str) -> str | None:
-        """The stage that it was made from, past those that changed nothing; None for the first."""
+        """Return the stage that it was made from, without stages that changed nothing; None for the first."""
         name = self.stages[stage].parent
         while name is not None and name not in self.stages:
             name = next(row.parent for row in self.target.stages if row.name == name)
         return name
 
     def unchanged(self, stage: str) -> tuple[str, ...]:
-        """Stages between it and its parent that had nothing to do."""
+        """Return the stages between it and its parent that changed nothing."""
         names, name = [], self.stages[stage].parent
         while name is not None and name not in self.stages:
             names.append(name)
@@ -76,7 +75,7 @@ class Lineage:
         return self._nodes[stage]
 
     def is_gradient(self, stage: str, name: str) -> bool:
-        """Whether it belongs to the gradient of what it comes from, and is not the same computation."""
+        """Return True if the node belongs to the gradient of its origin, and is not the same computation."""
         if not self._joints or self._joints[0] not in self._chain(stage):
             return False
         return any(
@@ -85,11 +84,11 @@ class Lineage:
         )
 
     def steps(self, stage: str, name: str) -> tuple[Step, ...]:
-        """The node of that stage through every stage, in order."""
+        """Return the node of that stage through every stage, in order."""
         return tuple(self.step(stage, name, other) for other in self.stages)
 
     def step(self, stage: str, name: str, other: str) -> Step:
-        """The node of one stage in another."""
+        """Return the node of one stage in another."""
         of_gradient = self.is_gradient(stage, name)
         shared = self._common(stage, other)
         origin = self.parent(self._joints[0]) if self._joints and not of_gradient else None
@@ -104,13 +103,14 @@ class Lineage:
         return Step(other, (name,) if other == stage else rest, gradient)
 
     def counterpart(self, stage: str, name: str, other: str) -> str | None:
-        """The same computation in another stage; else its gradient there, else what it is the gradient of."""
+        """Return the same computation in another stage; else its gradient there, else the node that it is the
+        gradient of."""
         step = self.step(stage, name, other)
         return next(iter((*step.nodes, *step.gradient, *step.gradient_of)), None)
 
     @property
     def is_divided(self) -> bool:
-        """Whether there is a partition, and so a fate for each node."""
+        """Return True if there is a partition, and so a fate for each node."""
         return self.target.partition is not None and bool(self._joints)
 
     @cached_property
@@ -137,12 +137,12 @@ class Lineage:
 
     @cached_property
     def _joints(self) -> tuple[str, ...]:
-        """The joint program, and what passes made of it."""
+        """Return the joint program, and the programs that passes made of it."""
         return tuple(name for name in self.stages if name.startswith("joint"))
 
     @cached_property
     def _differentiating(self) -> frozenset[str]:
-        """Nodes of the joint program that the program before it has not."""
+        """Return the nodes of the joint program that the program before it does not have."""
         joint = self._joints[0]
         comparison = compared(self.target, self.parent(joint) or joint, joint)
         unchanged = comparison.partners if comparison is not None else {}
@@ -164,7 +164,7 @@ class Lineage:
         return next(name for name in self._chain(first) if name in known)
 
     def _ancestors_of(self, stage: str, to: str, names: tuple[str, ...]) -> tuple[str, ...]:
-        """The nodes of an earlier stage that these come from."""
+        """Return the nodes of an earlier stage that these come from."""
         for current in self._chain(stage):
             names = tuple(name for name in names if name in self.nodes(current))
             if current == to:
@@ -181,7 +181,7 @@ class Lineage:
         return names
 
     def _heirs_of(self, stage: str) -> dict[str, list[str]]:
-        """The nodes of a stage by each node of its parent that they come from."""
+        """Return the nodes of a stage by each node of its parent that they come from."""
         if stage not in self._heirs:
             heirs: defaultdict[str, list[str]] = defaultdict(list)
             for node in self.stages[stage].nodes:

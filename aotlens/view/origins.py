@@ -1,6 +1,6 @@
-"""What a report from a log says of how its facts are known.  Stdlib only, for every front end.
+"""How the facts of a report from a log are known. Standard library only, for every front end.
 
-Invariant: what is unknown is named, one row for each fact, with the reason.
+Invariant: each unknown fact has a row, with the reason.
 """
 
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ __all__ = ["origin_rows", "own_choice_text", "unknown_text"]
 
 
 def origin_rows(origins: Sequence[Origin]) -> tuple[tuple[str, str, str], ...]:
-    """`("unknown", "times of kernels", "a log holds no run times")`: what is unknown first."""
+    """Return `("unknown", "times of kernels", "a log holds no run times")`, unknown facts first."""
     order = ("unknown", "derived", "logged")
     ordered = sorted(origins, key=lambda origin: order.index(origin.known))
     return tuple((origin.known, origin.fact, origin.source) for origin in ordered)
@@ -26,7 +26,7 @@ def unknown_text(origins: Sequence[Origin]) -> str:
 
 
 def own_choice_text(partition: Partition) -> str:
-    """What our solver would save of a graph that torch partitioned; empty for a partition of ours."""
+    """Return what our solver would save of a graph that torch partitioned; empty for a partition of ours."""
     own = partition.own
     if own is None:
         return partition.own_note

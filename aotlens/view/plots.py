@@ -8,7 +8,7 @@ LEVELS = "▁▂▃▄▅▆▇█"
 
 
 def bar(value: int, largest: int, width: int) -> str:
-    """A bar of at most `width` cells, exact to an eighth of a cell."""
+    """Return a bar of at most `width` cells, exact to an eighth of a cell."""
     if largest <= 0 or value <= 0:
         return ""
     eighths = max(1, round(value * width * 8 / largest))
@@ -17,7 +17,7 @@ def bar(value: int, largest: int, width: int) -> str:
 
 
 def buckets(values: Sequence[int], width: int) -> list[int]:
-    """The largest value of each of `width` equal parts, so that no peak is lost."""
+    """Return the largest value of each of `width` equal parts, so that no peak is lost."""
     if not values or width <= 0:
         return []
     cells = min(width, len(values))
@@ -26,7 +26,7 @@ def buckets(values: Sequence[int], width: int) -> list[int]:
 
 
 def plot(values: Sequence[int], width: int, height: int) -> tuple[str, ...]:
-    """The curve as filled columns, the top line first, exact to an eighth of a line."""
+    """Return the curve as filled columns, the top line first, exact to an eighth of a line."""
     parts = buckets(values, width)
     top = max(parts, default=0) or 1
     eighths = [round(part * height * len(LEVELS) / top) for part in parts]

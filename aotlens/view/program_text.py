@@ -1,6 +1,6 @@
-"""What a stage's program text says of each node: its arguments, and the user's line that it stands under.
+"""The arguments and the user's line of each node, from a stage's program text.
 
-Invariant: standard library only.  The text is as `aotlens.ir.render` writes it; a node that it does not have
+Invariant: standard library only. `aotlens.ir.render` writes the text; a node that the text does not contain
 has no entry.
 """
 
@@ -22,11 +22,11 @@ class NodeText:
     """One statement of a program."""
 
     value: str
-    """What is computed, as Python: `aten_add_Tensor(x, 2)`."""
+    """The computation as Python: `aten_add_Tensor(x, 2)`."""
     line: str
     """The user's source line without its comment; empty where the compiler added the node."""
     number: int | None
-    """The line's number."""
+    """The number of that line."""
 
 
 def node_texts(stage: Stage) -> dict[str, NodeText]:
@@ -47,7 +47,7 @@ def node_texts(stage: Stage) -> dict[str, NodeText]:
 
 
 def without_comment(line: str) -> str:
-    """A source line without the comment at its end, blanks made one."""
+    """Return a source line without its comment, with single blanks."""
     if "#" in line:
         try:
             for token in tokenize.generate_tokens(io.StringIO(line).readline):

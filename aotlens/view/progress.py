@@ -1,4 +1,4 @@
-"""The phases of a trace, in the words that every front end shows.  Stdlib only.
+"""The phases of a trace, in the words of every front end. Standard library only.
 
 Invariant: every progress message of the worker belongs to exactly one phase, and a stage that no table knows
 belongs to the phase `tracing`.
@@ -15,11 +15,11 @@ PhaseKind = Literal["start", "queue", "import", "run", "tracing", "kernels", "re
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """What a trace is doing now."""
+    """The current phase of a trace."""
 
     kind: PhaseKind
     words: str
-    """A participle and its object, as `tracing Block.forward`."""
+    """A participle and its object, such as `tracing Block.forward`."""
     stage: str = ""
     """The pipeline's stage within the phase; empty where it has none."""
 
@@ -34,7 +34,7 @@ PHASES: tuple[Phase, ...] = (
     Phase("tracing", "tracing your functions"),
     Phase("report", "building the report"),
 )
-"""What a trace usually goes through, in this order; the kernels of a GPU come between the last two."""
+"""The usual phases of a trace in order; GPU kernels come between the last two."""
 
 STARTING = PHASES[0]
 """Before the first message: the worker starts and imports torch."""
@@ -46,11 +46,11 @@ _FIXED: dict[str, Phase] = {
 }
 
 _KERNEL_STAGES = ("kernels for ", "code for ", "machine code for ", "choices of ")
-"""How the stages of code generation for a GPU start."""
+"""Prefixes of the stages that generate GPU code."""
 
 
 def phase_of(stage: str, detail: str) -> Phase:
-    """The phase that a progress message belongs to.
+    """Return the phase of a progress message.
 
     `stage` and `detail` are those of `aotlens.worker.protocol.Progress`; the detail is the script's path for
     `import`, and the name of the traced function for a stage of the pipeline.

@@ -1,4 +1,4 @@
-"""How bytes, times, counts, shares and differences are written, and one line about a target."""
+"""Bytes, times, counts, shares and differences as text, and one line about a target."""
 
 from collections.abc import Callable, Sequence
 
@@ -14,7 +14,7 @@ COMPARED: dict[Outcome, str] = {
     "differs": "differs from eager",
     "not verified": "not verified",
 }
-"""The verdict's word where it stands alone."""
+"""The verdict's words, for use without a sentence."""
 
 
 def every_digit(number: int) -> str:
@@ -52,7 +52,7 @@ def human_seconds(elapsed_s: float) -> str:
 
 
 def clock(elapsed_s: float) -> str:
-    """Return whole seconds, for what counts while it runs: `12 s`."""
+    """Return whole seconds, for a running clock: `12 s`."""
     return f"{elapsed_s:.0f} s"
 
 
@@ -79,7 +79,7 @@ def human_us(elapsed_us: float) -> str:
 
 
 def per_call(size: int) -> str:
-    """Return what is moved on every call, `2.0 KiB per call`; empty for nothing."""
+    """Return the bytes moved on every call, `2.0 KiB per call`; empty for none."""
     return f"{human_bytes(size)} per call" if size else ""
 
 
@@ -104,7 +104,7 @@ def each_of(count: int, size: str) -> str:
 
 
 def signed(amount: int, write: Callable[[int], str] = every_digit) -> str:
-    """Return a difference with its sign, `+1.5 MiB`, `−2`; `write` formats the amount without it."""
+    """Return a difference with its sign, `+1.5 MiB`, `−2`; `write` formats the amount."""
     return f"{'−' if amount < 0 else '+'}{write(abs(amount))}"
 
 
@@ -124,7 +124,7 @@ def counted(count: int, noun: str) -> str:
 
 
 def call_count(stage: Stage | None) -> int:
-    """How many operators a stage calls: its inputs and its result are not counted."""
+    """Return how many operators a stage calls; inputs and the output do not count."""
     return sum(node.op == "call_function" for node in stage.nodes) if stage else 0
 
 
@@ -137,7 +137,7 @@ def graph_counts(target: Target) -> str:
 
 
 def applied_steps(target: Target) -> tuple[WrapperStep, ...]:
-    """What the wrapper does on each call of this target."""
+    """Return the wrapper steps that run on each call of this target."""
     return tuple(step for step in target.wrapper.steps if step.applied) if target.wrapper else ()
 
 
@@ -153,7 +153,7 @@ def target_summary(target: Target) -> str:
 
 
 def signature(target: Target) -> str:
-    """The arguments' shapes: `(f32[8, 16], i64[8])`."""
+    """Return the shapes of the arguments: `(f32[8, 16], i64[8])`."""
     shapes = [row.tensor.short() for row in target.inputs if row.kind == "UserInput" and row.tensor]
     return f"({', '.join(shapes)})"
 
@@ -181,7 +181,7 @@ def gutter_size(size_bytes: int) -> str:
 
 
 def scaled(size_bytes: int) -> tuple[float, int]:
-    """The size in its largest unit that keeps it at least 1, and that unit's index."""
+    """Return the size in the largest unit in which it is at least 1, and the index of that unit."""
     value, unit = float(size_bytes), 0
     while abs(value) >= 1024 and unit < len(SHORT_UNITS) - 1:
         value, unit = value / 1024, unit + 1

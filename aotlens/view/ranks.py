@@ -1,4 +1,7 @@
-"""What is said of ranks, once for every front end.  Stdlib only."""
+"""Words for ranks, for every front end. Standard library only.
+
+`view/tabs/ranks.py` makes the lines of the tab of them.
+"""
 
 from collections.abc import Sequence
 
@@ -18,7 +21,7 @@ def rank_names(ranks: Sequence[int]) -> str:
 
 
 def differing(ranks: Ranks) -> frozenset[str]:
-    """The ids under which ranks compiled different graphs."""
+    """Return the ids of the compilations whose graphs differ between ranks."""
     return frozenset(difference.compile_id for difference in ranks.differences)
 
 
@@ -40,7 +43,7 @@ def difference_text(difference: GraphDifference) -> str:
 
 
 def mismatch_text(mismatch: CollectiveMismatch) -> str:
-    """Which two collectives meet."""
+    """Return which two collectives meet."""
     return (
         f"collective {mismatch.position}: rank {mismatch.rank} runs {mismatch.text},"
         f" rank {mismatch.other} runs {mismatch.other_text}"

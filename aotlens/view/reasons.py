@@ -1,4 +1,4 @@
-"""The reasons of the partition in the user's words, the same in every front end.
+"""The reasons of the partition in words, the same in every front end.
 
 Invariant: standard library only; a sentence names nodes by the user's expression where there is one.
 """
@@ -20,11 +20,11 @@ FREEDOMS = {
     "rule": "a rule, which an override can change",
     "choice": "chosen by the solver",
 }
-"""What may still be chosen about a value, in words; nothing to say of what the user chose."""
+"""What may still be chosen about a value; what the user chose has no words here."""
 
 
 def node_label(node: str, span: Span | None) -> str:
-    """`addmm in self.mlp(x)`: the operator and the user's expression, where there is one."""
+    """Return `addmm in self.mlp(x)`: the operator, and the user's expression where there is one."""
     operator, text = without_number(node), text_of(span) if span else ""
     if len(text) > LONGEST_EXPRESSION:
         text = f"{text[: LONGEST_EXPRESSION - 1].rstrip()}…"
@@ -32,12 +32,12 @@ def node_label(node: str, span: Span | None) -> str:
 
 
 def reason_text(value: SavedValue | RecomputedValue) -> str:
-    """`slow to compute again [costly]`; the words alone in a report without codes."""
+    """Return `slow to compute again [costly]`; a report without codes has the words alone."""
     return f"{value.reason} [{value.code}]" if value.code else value.reason
 
 
 def overruled_text(value: SavedValue | RecomputedValue) -> str:
-    """`overrules an activation checkpoint`; empty where nothing asked otherwise."""
+    """Return `overrules an activation checkpoint`; empty where nothing is overruled."""
     return f"overrules {value.overrode}" if value.overrode else ""
 
 
@@ -49,13 +49,14 @@ def why_text(value: SavedValue | RecomputedValue) -> str:
 
 
 def certificate_text(certificate: Certificate) -> str:
-    """`recomputing it would need addmm in self.mlp(x) (slow to compute again); the next cheapest …`."""
+    """Return `recomputing it would need addmm in self.mlp(x) (slow to compute again); the next cheapest
+    …`."""
     parts = [forbidden_text(certificate), price_text(certificate)]
     return "; ".join(part for part in parts if part)
 
 
 def forbidden_text(certificate: Certificate) -> str:
-    """What stands against computing the value again; empty where only the price does."""
+    """Return why the value cannot be recomputed; empty where only the cost decides."""
     if certificate.above is None:
         return ""
     if certificate.path[-1:] == (certificate.above,):
@@ -65,7 +66,7 @@ def forbidden_text(certificate: Certificate) -> str:
 
 
 def price_text(certificate: Certificate) -> str:
-    """What the next cheapest set costs, and what it would save in the value's place."""
+    """Return the cost of the next cheapest set, and what it would save instead."""
     size, flops = certificate.price_bytes, certificate.price_flops
     if size is None:
         return "no other set gives the backward all that it reads"
@@ -86,14 +87,14 @@ def named(nodes: Sequence[str], partition: Partition) -> tuple[str, ...]:
 
 
 def listed(names: Sequence[str]) -> str:
-    """`a, b and c`; the first few and a count where there are more."""
+    """Return `a, b and c`; the first few and a count of the others where there are more."""
     if len(names) > MOST_NAMES:
         return f"{', '.join(names[:MOST_NAMES])} and {len(names) - MOST_NAMES} more"
     return " and ".join(filter(None, (", ".join(names[:-1]), *names[-1:])))
 
 
 def budget_text(budget: BudgetResult) -> str:
-    """How the budget was met, in one sentence."""
+    """Return in one sentence how the budget was met."""
     asked, saved = human_bytes(budget.asked_bytes), human_bytes(budget.saved_bytes)
     met = f"budget {asked}: {saved} saved for {human_flops(budget.recompute_flops)} again"
     if budget.exact:

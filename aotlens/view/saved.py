@@ -1,7 +1,7 @@
 """Saved values: which of them count, their totals and their names.
 
-Invariant: a number of saved values is the number of those that own memory.  A value that an argument, a
-parameter or an output keeps alive anyway costs nothing and is counted apart.
+Invariant: only saved values that own memory are counted. A value that an argument, a parameter or an output
+keeps alive anyway costs nothing and is counted apart. `view/tabs/saved.py` makes the rows of the tab of them.
 """
 
 from collections.abc import Callable
@@ -14,12 +14,12 @@ from aotlens.view.quantities import counted, human_bytes
 
 
 def owning(partition: Partition) -> tuple[SavedValue, ...]:
-    """The saved values that own memory, in the order of the partition."""
+    """Return the saved values that own memory, in the order of the partition."""
     return tuple(value for value in partition.saved if value.bytes)
 
 
 def unknown_size(partition: Partition) -> tuple[SavedValue, ...]:
-    """Saved values whose size only the data decides."""
+    """Return the saved values whose size depends on data."""
     return tuple(value for value in partition.saved if value.owner == "new" and value.tensor.bytes is None)
 
 
@@ -44,7 +44,7 @@ def saved_total(partition: Partition) -> str:
 
 
 def recomputed_total(partition: Partition) -> str:
-    """`12.4 MiB in 40 values`: what saving them would take."""
+    """Return the memory of recomputed values if they were saved: `12.4 MiB in 40 values`."""
     values = owning_recomputed(partition)
     return f"{human_bytes(sum(value.bytes for value in values))} in {counted(len(values), 'value')}"
 

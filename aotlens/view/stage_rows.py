@@ -1,7 +1,7 @@
 """Two stages side by side, row by row.
 
-Invariant: every node of the later stage stands in exactly one row, in its program's order; every node of the
-earlier one that has no counterpart stands in one too, where it stood.
+Invariant: every node of the later stage is in exactly one row, in the order of its program; a node of the
+earlier stage without a counterpart has a row at its old position.
 """
 
 from collections import deque
@@ -18,7 +18,7 @@ RowKind = ChangeKind | Literal["unchanged"]
 
 @dataclass(frozen=True, slots=True)
 class AlignedRow:
-    """A node beside what stands for it in the other stage."""
+    """A node beside its counterpart in the other stage."""
 
     kind: RowKind
     before: StageNode | None
@@ -29,7 +29,7 @@ class AlignedRow:
 
     @property
     def node(self) -> StageNode:
-        """The later one, else the earlier."""
+        """Return the later node, else the earlier one."""
         existing = self.after or self.before
         assert existing is not None  # since a row has one side at least
         return existing
@@ -44,7 +44,7 @@ class Alignment:
 
 
 def aligned(target: Target, before: str, after: str) -> Alignment | None:
-    """The rows of two stages; None when the target lacks one of them."""
+    """Return the rows of two stages; None when the target lacks one of them."""
     comparison = compared(target, before, after)
     if comparison is None:
         return None
@@ -73,7 +73,7 @@ def _rows(comparison: Comparison, difference: StageDifference) -> tuple[AlignedR
 
 
 def _change_rows(change: StageChange) -> Iterable[AlignedRow]:
-    """The nodes of a change in pairs; the longer side stands alone at its end."""
+    """Return the nodes of a change in pairs; the longer side ends with rows of its own."""
     for index in range(max(len(change.before), len(change.after))):
         old = change.before[index] if index < len(change.before) else None
         new = change.after[index] if index < len(change.after) else None
@@ -83,7 +83,7 @@ def _change_rows(change: StageChange) -> Iterable[AlignedRow]:
 def _results_row(
     node: StageNode, old: StageNode, comparison: Comparison, rows: list[AlignedRow]
 ) -> AlignedRow:
-    """What the program returns: rewired where that is more, less or something else than before."""
+    """Return the row of the program's outputs: rewired where they differ from before."""
     stands_for = {row.after.name: row.before.name for row in rows if row.after and row.before}
     same = {**comparison.partners, **stands_for}
     fresh = [name for name in node.inputs if same.get(name) not in old.inputs]
@@ -104,7 +104,7 @@ WORDS = {
 
 
 def summary(difference: StageDifference) -> str:
-    """`2 replaced, 1 removed, 5 kept`; or that nothing changes."""
+    """Return `2 replaced, 1 removed, 5 kept`, or that nothing changes."""
     if not difference.changes:
         return f"changes nothing: {counted(difference.kept, 'node')} kept"
     counts = {kind: sum(change.kind == kind for change in difference.changes) for kind in WORDS}

@@ -1,6 +1,6 @@
-"""What a command makes of several verdicts: their order, their words, its exit code.  Stdlib only.
+"""Several verdicts of one command: their order, their words, the exit code. Standard library only.
 
-Invariant: only `equal` counts as success; everything else is printed first.
+Invariant: only `equal` counts as success; all others are printed first.
 """
 
 from collections.abc import Iterable
@@ -12,15 +12,15 @@ __all__ = ["STYLES", "WORST_FIRST", "exit_code_of", "verdict_of"]
 
 WORST_FIRST: tuple[Outcome, ...] = ("differs", "not verified", "equal")
 STYLES: dict[Outcome, str] = {"differs": "bold red", "not verified": "bold yellow", "equal": "green"}
-"""How each word is printed in a terminal."""
+"""The style of each word in a terminal."""
 
 
 _AS_INTENDED: frozenset[NotCompiledCause] = frozenset({"graph break", "no graph", "other backend"})
-"""Causes that leave nothing of a target in eager but a lone expression, or what the script chose itself."""
+"""Causes that leave only a lone expression in eager, or that the script chose itself."""
 
 
 def verdict_of(record: NotCompiled) -> Verdict | None:
-    """`not verified` for code that should have run compiled and did not; None where it need not."""
+    """Return `not verified` for code that should have run compiled and did not; None where it need not."""
     if record.cause in _AS_INTENDED:
         return None
     called = "was not called" if record.cause == "not called" else f"ran in eager ({record.cause})"

@@ -56,14 +56,14 @@ class Problem:
     text: str
     """The expression; empty where there is none."""
     facts: tuple[str, ...]
-    """Sentences: the reason, then what it costs."""
+    """Sentences: the reason, then the cost."""
     hint: str
     seconds: float
     """Compile time that the fix saves; 0 where that is not known."""
     is_normal: bool = False
-    """Whether it happens in most programs and once: the second size of a dimension recompiles."""
+    """True if it happens once in most programs: the second size of a dimension recompiles."""
     target: str = ""
-    """What a fix is for: the expression of a break, or the name of the value."""
+    """The subject of a fix: the expression of a break, or the name of the value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,12 +85,12 @@ class RecompiledValue:
 
     @property
     def is_normal(self) -> bool:
-        """Whether Dynamo has merely learnt that a size or number varies."""
+        """Return True if Dynamo has merely learnt that a size or number varies."""
         return self.kind in ("size", "number") and len(self.compilations) == 1
 
 
 def recompiled_values(function: DynamoFunction) -> tuple[RecompiledValue, ...]:
-    """The recompilations of a function by the value that changed, the costliest first."""
+    """Return the recompilations of a function by the value that changed, the costliest first."""
     groups: dict[tuple[CauseKind, str], list[Compilation]] = {}
     for entry in function.recompilations:
         if entry.cause is not None:
@@ -104,7 +104,7 @@ def recompiled_values(function: DynamoFunction) -> tuple[RecompiledValue, ...]:
 
 
 def problems(dynamo: Dynamo) -> tuple[Problem, ...]:
-    """Everything to fix, what matters most first."""
+    """Return all problems, the most important first."""
     unordered = [problem for function in dynamo.functions for problem in _of_function(function)]
     return tuple(sorted(unordered, key=_order))
 
@@ -174,7 +174,7 @@ def _of_break(function: DynamoFunction, entry: Break) -> Problem:
 
 
 def _seconds_behind(function: DynamoFunction, entry: Break) -> float:
-    """What compiling the code behind a break took, for its first time."""
+    """Return the seconds of the first compilation of the code behind a break."""
     part = f"after line {entry.span.line}"
     behind = (
         compilation
@@ -209,7 +209,7 @@ def _of_value(function: DynamoFunction, value: RecompiledValue, is_limit: bool) 
 
 
 def value_words(value: RecompiledValue) -> str:
-    """What the value did: `self.step increases`, `x.shape[0] changes`."""
+    """Return the value's change: `self.step increases`, `x.shape[0] changes`."""
     causes = value.causes
     pairs = [(_number(cause.old), _number(cause.new)) for cause in causes]
     if value.kind == "mode":
@@ -271,7 +271,7 @@ ATTRIBUTE_HINT = "keep it in a 0-d tensor that is changed in place: a number on 
 
 
 def value_hint(value: RecompiledValue) -> str:
-    """What to do about a value that recompiles."""
+    """Return what to do about a value that recompiles."""
     if value.kind == "number" and "." in value.name:
         words = value_words(value)
         return COUNTER_HINT.format(name=value.name) if words.endswith("increases") else ATTRIBUTE_HINT
@@ -337,6 +337,6 @@ def cache_words(cache: CacheUse) -> str:
 
 
 def most_changed(dynamo: Dynamo) -> Sequence[RecompiledValue]:
-    """The values that recompile, of all functions, the costliest first."""
+    """Return the values that recompile, of all functions, the costliest first."""
     values = (value for function in dynamo.functions for value in recompiled_values(function))
     return sorted(values, key=lambda value: -value.seconds)

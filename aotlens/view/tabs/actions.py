@@ -1,4 +1,4 @@
-"""What to do first, and the diagnostics, as lines of the Overview."""
+"""The first things to fix, and the diagnostics, as lines of the Overview."""
 
 from collections.abc import Iterator
 
@@ -13,7 +13,7 @@ MOST_DIAGNOSTICS = 6
 
 
 def action_lines(report: Report, target: Target) -> Iterator[Line]:
-    """The most valuable findings of all targets, each with what it is worth and the key that tries it."""
+    """Yield the most valuable findings of all targets, each with its cost and the key that tries its fix."""
     home = target.file
     for number, action in enumerate(what_to_do(report), 1):
         role = "information" if action.gain else action.severity

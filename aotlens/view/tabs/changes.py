@@ -1,4 +1,4 @@
-"""What a new trace changed, in one line each, for `--watch`."""
+"""The changes of a new trace, in one line each, for `--watch`."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -14,12 +14,13 @@ from aotlens.view.tabs.rows import Line, Link, Part
 
 
 def changes(old: Target, new: Target) -> tuple[Line, ...]:
-    """Saved bytes, nodes and diagnostics that differ; empty when the trace says the same."""
+    """Return saved bytes, nodes and diagnostics that differ; empty when both traces are equal."""
     return (*saved_changes(old, new), *node_changes(old, new), *diagnostic_changes(old, new))
 
 
 def headline(old: Target, new: Target) -> tuple[Part, ...]:
-    """`saved +3.1 MiB at line 41`: the total, and the place of the value that weighs most in it."""
+    """Return `saved +3.1 MiB at line 41`: the total, and the line of the value with the largest part in
+    it."""
     difference = saved_bytes(new) - saved_bytes(old)
     if difference:
         heaviest = max(saved_difference(old, new), key=lambda row: abs(row.change_bytes), default=None)
@@ -31,7 +32,7 @@ def headline(old: Target, new: Target) -> tuple[Part, ...]:
 
 
 def saved_changes(old: Target, new: Target) -> Iterator[Line]:
-    """The total, then each value, identical layers as one."""
+    """Yield the total, then each value, identical layers as one."""
     if saved_bytes(new) != saved_bytes(old):
         yield Line((Part("  "), *headline(old, new)))
     text_at = texts()
@@ -46,7 +47,7 @@ def saved_changes(old: Target, new: Target) -> Iterator[Line]:
 
 
 def value_change(group: Fold[SavedChange], target: Target) -> Line:
-    """`+3.1 MiB blocks.0–3: att ×4  at line 41`; a value that is gone has no place any more."""
+    """Return `+3.1 MiB blocks.0–3: att ×4 at line 41`; a value that is no longer saved has no line."""
     span, gone = group.first.value.span, group.first.is_gone
     difference = sum(row.change_bytes for row in group.items)
     parts = (

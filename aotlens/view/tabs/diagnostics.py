@@ -1,4 +1,4 @@
-"""Diagnostics: what was found, where, and the edits that cure it."""
+"""Diagnostics: their messages, their lines, and the edits of their fixes."""
 
 import difflib
 from collections.abc import Iterator
@@ -28,7 +28,7 @@ def diagnostic_key(diagnostic: Diagnostic) -> str:
 
 
 def diagnostic_listing(report: Report, target: Target | None) -> Listing:
-    """The worst first."""
+    """Return the diagnostics, errors first."""
     home = target.file if target else None
 
     def cells_of(diagnostic: Diagnostic) -> Cells:
@@ -54,7 +54,8 @@ def diagnostic_listing(report: Report, target: Target | None) -> Listing:
 def diagnostic_details(
     diagnostic: Diagnostic, target: Target | None, sources: dict[str, str]
 ) -> Iterator[Line]:
-    """Message, related places, and each fix as a difference; `sources` are the texts of the edited files."""
+    """Yield the message, the related lines, and each fix as a difference; `sources` are the texts of the
+    edited files."""
     home = target.file if target else None
     yield Line((Part(f"{diagnostic.code}  ", diagnostic.severity), Part(diagnostic.severity, "dim")))
     yield Line((Part(diagnostic.message),), Link((diagnostic.span,) if diagnostic.span else ()), wrap=True)
@@ -71,7 +72,7 @@ def diagnostic_details(
 
 
 def difference(fix: Fix, sources: dict[str, str]) -> Iterator[Line]:
-    """The fix as removed and added lines."""
+    """Yield the fix as removed and added lines."""
     for file in dict.fromkeys(edit.span.file for edit in fix.edits):
         before = sources.get(file)
         if before is None:

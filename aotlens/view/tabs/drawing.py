@@ -1,6 +1,6 @@
-"""A node drawn between what it reads (left) and what reads it (right).
+"""A node drawn between its inputs (left) and its users (right).
 
-Invariant: the drawing is as wide as it is asked to be; what does not fit is cut inside its box.
+Invariant: the drawing has exactly the requested width; text that does not fit is cut inside its box.
 """
 
 from collections import defaultdict
@@ -17,7 +17,7 @@ TALL = 3
 """Rows of a neighbour's box."""
 CENTRE = 5
 ENOUGH_ROWS = 9
-"""From this height on neighbours stand in boxes; below each takes one row."""
+"""From this height on neighbours have boxes; below it each takes one row."""
 
 UP, DOWN, LEFT, RIGHT = 1, 2, 4, 8
 CORNERS = {
@@ -45,18 +45,18 @@ class Neighbour:
 
     name: str
     what: str
-    """Its operator, or what kind of input it is."""
+    """Its operator, or the kind of input."""
     shape: str = ""
     where: str = ""
-    """The user's line, and the graph where it is another one."""
+    """The user's line, and the graph if it is the other one."""
     size: str = ""
     link: Link = NO_LINK
     jump: Jump | None = None
-    """Where Enter leads; None for the node itself and for what only counts others."""
+    """The row to which Enter leads; None for the node itself and for a count of further neighbours."""
     is_input: bool = False
-    """Whether it is an input of the graph, not computed there."""
+    """True for an input of the graph."""
     across: bool = False
-    """Whether it stands in the other graph: what is saved goes from the forward to the backward."""
+    """True for a node of the other graph: saved values go from the forward to the backward."""
 
     @property
     def inside(self) -> str:
@@ -65,11 +65,11 @@ class Neighbour:
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """A neighbour with its place."""
+    """A neighbour with its position."""
 
     item: Neighbour
     column: int
-    """0 for what is read, 1 for the node itself, 2 for what reads it."""
+    """0 for inputs, 1 for the node itself, 2 for users."""
     left: int
     top: int
     width: int
@@ -85,18 +85,18 @@ class Box:
 
 @dataclass(frozen=True, slots=True)
 class Drawing:
-    """Rows of coloured text, and which box stands where."""
+    """Rows of coloured text, and the positions of the boxes."""
 
     rows: tuple[tuple[Part, ...], ...] = ()
     boxes: tuple[Box, ...] = ()
 
     @property
     def centre(self) -> int:
-        """The box of the node itself."""
+        """Return the box of the node itself."""
         return next((index for index, box in enumerate(self.boxes) if box.column == 1), 0)
 
     def beside(self, index: int, columns: int, rows: int) -> int:
-        """The box that is reached by going so many columns and rows from a box; itself at the edge."""
+        """Return the box that is so many columns and rows from a box; itself at the edge."""
         box = self.boxes[index]
         if columns:
             neighbours = [i for i, other in enumerate(self.boxes) if other.column == box.column + columns]
@@ -108,7 +108,7 @@ class Drawing:
 def draw(
     node: Neighbour, read: Sequence[Neighbour], users: Sequence[Neighbour], size: tuple[int, int]
 ) -> Drawing:
-    """The drawing in so many columns and, if that is possible, rows."""
+    """Return the drawing in so many columns and, if possible, rows."""
     width, height = size
     columns = (tuple(read), (node,), tuple(users))
     tall = height >= ENOUGH_ROWS
@@ -137,7 +137,8 @@ def column_widths(columns: Sequence[Sequence[Neighbour]], width: int) -> list[in
 def place_boxes(
     columns: Sequence[Sequence[Neighbour]], widths: Sequence[int], rows: tuple[int, int], tall: bool
 ) -> tuple[Box, ...]:
-    """Each column in the middle of what is seen at first, or from the top where it is longer."""
+    """Return the boxes of each column, centred in the visible part, or from the top where the column is
+    longer."""
     seen, _ = rows
     boxes: list[Box] = []
     left = 0
@@ -160,7 +161,7 @@ class Canvas:
         self._arrows: list[tuple[int, int, str]] = []
 
     def edges(self, boxes: Sequence[Box]) -> None:
-        """From everything that is read to the node, and from the node to everything that reads it."""
+        """Draw the edges from each input to the node, and from the node to each user."""
         centre = next(box for box in boxes if box.column == 1)
         bus = centre.left - GAP + 1
         for box in (box for box in boxes if box.column == 0):
@@ -228,7 +229,7 @@ class Canvas:
                 self.put(x, box.middle, "─", "dim")
 
     def _inside(self, x: int, y: int, room: int, item: Neighbour) -> None:
-        """The operator and, where there is room, the shape."""
+        """Draw the operator and, where there is room, the shape."""
         what = cut(item.what, room)
         self.write(x, y, what, "input" if item.is_input else "op")
         if item.shape and (rest := room - len(what) - 2) > 4:

@@ -1,6 +1,6 @@
-"""What Dynamo did, as lines: what to fix first, then what it skips, checks before each call, and takes.
+"""Dynamo's work as lines: what to fix first, then skipped code, checks before each call, and times.
 
-Invariant: every line that stands for an expression leads to it.
+Invariant: every line about an expression leads to it.
 """
 
 from collections.abc import Iterator
@@ -75,7 +75,7 @@ def all_dynamo_lines(dynamo: Dynamo) -> Iterator[Line]:
 
 
 def why_lines(dynamo: Dynamo | None) -> tuple[Line, ...]:
-    """The tab; one line where there is nothing to say."""
+    """Return the lines of the tab; one line where there is nothing to report."""
     return (Line((Part(NOTHING, "dim"),)),) if dynamo is None else tuple(all_dynamo_lines(dynamo))
 
 
@@ -96,7 +96,7 @@ def _skipped_lines(dynamo: Dynamo) -> Iterator[Line]:
 
 
 def _guard_lines(dynamo: Dynamo) -> Iterator[Line]:
-    """The values that are checked before each call, the most checks first."""
+    """Yield the values that are checked before each call, those with the most checks first."""
     if any(function.guards for function in dynamo.functions):
         yield Line((Part("Guards", "heading"), Part("  checked before each call", "dim")))
     for function in dynamo.functions:
@@ -130,7 +130,7 @@ def _guard_cost(function: DynamoFunction) -> str:
 
 
 def forecast_lines(dynamo: Dynamo) -> Iterator[Line]:
-    """What calls with other arguments would do."""
+    """Yield the results of calls with other arguments."""
     yield Line((Part(forecast_summary(dynamo), "title"),))
     for entry in dynamo.forecasts:
         yield Line()

@@ -1,4 +1,4 @@
-"""What the overview says of a GPU: sums, the costliest lines, what keeps CUDA graphs from recording."""
+"""The Overview's lines about a GPU: sums, the costliest lines, what prevents CUDA graphs."""
 
 from collections.abc import Iterator
 
@@ -42,7 +42,7 @@ def gpu_parts(target: Target) -> Iterator[tuple[str, tuple[Part, ...], Jump | No
 
 
 def costly_lines(target: Target) -> Iterator[Line]:
-    """The lines that take most of the GPU."""
+    """Yield the lines that take most of the GPU time."""
     whole, home = sum(line.floor_us for line in target.gpu_lines), target.file
     for line in target.gpu_lines[:MOST_LINES]:
         share = f"{percent(line.floor_us / whole):>5}  " if whole else ""
@@ -55,7 +55,7 @@ def costly_lines(target: Target) -> Iterator[Line]:
 
 
 def blocker_lines(cuda_graph: CudaGraph | None, target: Target) -> Iterator[Line]:
-    """What keeps CUDA graphs from recording it whole, each with its first place."""
+    """Yield each reason why CUDA graphs cannot record the whole target, with its first line."""
     blockers = cuda_graph.blockers if cuda_graph is not None else ()
     home = target.file
     for blocker in blockers[:MOST_BLOCKERS]:

@@ -1,4 +1,4 @@
-"""A stage's program as a table of nodes, and what is known of one node."""
+"""A stage's program as a table of nodes, and the details of one node."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -22,18 +22,18 @@ NODE_COLUMNS = (
 
 
 def all_stages(target: Target) -> tuple[Stage, ...]:
-    """Every stage with its nodes; one that changes nothing has those of the stage it is the same as."""
+    """Return every stage with its nodes; a stage that changes nothing has the nodes of its parent."""
     stages = (target.stage(stage.name) for stage in target.stages)
     return tuple(stage for stage in stages if stage is not None)
 
 
 def stage_title(stage: Stage) -> str:
-    """`joint 12`; `decomposed =` for a stage that changes nothing."""
+    """Return `joint 12`; `decomposed =` for a stage that changes nothing."""
     return f"{stage.name} {call_count(stage) if stage.same_as is None else '='}"
 
 
 class StageIndex:
-    """One stage with what is looked up in it; each part is built when first needed."""
+    """One stage with its lookup tables; each is built when it is first needed."""
 
     def __init__(self, stage: Stage) -> None:
         self.stage = stage
@@ -51,7 +51,7 @@ class StageIndex:
         return readers
 
     def users(self, name: str) -> tuple[str, ...]:
-        """Nodes that read it, in order."""
+        """Return the nodes that read it, in order."""
         return tuple(self._readers.get(name, ()))
 
     def node(self, name: str) -> StageNode | None:
@@ -60,7 +60,7 @@ class StageIndex:
 
 
 class Fates:
-    """What the partition did with each node."""
+    """The partition's decision for each node."""
 
     def __init__(self, partition: Partition) -> None:
         self.partition = partition
@@ -76,7 +76,7 @@ _newest: list[Fates] = []
 
 
 def fates(partition: Partition | None) -> Fates:
-    """Looked up for each key that is pressed, so the newest partition's are kept."""
+    """Return the fates; those of the newest partition are cached, since every key press reads them."""
     if partition is None:
         return Fates(Partition("", (), (), 0))
     if not _newest or _newest[0].partition is not partition:
@@ -85,12 +85,12 @@ def fates(partition: Partition | None) -> Fates:
 
 
 def first_operator(stage: Stage) -> int:
-    """Where the program begins to compute, behind its inputs."""
+    """Return the position of the first operator, after the inputs."""
     return next((index for index, node in enumerate(stage.nodes) if node.op == "call_function"), 0)
 
 
 def operation(node: StageNode) -> Part:
-    """`aten.mm`, `input up.weight`, `output`; the default overload goes without saying."""
+    """Return `aten.mm`, `input up.weight`, `output`; the default overload has no suffix."""
     if node.op == "placeholder":
         return Part(node.target, "input")
     if node.op == "output":
@@ -99,7 +99,7 @@ def operation(node: StageNode) -> Part:
 
 
 def node_link(node: StageNode) -> Link:
-    """The innermost expression, and the calls around it."""
+    """Return the innermost expression, and the calls around it."""
     return Link(node.spans[:1], node.spans[1:])
 
 
@@ -126,7 +126,7 @@ def node_listing(stage: Stage, target: Target, title: str = "node") -> Listing:
 
 
 def title_line(node: StageNode, target: Target) -> Line:
-    """The node in one line: name, operator, tensor, strides."""
+    """Return the node in one line: name, operator, tensor, strides."""
     shown = operation(node)
     parts = [Part(" ● ", "accent"), Part(f"{node.name}  ", "title"), Part(shown.text, shown.role)]
     if node.tensor is not None:
@@ -138,7 +138,7 @@ def title_line(node: StageNode, target: Target) -> Line:
 
 
 def fact_lines(node: StageNode, index: StageIndex, target: Target) -> Iterator[Line]:
-    """The node in one line, its fate at the partition, origin and reason."""
+    """Yield the node in one line, its fate at the partition, its origin and reason."""
     yield title_line(node, target)
     known = fates(target.partition)
     for saved in known.saved.get(node.name, ()):

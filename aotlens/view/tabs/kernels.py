@@ -1,4 +1,7 @@
-"""Generated kernels and library calls: what each takes of its target, and its texts."""
+"""Generated kernels and library calls as rows: their share of the target, and their texts.
+
+Names, totals and times come from `aotlens.view.kernels`.
+"""
 
 from collections.abc import Iterator
 
@@ -49,7 +52,7 @@ def in_call_order(target: Target) -> tuple[int, ...]:
 
 
 def by_cost(target: Target) -> tuple[int, ...]:
-    """The dearest first; those of which no time is known at the end, in call order."""
+    """Return the kernels, the slowest first; kernels without a known time come last, in call order."""
     return tuple(
         sorted(in_call_order(target), key=lambda index: -(kernel_time(target.kernels[index]) or 0.0))
     )
@@ -98,7 +101,7 @@ def kernel_cells(kernel: Kernel, longest: float, home: str | None) -> Cells:
 
 
 def kernel_totals(target: Target) -> Line:
-    """The headline of the tab."""
+    """Return the headline of the tab."""
     kernels = target.kernels
     if not kernels:
         return Line((Part(NO_KERNELS, "dim"),), wrap=True)
@@ -143,7 +146,7 @@ def line_key(line: LineCost) -> str:
 
 
 def line_listing(target: Target) -> Listing:
-    """The user's lines on the GPU, the costliest first."""
+    """Return the user's lines on the GPU, the costliest first."""
     home, records = target.file, target.gpu_lines
     whole = sum(line.floor_us for line in records)
     most = max((line.floor_us for line in records), default=0.0)
@@ -173,7 +176,7 @@ def line_listing(target: Target) -> Listing:
 
 
 def line_details(line: LineCost, target: Target) -> Iterator[Line]:
-    """The kernels that compute a part of a line, forward then backward."""
+    """Yield the kernels that compute a part of a line, forward then backward."""
     link = Link((line.span,))
     yield Line(
         (Part(text_of(line.span), "title"), Part(f"  {line_text(line.span, target.file)}", "place")),
@@ -193,7 +196,7 @@ def line_details(line: LineCost, target: Target) -> Iterator[Line]:
 
 
 def is_on(span: Span, line: Span) -> bool:
-    """Whether an expression stands on the line that another starts on."""
+    """Return True if an expression starts on the first line of the other."""
     return (span.file, span.line) == (line.file, line.line)
 
 
@@ -201,7 +204,7 @@ def is_on(span: Span, line: Span) -> bool:
 
 
 def kernel_details(kernel: Kernel, target: Target) -> Iterator[Line]:
-    """What stands below the table for the selected kernel."""
+    """Yield the lines below the table for the selected kernel."""
     home = target.file
     kind = "library call" if kernel.kind == "library" else "generated"
     head = (Part(kernel.name, "title"), Part(f"  {kernel.phase}, {kernel.target}, {kind}", "dim"))
@@ -227,7 +230,8 @@ def kernel_details(kernel: Kernel, target: Target) -> Iterator[Line]:
 
 
 def access_line(access: KernelAccess, kernel: Kernel) -> Line:
-    """A value that it reads or writes, and what the memory moves for it where that is more."""
+    """Return a value that it reads or writes, and the bytes that the memory moves for it if those are
+    more."""
     wasted = access.sector_bytes > access.bytes
     more = f", the memory moves {human_bytes(access.sector_bytes)} for it" if wasted else ""
     parts = (
@@ -241,7 +245,7 @@ def access_line(access: KernelAccess, kernel: Kernel) -> Line:
 
 
 def unfused_lines(apart: Unfused, kernel: Kernel) -> Iterator[Line]:
-    """Why an earlier kernel that shares a value is not one with this."""
+    """Yield why an earlier kernel that shares a value is not fused with this one."""
     shared = apart.value or "a value"
     what = f"which writes {shared}" if apart.is_produced else f"which reads {shared} too"
     parts = (
@@ -269,7 +273,7 @@ def cost_lines(kernel: Kernel) -> Iterator[Line]:
 
 
 def config_lines(kernel: Kernel) -> Iterator[Line]:
-    """The chosen configuration, and those that it was chosen from."""
+    """Yield the chosen configuration, then the others."""
     for config in kernel.configs[:1]:
         yield Line((Part("uses  ", "dim"), Part(resources_text(config))), wrap=True)
         held = f"{occupancy_text(config)}, limited by {config.limit}"

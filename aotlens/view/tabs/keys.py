@@ -1,4 +1,4 @@
-"""The keys in words: for the line at the bottom, and for the help screen."""
+"""The keys in words, for the bottom line and the help screen."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ class KeyLabel:
     """One key of the line at the bottom."""
 
     key: str
-    """As Textual names it."""
+    """Textual's name of the key."""
     shown: str
     does: str
 
@@ -26,7 +26,7 @@ class KeyLabel:
 
 
 def flowed(labels: Iterable[KeyLabel], width: int) -> tuple[tuple[KeyLabel, ...], ...]:
-    """The labels in rows of at most that width; one that is wider stands by itself."""
+    """Return the labels in rows of at most that width; a wider label has a row of its own."""
     rows: list[list[KeyLabel]] = []
     used = width + 1
     for label in labels:
@@ -60,7 +60,7 @@ TEXT_WIDTH = 25
 
 
 def help_lines(tab: str, here: Sequence[Pair], everywhere: Sequence[Pair], tab_keys: str) -> tuple[Line, ...]:
-    """The keys of the open tab, those that act everywhere, and what the gutter says."""
+    """Return the keys of the open tab, those that act everywhere, and the marks of the gutter."""
     lines = [Line((Part(f"In {tab}", "heading"),)), *columns(here)] if here else []
     lines += [
         Line((Part("Everywhere", "heading"),)),

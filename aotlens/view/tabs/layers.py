@@ -1,6 +1,6 @@
 """Nodes of identical layers as one row: the same operators on the same lines, in the same order.
 
-Invariant: the cost of a node is that of a look into a table, for programs have tens of thousands.
+Invariant: each node costs one table lookup, since programs have tens of thousands of them.
 """
 
 from collections import Counter
@@ -12,7 +12,8 @@ from aotlens.view.names import without_number
 from aotlens.view.tabs.rows import Cells, Column, Group, Link, Listing, Part, Rows, grouped
 
 LAYER_COLUMN = Column("layer", widest=16, narrowest=6, cut="middle")
-"""`×12 blocks.0–11` for a fold: how many comes first, and is always seen: else one node would stand there."""
+"""`×12 blocks.0–11` for a fold. The count comes first and is always visible; without it the row would look
+like one node."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +23,7 @@ class LayeredRows:
     rows: Rows
     nodes: Sequence[StageNode]
     column: int
-    """The place of the column."""
+    """The position of the column."""
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -49,10 +50,10 @@ def over_layers(
     column: int = 0,
     shown: Callable[[int], Hashable] = lambda _: None,
 ) -> Listing:
-    """A table of nodes with identical layers folded, and the layers in a column; as it is without layers.
+    """Return a table of nodes with identical layers folded and a column of layers; unchanged without layers.
 
-    `shown` is what a row tells beside operator, tensor and line. A fold has the cells that `group_cells` of
-    the listing gives, else those of its first row.
+    `shown` returns what a row shows beside operator, tensor and line. A fold has the cells of the listing's
+    `group_cells`, else those of its first row.
     """
     if not any(node.layer for node in nodes):
         return listing
@@ -68,7 +69,7 @@ def over_layers(
 
 
 def _groups(nodes: Sequence[StageNode], shown: Callable[[int], Hashable]) -> tuple[Group, ...]:
-    """Of several rows that tell the same in one layer, the first goes with the first of the other layers."""
+    """Group equal rows across layers: the first of several in one layer goes with the first in the others."""
     same_as, rows = _Equal(), dict[Hashable, int]()
     counts: Counter[tuple[str, int]] = Counter()
     alike: list[tuple[int, int]] = []
@@ -86,7 +87,7 @@ def _groups(nodes: Sequence[StageNode], shown: Callable[[int], Hashable]) -> tup
 
 
 def kind_of(node: StageNode) -> str:
-    """The operator; of what is given to the graph its name without the layer and the number."""
+    """Return the operator; for an input, its name without layer and number."""
     if node.op != "placeholder" or node.layer is None:
         return node.target
     name = node.target.replace(node.layer, "", 1).replace(node.layer.replace(".", "_"), "", 1)
@@ -94,9 +95,9 @@ def kind_of(node: StageNode) -> str:
 
 
 class _Equal:
-    """A number for each value, the same for equal ones; values are compared once for each object.
+    """Numbers values so that equal values have equal numbers; values are compared once for each object.
 
-    A report holds the same few tensors and places thousands of times.
+    A report holds the same few tensors and locations thousands of times.
     """
 
     def __init__(self) -> None:

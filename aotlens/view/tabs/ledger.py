@@ -65,7 +65,7 @@ def input_listing(target: Target) -> Listing:
 
 
 def handled(record: Input, target: Target) -> Part:
-    """What becomes of an input, in the words of `aotlens inspect`; what is only read stays quiet."""
+    """Return how an input is handled; an input that is only read is dimmed."""
     words = handling(target, record)
     if record.mutation_type == "mutated_out_graph":
         return Part(words, "warning")
@@ -98,7 +98,7 @@ def output_listing(target: Target) -> Listing:
 
 
 def left_lines(target: Target) -> Iterator[Line]:
-    """What the function leaves outside without a result: what it takes away or empties."""
+    """Yield what the function leaves outside without returning it: what it removes or empties."""
     for row in target.left:
         if not row.outputs:
             yield from left_row(row, target)
@@ -111,7 +111,7 @@ def left_row(row: Left, target: Target) -> Iterator[Line]:
 
 
 def guard_lines(target: Target) -> Iterator[Line]:
-    """What symbolic sizes must meet, and the plain values that are built in."""
+    """Yield the conditions on symbolic sizes, and the plain values that are constants of the program."""
     if not target.guards:
         return
     yield Line((Part("guards", "title"),))
@@ -123,7 +123,7 @@ def guard_lines(target: Target) -> Iterator[Line]:
 
 
 def input_details(record: Input, target: Target) -> Iterator[Line]:
-    """What stands below the table for the selected input."""
+    """Yield the lines below the table for the selected input."""
     yield Line((Part(record.name, "title"), Part(f"  {kind_name(record.kind)}", "dim")))
     yield from tensor_lines(record)
     if record.reason:
@@ -133,7 +133,7 @@ def input_details(record: Input, target: Target) -> Iterator[Line]:
 
 
 def output_details(record: Output, target: Target) -> Iterator[Line]:
-    """What stands below the table for the selected output."""
+    """Yield the lines below the table for the selected output."""
     yield Line((Part(record.name, "title"), Part(f"  {record.output_type}", "dim")))
     yield from tensor_lines(record)
     if record.reason:
@@ -177,5 +177,5 @@ def sites_link(sites: tuple[Site, ...]) -> Link:
 
 
 def places(sites: tuple[Site, ...], home: str | None) -> str:
-    """The lines of the sites: `20`, or `20, 31`."""
+    """Return the lines of the sites: `20`, or `20, 31`."""
     return ", ".join(dict.fromkeys(line_of(site.span, home) for site in sites))

@@ -1,4 +1,4 @@
-"""The gutter: what the report says about each source line."""
+"""The gutter: the report's marks for each source line."""
 
 from collections import Counter, defaultdict
 from dataclasses import dataclass, replace
@@ -14,7 +14,7 @@ SEVERITY_ORDER: tuple[Severity, ...] = ("error", "warning", "information", "hint
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """What is known about one line."""
+    """The facts about one line."""
 
     saved_bytes: int = 0
     mutates: bool = False
@@ -33,7 +33,7 @@ NO_MARK = Mark()
 
 
 def line_marks(report: Report, target: Target | None) -> Marks:
-    """Marks of one target and of what the report says as a whole."""
+    """Return the marks of one target and of the report's own diagnostics."""
     marks: Marks = defaultdict(Mark)
     if target is not None:
         for key, size_bytes in saved_bytes(target).items():
@@ -56,7 +56,7 @@ def line_marks(report: Report, target: Target | None) -> Marks:
 
 
 def saved_bytes(target: Target) -> Counter[tuple[str, int]]:
-    """How much of each line's is kept for the backward."""
+    """Return how many bytes each line saves for the backward."""
     totals: Counter[tuple[str, int]] = Counter()
     for saved in target.partition.saved if target.partition else ():
         if saved.span is not None:
@@ -65,13 +65,13 @@ def saved_bytes(target: Target) -> Counter[tuple[str, int]]:
 
 
 def launches(target: Target) -> Counter[tuple[str, int]]:
-    """How many kernels compute a part of each line: the GPU's where one was asked for."""
+    """Return how many kernels compute a part of each line: those of the GPU if it was requested."""
     kernels = gpu_kernels(target.kernels) or target.kernels
     return Counter(key for kernel in kernels for key in {line_key(span) for span in kernel.spans})
 
 
 def mark_text(mark: Mark) -> str:
-    """What a line's marks mean, in words: `keeps 3.1 MiB, 4 kernels, mutates, AL301`."""
+    """Return a line's marks in words: `keeps 3.1 MiB, 4 kernels, mutates, AL301`."""
     parts = [f"keeps {human_bytes(mark.saved_bytes)}"] if mark.saved_bytes else []
     parts += [counted(mark.kernels, "kernel")] if mark.kernels else []
     parts += ["mutates"] if mark.mutates else []
@@ -80,7 +80,7 @@ def mark_text(mark: Mark) -> str:
 
 
 def all_diagnostics(report: Report, target: Target | None) -> tuple[Diagnostic, ...]:
-    """The target's diagnostics, then those that belong to no target; the worst first, else by line.
+    """Return the target's diagnostics, then those without a target; errors first, then by line.
 
     Among equally severe ones those in the user's own files come first.
     """

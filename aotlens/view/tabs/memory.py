@@ -1,4 +1,4 @@
-"""Live bytes over forward and backward: the curve, its rows, and what is alive at the peak."""
+"""Live bytes over forward and backward: the curve, its rows, and the values alive at the peak."""
 
 from collections.abc import Iterator
 
@@ -15,7 +15,7 @@ BAR_WIDTH = 12
 PLOT_HEIGHT = 8
 LABEL_WIDTH = 10
 FEWEST_POINTS = 8
-"""A curve of fewer nodes is told by its rows."""
+"""A curve with fewer nodes has rows only."""
 NOTHING = "the memory of this target is not known"
 
 CURVE_COLUMNS = (
@@ -45,12 +45,12 @@ def phase_at(memory: Memory, index: int) -> str:
 
 
 def peak_row(memory: Memory) -> int | None:
-    """The row of the curve where it peaks."""
+    """Return the row of the curve at its peak."""
     return next((index for index, (_, live) in enumerate(memory.curve) if live == memory.peak_bytes), None)
 
 
 class CurveNodes:
-    """Where the nodes of the curve stand in the source; each stage is indexed when first asked for."""
+    """The source locations of the curve's nodes; each stage is indexed when it is first needed."""
 
     def __init__(self, target: Target) -> None:
         self._target = target
@@ -66,7 +66,7 @@ class CurveNodes:
 
 
 def curve_listing(target: Target) -> Listing:
-    """Every node in the order of the run, with what is alive while it runs."""
+    """Return every node in execution order, with the bytes alive while it runs."""
     memory, home, nodes = target.memory, target.file, CurveNodes(target)
     if memory is None:
         return Listing(CURVE_COLUMNS, LazyRows((), str, lambda _: (), str, lambda _: Link()), NOTHING)
@@ -99,7 +99,7 @@ def curve_listing(target: Target) -> Listing:
 
 
 def by_size(memory: Memory | None) -> tuple[LiveValue, ...]:
-    """What is alive at the peak, the largest first."""
+    """Return the values alive at the peak, the largest first."""
     return tuple(sorted(memory.live_at_peak, key=lambda live: -live.bytes)) if memory else ()
 
 
@@ -112,7 +112,7 @@ def spans_of(span: Span | None) -> tuple[Span, ...]:
 
 
 def alive_listing(target: Target) -> Listing:
-    """The values that are alive at the peak."""
+    """Return the values that are alive at the peak."""
     records, home = by_size(target.memory), target.file
     largest = max((live.bytes for live in records), default=0)
     text_at = texts()
@@ -151,7 +151,7 @@ def alive_listing(target: Target) -> Listing:
 
 
 def memory_total(target: Target) -> Line:
-    """The headline of the tab."""
+    """Return the headline of the tab."""
     memory = target.memory
     if memory is None or not memory.curve:
         return Line((Part(NOTHING, "dim"),))
@@ -171,7 +171,7 @@ def memory_total(target: Target) -> Line:
 
 
 def curve_plot(target: Target, width: int, selected: int | None, height: int = PLOT_HEIGHT) -> Iterator[Line]:
-    """The curve in so many cells, with a mark below the row `at`."""
+    """Yield the curve in so many cells, with a mark below the selected row."""
     memory = target.memory
     if memory is None or len(memory.curve) < FEWEST_POINTS:
         return
@@ -192,7 +192,7 @@ def curve_plot(target: Target, width: int, selected: int | None, height: int = P
 
 
 def curve_details(target: Target, index: int, link: Link) -> Iterator[Line]:
-    """What is known of one row of the curve, which stands for `link`."""
+    """Yield the details of one row of the curve; `link` is its source."""
     memory = target.memory
     if memory is None:
         return
@@ -212,7 +212,7 @@ def curve_details(target: Target, index: int, link: Link) -> Iterator[Line]:
 
 
 def alive_details(live: LiveValue, target: Target) -> Iterator[Line]:
-    """Where a value comes from, why it is alive and until when."""
+    """Yield where a value comes from, why it is alive and until when."""
     home = target.file
     layer = f"  in {live.layer}" if live.layer else ""
     yield Line((Part(live_name(live), "title"), Part(f"  {human_bytes(live.bytes)}{layer}", "dim")))

@@ -1,4 +1,4 @@
-"""Who stands around a node: what it reads, what reads it, and its ends in the other graph."""
+"""The neighbours of a node: its inputs, its users, and its counterparts in the other graph."""
 
 from collections.abc import Sequence
 
@@ -24,7 +24,7 @@ class Neighbourhood:
         self._other = other if index.stage.name in ("forward", "backward") else None
 
     def drawing(self, name: str, size: tuple[int, int]) -> Drawing:
-        """The node between its neighbours; nothing for a name that the graph has not."""
+        """Return the node between its neighbours; empty for an unknown name."""
         node = self._index.node(name)
         if node is None:
             return Drawing()
@@ -42,7 +42,7 @@ class Neighbourhood:
         )
 
     def _across(self, node: StageNode) -> tuple[list[Neighbour], list[Neighbour]]:
-        """Where a saved value comes from, and who reads it in the backward."""
+        """Return where a saved value comes from, and its users in the backward."""
         other, partition = self._other, self._target.partition
         if other is None or partition is None:
             return [], []
@@ -85,7 +85,7 @@ def unknown_neighbour(name: str) -> Neighbour:
 
 
 def limited(neighbours: list[Neighbour]) -> list[Neighbour]:
-    """The first ones; what is left out is counted in a box of its own."""
+    """Return the first neighbours; a last box counts the others."""
     if len(neighbours) <= MOST:
         return neighbours
     return [*neighbours[: MOST - 1], Neighbour(f"{len(neighbours) - MOST + 1} more", "")]

@@ -1,4 +1,4 @@
-"""The first screen: what was compiled, what it costs, what happens per call, what to look at."""
+"""The first screen: what was compiled, what it costs, what happens per call, and what to fix."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -34,7 +34,7 @@ TIGHT_ACTIONS = 2
 """Lines about the wrapper on a small first screen."""
 PLOT_WIDTH, PLOT_HEIGHT = 48, 6
 FEWEST_POINTS = 8
-"""A curve of fewer nodes is told by its peak alone."""
+"""A curve with fewer nodes is shown by its peak alone."""
 LABEL_WIDTH = 10
 
 ACTIONS = "What to do first"
@@ -47,36 +47,36 @@ PHASES = {"forward": "forward", "backward": "backward", "inference": "graph"}
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """Every line of the tab, each made once; which of them come first depends on the room."""
+    """All lines of the tab; the available rows decide which come first."""
 
     facts: tuple[Line, ...]
-    """What was compiled and what it costs."""
+    """What was compiled, and its cost."""
     tight_facts: tuple[Line, ...]
-    """The same where there is little room, and what that leaves out."""
+    """The same for little room, and what it leaves out."""
     further_facts: tuple[Line, ...]
     changed: tuple[Line, ...]
-    """What differs from the trace before."""
+    """The differences from the trace before."""
     saved: tuple[Line, ...]
     steps: tuple[Line, ...]
-    """What the wrapper does on each call."""
+    """The wrapper steps of each call."""
     applied: int
-    """How many steps those are."""
+    """The number of those steps."""
     actions: tuple[Line, ...]
-    """What to do first, over all targets."""
+    """What to fix first, over all targets."""
     diagnostics: tuple[Line, ...]
     """The diagnostics."""
     costly: tuple[Line, ...]
-    """What takes most of the GPU."""
+    """The lines that take most of the GPU time."""
     blockers: tuple[Line, ...]
-    """What keeps CUDA graphs from recording it whole."""
+    """The reasons why CUDA graphs cannot record the whole target."""
     below: tuple[tuple[Line, ...], ...]
     """Further sections, with their titles."""
 
     def lines(self, room: int | None = None) -> tuple[Line, ...]:
-        """The whole tab.
+        """Return the whole tab.
 
-        In `room` rows the first screen answers: what was compiled, peak memory and where, the largest saved
-        values, what the wrapper does, what was found.  Where the roomy form would not, the tight one comes
+        In `room` rows the first screen shows: what was compiled, peak memory and its line, the largest saved
+        values, the wrapper steps, and the findings. Where the roomy form does not fit, the tight one comes
         first.
         """
         since = titled("Since the last trace", self.changed)
@@ -97,7 +97,7 @@ class Overview:
         return spaced((answered, costly, blockers, *self.below))
 
     def _tight(self, room: int) -> tuple[Line, ...]:
-        """The first screen of a small terminal: every answer, and as many findings as there is room for."""
+        """Return the first screen of a small terminal: every answer, and as many findings as fit."""
         lines = [*labelled("do first", self.actions[:TIGHT_ACTIONS])]
         lines += [*self.tight_facts, *self.saved[:MOST_SAVED]]
         most = max(TIGHT_STEPS, room - len(lines) - len(self.diagnostics))
@@ -109,7 +109,7 @@ class Overview:
 
 
 def overview(report: Report, target: Target, changed: tuple[Line, ...] = ()) -> Overview:
-    """What the tab says of a target; `changed` says what differs from the trace before."""
+    """Return the tab of a target; `changed` holds the differences from the trace before."""
     partition, memory = target.partition, target.memory
     peak = (memory_fact(memory, target),) if memory is not None else ()
     saved_facts = (saved_fact(partition),) if partition is not None else ()
@@ -144,7 +144,7 @@ def dynamo_section(report: Report) -> tuple[Line, ...]:
 
 
 def spaced(sections: Sequence[tuple[Line, ...]]) -> tuple[Line, ...]:
-    """The sections that say something, with a blank line between two."""
+    """Return the sections that are not empty, with a blank line between two."""
     lines: list[Line] = []
     for section in sections:
         if section:
@@ -181,7 +181,8 @@ def compiled_fact(target: Target, *more: Part) -> Line:
 
 
 def lacking_facts(report: Report) -> Iterator[Line]:
-    """What the script passed to `torch.compile` and is not compiled, and why targets may be missing."""
+    """Yield what the script passed to `torch.compile` that is not compiled, and why targets may be
+    missing."""
     for record in report.not_compiled:
         if record.is_loss:
             link = Link((record.span,)) if record.span is not None else Link()
@@ -220,7 +221,7 @@ def ledger_facts(target: Target) -> Iterator[Line]:
 
 
 def further_facts(target: Target) -> Iterator[Line]:
-    """What a log does not say, the GPU, the comparison with eager, the time it took."""
+    """Yield facts that a log lacks, the GPU, the comparison with eager, and the compile time."""
     if unknown := unknown_text(target.origins):
         yield fact("log", Part(unknown, "warning"))
     for label, parts, jump in gpu_parts(target):
@@ -235,7 +236,7 @@ def further_facts(target: Target) -> Iterator[Line]:
 
 
 def verdict_fact(verdict: Verdict) -> Line:
-    """How a call compared with eager."""
+    """Return how a call compared with eager."""
     first = verdict.text.partition("\n")[0]
     return fact("verified", Part(verdict.outcome, VERDICT_ROLES[verdict.outcome]), Part(f"  {first}", "dim"))
 
@@ -279,7 +280,7 @@ def short_list(names: list[str]) -> str:
 
 
 def memory_fact(memory: Memory, target: Target) -> Line:
-    """The peak with its place."""
+    """Return the peak with its node and line."""
     where = f"  {line_text(memory.peak_span, target.file)}" if memory.peak_span else ""
     node = f": {node_in_phase(memory.peak_node, memory.peak_phase)}" if memory.peak_node else ""
     size = Part(human_bytes(memory.peak_bytes), "saved")
@@ -287,7 +288,7 @@ def memory_fact(memory: Memory, target: Target) -> Line:
 
 
 def peak_link(memory: Memory) -> Link:
-    """Each expression whose value is alive at the peak, once."""
+    """Return each expression whose value is alive at the peak, once."""
     return Link(tuple(dict.fromkeys(live.span for live in memory.live_at_peak if live.span is not None)))
 
 
@@ -312,7 +313,7 @@ def memory_plot(target: Target) -> Iterator[Line]:
 
 
 def alive_lines(target: Target) -> Iterator[Line]:
-    """The largest values that are alive at the peak, identical layers folded, with their lifetimes."""
+    """Yield the largest values alive at the peak, identical layers folded, with their lifetimes."""
     if target.memory is None:
         return
     for group in alive_folds(target.memory)[:MOST_ALIVE]:
@@ -326,7 +327,7 @@ def alive_lines(target: Target) -> Iterator[Line]:
 
 
 def saved_lines(target: Target) -> Iterator[Line]:
-    """The largest, identical layers folded as `aotlens inspect` folds them."""
+    """Yield the largest saved values, identical layers folded as in `aotlens inspect`."""
     partition = target.partition
     if partition is None:
         return

@@ -1,6 +1,7 @@
-"""Ranks, as lines: where they differ, who compiled what, who was slowest, and the collectives.
+"""Ranks as lines: where they differ, which compiled what, which was slowest, and the collectives.
 
-Invariant: every line that stands for an expression leads to it; a list that is cut says how long it is.
+Words come from `aotlens.view.ranks`. Invariant: every line about an expression leads to it; a shortened list
+shows its length.
 """
 
 from collections.abc import Iterator, Sequence

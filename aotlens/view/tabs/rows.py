@@ -1,6 +1,6 @@
 """Rows, lines and links: the plain values that widgets draw.
 
-Invariant: everything that can be pointed at carries a `Link` to the source that it stands for.
+Invariant: every selectable line or row has a `Link` to its source.
 """
 
 from collections.abc import Callable, Hashable, Sequence
@@ -16,7 +16,7 @@ Record = TypeVar("Record")
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A piece of text with its role; the theme gives roles their colours."""
+    """A piece of text with its role; the theme gives each role a colour."""
 
     text: str
     role: str = ""
@@ -26,17 +26,17 @@ class Part:
 Cell = str | Part
 
 VERDICT_ROLES: dict[Outcome, str] = {"equal": "ok", "differs": "error", "not verified": "warning"}
-"""The role of a comparison's outcome."""
+"""The role of each outcome of a comparison."""
 
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """The source that a row stands for."""
+    """The source of a row."""
 
     primary: tuple[Span, ...] = ()
     """The expressions themselves."""
     secondary: tuple[Span, ...] = ()
-    """What is related: enclosing calls, uses in the backward."""
+    """Related source: enclosing calls, uses in the backward."""
 
 
 NO_LINK = Link()
@@ -44,7 +44,7 @@ NO_LINK = Link()
 
 @dataclass(frozen=True, slots=True)
 class Jump:
-    """Where Enter on a line leads: a row of another tab."""
+    """The row of another tab to which Enter on a line leads."""
 
     tab: str
     key: str = ""
@@ -56,7 +56,7 @@ Cells = tuple[Cell, ...]
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line of prose or of a list; it can be pointed at when it has a link or a jump."""
+    """One line of prose or of a list; it is selectable if it has a link or a jump."""
 
     parts: tuple[Part, ...] = ()
     link: Link = NO_LINK
@@ -71,36 +71,36 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """How one column is laid out; natural width is measured on a sample of the rows."""
+    """The layout of one column; its natural width is measured on a sample of the rows."""
 
     title: str
     widest: int = 40
-    """The width in cells that it never exceeds, unless it grows."""
+    """Its greatest width in cells, unless it grows."""
     narrowest: int = 4
-    """What it may shrink to when the table is narrow."""
+    """Its smallest width when the table is narrow."""
     align: str = "left"
     """`left` or `right`."""
     grows: bool = False
-    """Takes the room that is left."""
+    """True if it takes the remaining room."""
     drop: int = 0
     """Dropped when the table is narrow, the highest number first; 0 is never dropped."""
     cut: str = "end"
-    """`end` or `middle`: what goes where the text is too long. Names of nodes tell most at both ends."""
+    """`end` or `middle`: the part that is cut from long text. Names of nodes differ at both ends."""
 
 
 class Rows(Protocol):
-    """The rows of a table, made one by one when they are shown."""
+    """The rows of a table, each made when it is shown."""
 
     def __len__(self) -> int: ...
 
     def key(self, index: int) -> str:
-        """Unique in its table, the same in the next trace when the thing is the same."""
+        """Return a key that is unique in the table and that the same thing has in the next trace."""
         ...
 
     def cells(self, index: int) -> Cells: ...
 
     def text(self, index: int) -> str:
-        """What the filter looks at."""
+        """Return the text that the filter searches."""
         ...
 
     def link(self, index: int) -> Link: ...
@@ -108,7 +108,7 @@ class Rows(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class LazyRows(Generic[Record]):
-    """Rows over records: nothing is built before it is looked at."""
+    """Rows made from records when they are shown."""
 
     records: Sequence[Record]
     to_key: Callable[[Record], str]
@@ -139,27 +139,27 @@ class Group:
     label: str
     """Their common name with the range of layers: `×12 blocks.0–11.attn.weight`."""
     positions: tuple[int, ...]
-    """Their positions in the listing; the first stands for all."""
+    """Their positions in the listing; the first one is shown."""
 
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """A table's content."""
+    """The content of a table."""
 
     columns: tuple[Column, ...]
     rows: Rows
     empty: str
-    """Said in place of the rows when there is none."""
+    """The text of a table without rows."""
     groups: tuple[Group, ...] = ()
-    """Every row in one group, in the order of the folded table; empty where nothing folds."""
+    """All rows in groups, in the order of the folded table; empty where nothing folds."""
     group_cells: Callable[[Group], Cells] | None = None
-    """The cells of a group of several rows."""
+    """Returns the cells of a group of several rows."""
 
 
 def grouped(
     records: Sequence[Record], name: Callable[[Record], str], same: Callable[[Record], Hashable]
 ) -> tuple[Group, ...]:
-    """The folds over layers of some rows; none where every row stands alone."""
+    """Return the rows folded over layers; empty if no two rows fold."""
     folds = fold(tuple(enumerate(records)), lambda item: name(item[1]), lambda item: same(item[1]))
     if len(folds) == len(records):
         return ()
@@ -180,7 +180,7 @@ def matching(rows: Rows, query: str) -> tuple[int, ...]:
 
 
 def in_order(letters: str, text: str) -> bool:
-    """Whether the letters occur in the text in that order, with anything between."""
+    """Return True if the letters occur in the text in that order, with anything between."""
     position = 0
     for letter in letters:
         position = text.find(letter, position) + 1

@@ -1,4 +1,7 @@
-"""What is kept for the backward, and what is computed again, each with its reason."""
+"""Rows of saved and recomputed values, each with its reason.
+
+Names and totals come from `aotlens.view.saved`.
+"""
 
 from collections.abc import Iterator, Sequence
 
@@ -48,7 +51,7 @@ NOTHING_SAVED = "inference: nothing is saved for a backward"
 
 
 def by_bytes(values: Sequence[SavedValue]) -> tuple[SavedValue, ...]:
-    """The largest first; values that cost nothing in the order of the program.
+    """Return the values, the largest first; values that cost nothing keep the order of the program.
 
     Of equal bytes, those of the user's own files come first.
     """
@@ -56,19 +59,19 @@ def by_bytes(values: Sequence[SavedValue]) -> tuple[SavedValue, ...]:
 
 
 def dearest_again(partition: Partition) -> tuple[RecomputedValue, ...]:
-    """What is computed again, by what it would have cost to save it."""
+    """Return the recomputed values by the memory that saving them would take."""
     return tuple(sorted(partition.recomputed, key=lambda value: -value.bytes))
 
 
 def opposite(value: SavedValue | RecomputedValue) -> str | None:
-    """The change of the policy that treats it the other way; None where the other way would be wrong."""
+    """Return the policy override that reverses the decision; None where that would be wrong."""
     if value.freedom == "forced":
         return None
     return f"{'recompute' if isinstance(value, SavedValue) else 'save'}:{value.node}"
 
 
 def saved_link(saved: SavedValue) -> Link:
-    """The expression that makes it; the expressions whose backward reads it."""
+    """Return the expression that computes it, and the expressions whose backward reads it."""
     uses = tuple(use.span for use in saved.used_by if use.span is not None and use.span != saved.span)
     return Link((saved.span,) if saved.span else (), uses)
 
@@ -113,7 +116,7 @@ def saved_listing(target: Target) -> Listing:
 
 
 def same_layer(saved: SavedValue) -> tuple[object, ...]:
-    """What the rows of identical layers share: all that they show."""
+    """Return the fields that the rows of identical layers share: all that they show."""
     return (saved.span, saved.tensor.short(), saved.bytes, saved.owner, saved.reason)
 
 
@@ -122,7 +125,7 @@ def nothing(partition: Partition | None) -> str:
 
 
 def recomputed_listing(target: Target) -> Listing:
-    """Values computed again, by what they would have cost."""
+    """Return the recomputed values, those that would take most memory first."""
     partition, home = target.partition, target.file
     records = dearest_again(partition) if partition else ()
     text_at = texts()
@@ -161,7 +164,7 @@ def recomputed_listing(target: Target) -> Listing:
 
 
 def totals(target: Target) -> Line:
-    """The headline of the tab."""
+    """Return the headline of the tab."""
     partition = target.partition
     if partition is None:
         return Line((Part(NOTHING_SAVED, "dim"),))
@@ -178,7 +181,7 @@ def totals(target: Target) -> Line:
 
 
 def saved_details(saved: SavedValue, target: Target) -> Iterator[Line]:
-    """What stands below the table for the selected value."""
+    """Yield the lines below the table for the selected value."""
     home = target.file
     held = f" · {OWNERS[saved.owner]}" if OWNERS[saved.owner] else ""
     dropped = " · donated" if saved.donated else ""
@@ -224,7 +227,7 @@ def recomputed_details(value: RecomputedValue, target: Target) -> Iterator[Line]
 
 
 def why_lines(value: SavedValue | RecomputedValue) -> Iterator[Line]:
-    """The reason with its code, whether it can be changed, and who was overruled."""
+    """Yield the reason with its code, whether it can be changed, and what it overrules."""
     freedom = f" · {FREEDOMS[value.freedom]}" if value.code and value.freedom in FREEDOMS else ""
     yield Line((Part("why  ", "dim"), Part(reason_text(value)), Part(freedom, "dim")), wrap=True)
     if value.overrode:
@@ -232,7 +235,7 @@ def why_lines(value: SavedValue | RecomputedValue) -> Iterator[Line]:
 
 
 def certificate_lines(certificate: Certificate, home: str | None) -> Iterator[Line]:
-    """What forbids to compute the value again, who needs it, and what the next cheapest set costs."""
+    """Yield why the value cannot be recomputed, who needs it, and the cost of the next cheapest set."""
     if certificate.above is not None:
         link = Link((certificate.above_span,)) if certificate.above_span else Link()
         jump = Jump("graphs", f"forward/{certificate.above}")

@@ -1,7 +1,7 @@
-"""Everything in a target that has a name, to be found by a few letters of it.
+"""Search over everything in a target that has a name.
 
-Invariant: a name is offered once for each kind of thing, where most is told about it; the best matches come
-first, and what has only the letters in their order comes last.
+Invariant: a name is listed once for each kind of thing, where it has most details; the best matches come
+first, and names with only the letters in order come last.
 """
 
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ from aotlens.view.tabs.kernels import kernel_key
 from aotlens.view.tabs.rows import Jump, in_order
 
 MOST = 40
-"""Matches shown; more letters tell the others apart."""
+"""Matches shown; more letters narrow the search."""
 
 DEAREST_FIRST = ("forward", "backward", "inference", "joint")
 """Stages in which a node is looked for first."""
@@ -37,7 +37,7 @@ class Names:
     folded: tuple[str, ...]
 
     def find(self, query: str) -> tuple[Named, ...]:
-        """The best matches of a query, the best first."""
+        """Return the best matches of a query, the best first."""
         wanted = "".join(query.casefold().split())
         ranked: list[tuple[int, int, int]] = []
         for position, name in enumerate(self.folded):
@@ -47,7 +47,8 @@ class Names:
 
 
 def rank_of(wanted: str, name: str) -> int | None:
-    """0 for the name itself; then its start, a part of it, its letters in order; None for no match."""
+    """Return 0 for the name itself, then higher for its start, a part of it, its letters in order; None for
+    no match."""
     position = name.find(wanted)
     if position >= 0:
         return 0 if wanted == name else 1 if position == 0 else 2

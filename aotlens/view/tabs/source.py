@@ -1,6 +1,6 @@
-"""Source files as displayed: read once, tabs expanded, spans turned into display columns.
+"""Source files for display: read once, tabs expanded, spans turned into display columns.
 
-Spans count UTF-8 bytes; what is drawn counts characters of the expanded line.
+Spans count UTF-8 bytes; a display column counts characters of the expanded line.
 """
 
 import os
@@ -21,15 +21,15 @@ class SourceText:
     """One file."""
 
     file: str
-    """As the report names it."""
+    """The file's name in the report."""
     raw: tuple[str, ...]
     lines: tuple[str, ...]
     """As drawn: tabs expanded, control characters replaced."""
     problem: str = ""
-    """Why there is no text; empty when there is."""
+    """Why there is no text; empty where there is one."""
 
     def columns(self, span: Span, line: int) -> tuple[int, int]:
-        """The part of a 1-based line that the span covers, as display columns."""
+        """Return the part of a 1-based line that the span covers, as display columns."""
         if not 1 <= line <= len(self.raw):
             return (0, 0)
         raw, shown = self.raw[line - 1], self.lines[line - 1]
@@ -40,13 +40,13 @@ class SourceText:
 
 
 def display_column(raw: str, byte_column: int) -> int:
-    """The display column of a UTF-8 byte column."""
+    """Return the display column of a UTF-8 byte column."""
     before = raw.encode("utf-8", "replace")[:byte_column].decode("utf-8", "ignore")
     return len(before.expandtabs(TAB_SIZE))
 
 
 def displayed(raw: str) -> str:
-    """The line as drawn, one cell per control character."""
+    """Return the line for display, one cell per control character."""
     line = raw.expandtabs(TAB_SIZE)[:LONGEST_LINE]
     return line if line.isprintable() else "".join(char if char.isprintable() else "·" for char in line)
 
@@ -66,7 +66,7 @@ class SourceStore:
         self._texts: dict[str, SourceText] = {}
 
     def forget(self) -> None:
-        """Read everything again: the files may have changed."""
+        """Read all files again: they may have changed."""
         self._texts.clear()
 
     def get(self, file: str) -> SourceText:
@@ -76,7 +76,7 @@ class SourceStore:
         return self._texts[key]
 
     def path(self, file: str) -> Path | None:
-        """Where the file is on this machine; None when it is not."""
+        """Return the file's path on this machine; None if it does not exist."""
         candidates = [Path(file), *(Path(root) / file for root in self._roots)]
         return next((path for path in candidates if path.is_file()), None)
 

@@ -1,4 +1,4 @@
-"""Which rows of a tab belong to a source line."""
+"""The rows of a tab that belong to a source line."""
 
 from collections import defaultdict
 from collections.abc import Iterable
@@ -14,7 +14,7 @@ def lines_of(span: Span) -> range:
 
 
 class LineIndex:
-    """Which rows stand on a source line; built when it is first asked for."""
+    """The rows of each source line; built when it is first needed."""
 
     def __init__(self, rows: Rows) -> None:
         self.inner: defaultdict[tuple[str, int], list[int]] = defaultdict(list)
@@ -25,7 +25,7 @@ class LineIndex:
             self._note(self.outer, link.secondary, index)
 
     def rows_on(self, file: str, line: int) -> tuple[int, ...]:
-        """Rows whose own expression is there; else those that are related to it."""
+        """Return the rows whose own expression is on the line; else those that are related to it."""
         key = (file_key(file), line)
         return tuple(self.inner.get(key) or self.outer.get(key) or ())
 
@@ -36,6 +36,6 @@ class LineIndex:
 
 
 def covers(link: Link, file: str, line: int) -> bool:
-    """Whether the link's own expressions touch that line."""
+    """Return True if the link's own expressions touch that line."""
     key = file_key(file)
     return any(file_key(span.file) == key and line in lines_of(span) for span in link.primary)

@@ -1,4 +1,4 @@
-"""A stage beside the one that it was made from, and one computation through all of them."""
+"""A stage beside its parent, and one computation through all stages."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -38,10 +38,10 @@ SIDES = {
     "neither": "nowhere: nobody needs it",
 }
 FEWEST = 3
-"""A shorter run of nodes that stay as they are is not worth a fold."""
+"""A shorter run of unchanged nodes is not folded."""
 MOST_NAMES = 4
 MARK_WIDTH, STAGE_WIDTH, PLACE_WIDTH = 3, 11, 9
-"""Cells for `line 41` in front of what a computation is called in a stage."""
+"""Widths in cells; `line 41` comes before a computation's name in a stage."""
 
 FATE_COLUMNS = (
     Column("", widest=1, narrowest=1),
@@ -65,7 +65,8 @@ DiffRecord = AlignedRow | Run
 
 
 def stage_names(lineage: Lineage) -> tuple[str, ...]:
-    """The transforms in order: stages that change something, and the partition between joint and forward."""
+    """Return the transforms in order: stages that change something, and the partition between joint and
+    forward."""
     names = list(lineage.stages)
     if lineage.is_divided and "forward" in names:
         names.insert(names.index("forward"), PARTITION)
@@ -73,7 +74,7 @@ def stage_names(lineage: Lineage) -> tuple[str, ...]:
 
 
 def stage_choices(lineage: Lineage) -> tuple[tuple[str, str, str], ...]:
-    """The bar of the stages: with the number of operators where there is room."""
+    """Return the bar of the stages, with the number of operators where there is room."""
     stages = lineage.stages
     return tuple(
         ("", f"{name} {call_count(stages[name])}" if name in stages else name, name.removeprefix("joint_"))
@@ -82,7 +83,7 @@ def stage_choices(lineage: Lineage) -> tuple[tuple[str, str, str], ...]:
 
 
 def stage_caption(name: str, lineage: Lineage, alignment: Alignment | None, lost: str = "") -> Line:
-    """What the stage did, in one line; `lost` is a node that is followed and has no counterpart here."""
+    """Return the stage's effect in one line; `lost` is a followed node without a counterpart here."""
     if lost:
         return Line((Part(lost, "title"), Part(f" is not in {name}; the next stages may have it", "warning")))
     if name == PARTITION:
@@ -131,14 +132,14 @@ def folded(run: list[AlignedRow]) -> list[DiffRecord]:
 
 
 def record_key(record: DiffRecord) -> str:
-    """The node's name; one that the stage has no longer is told apart."""
+    """Return the node's name; that of a removed node has a mark."""
     if isinstance(record, Run):
         return f"run:{record.rows[0].node.name}"
     return record.after.name if record.after is not None else f"gone:{record.node.name}"
 
 
 def diff_listing(records: Sequence[DiffRecord], names: tuple[str, str], target: Target) -> Listing:
-    """The stage before on the left, this one on the right."""
+    """Return the earlier stage on the left, this one on the right."""
     home = target.file
     columns = (
         Column("", widest=1, narrowest=1),
@@ -183,7 +184,7 @@ def diff_listing(records: Sequence[DiffRecord], names: tuple[str, str], target: 
 
 
 def diff_same(record: DiffRecord) -> tuple[object, ...]:
-    """What the rows of identical layers share beside the node itself."""
+    """Return the fields that the rows of identical layers share beside the node itself."""
     if isinstance(record, Run):
         return (len(record.rows),)
     before, after = record.before, record.after
@@ -191,12 +192,12 @@ def diff_same(record: DiffRecord) -> tuple[object, ...]:
 
 
 def short(reason: str) -> str:
-    """A reason for a narrow cell: what it is of comes first."""
+    """Return a reason for a narrow cell, its subject first."""
     return reason.removeprefix("part of the ").replace("`aten.", "").replace(".default`", "").replace("`", "")
 
 
 def call_text(node: StageNode, unsaid: frozenset[str] = frozenset()) -> str:
-    """`mul = mul.Tensor(x, add)`, as the program has it; inputs that are not worth saying are dots."""
+    """Return `mul = mul.Tensor(x, add)`, as in the program; unimportant inputs are dots."""
     if node.op == "placeholder":
         return f"{node.name}: input"
     read = ", ".join(name for name, _ in groupby("…" if name in unsaid else name for name in node.inputs))
@@ -211,7 +212,7 @@ def call_text(node: StageNode, unsaid: frozenset[str] = frozenset()) -> str:
 
 
 def fate_listing(lineage: Lineage) -> Listing:
-    """The joint program with what becomes of each node."""
+    """Return the joint program with the fate of each node."""
     home, fates = lineage.target.file, lineage.fates
     joint = [name for name in lineage.stages if name.startswith("joint")][-1]
     nodes = tuple(node for node in lineage.stages[joint].nodes if node.name in fates)
@@ -244,7 +245,7 @@ def fate_listing(lineage: Lineage) -> Listing:
 
 
 def fate_same(fate: Fate) -> tuple[object, ...]:
-    """What the rows of identical layers share beside the node itself."""
+    """Return the fields that the rows of identical layers share beside the node itself."""
     value = fate.saved or fate.recomputed
     return (fate.side, fate.saved is None, value and (value.bytes, value.code, value.reason))
 
@@ -264,7 +265,7 @@ def fate_reason(fate: Fate) -> str:
 
 
 def follow_lines(stage: str, name: str, lineage: Lineage) -> Iterator[Line]:
-    """One line a stage: what the node of `stage` is called there; Enter goes there."""
+    """Yield one line for each stage: the name of `stage`'s node there; Enter leads to it."""
     joint = [other for other in lineage.stages if other.startswith("joint")][-1:]
     start = joint[0] if stage == PARTITION else stage
     seen = False
@@ -308,7 +309,7 @@ def stage_width(lineage: Lineage) -> int:
 
 
 def arrival(stage: str, node: StageNode) -> str:
-    """How a value of the forward is there in the backward."""
+    """Return how a value of the forward is available in the backward."""
     if stage != "backward" or node.reason.startswith("part of"):
         return ""
     if node.op != "placeholder":
@@ -337,7 +338,7 @@ def fate_line(name: str, here: str, lineage: Lineage) -> Line:
 
 
 def change_line(record: DiffRecord) -> Line:
-    """What happened to the row, in words."""
+    """Return the row's change in words."""
     if isinstance(record, Run):
         return Line(
             (Part(f"{len(record.rows)} nodes stay as they are; Enter shows them, u shows all", "dim"),)
@@ -348,7 +349,7 @@ def change_line(record: DiffRecord) -> Line:
 
 
 def line_marks_of(rows: Sequence[AlignedRow], lines: Sequence[str]) -> dict[int, str]:
-    """The mark of each 1-based line of the stage's text that defines a node which is not as before."""
+    """Return the mark of each 1-based line of the stage's text that defines a changed node."""
     kinds = {row.after.name: row.kind for row in rows if row.after is not None and row.kind != "unchanged"}
     marks: dict[int, str] = {}
     for number, line in enumerate(lines, 1):

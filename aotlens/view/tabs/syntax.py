@@ -19,7 +19,7 @@ TABLE: tuple[tuple[_TokenType, str], ...] = (
     (Name.Decorator, "decorator"),
     (Name.Builtin, "builtin"),
 )
-"""The first row whose token contains it wins; the rest keeps the text's colour."""
+"""The first row whose token contains it wins; other tokens have the text's colour."""
 
 WHOLE = 4000
 """Lines up to which a text is lexed at once; longer ones are lexed line by line as they are shown, where a
@@ -28,7 +28,7 @@ string over several lines loses its colour."""
 Run = tuple[int, int, str]
 """First column, end column, kind."""
 Colouring = Callable[[int, str], Sequence[Run]]
-"""The runs of a 1-based line."""
+"""Returns the runs of a 1-based line."""
 
 
 def plain(number: int, line: str) -> Sequence[Run]:
@@ -37,7 +37,7 @@ def plain(number: int, line: str) -> Sequence[Run]:
 
 
 def kind_of(token: _TokenType) -> str:
-    """The first kind whose token is a prefix: pygments' tokens are tuples of names."""
+    """Return the first kind whose token is a prefix: pygments' tokens are tuples of names."""
     return next((kind for parent, kind in TABLE if token[: len(parent)] == parent), "")
 
 
@@ -49,7 +49,7 @@ def runs(text: str) -> Iterable[Run]:
 
 
 def python(lines: Sequence[str]) -> Colouring:
-    """The colouring of a Python text."""
+    """Return the colouring of a Python text."""
     if len(lines) > WHOLE:
         known: dict[int, Sequence[Run]] = {}
 

@@ -24,15 +24,15 @@ class TargetRow:
     """One line of the tree."""
 
     index: int
-    """The target in the report; for a function with several signatures the first of them."""
+    """The target's index in the report; for a function with several signatures, that of the first."""
     branch: str = ""
-    """What leads to a signature; empty for a function."""
+    """The branch before a signature; empty for a function."""
     signatures: int = 0
     """Of a function that has several."""
 
 
 def target_rows(report: Report) -> tuple[TargetRow, ...]:
-    """A function in one row where it has one signature, else with its signatures below it."""
+    """Return one row for a function with one signature, else one with its signatures below it."""
     rows: list[TargetRow] = []
     by_name: dict[str, list[int]] = {}
     for index, target in enumerate(report.targets):
@@ -47,7 +47,7 @@ def target_rows(report: Report) -> tuple[TargetRow, ...]:
 
 
 def row_of(report: Report, index: int) -> int:
-    """The row that shows a target itself."""
+    """Return the row that shows the target itself."""
     rows = target_rows(report)
     return next(
         (position for position, row in enumerate(rows) if row.index == index and not row.signatures), 0
@@ -87,7 +87,7 @@ def target_listing(report: Report) -> Listing:
 
 
 def target_title(report: Report, index: int) -> str:
-    """The qualified name; with the number of its signature when it was captured more than once."""
+    """Return the qualified name; with the number of its signature if it was captured more than once."""
     target = report.targets[index]
     same = [position for position, other in enumerate(report.targets) if other.qualname == target.qualname]
     if len(same) == 1:

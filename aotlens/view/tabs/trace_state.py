@@ -1,4 +1,4 @@
-"""How the trace stands, as one value that the app owns."""
+"""The state of the running trace, as one value that the app owns."""
 
 import os
 from dataclasses import dataclass, replace
@@ -14,23 +14,23 @@ from aotlens.view.verdicts import WORST_FIRST
 
 @dataclass(frozen=True, slots=True)
 class TraceState:
-    """One trace, and what is on the screen meanwhile."""
+    """One trace, and what the screen shows meanwhile."""
 
     phase: str = "idle"
     """`idle`, `tracing`, `failed` or `ready`."""
     trace: int = 0
     """Number of the newest trace; answers with a smaller one are stale."""
     phases: tuple[tuple[Phase, float], ...] = ((STARTING, 0.0),)
-    """Phases reached, each with the seconds after the start at which it began; the last one runs."""
+    """The phases reached, each with its start in seconds after the start of the trace; the last one runs."""
     failure: Failure | None = None
     """Also beside a report: the script failed after something was traced."""
     elapsed_ms: float | None = 0.0
-    """None where nothing has changed since an earlier trace, whose answer is shown."""
+    """None if nothing changed since an earlier trace, whose answer is shown."""
     change: tuple[Part, ...] = ()
-    """What this trace changed, where the same target was traced before."""
+    """The changes of this trace, if the same target was traced before."""
 
     def reached(self, phase: Phase, elapsed_s: float) -> "TraceState":
-        """After a progress message; the same phase again only changes its words."""
+        """Return the state after a progress message; the same phase again only changes its words."""
         last, began_s = self.phases[-1]
         if last.kind == phase.kind:
             return replace(self, phases=(*self.phases[:-1], (phase, began_s)))
@@ -38,12 +38,12 @@ class TraceState:
 
     @property
     def has_failed(self) -> bool:
-        """Whether something failed that the user did not ask to stop."""
+        """Return True if something failed that the user did not stop."""
         return self.failure is not None and self.failure.kind != "cancelled"
 
 
 def title_parts(name: str, report: Report | None, target: Target | None) -> tuple[Part, ...]:
-    """The left half of the title bar."""
+    """Return the left half of the title bar."""
     parts = [
         Part("aotlens ", "accent"),
         Part(f" {os.path.relpath(name) if os.path.isabs(name) else name}", "title"),
@@ -57,7 +57,7 @@ def title_parts(name: str, report: Report | None, target: Target | None) -> tupl
 
 
 def state_parts(state: TraceState, report: Report | None, elapsed_s: float) -> tuple[Part, ...]:
-    """The right half of the title bar."""
+    """Return the right half of the title bar."""
     if state.phase == "tracing":
         old = " · showing the result before" if report is not None else ""
         return (Part(f"{state.phases[-1][0]} {elapsed_s:.1f} s", "accent"), Part(old, "dim"))
@@ -81,7 +81,7 @@ def _ended(state: TraceState) -> tuple[Part, ...]:
 
 
 def _lacking(report: Report | None) -> tuple[Part, ...]:
-    """The verdict where calls were compared with eager, and what is missing from the report."""
+    """Return the verdict of a comparison with eager, and what is missing from the report."""
     if report is None:
         return ()
     parts = []
@@ -96,7 +96,7 @@ def _lacking(report: Report | None) -> tuple[Part, ...]:
 
 
 def progress_lines(name: str, state: TraceState, elapsed_s: float) -> tuple[Line, ...]:
-    """What a trace has done and still has to do, until there is a first result."""
+    """Return the finished and the remaining phases of a trace, until there is a first result."""
     lines = [Line((Part(f"Tracing {name}", "title"),)), Line()]
     ends_s = [began_s for _, began_s in state.phases[1:]]
     for (phase, began_s), end_s in zip(state.phases, ends_s, strict=False):
@@ -117,7 +117,7 @@ def _phase_line(mark: str, role: str, words: str, elapsed_s: float) -> Line:
 
 
 def log_text(output: str, failure: Failure | None) -> str:
-    """What the script printed, and the traceback where it failed."""
+    """Return the script's output, and the traceback if it failed."""
     traceback = failure.traceback if failure is not None else ""
     return "\n".join(part.rstrip("\n") for part in (output, traceback) if part.strip())
 
@@ -143,7 +143,7 @@ FAILURE_TITLES = {
 
 
 def failure_lines(failure: Failure, log_key: str) -> tuple[Line, ...]:
-    """What went wrong, and what can be done here; `log_key` opens what the script printed."""
+    """Return the failure and its remedies; `log_key` opens the script's output."""
     where = f"{file_name(failure.file)}:{failure.line}" if failure.file and failure.line else ""
     edit = f" · e opens {where}" if where else ""
     keys = f"r traces again{edit} · {log_key} shows what the script printed · q quits"

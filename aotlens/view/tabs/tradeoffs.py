@@ -1,4 +1,4 @@
-"""What else could have been saved: the frontier as a plot, the budget, the answers to what-ifs."""
+"""Other choices of what to save: the frontier as a plot, the budget, the answers to what-ifs."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -17,13 +17,13 @@ CHOSEN = "▲"
 FINE = 1000
 """The height of the plot in its own steps."""
 WIDE = 20
-"""How many times the least work the most must be for a logarithmic scale."""
+"""From this ratio of the most to the least work on, the scale is logarithmic."""
 FOOT = 0.15
-"""Where the least work stands on it."""
+"""The position of the least work on the scale."""
 
 
 def tradeoff_lines(partition: Partition) -> tuple[Line, ...]:
-    """The frontier, the budget and the what-ifs; nothing where there is none of them."""
+    """Return the frontier, the budget and the what-ifs; empty if there are none."""
     lines: list[Line] = []
     if partition.budget is not None:
         lines.append(Line((Part(budget_text(partition.budget)),), wrap=True))
@@ -35,7 +35,7 @@ def tradeoff_lines(partition: Partition) -> tuple[Line, ...]:
 
 
 def frontier_plot(partition: Partition) -> Iterator[Line]:
-    """Work done again (up) against bytes saved (to the right), with what was compiled marked."""
+    """Yield recomputation (up) against saved bytes (to the right), with the compiled choice marked."""
     chosen, points = chosen_point(partition), partition.frontier
     every = (*points, chosen)
     least, most = min(p.saved_bytes for p in every), max(p.saved_bytes for p in every)
@@ -44,7 +44,7 @@ def frontier_plot(partition: Partition) -> Iterator[Line]:
     yield Line((Part("Frontier", "heading"), Part(f"{note}; {CHOSEN} is what was compiled", "dim")))
 
     def column_of(saved_bytes: int) -> int:
-        """The column of so many bytes."""
+        """Return the column of so many bytes."""
         return round((PLOT_WIDTH - 1) * (saved_bytes - least) / max(most - least, 1))
 
     corners = [(column_of(point.saved_bytes), scale.height(point.recompute_flops)) for point in points]
@@ -69,7 +69,7 @@ def frontier_plot(partition: Partition) -> Iterator[Line]:
 
 
 def height_at(column: int, corners: Sequence[tuple[int, float]]) -> float:
-    """The height of the line through the corners, which go to the right; nothing beyond the last."""
+    """Return the height of the line through the corners, which go to the right; beyond them, that of the nearest."""
     for (left, before), (right, after) in pairwise(corners):
         if left <= column <= right:
             return before + (after - before) * (column - left) / max(right - left, 1)
@@ -78,10 +78,10 @@ def height_at(column: int, corners: Sequence[tuple[int, float]]) -> float:
 
 @dataclass(frozen=True, slots=True)
 class WorkScale:
-    """Where an amount of work stands between none and the most."""
+    """The position of an amount of work between none and the most."""
 
     least: int
-    """The smallest amount that is not none."""
+    """The smallest amount above zero."""
     most: int
     by_powers: bool
     """Logarithmic, as one end of the frontier may cost a thousand times the other; none stays at the foot."""
@@ -98,7 +98,8 @@ def work_scale(amounts: Sequence[int]) -> WorkScale:
 
 
 def what_if_lines(answer: WhatIf, partition: Partition) -> Iterator[Line]:
-    """The totals after the change, and the differences to what was compiled; of a log, to our own choice."""
+    """Yield the totals after the change, and the differences from the compiled choice; for a log, from our
+    own."""
     before, after, own = answer.before, answer.after, partition.own
     beside = "" if own is None else f"  beside {own_choice_label(own)}"
     yield Line((Part("what if  ", "dim"), Part(answer.change, "name"), Part(beside, "dim")))

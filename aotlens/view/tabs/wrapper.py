@@ -1,4 +1,4 @@
-"""The steps of the runtime wrapper beside the module text that runs."""
+"""The steps of the runtime wrapper beside the text of the generated module."""
 
 from collections.abc import Iterator
 
@@ -17,7 +17,7 @@ STEP_COLUMNS = (
 
 
 def ordered_steps(wrapper: Wrapper | None) -> tuple[WrapperStep, ...]:
-    """What happens on each call in the order of the text, then what is not needed."""
+    """Return the steps of each call in the order of the text, then those that are not needed."""
     steps = wrapper.steps if wrapper else ()
     return tuple(sorted(steps, key=lambda step: (not step.applied, step.lines or (0, 0))))
 
@@ -48,7 +48,7 @@ def step_listing(target: Target) -> Listing:
 
 
 def step_details(step: WrapperStep, target: Target) -> Iterator[Line]:
-    """What stands below the table for the selected step: why, what it costs, what causes it."""
+    """Yield the lines below the table for the selected step: its reason, its cost, its cause."""
     when = "done on each call" if step.applied else "not needed"
     cost = f", {per_call(step.bytes_per_call)}" if step.bytes_per_call else ""
     parts = (Part(step.name, "title"), Part(f"  {when}{cost}", "ok" if step.applied else "dim"))
@@ -58,7 +58,7 @@ def step_details(step: WrapperStep, target: Target) -> Iterator[Line]:
 
 
 def step_at(steps: tuple[WrapperStep, ...], line: int) -> int | None:
-    """The step that the 1-based line of the module text belongs to: the innermost one."""
+    """Return the innermost step that the 1-based line of the module text belongs to."""
     around = [
         (step.lines[1] - step.lines[0], index)
         for index, step in enumerate(steps)
