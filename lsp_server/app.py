@@ -1,4 +1,4 @@
-"""The server's state, and what it tells the client of its own accord.
+"""The server's state, and the messages that it sends without a request.
 
 Invariant: every notification and every request to the client is one that its capabilities allow.
 """
@@ -33,7 +33,7 @@ NAME = "aotlens"
 STATUS = "aotlens/status"
 UNREADABLE = "aotlens: the editor sent a message that cannot be read; `aotlens lsp --log-file FILE` keeps it"
 SETTLE_S = 0.15
-"""After an edit, how long to wait for the next one before diagnostics are sent again."""
+"""The time to wait for another edit before diagnostics are sent again."""
 
 ErrorSource = type[PyglsError] | type[JsonRpcException]
 
@@ -55,15 +55,15 @@ class Server(LanguageServer):
         self.tracer.on_change = self.send_status
         self.fix_trials = FixTrials(self, self.views)
         self.exit_code = 1
-        """What the process ends with: 0 once the client has asked for a shutdown."""
+        """The exit code of the process: 0 once the client has sent `shutdown`."""
         self.problems: list[str] = []
-        """Bad settings found before the client may be sent messages."""
+        """Invalid settings that were read before messages to the client are allowed."""
         self._background: set[asyncio.Task[object]] = set()
         self._shown_messages: set[str] = set()
         self._published: dict[str, types.PublishDiagnosticsParams] = {}
-        """What the client was told last, by path; files without findings have no entry."""
+        """The diagnostics last sent, by path; files without findings have no entry."""
         self._unsure: set[str] = set()
-        """Files that were opened since: a client may have dropped what it knew of one when it closed it."""
+        """Files opened since then: a client may have dropped the diagnostics of a file that it closed."""
         self._logs: dict[Path, float] = {}
         """Logs that projects name, with the time of the version that is shown."""
         self._settling: dict[str, asyncio.TimerHandle] = {}
@@ -84,13 +84,14 @@ class Server(LanguageServer):
     # What is open
 
     def document(self, uri: str) -> tuple[str, Document] | None:
-        """The path and text of an open file; None for a notebook's cell or an unsaved buffer."""
+        """Return the path and text of an open file; None for a notebook's cell or an unsaved buffer."""
         path = path_of(uri)
         document = self.views.documents.get(path) if path else None
         return (path, document) if path and document else None
 
     async def scan(self, path: str, document: Document) -> Scan:
-        """What a text shows, read once per version and away from the loop, as a long one takes a second.
+        """Return the targets of a text, read once per version and in a thread, since a long text takes a
+        second.
 
         A text that does not parse has the targets of its last version that did.
         """
@@ -109,7 +110,7 @@ class Server(LanguageServer):
         return self.views.client
 
     def set_capabilities(self, capabilities: types.ClientCapabilities) -> None:
-        """Take note of what the client can do."""
+        """Store the client's capabilities."""
         self.views.client = client_of(capabilities)
 
     def open_document(self, path: str, document: Document) -> None:
@@ -119,7 +120,7 @@ class Server(LanguageServer):
         self.background(self.attach_log(path))
 
     async def attach_log(self, path: str) -> None:
-        """Show what the log says that the file's project names, once for each time that it was written."""
+        """Show the facts of the log that the file's project names, once for each time that it was written."""
         loop = asyncio.get_running_loop()
         log = await loop.run_in_executor(None, named_log, path)
         if log is None or self._logs.get(log.path) == log.written_at:
@@ -149,7 +150,7 @@ class Server(LanguageServer):
             settling.cancel()
 
     async def reread(self, paths: list[str]) -> None:
-        """What is shown of closed files stands where their text on disk has it."""
+        """Move the facts about closed files to the lines of their text on disk."""
         for path in paths:
             if path in self.views.files() and path not in self.views.documents:
                 lines = await asyncio.get_running_loop().run_in_executor(None, read_lines, path)
@@ -165,7 +166,7 @@ class Server(LanguageServer):
             self.publish(path)
 
     def publish(self, path: str) -> None:
-        """Send a file's diagnostics, with the version of the text that they stand in, if they are news."""
+        """Send a file's diagnostics, with the version of the text that they belong to, if they changed."""
         current = diagnostics(self.views, path)
         document = self.views.documents.get(path)
         if document is not None:
@@ -191,7 +192,7 @@ class Server(LanguageServer):
         self.text_document_publish_diagnostics(params)
 
     def _is_ours(self, path: str) -> bool:
-        """Whether findings in a closed file are the user's business: not those in installed packages."""
+        """Return True if findings in a closed file concern the user; those in installed packages do not."""
         roots = [path_of(folder.uri) for folder in self.workspace.folders.values()]
         inside = any(Path(path).is_relative_to(root) for root in [self.tracer.cwd, *roots] if root)
         return inside and "site-packages" not in Path(path).parts
@@ -212,14 +213,14 @@ class Server(LanguageServer):
         )
 
     def refresh(self) -> None:
-        """Have hints and lenses asked for again, where the client can."""
+        """Ask the client to request hints and lenses again, if it supports that."""
         if self.client.refreshes_hints:
             self.workspace_inlay_hint_refresh(None)
         if self.client.refreshes_lenses:
             self.workspace_code_lens_refresh(None)
 
     def send_status(self) -> None:
-        """What is being traced, for a client that shows it; its open documents may have new texts."""
+        """Send the targets that are being traced, and that texts of open pages may have changed."""
         if self.settings.status:
             running = [{"script": script, "qualname": name} for script, name in self.tracer.running]
             self.protocol.notify(STATUS, {"running": running, "traced": len(self.views.traces)})
@@ -243,7 +244,7 @@ class Server(LanguageServer):
     # Read-only documents
 
     def page_uri(self, page: Page) -> str | None:
-        """The address at which the client can open a page; None when no trace has it."""
+        """Return the address at which the client can open a page; None when no trace has it."""
         text = text_of(self.views, page)
         if text is None:
             return None
@@ -252,25 +253,25 @@ class Server(LanguageServer):
         return self.written.page(page, text)
 
     def page_of(self, uri: str) -> Page | None:
-        """The page written to a file, by the file's address."""
+        """Return the page written to a file, by the file's address."""
         path = path_of(uri)
         return self.written.page_at(Path(path).as_uri()) if path else None
 
     def rule_address(self, code: str) -> str | None:
-        """The page that explains a code; None for a code that has no rule."""
+        """Return the page that explains a code; None for a code without a rule."""
         try:
             return self.written.rule(code)
         except UserError:
             return None
 
     def end(self) -> None:
-        """Leave nothing behind: no process, no file."""
+        """Stop all processes and delete all files."""
         self.tracer.restart()
         self.fix_trials.end()
         self.written.remove()
 
     def show_document(self, uri: str, line: int = 0) -> bool:
-        """Have the client open a document at a line (0-based); False when it cannot."""
+        """Ask the client to open a document at a line (0-based); return False when it cannot."""
         if not self.client.shows_documents:
             if not self.settings.virtual_documents:  # a client that reads them opens what the answer names
                 self.say(f"to read: {path_of(uri)}", types.MessageType.Info)
@@ -282,7 +283,7 @@ class Server(LanguageServer):
 
 
 def path_of(uri: str) -> str | None:
-    """The real path of a `file:` address; None for any other scheme."""
+    """Return the real path of a `file:` address; None for any other scheme."""
     parts = urlparse(uri)
     if parts.scheme != "file":
         return None

@@ -1,7 +1,7 @@
-"""What the client said that it takes.
+"""The client's capabilities.
 
-Invariant: whatever depends on a capability is decided by a field here, and a client that says nothing is sent
-only what every client takes.
+Invariant: a field here decides everything that depends on a capability, and a client that reports none is
+sent only messages that all clients accept.
 """
 
 from dataclasses import dataclass
@@ -11,7 +11,8 @@ from lsprotocol import types
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """One client's capabilities, as far as this server asks; the defaults are those of one without any."""
+    """One client's capabilities, as far as the server uses them; the defaults are those of a client without
+    any."""
 
     diagnostic_versions: bool = False
     diagnostic_related: bool = False
@@ -32,11 +33,11 @@ class Client:
     refreshes_hints: bool = False
     refreshes_lenses: bool = False
     watches_files: bool = False
-    """Tells of files that change on disk, once it is asked to."""
+    """Reports files that change on disk, once it has registered for them."""
 
 
 def client_of(capabilities: types.ClientCapabilities) -> Client:
-    """The record of what a client sent with `initialize`."""
+    """Return the capabilities that a client sent with `initialize`."""
     text = capabilities.text_document or types.TextDocumentClientCapabilities()
     workspace = capabilities.workspace or types.WorkspaceClientCapabilities()
     window = capabilities.window or types.WindowClientCapabilities()

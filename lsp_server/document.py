@@ -1,6 +1,6 @@
 """The text of one open document, as the client has it.
 
-Invariant: lines end at `\\n`, `\\r\\n` and `\\r` only, as the protocol and Python's tokenizer say; a form
+Invariant: lines end at `\\n`, `\\r\\n` and `\\r` only, as in the protocol and in Python's tokenizer; a form
 feed or a Unicode line separator inside a line does not end it (`str.splitlines` would split there).
 """
 
@@ -14,7 +14,7 @@ TERMINATED_LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)")
 
 @dataclass(frozen=True, slots=True)
 class TextChange:
-    """One change as the client sent it: replace a range, or the whole text when there is none."""
+    """One change of the client's: a range is replaced, or the whole text without a range."""
 
     text: str
     start: tuple[int, int] | None = None
@@ -24,18 +24,18 @@ class TextChange:
 
 @dataclass(frozen=True, slots=True)
 class LineEdit:
-    """A change in terms of whole lines, without their ends."""
+    """A change in whole lines, without their line ends."""
 
     first: int
-    """The first line touched, 0-based."""
+    """The first changed line, 0-based."""
     old: tuple[str, ...]
     new: tuple[str, ...]
     keeps_tail: bool = False
-    """The change began at column 0, so lines that match are looked for from the end first."""
+    """True if the change began at column 0; matching lines are then searched from the end first."""
 
 
 def split_lines(text: str) -> list[str]:
-    """The lines with their ends; the last one has none and may be empty."""
+    """Return the lines with their ends; the last one has none and may be empty."""
     lines: list[str] = TERMINATED_LINE.findall(text)
     lines.append(text[sum(map(len, lines)) :])
     return lines
@@ -46,7 +46,7 @@ def content(line: str) -> str:
 
 
 def contents(text: str) -> list[str]:
-    """The lines without their ends."""
+    """Return the lines without their ends."""
     return [content(line) for line in split_lines(text)]
 
 
@@ -65,7 +65,7 @@ class Document:
 
     @property
     def lines(self) -> list[str]:
-        """The lines without their ends; not to be changed."""
+        """Return the lines without their ends; not to be changed."""
         return self._contents
 
     def line(self, number: int) -> str:
@@ -73,7 +73,7 @@ class Document:
         return self._contents[number] if 0 <= number < len(self._contents) else ""
 
     def apply(self, change: TextChange, encoding: Encoding) -> LineEdit:
-        """Make the change and say which lines it touched."""
+        """Apply the change and return the lines that it touched."""
         if change.start is None or change.end is None:
             return self._replace(0, len(self._lines), change.text)
         (first, start_char), (last, end_char) = sorted(

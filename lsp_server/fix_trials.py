@@ -1,4 +1,4 @@
-"""Runs of `aotlens why --try-fixes` that a person asked for, and the reports that they leave.
+"""Runs of `aotlens why --try-fixes` for the user, and their reports.
 
 Invariant: each run is a process group of its own; it ends with its request, a cancellation or the server.
 """
@@ -141,7 +141,7 @@ class FixTrials:
         return await asyncio.get_running_loop().run_in_executor(None, _read, run.path, data, errors)
 
     async def _stderr(self, run: _Run) -> str:
-        """What the command writes to stderr, with its progress shown as it comes."""
+        """Return the command's stderr, and show the progress in it as it arrives."""
         assert run.process is not None
         assert run.process.stderr is not None
         text, rest = "", ""
@@ -156,7 +156,7 @@ class FixTrials:
 
 
 def _read(path: str, data: bytes, errors: str) -> Report | Failure:
-    """The report on stdout, or why there is none."""
+    """Return the report on stdout, or the reason why there is none."""
     last = errors.strip().rpartition("\n")[2]
     try:
         report = loads(data.decode()) if data else None

@@ -1,4 +1,4 @@
-"""Requests and notifications: each gets the document, calls a translator, and returns what it gave.
+"""Requests and notifications: each handler gets the document, calls a translator and returns its result.
 
 Invariant: no handler waits for a trace, reads a project's files, or knows a report's fields.
 """
@@ -129,7 +129,7 @@ def on_initialize(server: Server, params: types.InitializeParams) -> None:
 
 
 def _encoding(chosen: str | None) -> Encoding:
-    """The encoding that pygls agreed on with the client."""
+    """Return the encoding that pygls agreed on with the client."""
     known: tuple[Encoding, ...] = ("utf-8", "utf-16", "utf-32")
     value = getattr(chosen, "value", chosen)
     return next((encoding for encoding in known if encoding == value), "utf-16")

@@ -1,7 +1,7 @@
-"""What a report says about one file, ordered by place.
+"""The facts of a report about one file, ordered by position.
 
-Invariant: built once per trace, away from the server's loop, so that a hover is a look-up.  Lines and
-columns here are the report's own: 1-based lines of the traced text, UTF-8 byte columns.
+Invariant: built once per trace, away from the server's loop, so that a hover is a lookup. Lines and columns
+are the report's: 1-based lines of the traced text, UTF-8 byte columns.
 """
 
 import ast
@@ -30,14 +30,14 @@ from aotlens.view.quantities import applied_steps
 from lsp_server.parsing import parse
 
 TALLEST_SPAN = 200
-"""Lines of a span beyond which it is found from its first line only."""
+"""A span with more lines is found from its first line only."""
 
 Resolve = Callable[[str], str]
 """From the file name in a span to the path that documents are known by."""
 
 
 Readers = dict[str, list[str]]
-"""For the name of a forward node the names of the nodes that read it."""
+"""For each forward node the nodes that read it, by name."""
 
 
 @dataclass(slots=True)
@@ -57,17 +57,17 @@ class Spot:
     inputs: list[tuple[Input, Site]] = field(default_factory=list)
     """The inputs that this expression mutates."""
     outputs: list[Output] = field(default_factory=list)
-    """The outputs that this expression makes."""
+    """The outputs that this expression returns."""
     left: list[Left] = field(default_factory=list)
-    """The places outside that this expression writes to."""
+    """The side effects of this expression on objects outside of the function."""
     steps: list[WrapperStep] = field(default_factory=list)
     """The wrapper steps that this expression causes."""
 
     @property
     def results(self) -> list[StageNode]:
-        """The nodes that the rest of the forward reads: the values of the expression.
+        """Return the values of the expression: its nodes that the rest of the forward reads.
 
-        Empty where nothing reads it, as where it is returned, or only writes.
+        Empty where nothing reads it, for example where it is returned or only writes.
         """
         inside = {node.name for node in self.forward}
         return [
@@ -79,7 +79,7 @@ class Spot:
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """Where a target's definition stands in the traced text."""
+    """The location of a target's definition in the traced text."""
 
     name: Span
     """The name after `def` or `class`."""
@@ -100,15 +100,15 @@ class FileIndex:
     signatures: dict[str, Signature]
     """By the target's qualified name, for the targets above."""
     diagnostics: tuple[tuple[Target | None, Diagnostic], ...]
-    """Each with the target that it is about; None for a finding about the script."""
+    """Each with its target; None for a finding about the script."""
 
     def spots_at(self, line: int, col: int) -> tuple[Spot, ...]:
-        """The spots at a place, innermost first."""
+        """Return the spots at a position, innermost first."""
         around = (spot for spot in self.by_line.get(line, ()) if contains(spot.span, line, col))
         return tuple(sorted(around, key=_extent))
 
     def enclosing(self, line: int) -> tuple[Target, ...]:
-        """The targets whose definition covers a line."""
+        """Return the targets whose definition covers a line."""
         return tuple(
             target
             for target in self.targets
@@ -118,12 +118,13 @@ class FileIndex:
 
 
 def contains(span: Span, line: int, col: int) -> bool:
-    """Whether the place is in the span; its end counts, as a cursor may stand behind the last character."""
+    """Return True if the position is in the span or at its end, since a cursor may be behind the last
+    character."""
     return (span.line, span.col) <= (line, col) <= (span.end_line, span.end_col)
 
 
 def saved_bytes_inside(spot: Spot) -> int:
-    """What the backward keeps of the values that an expression makes, in the functions that it calls too."""
+    """Return the saved bytes of an expression's values, including those of the functions that it calls."""
     partition = spot.target.partition
     if partition is None or not spot.forward:
         return 0
@@ -132,7 +133,7 @@ def saved_bytes_inside(spot: Spot) -> int:
 
 
 def files_of(report: Report, resolve: Resolve) -> set[str]:
-    """Every file that the report has a place in."""
+    """Return every file that the report has a span in."""
     spans = [target.span for target in report.targets if target.span]
     spans += [spot.span for target in report.targets for spot in _spots(target)]
     spans += [finding.span for _, finding in _findings(report) if finding.span]
@@ -140,7 +141,7 @@ def files_of(report: Report, resolve: Resolve) -> set[str]:
 
 
 def build(report: Report, file: str, lines: Sequence[str], resolve: Resolve) -> FileIndex:
-    """The index of one file, whose traced text is `lines`."""
+    """Return the index of one file, whose traced text is `lines`."""
     targets = tuple(target for target in report.targets if target.span and resolve(target.span.file) == file)
     spots = tuple(
         spot for target in report.targets for spot in _spots(target) if resolve(spot.span.file) == file
@@ -201,7 +202,7 @@ def _readers(target: Target) -> Readers:
 
 
 Fact = tuple[Span, str, object]
-"""A place, the field of `Spot` that it belongs to, and what stands there."""
+"""A span, the field of `Spot` that the fact belongs to, and the fact."""
 
 
 def _node_facts(target: Target) -> Iterator[Fact]:

@@ -1,7 +1,7 @@
-"""Where the lines of a traced text stand after edits.
+"""The lines of a traced text after edits.
 
-Invariant: a line is shown as traced only while its text is what was traced, between the lines that it stood
-between; so nothing stale is shown as fresh, whatever is typed, deleted or undone.
+Invariant: a line counts as traced only while its text is the traced one, between its old neighbours; so no
+typing, deleting or undoing makes a stale fact look fresh.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ LONGEST_DIFF = 600
 
 
 class LineMap:
-    """From the lines of a traced text to the lines of the text as it is now, both 0-based."""
+    """Maps the lines of a traced text to the lines of the current text, both 0-based."""
 
     def __init__(self, traced: Sequence[str], current: Sequence[str]) -> None:
         self._traced = tuple(traced)
@@ -22,7 +22,7 @@ class LineMap:
         self._origins = _origins_by_text(self._traced, self._current)
         self._forward: dict[int, int] | None = None
         self.is_identity = self._is_as_traced()
-        """Whether the text is exactly what was traced."""
+        """True if the text is exactly the traced one."""
 
     @property
     def traced(self) -> tuple[str, ...]:
@@ -46,7 +46,8 @@ class LineMap:
             self._origins = list(range(len(self._traced)))
 
     def _descent(self, first: int, end: int, block: Sequence[str]) -> list[int | None]:
-        """Where the lines that replace `first..end` come from: those that read as the ones traced there."""
+        """Return the origins of the lines that replace `first..end`: the equal lines that were traced
+        there."""
         above = (origin for origin in reversed(self._origins[:first]) if origin is not None)
         below = (origin for origin in self._origins[end:] if origin is not None)
         start = next(above, -1) + 1
@@ -57,7 +58,7 @@ class LineMap:
         return len(self._current) == len(self._traced) and tuple(self._current) == self._traced
 
     def to_current(self, line: int) -> int | None:
-        """Where traced line `line` stands now; None when it was changed or removed."""
+        """Return the current line of traced line `line`; None when it was changed or removed."""
         if self._forward is None:
             self._forward = {
                 origin: number
@@ -67,14 +68,15 @@ class LineMap:
         return self._forward.get(line)
 
     def to_traced(self, line: int) -> int | None:
-        """Which traced line stands at `line` now; None for a line that was changed or is new."""
+        """Return the traced line of current line `line`; None for a changed or new line."""
         if not 0 <= line < len(self._origins):
             return None
         origin = self._origins[line]
         return origin if origin is not None and self._current[line] == self._traced[origin] else None
 
     def block_to_current(self, first: int, last: int) -> int | None:
-        """Where the traced lines `first..last` start now; None unless all stand, unchanged, together."""
+        """Return the current first line of the traced lines `first..last`; None unless all are unchanged and
+        together."""
         start = self.to_current(first)
         if start is None:
             return None
@@ -83,7 +85,7 @@ class LineMap:
 
 
 def _merged(origins: list[int | None], own: list[int | None]) -> list[int | None]:
-    """`found`, and where it knows nothing what was known, so far as the order of the lines allows."""
+    """Return `origins`, completed by the known ones as far as the order of the lines allows."""
     following: list[int | None] = []
     for origin in reversed(origins):
         last = following[-1] if following else None
@@ -97,7 +99,7 @@ def _merged(origins: list[int | None], own: list[int | None]) -> list[int | None
 
 
 def _common_ends(edit: LineEdit) -> tuple[int, int]:
-    """How many lines at the head and at the tail of the edit stayed as they were."""
+    """Return how many lines at the head and at the tail the edit left unchanged."""
     most = min(len(edit.old), len(edit.new))
     if edit.keeps_tail:
         tail = _common(edit.old[::-1], edit.new[::-1], most)
@@ -114,7 +116,7 @@ def _common(left: Sequence[str], right: Sequence[str], most: int) -> int:
 
 
 def _origins_by_text(traced: Sequence[str], current: Sequence[str]) -> list[int | None]:
-    """The descent of each current line where only the two texts are known."""
+    """Return the origin of each current line, from the two texts alone."""
     edit = LineEdit(0, tuple(traced), tuple(current))
     head, tail = _common_ends(edit)
     middle: list[int | None] = [None] * (len(current) - head - tail)

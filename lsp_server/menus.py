@@ -1,6 +1,6 @@
-"""What a client asks in order to build menus and terminals of its own.
+"""Data from which clients build menus and terminals.
 
-Invariant: reads what is held, and runs nothing.
+Invariant: reads stored traces, and runs nothing.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ TARGETS, TUI = "aotlens.targets", "aotlens.tui"
 
 
 async def targets(server: Server, uri: str | None = None) -> list[Result]:
-    """The traced targets, of one script or of all, each with the documents that it has."""
+    """Return the traced targets of one script or of all, each with its documents."""
     path = path_of(uri) if uri else None
     newest: dict[tuple[str, TargetKey], Target] = {}
     for held in sorted(server.views.traces.values(), key=lambda trace: trace.number, reverse=True):
@@ -49,7 +49,7 @@ def exported_file(script: str, qualname: str) -> Path:
 
 
 async def tui_command(server: Server, uri: str, qualname: str | None = None) -> Result:
-    """The command line of the terminal app for a target, and the folder to run it in."""
+    """Return the command line of the terminal app for a target, and its working folder."""
     path = path_of(uri)
     if path is None:
         return {"command": None, "message": f"{uri} is no file on disk"}
@@ -63,7 +63,7 @@ async def tui_command(server: Server, uri: str, qualname: str | None = None) -> 
 
 
 def _held_report(server: Server, path: str, qualname: str | None) -> Report | None:
-    """The newest trace, so that the app opens on what the editor shows; None without one."""
+    """Return the newest trace, so that the app opens with the editor's facts; None without one."""
     for held in sorted(server.views.traces.values(), key=lambda trace: trace.number, reverse=True):
         wanted = tuple(target for target in held.report.targets if qualname in (None, target.qualname))
         if held.key[0] == path and wanted and (qualname is not None or held.key[1] is None):
@@ -72,7 +72,7 @@ def _held_report(server: Server, path: str, qualname: str | None) -> Report | No
 
 
 async def _written(server: Server, path: str, qualname: str | None, report: Report) -> str:
-    """The report in a file; a long one takes a while to write as JSON."""
+    """Return the path of the report in a file; a long one takes a while to write as JSON."""
     text = await asyncio.get_running_loop().run_in_executor(None, dumps, report)
     address = server.written.report(path, qualname or "all", text)
     return path_of(address) or address

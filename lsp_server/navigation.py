@@ -1,8 +1,8 @@
-"""Between the user's expressions and the nodes that they became.
+"""Navigation between the user's expressions and their nodes.
 
-Invariant: `definition` leaves names to the user's own Python server, so a name's definition is not buried
+Invariant: `definition` leaves names to the user's Python server, so that a name's definition is not buried
 under graph nodes: it answers in graph documents and between names; `implementation` and `references`, which
-are lists by nature, always answer.
+return lists, always answer.
 """
 
 from collections.abc import Iterable
@@ -32,7 +32,7 @@ from lsp_server.translate.ranges import span_range
 from lsp_server.views import real_path
 
 PROGRAMS = ("forward", "backward", "inference", "wrapper")
-"""What a target's name leads to; one that a target lacks is left out."""
+"""The pages that a target's name leads to; missing ones are left out."""
 
 Locations = list[types.Location] | None
 Symbols = list[types.DocumentSymbol] | list[types.SymbolInformation]
@@ -59,7 +59,7 @@ def on_implementation(server: Server, params: types.ImplementationParams) -> Loc
 
 
 def on_declaration(server: Server, params: types.DeclarationParams) -> Locations:
-    """In a graph, the line that makes the value whose name is at the place."""
+    """Return, in a graph, the line that defines the value at the position."""
     page = _page(server, params.text_document.uri)
     stage = stage_of(server.views, page) if page else None
     if page is None or stage is None:
@@ -85,7 +85,8 @@ def on_references(server: Server, params: types.ReferenceParams) -> Locations:
 
 
 def on_document_symbol(server: Server, params: types.DocumentSymbolParams) -> Symbols | None:
-    """The nodes of a graph and the steps of a wrapper; the user's files are left to their Python server."""
+    """Return the nodes of a graph and the steps of a wrapper; the user's files are left to their Python
+    server."""
     uri = params.text_document.uri
     page = _page(server, uri)
     if page is None:
@@ -119,7 +120,7 @@ def _page(server: Server, uri: str) -> Page | None:
 
 
 def _index(server: Server, page: Page, cursor: types.Position) -> int:
-    """The code point of a place in a page."""
+    """Return the code point of a position in a page."""
     rows = (text_of(server.views, page) or "").splitlines()
     row = rows[cursor.line] if cursor.line < len(rows) else ""
     return char_index(row, cursor.character, server.views.encoding)
@@ -131,7 +132,7 @@ def _sources(server: Server, page: Page, cursor: types.Position) -> list[types.L
 
 
 def _source(server: Server, span: Span) -> types.Location | None:
-    """Where a span of the newest trace stands."""
+    """Return the current location of a span of the newest trace."""
     file = real_path(span.file)
     for shown in server.views.shown_in(file):
         text_range = span_range(shown.view, span)
@@ -147,7 +148,7 @@ def _in_page(server: Server, page: Page, lines: Iterable[int]) -> list[types.Loc
 
 
 def _nodes(server: Server, path: str, cursor: types.Position) -> list[types.Location]:
-    """The nodes and kernels of the innermost expression at a place that has any."""
+    """Return the nodes and kernels of the innermost expression at a position that has any."""
     locations: list[types.Location] = []
     for shown in server.views.shown_in(path):
         position = shown.view.traced_position(cursor.line, cursor.character)
@@ -180,7 +181,7 @@ FEATURES = {
 
 
 def _programs(server: Server, path: str, cursor: types.Position) -> list[types.Location]:
-    """The pages of the target whose name stands at a place: the way to them in editors without lenses."""
+    """Return the pages of the target whose name is at a position, for editors without lenses."""
     for shown in server.views.shown_in(path):
         position = shown.view.traced_position(cursor.line, cursor.character)
         for target in shown.targets() if position else ():

@@ -1,8 +1,8 @@
 """Python source as a syntax tree, for every thread of the server.
 
-Invariant: at most one thread parses at a time.  CPython counts the depth of a tree that it builds in a state
-that threads share, and raises SystemError ("AST constructor recursion depth mismatch") when a collection of
-garbage, or a switch of threads, falls into the construction of a large tree.
+Invariant: at most one thread parses at a time. CPython counts the depth of the tree that it builds in state
+that threads share, and raises SystemError ("AST constructor recursion depth mismatch") when a garbage
+collection or a thread switch happens while it builds a large tree.
 """
 
 import ast
@@ -19,14 +19,14 @@ _TRIES = 3
 
 
 def parse(source: str) -> ast.Module | None:
-    """The tree of a text; None where it does not parse: half-typed, a null byte, nested without end."""
+    """Return the tree of a text; None where it does not parse: half-typed, a null byte, nested too deeply."""
     return parsing(lambda: ast.parse(source))
 
 
 def parsing(work: Callable[[], T]) -> T | None:
-    """What `work` makes of a text by parsing it; None where the text does not parse.
+    """Return the result of `work`, which parses a text; None where the text does not parse.
 
-    `work` is called again after a SystemError of the parser's, and takes a few tries at most.
+    `work` is called again a few times after a SystemError of the parser.
     """
     for _ in range(_TRIES):
         with _ONE_AT_A_TIME:

@@ -1,7 +1,7 @@
 """Columns in a client's units, and back.
 
-Invariant: a report counts UTF-8 bytes, Python counts code points, a client counts what was negotiated;
-every column that crosses the wire goes through this module.
+Invariant: a report counts UTF-8 bytes, Python counts code points, a client counts the negotiated units; every
+column sent or received goes through this module.
 """
 
 from typing import Literal
@@ -10,7 +10,7 @@ Encoding = Literal["utf-8", "utf-16", "utf-32"]
 
 
 def width(text: str, encoding: Encoding) -> int:
-    """How many units of `encoding` the text takes."""
+    """Return how many units of `encoding` the text takes."""
     if encoding == "utf-32" or text.isascii():
         return len(text)
     if encoding == "utf-8":
@@ -19,7 +19,7 @@ def width(text: str, encoding: Encoding) -> int:
 
 
 def char_index(line: str, units: int, encoding: Encoding) -> int:
-    """The code point at which column `units` stands.
+    """Return the code point at column `units`.
 
     A column past the end is the end; one inside a character is that character's start.
     """

@@ -1,6 +1,6 @@
-"""The progress of one trace in the client's own bar, with its cancel button.
+"""The progress of one trace in the client's progress bar, with its cancel button.
 
-Invariant: a client that cannot show progress is sent none, and one that is slow to answer delays nothing.
+Invariant: a client that cannot show progress is sent none, and a slow client delays nothing.
 """
 
 import asyncio
@@ -19,9 +19,9 @@ QUICK_S = 0.2
 
 
 class ProgressBar:
-    """Shown between `start` and `end`; a stage reported before it is up is shown when it is.
+    """Visible between `start` and `end`; a stage reported before it is open is shown once it is.
 
-    A command that came with a token of the client's own is reported under that.
+    A command that carries a token of the client's is reported under that token.
     """
 
     def __init__(self, server: LanguageServer, client: Client, title: str) -> None:

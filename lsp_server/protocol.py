@@ -1,6 +1,6 @@
-"""The protocol under the handlers: cures for a lost request, a command that runs on, and lines split wrongly.
+"""Changes to pygls' protocol: lost requests, commands that outlive a cancellation, and lines split wrongly.
 
-Invariant: every request is answered, also one that cannot be read; a cancelled command's handler hears of it.
+Invariant: every request is answered, even an unreadable one; the handler of a cancelled command is cancelled.
 """
 
 import inspect
@@ -20,17 +20,17 @@ Command = Callable[..., Awaitable[object]]
 ProgressToken = str | int
 
 WORK_DONE: ContextVar[ProgressToken | None] = ContextVar("work_done", default=None)
-"""The token under which the client of the running command wants to hear of its progress."""
+"""The token under which the client expects the progress of the running command."""
 
 
 class Protocol(LanguageServerProtocol):
     """pygls' protocol with those three cured."""
 
     signatures: Mapping[str, inspect.Signature] = {}
-    """What each command takes, by its name."""
+    """The parameters of each command, by its name."""
 
     def structure_message(self, data: dict[str, Any]) -> Any:
-        """As pygls does it, but a request with bad parameters gets an error as its answer."""
+        """Structure a message as pygls does, but answer a request with bad parameters with an error."""
         try:
             return super().structure_message(data)
         except JsonRpcException as error:
@@ -43,7 +43,7 @@ class Protocol(LanguageServerProtocol):
     async def lsp_workspace__execute_command(  # type: ignore[override]  # pygls runs coroutines as well
         self, params: types.ExecuteCommandParams
     ) -> object:
-        """A coroutine, so that cancelling the request cancels the command itself."""
+        """Run a command in a coroutine, so that cancelling the request cancels the command."""
         handler = self.fm.commands.get(params.command)
         if handler is None:
             known = ", ".join(sorted(self.fm.commands))
@@ -84,7 +84,7 @@ class Protocol(LanguageServerProtocol):
 
 
 def signature_of(command: Command) -> inspect.Signature:
-    """What a client gives to a command: all but the server, which comes first."""
+    """Return the parameters that a client sends: all but the server, which comes first."""
     whole = inspect.signature(command)
     return whole.replace(parameters=list(whole.parameters.values())[1:])
 

@@ -1,6 +1,6 @@
-"""Changes of the text that a person may want where no finding asks for them.
+"""Edits that the user may want where there is no finding.
 
-Invariant: built from a text alone, away from the server's loop; places are those of that text, in the
+Invariant: built from a text alone, away from the server's loop; positions are those of that text, in the
 report's units.
 """
 
@@ -14,11 +14,11 @@ from lsp_server.parsing import parse
 from lsp_server.positions import width
 
 NO_GRAD = re.compile(r"\b(?:no_grad|inference_mode|set_grad_enabled)\b")
-"""A line without any of these is not worth parsing its file."""
+"""A file is parsed only if the line contains one of these."""
 
 
 def grad_restored(lines: Sequence[str], file: str, line: int) -> Fix | None:
-    """The block or function whose `torch.no_grad()` stands at `line` (0-based), without it."""
+    """Return the block or function whose `torch.no_grad()` is on line `line` (0-based), without it."""
     if not (0 <= line < len(lines) and NO_GRAD.search(lines[line])):
         return None
     tree = parse("\n".join(lines))
@@ -68,7 +68,7 @@ def _without_item(node: ast.With, lines: Sequence[str], file: str, line: int) ->
 
 
 def _without_one_of(items: list[ast.withitem], item: ast.withitem, file: str) -> Edit:
-    """One of several items goes with the comma after it, the last with the comma before it."""
+    """Return the deletion of one of several items: with the comma after it, or before it for the last."""
     for left, right in pairwise(items):
         current, following = left.context_expr, right.context_expr
         if left is item:
@@ -84,7 +84,7 @@ def _without_one_of(items: list[ast.withitem], item: ast.withitem, file: str) ->
 
 
 def _body_start(node: ast.With, lines: Sequence[str]) -> int:
-    """The line of the body's first statement, or of the comments directly above it."""
+    """Return the line of the body's first statement, or of the comments directly above it."""
     line = node.body[0].lineno
     head = node.items[-1].context_expr.end_lineno or node.lineno
     while line - 1 > head and lines[line - 2].lstrip().startswith("#"):
@@ -93,7 +93,7 @@ def _body_start(node: ast.With, lines: Sequence[str]) -> int:
 
 
 def _dedented(node: ast.With, lines: Sequence[str], file: str, by: int) -> Iterator[Edit]:
-    """One level out; the inside of a string that spans lines stays as it is."""
+    """Yield the edits that dedent by one level; text inside strings of several lines is unchanged."""
     strings = (string for string in ast.walk(node) if isinstance(string, ast.Constant | ast.JoinedStr))
     inside = {line for string in strings for line in range(string.lineno + 1, (string.end_lineno or 0) + 1)}
     for line in range(_body_start(node, lines), (node.end_lineno or node.lineno) + 1):

@@ -46,7 +46,7 @@ OPTIONS: dict[str, object] = {
 
 
 def main(argv: list[str]) -> int:
-    """Serve one client; 0 after an orderly end, 1 when the client left without `shutdown`."""
+    """Serve one client; return 0 after an orderly end, 1 when the client left without `shutdown`."""
     options = _parser().parse_args(argv)
     log_to(options.log_file, options.verbose)
     server = build_server(WorkerClient)
@@ -62,7 +62,7 @@ def main(argv: list[str]) -> int:
 
 
 def build_server(worker_factory: WorkerFactory) -> Server:
-    """A server with every feature, whose traces are done by what the factory makes."""
+    """Return a server with every feature, which traces with the factory's worker."""
     server = Server(_version(), worker_factory)
     features: dict[str, Any] = {**handlers.FEATURES, **navigation.FEATURES, **NOTIFICATIONS}
     for name, handler in features.items():
@@ -90,7 +90,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def log_to(file: str | None, verbose: bool) -> None:
-    """Log to a file, or nowhere: an editor shows what a server writes to stderr as an error."""
+    """Log to a file, or nowhere: an editor shows a server's stderr as errors."""
     root = logging.getLogger()
     if file is None:
         root.addHandler(logging.NullHandler())

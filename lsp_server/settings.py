@@ -1,6 +1,6 @@
-"""What the user may set, under `aotlens.*`, with defaults.
+"""The user's settings, under `aotlens.*`, with defaults.
 
-Invariant: a bad value never stops the server: it is named in a problem, shown once, and its default used.
+Invariant: an invalid value never stops the server: one message names it, and its default is used.
 """
 
 from collections.abc import Callable, Mapping
@@ -13,22 +13,23 @@ from aotlens.worker.protocol import TraceOptions
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """One value per setting; `from_data` reads them from what the client sent."""
+    """One value per setting; `from_data` reads them from the client's data."""
 
     trace: str = "manual"
-    """`manual`: only when asked; `onSave`: also on save, in a trusted workspace."""
+    """`manual`: only on a command; `onSave`: also on save, in a trusted workspace."""
     trusted: bool | None = None
-    """True and False are the client's word on the workspace; None when it did not say (only `manual`)."""
+    """True and False are the client's statement about the workspace; None when it made none (only
+    `manual`)."""
     python: str | None = None
-    """The interpreter that traces; None for the one that runs the server."""
+    """The interpreter that traces; None for the server's own."""
     args: tuple[str, ...] = ()
     """`sys.argv[1:]` of traced scripts."""
     backend: str = "eager"
     dynamic: bool = False
     policy: str = "min-cut"
-    """As `aotlens.policy.Policy.parse` reads it."""
+    """A policy, as parsed by `aotlens.policy.Policy.parse`."""
     gpu: str | None = None
-    """Also show the kernels for this GPU, by name or as `sm_90`; it need not be there."""
+    """Also show the kernels for this GPU, by name or as `sm_90`; the machine need not have it."""
     time_limit_s: float = 120.0
     memory_limit_mib: int | None = None
     inlay_shapes: bool = True
@@ -40,7 +41,7 @@ class Settings:
     terminal: bool = False
     """The client has a command `aotlens.openTui` that runs the terminal app; lenses then offer it."""
     status: bool = False
-    """The client takes the notification `aotlens/status`."""
+    """The client accepts the notification `aotlens/status`."""
 
     def trace_options(self) -> TraceOptions:
         return TraceOptions(self.backend, self.dynamic, self.policy, gpu=self.gpu)
@@ -110,20 +111,20 @@ SETTINGS: dict[str, tuple[str, Check]] = {
     "terminal": ("terminal", BOOL),
     "status": ("status", BOOL),
 }
-"""The name that a user writes, the field, and what it takes."""
+"""For each name in the settings: the field, and the check of its value."""
 
 CLIENT_ONLY = ("trusted", "virtualDocuments", "terminal", "status")
-"""What the client says of itself and of the workspace.
+"""Settings about the client itself and the workspace.
 
-Taken from `initializationOptions` alone: a workspace's own settings file must not grant itself trust.
+Read from `initializationOptions` alone: a workspace's settings file must not grant itself trust.
 """
 
 
 def from_data(data: object, base: Settings, at_start: bool) -> tuple[Settings, tuple[str, ...]]:
-    """`base` with what `data` sets, and one sentence for each value that was refused.
+    """Return `base` with the values of `data`, and one sentence for each invalid value.
 
-    Keys may be dotted (`inlayHints.shapes`) or nested.  A key that `data` lacks goes back to its default,
-    but for those that only the start may set.
+    Keys may be dotted (`inlayHints.shapes`) or nested. A key missing from `data` gets its default, except
+    those that only the start may set.
     """
     if data is None:
         return base, ()

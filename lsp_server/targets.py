@@ -1,6 +1,6 @@
 """The targets of a text, found without running it.
 
-Invariant: reads the text only; a text that does not parse gives None, so that what was seen last stays.
+Invariant: reads the text only; a text that does not parse gives None, so that the last known targets stay.
 """
 
 import ast
@@ -15,7 +15,7 @@ from aotlens.worker.targets import StaticTarget, find_targets
 from lsp_server.parsing import parse, parsing
 
 MENTIONED = re.compile(r"aotlens|torch|compile")
-"""A text without any of these words has no target, so it is not parsed in vain."""
+"""A text without any of these words has no target, and is not parsed."""
 
 SEPARATORS = {ord(char): " " * len(char.encode()) for char in "\v\f\x1c\x1d\x1e\x85\u2028\u2029"}
 """`str.splitlines` ends a line at these and Python's tokenizer does not; blanks as wide keep the columns."""
@@ -28,7 +28,7 @@ class TextTarget:
     line: int
     """0-based: the `def` or `class`, or the compile call."""
     qualname: str | None
-    """None for what a compile call takes: the script has to run to know it."""
+    """None for the argument of a compile call: only running the script tells its name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class BadExample:
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """What one version of a text shows."""
+    """The targets of one version of a text."""
 
     targets: tuple[TextTarget, ...] = ()
     bad_examples: tuple[BadExample, ...] = ()
@@ -53,17 +53,17 @@ class Scan:
 
 @dataclass(frozen=True, slots=True)
 class UnmarkedFunction:
-    """A function that has no example yet."""
+    """A function without an example."""
 
     qualname: str
     first_line: int
-    """0-based line of its first decorator, or of its `def`: an example comment goes above."""
+    """0-based line of its first decorator, or of its `def`: an example comment goes above it."""
     arguments: tuple[str, ...]
     """An example argument for each parameter without a default."""
 
 
 def scan(lines: Sequence[str], file: str) -> Scan | None:
-    """The targets of a text and what is wrong with their examples; None when it does not parse."""
+    """Return the targets of a text and the errors in their examples; None when it does not parse."""
     text = _text(lines)
     if not MENTIONED.search(text):
         return Scan()
@@ -91,7 +91,7 @@ def scan(lines: Sequence[str], file: str) -> Scan | None:
 
 
 def unmarked_functions(seen: Scan, line: int) -> tuple[UnmarkedFunction, ...]:
-    """The module's functions without an example whose head is at `line` (0-based)."""
+    """Return the module's functions without an example whose head is at `line` (0-based)."""
     heads = (
         function for function in seen.functions if function.body.line - 1 <= line <= function.span.line - 1
     )

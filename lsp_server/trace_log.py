@@ -1,6 +1,6 @@
-"""Reports from a log of torch's that a project names: `trace = "logs/"` under `[tool.aotlens]`.
+"""Reports from a log of torch that a project names: `trace = "logs/"` under `[tool.aotlens]`.
 
-Invariant: the log is read by a process of its own, which runs nothing of the user's; this one gets a report.
+Invariant: a process of its own reads the log and runs no user code; the server gets a report.
 """
 
 import subprocess
@@ -20,7 +20,7 @@ LIMIT_S = 120.0
 MAX_FILES = 1_000
 ROOT = str(Path(__file__).resolve().parents[1])
 START_CLI = f"import sys; sys.path.append({ROOT!r}); from aotlens.cli import main; sys.exit(main())"
-"""As the command `aotlens`, also where it is not installed; `-P` keeps modules of the project out."""
+"""Starts the command `aotlens`, also where it is not installed; `-P` keeps modules of the project out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ def _written_at(path: Path) -> float:
 
 
 def read_log(log: NamedLog) -> Report | str:
-    """Return its report, or why there is none."""
+    """Return its report, or the reason why there is none."""
     words = [sys.executable, "-P", "-c", START_CLI, "inspect", "--format", "json", str(log.path)]
     try:
         done = subprocess.run(
@@ -77,6 +77,6 @@ def read_log(log: NamedLog) -> Report | str:
 
 
 def age_text(log: NamedLog, report: Report) -> str:
-    """Where hints come from, and how old they are."""
+    """Return the source of hints, and its age."""
     recorded = age(max(0.0, time.time() - log.written_at))
     return f"hints come from {log.path.name}, recorded {recorded} with torch {report.torch}"

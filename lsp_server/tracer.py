@@ -1,7 +1,7 @@
-"""Traces in progress: asked of the worker, cancelled, and their answers held.
+"""Running traces: requests to the worker, cancellation, and storing the answers.
 
 Invariant: the loop only waits; starting the worker, reading files and decoding a report run in threads, user
-code in the worker's child.  A failure is shown to the user in one message, and the next trace works.
+code in the worker's child. A failure is shown to the user in one message, and the next trace works.
 """
 
 import asyncio
@@ -31,19 +31,19 @@ from lsp_server.settings import Settings
 from lsp_server.views import Snapshot, TraceKey, Views
 
 START_S = 120.0
-"""How long a worker may take to load torch on a busy machine."""
+"""The time that a worker may take to load torch on a busy machine."""
 SILENCE_S = 30.0
-"""How much longer than a trace's own limit a worker may say nothing before it counts as stuck."""
+"""The time beyond a trace's own limit after which a silent worker counts as stuck."""
 LONGEST_LOG = 20_000
 """Characters of a script's output that go to the editor's log."""
 
 Result = dict[str, object]
 Then = Callable[[Answer], Awaitable[Answer]]
-"""What is done with the worker's answer while the trace still counts as running."""
+"""Handles the worker's answer while the trace still counts as running."""
 
 
 class WorkerFactory(Protocol):
-    """Makes a worker's client; the tests put a stand-in here."""
+    """Makes a worker's client; tests replace it."""
 
     def __call__(
         self, python: str | None = None, cwd: str | None = None, on_log: Callable[[str], None] | None = None
@@ -60,7 +60,7 @@ class Running:
     job: Job | None = None
     stopped: bool = False
     heard_at: float = 0.0
-    """When the worker last said something of it, on the loop's clock."""
+    """The time of the worker's last message about it, on the loop's clock."""
 
     def stop(self) -> None:
         self.stopped = True
@@ -69,7 +69,7 @@ class Running:
 
 
 class Tracer:
-    """The one user of the worker."""
+    """The only user of the worker."""
 
     def __init__(self, server: LanguageServer, views: Views, factory: WorkerFactory) -> None:
         self.cwd: str | None = None
@@ -89,16 +89,16 @@ class Tracer:
         return tuple(run.key for run in self._running)
 
     async def warm(self, settings: Settings) -> None:
-        """Have torch loaded before the first trace is asked for; runs no user code."""
+        """Load torch in the worker before the first trace; runs no user code."""
         if settings.may_trace:
             await asyncio.get_running_loop().run_in_executor(None, self._client(settings).warm)
 
     async def trace(
         self, path: str, qualname: str | None, settings: Settings, *, verify: bool = False
     ) -> Answer:
-        """Trace and hold what came back; a newer trace of the same key cancels this one.
+        """Trace and store the answer; a newer trace of the same key cancels this one.
 
-        With `verify` the first call of each target is compared with eager too.
+        With `verify` the first call of each target is also compared with eager.
         """
         key = (path, qualname)
         self.cancel(key)
@@ -112,9 +112,9 @@ class Tracer:
             raise
 
     async def standalone(self, key: TraceKey, settings: Settings) -> tuple[Report | None, Failure | None]:
-        """A trace whose module texts need no aotlens; nothing of it is held or shown.
+        """Return the report of a trace whose module texts need no aotlens; it is neither stored nor shown.
 
-        Kernels for a GPU that is not there are no part of such a module.
+        Such a module has no kernels for a GPU that the machine does not have.
         """
         options = replace(settings.trace_options(), gpu=None, standalone=True)
         reports: list[Report] = []
@@ -153,9 +153,9 @@ class Tracer:
     def cancel(
         self, key: TraceKey | None = None, path: str | None = None, token: str | int | None = None
     ) -> int:
-        """Stop the traces that fit what is given; how many.
+        """Stop the traces that match, and return how many.
 
-        By its key an export is not stopped: a newer trace does not take its place.
+        A key does not match an export, which a newer trace does not replace.
         """
         fits = [
             run
@@ -175,7 +175,7 @@ class Tracer:
             worker.close()
 
     def forget(self, settings: Settings) -> None:
-        """Have nothing answered from what was kept; the next trace starts a new worker."""
+        """Drop all caches; the next trace starts a new worker."""
         self._client(settings).forget()
         self.restart()
 
@@ -207,7 +207,7 @@ class Tracer:
         return await self._wait(running, asyncio.wrap_future(running.job.future), silence_s)
 
     async def _wait(self, running: Running, future: asyncio.Future[Answer], silence_s: float) -> Answer:
-        """The worker's answer; one that does not even keep its own time limit is ended."""
+        """Return the worker's answer; a worker that misses even its own time limit is ended."""
         loop = asyncio.get_running_loop()
         running.heard_at = loop.time()
         while not future.done():
@@ -222,7 +222,7 @@ class Tracer:
         return Answer(0, None, Failure("internal", what, exit_code=3))
 
     def _is_queued(self, running: Running) -> bool:
-        """Whether it may be waiting for others that are being traced: those have limits of their own."""
+        """Return True if it may be waiting for other traces, which have limits of their own."""
         return any(other.heard_at > running.heard_at for other in self._running)
 
     async def _hold(self, key: TraceKey, snapshot: Snapshot, answer: Answer) -> Answer:
@@ -265,7 +265,7 @@ class Tracer:
 
 
 def _without_failure(report: Report, failure: Failure | None) -> Report:
-    """The report without its diagnostic of the failure: `FailedTrace` shows that one, also without a line."""
+    """Return the report without the failure's diagnostic: `FailedTrace` shows it, even without a line."""
     if failure is None:
         return report
     shown = from_failure(failure)

@@ -1,8 +1,8 @@
 """Standard input and output, or one TCP connection.
 
-Invariant: nothing but framed messages reaches the client: whatever prints in this process or in a child of
-it goes to stderr, as one stray byte on stdout makes VS Code lose the stream for good.  The other way round,
-bytes that belong to no message cost at most the messages that they touch.
+Invariant: only framed messages reach the client: prints of this process or of its children go to stderr,
+since one stray byte on stdout makes VS Code lose the stream for good. In the other direction, bytes outside
+of messages cost at most the messages that they touch.
 """
 
 import asyncio
@@ -27,21 +27,21 @@ logger = logging.getLogger(__name__)
 
 LOOPBACK = "127.0.0.1"
 TURN_S = 0.001
-"""How long a thread runs while another waits for its turn."""
+"""The time that a thread runs while another waits."""
 LENGTH = re.compile(rb"content-length[ \t]*:[ \t]*(\d+)[ \t]*\r?\n\Z", re.IGNORECASE)
 HEADER = re.compile(rb"(?:content-type[ \t]*:.*)?\r?\n\Z", re.IGNORECASE)
-"""What else may stand between messages."""
+"""Lines that may come between messages."""
 
 
 class Frames:
-    """A reader that finds the next message behind bytes that belong to none."""
+    """A reader that finds the next message after bytes that belong to none."""
 
     def __init__(self, reader: "AsyncReader", on_stray: Callable[[bytes], None]) -> None:
         self._reader = reader
         self._on_stray = on_stray
 
     async def readline(self) -> bytes:
-        """The next line of a header; of a line that ends in one, only that."""
+        """Return the next line of a header; of a line that ends in one, only that part."""
         try:
             line = await self._reader.readline()
         except ValueError as error:  # a TCP stream has a longest line
@@ -71,23 +71,23 @@ def guard_standard_streams() -> tuple[BinaryIO, BinaryIO]:
 
 
 def keep_the_loop_free() -> None:
-    """Have threads that read a report of megabytes leave the loop its turn.
+    """Let the loop run while other threads read reports of megabytes.
 
-    A report is plain data without cycles, of which the collector would look at every object again and again
-    while it grows, and nothing else may run meanwhile.
+    A report is plain data without cycles; the garbage collector would scan every object again and again while
+    it grows, and nothing else may run meanwhile.
     """
     gc.set_threshold(100_000, 50, 50)
     sys.setswitchinterval(TURN_S)
 
 
 def tell(message: str) -> None:
-    """A line for the person who started the server; stdout is the client's."""
+    """Print a line for the person who started the server; stdout is the client's."""
     sys.stderr.write(f"aotlens lsp: {message}\n")
     sys.stderr.flush()
 
 
 def serve_stdio(server: Server) -> int:
-    """Serve until the client says exit or closes its end; the exit code that the protocol asks for."""
+    """Serve until the client sends exit or closes its end; return the exit code of the protocol."""
     reader, writer = guard_standard_streams()
     keep_the_loop_free()
     server.protocol.set_writer(StdoutWriter(writer))

@@ -1,7 +1,7 @@
-"""What is known of each file: the reports that mention it, and where their lines stand now.
+"""The facts of each file: the reports that mention it, and the current positions of their lines.
 
-Invariant: the newest trace of a target is the one shown, and every place that leaves this module is a
-place in the text as the client has it now, in the client's units.
+Invariant: the newest trace of a target is the one shown, and every position that this module returns is one
+in the client's current text, in the client's units.
 """
 
 import os
@@ -21,7 +21,7 @@ from lsp_server.linemap import LineMap
 from lsp_server.positions import Encoding, convert
 
 TraceKey = tuple[str, str | None]
-"""The script's path, and the qualified name that was asked for (None: every target)."""
+"""The script's path, and the qualified name that was requested (None: every target)."""
 
 TargetKey = tuple[str, str]
 """The file that defines a target, and its qualified name."""
@@ -39,7 +39,7 @@ class FileView:
     encoding: Encoding
 
     def range_of(self, span: Span) -> tuple[Position, Position] | None:
-        """Where a span stands now; None when a line of it was changed."""
+        """Return the current range of a span; None when a line of it was changed."""
         start = self.lines.block_to_current(span.line - 1, span.end_line - 1)
         if start is None:
             return None
@@ -50,7 +50,7 @@ class FileView:
         )
 
     def text_of(self, span: Span) -> str:
-        """The text of a span as it was traced; empty where the traced text is not known that far."""
+        """Return the traced text of a span; empty where it is not known."""
         lines = self.lines.traced[span.line - 1 : span.end_line]
         if len(lines) <= span.end_line - span.line:
             return ""
@@ -60,7 +60,7 @@ class FileView:
         return b"\n".join(encoded).decode(errors="replace")
 
     def traced_position(self, line: int, units: int) -> tuple[int, int] | None:
-        """The report's line and column for a place in the text as it is now."""
+        """Return the report's line and column for a position in the current text."""
         traced = self.lines.to_traced(line)
         if traced is None:
             return None
@@ -73,7 +73,7 @@ class FileView:
 
 @dataclass(slots=True, eq=False)
 class Snapshot:
-    """The text of the script as it was when a trace was asked for, followed through edits since."""
+    """The text of the script at the start of a trace, followed through edits since."""
 
     path: str
     lines: LineMap
@@ -81,16 +81,16 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class FailedTrace:
-    """A trace that gave no report, at the file and line to blame."""
+    """A trace without a report, at the file and line that caused the failure."""
 
     failure: Failure
     file: str
     snapshot: Snapshot
 
     def line(self) -> int | None:
-        """The line to blame as it stands now, 0-based; None once it was edited.
+        """Return the current line of the cause, 0-based; None once it was edited.
 
-        A failure of the file without a line stands at the top, until the file is edited at all.
+        A failure of the file without a line is at the top, until the file is edited.
         """
         if self.failure.kind in NOT_THE_FILES:
             return None  # not the file's fault
@@ -109,17 +109,17 @@ class HeldTrace:
     report: Report
     views: dict[str, FileView]
     version: int | None
-    """The document's version when the trace was asked for; None when it was not open."""
+    """The document's version when the trace started; None when it was not open."""
 
     @property
     def is_fresh(self) -> bool:
-        """Whether every file that the trace tells of is as it was traced: a change in one may change all."""
+        """Return True if every file of the trace is unchanged, since one change may affect all of them."""
         return all(view.lines.is_identity for view in self.views.values())
 
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """A file's part of one trace, less the targets that a newer trace shows."""
+    """A file's part of one trace, without the targets that a newer trace shows."""
 
     trace: HeldTrace
     view: FileView
@@ -133,7 +133,7 @@ class Shown:
         return target_key(target) in self.newest
 
     def view_of(self, span: Span) -> FileView | None:
-        """The same trace, seen from the file of a span."""
+        """Return the same trace for the file of a span."""
         base = os.path.dirname(self.trace.key[0])
         return self.trace.views.get(real_path(os.path.join(base, span.file)))
 
@@ -151,7 +151,7 @@ class Views:
         self.encoding: Encoding = "utf-16"
         self.client = Client()
         self.rule_address: Callable[[str], str | None] = lambda code: None
-        """The address of the page that explains a code; set by whoever can write pages."""
+        """Returns the address of the page that explains a code; set by the code that can write pages."""
         self.documents: dict[str, Document] = {}
         """Open documents by path."""
         self.traces: dict[TraceKey, HeldTrace] = {}
@@ -172,7 +172,7 @@ class Views:
         self._snapshots = [other for other in self._snapshots if other is not snapshot]
 
     def prepare(self, report: Report, path: str, lines: Iterable[str]) -> dict[str, FileIndex]:
-        """The indices of a report's files: slow, so it runs away from the loop, and changes nothing here."""
+        """Return the indices of a report's files: slow, so it runs in a thread, and changes nothing here."""
         base = os.path.dirname(path)
 
         def resolve(name: str) -> str:
@@ -186,7 +186,7 @@ class Views:
     def hold(
         self, key: TraceKey, report: Report, indices: dict[str, FileIndex], snapshot: Snapshot
     ) -> HeldTrace:
-        """Show a trace from now on, in place of the one of the same key."""
+        """Show a trace, instead of the one of the same key."""
         held = self._held(key, report, indices, snapshot)
         self.traces[key] = held
         self._clear_superseded(held)
@@ -195,14 +195,14 @@ class Views:
     def hold_tested(
         self, path: str, report: Report, indices: dict[str, FileIndex], snapshot: Snapshot
     ) -> HeldTrace:
-        """Offer the fixes of a report from now on, in place of those of an earlier run of the script."""
+        """Offer the fixes of a report, instead of those of an earlier run of the script."""
         held = self.tested[path] = self._held((path, None), report, indices, snapshot)
         return held
 
     def _held(
         self, key: TraceKey, report: Report, indices: dict[str, FileIndex], snapshot: Snapshot
     ) -> HeldTrace:
-        """A report whose lines follow the edits since the snapshot."""
+        """Return a report whose lines follow the edits since the snapshot."""
         views = {}
         for file, index in indices.items():
             if file == snapshot.path:
@@ -230,7 +230,7 @@ class Views:
         return failed
 
     def _clear_superseded(self, held: HeldTrace) -> None:
-        """What a trace of a whole script, or of one of its targets, makes out of date."""
+        """Drop the traces that a trace of a whole script, or of one of its targets, replaces."""
         path, qualname = held.key
         for key in [key for key in self.failures if key == held.key or (qualname is None and key[0] == path)]:
             self.clear_failure(key)
@@ -254,7 +254,7 @@ class Views:
             self.clear_failure(key)
 
     def files(self) -> set[str]:
-        """Every file that a trace or a failure has something to say about."""
+        """Return every file with facts of a trace or a failure."""
         every = {file for held in self.traces.values() for file in held.views}
         return every | {failed.file for failed in self.failures.values()}
 
@@ -263,7 +263,7 @@ class Views:
         self.replaced(path, document.lines)
 
     def replaced(self, path: str, lines: Sequence[str]) -> None:
-        """The file has another text, and what led to it is not known."""
+        """Handle that the file has another text, by unknown edits."""
         for view in self._file_views(path):
             view.lines = LineMap(view.lines.traced, lines)
         for snapshot in self._snapshots:
@@ -280,7 +280,7 @@ class Views:
         self.documents.pop(path, None)
 
     def shown_in(self, path: str) -> Iterator[Shown]:
-        """The views of a file, newest first; each shows only the targets that no newer trace has."""
+        """Yield the views of a file, newest first; each shows only the targets that no newer trace has."""
         seen: set[TargetKey] = set()
         for trace in sorted(self.traces.values(), key=lambda held: held.number, reverse=True):
             newest = _targets_of(trace.report) - seen
@@ -289,7 +289,7 @@ class Views:
                 yield Shown(trace, trace.views[path], frozenset(newest))
 
     def findings(self, path: str) -> Iterator[tuple[Shown, Diagnostic]]:
-        """The diagnostics of a file, each once."""
+        """Yield the diagnostics of a file, each once."""
         seen: set[Diagnostic] = set()
         for shown in self.shown_in(path):
             for target, finding in shown.view.index.diagnostics:
@@ -319,7 +319,7 @@ def real_path(path: str) -> str:
 
 
 def read_lines(path: str) -> list[str]:
-    """The lines of a file as Python reads them, in the encoding it declares; none if it cannot be read."""
+    """Return the lines of a file in its declared encoding, as Python does; none if it cannot be read."""
     try:
         data = Path(path).read_bytes()
     except OSError:
@@ -328,7 +328,7 @@ def read_lines(path: str) -> list[str]:
 
 
 def _declared_encoding(data: bytes) -> str:
-    """That of the source's first two lines, as Python finds it; UTF-8 where it is unknown."""
+    """Return the encoding of the source's first two lines, as Python does; UTF-8 where it is unknown."""
     try:
         return detect_encoding(BytesIO(data).readline)[0]
     except SyntaxError:

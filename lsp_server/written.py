@@ -1,6 +1,6 @@
-"""Texts that a client can only open as files: read-only, in a folder of this server's.
+"""Texts as read-only files, for clients that open only files, in a folder of this server.
 
-Invariant: the folder is made when the first text is written, and goes with the server.
+Invariant: the folder is made when the first text is written, and is removed with the server.
 """
 
 import shutil
@@ -22,22 +22,22 @@ class WrittenPages:
         self._folder: str | None = None
         self._pages: dict[str, Page] = {}
         self._texts: dict[str, str] = {}
-        """What stands in each file, by name."""
+        """The content of each file, by name."""
         self._rules: dict[str, str] = {}
 
     def page(self, page: Page, text: str) -> str:
-        """The address of a file with the text of a page."""
+        """Return the address of a file with the text of a page."""
         name = f"{Path(page.script).stem}/{page.qualname.replace('/', '_')}/{page.file_name}"
         address = self._write(name, text)
         self._pages[address] = page
         return address
 
     def page_at(self, address: str) -> Page | None:
-        """The page that was written to a file."""
+        """Return the page that was written to a file."""
         return self._pages.get(address)
 
     def rule(self, code: str) -> str:
-        """The address of the page that explains a rule; UserError for a code that is none."""
+        """Return the address of a rule's page; UserError for an unknown code."""
         code = code.upper()
         if code not in self._rules:
             text = rules.page(rules.rule(code))
@@ -46,7 +46,7 @@ class WrittenPages:
         return self._rules[code]
 
     def report(self, script: str, name: str, text: str) -> str:
-        """The address of a report that the terminal app is to open."""
+        """Return the address of a report for the terminal app."""
         return self._write(f"{Path(script).stem}/{name.replace('/', '_')}/report.json", text)
 
     def remove(self) -> None:

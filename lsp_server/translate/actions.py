@@ -17,7 +17,7 @@ SHOW_KIND = "source.aotlens.show"
 
 
 def code_actions(views: Views, path: str, wanted: types.Range) -> list[types.CodeAction]:
-    """The fixes of the findings that touch a range; an edit on changed text is not offered."""
+    """Return the fixes of the findings that touch a range; an edit on changed text is not offered."""
     actions: list[types.CodeAction] = []
     explained: set[str] = set()
     for shown, finding in views.findings(path):
@@ -51,7 +51,7 @@ def code_actions(views: Views, path: str, wanted: types.Range) -> list[types.Cod
 def example_actions(
     views: Views, document: Document, functions: tuple[UnmarkedFunction, ...]
 ) -> Iterator[types.CodeAction]:
-    """A comment above a function, so that it can be traced without running the script."""
+    """Yield a comment above each function, which makes it traceable without running the script."""
     for function in functions:
         start = types.Position(function.first_line, 0)
         text = f"# aotlens: example {', '.join(function.arguments)}\n"
@@ -66,7 +66,7 @@ def example_actions(
 def trace_actions(
     document: Document, targets: tuple[TextTarget, ...], line: int
 ) -> Iterator[types.CodeAction]:
-    """The lens "Trace" once more, for editors that show no lenses."""
+    """Yield the lens "Trace" as an action, for editors that show no lenses."""
     for target in targets:
         if target.line == line:
             title = f"Trace {target.qualname or 'what this compiles'}"
@@ -75,7 +75,8 @@ def trace_actions(
 
 
 def lens_actions(lenses: Sequence[types.CodeLens], line: int) -> Iterator[types.CodeAction]:
-    """The lenses of a traced target as actions, for editors that show none; `trace_actions` has "Trace"."""
+    """Yield the lenses of a traced target as actions, for editors that show none; `trace_actions` has
+    "Trace"."""
     for lens in lenses:
         command = lens.command
         if lens.range.start.line != line or command is None or command.command not in (SHOW, VERIFY):
@@ -90,7 +91,7 @@ def lens_actions(lenses: Sequence[types.CodeLens], line: int) -> Iterator[types.
 
 
 def is_wanted(action: types.CodeAction, only: Sequence[types.CodeActionKind | str]) -> bool:
-    """Whether the action is of a kind that was asked for, or of a kind below one."""
+    """Return True if the action's kind, or one above it, was requested."""
     kind = _name(action.kind)
     return any(kind == _name(wanted) or kind.startswith(f"{_name(wanted)}.") for wanted in only)
 
@@ -100,7 +101,7 @@ def _name(kind: types.CodeActionKind | str | None) -> str:
 
 
 def workspace_edit(views: Views, shown: Shown, fix: Fix) -> types.WorkspaceEdit | None:
-    """The edits of a fix as the texts stand now; None where one of their places was changed."""
+    """Return a fix's edits in the current texts; None where the text of one was changed."""
     files: dict[str, FileEdits] = {}
     for edit in fix.edits:
         view = shown.view_of(edit.span)

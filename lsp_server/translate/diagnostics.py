@@ -24,11 +24,11 @@ SEVERITIES = {
 BAD_EXAMPLE = FAILURE_CODES["bad-example"]
 
 TAGS = {"AL304": (types.DiagnosticTag.Unnecessary,)}
-"""Findings about text that could go without any change of what is computed."""
+"""Findings about code that could be deleted without changing any result."""
 
 
 def diagnostics(views: Views, path: str) -> list[types.Diagnostic]:
-    """Every finding of a file that stands on lines as they were traced."""
+    """Return every finding of a file whose lines are as they were traced."""
     document = views.documents.get(path)
     translated = [diagnostic(views, shown, finding) for shown, finding in views.findings(path)]
     failed = [failure for failure in views.failures.values() if failure.file == path]
@@ -37,7 +37,7 @@ def diagnostics(views: Views, path: str) -> list[types.Diagnostic]:
 
 
 def diagnostic(views: Views, shown: Shown, finding: Diagnostic) -> types.Diagnostic | None:
-    """A finding where it stands now; None once its lines were edited."""
+    """Return a finding at its current range; None once its lines were edited."""
     text_range = span_range(shown.view, finding.span) if finding.span else None
     if text_range is None:
         return None
@@ -61,7 +61,7 @@ def _rule_page(views: Views, code: str) -> types.CodeDescription | None:
 def failure_diagnostic(
     views: Views, failed: FailedTrace, document: Document | None
 ) -> types.Diagnostic | None:
-    """A trace that failed, at the line to blame; None once that line was edited."""
+    """Return a failed trace, at the line that caused it; None once that line was edited."""
     line = failed.line()
     if line is None:
         return None
@@ -80,7 +80,7 @@ def failure_diagnostic(
 
 
 def bad_example(views: Views, bad: BadExample, document: Document) -> types.Diagnostic:
-    """An example comment that cannot be read, as the text is now."""
+    """Return an invalid example comment of the current text."""
     span = bad.span
 
     def position(line: int, col: int) -> types.Position:
@@ -108,6 +108,6 @@ def _related(views: Views, shown: Shown, finding: Diagnostic) -> list[types.Diag
 
 
 def uri_of(views: Views, path: str) -> str:
-    """The client's own spelling of the address where the file is open."""
+    """Return the client's spelling of the address where the file is open."""
     document = views.documents.get(path)
     return document.uri if document else Path(path).as_uri()

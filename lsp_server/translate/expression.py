@@ -1,4 +1,4 @@
-"""What one expression became: its operators, what it saves and why, its backward, its kernels."""
+"""The result of compiling one expression: its operators, saved values and reasons, backward, kernels."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -28,14 +28,15 @@ from lsp_server.index import Spot, saved_bytes_inside
 from lsp_server.translate.wording import code, of_op, shapes, shortened, step_cost
 
 ROWS = (6, 3, 2)
-"""Rows of each kind, fewer where there are many kinds: the first that gives a text lower than `TALLEST`."""
+"""Rows of each kind, fewer where there are many kinds: the first number that keeps the text below
+`TALLEST`."""
 
 TALLEST = 29
 FEW_OPS = 3
 FEW_RESULTS = 3
 """Types of a call that returns several tensors; the others are an ellipsis."""
 MOST_READERS = 4
-"""Lines whose backward reads a saved value."""
+"""At most so many lines whose backward reads a saved value."""
 MOST_READ = 2_000
 """Facts of a kind that are looked at: a loop may make thousands of one line."""
 PLUMBING = frozenset(
@@ -45,19 +46,19 @@ PLUMBING = frozenset(
         *("reshape", "select", "slice", "squeeze", "t", "transpose", "unsqueeze", "view"),
     )
 )
-"""What only hands a value on: named where an expression became nothing else."""
+"""Operators that only pass a value on; shown where an expression has no others."""
 
 Fact = TypeVar("Fact")
 Line = tuple[str, str]
-"""What a row is called, and the rest of it: rows that differ in the name alone are one."""
+"""A row's name, and the rest of it; rows that differ only in the name are merged."""
 TWIN = re.compile(r"\b((?:need|saving) [a-z]\w*?)_\d+\b")
-"""Another node that a reason names, which in the next layer is the next one."""
+"""Another node in a reason; in the next layer it has another number."""
 OF_GRADIENT = "part of the gradient of "
-"""How the reason of a backward node begins that the section's title tells already."""
+"""The start of a backward node's reason, which the section's title already shows."""
 
 
 def expression_text(spot: Spot, source: str = "") -> str:
-    """Everything that one target has at one expression, in fewer lines than a popup holds.
+    """Return everything that one target has at one expression, short enough for a popup.
 
     `source` is the text of the expression, which comes first.
     """
@@ -85,7 +86,7 @@ def _text(spot: Spot, source: str, most: int) -> str:
 
 
 def _headline(spot: Spot, source: str) -> str:
-    """The expression and its type, what it costs, then the operators that it became."""
+    """Return the expression, its type, its cost, then its operators."""
     if spot.variables and not spot.forward:
         last = spot.variables[-1]
         grad = " · requires grad" if last.tensor.requires_grad else ""
@@ -103,10 +104,11 @@ def _headline(spot: Spot, source: str) -> str:
 
 
 def _type(spot: Spot) -> str:
-    """The type of the expression's value; empty where no value of it is known.
+    """Return the type of the expression's value; empty where no value of it is known.
 
-    A returned value has the type of the output, and any other that of the nodes that the rest reads: the last
-    operators of batch norm update its buffers, and layer norm also gives what only the backward reads.
+    A returned value has the type of the output, others that of the nodes that the rest reads: the last
+    operators of batch norm update its buffers, and layer norm also returns values that only the backward
+    reads.
     """
     tensors = [row.tensor for row in _returned(spot) if row.tensor is not None]
     tensors = tensors or [node.tensor for node in spot.results if node.tensor is not None]
@@ -134,7 +136,8 @@ def _variables(spot: Spot) -> str:
 
 
 def _calls(nodes: Sequence[StageNode]) -> list[StageNode]:
-    """What computes first, then what hands a value on; without what only takes one result of a call."""
+    """Return operators that compute, then those that pass a value on; without `getitem` of a call's
+    results."""
     calls = [node for node in nodes if not node.target.startswith("getitem")]
     return sorted(calls, key=lambda node: op_name(node.target) in PLUMBING)
 
@@ -195,7 +198,7 @@ def _kernel_line(kernel: Kernel) -> Line:
 
 
 def _in_all(facts: Sequence[SavedValue | RecomputedValue]) -> str:
-    """What equal values cost together."""
+    """Return the total cost of equal values."""
     total_bytes = sum(value.bytes for value in facts)
     return f" ({human_bytes(total_bytes)} in all)" if total_bytes else ""
 
@@ -211,7 +214,8 @@ def _rows(
     most: int,
     total: Callable[[Sequence[Fact]], str] = _no_total,
 ) -> str:
-    """The first rows that differ in more than a name; what a loop repeats is counted, with its total."""
+    """Return the first rows that differ in more than a name; repetitions of a loop are counted, with their
+    total."""
     rows: dict[str, tuple[str, list[str], list[Fact]]] = {}
     shown = 0
     for fact in facts[:MOST_READ]:

@@ -1,6 +1,6 @@
 """Code actions that try fixes for graph breaks and recompilations, and that apply those that passed.
 
-Invariant: a fix counts as tested only while every file of its run reads as it did in that run.
+Invariant: a fix counts as tested only while every file of its run is unchanged.
 """
 
 from collections.abc import Iterator, Sequence
@@ -22,7 +22,7 @@ TITLE = "aotlens: try fixes (runs the script)"
 
 
 def try_actions(views: Views, path: str, wanted: types.Range) -> Iterator[types.CodeAction]:
-    """The command that tries fixes, once for each script that reports a finding in the range."""
+    """Yield the command that tries fixes, once for each script that reports a finding in the range."""
     scripts = set()
     for shown, finding in views.findings(path):
         script = shown.trace.key[0]
@@ -42,7 +42,7 @@ def try_actions(views: Views, path: str, wanted: types.Range) -> Iterator[types.
 
 
 def tested_actions(views: Views, path: str, wanted: types.Range) -> list[types.CodeAction]:
-    """The fixes that passed for findings in the range; none once a file of the run was edited."""
+    """Return the fixes that passed for findings in the range; none once a file of the run was edited."""
     actions: dict[str, types.CodeAction] = {}
     for held in views.tested.values():
         view = held.views.get(path)
@@ -71,7 +71,7 @@ def tested_actions(views: Views, path: str, wanted: types.Range) -> list[types.C
 
 
 def _all_together(held: HeldTrace) -> tuple[Fix, ...]:
-    """All fixes of a run as one, as they were tested; none where there is one or they overlap."""
+    """Return all fixes of a run as one, as they were tested; empty for a single fix or overlapping ones."""
     dynamo = held.report.dynamo
     fixes = [entry.fix for entry in dynamo.fixes if entry.passed] if dynamo is not None else []
     edits = tuple(dict.fromkeys(edit for fix in fixes for edit in fix.edits))
@@ -81,7 +81,7 @@ def _all_together(held: HeldTrace) -> tuple[Fix, ...]:
 
 
 def overlapping(edits: Sequence[Edit]) -> bool:
-    """Whether two edits concern one text, or one insertion would depend on the order of both."""
+    """Return True if two edits overlap, or if the result of an insertion depends on their order."""
     spans = sorted((edit.span for edit in edits), key=lambda span: (span.file, span.line, span.col))
     return any(
         first.file == second.file

@@ -17,7 +17,7 @@ from lsp_server.views import Shown, Views
 
 
 def inlay_hints(views: Views, shown: Shown, settings: Settings, wanted: types.Range) -> list[types.InlayHint]:
-    """The hints of one trace in a range, in the order of the text."""
+    """Return the hints of one trace in a range, in the order of the text."""
     hints: list[types.InlayHint] = []
     if settings.inlay_shapes:
         hints += _shape_hints(views, shown)

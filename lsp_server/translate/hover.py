@@ -1,6 +1,7 @@
-"""What a place in the text became: an expression, an argument, or a whole function.
+"""Hovers over an expression, an argument, or a whole function.
 
-Each answer's first line is the short one that small popups show; at most `MOST_ROWS` rows of a kind follow.
+The first line of each answer is the short one that small popups show; at most `MOST_ROWS` rows of a kind
+follow.
 """
 
 import re
@@ -34,7 +35,7 @@ WORD = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*")
 
 
 def hover(views: Views, path: str, document: Document, cursor: types.Position) -> types.Hover | None:
-    """The newest trace that has something to say at the place."""
+    """Return the facts of the newest trace that has any at the position."""
     where = (cursor.line, cursor.character)
     for shown in views.shown_in(path):
         position = shown.view.traced_position(*where)
@@ -60,7 +61,7 @@ Found = tuple[str, Span | None]
 
 
 def _on_definition(shown: Shown, position: tuple[int, int]) -> Found | None:
-    """The cursor is on a target's name, or on one of its arguments, in its definition."""
+    """Return the facts for a target's name, or for one of its arguments, in its definition."""
     for target in shown.targets():
         signature = shown.view.index.signatures.get(target.qualname)
         if signature is None:
@@ -86,7 +87,7 @@ def _on_expression(shown: Shown, position: tuple[int, int]) -> Found | None:
 
 
 def _on_name(views: Views, shown: Shown, document: Document, where: Position) -> Found | None:
-    """The cursor is on an argument, parameter or buffer where it is read and nothing was computed."""
+    """Return the facts for an argument, parameter or buffer at a position where it is only read."""
     line = document.line(where[0])
     index = char_index(line, where[1], views.encoding)
     word = next((match[0] for match in WORD.finditer(line) if match.start() <= index <= match.end()), None)
@@ -101,7 +102,7 @@ def _on_name(views: Views, shown: Shown, document: Document, where: Position) ->
 
 
 def function_text(target: Target) -> str:
-    """The summary of a target, for its name."""
+    """Return the summary of a target, for its name."""
     mutated = sum(is_mutated(row) for row in target.inputs)
     views = sum(row.base is not None for row in target.outputs)
     returned = sum(not row.left for row in target.outputs)
@@ -154,7 +155,7 @@ def argument_text(target: Target, row: Input) -> str:
 
 
 def _handling(target: Target, row: Input) -> str:
-    """Return what becomes of an input and why: `Copied back: the graph writes to it …`."""
+    """Return how an input is handled and why: `Copied back: the graph writes to it …`."""
     words = handling(target, row)
     text = row.reason if words.startswith("read") and row.reason else words
     details = f": {row.reason}" if row.reason and text == words else ""

@@ -1,4 +1,4 @@
-"""Code lenses: "Trace" on each target, and after a trace what became of it."""
+"""Code lenses: "Trace" on each target, and after a trace its results."""
 
 from dataclasses import dataclass
 
@@ -13,12 +13,12 @@ from lsp_server.views import Shown, TargetKey, Views, target_key
 TRACE, SHOW, CANCEL, EXPLAIN = "aotlens.trace", "aotlens.show", "aotlens.cancel", "aotlens.explain"
 VERIFY, TRY_FIXES = "aotlens.verify", "aotlens.tryFixes"
 OPEN_TUI = "aotlens.openTui"
-"""The client's own command, as only it has a terminal; see the setting `terminal`."""
+"""The client's own command, since only the client has a terminal; see the setting `terminal`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lens:
-    """One lens before it has a protocol type."""
+    """One lens without a protocol type."""
 
     line: int
     title: str
@@ -27,7 +27,7 @@ class Lens:
 
 
 def code_lenses(views: Views, path: str, uri: str, targets: tuple[TextTarget, ...]) -> list[types.CodeLens]:
-    """The lenses of a document; `found` are the targets of its text as it is now, `line` 0-based."""
+    """Return the lenses of a document; `targets` are those of its current text, lines are 0-based."""
     lenses = [lens for shown in views.shown_in(path) for lens in _traced(views, shown)]
     traced = {lens.line for lens in lenses}
     untraced = [target for target in targets if target.line not in traced]

@@ -1,4 +1,4 @@
-"""The programs of a target as read-only documents, and the way between them and the user's expressions."""
+"""The programs of a target as read-only documents, linked with the user's expressions."""
 
 import base64
 import json
@@ -15,9 +15,9 @@ from lsp_server.views import TraceKey, Views
 
 SCHEME = "aotlens"
 LANGUAGES = (".ttir", ".ttgir", ".llir", ".ptx", ".sass")
-"""What a kernel becomes on its way to the machine."""
+"""The intermediate languages of a kernel, down to machine code."""
 CPU_KERNEL = "cpp_"
-"""How the names of kernels for a CPU begin; those are C++, and every other page is Python."""
+"""The prefix of CPU kernels, which are C++; every other page is Python."""
 NAME = re.compile(r"[^\W\d]\w*")
 ASSIGNED = re.compile(r"^\s*(?:\(?)([A-Za-z_]\w*)\)?\s*(?::[^=]*)?=(?!=)")
 
@@ -34,9 +34,10 @@ class Page:
 
     @property
     def uri(self) -> str:
-        """The path is for people; the query holds all, in letters that no client escapes anew.
+        """Return the address: the path is for people; the query holds all fields, in letters that no client
+        escapes.
 
-        With `//`, without which Vim takes it for a file of the working folder; VS Code leaves them out again.
+        With `//`, without which Vim takes it for a file of the working folder; VS Code removes them.
         """
         fields = json.dumps([self.script, self.qualname, self.part]).encode()
         token = base64.urlsafe_b64encode(fields).decode().rstrip("=")
@@ -55,12 +56,12 @@ class Page:
 
     @property
     def language(self) -> str:
-        """As an editor names it: kernels below Triton have languages that few editors know."""
+        """Return an editor's name of the language: few editors know those of kernels below Triton."""
         return {".py": "python", ".cpp": "cpp"}.get(self.suffix, "plaintext")
 
 
 def parse(uri: str) -> Page | None:
-    """The page that an address names; None when it is none of ours."""
+    """Return the page of an address; None for other addresses."""
     head, _, token = uri.partition("?")
     if not head.startswith(f"{SCHEME}:"):
         return None
@@ -72,7 +73,7 @@ def parse(uri: str) -> Page | None:
 
 
 def text_of(views: Views, page: Page) -> str | None:
-    """The page's text from the newest trace that has it."""
+    """Return the page's text from the newest trace that has it."""
     target = target_of(views, page.script, page.qualname)
     if target is None:
         return None
@@ -85,7 +86,7 @@ def text_of(views: Views, page: Page) -> str | None:
 
 
 def first_line(views: Views, page: Page) -> int:
-    """Where to start to read: a graph at its `def` (0-based), below the operators that it imports."""
+    """Return the first line to show (0-based): in a graph its `def`, below the imported operators."""
     target = target_of(views, page.script, page.qualname)
     stage = target.stage(page.part) if target else None
     lines = stage.text.splitlines() if stage else []
@@ -99,7 +100,7 @@ def parts_of(target: Target) -> tuple[str, ...]:
 
 
 def kernel_page(script: str, target: Target, kernel: Kernel) -> Page | None:
-    """The page of a kernel's source; None for a library's own."""
+    """Return the page of a kernel's source; None for a library's kernel."""
     return Page(script, target.qualname, kernel.name) if kernel.source else None
 
 
@@ -114,10 +115,10 @@ def _kernel_pages(target: Target) -> dict[str, str]:
 
 
 def sources_of(views: Views, page: Page, line: int, index: int) -> tuple[Span, ...]:
-    """The user's expressions behind a place (0-based line and character) of a page.
+    """Return the user's expressions behind a position (0-based line and character) of a page.
 
-    In a graph those of the node at the place, or else of the line's; in the wrapper those that cause the
-    step; in a kernel's text all that went into the kernel.
+    In a graph those of the node at the position, or else of the line's; in the wrapper those that cause the
+    step; in a kernel's text all of the kernel's.
     """
     target = target_of(views, page.script, page.qualname)
     if target is None:
@@ -135,13 +136,13 @@ def sources_of(views: Views, page: Page, line: int, index: int) -> tuple[Span, .
 
 
 def covers(lines: tuple[int, int], line: int) -> bool:
-    """Whether a line (0-based) is among the lines first to last (1-based)."""
+    """Return True if a line (0-based) is among the lines first to last (1-based)."""
     return lines[0] <= line + 1 <= lines[1]
 
 
 def node_at(stage: Stage, line: int, index: int) -> StageNode | None:
-    """The node whose name stands at a place of a stage's text, or that the line, or the one below a comment,
-    assigns."""
+    """Return the node named at a position of a stage's text, else the one that the line, or the line below a
+    comment, assigns."""
     rows = stage.text.splitlines()
     row = rows[line] if line < len(rows) else ""
     named = next((word[0] for word in NAME.finditer(row) if word.start() <= index <= word.end()), None)
@@ -153,13 +154,13 @@ def node_at(stage: Stage, line: int, index: int) -> StageNode | None:
 
 
 def stage_of(views: Views, page: Page) -> Stage | None:
-    """The stage whose program a page shows; None for the wrapper and for kernels."""
+    """Return the stage whose program a page shows; None for the wrapper and for kernels."""
     target = target_of(views, page.script, page.qualname)
     return target.stage(page.part) if target and page.part != "wrapper" else None
 
 
 def uses_of(stage: Stage, node: StageNode) -> list[int]:
-    """The lines (0-based) of a stage's text whose nodes read a node."""
+    """Return the lines (0-based) of a stage's text whose nodes read a node."""
     where = node_lines(stage.text)
     return [
         where[reader.name] for reader in stage.nodes if node.name in reader.inputs and reader.name in where
@@ -167,19 +168,19 @@ def uses_of(stage: Stage, node: StageNode) -> list[int]:
 
 
 def nodes_of(stage: Stage) -> list[tuple[StageNode, int]]:
-    """The nodes of a stage with their lines (0-based), in its order."""
+    """Return the nodes of a stage with their lines (0-based), in its order."""
     where = node_lines(stage.text)
     return [(node, where[node.name]) for node in stage.nodes if node.name in where]
 
 
 def steps_of(views: Views, page: Page) -> list[WrapperStep]:
-    """What a wrapper's page does on each call, where it has lines of its own."""
+    """Return the steps of each call that have lines in a wrapper's page."""
     target = target_of(views, page.script, page.qualname) if page.part == "wrapper" else None
     return [step for step in applied_steps(target) if step.lines] if target else []
 
 
 def lines_of(script: str, spot: Spot) -> list[tuple[Page, int]]:
-    """Where an expression stands in the pages: its nodes in forward and backward, then its kernels."""
+    """Return an expression's lines in the pages: its nodes in forward and backward, then its kernels."""
     lines: list[tuple[Page, int]] = []
     for part, nodes in (("forward", spot.forward), ("inference", spot.forward), ("backward", spot.backward)):
         stage = spot.target.stage(part)
@@ -195,7 +196,7 @@ def lines_of(script: str, spot: Spot) -> list[tuple[Page, int]]:
 
 @lru_cache(maxsize=32)
 def node_lines(text: str) -> dict[str, int]:
-    """The line (0-based) at which each name is assigned first."""
+    """Return the line (0-based) at which each name is assigned first."""
     lines: dict[str, int] = {}
     for number, line in enumerate(text.splitlines()):
         match = ASSIGNED.match(line)
@@ -205,13 +206,13 @@ def node_lines(text: str) -> dict[str, int]:
 
 
 def target_of(views: Views, script: str, qualname: str) -> Target | None:
-    """A target of a script from the newest trace that has it."""
+    """Return a target of a script from the newest trace that has it."""
     traced = trace_of(views, script, qualname)
     return traced[1] if traced is not None else None
 
 
 def trace_of(views: Views, script: str, qualname: str) -> tuple[TraceKey, Target] | None:
-    """The same, with what was asked for in that trace."""
+    """Return the same, with the key of that trace."""
     for trace in sorted(views.traces.values(), key=lambda held: held.number, reverse=True):
         for target in trace.report.targets:
             if trace.key[0] == script and target.qualname == qualname:

@@ -11,13 +11,13 @@ def position(point: Position) -> types.Position:
 
 
 def span_range(view: FileView, span: Span) -> types.Range | None:
-    """Where the span stands now; None when its text was edited."""
+    """Return the current range of a span; None when its text was edited."""
     bounds = view.range_of(span)
     return None if bounds is None else types.Range(start=position(bounds[0]), end=position(bounds[1]))
 
 
 def overlaps(left: types.Range, right: types.Range) -> bool:
-    """Whether two ranges share a place; touching ends count, as a cursor is an empty range."""
+    """Return True if two ranges overlap or touch, since a cursor is an empty range."""
     return _key(left.start) <= _key(right.end) and _key(right.start) <= _key(left.end)
 
 

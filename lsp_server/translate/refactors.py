@@ -1,6 +1,6 @@
-"""Changes that a person may want at a place where no finding asks for them, as code actions.
+"""Edits that the user may want where there is no finding, as code actions.
 
-Invariant: nothing is parsed on the server's loop: what is offered is collected there, and made by `make`.
+Invariant: nothing is parsed on the server's loop: it collects candidates, and `make` turns them into edits.
 """
 
 from collections.abc import Sequence
@@ -21,16 +21,17 @@ from lsp_server.views import Shown, Views
 
 @dataclass(frozen=True, slots=True)
 class EditCandidates:
-    """What a trace knows of a place: the writes there, and the calls whose values the backward keeps."""
+    """A trace's facts at a position: the writes there, and the calls whose values are saved for the
+    backward."""
 
     shown: Shown
     writes: tuple[tuple[Input, Site], ...]
     keepers: tuple[tuple[Spot, int], ...]
-    """Innermost first, each with the bytes that it keeps."""
+    """Innermost first, each with the bytes that it saves."""
 
 
 def candidates_at(views: Views, path: str, cursor: types.Position) -> list[EditCandidates]:
-    """What could be changed at a place, by each trace that tells of it."""
+    """Return the candidates at a position, from each trace that knows it."""
     wanted = []
     for shown in views.shown_in(path):
         position = shown.view.traced_position(cursor.line, cursor.character)
@@ -47,7 +48,7 @@ def candidates_at(views: Views, path: str, cursor: types.Position) -> list[EditC
 
 
 def fixes_for(wanted: Sequence[EditCandidates]) -> list[tuple[Shown, Fix]]:
-    """The changes that can be made, each once; none in a file that differs from what was traced."""
+    """Return the possible edits, each once; none in a file that differs from the traced text."""
     made: dict[str, tuple[Shown, Fix]] = {}
     for change in wanted:
         view = change.shown.view
@@ -58,13 +59,13 @@ def fixes_for(wanted: Sequence[EditCandidates]) -> list[tuple[Shown, Fix]]:
 
 
 def refactors(views: Views, made: Sequence[tuple[Shown, Fix]]) -> list[types.CodeAction]:
-    """Actions for what was made, where its lines are still as they were traced."""
+    """Return actions for the edits whose lines are still as they were traced."""
     edits = [(fix.title, workspace_edit(views, shown, fix)) for shown, fix in made]
     return [_action(title, edit) for title, edit in edits if edit is not None]
 
 
 def grad_action(views: Views, document: Document, fix: Fix) -> types.CodeAction:
-    """An action for a fix whose places are those of the document as it is."""
+    """Return an action for a fix in the current text of the document."""
 
     def position(line: int, col: int) -> types.Position:
         return types.Position(line - 1, convert(document.line(line - 1), col, "utf-8", views.encoding))

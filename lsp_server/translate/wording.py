@@ -1,4 +1,4 @@
-"""The words that several features share and that only an editor needs: Markdown, shapes, short op names."""
+"""Words that several features share and that only an editor needs: Markdown, shapes, short op names."""
 
 import re
 from collections.abc import Iterable
@@ -15,37 +15,37 @@ LONGEST_EXPRESSION = 60
 STALE = "*From the trace before the last edits.*"
 BOLD = re.compile(r"\*\*(\S(?:.*?\S)?)\*\*")
 MARKS = re.compile(r"`+|^\*|\*$", re.MULTILINE)
-"""What else Markdown adds to our texts."""
+"""Characters that Markdown would add to our texts."""
 
 
 def markup(client: Client, text: str) -> types.MarkupContent:
-    """Our Markdown as the client takes it."""
+    """Return our Markdown in a form that the client accepts."""
     if client.markdown:
         return types.MarkupContent(types.MarkupKind.Markdown, text)
     return types.MarkupContent(types.MarkupKind.PlainText, MARKS.sub("", BOLD.sub(r"\1", text)))
 
 
 def code(text: str) -> str:
-    """Inline code in Markdown, whatever the text holds."""
+    """Return the text as inline code in Markdown, whatever characters it has."""
     flat = " ".join(text.split())
     return f"`` {flat} ``" if "`" in flat else f"`{flat}`"
 
 
 def shortened(text: str) -> str:
-    """The text of an expression on one line, its middle left out where it is long."""
+    """Return the text of an expression on one line, without its middle where it is long."""
     flat = " ".join(text.split())
     half = LONGEST_EXPRESSION // 2
     return flat if len(flat) <= LONGEST_EXPRESSION else f"{flat[:half]}…{flat[-half:]}"
 
 
 def shapes(tensors: Iterable[Tensor]) -> str:
-    """The distinct short forms, as one expression may run with several shapes."""
+    """Return the distinct short forms, since one expression may run with several shapes."""
     every = list(dict.fromkeys(tensor.short() for tensor in tensors))
     return " | ".join(every[:3]) + (" | …" if len(every) > 3 else "")
 
 
 def of_op(op: str | None) -> str:
-    """The operator in brackets, where one is meant."""
+    """Return the operator in brackets; empty without one."""
     return f" ({code(op)})" if op else ""
 
 

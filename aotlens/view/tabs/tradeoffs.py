@@ -69,7 +69,7 @@ def frontier_plot(partition: Partition) -> Iterator[Line]:
 
 
 def height_at(column: int, corners: Sequence[tuple[int, float]]) -> float:
-    """Return the height of the line through the corners, which go to the right; beyond them, that of the nearest."""
+    """Return the height of the line through the corners; outside of them, the height of the nearest one."""
     for (left, before), (right, after) in pairwise(corners):
         if left <= column <= right:
             return before + (after - before) * (column - left) / max(right - left, 1)
