@@ -1,8 +1,8 @@
 """The terminal app: a report at the source line.
 
-Invariant: imports neither torch nor the engine; everything shown comes from `aotlens.model` records,
-read from a file or sent by the worker.  `view/` turns records into lines and rows (no textual there),
-`widgets/` draws and moves, `panes/` are the tabs, `app` owns all state.
+Invariant: imports neither torch nor the engine; everything shown comes from `aotlens.model` records, read
+from a file or sent by the worker. `aotlens.view` turns records into lines and rows (without textual),
+`widgets/` draws and moves, `panes/` has the tabs, `app` owns all state.
 """
 
 import os

@@ -56,18 +56,18 @@ from tui.widgets.theme import DARK, LIGHT
 from tui.workbench import Workbench
 
 ALONE_S = 2.0
-"""How often an app in a browser looks whether its server is there."""
+"""The interval at which an app in a browser checks that its server runs."""
 
 HANGUP = getattr(signal, "SIGHUP", None)
 HANGUP_GRACE_S = 10.0
-"""What the app has for leaving in order; the worker ends with it in any case."""
+"""The time that the app has to end in order; the worker ends in any case."""
 
 TICK_S = 0.2
-"""How often the clock of a running trace is drawn."""
+"""The interval at which the clock of a running trace is drawn."""
 
 
 class AotlensApp(App[int]):
-    """Source on the left, what was found about it on the right."""
+    """Source on the left, facts about it on the right."""
 
     TITLE = "aotlens"
     COMMANDS: ClassVar[set[type[Provider] | Callable[[], type[Provider]]]] = App.COMMANDS | {FindProvider}
@@ -95,9 +95,9 @@ class AotlensApp(App[int]):
         self.sources = SourceStore(roots)
         self.workbench = Workbench(can_trace=tracing is not None, sources=self.sources)
         self._what_if: tuple[str, ...] = ()
-        """What the running trace is asked beside the policy itself."""
+        """The what-ifs of the running trace, beside the policy itself."""
         self._has_questions = False
-        """Whether it is asked anything: then it tells of no edit."""
+        """True if the trace answers a question; it then reports no edit."""
         self._started = 0.0
         self.ended_by: int | None = None
         """The signal that ended the app."""
@@ -126,7 +126,7 @@ class AotlensApp(App[int]):
     # Tracing.
 
     def start_trace(self, *, fresh: bool = False, questions: Questions = NONE) -> None:
-        """Trace anew; what is shown stays, dimmed, until the answer is there."""
+        """Start a new trace; the old result stays, dimmed, until the answer arrives."""
         if self.tracing is None:
             return
         self._what_if = questions.what_if
@@ -143,7 +143,7 @@ class AotlensApp(App[int]):
             self._tick()
 
     def on_trace_ended(self, event: TraceEnded) -> None:
-        """The newest trace's answer; a stale one is dropped."""
+        """Show the newest trace's answer; a stale one is dropped."""
         if not self._is_current(event.trace):
             return
         phase = "ready" if event.report is not None else "failed"
@@ -157,7 +157,7 @@ class AotlensApp(App[int]):
         self._draw_title()
 
     def _keeps_report(self, failure: Failure) -> bool:
-        """Whether the report before stays: the trace was cancelled, or a question had no answer."""
+        """Return True if the old report stays: the trace was cancelled, or a question had no answer."""
         if self._what_if and failure.kind != "cancelled":
             self.notify(failure.message, title="No answer", severity="warning", markup=False)
         return failure.kind == "cancelled" or bool(self._what_if)
@@ -186,7 +186,7 @@ class AotlensApp(App[int]):
     # Showing.
 
     def on_report_ready(self, event: ReportReady) -> None:
-        """The report of a log that has grown; the target that is shown stays."""
+        """Show the report of a log that has grown; the shown target stays."""
         self._take(event.report, event.output, self.target)
 
     def on_target_chosen(self, event: TargetChosen) -> None:
@@ -245,11 +245,11 @@ class AotlensApp(App[int]):
     # Ending.
 
     def action_help_quit(self) -> None:
-        """Ctrl-C, where no text is selected that it would copy; Textual's own only says what to press."""
+        """Handle Ctrl-C without selected text to copy; Textual's version only names the key to press."""
         self.end(signal.SIGINT)
 
     def end(self, number: int) -> None:
-        """A signal, or the key that stands for one, ends the app."""
+        """End the app on a signal, or on its key."""
         self.ended_by = number
         self.exit()
         if number == HANGUP:  # a terminal that is gone may take no more output, and so hold up the rest
@@ -258,7 +258,7 @@ class AotlensApp(App[int]):
             leave.start()
 
     def _end_alone(self, server: int) -> None:
-        """A browser's app has nobody to end it once the server is gone."""
+        """End a browser's app once the server is gone, since nobody else does."""
         if os.getppid() != server:
             self.exit()
 
@@ -276,7 +276,7 @@ class AotlensApp(App[int]):
         self.theme = DARK.name if self.theme == LIGHT.name else LIGHT.name
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
-        """What the palette offers beside Textual's own: tabs, targets, and every key's action."""
+        """Yield the palette's commands beside Textual's: tabs, targets, and every key's action."""
         yield from super().get_system_commands(screen)
         for index, (key, label, _) in enumerate(CHOICES):
             yield SystemCommand(f"Open {label}", f"Tab {key}", partial(self.workbench.open_tab, index))
@@ -290,9 +290,10 @@ class AotlensApp(App[int]):
 
 
 def run(asked: TraceTarget | None, report_file: str | None = None, watch: bool = False) -> int:
-    """Open the app on a script, traced in the background, or on a saved report; returns the exit code.
+    """Open the app on a script, traced in the background, or on a saved report; return the exit code.
 
-    Raises UserError when there is no terminal to draw on, or nothing to show.
+    Raises:
+        UserError: there is no terminal to draw on, or nothing to show.
     """
     report = None if report_file is None else read_report(report_file)
     _need_terminal(f"use `aotlens inspect {asked.path}` here" if asked else "--serve shows it in a browser")
@@ -317,7 +318,7 @@ def run(asked: TraceTarget | None, report_file: str | None = None, watch: bool =
 
 
 def is_served() -> bool:
-    """Whether a browser stands in for the terminal: textual-serve started this process."""
+    """Return True if textual-serve started this process, with a browser as its terminal."""
     return os.environ.get("TEXTUAL_DRIVER", "").endswith(":WebDriver")
 
 
@@ -326,7 +327,7 @@ Follow = Callable[[Callable[[Report], object], threading.Event], None]
 
 
 def run_report(title: str, report: Report, follow: Follow | None = None) -> int:
-    """Open the app on a report that was built already, and on those that follow it; returns the exit code."""
+    """Open the app on a finished report, and on those that follow it; return the exit code."""
     _need_terminal(f"use `aotlens inspect {title}` here")
     app = AotlensApp(title, report=report, roots=(str(Path.cwd()),))
     stop = threading.Event()
@@ -345,7 +346,7 @@ def _need_terminal(instead: str) -> None:
 
 
 def read_report(file: str) -> Report:
-    """A saved report, read without torch and the worker; raises UserError for a file that holds none."""
+    """Return a saved report, read without torch and the worker; raise UserError for a file without one."""
     try:
         return loads(Path(file).read_text(encoding="utf-8"))
     except OSError as error:
@@ -355,7 +356,7 @@ def read_report(file: str) -> Report:
 
 
 def shown(app: AotlensApp) -> int:
-    """Run the app to its end; the exit code: 3 when it failed itself, a shell's for a signal."""
+    """Run the app to its end; return the exit code: 3 when it failed itself, a shell's for a signal."""
 
     async def play() -> None:
         with ended_by_signals(app.end):

@@ -1,4 +1,4 @@
-"""Leaves the app for the editor, and writes fixes: the only places that touch the user's files."""
+"""Leaves the app for the editor, and writes fixes: the only code that touches the user's files."""
 
 import subprocess
 from collections.abc import Callable
@@ -16,7 +16,7 @@ from tui.screens import ConfirmScreen
 
 
 def open_editor(app: App[int], path: Path, line: int) -> bool:
-    """Run the user's editor in this terminal; False when it could not be run."""
+    """Run the user's editor in this terminal; return False when it could not be run."""
     command = editor_command(str(path), line)
     try:
         with app.suspend(), leaving_interrupts_alone():
@@ -30,7 +30,7 @@ def open_editor(app: App[int], path: Path, line: int) -> bool:
 def confirm_fix(
     app: App[int], fixes: tuple[Fix, ...], sources: SourceStore, done: Callable[[str], None]
 ) -> None:
-    """Show the edits; write the one that the user says yes to."""
+    """Show the edits; write the one that the user confirms."""
     files = {edit.span.file for fix in fixes for edit in fix.edits}
     paths = {file: path for file in files if (path := sources.path(file)) is not None}
     texts = {file: path.read_text(encoding="utf-8") for file, path in paths.items()}

@@ -1,4 +1,4 @@
-"""How to open the user's editor at a line."""
+"""The command that opens the user's editor at a line."""
 
 import os
 import shlex
@@ -20,7 +20,7 @@ FALLBACK = "vi"
 
 
 def editor_command(file: str, line: int, environment: Mapping[str, str] = os.environ) -> list[str]:
-    """The command that opens the file at the line, from $VISUAL, else $EDITOR, else vi."""
+    """Return the command that opens the file at the line, from $VISUAL, else $EDITOR, else vi."""
     chosen = shlex.split(environment.get("VISUAL") or environment.get("EDITOR") or FALLBACK)
     form = AT_LINE.get(os.path.basename(chosen[0]), "+{line} {file}")
     return [*chosen, *(piece.format(file=file, line=line) for piece in form.split())]

@@ -1,4 +1,4 @@
-"""How the app ends from outside: a signal leaves a clean terminal, and no process behind."""
+"""Signals: they leave a clean terminal and no process."""
 
 import asyncio
 import os
@@ -9,11 +9,11 @@ from contextlib import contextmanager, suppress
 ENDING = tuple(
     getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT") if hasattr(signal, name)
 )
-"""What terminals, shells and service managers send; Windows has only some of them."""
+"""The signals of terminals, shells and service managers; Windows has only some of them."""
 
 
 def exit_code(number: int) -> int:
-    """What shells report for a command that a signal ended."""
+    """Return the exit code that shells report for a command that a signal ended."""
     return 128 + number
 
 
@@ -34,7 +34,8 @@ def ended_by_signals(end: Callable[[int], None]) -> Iterator[None]:
 
 @contextmanager
 def leaving_interrupts_alone() -> Iterator[None]:
-    """While another program has the terminal, its Ctrl-C is its own; it inherits the usual handling."""
+    """While another program has the terminal, Ctrl-C reaches only that program; it inherits the default
+    handling."""
     before = [(number, signal.getsignal(number)) for number in (signal.SIGINT, *quits())]
     # The loop hears of a signal through a descriptor, whatever handler Python has: it must not listen.
     descriptor = signal.set_wakeup_fd(-1)

@@ -12,7 +12,7 @@ PLACEHOLDER = "find nodes, values, arguments, kernels in all tabs"
 
 
 class FindProvider(Provider):
-    """The names of the shown target; they are gathered once for each report."""
+    """The names of the shown target; they are collected once for each report."""
 
     known: ClassVar[tuple[Subject, Names] | None] = None
 
@@ -31,5 +31,5 @@ class FindProvider(Provider):
 
 
 def finder() -> CommandPalette:
-    """The palette with nothing but names."""
+    """Return the palette with only names."""
     return CommandPalette(providers=[FindProvider], placeholder=PLACEHOLDER)

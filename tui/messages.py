@@ -1,4 +1,4 @@
-"""What moves through the app: records in, wishes out.  Every message is complete in itself."""
+"""The app's messages: records of answers, and the user's requests. Each message is complete in itself."""
 
 from textual.message import Message
 
@@ -17,7 +17,7 @@ class TraceProgress(Message):
 
 
 class TraceEnded(Message):
-    """A trace answered; a trace older than the newest one is ignored."""
+    """A trace answered; the answer of a trace that is not the newest is ignored."""
 
     def __init__(
         self,
@@ -33,11 +33,11 @@ class TraceEnded(Message):
         self.failure = failure
         self.output = output
         self.elapsed_ms = elapsed_ms
-        """None where nothing has changed since an earlier trace, whose answer this is."""
+        """None where nothing changed since an earlier trace, whose answer this is."""
 
 
 class ReportReady(Message):
-    """A report to show, from wherever it came."""
+    """A report to show, from any source."""
 
     def __init__(self, report: Report, output: str = "") -> None:
         super().__init__()
@@ -54,7 +54,7 @@ class SourceChanged(Message):
 
 
 class TargetChosen(Message):
-    """The user wants to see another target."""
+    """The user chose another target."""
 
     def __init__(self, index: int) -> None:
         super().__init__()
@@ -70,7 +70,7 @@ class TraceWanted(Message):
 
 
 class WhatIfWanted(Message):
-    """The user asks what a change of the policy would do: `recompute:addmm_3`."""
+    """The user asks for the effect of a change of the policy: `recompute:addmm_3`."""
 
     def __init__(self, change: str) -> None:
         super().__init__()
@@ -78,4 +78,4 @@ class WhatIfWanted(Message):
 
 
 class CancelWanted(Message):
-    """The user wants the running trace to end."""
+    """The user cancels the running trace."""

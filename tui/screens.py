@@ -22,7 +22,7 @@ BOX_CSS = """
 
 
 class HelpScreen(ModalScreen[None]):
-    """All keys of the place where the cursor is."""
+    """All keys of the focused widget."""
 
     DEFAULT_CSS = BOX_CSS.format(name="HelpScreen")
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q,question_mark,enter", "dismiss", "Close")]
@@ -45,7 +45,7 @@ class HelpScreen(ModalScreen[None]):
 
 
 class HasPane(Protocol):
-    """A screen with tabs, as the help needs it."""
+    """A screen with tabs, as the help requires."""
 
     app: App[int]
     BINDINGS: ClassVar[list[BindingType]]
@@ -57,10 +57,11 @@ class HasPane(Protocol):
 
 
 def key_help(screen: HasPane, tab: str, tab_keys: str) -> HelpScreen:
-    """The help for the open tab."""
+    """Return the help for the open tab."""
 
     def offered(bindings: Sequence[BindingType]) -> list[tuple[str, str]]:
-        """Key and description of those that act; moving to tabs and panes is told for all at once."""
+        """Return key and description of active bindings; keys that move to tabs and panes have one entry for
+        all."""
         known = [binding for binding in bindings if isinstance(binding, Binding)]
         acting = [
             each
@@ -75,7 +76,7 @@ def key_help(screen: HasPane, tab: str, tab_keys: str) -> HelpScreen:
 
 
 class ConfirmScreen(ModalScreen[int]):
-    """Shows the edits that are on offer, one at a time; the answer is the place of the chosen one, or -1."""
+    """Shows the offered edits, one at a time; the answer is the index of the chosen one, or -1."""
 
     DEFAULT_CSS = BOX_CSS.format(name="ConfirmScreen")
     BINDINGS: ClassVar[list[BindingType]] = [

@@ -1,8 +1,9 @@
 """The app in a browser: `aotlens tui --serve`, through textual-serve.
 
-Promise: whoever opens the page holds its key, and no other page can speak to the app.  The app runs the
-user's code and may write to their files, and a port of this machine is open to all of its users and, through
-their browsers, to every page they visit.  Each visitor gets an app of their own, which ends with the visit.
+Promise: only a browser with the page's key can open the page, and no other page can reach the app. The app
+runs the user's code and may write to their files, and a port of this machine is open to all of its users and,
+through their browsers, to every page they visit. Each visitor gets an app of their own, which ends with the
+visit.
 """
 
 import os
@@ -21,19 +22,19 @@ from textual_serve.server import Server
 from aotlens.errors import UserError
 
 SHUTDOWN_S = 10.0
-"""What the apps have to end their workers when the server ends."""
+"""The time that the apps have to end their workers when the server ends."""
 
 COOKIE = "aotlens-key"
 CONTENT_POLICY = (
     "default-src 'self' 'unsafe-inline' data: blob:; font-src 'self' data:; connect-src 'self' ws: wss:"
 )
-"""The page loads nothing from elsewhere: textual-serve's asks a host of fonts."""
+"""The page loads nothing from other hosts; textual-serve's page loads fonts."""
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class AppServer(Server):
-    """One command, run anew for each visitor who has the key."""
+    """One command, started for each visitor with the key."""
 
     def __init__(self, command: Sequence[str], title: str, listening: socket.socket) -> None:
         host, port = listening.getsockname()[:2]
@@ -44,12 +45,12 @@ class AppServer(Server):
 
     @property
     def address(self) -> str:
-        """What to open in a browser."""
+        """Return the address to open in a browser."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"http://{host}:{self.port}/?key={self.key}"
 
     def run(self, announce: Callable[[str], None]) -> None:
-        """Serve until a signal ends it; `announce` is told the address once it can be opened."""
+        """Serve until a signal ends it; call `announce` with the address once it can be opened."""
         self._announce = announce
         web.run_app(
             self._guarded(), sock=self._listening, print=None, access_log=None, shutdown_timeout=SHUTDOWN_S
@@ -102,7 +103,8 @@ def is_key(candidate: str | None, key: str) -> bool:
 
 
 def shell_words(command: Sequence[str]) -> str:
-    """The command for textual-serve's shell, which it replaces, so that the app's parent is the server."""
+    """Return the command for textual-serve's shell, which it replaces, so that the app's parent is the
+    server."""
     return subprocess.list2cmdline(command) if os.name == "nt" else f"exec {shlex.join(command)}"
 
 

@@ -1,6 +1,6 @@
 """Traces in the background: the worker's answers become messages.
 
-Invariant: nothing here touches a widget, and nothing of the user's runs in this process.
+Invariant: nothing here touches a widget, and no user code runs in this process.
 """
 
 import time
@@ -24,12 +24,12 @@ Post = Callable[[Message], object]
 
 @dataclass(frozen=True, slots=True)
 class Questions:
-    """What one trace is asked beside what the user started the app with."""
+    """The questions of one trace, beside the command with which the user started the app."""
 
     what_if: tuple[str, ...] = ()
     """Changes of the policy."""
     verify: bool = False
-    """How the compiled calls compare with eager."""
+    """Compare the compiled calls with eager."""
 
     def added_to(self, options: TraceOptions) -> TraceOptions:
         what_if = (*options.what_if, *self.what_if)
@@ -40,7 +40,7 @@ NONE = Questions()
 
 
 class Tracing(Protocol):
-    """What the app asks of whoever traces; tests give a stand-in."""
+    """The app's interface to tracing; tests replace it."""
 
     def start(self, trace: int, post: Post, fresh: bool, questions: Questions = NONE) -> None: ...
 
@@ -58,7 +58,7 @@ class Job(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class TraceTarget:
-    """What to trace, and how."""
+    """The target of a trace, and its options."""
 
     path: str
     qualname: str | None = None
@@ -129,7 +129,7 @@ class WorkerTracing:
 
 
 def ended(trace: int, future: "Future[Answer]") -> TraceEnded:
-    """The message for a finished job; decoding happens here, off the UI's thread."""
+    """Return the message for a finished job; decodes the report here, off the UI's thread."""
     if future.cancelled():
         return TraceEnded(trace, None, Failure("cancelled", "the trace was cancelled"))
     error = future.exception()

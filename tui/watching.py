@@ -13,7 +13,7 @@ STEP_MS = 20
 
 
 def watch_sources(path: str, post: Post, stop: threading.Event) -> None:
-    """Blocks until `stop`; posts the files of each burst of changes beside the script or below it."""
+    """Block until `stop`; post the files of each burst of changes beside the script or below it."""
     folder = Path(path).resolve().parent
     for changes in watch(
         folder,

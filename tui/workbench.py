@@ -1,4 +1,4 @@
-"""The one screen: source, tabs, and how they are linked."""
+"""The one screen: source, tabs, and the links between them."""
 
 from dataclasses import replace
 from typing import ClassVar
@@ -32,7 +32,7 @@ from tui.widgets.row_list import RowList
 from tui.widgets.table import VirtualTable
 
 FIND_ALL = "/"
-"""Typed into the empty filter: looks everywhere."""
+"""Typed into the empty filter, it searches everywhere."""
 
 Searchable = VirtualTable | LineList | CodeView
 
@@ -107,10 +107,10 @@ class Workbench(Screen[object]):
         self.sources = sources
         self.subject: Subject | None = None
         self.target_rows: tuple[TargetRow, ...] = ()
-        """What the tree of targets shows, row by row."""
+        """The rows of the tree of targets."""
         self.tab_index = 0
         self._searched: Searchable | None = None
-        """What the filter acts on while it is open."""
+        """The widget that the open filter acts on."""
 
     def compose(self) -> ComposeResult:
         yield TitleBar(id="title")
@@ -149,12 +149,12 @@ class Workbench(Screen[object]):
 
     @property
     def pane(self) -> Pane:
-        """The tab that is open."""
+        """Return the open tab."""
         return self.query_one(f"#{TABS[self.tab_index][0].TAB}", Pane)
 
     @property
     def is_whole(self) -> bool:
-        """Whether its parts are all there: not so while the screen is put up or taken down."""
+        """Return True if all of its parts exist: not while the screen is mounted or removed."""
         parts = (TitleBar, ContentSwitcher, ProgressPane)
         return self.is_attached and all(self.query(part) for part in parts)
 
@@ -164,13 +164,13 @@ class Workbench(Screen[object]):
         title.set_class(is_failure, "-failed")
 
     def show_tracing(self, *, has_result: bool) -> None:
-        """A trace began: the result before stays, dimmed."""
+        """Show that a trace began: the old result stays, dimmed."""
         self.set_class(has_result, "-stale")
         if not has_result:
             self.query_one("#panes", ContentSwitcher).current = "progress"
 
     def end_tracing(self) -> None:
-        """The trace was cancelled: the result before is all there is."""
+        """Show that the trace was cancelled: the old result stays."""
         self.remove_class("-stale")
 
     def show_progress(self, lines: tuple[Line, ...]) -> None:
@@ -184,7 +184,7 @@ class Workbench(Screen[object]):
         self.targets.set_class(len(report.targets) > 1, "-several")
 
     def show_subject(self, subject: Subject) -> None:
-        """Show another target, or the same one traced anew."""
+        """Show another target, or a new trace of the same one."""
         self.remove_class("-stale")
         self.subject = subject
         self.source.show_target(subject.report, subject.target)
@@ -194,7 +194,7 @@ class Workbench(Screen[object]):
             self.source.light(focused.row_link(focused.cursor))
 
     def show_failure(self, failure: Failure, output: str) -> None:
-        """The reason, beside the line that is to blame; the result before stays one key away."""
+        """Show the reason, beside the line that caused the failure; the old result stays one key away."""
         self.remove_class("-stale")
         self.query_one(FailurePane).show(failure)
         self.query_one("#panes", ContentSwitcher).current = "failure"
@@ -209,7 +209,7 @@ class Workbench(Screen[object]):
     # Tabs.
 
     def open_tab(self, index: int, *, focus: bool = True, key: str = "") -> None:
-        """Open a tab, fill it if that was not done yet, and go to the row of `key`."""
+        """Open a tab, fill it if it is empty, and go to the row of `key`."""
         if self.subject is None:
             return
         self.tab_index = index
@@ -244,7 +244,7 @@ class Workbench(Screen[object]):
     # Links.
 
     def on_row_list_moved(self, event: RowList.Moved) -> None:
-        """A row was selected: light the source that it stands for."""
+        """Highlight the source of the selected row."""
         if event.sender is self.targets and self.targets.record_index is not None:
             self.post_message(TargetChosen(self.target_rows[self.targets.record_index].index))
         self.source.light(event.link)
@@ -253,7 +253,7 @@ class Workbench(Screen[object]):
         self.source.light(event.link)
 
     def on_code_view_moved(self, event: CodeView.Moved) -> None:
-        """The cursor moved in the source: mark the rows that stand for the line."""
+        """Mark the rows of the line under the source's cursor."""
         event.sender.light(Link(), follow=False)
         if self.subject is not None and self.query_one("#panes", ContentSwitcher).current == self.pane.id:
             self.pane.mark_line(event.file, event.line)
@@ -306,7 +306,7 @@ class Workbench(Screen[object]):
             self._searched.focus()
 
     def action_escape(self) -> None:
-        """Close the filter, else clear it, else end the running trace."""
+        """Close the filter, else clear it, else cancel the running trace."""
         searched, self_open = self._searched, self.query_one("#filter").has_class("-open")
         if searched is not None:
             self._searched = None
@@ -333,7 +333,7 @@ class Workbench(Screen[object]):
         self.post_message(TraceWanted(verify=True))
 
     def action_targets(self) -> None:
-        """To the list of targets, which a narrow screen shows only while it is used."""
+        """Go to the list of targets, which a narrow screen shows only while it is used."""
         if self.targets.has_class("-several"):
             self.targets.add_class("-wanted")
             self.call_after_refresh(self.targets.focus)
@@ -341,7 +341,7 @@ class Workbench(Screen[object]):
             self.notify("there is one target", timeout=2)
 
     def action_zoom(self) -> None:
-        """The half that has the focus fills the screen; once more shows both."""
+        """Fill the screen with the focused half; pressed again, show both."""
         if self.has_class("-only-left") or self.has_class("-only-right"):
             self.remove_class("-only-left", "-only-right")
             return
@@ -353,7 +353,7 @@ class Workbench(Screen[object]):
         self.app.push_screen(key_help(self, CHOICES[self.tab_index][1], TAB_KEYS))
 
     def action_copy(self) -> None:
-        """The row or line under the cursor, to the terminal's clipboard."""
+        """Copy the row or line under the cursor to the terminal's clipboard."""
         text = ""
         if isinstance(self.focused, RowList) and self.focused.row_count:
             text = self.focused.row_copy(self.focused.cursor)
@@ -364,7 +364,7 @@ class Workbench(Screen[object]):
             self.notify(text, title="Copied", timeout=2, markup=False)
 
     def action_save_svg(self) -> None:
-        """The screen as a picture, in the working directory."""
+        """Save the screen as a picture, in the working directory."""
         tab = TABS[self.tab_index][0].TAB
         name = self.subject.target.name if self.subject else "trace"
         safe = "".join(char if char.isalnum() or char in "-_" else "_" for char in name)
@@ -385,7 +385,7 @@ class Workbench(Screen[object]):
         confirm_fix(self.app, event.fixes, self.sources, self.fix_made)
 
     def fix_made(self, file: str) -> None:
-        """A fix was written: show the new text, and trace it."""
+        """Show the new text after a fix was written, and trace it."""
         self.sources.forget()
         self.source.open(file, self.source.code.cursor)
         if self.can_trace:

@@ -1,1 +1,1 @@
-"""The tabs: each shows one side of a target and says which source it stands for."""
+"""The tabs: each shows one part of a target, and the source of each row."""

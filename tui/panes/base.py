@@ -1,4 +1,4 @@
-"""What every tab does."""
+"""The base of every tab."""
 
 import gc
 from collections.abc import Callable
@@ -18,21 +18,21 @@ from tui.widgets.table import VirtualTable
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What the tabs show."""
+    """The content of all tabs."""
 
     report: Report
     target: Target
     sources: SourceStore
     changed: tuple[Line, ...] = ()
-    """What differs from the trace before."""
+    """The differences from the trace before."""
     output: str = ""
-    """What the user's code printed while it was traced."""
+    """The output of the user's code during the trace."""
     can_trace: bool = False
-    """Whether questions can be put to the compiler: not so for a saved report."""
+    """True if the compiler can be asked; False for a saved report."""
 
 
 class Pane(Vertical):
-    """One tab. It is filled when it is first looked at, never before."""
+    """One tab. It is filled when it is first opened."""
 
     TAB: ClassVar[str]
     """Its name in jumps."""
@@ -44,7 +44,7 @@ class Pane(Vertical):
     """
 
     class Lit(Message):
-        """The pane points at source."""
+        """The pane has selected source."""
 
         def __init__(self, link: Link) -> None:
             super().__init__()
@@ -52,7 +52,7 @@ class Pane(Vertical):
 
     subject: Subject | None = None
     _pending: Callable[[], None] | None = None
-    """What waits for the next paint."""
+    """The function that runs after the next paint."""
 
     @property
     def can_trace(self) -> bool:
@@ -60,7 +60,7 @@ class Pane(Vertical):
 
     @property
     def is_log(self) -> bool:
-        """Whether the target comes from a log of torch.compile."""
+        """Return True if the target comes from a log of torch.compile."""
         return self.subject is not None and self.subject.target.frontend == "trace"
 
     def show(self, subject: Subject) -> None:
@@ -72,9 +72,9 @@ class Pane(Vertical):
         gc.freeze()  # as for the report itself: what a tab looks up stays, and is no garbage
 
     def after_paint(self, act: Callable[[], None]) -> None:
-        """Do it after the next paint: the row that a key moves to comes first, then what is said of it.
+        """Call `act` after the next paint: the row that a key moves to is drawn first, then its details.
 
-        Of several that are asked for until then the last is done, so a key that is held down draws once.
+        Of several calls before it only the last one runs, so a key that is held down draws once.
         """
         waits, self._pending = self._pending is not None, act
         if not waits:
@@ -89,11 +89,11 @@ class Pane(Vertical):
         raise NotImplementedError
 
     def main(self) -> Widget:
-        """What gets the focus when the tab is opened."""
+        """Return the widget that gets the focus when the tab is opened."""
         raise NotImplementedError
 
     def on_row_list_chosen(self, event: RowList.Chosen) -> None:
-        """Enter in a table goes to the details of its row, where Enter leads on."""
+        """Go to the details of the row on Enter; Enter leads on from there."""
         detail = self.query(".detail")
         if isinstance(event.sender, VirtualTable) and detail:
             event.stop()
@@ -112,4 +112,4 @@ class Pane(Vertical):
         """Put the cursor on the row of that key."""
 
     def mark_line(self, file: str, line: int) -> None:
-        """Mark the rows that stand for a line of the source."""
+        """Mark the rows that belong to a line of the source."""

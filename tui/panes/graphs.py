@@ -1,4 +1,4 @@
-"""The graphs that run: their nodes, a drawing of the selected one's neighbours, forward beside backward."""
+"""The graphs that run: their nodes, a drawing of the selected node's neighbours, forward beside backward."""
 
 from functools import partial
 from typing import ClassVar
@@ -25,7 +25,7 @@ SHOWN = ("forward", "backward", "inference", "joint", "joint_passes")
 """The graphs in the order of the bar."""
 OTHER = {"forward": "backward", "backward": "forward"}
 BESIDE_FROM = 100
-"""Columns of the pane from which on both graphs stand side by side unasked."""
+"""From this width of the pane on, both graphs are side by side by default."""
 
 
 class GraphsPane(Pane):
@@ -56,11 +56,11 @@ class GraphsPane(Pane):
         self.stage_name = ""
         self.lineage: Lineage | None = None
         self.history: list[tuple[str, str]] = []
-        """Graph and node that were left by walking, newest last."""
+        """Graph and node of earlier positions, newest last."""
         self._wants_both: bool | None = None
-        """What the user wants; None leaves it to the room."""
+        """The user's choice; None leaves it to the available room."""
         self._partner_stage = ""
-        """The graph whose nodes stand in the second table; filled when it is first shown."""
+        """The graph of the second table, which is filled when it is first shown."""
 
     def compose(self) -> ComposeResult:
         yield ChoiceBar(id="stages")
@@ -90,7 +90,7 @@ class GraphsPane(Pane):
         return self.nodes
 
     def reveal(self, key: str) -> None:
-        """`node`, or `stage/node`; a node that another graph holds opens that graph."""
+        """Show `node`, or `stage/node`; a node of another graph opens that graph."""
         self._walk(key, remember=False)
         self.nodes.focus()
 
@@ -152,7 +152,7 @@ class GraphsPane(Pane):
 
     @property
     def _other(self) -> StageIndex | None:
-        """The graph on the other side of the partition."""
+        """Return the graph on the other side of the partition."""
         return self.indices.get(OTHER.get(self.stage_name, ""))
 
     # Side by side.
@@ -173,7 +173,7 @@ class GraphsPane(Pane):
             self.partner.show(node_listing(other.stage, subject.target, title=other.stage.name))
 
     def _mark_partner(self, name: str, table: VirtualTable) -> None:
-        """Mark in the other table what stands for a node of this one."""
+        """Mark a node's counterpart in the other table."""
         other, lineage = self._other, self.lineage
         if other is None or lineage is None or not self.has_class("-beside"):
             return
@@ -194,7 +194,7 @@ class GraphsPane(Pane):
     # Nodes.
 
     def action_map(self) -> None:
-        """The drawing fills the pane; once more shows the table."""
+        """Fill the pane with the drawing; pressed again, show the table."""
         self.toggle_class("-map")
         (self.query_one("#map") if self.has_class("-map") else self.nodes).focus()
 
@@ -203,7 +203,7 @@ class GraphsPane(Pane):
             self.after_paint(partial(self._describe, event.sender))
 
     def on_row_list_chosen(self, event: RowList.Chosen) -> None:
-        """Enter goes to the drawing; in the other graph's table it opens that graph there."""
+        """Go to the drawing on Enter; in the other graph's table, open that graph at the node."""
         event.prevent_default()  # the base goes to the facts
         if event.sender is self.partner and self._other is not None:
             event.stop()
@@ -223,7 +223,7 @@ class GraphsPane(Pane):
             self._walk(event.item.jump.key, remember=True)
 
     def action_back(self) -> None:
-        """To the node that was left last."""
+        """Go back to the previous node."""
         if self.history:
             self._walk("/".join(self.history.pop()), remember=False)
 
@@ -242,7 +242,7 @@ class GraphsPane(Pane):
         self._describe(self.nodes)
 
     def _describe(self, table: VirtualTable, *, mark: bool = True) -> None:
-        """The drawing and the facts of the node under the cursor of a table."""
+        """Show the drawing and the facts of the node under the cursor of a table."""
         index, other = self.indices.get(self.stage_name), self._other
         if table is self.partner:
             index, other = other, index

@@ -1,4 +1,4 @@
-"""The kernels of every phase: a table, what the selected one takes, and its texts."""
+"""The kernels of every phase: a table, the cost of the selected one, and its texts."""
 
 from collections.abc import Iterator
 from typing import ClassVar
@@ -95,7 +95,7 @@ class KernelsPane(Pane):
 
     @property
     def kernel(self) -> Kernel | None:
-        """The row under the cursor."""
+        """Return the kernel under the cursor."""
         index = self.query_one("#kernel-table", VirtualTable).record_index
         if index is None or self.subject is None:
             return None
@@ -104,7 +104,7 @@ class KernelsPane(Pane):
     # The table.
 
     def action_order(self) -> None:
-        """Between call order and the dearest first."""
+        """Switch between call order and slowest first."""
         self.costliest_first = not self.costliest_first
         self._show_table()
         self.query_one("#kernel-table", VirtualTable).place_cursor(0, notify=True)
@@ -121,7 +121,7 @@ class KernelsPane(Pane):
             self._describe()
 
     def on_row_list_chosen(self, event: RowList.Chosen) -> None:
-        """Enter on a kernel that is named in the details goes to its row."""
+        """Go to the row of the kernel that a line of the details names, on Enter."""
         if event.jump is not None and event.jump.tab == self.TAB:
             event.stop()
             self.reveal(event.jump.key)
@@ -160,7 +160,7 @@ class KernelsPane(Pane):
             self._show_text()
 
     def action_language(self, step: int) -> None:
-        """The text as another compiler pass has it; the first key shows the text."""
+        """Show the text of another compiler pass; the first key shows the text."""
         names = [name for name, _ in self._texts()]
         if not self.has_class("-text"):
             self.action_program()
@@ -180,7 +180,7 @@ class KernelsPane(Pane):
         return kernel_texts(kernel, self.subject.target.kernels) if kernel and self.subject else ()
 
     def _show_text(self) -> None:
-        """The selected kernel in the chosen language, or in the first that it has."""
+        """Show the selected kernel in the chosen language, or in its first one."""
         texts = dict(self._texts())
         if self.language not in texts:
             self.language = next(iter(texts), "")

@@ -1,4 +1,4 @@
-"""What the user's own code printed while it was traced."""
+"""The output of the user's code during the trace."""
 
 from typing import ClassVar
 
@@ -25,5 +25,5 @@ class LogPane(Pane):
         return self.query_one(CodeView)
 
     def on_code_view_moved(self, event: CodeView.Moved) -> None:
-        """The log stands for no source."""
+        """Ignore the cursor: the log has no source."""
         event.stop()

@@ -1,4 +1,5 @@
-"""Live memory: the curve as a plot, what is alive at the peak, and every node with what is alive then."""
+"""Live memory: the curve as a plot, the values alive at the peak, and every node with the bytes alive
+then."""
 
 from functools import partial
 from typing import ClassVar
@@ -28,7 +29,8 @@ MARGIN = 4
 """Cells of the pane that the plot leaves free."""
 
 LOW_FROM, LOW_HEIGHT, HIGH_FROM = 16, 3, 26
-"""From how many lines of the pane on there is a low plot, its height, and from where on a high one."""
+"""From the first height of the pane on there is a low plot, of the second height; from the third on, a high
+one."""
 
 
 class MemoryPane(Pane):
@@ -46,7 +48,7 @@ class MemoryPane(Pane):
     """
 
     alive: tuple[LiveValue, ...] = ()
-    """What the rows of the upper table stand for."""
+    """The values of the upper table's rows."""
 
     def compose(self) -> ComposeResult:
         yield LineList(id="memory-total")
@@ -106,7 +108,7 @@ class MemoryPane(Pane):
         self._describe(table)
 
     def _draw(self) -> None:
-        """The plot, with a mark at the curve's row under the cursor."""
+        """Draw the plot, with a mark at the curve's row under the cursor."""
         if self.subject is None:
             return
         selected = self.query_one("#curve", VirtualTable).record_index

@@ -27,7 +27,7 @@ class OverviewPane(Pane):
         self._arrange()
 
     def _arrange(self) -> None:
-        """What the first screen holds depends on its height."""
+        """Choose the lines of the first screen by its height."""
         lines = self.overview.lines(self.size.height or None) if self.overview is not None else ()
         if lines != self.query_one(LineList).lines:
             self.query_one(LineList).show(lines)

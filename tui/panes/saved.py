@@ -54,7 +54,7 @@ class SavedPane(Pane):
 
     saved: tuple[SavedValue, ...] = ()
     again: tuple[RecomputedValue, ...] = ()
-    """What the rows of the two tables stand for."""
+    """The values of the rows of the two tables."""
 
     def fill(self, subject: Subject) -> None:
         partition = subject.target.partition
@@ -101,11 +101,11 @@ class SavedPane(Pane):
         self.query_one("#saved-detail", LineList).show(lines)
 
     def _value(self, table: VirtualTable) -> SavedValue | RecomputedValue | None:
-        """The value under the cursor of a table; of a fold the first."""
+        """Return the value under the cursor of a table; of a fold, the first."""
         return next(iter(self._values(table)), None)
 
     def _values(self, table: VirtualTable) -> tuple[SavedValue | RecomputedValue, ...]:
-        """The values that the row under the cursor shows: several where identical layers fold."""
+        """Return the values of the row under the cursor: several where identical layers fold."""
         records = self.saved if table.id == "saved-table" else self.again
         return tuple(records[index] for index in table.record_indices)
 
@@ -115,7 +115,7 @@ class SavedPane(Pane):
         return self.can_trace or self.is_log if action == "flip" else True
 
     def action_flip(self) -> None:
-        """Ask what it would cost to compute a saved value again, or to save one that is computed again."""
+        """Ask for the cost of recomputing a saved value, or of saving a recomputed one."""
         again = self.query_one("#recomputed", VirtualTable)
         values = self._values(again if again.has_focus else self.query_one("#saved-table", VirtualTable))
         changes = [change for value in values if (change := opposite(value)) is not None]

@@ -1,4 +1,4 @@
-"""The user's source: what is linked is lit, and each line says what it costs."""
+"""The user's source: linked expressions are highlighted, and the gutter shows the cost of each line."""
 
 from rich.markup import escape
 from textual.app import ComposeResult
@@ -27,7 +27,7 @@ class SourcePane(Vertical):
         self.marks: Marks = {}
         self.file = ""
         self._columns: tuple[bool, ...] = ()
-        """Which columns of the gutter are shown."""
+        """The visible columns of the gutter."""
 
     def compose(self) -> ComposeResult:
         yield CodeView(id="source")
@@ -58,7 +58,7 @@ class SourcePane(Vertical):
         self._describe(self.code.cursor)
 
     def light(self, link: Link) -> None:
-        """Light a link, opening the file that its first span stands in."""
+        """Highlight a link, and open the file of its first span."""
         spans = link.primary or link.secondary
         if spans and not any(file_key(span.file) == file_key(self.file) for span in spans):
             self.open(spans[0].file, spans[0].line)
@@ -66,7 +66,7 @@ class SourcePane(Vertical):
         self._describe(self.code.cursor)
 
     def cursor_span(self) -> Span:
-        """Where the cursor is, for the editor and for copying."""
+        """Return the cursor's position, for the editor and for copying."""
         return Span(self.file, self.code.cursor, 0, self.code.cursor, 0)
 
     def _gutter(self, line: int) -> tuple[tuple[str, str], ...]:
@@ -87,7 +87,7 @@ class SourcePane(Vertical):
         return self.marks.get((file_key(self.file), line), NO_MARK)
 
     def _columns_of(self, file: str) -> tuple[bool, ...]:
-        """Which kinds of marks any line of the file has: room is given to no other."""
+        """Return the kinds of marks that the file's lines have: other kinds take no room."""
         marks = [mark for (name, _), mark in self.marks.items() if name == file_key(file)]
         return (
             any(mark.saved_bytes for mark in marks),
@@ -98,7 +98,7 @@ class SourcePane(Vertical):
         )
 
     def _describe(self, line: int) -> None:
-        """The title says in words what the gutter says of the line under the cursor."""
+        """Show in the title the gutter's marks in words, for the line under the cursor."""
         if not self.file:
             return
         text = mark_text(self._mark(line))

@@ -1,4 +1,4 @@
-"""The transforms one at a time: what each changed, and one computation followed through all of them."""
+"""The transforms one at a time: the changes of each, and one computation followed through all of them."""
 
 from typing import ClassVar
 
@@ -61,9 +61,9 @@ class StagesPane(Pane):
         self.followed: tuple[str, str] = ("", "")
         """Stage and node that the user chose; stepping through the stages stays on it."""
         self.here = ""
-        """What that node is called in the open stage, where a fold may stand for it."""
+        """The name of that node in the open stage, where it may be in a fold."""
         self._opened_at = 0
-        """The row that an opened stage begins on; the user follows nothing by merely coming there."""
+        """The first row of an opened stage; merely reaching it does not follow its node."""
         self.unfolded = False
         self.records: tuple[DiffRecord, ...] = ()
         self._alignments: dict[str, Alignment | None] = {}
@@ -125,13 +125,13 @@ class StagesPane(Pane):
         self._open(self.stage)
 
     def _real(self, stage: str) -> str:
-        """The stage whose nodes the table shows: the joint program for the partition."""
+        """Return the stage of the table's nodes: the joint program for the partition."""
         assert self.lineage is not None  # since a stage was chosen
         joints = [name for name in self.lineage.stages if name.startswith("joint")]
         return joints[-1] if stage == PARTITION and joints else stage
 
     def _alignment(self) -> Alignment | None:
-        """The open stage beside its parent; None for the first and for the partition."""
+        """Return the open stage beside its parent; None for the first and for the partition."""
         lineage, name = self.lineage, self.stage
         if lineage is None or self.subject is None or name not in lineage.stages:
             return None
@@ -171,7 +171,7 @@ class StagesPane(Pane):
         self._describe()
 
     def _first_change(self) -> int:
-        """The row that an opened stage begins on: where nothing changes, the first that computes."""
+        """Return the first row of an opened stage: where nothing changes, the first operator."""
         if not self.records and self.lineage is not None:
             return first_operator(self.lineage.stages[self._real(self.stage)])
         changed = (
@@ -187,7 +187,7 @@ class StagesPane(Pane):
         self.query_one("#stage-caption", LineList).show((line,))
 
     def _tell(self) -> None:
-        """Light the source of the row under the cursor, as if the user had moved there."""
+        """Highlight the source of the row under the cursor, as if the user had moved there."""
         table = self.query_one("#diff", VirtualTable)
         if table.row_count:
             self.post_message(self.Lit(table.row_link(table.cursor)))
@@ -202,7 +202,7 @@ class StagesPane(Pane):
             self.after_paint(self._describe)
 
     def on_row_list_chosen(self, event: RowList.Chosen) -> None:
-        """Enter on a run unfolds it; on a line of the lineage it goes there."""
+        """Unfold a run on Enter; on a line of the lineage, go to its node."""
         index = self.query_one("#diff", VirtualTable).record_index
         if event.jump is not None and event.jump.tab == self.TAB:
             event.stop()
@@ -227,7 +227,7 @@ class StagesPane(Pane):
             self._describe()
 
     def _chosen(self) -> tuple[str, str] | None:
-        """Stage and name of the node under the cursor; one that is gone stands in the stage before."""
+        """Return stage and name of the node under the cursor; a removed node is in the stage before."""
         table, name = self.query_one("#diff", VirtualTable), self._node()
         if name:
             return self.stage, name
@@ -236,7 +236,7 @@ class StagesPane(Pane):
         return (parent, gone) if parent is not None and gone != table.key else None
 
     def _node(self) -> str:
-        """The node of the open stage under the cursor; empty on a run and on a node that is gone."""
+        """Return the node of the open stage under the cursor; empty on a run and on a removed node."""
         table = self.query_one("#diff", VirtualTable)
         index = table.record_index
         if index is None or self._is_run(index) or table.key.startswith("gone:"):
@@ -281,7 +281,7 @@ class StagesPane(Pane):
         code.place_cursor(next(lines, 1))
 
     def on_code_view_moved(self, event: CodeView.Moved) -> None:
-        """A line of the program stands for the node that it defines."""
+        """Select the node that the program's line defines."""
         event.stop()
         code, table = self.query_one("#stage-text", CodeView), self.query_one("#diff", VirtualTable)
         name = code.text.lines[event.line - 1].strip().split(" ", 1)[0].rstrip(":,")

@@ -1,4 +1,4 @@
-"""What stands in place of a result: the progress of the first trace, or why there is none."""
+"""The content before the first result: the progress of the trace, or the reason for a failure."""
 
 from textual.app import ComposeResult
 from textual.containers import Vertical
@@ -42,5 +42,5 @@ class FailurePane(Vertical):
         code.display = bool(failure.traceback)
 
     def on_code_view_moved(self, event: CodeView.Moved) -> None:
-        """The traceback stands for no row."""
+        """Ignore the cursor: the traceback has no rows."""
         event.stop()

@@ -1,4 +1,4 @@
-"""The runtime wrapper: its steps, and the module text that runs."""
+"""The runtime wrapper: its steps, and the text of the module that runs."""
 
 from typing import ClassVar
 
@@ -62,7 +62,7 @@ class WrapperPane(Pane):
             self._light(self.steps[index])
 
     def on_code_view_moved(self, event: CodeView.Moved) -> None:
-        """A line of the module belongs to a step, which stands for a place in the source."""
+        """Select the step of the module's line, and highlight its source."""
         event.stop()
         index = step_at(self.steps, event.line)
         if index is None:

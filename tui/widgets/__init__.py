@@ -1,1 +1,1 @@
-"""Widgets that draw only the visible lines, so that 50,000 nodes cost what 50 cost."""
+"""Widgets that draw only the visible lines, so that 50,000 nodes cost no more than 50."""

@@ -13,7 +13,7 @@ from tui.widgets.theme import look_style
 
 
 class TitleBar(Widget):
-    """What is shown on the left, how the trace stands on the right."""
+    """The subject on the left, the state of the trace on the right."""
 
     DEFAULT_CSS = """
     TitleBar { height: 1; padding: 0 1; background: $panel; color: $foreground; }
@@ -37,7 +37,7 @@ class TitleBar(Widget):
 
 
 class ChoiceBar(Widget):
-    """Choices side by side; the current one stands in brackets of colour and is underlined."""
+    """Choices side by side; the current one has coloured brackets and is underlined."""
 
     DEFAULT_CSS = """
     ChoiceBar { height: 1; }
@@ -88,7 +88,7 @@ class ChoiceBar(Widget):
         return strip.apply_style(self.rich_style)
 
     def _fitted(self, width: int) -> tuple[list[str], bool]:
-        """The labels that fit, and whether there is room for blanks around each."""
+        """Return the labels that fit, and whether there is room for blanks around each."""
         full = [label for _, label, _ in self.choices]
         short = [label for _, _, label in self.choices]
         mixed = [label if index == self.current else short[index] for index, label in enumerate(full)]

@@ -22,14 +22,14 @@ from aotlens.view.tabs.syntax import Colouring, plain, python
 from tui.widgets.theme import look_style
 
 GutterOf = Callable[[int], tuple[tuple[str, str], ...]]
-"""For a 1-based line: pieces of text with their look."""
+"""Returns pieces of text with their look for a 1-based line."""
 
 ENOUGH = 12
 """Cells of a lit range that must be in view; more is not worth moving the text sideways."""
 
 
 class CodeView(ScrollView, can_focus=True):
-    """One text with a line cursor; what is linked is underlined as well as coloured."""
+    """One text with a line cursor; linked expressions are underlined as well as coloured."""
 
     DEFAULT_CSS = """
     CodeView {
@@ -81,12 +81,12 @@ class CodeView(ScrollView, can_focus=True):
         """1-based lines lit as a whole."""
         self.searched = ""
         self.matches: tuple[int, ...] = ()
-        """1-based lines that hold what is searched."""
+        """1-based lines that contain the search words."""
         self._colouring: Colouring = plain
         self._gutter: GutterOf | None = None
         self._styles: dict[str, Style] = {}
         self._ground = Style.null()
-        """What each row of one paint is drawn on."""
+        """The background of each row of one paint."""
 
     # Content.
 
@@ -124,7 +124,7 @@ class CodeView(ScrollView, can_focus=True):
             self.refresh_line(line - 1)
 
     def _lit_lines(self) -> set[int]:
-        """The cursor's line and those of what is lit: where a change of the link shows."""
+        """Return the cursor's line and the highlighted lines: those that a new link changes."""
         spans = (span for span in (*self.link.primary, *self.link.secondary) if self._is_here(span))
         return {self.cursor, *self.block, *(line for span in spans for line in lines_of(span))}
 
@@ -152,19 +152,19 @@ class CodeView(ScrollView, can_focus=True):
         self.show_line(self.cursor)
 
     def show_line(self, line: int) -> None:
-        """Scroll so that the line stands in the middle, unless it is well in view."""
+        """Scroll the line to the middle, unless it is well in view."""
         height = self.scrollable_content_region.height
         top = self.scroll_offset.y
         if not top + 1 <= line - 1 < top + height - 2:
             self.scroll_to(y=max(0, line - 1 - height // 2), animate=False, force=True)
 
     def on_resize(self) -> None:
-        """A text may be shown before its size is known, so the cursor's line goes to the middle now."""
+        """Scroll the cursor's line to the middle: a text may be shown before its size is known."""
         top = max(0, self.cursor - 1 - self.scrollable_content_region.height // 2)
         self.scroll_to(y=top, animate=False, force=True)
 
     def search(self, words: str) -> None:
-        """Light what is searched and go to its next place."""
+        """Highlight the search words and go to their next occurrence."""
         self.searched = words.casefold()
         self.matches = tuple(
             number
@@ -193,7 +193,7 @@ class CodeView(ScrollView, can_focus=True):
         self.scroll_to(x=max(0, self.scroll_offset.x + cells), animate=False, force=True)
 
     def action_find(self, step: int) -> None:
-        """The next line that holds what is searched, around the end."""
+        """Go to the next line that contains the search words, around the end."""
         if not self.matches:
             return
         after = [line for line in self.matches if (line - self.cursor) * step > 0]

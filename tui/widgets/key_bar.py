@@ -1,4 +1,4 @@
-"""The keys that act where the cursor is, on as many lines as they need: a narrow screen hides none."""
+"""The keys of the focused widget, on as many lines as they need: a narrow screen hides none."""
 
 from rich.text import Text
 from textual import events
@@ -12,7 +12,7 @@ from tui.widgets.theme import look_style
 
 
 class KeyBar(Widget):
-    """Each key with what it does; a click on one is the key."""
+    """Each key with its action; a click on one presses it."""
 
     DEFAULT_CSS = """
     KeyBar { dock: bottom; height: auto; max-height: 3; background: $panel; }
@@ -34,7 +34,7 @@ class KeyBar(Widget):
             self.refresh(layout=True)
 
     def _offered(self, screen: Screen[object]) -> dict[KeyLabel, None]:
-        """The shown bindings in their order, one per action, the palette last."""
+        """Return the visible bindings in their order, one per action, the palette last."""
         labels: dict[str, KeyLabel] = {}
         palette = self.app.COMMAND_PALETTE_BINDING
         for active in screen.active_bindings.values():

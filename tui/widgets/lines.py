@@ -1,4 +1,4 @@
-"""A list of styled lines: the overview, and what stands below a table for its selected row."""
+"""A list of styled lines: the overview, and the details below a table."""
 
 from rich.text import Text
 from textual.strip import Strip
@@ -21,7 +21,7 @@ class LineList(RowList):
         self._width = -1
 
     def show(self, lines: tuple[Line, ...]) -> None:
-        """Replace the lines; the cursor stays where it was when they are as many."""
+        """Replace the lines; the cursor stays on its line when their number is the same."""
         row = self.cursor if len(lines) == len(self.lines) else 0
         self.lines = lines
         self.query_text = ""

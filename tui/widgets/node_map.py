@@ -1,4 +1,4 @@
-"""The drawing of a node and its neighbours, with a cursor that goes from box to box."""
+"""The drawing of a node and its neighbours, with a cursor that moves from box to box."""
 
 from collections.abc import Callable
 from typing import ClassVar
@@ -17,11 +17,11 @@ from aotlens.view.tabs.drawing import Drawing, Neighbour
 from tui.widgets.theme import look_style
 
 Draw = Callable[[tuple[int, int]], Drawing]
-"""The drawing in so many columns and rows."""
+"""Returns the drawing in so many columns and rows."""
 
 
 class NodeMap(ScrollView, can_focus=True):
-    """Draws again when its size changes; arrows move between boxes, Enter walks."""
+    """Draws again when its size changes; arrows move between boxes, Enter goes to a neighbour."""
 
     DEFAULT_CSS = """
     NodeMap { height: 1fr; overflow-x: hidden; padding: 0 1; scrollbar-size-vertical: 1;
@@ -39,7 +39,7 @@ class NodeMap(ScrollView, can_focus=True):
     """The box under the cursor."""
 
     class Moved(Message):
-        """The cursor came to a box."""
+        """The cursor moved to a box."""
 
         def __init__(self, sender: "NodeMap", item: Neighbour) -> None:
             super().__init__()
@@ -62,7 +62,7 @@ class NodeMap(ScrollView, can_focus=True):
         self._looks: dict[str, Style] = {}
 
     def show(self, draw: Draw | None) -> None:
-        """Another node; it is drawn when it is seen."""
+        """Show another node; it is drawn once it is visible."""
         self._draw = draw
         self._drawn = (-1, -1)
         if self.scroll_offset.y:

@@ -49,9 +49,9 @@ UNICODE = ("UTF-8", "UTF8")
 
 
 def is_plain(environment: Mapping[str, str]) -> bool:
-    """Whether the locale says that the terminal takes no Unicode; one that says nothing is taken to do so.
+    """Return True if the locale says that the terminal has no Unicode; without a locale it has.
 
-    Python itself sets LC_CTYPE to C.UTF-8 where it finds the locale C, so that alone says nothing.
+    Python itself sets LC_CTYPE to C.UTF-8 in the locale C, so that value alone decides nothing.
     """
     named = environment.get("LC_ALL") or environment.get("LC_CTYPE") or environment.get("LANG") or ""
     if named == "C.UTF-8" and not environment.get("LC_ALL"):
@@ -61,7 +61,7 @@ def is_plain(environment: Mapping[str, str]) -> bool:
 
 class PlainText(LineFilter):
     def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
-        """The same segments in ASCII."""
+        """Return the same segments in ASCII."""
         return [
             Segment(plain(text), style, control) if not control and not text.isascii() else segment
             for segment in segments
@@ -70,7 +70,8 @@ class PlainText(LineFilter):
 
 
 def plain(text: str) -> str:
-    """In as many cells; a letter with an accent loses it, what has no likeness becomes question marks."""
+    """Return the text in as many cells; letters lose their accents, other characters become question
+    marks."""
     return "".join(char if char.isascii() else alike(char) for char in text)
 
 

@@ -19,13 +19,13 @@ from aotlens.view.tabs.rows import NO_LINK, Jump, Link, Part
 from tui.widgets.theme import look_style
 
 CURSOR, LINKED, NONE = "›", "•", " "
-"""The first cell of a row: the cursor and the links show without colour."""
+"""The first cell of a row, so that the cursor and the links show without colour."""
 
 MARKER_WIDTH = 2
 
 
 class RowList(ScrollView, can_focus=True):
-    """A scrolling list with one cursor; subclasses say how many rows there are and what stands in each."""
+    """A scrolling list with one cursor; subclasses define the number of rows and their text."""
 
     DEFAULT_CSS = """
     RowList {
@@ -72,12 +72,12 @@ class RowList(ScrollView, can_focus=True):
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
         super().__init__(id=id, classes=classes)
         self.linked: frozenset[int] = frozenset()
-        """Rows that stand for the source line under the other cursor."""
+        """Rows of the source line under the other cursor."""
         self._height = -1
         """The number of rows at the last layout."""
         self._styles: dict[str, Style] = {}
         self._ground = Style.null()
-        """What each row of one paint is drawn on."""
+        """The background of each row of one paint."""
 
     # What subclasses give.
 
@@ -90,7 +90,7 @@ class RowList(ScrollView, can_focus=True):
         return 0
 
     def row_text(self, index: int, width: int) -> Text:
-        """The row without its marker, at most `width` cells."""
+        """Return the row without its marker, at most `width` cells."""
         raise NotImplementedError
 
     def header_text(self, width: int) -> Text:
@@ -106,11 +106,11 @@ class RowList(ScrollView, can_focus=True):
         return None
 
     def row_copy(self, index: int) -> str:
-        """What `y` copies."""
+        """Return the text that `y` copies."""
         return self.row_text(index, 10_000).plain.strip()
 
     def can_rest(self, index: int) -> bool:
-        """Whether the cursor may stand on the row."""
+        """Return True if the cursor may rest on the row."""
         return True
 
     # Moving.
@@ -128,10 +128,11 @@ class RowList(ScrollView, can_focus=True):
         self.refresh(layout=self.styles.is_auto_height and height != self.row_count)
 
     def _measure(self) -> None:
-        """How much there is to scroll.
+        """Set the scrollable size.
 
-        Textual lays the whole screen out anew for it, since a scrollbar may come or go. Where its room is
-        always kept (`overflow-y: scroll`), as in lists that every key brings other rows to, nothing can move.
+        Textual then lays the whole screen out again, since a scrollbar may appear or disappear. Where its
+        room is always reserved (`overflow-y: scroll`), as in lists whose rows change with every key, nothing
+        moves.
         """
         size = Size(self.scrollable_content_region.width, self.row_count + self.header_height)
         if self.styles.overflow_y == "scroll" and self.show_vertical_scrollbar:
@@ -148,7 +149,7 @@ class RowList(ScrollView, can_focus=True):
             self.post_message(self.Moved(self, self.cursor))
 
     def mark(self, rows: tuple[int, ...]) -> None:
-        """Show which rows stand for the source line, and bring the first into view."""
+        """Mark the rows of the source line, and bring the first into view."""
         self.linked = frozenset(rows)
         if rows and self.cursor not in self.linked:
             self.place_cursor(rows[0])
@@ -189,7 +190,7 @@ class RowList(ScrollView, can_focus=True):
         self.post_message(self.Moved(self, self.cursor))
 
     def _nearest(self, index: int, step: int) -> int:
-        """The next row in that direction where the cursor may rest, else in the other."""
+        """Return the next row in that direction where the cursor may rest, else in the other."""
         index = max(0, min(self.row_count - 1, index))
         for way in (step, -step):
             candidate = index
@@ -204,7 +205,7 @@ class RowList(ScrollView, can_focus=True):
         return self.scrollable_content_region.height - self.header_height
 
     def _show_cursor(self, step: int = 0) -> None:
-        """Scroll as little as shows the cursor; at the first resting row show what stands above it too."""
+        """Scroll as little as shows the cursor; at the first resting row also show the rows above it."""
         top = self.scroll_offset.y
         if step < 0 and self._nearest(0, 1) == self.cursor:
             top = 0
@@ -216,7 +217,7 @@ class RowList(ScrollView, can_focus=True):
             self.scroll_to(y=top, animate=False, force=True)
 
     def on_focus(self) -> None:
-        """The list that has the focus is the one whose row the other panes speak of."""
+        """Post the cursor's row, since the other panes follow the focused list."""
         if self.row_count and self.can_rest(self.cursor):
             self.post_message(self.Moved(self, self.cursor))
 
@@ -243,7 +244,7 @@ class RowList(ScrollView, can_focus=True):
         super().notify_style_update()
 
     def style_of(self, name: str) -> Style:
-        """The style of a look."""
+        """Return the style of a look."""
         if name not in self._styles:
             self._styles[name] = look_style(self, name)
         return self._styles[name]

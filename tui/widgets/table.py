@@ -27,11 +27,11 @@ class VirtualTable(RowList):
         self.shown: tuple[int, ...] | range = range(0)
         """Positions in the listing of the rows that pass the filter; of a group the first."""
         self.unfolded = False
-        """Whether identical layers stand apart."""
+        """True if identical layers are not folded."""
         self._groups: dict[int, Group] = {}
-        """By the position of its first row; empty while unfolded and while a filter looks at every row."""
+        """By the position of its first row; empty while unfolded and while a filter searches every row."""
         self._standing: dict[int, int] | None = None
-        """For each position in the listing the row that shows it; made when it is first asked for."""
+        """For each position in the listing the row that shows it; built when it is first needed."""
         self._natural: tuple[int, ...] = ()
         self._fitted: tuple[int, tuple[int, ...]] = (-1, ())
         self._lines: LineIndex | None = None
@@ -53,7 +53,7 @@ class VirtualTable(RowList):
 
     @property
     def folds(self) -> bool:
-        """Whether the listing has identical layers."""
+        """Return True if the listing has identical layers."""
         return bool(self.listing.groups)
 
     def unfold(self, unfolded: bool) -> None:
@@ -66,7 +66,7 @@ class VirtualTable(RowList):
             self.stand_on_index(index)
 
     def _row_of(self, index: int) -> int | None:
-        """The row that shows a record, alone or in a fold; None where a filter hides it."""
+        """Return the row that shows a record, alone or in a fold; None where a filter hides it."""
         if isinstance(self.shown, range):
             return index if index in self.shown else None
         if self._standing is None:
@@ -98,31 +98,32 @@ class VirtualTable(RowList):
 
     @property
     def key(self) -> str:
-        """The key of the row under the cursor; empty when there is none."""
+        """Return the key of the row under the cursor; empty when there is none."""
         return self.listing.rows.key(self.shown[self.cursor]) if self.row_count else ""
 
     @property
     def record_index(self) -> int | None:
-        """The position in the listing of the row under the cursor."""
+        """Return the position in the listing of the row under the cursor."""
         return self.shown[self.cursor] if self.row_count else None
 
     @property
     def record_indices(self) -> tuple[int, ...]:
-        """The positions in the listing of all records that the row under the cursor shows."""
+        """Return the positions in the listing of all records that the row under the cursor shows."""
         index = self.record_index
         if index is None:
             return ()
         return self._groups[index].positions if index in self._groups else (index,)
 
     def select(self, key: str, *, notify: bool = False) -> bool:
-        """Put the cursor on the row of that key; False when it is not among those shown."""
+        """Put the cursor on the row of that key; return False when it is not among those shown."""
         index = self._index_of(key)
         if index is not None:
             self.select_index(index, notify=notify)
         return index is not None
 
     def stand_on(self, key: str) -> bool:
-        """Put the cursor on the row of that key, or on the fold that hides it; False where none is shown."""
+        """Put the cursor on the row of that key, or on the fold that hides it; return False where none is
+        shown."""
         index = self._index_of(key)
         return index is not None and self.stand_on_index(index)
 
@@ -134,18 +135,17 @@ class VirtualTable(RowList):
         return row is not None
 
     def stands_for(self, key: str) -> bool:
-        """Whether the row under the cursor is that of the key, or a fold that hides it."""
+        """Return True if the row under the cursor is that of the key, or a fold that hides it."""
         return any(self.listing.rows.key(index) == key for index in self.record_indices)
 
     def _index_of(self, key: str) -> int | None:
-        """The position in the listing of the row of that key, where it is shown or folded away."""
+        """Return the position in the listing of the row of that key, where it is shown or folded."""
         hidden = (index for group in self._groups.values() for index in group.positions[1:])
         key_of = self.listing.rows.key
         return next((index for index in chain(self.shown, hidden) if key_of(index) == key), None)
 
     def select_index(self, index: int, *, notify: bool = False) -> None:
-        """Put the cursor on the record at that position of the listing, dropping a filter or a fold that
-        hides it."""
+        """Put the cursor on the record at that position, without a filter or a fold that hides it."""
         row = self._row_of(index)
         if row is None:
             self.filter("")
@@ -159,7 +159,7 @@ class VirtualTable(RowList):
             self.place_cursor(row, notify=notify)
 
     def mark_line(self, file: str, line: int) -> None:
-        """Mark the rows that stand for a source line."""
+        """Mark the rows of a source line."""
         if self._lines is None:
             self._lines = LineIndex(self.listing.rows)
         self.mark_records(self._lines.rows_on(file, line))
@@ -186,7 +186,7 @@ class VirtualTable(RowList):
         return "\t".join(part(cell).text for cell in self._cells(self.shown[index]))
 
     def _cells(self, index: int) -> Cells:
-        """Of a row, or of the group that it stands for."""
+        """Return the cells of a row, or of its group."""
         group, cells_of = self._groups.get(index), self.listing.group_cells
         if group is None or cells_of is None or len(group.positions) == 1:
             return self.listing.rows.cells(index)
@@ -219,7 +219,7 @@ def part(cell: Cell) -> Part:
 
 
 def sized(text: str, width: int, column: Column) -> str:
-    """The text in exactly `width` cells."""
+    """Return the text in exactly `width` cells."""
     length = cell_len(text)
     if length > width and column.cut == "middle" and length == len(text) and text.isprintable():
         return without_middle(text, width)
@@ -229,7 +229,8 @@ def sized(text: str, width: int, column: Column) -> str:
 
 
 def natural_widths(listing: Listing) -> tuple[int, ...]:
-    """The widest cell of each column in a sample, at most what the column allows; 0 for nothing to show."""
+    """Return the widest cell of each column in a sample, at most the column's limit; 0 for an empty
+    column."""
     total = len(listing.rows)
     sample = [*range(min(SAMPLE, total)), *range(max(SAMPLE, total - SAMPLE), total)]
     widths = [0 if column.drop else cell_len(column.title) for column in listing.columns]
@@ -244,14 +245,15 @@ def natural_widths(listing: Listing) -> tuple[int, ...]:
 
 
 def natural_width(column: Column, width: int) -> int:
-    """A column of bars has no title and one width: the longest bar may stand between the rows measured."""
+    """Return the natural width; a column of bars has no title and one width, since a longer bar may be
+    outside the sample."""
     if width and not column.title and column.narrowest == column.widest:
         return column.widest
     return width if column.grows else min(width, column.widest)
 
 
 def fitted_widths(columns: tuple[Column, ...], natural: tuple[int, ...], width: int) -> tuple[int, ...]:
-    """Widths that fit: shrink what may shrink, then drop what may be dropped; 0 hides a column."""
+    """Return widths that fit: first columns shrink, then columns are dropped; 0 hides a column."""
     least = [min(wide, column.narrowest) for column, wide in zip(columns, natural, strict=True)]
     visible = [position for position, wide in enumerate(natural) if wide]
     while total(least, visible) > width and any(columns[position].drop for position in visible):
@@ -273,7 +275,7 @@ def fitted_widths(columns: tuple[Column, ...], natural: tuple[int, ...], width: 
 
 
 def level(growing: list[int], widths: list[int], spare: int) -> list[int]:
-    """Which column gets each of the spare cells: always the narrowest of those that grow."""
+    """Return the column that gets each of the spare cells: always the narrowest of those that grow."""
     current = {position: widths[position] for position in growing}
     order: list[int] = []
     for _ in range(spare if growing else 0):

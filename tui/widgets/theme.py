@@ -1,7 +1,7 @@
-"""The two themes, and how each kind of text looks under any theme.
+"""The two themes, and the look of each kind of text in any theme.
 
-Why no component classes: Textual applies the style sheet to each of them, for every widget, whenever the
-focus moves, which took most of the time from a key to its paint.
+There are no component classes: Textual would apply the style sheet to each of them, for every widget,
+whenever the focus moves, which took most of the time from a key to its paint.
 """
 
 from dataclasses import dataclass
@@ -46,10 +46,10 @@ LIGHT = Theme(
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """How one kind of text looks."""
+    """The look of one kind of text."""
 
     colour: str = ""
-    """A variable of the theme; empty leaves the colour of what is around."""
+    """A variable of the theme; empty inherits the colour."""
     back: str = ""
     """A variable of the theme for the background, with its share: `primary 30%`."""
     bold: bool = False
@@ -122,11 +122,11 @@ LOOKS = {
     "key-bar--key": Look("accent", bold=True),
     "key-bar--label": Look("foreground"),
 }
-"""Every kind of text: colour is never the only thing that tells two of them apart where that matters."""
+"""Every kind of text: where the difference between two matters, it is never the colour alone."""
 
 
 def look_style(widget: Widget, name: str) -> Style:
-    """The look of that name under the theme; transparent colours are blended over the background."""
+    """Return the look of that name in the theme; transparent colours are blended over the background."""
     look, variables = LOOKS[name], widget.app.theme_variables
     back, _, share = look.back.partition(" ")
     return _style(
@@ -152,7 +152,7 @@ def _style(look: Look, colour: str, back: str, ground: Color) -> Style:
 
 
 def _blended(written: str, ground: Color) -> Color:
-    """A colour as the theme writes it (`#6CB6FF`, `#6CB6FF 30%`, `auto 60%`) on that background."""
+    """Return a colour of the theme (`#6CB6FF`, `#6CB6FF 30%`, `auto 60%`) on that background."""
     name, _, share = written.partition(" ")
     alpha = float(share.rstrip("%")) / 100 if share else 1.0
     colour = ground.get_contrast_text(alpha) if name == "auto" else Color.parse(name).multiply_alpha(alpha)
