@@ -59,7 +59,8 @@ def _traces(old: Sequence[Hashable], new: Sequence[Hashable]) -> list[dict[int, 
 
 
 def _step(furthest: dict[int, int], diagonal: int, edits: int) -> int:
-    """Where one edit leads to on a diagonal: an insertion keeps the place in `old`, a removal moves it."""
+    """Return the end of one edit on a diagonal: an insertion keeps the position in `old`, a removal advances
+    it."""
     below, above = furthest.get(diagonal - 1, -1), furthest.get(diagonal + 1, -1)
     if diagonal == -edits or (diagonal != edits and below < above):
         return above

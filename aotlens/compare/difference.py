@@ -1,7 +1,7 @@
-"""What another trace of the same code changed: graphs, saved bytes, peak, kernels and wrapper, by line.
+"""The changes in another trace of the same code: graphs, saved bytes, peak, kernels and wrapper, by line.
 
-Invariant: standard library only.  Names of nodes, numbers of lines and comments make no difference, so two
-traces of code that does the same have an empty difference.
+Invariant: standard library only. Names of nodes, line numbers and comments make no difference, so two traces
+of code with the same effect have an empty difference.
 """
 
 from collections import Counter
@@ -28,7 +28,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """What a target, or a line of it, takes."""
+    """The cost of a target, or of one of its lines."""
 
     saved_bytes: int = 0
     """Kept from forward to backward."""
@@ -51,18 +51,18 @@ class Weights:
 
 @dataclass(frozen=True, slots=True)
 class NodeChange:
-    """An operator that one of the programs lacks, or that does something else."""
+    """An operator that one of the programs lacks, or that changed."""
 
     kind: Literal["added", "removed", "changed"]
     phase: Phase
     before: StageNode | None
     after: StageNode | None
     what: str = ""
-    """What has changed, or why the compiler has the node: `part of the gradient of …`."""
+    """The change, or the reason for a node that the compiler added: `part of the gradient of …`."""
 
     @property
     def node(self) -> StageNode:
-        """The one that there is; the new one of two."""
+        """Return the new node, or the removed one."""
         existing = self.after or self.before
         assert existing is not None
         return existing
@@ -70,12 +70,12 @@ class NodeChange:
 
 @dataclass(frozen=True, slots=True)
 class LineChange:
-    """A line of the user's whose share has changed."""
+    """A line of the user's whose cost changed."""
 
     before: Line | None
     """None for a line that is new."""
     after: Line | None
-    """None for a line that is gone."""
+    """None for a removed line."""
     change: Weights
     """New less old."""
     nodes: tuple[NodeChange, ...] = ()
@@ -90,15 +90,15 @@ class TargetChange:
     before: Weights
     after: Weights
     lines: tuple[LineChange, ...] = ()
-    """Where something has changed; those without a line of the user's are in `elsewhere`."""
+    """The changed lines; changes without a line of the user's are in `elsewhere`."""
     elsewhere: tuple[NodeChange, ...] = ()
-    """Changed operators that no line of the user's asks for."""
+    """Changed operators that no line of the user's causes."""
     steps_added: tuple[str, ...] = ()
     steps_removed: tuple[str, ...] = ()
     findings_new: tuple[Diagnostic, ...] = ()
     findings_gone: tuple[Diagnostic, ...] = ()
     saved: tuple[SavedChange, ...] = ()
-    """Values of which more or less is kept for the backward."""
+    """Values with more or fewer saved bytes."""
 
     @property
     def is_empty(self) -> bool:
@@ -115,7 +115,7 @@ class ReportChange:
     """Two reports, target by target."""
 
     targets: tuple[TargetChange, ...]
-    """Those that both have."""
+    """The targets of both reports."""
     added: tuple[Target, ...] = ()
     removed: tuple[Target, ...] = ()
 
@@ -176,7 +176,7 @@ def target_change(old: Target, new: Target) -> TargetChange:
 def _node_changes(
     old: Target, new: Target, lines: LinePairs
 ) -> tuple[tuple[NodeChange, ...], dict[str, str]]:
-    """What differs in what runs, and the old names of nodes by their new ones."""
+    """Return the changed nodes of the programs that run, and the old names of nodes by their new ones."""
     changes: list[NodeChange] = []
     known: dict[str, str] = {}
     for phase in ("forward", "backward"):
@@ -196,7 +196,7 @@ def _node_changes(
 
 
 def _program(target: Target, phase: str) -> Stage:
-    """What runs in a phase; an empty program where nothing does."""
+    """Return the program that runs in a phase; an empty one where nothing does."""
     stage = target.stage("inference" if phase == "forward" and target.mode == "inference" else phase)
     return stage or Stage(phase, None, (), "")
 
@@ -228,7 +228,7 @@ def _type(node: StageNode) -> str:
 def _line_changes(
     old: Target, new: Target, lines: LinePairs, nodes: tuple[NodeChange, ...]
 ) -> Iterator[LineChange]:
-    """In the order of the new source; what is gone comes after."""
+    """Yield the changed lines in the order of the new source, removed lines last."""
     before = _by_line(old, lines.of_old)
     after = _by_line(new, lines.of_new)
     changed: dict[object, list[NodeChange]] = {}
@@ -251,7 +251,7 @@ def _place(row: LineChange) -> tuple[bool, str, int]:
 
 
 def _by_line(target: Target, key: object) -> dict[object, Weights]:
-    """The shares of each line; what has no line is left out."""
+    """Return the cost of each line; code without a line is left out."""
     assert callable(key)
     counters: dict[object, Counter[str]] = {}
 
@@ -294,7 +294,8 @@ def _total_weights(target: Target) -> Weights:
 def _findings(
     old: Target, new: Target, lines: LinePairs
 ) -> tuple[tuple[Diagnostic, ...], tuple[Diagnostic, ...]]:
-    """Those that are gone, and those that are new: one of the same code at the same line is the same."""
+    """Return the removed findings and the new ones; findings with the same code at the same line are
+    equal."""
     before = Counter((finding.code, lines.of_old(finding.span)) for finding in old.diagnostics)
     after = Counter((finding.code, lines.of_new(finding.span)) for finding in new.diagnostics)
     gone = tuple(

@@ -1,7 +1,7 @@
-"""Which line of one trace's source is which line of another's, by what the lines say.
+"""Pairs the source lines of two traces by their text.
 
-Invariant: standard library only, and no source file is read: what the lines said when they were traced stands
-in the programs' text.  Comments, blanks and numbers of lines make no difference.
+Invariant: standard library only, and no source file is read: the text of the traced lines is in the programs.
+Comments, blanks and line numbers make no difference.
 """
 
 import difflib
@@ -16,7 +16,7 @@ from aotlens.view.program_text import node_texts
 __all__ = ["Line", "LinePairs", "pair_lines"]
 
 SHOWN = frozenset({"captured", "forward", "backward", "inference"})
-"""Stages whose texts have every line between them."""
+"""Stages whose texts together have every line."""
 _ALIKE = 0.6
 """From which share of equal characters on a line counts as edited rather than as another one."""
 
@@ -28,12 +28,12 @@ class Line:
     file: str
     number: int
     text: str
-    """Without its comment; empty where no program shows it."""
+    """The text without its comment; empty where no program shows it."""
 
 
 @dataclass(frozen=True, slots=True)
 class LinePairs:
-    """The lines of an old trace and of a new one; a pair has one key."""
+    """The lines of an old trace and of a new one; the two lines of a pair share a key."""
 
     old: dict[tuple[str, int], Line]
     new: dict[tuple[str, int], Line]
@@ -41,7 +41,7 @@ class LinePairs:
     """By line of the new trace: its line of the old one."""
 
     def of_old(self, span: Span | None) -> object:
-        """A key that the two lines of a pair share; None where there is no line."""
+        """Return a key that the two lines of a pair share; None where there is no line."""
         return None if span is None else ("old", span.file, span.line)
 
     def of_new(self, span: Span | None) -> object:
@@ -51,7 +51,7 @@ class LinePairs:
         return ("old", *partner) if partner is not None else ("new", span.file, span.line)
 
     def line(self, key: object) -> tuple[Line | None, Line | None]:
-        """The two lines of a key."""
+        """Return the two lines of a key."""
         assert isinstance(key, tuple)
         side, position = key[0], (key[1], key[2])
         if side == "new":
@@ -63,7 +63,7 @@ class LinePairs:
 
 
 def pair_lines(old: Target, new: Target) -> LinePairs:
-    """The lines that two traces of a target name, paired."""
+    """Return the lines that two traces of a target name, paired."""
     pairs = LinePairs(_lines(old), _lines(new))
     files = _paired_files({file for file, _ in pairs.old}, {file for file, _ in pairs.new})
     for new_file, old_file in files.items():
@@ -79,7 +79,7 @@ def _number(line: Line) -> int:
 
 
 def _lines(target: Target) -> dict[tuple[str, int], Line]:
-    """Every line that a trace names, with its text where a program shows it."""
+    """Return every line that a trace names, with its text where a program shows it."""
     lines: dict[tuple[str, int], Line] = {}
     for span in _spans(target):
         lines.setdefault((span.file, span.line), Line(span.file, span.line, ""))
@@ -109,7 +109,7 @@ def _spans(target: Target) -> Iterator[Span]:
 
 
 def _paired_files(old: set[str], new: set[str]) -> dict[str, str]:
-    """By new file: the old one that ends in the most of the same folders, or is left alone; each once."""
+    """Return by new file the old one with the most equal last folders, or the only one left; each once."""
     paired: dict[str, str] = {}
     free = set(old)
     alike = ((_common_end(old_file, new_file), new_file, old_file) for old_file in old for new_file in new)

@@ -1,7 +1,7 @@
-"""Which node of one program is which node of another, whatever they are called.
+"""Pairs the nodes of two programs without regard to their names.
 
-Nodes are paired by what they do (operator, arguments that are no nodes, type of the result) at which line of
-the user's, in order; what is left over by what they read.  So an insertion shifts no other node.
+Nodes are paired in order by their operation (operator, arguments that are no nodes, type of the result) and
+their line; the rest by their inputs. So an insertion shifts no other node.
 
 Invariant: each node is in one pair at most, and a pair has the same operator.
 """
@@ -18,7 +18,7 @@ from aotlens.view.program_text import node_texts
 __all__ = ["NodePairs", "pair_nodes"]
 
 _NAME = re.compile(r"""'[^']*'|"[^"]*"|(?<![\w.])[A-Za-z_]\w*(?!\w|=)""")
-"""A name that may be a node's; strings are taken whole, keywords and attributes are none."""
+"""A name that may be a node's; strings match as a whole, keywords and attributes do not match."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,12 +35,12 @@ class NodePairs:
 
 @dataclass(frozen=True, slots=True)
 class _Item:
-    """A node as it is compared."""
+    """A node in the form that is compared."""
 
     node: StageNode
     line: Hashable
     arguments: str
-    """What it is called with: known values by their old names, and `·` for every other node."""
+    """The arguments of the call: known values by their old names, and `·` for every other node."""
     constants: str
     """The same with `·` for every node."""
 
@@ -61,7 +61,7 @@ class _Item:
 def pair_nodes(old: Stage, new: Stage, inputs: dict[str, str], lines: LinePairs) -> NodePairs:
     """Pair the operators; `inputs` has the old names of known values by their new ones.
 
-    Known are the user's inputs, and for a backward what its forward computes.
+    Known values are the user's inputs, and for a backward the values of its forward.
     """
     before = _items(old, {name: name for name in inputs.values()}, lines.of_old)
     after = _items(new, inputs, lines.of_new)
@@ -111,7 +111,7 @@ class _Pairing:
         )
 
     def _align(self, key: Callable[[_Item], Hashable]) -> None:
-        """Pair what has equal keys between two pairs that stand already."""
+        """Pair nodes with equal keys between two existing pairs."""
         fixed = [*self._rising(), (len(self._old), len(self._new))]
         old_start, new_start = 0, 0
         paired = set(self._partner.values())
@@ -126,7 +126,7 @@ class _Pairing:
         return sorted((old, new) for new, old in self._partner.items())
 
     def _pair_by_operands(self) -> None:
-        """Pair the rest where operator, arguments and all operands are the same, wherever they stand."""
+        """Pair the rest where operator, arguments and all operands are the same, at any position."""
         paired = set(self._partner.values())
         free: dict[Hashable, list[int]] = {}
         for index, item in enumerate(self._old):
@@ -169,7 +169,8 @@ def _result_change(old: StageNode, new: StageNode) -> str:
 
 
 def _reads_another(old: StageNode, new: StageNode, names: dict[str, str], known: set[str]) -> bool:
-    """Whether an operand is another value that both programs have; others speak for themselves."""
+    """Return True if an operand is another value that both programs have; new values are reported
+    themselves."""
     if len(old.inputs) != len(new.inputs):
         return False
     pairs = zip(old.inputs, new.inputs, strict=True)

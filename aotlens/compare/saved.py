@@ -1,4 +1,4 @@
-"""Which saved values two traces of a target do not share, for every front end.  Standard library only."""
+"""Saved values that differ between two traces of a target, for every front end. Standard library only."""
 
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
@@ -10,10 +10,10 @@ __all__ = ["SavedChange", "saved_changes"]
 
 @dataclass(frozen=True, slots=True)
 class SavedChange:
-    """A value that one side saves, or of which it saves more."""
+    """A value that only one side saves, or that one side saves more of."""
 
     value: SavedValue
-    """As the new trace has it; the old one's where the new one saves it no more."""
+    """The value of the new trace; the old one's where the new trace does not save it."""
     change_bytes: int
     """New less old."""
     is_gone: bool = False
@@ -22,10 +22,10 @@ class SavedChange:
 def saved_changes(
     old: Target, new: Target, partners: Mapping[str, str] | None = None
 ) -> tuple[SavedChange, ...]:
-    """Those of the new trace in its order, then what is gone.
+    """Return the changes of the new trace in its order, then the values that it does not save.
 
-    Values are the same where `partners` says which old node a new one is; without it, where they have the
-    user's name and shape in common, since lines move with edits.
+    Values are equal if `partners` maps the new node to the old one; without it, if the user's name and shape
+    are equal, since lines move with edits.
     """
     if partners is None:
         before, after = _grouped(old, _name_and_shape), _grouped(new, _name_and_shape)

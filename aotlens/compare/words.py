@@ -1,4 +1,4 @@
-"""How differences of two traces are worded, the same in every format.  Standard library only."""
+"""Words for the differences of two traces, the same in every format. Standard library only."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ class Total:
 
 
 def totals(change: TargetChange) -> Iterator[Total]:
-    """The figures of a target that differ."""
+    """Yield the figures of a target that differ."""
     old, new = change.before, change.after
     rows = (
         ("saved", old.saved_bytes, new.saved_bytes, True),
@@ -46,7 +46,7 @@ def totals(change: TargetChange) -> Iterator[Total]:
 
 
 def line_weights(weights: Weights) -> Iterator[str]:
-    """What a line takes more or less: `saved +8.0 KiB`, `+1 forward node`."""
+    """Yield the changed costs of a line: `saved +8.0 KiB`, `+1 forward node`."""
     sizes = (
         ("saved", weights.saved_bytes),
         ("at the peak", weights.peak_bytes),
@@ -63,7 +63,7 @@ def line_weights(weights: Weights) -> Iterator[str]:
 
 
 def line_place(row: LineChange) -> str:
-    """`model.py:41`; with its old number where that is another; or that the line is gone."""
+    """Return `model.py:41`; with its old number where that differs; or that the line is gone."""
     if row.after is None:
         assert row.before is not None
         return f"{_place(row.before)} (gone)"
@@ -74,7 +74,7 @@ def line_place(row: LineChange) -> str:
 
 
 def saved_text(change: SavedChange) -> str:
-    """`+8.0 KiB hidden f32[64, 32]`, at its line; or that it is no longer saved."""
+    """Return `+8.0 KiB hidden f32[64, 32]` and its line; or that it is no longer saved."""
     value = change.value
     where = "no longer saved" if change.is_gone else line_of(value.span, None)
     saved = f"{signed_bytes(change.change_bytes)} {name_with_node(value)}"

@@ -1,4 +1,4 @@
-"""Tested fixes put beside what they remove: graph breaks, and the findings of both."""
+"""Attaches tested fixes to graph breaks and to the findings about them."""
 
 from dataclasses import replace
 
@@ -12,7 +12,7 @@ __all__ = ["fixes_of", "outcome_sentence", "with_fixes"]
 
 
 def fixes_of(dynamo: Dynamo, function: str, target: str) -> tuple[TriedFix, ...]:
-    """The fixes that passed for a graph break or a value of a function."""
+    """Return the fixes that passed for a graph break or a value of a function."""
     return tuple(
         entry
         for entry in dynamo.fixes
@@ -21,7 +21,7 @@ def fixes_of(dynamo: Dynamo, function: str, target: str) -> tuple[TriedFix, ...]
 
 
 def outcome_sentence(outcome: FixOutcome) -> str:
-    """What the fixes that passed do together."""
+    """Return the effect of all fixes that passed together."""
     fixes = "1 fix" if outcome.together == 1 else f"{outcome.together} fixes together"
     parts = [
         f"graph breaks {outcome.breaks_before} → {outcome.breaks_after}",
@@ -33,7 +33,7 @@ def outcome_sentence(outcome: FixOutcome) -> str:
 
 
 def with_fixes(report: Report, fixes: tuple[TriedFix, ...]) -> Report:
-    """The report with what was tried; only what passed stands at graph breaks and findings."""
+    """Return the report with the tried fixes; graph breaks and findings have only those that passed."""
     if report.dynamo is None:
         return report
     dynamo = replace(report.dynamo, fixes=fixes)

@@ -92,23 +92,23 @@ CHECKS: tuple[Check, ...] = ()
 """None: the findings need a budget, which `over_budget` and `over_dynamo_budget` take."""
 
 _MOST_RELATED = 3
-"""The largest parts of what is too much."""
+"""At most so many of the largest parts of an excess."""
 
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """The most that a target may take; None where the user set no limit."""
+    """The limits of a target; None where the user set none."""
 
     max_saved_bytes: int | None = None
     """Kept from forward to backward."""
     max_peak_bytes: int | None = None
     """The predicted peak of forward and backward together."""
     max_wrapper_steps: int | None = None
-    """What the runtime wrapper does on each call."""
+    """The wrapper steps of each call."""
     max_graph_breaks: int | None = None
     """Expressions at which Dynamo breaks the graph of the function."""
     max_recompilations: int | None = None
-    """How often Dynamo recompiles the function and what follows its graph breaks."""
+    """The recompilations of the function, and of the code after its graph breaks."""
 
     def with_limits(self, other: "Budget") -> "Budget":
         """This budget with the limits that another one sets."""
@@ -167,7 +167,7 @@ def _exceeds(amount: int, limit: int | None) -> bool:
 
 
 def _excess(amount: int, limit: int | None, what: str) -> str:
-    """Sizes that read alike are told in bytes too."""
+    """Return the excess in words; sizes that would read alike are also given in bytes."""
     assert limit is not None
     shown, allowed = human_bytes(amount), human_bytes(limit)
     if shown == allowed:
@@ -176,7 +176,7 @@ def _excess(amount: int, limit: int | None, what: str) -> str:
 
 
 def _largest(rows: Iterable[tuple[int, Span | None, str]]) -> tuple[Related, ...]:
-    """The expressions with the most bytes, each once."""
+    """Return the expressions with the most bytes, each once."""
     totals: dict[tuple[Span, str], int] = {}
     for size, span, why in rows:
         if span is not None and size:

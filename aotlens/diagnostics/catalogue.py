@@ -1,6 +1,6 @@
 """The catalogue of diagnostics: the rules and checks of every family, in the order of their codes.
 
-Invariant: a code never changes its meaning, and every code that is reported has a rule.  A new rule touches
+Invariant: a code never changes its meaning, and every code that is reported has a rule. A new rule touches
 only the module of its family.
 """
 
@@ -24,7 +24,7 @@ __all__ = ["CHECKS", "FAMILIES", "RULES", "Rule"]
 
 
 class Family(Protocol):
-    """A module that holds one family of diagnostics."""
+    """A module with one family of diagnostics."""
 
     RULES: tuple[Rule, ...]
     """One for each code of the family."""
@@ -46,7 +46,7 @@ MODULES: tuple[Family, ...] = (
 """One for each entry of `FAMILIES`."""
 
 RULES = tuple(rule for family in MODULES for rule in family.RULES)
-"""Every rule, by code; `aotlens rule` and `docs/rules/` are made of them."""
+"""Every rule, by code; the source of `aotlens rule` and `docs/rules/`."""
 
 CHECKS = tuple(check for family in MODULES for check in family.CHECKS)
 """Every check that `diagnose` runs on a target."""

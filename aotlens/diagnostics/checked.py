@@ -1,4 +1,4 @@
-"""What `aotlens check` found, as records that every format renders."""
+"""The results of `aotlens check`, as records that every format renders."""
 
 from dataclasses import dataclass
 
@@ -8,20 +8,20 @@ from aotlens.model.report import Diagnostic, Target
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A diagnostic, and which file's check it came from."""
+    """A diagnostic, and the file whose check reported it."""
 
     diagnostic: Diagnostic
     file: str
-    """Where it stands; the file that was checked when it has no place."""
+    """The file of its location; the checked file when it has none."""
     qualname: str | None = None
-    """The target; None for what concerns the file."""
+    """The target; None for a finding about the file."""
     exit_code: int = 1
-    """What it makes the command end with: 0 where it is too mild to fail."""
+    """The exit code that it causes: 0 where it is too mild to fail."""
 
 
 @dataclass(frozen=True, slots=True)
 class CheckedTarget:
-    """A target that was traced, with the limits for it."""
+    """A traced target, with its limits."""
 
     file: str
     target: Target

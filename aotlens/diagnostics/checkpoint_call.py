@@ -1,7 +1,8 @@
-"""Which call an activation checkpoint around it would spare the most memory for.
+"""The call that saves the most memory as an activation checkpoint.
 
-Invariant: an estimate from the graphs alone.  A value is spared when only the call itself, and the backward
-of it, reads it; what enters the call is kept instead, and one call's values are back when its backward runs.
+Invariant: an estimate from the graphs alone. A checkpoint frees values that only the call itself, and its
+backward, reads; the inputs of the call are saved instead, and the values of one call exist again while its
+backward runs.
 """
 
 from collections.abc import Iterable, Iterator
@@ -12,7 +13,7 @@ from aotlens.diagnostics.checkpoint_edit import can_be_checkpointed
 from aotlens.model.report import SavedValue, Span, StageNode, Target
 
 LEAST_SHARE = 0.1
-"""Of all saved bytes: what a checkpoint must take off the peak to be worth its work."""
+"""The least share of all saved bytes by which a checkpoint must lower the peak to be worth its work."""
 
 VIEWS = frozenset(
     {
@@ -39,25 +40,25 @@ VIEWS = frozenset(
 )
 RANDOM = ("aten.bernoulli", "aten.rand", "aten.native_dropout", "aten.normal", "aten.uniform", "aten.rrelu")
 UNSAFE = ("aten.copy_", "aten._native_batch_norm_legit_functional", "aten.resize", "inductor.resize")
-"""What would happen twice in eager if the call ran again."""
+"""Operators whose effect would happen twice in eager if the call ran again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """One call, and what a checkpoint around it would do."""
+    """One call, and the effect of a checkpoint around it."""
 
     span: Span
-    """Of the call expression; each time that it runs it becomes a checkpoint."""
+    """The call expression; each of its calls becomes a checkpoint."""
     spared: frozenset[str]
     """Nodes of the values that would not be saved."""
     saved_bytes: int
-    """What would be saved then, of all values."""
+    """All saved bytes with the checkpoint."""
     peak_bytes: int
-    """Saved bytes, and those of the one call that is computed again, at the worst moment of the backward."""
+    """Saved bytes, and those of the one recomputed call, at the worst moment of the backward."""
 
 
 def best_call(target: Target) -> Advice | None:
-    """The call whose checkpoint lowers the peak the most; None where none is worth it."""
+    """Return the call whose checkpoint lowers the peak the most; None where none is worth it."""
     if target.partition is None:
         return None
     flow = _Flow(target)
@@ -68,7 +69,7 @@ def best_call(target: Target) -> Advice | None:
 
 
 class _Flow:
-    """The forward graph with its saved values, and who reads what."""
+    """The forward graph with its saved values, and the users of each node."""
 
     def __init__(self, target: Target) -> None:
         assert target.partition is not None  # asked in training only
@@ -94,7 +95,7 @@ class _Flow:
 
     @cached_property
     def readers(self) -> dict[str, list[int]]:
-        """Positions of the nodes that read a value or a view of it."""
+        """Return the positions of the nodes that read a value or a view of it."""
         positions: dict[str, list[int]] = {node.name: [] for node in self.nodes}
         for index, node in enumerate(self.nodes):
             if node.op == "output":  # hands on results, and the saved values themselves
@@ -104,19 +105,19 @@ class _Flow:
         return positions
 
     def root(self, name: str) -> str:
-        """The value on whose storage a value lies."""
+        """Return the value that owns a value's storage."""
         node = self.nodes[self.index_of[name]]
         while _is_view(node) and node.inputs and node.inputs[0] in self.index_of:
             node = self.nodes[self.index_of[node.inputs[0]]]
         return node.name
 
     def calls(self) -> Iterator[Span]:
-        """The calls that made saved values and may be wrapped."""
+        """Yield the calls that computed saved values and may be wrapped."""
         spans = dict.fromkeys(span for name in self.saved for span in self.nodes[self.index_of[name]].spans)
         return (span for span in spans if can_be_checkpointed(span))
 
     def advice(self, span: Span) -> Advice | None:
-        """What a checkpoint around this call would do; None where the call must not run twice."""
+        """Return the effect of a checkpoint around this call; None where the call must not run twice."""
         inside = self.made_by[span]
         if any(self._is_unsafe(self.nodes[index]) for index in inside):
             return None
@@ -138,7 +139,7 @@ class _Flow:
         return node.target.startswith(UNSAFE) or any(span in self.changed for span in node.spans)
 
     def _runs(self, span: Span, inside: list[int]) -> Iterator[list[int]]:
-        """The nodes of each time that the call runs: by who called it, then by repetition."""
+        """Yield the nodes of each run of the call: by caller, then by repetition."""
         groups: dict[tuple[Span, ...], list[int]] = {}
         for index in inside:
             spans = self.nodes[index].spans
@@ -159,12 +160,12 @@ class _Flow:
         )
 
     def _is_drawn(self, node: StageNode) -> bool:
-        """Whether the value is a random one, or such a one in another form: it is kept in any case."""
+        """Return True for a random value, or a view or cast of one: it is saved in any case."""
         sources = [self.nodes[self.index_of[name]].target for name in node.inputs if name in self.index_of]
         return any(target.startswith(RANDOM) for target in (node.target, *sources))
 
     def _entering(self, run: list[int]) -> Iterator[tuple[str, int]]:
-        """What the call reads of other calls' results."""
+        """Yield the results of other calls that the call reads."""
         own = {self.nodes[index].name for index in run}
         names = {
             self.root(name) for index in run for name in self.nodes[index].inputs if name in self.index_of
@@ -180,7 +181,7 @@ def _is_view(node: StageNode) -> bool:
 
 
 def _period(keys: Iterable[object]) -> int:
-    """The length of the shortest part of which the whole is a repetition."""
+    """Return the length of the shortest part that the sequence repeats."""
     sequence = list(keys)
     for step in range(1, len(sequence) // 2 + 1):
         if len(sequence) % step == 0 and sequence[step:] == sequence[:-step]:

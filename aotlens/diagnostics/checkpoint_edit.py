@@ -1,7 +1,7 @@
 """A call wrapped in an activation checkpoint, as an edit of the source.
 
-Invariant: an edit is offered only for a plain call in a statement that runs it and nothing else of it twice;
-the text around it stays as it is, and `checkpoint` means torch's own.
+Invariant: an edit is offered only for a plain call in a statement that runs it once; the text around it stays
+unchanged, and `checkpoint` means torch's own.
 """
 
 import ast
@@ -25,12 +25,12 @@ class HasSpan(Protocol):
 
 
 def can_be_checkpointed(span: Span) -> bool:
-    """Whether the span is a call of a function or module that can be handed to `checkpoint`."""
+    """Return True if the span is a call of a function or module that can be passed to `checkpoint`."""
     return _call_at(span) is not None
 
 
 def checkpointed(advice: HasSpan) -> Fix | None:
-    """The fix that wraps the call, with the import where it is missing."""
+    """Return the fix that wraps the call, with the import where it is missing."""
     span = advice.span
     call, tree = _call_at(span), source_tree(span.file)
     if call is None or tree is None:
@@ -50,7 +50,7 @@ def _start(node: ast.expr | ast.keyword) -> tuple[int, int]:
 
 
 def _segment(text: str, first: ast.AST, last: ast.AST) -> str:
-    """The source from the start of one node to the end of another."""
+    """Return the source from the start of one node to the end of another."""
     whole = ast.Constant(None)
     ast.copy_location(whole, first)
     whole.end_lineno = getattr(last, "end_lineno", None)
@@ -67,13 +67,13 @@ def _parsed(text: str) -> ast.Module | None:
 
 
 def source_text(file: str) -> str:
-    """The text of a source file as it is on disk; empty when it cannot be read."""
+    """Return the text of a source file on disk; empty when it cannot be read."""
     linecache.checkcache(file)
     return "".join(linecache.getlines(file))
 
 
 def source_tree(file: str) -> ast.Module | None:
-    """The parsed text of a source file; None when there is none, or it is no Python."""
+    """Return the syntax tree of a source file; None when there is none, or it is not Python."""
     text = source_text(file)
     return _parsed(text) if text else None
 
@@ -94,7 +94,7 @@ def _covers(node: ast.expr, span: Span) -> bool:
 
 
 def _is_plain(call: ast.Call) -> bool:
-    """A call of a name, an attribute or an item, with arguments, that is no checkpoint itself."""
+    """Return True for a call of a name, an attribute or an item, with arguments, other than a checkpoint."""
     names = [keyword.arg for keyword in call.keywords]
     arguments = bool(call.args) and not any(name is None or name in OWN_KEYWORDS for name in names)
     inside = [node for argument in (*call.args, *call.keywords) for node in ast.walk(argument)]
@@ -118,7 +118,7 @@ def _last_name(node: ast.expr) -> str:
 
 
 def _checkpoint_name(file: str, tree: ast.Module) -> tuple[str, tuple[Edit, ...]]:
-    """What `checkpoint` is called in the file, and the import that it lacks."""
+    """Return the name of `checkpoint` in the file, and the import that the file lacks."""
     for node in tree.body:
         if isinstance(node, ast.ImportFrom) and node.module == MODULE:
             for alias in node.names:
@@ -150,7 +150,7 @@ def _names(tree: ast.Module) -> set[str]:
 
 
 def _import(file: str, tree: ast.Module, what: str) -> tuple[Edit, ...]:
-    """A line behind the last import at the top of the file, or at its start."""
+    """Return a line after the last import at the top of the file, or at its start."""
     line = 0
     for position, node in enumerate(tree.body):
         if isinstance(node, (ast.Import, ast.ImportFrom)):

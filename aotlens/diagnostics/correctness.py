@@ -64,7 +64,7 @@ def mismatch(message: str, span: Span | None) -> Diagnostic:
 
 
 def with_verdict(target: Target, verdict: Verdict | None) -> Target:
-    """The target with how a call compared with eager; anything but `equal` is a finding, and stands first."""
+    """Return the target with its comparison with eager; any outcome except `equal` is the first finding."""
     if verdict is None:
         return target
     findings = finding_of(verdict, target)

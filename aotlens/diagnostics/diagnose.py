@@ -1,7 +1,7 @@
 """The findings about a target, from its report alone.
 
-Invariant: a finding names the user's own variable and source location and says what it costs.  Source files
-are read only for the user's words; where one is missing the finding names the graph's node instead.
+Invariant: a finding names the user's variable and source location and its cost. Source files are read only
+for the user's words; where one is missing the finding names the graph's node instead.
 """
 
 from aotlens.diagnostics.catalogue import CHECKS

@@ -131,7 +131,7 @@ CHECKS: tuple[Check, ...] = ()
 """None: the findings come from a failed trace, by `from_failure`."""
 
 FAILURE_FAMILY = "AL9"
-"""How the codes start for failures of the script, of the worker or of aotlens."""
+"""The prefix of codes for failures of the script, of the worker or of aotlens."""
 
 
 FAILURE_CODES = {
@@ -160,11 +160,11 @@ SEVERITIES: dict[str, Severity] = {"cancelled": "hint", "left-out": "warning"}
 
 
 DATA_DEPENDENT = ("depends on data", "data-dependent")
-"""What an unsupported case's message says when values decide the path: AL401 then."""
+"""Parts of the message of an unsupported case in which values decide the path: code AL401."""
 
 
 def from_failure(failure: Failure) -> Diagnostic:
-    """A failed trace as a finding, at the line to blame where there is one."""
+    """Return a failed trace as a finding, at the line that caused it where there is one."""
     code = FAILURE_CODES[failure.kind]
     if code == "AL402" and any(words in failure.message for words in DATA_DEPENDENT):
         code = "AL401"
@@ -174,7 +174,7 @@ def from_failure(failure: Failure) -> Diagnostic:
 
 
 def _line_span(file: str, line: int) -> Span:
-    """The text of a line without its indentation; empty when the file cannot be read."""
+    """Return the text of a line without its indentation; empty when the file cannot be read."""
     text = source_line(file, line)
     start = len(text) - len(text.lstrip())
     return Span(file, line, len(text[:start].encode()), line, len(text.rstrip().encode()))

@@ -1,4 +1,4 @@
-"""What every check of a target shares: from which sizes on it tells, and where a finding stands."""
+"""Shared by all checks of a target: the sizes from which findings are reported, and their locations."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -18,11 +18,12 @@ class Limits:
     """Of all saved bytes of the target."""
     saved_findings: int = 3
     spare_bytes: int = MIB
-    """What a smaller form of one expression's saved values must spare, and at least `spare_share`."""
+    """The least bytes, beside `spare_share`, by which a smaller form of one expression's saved values is
+    reported."""
     spare_share: float = 0.02
     """Of all saved bytes of the target."""
     copied_bytes: int = MIB
-    """A copied argument is a warning from here on, information below."""
+    """From here on a copied argument is a warning, below it information."""
     write_back_bytes: int = 16 * MIB
     view_outputs: int = 4
     spill_bytes: int = 128
@@ -30,13 +31,13 @@ class Limits:
     least_spill_bytes: int = 32
     """Told from here on: four registers, stored and loaded once."""
     occupancy: float = 0.25
-    """Of the warps that a GPU can hold: told below."""
+    """Reported below this share of the warps that a GPU can hold."""
     split_bytes: int = 4 * MIB
-    """What a GPU writes and reads again around an operator that nothing is fused with: told from here on."""
+    """Reported from so many bytes on that a GPU writes and reads again around an unfused operator."""
     sector_bytes: int = 4 * MIB
-    """What a GPU's memory moves for nothing, beside elements that lie apart: told from here on."""
+    """Reported from so many bytes on that a GPU's memory moves in vain beside scattered elements."""
     sector_factor: float = 2.0
-    """How many times its own bytes such an access moves: told from here on."""
+    """Reported from this ratio of moved bytes to needed bytes on."""
 
 
 Check = Callable[[Target, Limits], Iterator[Diagnostic]]
@@ -56,7 +57,8 @@ def copy_cost(target: Target, size_bytes: int) -> Cost | None:
 
 
 def kernel_cost(target: Target, kernel: Kernel) -> Cost | None:
-    """The time of a kernel, measured or at least needed, of that of all kernels; None where none is known."""
+    """Return the time of a kernel, measured or the floor, and that of all kernels; None where it is not
+    known."""
     times_us = [
         other.time_us if other.time_us is not None else other.floor_us or 0.0 for other in target.kernels
     ]
@@ -69,7 +71,7 @@ def kernel_cost(target: Target, kernel: Kernel) -> Cost | None:
 def finding_at(
     sites: tuple[Site, ...], target: Target, code: str, severity: Severity, message: str
 ) -> Diagnostic:
-    """At the first site, the others related; at the target where there is none."""
+    """Return a finding at the first site, with the others related; at the target where there is none."""
     if not sites:
         return Diagnostic(code, severity, message, target.span)
     related = tuple(Related(site.span, "also here") for site in sites[1:5])

@@ -133,7 +133,7 @@ OWN_WORK = (
     "lstm",
     "gru",
 )
-"""In the names of library calls whose cost is their own arithmetic."""
+"""Parts of the names of library calls whose cost is their own arithmetic."""
 
 
 def split_work(target: Target, limits: Limits) -> Iterator[Diagnostic]:
@@ -178,7 +178,7 @@ def _users(kernel: Kernel, calls: dict[int, Kernel]) -> list[Kernel]:
 
 
 def _bytes_read_from(user: Kernel, kernel: Kernel, calls: dict[int, Kernel]) -> int:
-    """Bytes that a kernel reads of what library calls from this one on give."""
+    """Return the bytes that a kernel reads of the results of library calls from this one on."""
     return sum(
         link.bytes
         for link in user.unfused
@@ -200,7 +200,7 @@ def _split(kernel: Kernel, beside: list[Kernel], moved: int) -> Diagnostic:
 
 
 def scattered_reads(target: Target, limits: Limits) -> Iterator[Diagnostic]:
-    """AL605: reads of elements that lie apart, once for each expression."""
+    """AL605: reads of scattered elements, once for each expression."""
     worst: dict[Span, tuple[int, KernelAccess, Kernel]] = {}
     for kernel in gpu_kernels(target.kernels):
         for access in kernel.accesses:
@@ -230,7 +230,7 @@ def _scattered(span: Span, access: KernelAccess, kernel: Kernel) -> Diagnostic:
 
 
 HALF_RATE_F64 = frozenset({"sm_70", "sm_80", "sm_90", "sm_100"})
-"""Where f64 has half of f32's lanes; 1/32 to 1/64 everywhere else."""
+"""GPUs with half of f32's lanes for f64; all others have 1/32 to 1/64."""
 DOUBLE = frozenset({"f64", "c128"})
 MATRIX_PRODUCT = "tl.dot"
 """In the source of a kernel that uses the matrix units."""
@@ -241,11 +241,11 @@ CAUSES: dict[str, str] = {
     "warps": "its blocks are too large for a second one to fit",
     "blocks": "its blocks have too few threads",
 }
-"""What limits the occupancy, and what helps."""
+"""The limits of the occupancy, each with its remedy."""
 
 
 def _on_gpu(target: Target) -> Iterator[tuple[Kernel, int]]:
-    """Each kernel for a GPU, the launch that fills most of it, and how often it is launched."""
+    """Yield each kernel for a GPU, its launch with the highest occupancy, and the number of its launches."""
     launched = sorted(gpu_kernels(target.kernels), key=_identity)
     for _, group in groupby(launched, _identity):
         launches = list(group)
@@ -274,7 +274,7 @@ def register_spills(target: Target, limits: Limits) -> Iterator[Diagnostic]:
 
 
 def low_occupancy(target: Target, limits: Limits) -> Iterator[Diagnostic]:
-    """AL602: too few warps to hide what they wait for."""
+    """AL602: too few warps to hide latency."""
     for kernel, launches in _on_gpu(target):
         chosen = kernel.configs[0] if kernel.configs else None
         if chosen is None or chosen.occupancy >= limits.occupancy or MATRIX_PRODUCT in kernel.source:
@@ -289,7 +289,7 @@ def low_occupancy(target: Target, limits: Limits) -> Iterator[Diagnostic]:
 
 
 def _cause(config: KernelConfig) -> str:
-    """What keeps it from more, with how much of that it takes."""
+    """Return the limit of the occupancy, and how much of that resource the kernel takes."""
     figures = {
         "registers": f", {config.registers} a thread",
         "shared memory": f", {human_bytes(config.shared_bytes)} a block",
@@ -312,7 +312,7 @@ def double_precision(target: Target, limits: Limits) -> Iterator[Diagnostic]:
 
 
 def _where_doubles_begin(stage: Stage) -> dict[Span, str]:
-    """The expressions that compute f64 from nothing that was computed in f64, with their nodes."""
+    """Return the expressions that compute f64 from inputs of other types, with their nodes."""
     doubles = {
         node.name: node
         for node in stage.nodes
@@ -343,7 +343,7 @@ def failed_kernels(target: Target, limits: Limits) -> Iterator[Diagnostic]:
 
 
 def _called(kernel: Kernel, launches: int) -> str:
-    """The kernel by name and phase: ``kernel `triton_poi_fused_mul_0` (backward, 12 launches)``."""
+    """Return the kernel by name and phase: ``kernel `triton_poi_fused_mul_0` (backward, 12 launches)``."""
     often = f", {launches} launches" if launches > 1 else ""
     return f"kernel `{kernel.name}` ({kernel.phase}{often})"
 

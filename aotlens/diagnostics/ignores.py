@@ -1,7 +1,7 @@
-"""Comments that say which findings a line shall not have: `# aotlens: ignore[AL301]`.
+"""Comments that hide findings of a line: `# aotlens: ignore[AL301]`.
 
-Invariant: standard library only.  A comment covers its statement, however many lines that has; one on lines
-of its own covers the statement below.  A text that does not parse has no such comments.
+Invariant: standard library only. A comment covers its statement, however many lines that has; one on lines of
+its own covers the statement below. A text that does not parse has no such comments.
 """
 
 import io
@@ -31,7 +31,7 @@ class Ignore:
 
 
 def parse_ignores(source: str, file: str) -> tuple[Ignore, ...]:
-    """The comments of a file, in order."""
+    """Return the comments of a file, in order."""
     if not _COMMENT.search(source):  # most files, which are then not read token by token
         return ()
     try:
@@ -41,20 +41,20 @@ def parse_ignores(source: str, file: str) -> tuple[Ignore, ...]:
 
 
 def covers(ignore: Ignore, diagnostic: Diagnostic) -> bool:
-    """Whether the finding stands in the statement, and has one of the codes."""
+    """Return True if the finding is in the statement, and has one of the codes."""
     span = diagnostic.span
     inside = span is not None and ignore.first <= span.line <= ignore.last
     return inside and (not ignore.codes or diagnostic.code.startswith(ignore.codes))
 
 
 def unused(ignore: Ignore, codes: Sequence[str]) -> Diagnostic:
-    """AL804: the comment, or some of its codes, hid nothing."""
+    """Return AL804: the comment, or some of its codes, hid nothing."""
     what = f"no {' or '.join(codes)} here" if codes else "no finding here"
     return Diagnostic("AL804", "warning", f"unused `aotlens: ignore`: {what}; remove it", ignore.span)
 
 
 def unknown_codes(ignore: Ignore) -> Iterator[Diagnostic]:
-    """AL804: what the comment names is no code."""
+    """Yield AL804: a code in the comment does not exist."""
     for code in ignore.codes:
         if not known_prefix(code):
             message = f"`aotlens: ignore[{code}]` names no diagnostic; there is {near_codes(code)}"
@@ -62,7 +62,7 @@ def unknown_codes(ignore: Ignore) -> Iterator[Diagnostic]:
 
 
 def known_prefix(code: str) -> bool:
-    """Whether it is a code, or how codes start."""
+    """Return True for a code, or the start of a code."""
     return bool(code) and any(rule.code.startswith(code) for rule in RULES)
 
 

@@ -1,7 +1,7 @@
-"""A write in place taken back, as an edit: onto a copy, as a new value, or outside of autograd.
+"""Edits that undo a write in place: onto a copy, as a new value, or outside of autograd.
 
-Invariant: an edit is offered only where it changes nothing but what its title says; it goes into the function
-that takes the argument, and no name is taken for another.
+Invariant: an edit is offered only where its title describes all that it changes; it goes into the function
+that takes the argument, and never mistakes one name for another.
 """
 
 import ast
@@ -37,7 +37,8 @@ OPERATORS = {
 
 
 def write_to_clone(site: Site, name: str) -> Fix | None:
-    """`x = x.clone()` before the first line that reads the argument, so that every view is the copy's."""
+    """Return `x = x.clone()` before the first line that reads the argument, so that every view is a view of
+    the copy."""
     function = _function_of(site.span, name)
     if function is None:
         return None
@@ -52,7 +53,7 @@ def write_to_clone(site: Site, name: str) -> Fix | None:
 
 
 def bind_new_value(site: Site, name: str) -> Fix | None:
-    """`x = x.mul(2)` for `x.mul_(2)`, where nothing can have taken a view of the argument before."""
+    """Return `x = x.mul(2)` for `x.mul_(2)`, where no view of the argument can exist."""
     function, file = _function_of(site.span, name), site.span.file
     statement = _statement_at(function, site.span) if function is not None else None
     if function is None or statement is None or _is_repeated(function, statement):
@@ -88,7 +89,7 @@ def write_under_no_grad(sites: Iterable[Site]) -> Fix | None:
 
 
 def _function_of(span: Span, name: str) -> Function | None:
-    """The innermost function around a place, if `name` is a parameter of it."""
+    """Return the innermost function around a span, if `name` is a parameter of it."""
     tree = source_tree(span.file)
     functions = (node for node in ast.walk(tree) if isinstance(node, Function)) if tree else ()
     around = [node for node in functions if _holds(node, span)]
@@ -119,13 +120,13 @@ def _start(node: ast.stmt | ast.expr) -> tuple[int, int]:
 
 
 def _simple_statement(tree: ast.AST, span: Span) -> ast.stmt | None:
-    """The statement without a body of its own that holds a place."""
+    """Return the statement without a body that contains a span."""
     simple = ast.Expr | ast.Assign | ast.AugAssign
     return next((node for node in ast.walk(tree) if isinstance(node, simple) and _holds(node, span)), None)
 
 
 def _statement_at(function: Function, span: Span) -> ast.stmt | None:
-    """The statement that is a place and nothing else."""
+    """Return the statement that is exactly the span."""
     statement = _simple_statement(function, span)
     return statement if statement is not None and _span(span.file, statement) == span else None
 
@@ -156,7 +157,7 @@ def _span(file: str, node: ast.stmt) -> Span:
 
 
 def _indent(file: str, statement: ast.stmt) -> str | None:
-    """What stands before a statement; None unless it has its lines for itself."""
+    """Return the text before a statement; None if other statements share its lines."""
     lines = source_text(file).splitlines()
     before = lines[statement.lineno - 1].encode()[: statement.col_offset].decode()
     after = lines[(statement.end_lineno or statement.lineno) - 1].encode()[statement.end_col_offset or 0 :]
@@ -165,7 +166,7 @@ def _indent(file: str, statement: ast.stmt) -> str | None:
 
 
 def _tall(statement: ast.stmt) -> Iterator[ast.expr]:
-    """The expressions of a statement that stand on several lines."""
+    """Yield the expressions of a statement that cover several lines."""
     return (
         node for node in ast.walk(statement) if isinstance(node, ast.expr) and node.end_lineno != node.lineno
     )

@@ -134,12 +134,12 @@ def changed_geometry(target: Target, limits: Limits) -> Iterator[Diagnostic]:
 
 
 def _metadata_first(entry: Input) -> tuple[Site, ...]:
-    """The expressions that change the sizes, strides or storage; all that mutate it where none is known."""
+    """Return the expressions that change sizes, strides or storage; all mutations where none is known."""
     return entry.metadata_sites or entry.sites
 
 
 def is_copied_for_autograd(entry: Input) -> bool:
-    """Its new value leaves the graph because it has a history, not because its shape changes."""
+    """Return True if the new value leaves the graph for its grad_fn, not for a changed shape."""
     return (
         entry.mutation_type == "mutated_out_graph"
         and entry.mutates_data
@@ -148,7 +148,7 @@ def is_copied_for_autograd(entry: Input) -> bool:
 
 
 def _under_no_grad(site: Site) -> Fix | None:
-    """Offered where the write is a statement of its own on one line, so that nothing else moves."""
+    """Return the edit if the write is a statement on one line, so that nothing else moves."""
     line, span = source_line(site.span.file, site.span.line), site.span
     indent = line[: len(line) - len(line.lstrip())]
     alone = line.strip() == site.text and span.line == span.end_line and span.col == len(indent.encode())
@@ -159,7 +159,7 @@ def _under_no_grad(site: Site) -> Fix | None:
 
 
 def mutation_fixes(entry: Input) -> tuple[Fix, ...]:
-    """The ways to leave the caller's argument as it is, the one that costs nothing first."""
+    """Return the edits that leave the caller's argument unchanged, the cheapest first."""
     if entry.kind != "UserInput" or not entry.sites:
         return ()
     anew = bind_new_value(entry.sites[0], entry.name) if len(entry.sites) == 1 else None

@@ -1,4 +1,4 @@
-"""What one code of a diagnostic stands for, and the families of codes."""
+"""One rule of a diagnostic code, and the families of codes."""
 
 from dataclasses import dataclass
 
@@ -19,7 +19,7 @@ FAMILIES = {
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """What one code stands for, in the user's words."""
+    """The meaning of one code, in the user's words."""
 
     code: str
     title: str
@@ -31,9 +31,9 @@ class Rule:
     example: str
     """Code that is reported."""
     better: str = ""
-    """The same without the finding; empty where there is no single answer."""
+    """The example without the finding; empty where there is no single answer."""
 
     @property
     def family(self) -> str:
-        """The heading that it stands under."""
+        """Return the heading of its family."""
         return FAMILIES[self.code[2]]

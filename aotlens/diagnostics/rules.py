@@ -13,11 +13,11 @@ from aotlens.errors import UserError
 __all__ = ["FAMILIES", "RULES", "Rule", "index_page", "near_codes", "page", "pages", "rule"]
 
 _MOST_LIKE, _MOST_SHOWN = 12, 3
-"""How many codes are compared with one that does not exist, and how many are offered."""
+"""How many codes are compared with an unknown one, and how many are offered."""
 
 
 def rule(code: str) -> Rule:
-    """The rule of that code, in any case. Raises UserError that offers the nearest codes."""
+    """Return the rule of that code, in any case. Raises UserError that offers the nearest codes."""
     wanted = code.upper()
     for entry in RULES:
         if entry.code == wanted:
@@ -26,7 +26,7 @@ def rule(code: str) -> Rule:
 
 
 def near_codes(code: str) -> str:
-    """What may have been meant, those of the same family first: `AL301, AL302`; all where none is near."""
+    """Return similar codes, those of the same family first: `AL301, AL302`; all where none is near."""
     codes = [entry.code for entry in RULES]
     near = difflib.get_close_matches(code.upper(), codes, n=_MOST_LIKE, cutoff=0.5)
     ordered = sorted(near or codes, key=lambda candidate: not candidate.startswith(code.upper()[:3]))
@@ -34,7 +34,7 @@ def near_codes(code: str) -> str:
 
 
 def page(entry: Rule) -> str:
-    """The rule's page as Markdown."""
+    """Return the rule's page as Markdown."""
     parts = [
         f"# {entry.code}: {entry.title}",
         f"{entry.family}. Severity: {entry.severity}.",
@@ -50,7 +50,7 @@ def page(entry: Rule) -> str:
 
 
 def index_page() -> str:
-    """The list of all rules as Markdown."""
+    """Return the list of all rules as Markdown."""
     lines = ["# Diagnostics", "", "`aotlens rule CODE` prints a page in the terminal.", ""]
     for digit, family in FAMILIES.items():
         lines += [f"## AL{digit}: {family}", "", "| code | severity | |", "|---|---|---|"]

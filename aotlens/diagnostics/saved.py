@@ -115,7 +115,7 @@ Size = Callable[[SavedValue], int]
 
 
 def large_saved_values(target: Target, limits: Limits) -> Iterator[Diagnostic]:
-    """AL301: the largest expressions that are kept for the backward, all layers of a loop together."""
+    """AL301: the expressions with the most saved bytes, all layers of a loop together."""
     partition = target.partition
     if partition is None or not partition.saved_bytes:
         return
@@ -133,7 +133,7 @@ def _bytes(value: SavedValue) -> int:
 
 
 def _by_span(values: tuple[SavedValue, ...], size: Size, least: float) -> list[list[SavedValue]]:
-    """The values of each expression that together have at least that size, the largest first."""
+    """Return the values of each expression that together have at least that size, the largest first."""
     groups: dict[Span | None, list[SavedValue]] = {}
     for value in values:
         groups.setdefault(value.span, []).append(value)
@@ -183,11 +183,11 @@ SPARES: dict[str, tuple[str, Severity]] = {
     "mask": ("AL303", "information"),
     "dead": ("AL304", "warning"),
 }
-"""Code and severity by the kind of what can be spared."""
+"""Code and severity by the kind of saving."""
 
 
 def spared_bytes(target: Target, limits: Limits) -> Iterator[Diagnostic]:
-    """AL302, AL303 and AL304: bytes that carry nothing."""
+    """AL302, AL303 and AL304: saved bytes without information."""
     partition = target.partition
     if partition is None:
         return
@@ -217,7 +217,7 @@ def _spared(target: Target, group: list[SavedValue], code: str, severity: Severi
 
 
 def overruled_checkpoints(target: Target, limits: Limits) -> Iterator[Diagnostic]:
-    """AL305: what a checkpoint asked for, and was not done."""
+    """AL305: a checkpoint's requests that were overruled."""
     partition = target.partition
     if partition is None:
         return

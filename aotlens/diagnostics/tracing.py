@@ -155,7 +155,8 @@ RULES: tuple[Rule, ...] = (
 )
 
 CHECKS: tuple[Check, ...] = ()
-"""None: the findings come from what Dynamo did, from what ran in eager, and from the ranks of a run."""
+"""Empty: the findings come from Dynamo's records, from code that ran in eager, and from the ranks of a
+run."""
 
 
 NOT_COMPILED_SEVERITIES: dict[NotCompiledCause, Severity] = {
@@ -180,11 +181,12 @@ def from_not_compiled(record: NotCompiled) -> Diagnostic:
 
 
 LARGE_CROSSING_BYTES = 1 << 20
-"""From which on a graph break is a warning: these bytes are written and read again on each call."""
+"""From these bytes on a graph break is a warning: they are written and read again on each call."""
 
 
 def is_graph_break(record: NotCompiled) -> bool:
-    """Whether the record is of a single expression, which `dynamo_findings` reports with more facts."""
+    """Return True if the record is about a single expression, which `dynamo_findings` reports with more
+    facts."""
     return record.cause == "graph break"
 
 

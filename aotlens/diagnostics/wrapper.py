@@ -113,7 +113,7 @@ CODES: dict[BlockerKind, str] = {
 
 
 def large_wrapper_copies(target: Target, limits: Limits) -> Iterator[Diagnostic]:
-    """AL501: a large write-back that AL101 and AL105 do not tell of."""
+    """AL501: a large write-back that AL101 and AL105 do not report."""
     for entry in target.inputs:
         size = (entry.tensor.bytes or 0) if entry.tensor else 0
         copied = entry.mutation_type == "mutated_out_graph" and entry.mutates_data
@@ -128,7 +128,7 @@ def large_wrapper_copies(target: Target, limits: Limits) -> Iterator[Diagnostic]
 
 
 def cuda_graph_blockers(target: Target, limits: Limits) -> Iterator[Diagnostic]:
-    """AL502 to AL505: what keeps a CUDA graph from recording the target, or from recording it whole."""
+    """AL502 to AL505: reasons why a CUDA graph cannot record the target, or not whole."""
     blockers = target.cuda_graph.blockers if target.cuda_graph is not None else ()
     groups: dict[tuple[str, Span | str], list[CudaGraphBlocker]] = {}
     for blocker in blockers:
@@ -140,7 +140,7 @@ def cuda_graph_blockers(target: Target, limits: Limits) -> Iterator[Diagnostic]:
 
 
 def _message(blockers: list[CudaGraphBlocker]) -> str:
-    """Of one expression; the first of its blockers says why."""
+    """Return the message for one expression; the first of its blockers gives the reason."""
     first = blockers[0]
     what = first.sites[0].text if first.sites and first.kind not in OF_INPUTS else first.what
     prevents = any(blocker.effect == "prevents" for blocker in blockers)

@@ -1,7 +1,7 @@
-"""Take the names of the user's code and the paths of their machine out of texts and reports.
+"""Removes the names of the user's code and the paths of their machine from texts and reports.
 
-Invariant: one name has one substitute in all texts, so that a report and the program beside it still read
-together; what the caller says is public (torch's names, Python's) stays.
+Invariant: one name has one substitute in all texts, so that a report still matches its program; names that
+the caller declares public (torch's, Python's) stay.
 """
 
 import ast
@@ -22,9 +22,9 @@ from aotlens.model.report import Report
 __all__ = ["Anonymiser", "names_in"]
 
 PATH = re.compile(r"(?<![\w<>/.~])(?:~|[A-Za-z]:)?(?:[\\/][\w.+@-]+){2,}")
-"""An absolute path of two parts or more, wherever it stands in a text."""
+"""An absolute path of two parts or more, anywhere in a text."""
 FOLDERS = re.compile(r"(?:~|[A-Za-z]:)?(?:[\w.+@-]*[\\/])+(file\d+\.py)\b")
-"""The folders before a file that has its substitute already."""
+"""The folders before a file whose name is already replaced."""
 WORD = re.compile(r"[^\W\d]\w*")
 WORD_OR_OPERATOR = re.compile(r"(?<![\w.])(?:aten|prims|torch|triton)(?:\.\w+)+|[^\W\d]\w*")
 PYTHON = frozenset(
@@ -34,7 +34,7 @@ PACKAGES = ("site-packages", "dist-packages")
 
 
 class Anonymiser:
-    """Substitutes for names and paths; the same for every text that one instance is asked about."""
+    """Substitutes for names and paths; one instance uses the same ones in all texts."""
 
     def __init__(
         self, sources: Mapping[str, str], public: Iterable[str], private: Mapping[str, str] | None = None
@@ -51,12 +51,13 @@ class Anonymiser:
         self._replace_texts = _replacing(prose | dict(private or {}), r"(?<!\w){}(?!\w)")
 
     def text(self, text: str) -> str:
-        """A message, a traceback or a piece of code."""
+        """Return a message, a traceback or a piece of code with substitutes."""
         shown = FOLDERS.sub(r"\1", self._replace_texts(self._replace_files(text)))
         return WORD_OR_OPERATOR.sub(self._renamed, PATH.sub(_shortened, shown))
 
     def program(self, source: str) -> str:
-        """A whole file of Python: without comments, and with `""` for every text of several words."""
+        """Return a Python file with substitutes, without comments, and with `""` for every string of several
+        words."""
         lines = source.splitlines(keepends=True)
         for token in reversed(list(tokenize.generate_tokens(io.StringIO(source).readline))):
             if token.type == tokenize.COMMENT:
@@ -66,7 +67,7 @@ class Anonymiser:
         return self.text("".join(lines))
 
     def report(self, report: Report) -> Report:
-        """The same report about code of other names; the schema's own words stay."""
+        """Return the same report about code of other names; the schema's words stay."""
         fixed = _literals()
         data: Any = _mapped(encode(report), lambda text: text if text in fixed else self.text(text))
         return decode(data)
@@ -75,7 +76,7 @@ class Anonymiser:
         return name not in self._public and not (name.startswith("__") and name.endswith("__"))
 
     def _renamed(self, match: re.Match[str]) -> str:
-        """A name's substitute; of a word that we made of names (`tangent_hidden`), those of its parts."""
+        """Return a name's substitute; for a word made of names (`tangent_hidden`), those of its parts."""
         word = match.group()
         if word in self._names:
             return self._names[word]
@@ -85,7 +86,7 @@ class Anonymiser:
 
 
 def _file_names(sources: Iterable[str]) -> dict[str, str]:
-    """Each file as messages name it: by its path, absolute or not, and by its name."""
+    """Return each file as messages name it: by its path, absolute or not, and by its name."""
     names: dict[str, str] = {}
     for number, path in enumerate(sources, start=1):
         file = Path(path)
@@ -94,14 +95,14 @@ def _file_names(sources: Iterable[str]) -> dict[str, str]:
 
 
 def _cut(lines: list[str], token: tokenize.TokenInfo, substitute: str) -> None:
-    """Replace a token in the lines of its file; what stands behind it has been replaced already."""
+    """Replace a token in the lines of its file; the tokens after it are already replaced."""
     (row, col), (end_row, end_col) = token.start, token.end
     tail = lines[end_row - 1][end_col:]
     lines[row - 1 : end_row] = [lines[row - 1][:col] + substitute + tail]
 
 
 def names_in(source: str) -> Iterator[str]:
-    """The identifiers of a file, and the words of its strings; nothing where it does not tokenise."""
+    """Yield the identifiers of a file, and the words of its strings; none where it does not tokenise."""
     try:
         for token in tokenize.generate_tokens(io.StringIO(source).readline):
             if token.type == tokenize.NAME:
@@ -124,7 +125,7 @@ def _prose_in(source: str) -> Iterator[str]:
 
 
 def _replacing(substitutes: Mapping[str, str], pattern: str = "{}") -> Callable[[str], str]:
-    """Replaces every key by its value, the longest first; `pattern` says where a key may stand."""
+    """Return a function that replaces every key by its value, the longest first, where `pattern` matches."""
     if not substitutes:
         return lambda text: text
     longest_first = sorted(filter(None, substitutes), key=len, reverse=True)
@@ -133,7 +134,7 @@ def _replacing(substitutes: Mapping[str, str], pattern: str = "{}") -> Callable[
 
 
 def _shortened(path: re.Match[str]) -> str:
-    """The part of a path that is the same on every machine: what is installed, by its place there."""
+    """Return the part of a path that is the same on every machine: for an installed file, its path there."""
     text = path.group().replace("\\", "/")
     for folder in PACKAGES:
         _, separator, rest = text.partition(f"/{folder}/")
@@ -154,7 +155,7 @@ def _mapped(data: Any, change: Callable[[str], str]) -> Any:
 
 
 def _literals() -> frozenset[str]:
-    """The words that the schema allows in fields of a fixed vocabulary."""
+    """Return the words that the schema allows in fields of a fixed vocabulary."""
     words: set[str] = {records.SCHEMA}
     for name in records.__all__:
         value = getattr(records, name)
@@ -175,5 +176,5 @@ def _literal_words(hint: Any) -> Iterator[str]:
 
 
 def _report_words() -> frozenset[str]:
-    """Single words of that vocabulary, which a report says of any program."""
+    """Return single words of that vocabulary, which occur in reports of any program."""
     return frozenset(word for word in _literals() if word.isidentifier())

@@ -1,6 +1,6 @@
-"""Findings for people, as `aotlens inspect` shows them.
+"""Findings for people, as in `aotlens inspect`.
 
-The reporters of `aotlens check` each have `render(checked) -> str`; this one prints to a console, for colour.
+Each reporter of `aotlens check` has `render(checked) -> str`; this one also prints to a console, for colour.
 """
 
 from collections import Counter

@@ -1,6 +1,6 @@
-"""The generated code of single kernels, as text that the tools of its language read.
+"""The generated code of single kernels, as text for the tools of its language.
 
-Invariant: between two texts stands a comment of their own language, so that what is printed stays valid.
+Invariant: a comment in the texts' language separates two texts, so that the output stays valid.
 """
 
 import difflib
@@ -16,11 +16,11 @@ LANGUAGES = (TRITON, *KERNEL_LANGUAGES)
 """In the order in which a kernel becomes each of them."""
 
 _COMMENTS = {TRITON: "#", "llir": ";"}
-"""How a comment begins; `//` in all others."""
+"""The start of a comment; `//` in all other languages."""
 
 
 def kernel_code(report: Report, name: str | None, languages: tuple[str, ...]) -> str:
-    """These languages of the kernels whose name is, or contains, this one; of all without a name.
+    """Return these languages of the kernels whose name contains `name`; of all without a name.
 
     Raises:
         UserError: no such kernel, or no such text of any.
@@ -81,7 +81,7 @@ def _why_none(kernels: tuple[Kernel, ...], languages: tuple[str, ...]) -> str:
 
 
 def _source(kernel: Kernel) -> str:
-    """Triton's language, below what each configuration needs."""
+    """Return Triton's source, below the resources of each configuration."""
     lines = [_title(kernel), *(_figures(config) for config in kernel.configs)]
     lines += kernel.error.splitlines()
     return "\n".join((*(_comment(TRITON, line) for line in lines), _text(kernel, TRITON)))

@@ -12,7 +12,7 @@ __all__ = ["difference_markdown"]
 
 
 def difference_markdown(change: ReportChange, over: Sequence[Diagnostic]) -> str:
-    """Totals in the open, lines and nodes folded; what passes a budget first."""
+    """Return the totals, then lines and nodes in a folded section; exceeded budgets come first."""
     return "\n".join(_lines(change, over)) + "\n"
 
 

@@ -19,10 +19,10 @@ from aotlens.view.quantities import human_bytes, human_flops
 __all__ = ["model_explorer_text"]
 
 DRAWN_STAGES = ("forward", "backward", "inference", "joint")
-"""Those that are drawn, the ones that run first."""
+"""The drawn stages, those that run first."""
 
 INPUTS = "inputs"
-"""The group of what a graph takes; its hundreds of parameters would hide the operators."""
+"""The group of a graph's inputs; its hundreds of parameters would hide the operators."""
 
 SAVED_STYLE = {"backgroundColor": "#c8e6c9", "borderColor": "#2e7d32"}
 RECOMPUTED_STYLE = {"backgroundColor": "#ffe0b2", "borderColor": "#ef6c00"}
@@ -31,7 +31,7 @@ Json = dict[str, Any]
 
 
 def model_explorer_text(report: Report, label: str) -> str:
-    """The file's text: one collection with a graph for each stage of each target."""
+    """Return the file's text: one collection with a graph for each stage of each target."""
     labels = _labels(report.targets)
     graphs = [
         _graph(target, stage, f"{label} {name}")
@@ -43,7 +43,7 @@ def model_explorer_text(report: Report, label: str) -> str:
 
 
 def _labels(targets: Sequence[Target]) -> list[str]:
-    """The targets' names, each once: the second capture of a function is `step (2)`."""
+    """Return the targets' names, each once: the second capture of a function is `step (2)`."""
     labels: list[str] = []
     for target in targets:
         number = sum(target.name == other.name for other in targets[: len(labels)])
@@ -63,7 +63,7 @@ def _graph(target: Target, stage: Stage, identifier: str) -> Json:
 
 
 class _Choices:
-    """What is saved and recomputed, by the name of the node."""
+    """Saved and recomputed values, by the name of the node."""
 
     def __init__(self, target: Target) -> None:
         partition = target.partition
@@ -71,7 +71,7 @@ class _Choices:
         self.recomputed = {row.node: row for row in partition.recomputed} if partition is not None else {}
 
     def by_layer(self) -> dict[str, dict[str, str]]:
-        """The bytes that each layer saves."""
+        """Return the bytes that each layer saves."""
         size_bytes: dict[str, int] = defaultdict(int)
         for row in self.saved.values():
             if row.layer is not None:

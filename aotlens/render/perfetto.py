@@ -24,7 +24,7 @@ US_PER_S = 1_000_000.0
 US_PER_MS = 1_000.0
 NOTE = "durations were measured and lie end to end; the memory curve goes by nodes, one millisecond each"
 NODE_US = 1_000
-"""How long one node of the memory curve is drawn."""
+"""The width of one node of the memory curve in the trace."""
 
 
 @dataclass(slots=True)
@@ -46,7 +46,7 @@ class _Process:
         }
 
     def thread(self, name: str) -> tuple[int, Event]:
-        """The number of a new track, and the event that names it."""
+        """Return the number of a new track, and the event that names it."""
         self.threads += 1
         args = {"name": name}
         event = {"ph": "M", "name": "thread_name", "pid": self.number, "tid": self.threads, "args": args}
@@ -54,7 +54,7 @@ class _Process:
 
 
 def perfetto_text(report: Report) -> str:
-    """The file's text."""
+    """Return the file's text."""
     data = {
         "displayTimeUnit": "ms",
         "otherData": {
@@ -91,7 +91,7 @@ def _slice(process: _Process, thread: int, name: str, times: tuple[float, float]
 
 
 def _end_to_end(process: _Process, name: str, seconds: Mapping[str, float]) -> Iterator[Event]:
-    """One track of slices, each where the one before it ends."""
+    """Yield one track of slices, each starting at the end of the one before."""
     thread, named = process.thread(name)
     yield named
     start_us = 0.0
@@ -119,7 +119,7 @@ def _dynamo(process: _Process, dynamo: Dynamo) -> Iterator[Event]:
 
 
 def _function(process: _Process, function: DynamoFunction) -> Iterator[Event]:
-    """The compilations of a function, each with what Dynamo and the backend took of it."""
+    """Yield the compilations of a function, each with the time of Dynamo and of the backend."""
     thread, named = process.thread(f"compilations of {function.qualname}")
     yield named
     start_us = 0.0
@@ -188,7 +188,7 @@ def _peak(process: _Process, thread: int, start_us: float, memory: Memory) -> Ev
 
 
 def _spans(target: Target) -> dict[tuple[str, str], Span]:
-    """The innermost source of each node that runs, by phase and name."""
+    """Return the innermost source of each node that runs, by phase and name."""
     stages = ((phase, target.stage(phase)) for phase in ("forward", "backward", "inference"))
     return {
         (phase, node.name): node.spans[0]

@@ -125,7 +125,7 @@ def _fix(fix: Fix) -> Json:
 
 
 def _fingerprint(finding: Finding) -> str:
-    """The same while the expression is, wherever in its file it moves."""
+    """Return a hash that does not change while the expression does not, wherever in its file it moves."""
     diagnostic: Diagnostic = finding.diagnostic
     text = text_of(diagnostic.span) if diagnostic.span is not None else ""
     parts = (diagnostic.code, Path(relative_path(finding.file)).as_posix(), finding.qualname or "", text)

@@ -1,4 +1,4 @@
-"""Puts a report, the sources that it points at, and the page's own files into one HTML text."""
+"""Puts a report, its source files, and the page's own files into one HTML text."""
 
 import json
 import os
@@ -24,7 +24,7 @@ SCRIPTS = ("list.js", "source.js", "details.js", "page.js")
 
 
 def html_page(report: Report, name: str) -> str:
-    """The whole page; source files are read from where the report says they are."""
+    """Return the whole page; source files are read from the report's paths."""
     encoder = Encoder(SourceStore((os.getcwd(),)))
     targets = [_target(report, index, encoder) for index in range(len(report.targets))]
     if not targets and report.dynamo is not None:
@@ -42,7 +42,7 @@ def html_page(report: Report, name: str) -> str:
 
 
 def _script_json(data: object) -> str:
-    """JSON that may stand inside a script element: no `<` of the user's ends it."""
+    """Return JSON that is safe inside a script element: no `<` of the user's ends it."""
     text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
 
@@ -67,7 +67,7 @@ def _target(report: Report, index: int, encoder: Encoder) -> Json:
 
 
 def _dynamo(dynamo: Dynamo, encoder: Encoder) -> Json:
-    """What stands for a target where Dynamo's facts are all that there is."""
+    """Return Dynamo's facts in the form of a target, for a report without targets."""
     span = next((function.span for function in dynamo.functions), None)
     return {
         "title": "Dynamo",
@@ -79,7 +79,7 @@ def _dynamo(dynamo: Dynamo, encoder: Encoder) -> Json:
 
 
 def _marks(report: Report, target: Target, encoder: Encoder) -> Iterator[tuple[object, ...]]:
-    """File, line, saved bytes, whether it mutates, whether a result is a view, the worst finding."""
+    """Yield file, line, saved bytes, whether it mutates, whether a result is a view, the worst finding."""
     files = {file_key(file): number for file, number in encoder.files.items()}
     for (file, line), mark in line_marks(report, target).items():
         if file in files:

@@ -22,7 +22,7 @@ NONE = 0
 
 
 def units(line: str, column: int) -> int:
-    """A column in UTF-16 units, as scripts of a page count."""
+    """Return a column in UTF-16 units, which scripts of a page count."""
     return column if line.isascii() else column + sum(char > "\uffff" for char in line[:column])
 
 
@@ -66,12 +66,12 @@ class Encoder:
         return [self.line(line) for line in lines]
 
     def text(self, text: str) -> int:
-        """The number of a generated text; the page colours the lines of it that are seen."""
+        """Return the number of a generated text; the page colours its visible lines."""
         self.texts.append({"lines": [[line] for line in from_text(text).lines], "problem": ""})
         return len(self.texts) - 1
 
     def source(self, source: SourceText) -> Json:
-        """A source's lines, with their coloured runs."""
+        """Return a source's lines, with their coloured runs."""
         colours = python(source.lines)
         lines: list[object] = []
         for number, line in enumerate(source.lines, 1):
@@ -82,7 +82,7 @@ class Encoder:
         return {"lines": lines, "problem": source.problem}
 
     def table(self, listing: Listing, more: Sequence[Sequence[Json]] = ()) -> dict[str, object]:
-        """A table with what belongs to each row: details, texts, operands."""
+        """Return a table with the details, texts and operands of each row."""
         rows: list[object] = []
         for index in range(len(listing.rows)):
             cells = [self.part(cell) for cell in listing.rows.cells(index)]
@@ -96,7 +96,7 @@ class Encoder:
         return {"kind": "table", "columns": columns, "rows": rows, "empty": listing.empty}
 
     def tables(self) -> dict[str, object]:
-        """The tables, when everything else is encoded."""
+        """Return the tables, when everything else is encoded."""
         spans: list[object] = []
         for span in self.spans:
             text = self.sources.get(span.file)

@@ -75,7 +75,7 @@ def tabs(report: Report, target: Target, encoder: Encoder) -> list[object]:
 
 
 def dynamo_tabs(dynamo: Dynamo, encoder: Encoder) -> list[object]:
-    """The one tab of a report without targets, as `aotlens why` makes it."""
+    """Return the one tab of a report without targets, as made by `aotlens why`."""
     block = {"kind": "lines", "lines": encoder.lines(all_dynamo_lines(dynamo))}
     return [{"id": "dynamo", "title": "Dynamo", "blocks": [block]}]
 
@@ -229,7 +229,7 @@ def _choice(items: Iterable[tuple[str, str, Json]]) -> Json:
 
 
 def _statements(text: str) -> dict[str, int]:
-    """The 1-based line of each node in a program's text."""
+    """Return the 1-based line of each node in a program's text."""
     lines: dict[str, int] = {}
     for number, line in enumerate(text.splitlines(), 1):
         name, mark, _ = line.strip().partition(" = ")

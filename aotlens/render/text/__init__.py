@@ -1,1 +1,1 @@
-"""What the commands print, by section.  Uses rich; words and numbers come from `aotlens.view`."""
+"""The texts of the commands, by section. Uses rich; words and numbers come from `aotlens.view`."""

@@ -1,4 +1,4 @@
-"""What to do first, as text."""
+"""The findings to fix first, as text."""
 
 from collections.abc import Iterator
 
@@ -16,7 +16,7 @@ _STYLES = {"error": "bold red", "warning": "bold yellow"}
 
 
 def action_lines(report: Report, page: Page) -> Iterator[Text]:
-    """The actions over all targets; nothing where the one diagnostic of the one target says it all."""
+    """Yield the actions over all targets; none if the target's only diagnostic says the same."""
     actions = what_to_do(report)
     if not actions or (len(actions) == 1 and len(report.targets) < 2):
         return

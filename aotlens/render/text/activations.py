@@ -1,6 +1,6 @@
-"""What the backward needs, as text: values that are kept, and values that are computed again.
+"""Saved and recomputed values as text.
 
-Invariant: the rows account for every byte; what is cut from a list is counted in its last line.
+Invariant: the rows account for every byte; the last line of a shortened list counts the rest.
 """
 
 from collections import Counter
@@ -34,7 +34,7 @@ RECOMPUTED_ROWS = 8
 FEW_SAVED = 10
 FEW_RECOMPUTED = 4
 NAMES = 6
-"""How many names of values that are alive anyway are listed; more are counted by owner."""
+"""At most so many names of values that are alive anyway are listed; more are counted by owner."""
 
 SAVED_STYLES = ("yellow", "", "", "cyan")
 
@@ -42,7 +42,7 @@ _DETAIL = " " * 6
 
 
 def partition_lines(partition: Partition, page: Page) -> Iterator[Text]:
-    """Saved values by size, identical layers folded; what is alive anyway; what is computed again."""
+    """Yield saved values by size, identical layers folded; values alive anyway; recomputed values."""
     width = page.width
     note = f"{saved_total(partition)}, policy {partition.policy}"
     yield heading("Saved for backward", note + _default_note(partition))
@@ -71,7 +71,7 @@ def partition_lines(partition: Partition, page: Page) -> Iterator[Text]:
 
 
 def _free_lines(partition: Partition, width: int) -> Iterator[Text]:
-    """What is alive anyway, and what cannot be counted before the call."""
+    """Yield the values that are alive anyway, and those whose size is unknown before the call."""
     unknown = unknown_size(partition)
     if alive := alive_anyway(partition):
         yield from paragraph(f"alive anyway, so free to keep: {_alive(alive)}", width, "  ", "dim")
@@ -88,7 +88,8 @@ def _default_note(partition: Partition) -> str:
 
 
 def _same_saved(value: SavedValue) -> Hashable:
-    """What identical layers share: all that a row shows, but for the layer's own nodes in its certificate."""
+    """Return the fields that identical layers share: all that a row shows, except nodes in its
+    certificate."""
     price = value.certificate and (value.certificate.price_bytes, value.certificate.price_flops)
     return value.span, value.tensor.short(), value.owner, value.reason, value.overrode, price
 
@@ -123,7 +124,7 @@ def _recomputed_heading(partition: Partition) -> Text:
 
 
 def _recomputed_summary(values: tuple[RecomputedValue, ...], page: Page) -> Iterator[Text]:
-    """The largest of all reasons."""
+    """Yield the largest recomputed values of all reasons."""
     folds = _by_size([value for value in values if value.bytes], _same_recomputed)
     large = _large(folds, sum(map(_total, folds)), page)[: page.most(0, FEW_RECOMPUTED)]
     yield from table([_recomputed_row(entry, page.width) for entry in large], page.width, frozenset({0, 2}))
@@ -149,7 +150,7 @@ def _same_recomputed(value: RecomputedValue) -> Hashable:
 
 
 def _region_lines(regions: tuple[Region, ...], page: Page) -> Iterator[Text]:
-    """Marked regions: where each is called, and what a call keeps."""
+    """Yield the marked regions: the line of each call, and its saved values."""
     yield heading("Marked regions", f"{counted(len(regions), 'region')}, each traced and divided once")
     for region in regions:
         saved = [value for value in region.saved if value.bytes]
@@ -169,7 +170,7 @@ def _recomputed_row(entry: Fold[RecomputedValue], width: int) -> Row:
 
 
 def saved_folds(values: Sequence[SavedValue]) -> list[Fold[SavedValue]]:
-    """The rows of saved values: identical layers as one, the largest total first."""
+    """Return the rows of saved values: identical layers as one, the largest total first."""
     return _by_size(values, _same_saved)
 
 
@@ -185,12 +186,12 @@ def _total(group: Fold[Value]) -> int:
 
 
 def _each(group: Fold[Value]) -> str:
-    """`×12, 3.1 MiB each`, or nothing for a single value."""
+    """Return `×12, 3.1 MiB each`; empty for a single value."""
     return f"{group.times}, {human_bytes(group.first.bytes)} each" if group.times else ""
 
 
 def _alive(values: Sequence[SavedValue]) -> str:
-    """`hidden (output), down.weight (parameter)`, or how many of each owner when there are many."""
+    """Return `hidden (output), down.weight (parameter)`, or how many of each owner when there are many."""
     folds = fold(values, lambda value: value.name or value.node, _owner_text)
     if len(folds) <= NAMES:
         return ", ".join(
@@ -202,12 +203,12 @@ def _alive(values: Sequence[SavedValue]) -> str:
 
 
 def _owner_text(value: SavedValue) -> str:
-    """Who keeps it alive; a value of the graph without bytes lies in the memory of another one."""
+    """Return the value's owner; a value of the graph without bytes is in the memory of another one."""
     return "shared view" if value.owner == "new" else value.owner
 
 
 def _large(folds: list[Fold[Value]], total: int, page: Page) -> list[Fold[Value]]:
-    """Those that are worth a row."""
+    """Return the folds that are worth a row."""
     return [group for group in folds if _total(group) >= page.least(total)]
 
 

@@ -1,4 +1,4 @@
-"""The table that `aotlens run` prints last: what was not compiled or verified, then a row per function."""
+"""The table that ends `aotlens run`: code that was not compiled or verified, then a row per function."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -45,12 +45,12 @@ _DETAIL_INDENT = " " * 10
 
 
 def timings_text(target: Target) -> str:
-    """The compile time by stage, each figure kept beside its stage."""
+    """Return the compile time by stage, each figure on the line of its stage."""
     return timings_summary(target).replace(" ", KEEP).replace(f"{KEEP}·{KEEP}", f"{KEEP}· ")
 
 
 def reuse_text(reuse: Reuse) -> str:
-    """What the cache of compiled results did."""
+    """Return the use of the cache of compiled results."""
     match reuse.outcome:
         case "hit":
             took = f": compiling it took {human_ms(reuse.cold_ms)}" if reuse.cold_ms is not None else ""
@@ -87,9 +87,9 @@ def _graph_text(target: Target) -> str:
 __all__ = ["ATTENTION", "Closing", "closing_lines", "closing_text", "print_closing"]
 
 ATTENTION = ("Not compiled", "Differs from eager", "Not verified", "Recompiled")
-"""The sections above the functions, which hold what did not go as the user hopes."""
+"""The sections above the functions, about code that needs attention."""
 _LONGEST_PATH = 40
-"""Columns of a path in the row of a function; of a longer one its end is shown, which tells files apart."""
+"""Columns of a path in the row of a function; a longer one shows its end, which differs between files."""
 _INDENT = "      "
 _MOST_NAMES = 3
 """Names of arguments that differed between compilations."""
@@ -97,16 +97,16 @@ _MOST_NAMES = 3
 
 @dataclass(frozen=True, slots=True)
 class Closing:
-    """What the table is about."""
+    """The content of the table."""
 
     targets: Sequence[Target]
     verdicts: Sequence[Verdict | None] = ()
     """In the order of the targets, None where nothing was compared."""
     not_compiled: Sequence[NotCompiled] = ()
     dynamo: Dynamo | None = None
-    """What Dynamo did; None where it compiled nothing."""
+    """Dynamo's records; None where it compiled nothing."""
     is_verbose: bool = False
-    """Whether each graph is shown with its wrapper steps and times."""
+    """True if each graph is shown with its wrapper steps and times."""
 
     def verdict(self, target: Target) -> Verdict | None:
         position = next(index for index, other in enumerate(self.targets) if other is target)
@@ -119,12 +119,12 @@ def print_closing(closing: Closing, console: Console) -> None:
 
 
 def closing_text(closing: Closing, width: int = WIDTH) -> str:
-    """The table as plain text."""
+    """Return the table as plain text."""
     return to_text(closing_lines(closing, width))
 
 
 def closing_lines(closing: Closing, width: int) -> Iterator[Text]:
-    """A title; what was not compiled, recompiled, or is not equal to eager; then the functions by time."""
+    """Yield a title; code not compiled, recompiled, or not equal to eager; then the functions by time."""
     functions = sorted(by_function(closing.targets), key=lambda function: -function.elapsed_ms)
     yield _title(closing, functions)
     attention = (
@@ -157,7 +157,7 @@ def _title(closing: Closing, functions: Sequence[Function]) -> Text:
 
 
 def _not_compiled_rows(records: Sequence[NotCompiled], width: int) -> list[Row]:
-    """Code that ran in eager: its name, its place and how often it did, with the reason below."""
+    """Return code that ran in eager: its name, line and count, with the reason below."""
     merged: dict[tuple[object, ...], list[NotCompiled]] = {}
     for record in records:
         merged.setdefault((record.name, record.span, record.cause, record.reason), []).append(record)
@@ -180,7 +180,7 @@ def _style(record: NotCompiled) -> str:
 
 
 def _verdict_rows(closing: Closing, functions: Sequence[Function], word: str, width: int) -> list[Row]:
-    """The graphs with that outcome, each with what differs or why nothing was compared."""
+    """Return the graphs with that outcome, each with its difference or why nothing was compared."""
     rows = []
     for target in (target for function in functions for target in function.targets):
         verdict = closing.verdict(target)
@@ -194,7 +194,7 @@ def _verdict_rows(closing: Closing, functions: Sequence[Function], word: str, wi
 
 
 def _recompiled_rows(dynamo: Dynamo | None, functions: Sequence[Function], width: int) -> list[Row]:
-    """How often each function was recompiled, and which values changed."""
+    """Return how often each function was recompiled, and which values changed."""
     rows = []
     for function in sorted(functions, key=lambda function: -function.recompilations):
         if not function.recompilations:
@@ -207,7 +207,7 @@ def _recompiled_rows(dynamo: Dynamo | None, functions: Sequence[Function], width
 
 
 def _changed(dynamo: Dynamo | None, function: Function) -> str:
-    """The values that failed a guard, by the compilations' numbers; empty where Dynamo says nothing."""
+    """Return the values that failed a guard, by compilation number; empty where Dynamo has no records."""
     ids = {f"{target.graph.frame}/{target.graph.compilation}" for target in function.targets if target.graph}
     values = [
         value
@@ -220,7 +220,7 @@ def _changed(dynamo: Dynamo | None, function: Function) -> str:
 
 
 def _differing(function: Function) -> str:
-    """What was not alike at each compilation, in the user's names."""
+    """Return what differs between the compilations, in the user's names."""
     names = list(dict.fromkeys(name for graph in function.graphs for name in graph.differing))
     if names:
         more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
@@ -254,7 +254,7 @@ def _function_row(closing: Closing, function: Function, whole_ms: float, width: 
 
 
 def _equal_lines(closing: Closing, function: Function, width: int) -> Iterator[Text]:
-    """What of a function equals eager."""
+    """Yield the graphs of a function that equal eager."""
     verdicts = [closing.verdict(target) for target in function.targets]
     equal = [verdict for verdict in verdicts if verdict is not None and verdict.outcome == "equal"]
     if not equal:
@@ -269,7 +269,7 @@ def _equal_lines(closing: Closing, function: Function, width: int) -> Iterator[T
 
 
 def _cache_lines(targets: Sequence[Target], width: int) -> Iterator[Text]:
-    """What the cache of compiled results did, once for all targets."""
+    """Yield the use of the cache of compiled results, once for all targets."""
     known = [target.reuse for target in targets if target.reuse is not None]
     hits = [reuse for reuse in known if reuse.outcome == "hit"]
     stored = sum(reuse.outcome == "miss" for reuse in known)

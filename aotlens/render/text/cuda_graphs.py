@@ -1,4 +1,4 @@
-"""The verdict on CUDA graphs as the text report shows it."""
+"""CUDA graphs in the text report."""
 
 from collections.abc import Iterator
 
@@ -21,7 +21,7 @@ MOST_SITES = 3
 
 
 def cuda_graph_lines(cuda_graph: CudaGraph | None, width: int) -> Iterator[Text]:
-    """The verdict, then each blocker with its places; nothing for a target without a GPU."""
+    """Yield the verdict, then each blocker with its lines; nothing for a target without a GPU."""
     if cuda_graph is None:
         return
     verdicts = ", ".join(f"{phase} {VERDICTS[verdict]}" for phase, verdict in cuda_graph.phases.items())

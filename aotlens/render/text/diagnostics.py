@@ -1,6 +1,7 @@
 """Diagnostics as text, in the style of a linter: location, code, message, the source line with carets.
 
-The list folds equal ones and shows errors and the user's own lines first."""
+The list folds equal ones and shows errors and the user's own lines first.
+"""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -35,7 +36,7 @@ def diagnostic_lines(diagnostic: Diagnostic, width: int) -> Iterator[Text]:
 
 
 def excerpt_lines(span: Span, style: str = "bold") -> Iterator[Text]:
-    """The span's first line, with carets below it; nothing when the file cannot be read."""
+    """Yield the span's first line, with carets below it; nothing when the file cannot be read."""
     line = source_line(span.file, span.line)
     if not line:
         return
@@ -54,7 +55,7 @@ def excerpt_lines(span: Span, style: str = "bold") -> Iterator[Text]:
 
 
 def _fix(fix: Fix) -> str:
-    """The title, with the new text when it is one short line."""
+    """Return the title, with the new text when it is one short line."""
     texts = [edit.text.strip() for edit in fix.edits]
     if len(texts) == 1 and texts[0] and "\n" not in texts[0]:
         return f"{fix.title}: `{texts[0]}`"
@@ -68,7 +69,8 @@ _SEVERITIES = tuple(SEVERITY_STYLES)
 
 
 def diagnostic_list(diagnostics: Iterable[Diagnostic], page: Page) -> Iterator[Text]:
-    """The worst first; findings of one kind at one expression, as of equal layers, are shown once."""
+    """Yield the diagnostics, errors first; equal findings at one expression, as of equal layers, are shown
+    once."""
     groups: dict[object, list[Diagnostic]] = {}
     for diagnostic in diagnostics:
         key = diagnostic.span if diagnostic.span is not None else diagnostic.message
@@ -91,7 +93,7 @@ def _order(group: Sequence[Diagnostic]) -> tuple[int, bool]:
 
 
 def _rest(groups: Sequence[Sequence[Diagnostic]], page: Page) -> Iterator[Text]:
-    """The others, counted by code."""
+    """Yield the other diagnostics, counted by code."""
     codes = Counter(diagnostic.code for group in groups for diagnostic in group)
     if codes:
         each = ", ".join(f"{code} {multiplied(count)}".rstrip() for code, count in codes.items())

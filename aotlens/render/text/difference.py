@@ -1,4 +1,4 @@
-"""The difference of two reports for people."""
+"""The difference of two reports as text."""
 
 from collections.abc import Iterator, Sequence
 

@@ -1,4 +1,4 @@
-"""What `aotlens why --forecast` and `--vary` print."""
+"""The output of `aotlens why --forecast` and `--vary`."""
 
 from collections.abc import Iterator
 
@@ -23,7 +23,7 @@ _INDENT = "     "
 
 
 def forecast_lines(dynamo: Dynamo, page: Page) -> Iterator[Text]:
-    """Each function with what recompiles, then what does not."""
+    """Yield each function with its recompiling axes, then the others."""
     yield Text.assemble(("aotlens: ", "bold"), (forecast_summary(dynamo), "bold"))
     for entry in dynamo.forecasts:
         yield Text.assemble((entry.function, "bold"), f"  {location(entry.span)}")

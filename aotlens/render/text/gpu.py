@@ -1,4 +1,4 @@
-"""What kernels for a GPU cost together, as the text report shows it: by phase, by line, and what is apart."""
+"""Totals of GPU kernels in the text report: by phase, by line, and pairs that are not fused."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -18,7 +18,7 @@ FEW_PAIRS = 3
 MOST_PAIRS = 10
 """Pairs of kernels that are not fused, of those that share most."""
 SMALL_SHARE = 0.005
-"""Of all that the kernels move: pairs that share less are only counted."""
+"""Pairs that share less of all moved bytes are only counted."""
 
 ESTIMATE = (
     "floor: an estimate of the least time, by peak bandwidth and peak arithmetic; launches, latency and idle"
@@ -27,7 +27,7 @@ ESTIMATE = (
 
 
 def gpu_summary(target: Target, page: Page) -> Iterator[Text]:
-    """The sums by phase, and the costliest lines."""
+    """Yield the sums by phase, and the costliest lines."""
     totals, width = target.gpu_totals, page.width
     name = f"{target.gpu_name} ({totals[0].target})" if target.gpu_name else totals[0].target
     yield heading(f"GPU, {name}", "predicted, one call; sizes of the example")
@@ -82,7 +82,7 @@ def _total(total: PhaseCost, name: str) -> Row:
 
 
 def _line_table(lines: tuple[LineCost, ...], whole: float, page: Page) -> Iterator[Text]:
-    """The costliest lines, those of the user's own files first."""
+    """Yield the costliest lines, those of the user's own files first."""
     most = page.most(MOST_LINES, FEW_LINES)
     shown = sorted(lines[:most], key=lambda line: own_first(line.span))
     count = f"{len(shown)} of {len(lines)}" if len(lines) > len(shown) else str(len(lines))
@@ -163,7 +163,7 @@ def unfused_lines(kernels: list[Kernel], page: Page) -> Iterator[Text]:
 
 
 def _unlisted(count: int, shared_bytes: int, is_rest: bool) -> str:
-    """What is said of pairs that are not listed: those that share less than others, or all."""
+    """Return the text about pairs that are not listed: those that share less than others, or all."""
     size = f"{human_bytes(shared_bytes)}{' together' if count > 1 else ''}"
     if not is_rest:
         return f"what is shared is little: {size}"

@@ -30,11 +30,11 @@ INDENT = " " * 6
 
 FIGURES = ("floor", "measured", "read", "written", "FLOP/B", "regs", "occ.", "waves")
 NUMBERS = frozenset(range(1, 9))
-"""Which columns of the table hold numbers."""
+"""The columns of the table that hold numbers."""
 
 
 def kernel_lines(target: Target, page: Page) -> Iterator[Text]:
-    """Generated kernels and library calls; nothing when none were generated."""
+    """Yield generated kernels and library calls; nothing when none were generated."""
     on_gpu, width = gpu_kernels(target.kernels), page.width
     here = [kernel for kernel in target.kernels if not is_for_gpu(kernel)]
     if here:
@@ -66,7 +66,7 @@ def _rest(count: int, page: Page) -> Iterator[Text]:
 
 
 def _home(target: Target) -> str | None:
-    """The file whose lines are shown without their file; None where the nodes' names are shown instead."""
+    """Return the file whose lines need no file name; None where nodes' names are shown instead."""
     return target.file if target.frontend == "trace" else None
 
 
@@ -106,7 +106,7 @@ def _gpu_lines(kernels: list[Kernel], page: Page) -> Iterator[Text]:
 
 
 def _costliest(folds: Sequence[Fold[Kernel]], worth_us: float, page: Page) -> list[Fold[Kernel]]:
-    """The folds that are shown, in their order."""
+    """Return the shown folds, in their order."""
     floors = {id(group): sum(kernel.floor_us or 0 for kernel in group.items) for group in folds}
     ranked = sorted(folds, key=lambda group: -floors[id(group)])[: page.most(len(folds), FEW_GPU_KERNELS)]
     shown = {id(group) for group in ranked if floors[id(group)] >= worth_us or group.first.error}
@@ -114,7 +114,7 @@ def _costliest(folds: Sequence[Fold[Kernel]], worth_us: float, page: Page) -> li
 
 
 def _room_for_names(figures: list[tuple[str, ...]], width: int) -> int:
-    """What the columns of figures leave of a line."""
+    """Return the columns of a line that the figures leave free."""
     widths = (max(map(len, column)) for column in zip(*figures, strict=True))
     return width - len(GAP) - sum(len(GAP) + size for size in widths if size)
 
@@ -136,7 +136,7 @@ def _gpu_row(group: Fold[Kernel], page: Page, longest: int) -> Row:
 
 
 def _cells(kernel: Kernel) -> tuple[str, ...]:
-    """The figures of one kernel; empty where they are unknown."""
+    """Return the figures of one kernel; empty where they are unknown."""
     costs = (
         human_us(kernel.floor_us) if kernel.floor_us is not None else "",
         human_us(kernel.time_us) if kernel.time_us is not None else "",
@@ -152,7 +152,7 @@ def _cells(kernel: Kernel) -> tuple[str, ...]:
 
 
 def _built(kernel: Kernel) -> str:
-    """How the code was built, and what it takes beyond registers; empty for a library call."""
+    """Return the launch and its resources beyond registers; empty for a library call."""
     if not kernel.configs:
         return ""
     chosen = kernel.configs[0]
@@ -169,7 +169,7 @@ def _built(kernel: Kernel) -> str:
 
 
 def _of_configs(kernel: Kernel) -> str:
-    """Which one it is of several; empty where there is one."""
+    """Return which of several configurations it is; empty for a single one."""
     if len(kernel.configs) == 1:
         return ""
     which = "1" if kernel.ran is None else "the fastest here"
@@ -177,8 +177,8 @@ def _of_configs(kernel: Kernel) -> str:
 
 
 def _expressions(kernel: Kernel, home: str | None) -> str:
-    """The user's expressions that it computes, the widest of each line, the costliest first; else why it is
-    there."""
+    """Return the user's expressions of a kernel, the widest of each line, the costliest first; else why it
+    exists."""
     if not kernel.spans:
         return kernel.added
     widest = sorted(_widest(kernel.spans), key=own_first)

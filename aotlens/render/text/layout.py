@@ -1,7 +1,7 @@
 """Lines and aligned rows for the text renderers.
 
-Invariant: a line is a rich `Text`, so colour is decided only where it is printed; without colour the text
-reads the same.
+Invariant: a line is a rich `Text`, so that only printing decides on colour; without colour the text reads the
+same.
 """
 
 import textwrap
@@ -16,7 +16,7 @@ WIDTH = 100
 """Columns when the output is no terminal."""
 
 SMALL_SHARE = 0.01
-"""Of a total: values below it are not shown one by one, unless everything is."""
+"""Values below this share of a total are not listed, unless everything is."""
 
 KEEP = "\u00a0"
 """A blank at which no line ends: `12.2 ms` stays together."""
@@ -26,7 +26,7 @@ GAP = "  "
 LEAST_ROOM = 12
 """Columns that the last cell of a row has, however narrow the page is."""
 CRAMPED = 24
-"""Columns in which a last cell that needs more is not wrapped: it goes below the row."""
+"""A last cell that needs more than these columns goes below the row instead of being wrapped."""
 BELOW = "      "
 
 
@@ -37,15 +37,15 @@ class Page:
     width: int = WIDTH
     """Columns."""
     home: str | None = None
-    """The file of the target, whose line numbers stand without it; None where every line names its file."""
+    """The file of the target, whose lines are shown without it; None where every line names its file."""
     is_full: bool = True
-    """Whether everything is shown, rather than what matters most on two screens."""
+    """True if everything is shown, instead of the most important facts on two screens."""
 
     scale: float = 1.0
     """Of the usual rows of each list on a short page, how many are shown."""
 
     def most(self, full: int, short: int) -> int:
-        """How many rows of a list are shown."""
+        """Return how many rows of a list are shown."""
         return full if self.is_full else max(1, round(short * self.scale))
 
     def least(self, total: float) -> float:
@@ -54,38 +54,38 @@ class Page:
 
     @property
     def rest(self) -> str:
-        """Where what is only counted is shown."""
+        """Return the option that shows the counted rest."""
         return "all are in --format json" if self.is_full else "--full shows more"
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One row of a table, with lines of its own below it."""
+    """One row of a table, with further lines below it."""
 
     cells: tuple[str, ...]
     styles: tuple[str, ...] = ()
     """One for each cell; cells beyond are plain."""
     details: tuple[Text, ...] = ()
     clip: bool = False
-    """Whether the last cell is cut to one line, as for source text that the place below leads to."""
+    """True if the last cell is cut to one line, as for source text whose location is shown below."""
 
 
 def heading(title: str, note: str = "") -> Text:
-    """The line above a section."""
+    """Return the line above a section."""
     return Text.assemble((title, "bold"), "  " if note else "", (note, "dim"))
 
 
 def rule(title: str, note: str, width: int) -> Text:
-    """A line across the page with a title on the left and a note on the right."""
+    """Return a line across the page with a title on the left and a note on the right."""
     rest = max(3, width - cell_len(title) - cell_len(note) - 7)
     return Text.assemble(("── ", "blue"), (title, "bold blue"), (f" {'─' * rest} ", "blue"), (note, "dim"))
 
 
 def table(rows: Sequence[Row], width: int, right: frozenset[int] = frozenset()) -> Iterator[Text]:
-    """Aligned rows, the last cell wrapped under itself; `right` holds the columns of numbers.
+    """Yield aligned rows, the last cell wrapped under itself; `right` holds the columns of numbers.
 
-    A last cell that would be cut into narrow pieces goes on a line of its own.  A column that is empty in
-    every row takes no room.
+    A last cell that would be cut into narrow pieces goes on a line below. A column that is empty in every row
+    takes no room.
     """
     if not rows:
         return
@@ -129,16 +129,16 @@ def paragraph(text: str, width: int, indent: str, style: str = "") -> Iterator[T
 
 
 def wrapped(text: str, width: int, hang: str = "") -> list[str]:
-    """The text in lines of at most `width`, the further ones after `hang`; names and paths are never cut, nor
-    is text joined by KEEP."""
+    """Return the text in lines of at most `width`, the further ones after `hang`; names, paths and text
+    joined by KEEP are never cut."""
     lines = textwrap.wrap(text, width, subsequent_indent=hang, break_long_words=False, break_on_hyphens=False)
     return [line.replace(KEEP, " ") for line in lines]
 
 
 def fitted(lines: Iterable[Text], width: int) -> Iterator[Text]:
-    """Lines that fit the page; a heading or a name that is longer goes on below itself, at a blank.
+    """Yield lines that fit the page; a longer heading or name continues below itself, at a blank.
 
-    Source text (`no_wrap`) is as it is.
+    Source text (`no_wrap`) stays unchanged.
     """
     for line in lines:
         if line.cell_len <= width or line.no_wrap:
@@ -161,12 +161,12 @@ def _split(line: Text, width: int) -> Iterator[Text]:
 
 
 def clipped(text: str, width: int) -> str:
-    """The text in one line of at most `width`, an ellipsis for what is cut."""
+    """Return the text in one line of at most `width`, with an ellipsis for the rest."""
     return text if len(text) <= width else f"{text[: width - 1].rstrip()}…"
 
 
 def path_end(path: str, width: int) -> str:
-    """The last parts of a path, as many as fit, after an ellipsis for what is cut; its file name always."""
+    """Return the last parts of a path that fit, after an ellipsis for the rest; the file name always."""
     if len(path) <= width:
         return path
     parts = path.split("/")
@@ -175,7 +175,7 @@ def path_end(path: str, width: int) -> str:
 
 
 def to_text(lines: Iterable[Text]) -> str:
-    """The lines as plain text."""
+    """Return the lines as plain text."""
     return "".join(f"{line.plain.rstrip()}\n" for line in lines)
 
 
@@ -186,5 +186,5 @@ def print_lines(lines: Iterable[Text], console: Console) -> None:
 
 
 def page_width(console: Console) -> int:
-    """The terminal's width within reason; WIDTH for a pipe or a file."""
+    """Return the terminal's width within limits; WIDTH for a pipe or a file."""
     return min(max(console.width, 60), 140) if console.is_terminal else WIDTH

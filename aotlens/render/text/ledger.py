@@ -27,7 +27,7 @@ FEW = 5
 
 
 def input_lines(target: Target, width: int) -> Iterator[Text]:
-    """One row for each input that has something to tell; the rest folded."""
+    """Yield one row for each notable input; the rest folded."""
     yield heading("Inputs", kind_counts(target))
     notable = [entry for entry in target.inputs if is_notable(entry)]
     quiet = [entry for entry in target.inputs if not is_notable(entry)]
@@ -58,7 +58,7 @@ def output_lines(target: Target, width: int) -> Iterator[Text]:
 
 
 def left_lines(target: Target, page: Page) -> Iterator[Text]:
-    """What the function leaves at places outside of it; nothing where it leaves nothing."""
+    """Yield what the function leaves outside of it; nothing where it leaves nothing."""
     if not target.left:
         return
     yield heading("Left outside", f"{counted(len(target.left), 'place')}, at each call")
@@ -70,12 +70,13 @@ def left_lines(target: Target, page: Page) -> Iterator[Text]:
 
 
 def _pair(cells: tuple[str, str], style: str, row: Left | SpecialOperator, width: int) -> Row:
-    """A name and a word about it, and below these why and where."""
+    """Return a name and a word about it, with reason and location below."""
     return Row(cells, ("cyan", style), tuple(_details(row.reason, row.sites, width)))
 
 
 def guard_lines(target: Target, page: Page) -> Iterator[Text]:
-    """What the sizes must meet, by the line that asked, and the plain values that are built in."""
+    """Yield the conditions on sizes, by the line that causes them, and the plain values that are
+    constants."""
     values = [guard for guard in target.guards if guard.reason == BUILT_IN]
     sizes = [guard for guard in target.guards if guard.reason != BUILT_IN]
     if sizes:
@@ -106,7 +107,7 @@ def _size_rows(guards: list[Guard], width: int) -> list[Row]:
 
 
 def operator_lines(target: Target, page: Page) -> Iterator[Text]:
-    """Effects and higher-order operators; nothing where there are none."""
+    """Yield effects and higher-order operators; nothing where there are none."""
     if not target.operators:
         return
     yield heading("Effects and higher-order operators", str(len(target.operators)))
@@ -172,7 +173,7 @@ def input_summary(target: Target, page: Page) -> Iterator[Text]:
 
 
 def _alike(target: Target, entry: Input) -> object:
-    """Equal for inputs that one row can stand for: a buffer of each batch norm, which is changed alike."""
+    """Return equal values for inputs that share a row: a buffer of each batch norm that is changed alike."""
     if entry.kind not in ("Parameter", "Buffer"):
         return entry.index
     return entry.kind, entry.name.rpartition(".")[2], handling(target, entry)
@@ -194,7 +195,7 @@ def _input_row(target: Target, group: Sequence[Input], page: Page) -> Row:
 
 
 def _why(reason: str, sites: Sequence[Site], page: Page) -> Iterator[Text]:
-    """The reason and the first place, in one line each."""
+    """Yield the reason and the first location, in one line each."""
     if reason:
         yield Text(DETAIL).append(clipped(reason, page.width - len(DETAIL)), "dim")
     for site in sites[:1]:
@@ -204,7 +205,7 @@ def _why(reason: str, sites: Sequence[Site], page: Page) -> Iterator[Text]:
 
 
 def output_summary(target: Target, page: Page) -> Iterator[Text]:
-    """Outputs by what they are; those that alias something come first."""
+    """Yield outputs by their kind; those that alias something come first."""
     yield heading("Outputs", output_count(target))
     groups: dict[object, list[Output]] = {}
     for entry in target.outputs:

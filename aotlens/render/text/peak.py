@@ -1,6 +1,6 @@
-"""Where memory peaks and what is alive there, as text.
+"""The memory peak and the values alive there, as text.
 
-Invariant: the rows account for every byte of the peak; what is cut from the list is counted in its last line.
+Invariant: the rows account for every byte of the peak; the last line of a shortened list counts the rest.
 """
 
 from collections.abc import Iterator
@@ -21,7 +21,8 @@ _DETAIL = " " * 6
 
 
 def memory_lines(memory: Memory, page: Page) -> Iterator[Text]:
-    """The peak with its place, then what is alive there, the largest first, identical layers folded."""
+    """Yield the peak with its node and line, then the values alive there, the largest first, identical layers
+    folded."""
     if not memory.curve:
         return
     width = page.width

@@ -1,6 +1,6 @@
-"""The section on ranks: who compiled what, where they differ, who was slowest, and the collectives.
+"""The section on ranks: which compiled what, where they differ, which was slowest, and the collectives.
 
-Invariant: a list that is cut says how long it is; a short page has one line where all ranks agree.
+Invariant: a shortened list shows its length; a short page has one line where all ranks agree.
 """
 
 from collections.abc import Iterator, Sequence
@@ -22,7 +22,7 @@ PAIR = 2
 
 
 def rank_lines(ranks: Ranks, page: Page) -> Iterator[Text]:
-    """The whole section."""
+    """Yield the whole section."""
     yield rule("Ranks", ranks_summary(ranks), page.width)
     for lines in (
         _mismatches(ranks, page),

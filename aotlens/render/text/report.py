@@ -1,6 +1,6 @@
-"""What `aotlens inspect --format text` prints.
+"""The output of `aotlens inspect --format text`.
 
-Invariant: everything comes from the report; nothing is looked up anywhere but in the user's source files.
+Invariant: all facts come from the report; only the user's source files are read beside it.
 """
 
 from collections.abc import Iterator
@@ -72,19 +72,19 @@ FEW_LOSSES = 8
 LONG_REASON = 140
 """Characters of a reason on a short page."""
 SCALES = (1.0, 0.75, 0.5, 0.3, 0.1)
-"""How much of each list is tried, until the page is short enough."""
+"""Shares of each list that are tried, until the page is short enough."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """What to print beside the overview."""
+    """The parts to print beside the overview."""
 
     wrapper_source: bool = False
     stage: str | None = None
     """Only this stage's program (`forward`, `wrapper`, …), the difference `captured..functional` of two, or
     the kernels (`kernels`); None prints the overview."""
     is_full: bool = False
-    """Everything that the report holds, rather than what matters most on two screens."""
+    """True for everything in the report, instead of the most important facts on two screens."""
 
 
 def print_report(report: Report, console: Console, shown: Shown | None = None) -> None:
@@ -93,12 +93,12 @@ def print_report(report: Report, console: Console, shown: Shown | None = None) -
 
 
 def report_text(report: Report, shown: Shown | None = None, width: int = WIDTH) -> str:
-    """The report as plain text."""
+    """Return the report as plain text."""
     return to_text(report_lines(report, width, shown or Shown()))
 
 
 def report_lines(report: Report, width: int, shown: Shown) -> Iterator[Text]:
-    """Every line of the report. Raises UserError when no target has the stage that was asked for."""
+    """Yield every line of the report. Raises UserError when no target has the requested stage."""
     if shown.stage is not None:
         yield from _stage_lines(report, shown.stage, width)
         return
@@ -113,7 +113,7 @@ def report_lines(report: Report, width: int, shown: Shown) -> Iterator[Text]:
 
 
 def _overview(report: Report, page: Page, wrapper_source: bool) -> Iterator[Text]:
-    """The report on a page of that kind."""
+    """Yield the report on a page of that kind."""
     yield from lacking_lines(report, page)
     yield from fitted(action_lines(report, page), page.width)
     yield from _report_findings(report, page)
@@ -147,7 +147,7 @@ def _dynamo_section(report: Report, page: Page) -> Iterator[Text]:
 
 
 def lacking_lines(report: Report, page: Page) -> Iterator[Text]:
-    """What the script passed to `torch.compile` and is not compiled, and what may be missing."""
+    """Yield what the script passed to `torch.compile` that is not compiled, and what may be missing."""
     losses = [record for record in report.not_compiled if record.is_loss]
     shown = losses[: page.most(len(losses), FEW_LOSSES)]
     for record in shown:
@@ -163,7 +163,7 @@ def lacking_lines(report: Report, page: Page) -> Iterator[Text]:
 
 
 def _report_findings(report: Report, page: Page) -> Iterator[Text]:
-    """What belongs to no target; a short page does not repeat what is not compiled."""
+    """Yield the findings without a target; a short page does not repeat code that is not compiled."""
     if not page.is_full:
         reported = {(record.code, record.span) for record in report.not_compiled if record.is_loss}
         others = [finding for finding in report.diagnostics if (finding.code, finding.span) not in reported]
@@ -176,7 +176,7 @@ def _report_findings(report: Report, page: Page) -> Iterator[Text]:
 
 
 def _title(report: Report, index: int) -> str:
-    """The target's name; with its number and signature when the report has several of that name."""
+    """Return the target's name; with its number and signature when the report has several of that name."""
     target = report.targets[index]
     same = [position for position, other in enumerate(report.targets) if other.qualname == target.qualname]
     if len(same) == 1:
@@ -185,7 +185,7 @@ def _title(report: Report, index: int) -> str:
 
 
 def target_lines(target: Target, page: Page, title: str) -> Iterator[Text]:
-    """One target: its header, then what the page has room for; diagnostics first on a short one."""
+    """Yield one target: its header, then the sections that fit; diagnostics first on a short page."""
     yield rule(title, location(target.span) if target.span else target.qualname, page.width)
     yield Text.assemble(target_summary(target), (f" · {target.frontend} frontend", "dim"))
     yield Text()
@@ -234,7 +234,7 @@ def _short_sections(target: Target, page: Page) -> tuple[Iterator[Text], ...]:
 
 
 def origin_lines(target: Target, page: Page) -> Iterator[Text]:
-    """How the facts of a target from a log are known; a short page names what is unknown."""
+    """Yield how the facts of a target from a log are known; a short page names the unknown ones."""
     if not target.origins:
         return
     if not page.is_full:
@@ -247,7 +247,7 @@ def origin_lines(target: Target, page: Page) -> Iterator[Text]:
 
 
 def wrapper_lines(target: Target, page: Page) -> Iterator[Text]:
-    """The steps that run on each call; on a full page also the names of those that do not."""
+    """Yield the steps that run on each call; on a full page also the names of the others."""
     if target.wrapper is None:
         return
     applied = applied_steps(target)
@@ -291,7 +291,7 @@ def _compile_time(target: Target, width: int) -> Iterator[Text]:
 
 
 def stage_origin(stage: Stage) -> str:
-    """Where a stage's program comes from: `from joint`, or that it is the one before."""
+    """Return a stage's origin: `from joint`, or that it equals the one before."""
     if stage.same_as is not None:
         return f"changes nothing: as {stage.same_as}"
     return f"from {stage.parent}" if stage.parent else "your code"
@@ -305,7 +305,7 @@ def _findings(target: Target, width: int) -> Iterator[Text]:
 
 
 def _stage_lines(report: Report, name: str, width: int) -> Iterator[Text]:
-    """One stage's program of every target that has it, or the difference of two."""
+    """Yield one stage's program of every target that has it, or the difference of two."""
     shown = [
         (target, lines)
         for target in report.targets
@@ -322,7 +322,7 @@ def _stage_lines(report: Report, name: str, width: int) -> Iterator[Text]:
 
 
 def _shown_stage(target: Target, name: str, width: int) -> list[Text] | None:
-    """The lines for one stage or a range of two; None when the target lacks it."""
+    """Return the lines for one stage or a range of two; None when the target lacks it."""
     both = parse_range(name)
     if both is not None:
         difference = stage_difference(target, *both)

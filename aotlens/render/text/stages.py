@@ -13,7 +13,7 @@ STYLES = {"-": "red", "+": "green", "~": "yellow"}
 
 
 def difference_lines(difference: StageDifference) -> Iterator[Text]:
-    """A heading with the counts, then every change below the line of the user's that it belongs to."""
+    """Yield a heading with the counts, then every change below its line of the user's."""
     yield Text.assemble(
         (f"{difference.before} → {difference.after}", "bold"), (f"  {summary(difference)}", "dim")
     )

@@ -1,6 +1,6 @@
 """The targets of a report with many: the largest are shown, the others are listed.
 
-Invariant: every target is shown or listed, and the diagnostics of those that are listed come first.
+Invariant: every target is shown or listed, and the diagnostics of listed ones come first.
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,7 +20,8 @@ _FEW = 12
 
 
 def main_targets(targets: Sequence[Target]) -> tuple[int, ...]:
-    """The positions of those that save most, then have most operators; of one function, the first such."""
+    """Return the positions of the targets that save most, then have most operators; the first one of each
+    function."""
     ranked = sorted(range(len(targets)), key=lambda index: _size(targets[index]), reverse=True)
     first_of: dict[object, int] = {}
     for index in ranked:

@@ -1,4 +1,4 @@
-"""What else could have been saved, as text: the budget, the frontier, and the answers to what-ifs."""
+"""Other choices of what to save, as text: the budget, the frontier, and the answers to what-ifs."""
 
 from collections.abc import Iterator, Sequence
 
@@ -15,7 +15,7 @@ CHOSEN = "◀ this one"
 
 
 def tradeoff_lines(partition: Partition, page: Page) -> Iterator[Text]:
-    """The frontier, whose ends are enough for a short page; then each what-if."""
+    """Yield the frontier, of which a short page shows the ends; then each what-if."""
     width = page.width
     rows = frontier_rows(partition, FRONTIER_ROWS)
     if len(rows) > 1 and not page.is_full:
@@ -39,7 +39,7 @@ def tradeoff_lines(partition: Partition, page: Page) -> Iterator[Text]:
 
 
 def _ends(rows: Sequence[FrontierRow], choices: int) -> str:
-    """`32 choices, from 1.7 MiB saved and 11.1 GFLOP computed again to 72.4 MiB and 0 FLOP`."""
+    """Return `32 choices, from 1.7 MiB saved and 11.1 GFLOP computed again to 72.4 MiB and 0 FLOP`."""
     first, last = rows[0], rows[-1]
     least = f"{human_bytes(first.saved_bytes)} saved and {human_flops(first.recompute_flops)} computed again"
     most = f"{human_bytes(last.saved_bytes)} and {human_flops(last.recompute_flops)}"
@@ -47,7 +47,7 @@ def _ends(rows: Sequence[FrontierRow], choices: int) -> str:
 
 
 def what_if_lines(answer: WhatIf, partition: Partition, width: int) -> Iterator[Text]:
-    """The totals after the change beside those before it."""
+    """Yield the totals after the change beside those before it."""
     own = partition.own
     yield heading(
         "What if", answer.change if own is None else f"{answer.change}, beside {own_choice_label(own)}"

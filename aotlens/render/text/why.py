@@ -1,4 +1,4 @@
-"""What `aotlens why` prints: one screen, the fixes that were tried, and one line for other commands."""
+"""The output of `aotlens why`: one screen, the tried fixes, and one line for other commands."""
 
 from collections.abc import Iterator, Sequence
 
@@ -41,7 +41,7 @@ _INDENT = "     "
 
 
 def fix_summary_lines(dynamo: Dynamo, page: Page) -> Iterator[Text]:
-    """What all fixes together do."""
+    """Yield the effect of all fixes together."""
     passed = [entry for entry in dynamo.fixes if entry.passed]
     if passed and passed[0].outcome is not None:
         yield from paragraph(outcome_sentence(passed[0].outcome), page.width, "", "green")
@@ -50,20 +50,20 @@ def fix_summary_lines(dynamo: Dynamo, page: Page) -> Iterator[Text]:
 
 
 def fixable_line(dynamo: Dynamo) -> Iterator[Text]:
-    """How many edits there are to try, where none was."""
+    """Yield how many edits there are to try, where none was."""
     if dynamo.fixable and not dynamo.fixes:
         what = "1 of these" if dynamo.fixable == 1 else f"{dynamo.fixable} of these"
         yield Text(f"`aotlens why --try-fixes SCRIPT` tries edits for {what} on copies of the script", "dim")
 
 
 def fix_lines(dynamo: Dynamo, problem: Problem, width: int) -> Iterator[Text]:
-    """The fixes that passed for a problem."""
+    """Yield the fixes that passed for a problem."""
     for entry in fixes_of(dynamo, problem.function, problem.target):
         yield from paragraph(f"✓ tested: {entry.fix.title}", width, _INDENT, "bold green")
 
 
 def rejected_fix_lines(dynamo: Dynamo, page: Page) -> Iterator[Text]:
-    """With `--full`, what was tried in vain."""
+    """Yield, with `--full`, the edits that did not pass."""
     rejected = [entry for entry in dynamo.fixes if not entry.passed]
     if not rejected or not page.is_full:
         return
@@ -87,7 +87,7 @@ def print_why(report: Report, console: Console, is_full: bool = False) -> None:
 
 
 def why_text(report: Report, is_full: bool = False, width: int = WIDTH) -> str:
-    """The answer as plain text."""
+    """Return the answer as plain text."""
     return to_text(_why_lines(report, Page(width, is_full=is_full)))
 
 
@@ -110,7 +110,7 @@ def _why_lines(report: Report, page: Page) -> Iterator[Text]:
 
 
 def dynamo_lines(dynamo: Dynamo, page: Page) -> Iterator[Text]:
-    """What to fix, what is normal, and where the compile time went."""
+    """Yield what to fix, what is normal, and how the compile time is spent."""
     every = problems(dynamo)
     to_fix = [problem for problem in every if not problem.is_normal]
     normal = [problem for problem in every if problem.is_normal]
@@ -158,7 +158,7 @@ def _problem_lines(problem: Problem, number: int, width: int) -> Iterator[Text]:
 
 
 def _process_lines(dynamo: Dynamo, page: Page) -> Iterator[Text]:
-    """What ran besides, of which nothing is known."""
+    """Yield the other processes, of which nothing is known."""
     if dynamo.processes:
         yield heading("Not observed", "processes that the script started")
         shown = dynamo.processes[: page.most(len(dynamo.processes), MOST_LINES)]
@@ -170,7 +170,7 @@ def _process_lines(dynamo: Dynamo, page: Page) -> Iterator[Text]:
 
 
 def _guard_lines(dynamo: Dynamo, page: Page) -> Iterator[Text]:
-    """The cost of guards per call, where it was measured."""
+    """Yield the cost of guards per call, where it was measured."""
     measured = [function for function in dynamo.functions if function.guard_nanoseconds is not None]
     if not measured:
         return
@@ -216,7 +216,7 @@ def _time_lines(seconds: CompileSeconds, page: Page) -> Iterator[Text]:
 
 
 def short_dynamo_lines(dynamo: Dynamo, width: int) -> Iterator[Text]:
-    """One line each for graph breaks, recompilations and constants; nothing where there are none."""
+    """Yield one line each for graph breaks, recompilations and constants; none where there are none."""
     breaks, recompilations, constants = dynamo_counts(dynamo)
     rows: list[Row] = []
     if breaks:
