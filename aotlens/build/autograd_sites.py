@@ -1,6 +1,6 @@
-"""Where a function makes an argument require grad: no operator tells of it, so its text is read.
+"""Finds where a function makes an argument require grad: no operator records it, so the source is read.
 
-Invariant: a place is given only where the argument stands there under its own name.
+Invariant: a location is returned only where the argument occurs under its own name.
 """
 
 import ast

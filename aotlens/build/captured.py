@@ -1,7 +1,7 @@
-"""The captured stage: the operators as the user's code ran them, as a program that runs.
+"""The captured stage: the operators in the order in which the user's code ran them, as a program that runs.
 
-Invariant: one node per recorded call and per result of a call, in the order in which they ran; a tensor is
-one name from the call that made it to the last that reads or writes it.
+Invariant: one node per recorded call and per result of a call, in execution order; a tensor has one name from
+the call that returned it to its last read or write.
 """
 
 from collections.abc import Iterable, Iterator
@@ -29,21 +29,21 @@ SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
 @dataclass(frozen=True, slots=True)
 class CapturedProgram:
-    """The program, and what its nodes come from."""
+    """The program, and the origins of its nodes."""
 
     program: Program
     origins: dict[int, Origin]
-    """The call's own origin by the identity of a node's origin that was made from it."""
+    """The call's origin by the identity of the node's origin that was derived from it."""
     repeated_calls: dict[int, Origin]
-    """The origin of the call that a view taken again by autograd repeats, by the identity of its own."""
+    """The origin of the call that a repeated view belongs to, by the identity of the view's own origin."""
 
     def original(self, node: Node) -> Origin:
-        """The origin of the call that a node belongs to."""
+        """Return the origin of the call that a node belongs to."""
         return self.origins.get(id(node.origin), node.origin)
 
 
 def called_program(captured: Captured, values: tuple[Any, ...], name: str) -> CapturedProgram:
-    """The recorded calls as a program over the flat inputs, of wrappers over the tensors inside.
+    """Return the recorded calls as a program over the flat inputs, with wrappers or with their inner tensors.
 
     `values` holds each call's result as it was when the call returned.
     """
@@ -51,7 +51,7 @@ def called_program(captured: Captured, values: tuple[Any, ...], name: str) -> Ca
 
 
 def changes_sizes(captured: Captured) -> bool:
-    """Whether a tensor has other sizes or strides after the run than when it was made."""
+    """Return True if a tensor has other sizes or strides after the run than at its creation."""
     return any(_kind(call[0]) is Kind.METADATA_MUTATION for call in captured.calls)
 
 
@@ -71,7 +71,7 @@ def tensors_in(values: Iterable[Any]) -> Iterator[Any]:
 
 
 def bookkeeping(captured: Captured, calls: tuple[Call, ...]) -> dict[int, int | None]:
-    """Calls of autograd's own that nobody reads: aliases that it saves, views that it takes again.
+    """Return autograd's own unused calls: aliases that it saves, and views that it repeats.
 
     By position: the position of the call that such a view repeats, None for an alias and for a view that
     repeats an argument.
@@ -114,7 +114,7 @@ def bookkeeping(captured: Captured, calls: tuple[Call, ...]) -> dict[int, int | 
 
 
 def _repeats_argument(captured: Captured, source: Any, *geometry: Any) -> bool:
-    """Whether `as_strided` of an argument shows what another argument, which came on its memory, shows."""
+    """Return True if `as_strided` of an argument equals another argument on the same storage."""
     inputs = captured.inputs
     beside = (
         inputs[index]
@@ -139,7 +139,7 @@ def _identities(values: Iterable[Any]) -> set[int]:
 
 
 def _hidden_bases(captured: Captured) -> list[Any]:
-    """The tensors under overlapping inputs that are no inputs themselves."""
+    """Return the bases of overlapping inputs that are no inputs themselves."""
     return [base.argument for base in captured.inputs[len(captured.flat_inputs) :]]
 
 
@@ -158,7 +158,7 @@ def _recorded_subgraphs(argument: Any, recorded: Any) -> Any:
 
 
 class CallWriter:
-    """Writes calls down as nodes in a recording of its own."""
+    """Writes calls as nodes into a recording of its own."""
 
     def __init__(self, captured: Captured) -> None:
         self._captured = captured
@@ -170,7 +170,7 @@ class CallWriter:
             self._add_captured_input(captured_input)
 
     def write(self, calls: tuple[Call, ...], values: tuple[Any, ...], name: str) -> CapturedProgram:
-        """The program of these calls, whose results have these values."""
+        """Return the program of these calls, whose results have these values."""
         unread = bookkeeping(self._captured, calls)
         for index, (call, value) in enumerate(zip(calls, values, strict=True)):
             if index not in unread:
@@ -231,7 +231,7 @@ class CallWriter:
         self._name_results(node, result, value)
 
     def _with_bodies(self, call: Call, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
-        """The functions among a higher-order operator's arguments as the programs that were recorded."""
+        """Return the arguments with recorded programs for the functions of a higher-order operator."""
         graph = torch.fx.GraphModule
         arguments = tuple(
             arg.meta.get(PROGRAM_KEY, arg) if isinstance(arg, graph) else arg for arg in arguments
@@ -262,9 +262,9 @@ class CallWriter:
                     self._name_results(self._recording.item(node, index), item, value[index])
 
     def _define_new_sizes(self, node: Node, result: Any, value: Any) -> None:
-        """A size that the data decides is read from the result that first has it.
+        """Read an unbacked size from the first result that has it.
 
-        Later calls have it by the symbol of their own recording, which `value` may not be of.
+        Later calls have it by the symbol of their own recording, which may not be that of `value`.
         """
         if any(is_data_dependent(size) for size in value.shape):
             self._recording.symbols.define_sizes(node)

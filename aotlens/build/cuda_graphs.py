@@ -1,7 +1,7 @@
 """Whether CUDA graphs can record a target's graphs: every blocker, from our programs alone.
 
-Invariant: needs neither a GPU nor Inductor.  Where no tensor of the target is on a GPU, all are taken to be
-there, as for the kernels of a GPU target.
+Invariant: needs neither a GPU nor Inductor. Where no tensor of the target is on a GPU, all count as being on
+one, as for the kernels of a GPU target.
 """
 
 from collections.abc import Iterable, Iterator
@@ -34,14 +34,14 @@ from aotlens.view.cuda_graphs import (
 )
 
 RANDOM_STATE = ("torch.random", "torch.cuda.random")
-"""Modules whose functions read and set the state of generators."""
+"""Modules whose functions read and set the RNG state of generators."""
 MASKS = (torch.bool, torch.uint8)
 VERDICTS: tuple[CudaGraphVerdict, ...] = ("recorded", "in_parts", "not_recorded")
 """From the best to the worst."""
 
 
 def cuda_graph_of(parts: Partitioned, steps: tuple[WrapperStep, ...], for_gpu: bool) -> CudaGraph | None:
-    """The verdict; None for a target that has nothing to do with a GPU."""
+    """Return the verdict; None for a target without a GPU."""
     on_gpu = any(
         tensor.device.type == "cuda" for program in _programs(parts) for tensor in _all_tensors(program)
     )
@@ -109,7 +109,7 @@ class _Finder:
     program: Program
     phase: Phase
     on_gpu: bool
-    """Whether some tensor of the target is on a GPU, so that one on the CPU is there on purpose."""
+    """True if some tensor of the target is on a GPU, so that one on the CPU is there on purpose."""
 
     def blockers(self) -> Iterator[CudaGraphBlocker]:
         yield from self._input_blockers()
@@ -178,7 +178,7 @@ class _Finder:
         return set() if environment is None else unbacked_symbols(environment)
 
     def _data_symbols(self, node: Node) -> set[Any]:
-        """The sizes and numbers in its value that only the data tells."""
+        """Return the unbacked SymInts in its value."""
         if not self._unbacked:
             return set()
         sizes = [size for tensor in _tensors(node) for size in tensor.shape]
@@ -191,7 +191,8 @@ class _Finder:
         }
 
     def _varies(self, input_node: Node) -> bool:
-        """Whether its size is symbolic; of the backward's, those count that the forward did not have."""
+        """Return True if its size is symbolic; of the backward's sizes only those that the forward does not
+        have count."""
         return (
             bool(self._data_symbols(input_node))
             if self.phase == "backward"
@@ -199,7 +200,7 @@ class _Finder:
         )
 
     def _written(self, node: Node) -> BlockerKind | None:
-        """A tensor that is at the same address on each call may be written to."""
+        """Return the blocker of a write to a tensor that has the same address on each call."""
         program_input = self._inputs.get(id(node.args[0]))
         if program_input is None or stays_in_place(program_input.slot):
             return None
@@ -214,7 +215,7 @@ class _Finder:
         return tuple(slot for slot in slots if isinstance(slot, (Parameter, Buffer)))
 
     def _kind(self, node: Node, brings_number: bool) -> BlockerKind | None:
-        """Why a node cannot be recorded; None where it can."""
+        """Return why a node cannot be recorded; None where it can."""
         op, name = node.op, node.target.rsplit(".", 1)[0] if "." in node.target else node.target
         tags = getattr(op, "tags", ())
         checks: tuple[tuple[bool, BlockerKind], ...] = (
@@ -239,13 +240,14 @@ class _Finder:
         return self.on_gpu and any(tensor.device.type == "cpu" for tensor in _tensors(node))
 
     def _runs_on_cpu(self, node: Node) -> bool:
-        """A constant does not run; a number of it goes into the kernels."""
+        """Return True if it runs on the CPU; a constant does not run, and its number goes into the
+        kernels."""
         if node.op is None or not self._is_on_cpu(node) or node.op is aten.lift_fresh_copy.default:
             return False
         return not self._is_made_on_gpu(node)
 
     def _is_made_on_gpu(self, node: Node) -> bool:
-        """Whether all that reads it copies it to the GPU, and it can be made there in the first place."""
+        """Return True if all users copy it to the GPU, and it could be created there."""
         if node.op is None or any(True for _ in node.inputs()) or is_random_op(node.op):
             return False
         readers = [other for other in self.program.nodes if any(source is node for source in other.inputs())]
@@ -253,7 +255,7 @@ class _Finder:
         return all(map(self._copies, readers)) and all(result is not node for result in results)
 
     def _copies(self, node: Node) -> bool:
-        """Whether its operands are on the one side and its result on the other."""
+        """Return True if its operands and its result are on different devices."""
         if not self.on_gpu or node.op is None:
             return False
         operand_devices = {
@@ -273,7 +275,7 @@ def _sites(origins: Any) -> tuple[Site, ...]:
 
 
 def _writes_by_mask(node: Node) -> bool:
-    """Whether a mask chooses the places, and not for one value in all, which is a `where`."""
+    """Return True if a mask selects the elements, unless one value is written to all, which is a `where`."""
     indices, values = node.args[1], node.args[2]
     masks = [index for index in indices if isinstance(index, Node) and index.val.dtype in MASKS]
     alone = len(indices) == 1 and isinstance(values, Node) and _is_one(values.val)

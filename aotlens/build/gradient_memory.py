@@ -1,7 +1,7 @@
-"""Which gradients a leaf takes as they are, and which autograd copies for it.
+"""Which gradients a leaf takes over, and which autograd copies for it.
 
-Invariant: as in torch's `AccumulateGrad` for a leaf whose `grad` is None: a gradient that nobody else holds
-and that lies in memory as its leaf does is taken, any other is copied in the leaf's layout.
+Invariant: as in torch's `AccumulateGrad` for a leaf whose `grad` is None: a gradient without other owners and
+with its leaf's layout is taken over, any other is copied in the leaf's layout.
 """
 
 from collections import Counter
@@ -18,17 +18,17 @@ from aotlens.partition.records import ForwardBackward
 
 @dataclass(frozen=True, slots=True)
 class Handover:
-    """One gradient as the backward returns it."""
+    """One gradient returned by the backward."""
 
     name: str
     """Of the input."""
     node: Node
     copied_bytes: int
-    """0 where it is taken, or goes on to the autograd node behind an input that is no leaf."""
+    """0 where it is taken over, or passed to the grad_fn of a non-leaf input."""
 
 
 def handovers(parts: ForwardBackward) -> tuple[Handover, ...]:
-    """In the order of the backward's outputs; inputs without a gradient are left out."""
+    """Return one record per gradient in the order of the backward's outputs."""
     assert parts.backward is not None  # asked in training only
     outputs = [out for out in parts.backward.outputs if isinstance(out.value, Node)]
     left = Counter(id(out.value) for out in outputs)
@@ -49,12 +49,12 @@ def handovers(parts: ForwardBackward) -> tuple[Handover, ...]:
 
 
 def _leaf(parts: ForwardBackward, slot: Any) -> Any:
-    """The leaf that takes the gradient; a gradient of a tensor subclass is handed over in parts."""
+    """Return the leaf of the gradient; a gradient of a tensor subclass is returned in parts."""
     return None if not isinstance(slot, Gradient) or slot.inner else parts.joint.leaf(slot.index)
 
 
 def _fits(gradient: Any, leaf: Any) -> bool:
-    """Whether it has the layout that autograd wants for this leaf."""
+    """Return True if it has the layout that autograd requires for this leaf."""
     if gradient.layout is not torch.strided:
         return True
     if not leaf.is_contiguous() and not _dense(leaf):
@@ -67,7 +67,7 @@ def _fits(gradient: Any, leaf: Any) -> bool:
 
 
 def _dense(tensor: Any) -> bool:
-    """Whether its elements lie in memory without gaps and without overlap, in any order."""
+    """Return True if its elements fill memory without gaps and overlap, in any order."""
     expected = 1
     for step, size in sorted(
         (number(step), number(size)) for step, size in zip(tensor.stride(), tensor.shape, strict=True)

@@ -1,4 +1,4 @@
-"""The rows of what the compilation assumed of symbolic sizes."""
+"""The rows of conditions on symbolic sizes that the compilation assumed."""
 
 import re
 from collections.abc import Iterator
@@ -20,11 +20,11 @@ DYNAMO = "Dynamo decided it here"
 BACKEND = "torch or the backend decided it; no line of yours asked"
 
 _SIZE = re.compile(r"\.size\(\)\[")
-"""How Dynamo writes a size: `x.size()[0]`."""
+"""A size in Dynamo's text: `x.size()[0]`."""
 
 
 def build_guards(captured: Captured) -> tuple[rows.Guard, ...]:
-    """One row per condition, in the order in which they were made; those of plain sizes first."""
+    """Return one row per condition, in order of creation, those of plain sizes first."""
     environment = captured.fake_mode.shape_env
     if environment is None:
         return ()
@@ -60,7 +60,7 @@ class _Names:
             self._equal.append(rows.Guard(f"{name} == {known}", EQUAL))
 
     def guards(self) -> Iterator[rows.Guard]:
-        """What holds of the sizes before the function runs."""
+        """Yield the conditions on sizes before the function runs."""
         yield from self._equal
         for symbol, values in self._environment.var_to_range.items():
             if str(symbol) in self._names and values.lower == 2:
@@ -102,7 +102,7 @@ def _reason(origin: Origin) -> str:
 
 
 def _dynamo_site(location: str | None, captured: Captured) -> rows.Site | None:
-    """The line that Dynamo noted, as `text  # file:line in function` with the start of the path cut off."""
+    """Return the line that Dynamo recorded as `text # file:line in function`, with a shortened path."""
     match = re.search(r"^(?P<text>.*)  # (?P<file>[^#]*):(?P<line>\d+) in \S+$", location or "")
     if match is None:
         return None

@@ -1,4 +1,5 @@
-"""What operators' kernels allocate while they run, beside operands and outputs: packed operands, copies."""
+"""Memory that operators' kernels allocate while they run, beside operands and outputs: packed operands,
+copies."""
 
 from collections.abc import Callable
 from math import ceil, prod
@@ -10,7 +11,7 @@ from aotlens.ir.program import Node
 
 
 def number(size: Any) -> int:
-    """A size as a number; 0 where only the data tells it."""
+    """Return a size as a number; 0 for an unbacked one."""
     return int(size.node.hint or 0) if isinstance(size, torch.SymInt) else int(size)
 
 
@@ -40,7 +41,7 @@ def convolution_bytes(node: Node) -> int:
 
 
 def convolution_backward_bytes(node: Node) -> int:
-    """First the gradient of the input, then with it alive the gradient of the weight."""
+    """Return the most memory of two steps: the input's gradient; then, with that alive, the weight's."""
     gradient, activation, weight = (source.val for source in node.args[:3])
     if _keeps_layout(activation):
         return dense_bytes(weight)
@@ -76,19 +77,20 @@ def _packed_weight(weight: Any) -> int:
 
 
 def _filled(size_bytes: int, channels: int) -> int:
-    """The bytes with the last block of channels filled up."""
+    """Return the bytes with the last block of channels filled up."""
     return size_bytes * ceil(channels / _block()) * _block() // max(channels, 1)
 
 
 def _keeps_layout(activation: Any) -> bool:
-    """Whether the channels lie innermost, which oneDNN takes as it is."""
+    """Return True if the channels are innermost, which oneDNN reads without a copy."""
     if activation.ndim != 4 or activation.is_contiguous():
         return False
     return bool(activation.is_contiguous(memory_format=torch.channels_last))
 
 
 def _packs(node: Node, activation: Any, weight: Any, first: int = 3) -> bool:
-    """Whether torch gives the convolution to oneDNN; `first` is where stride, padding, dilation start."""
+    """Return True if torch uses oneDNN for the convolution; `first` is the position of stride, padding,
+    dilation."""
     if activation.dtype not in (torch.float32, torch.bfloat16, torch.float16):
         return False
     if not torch.backends.mkldnn.is_available() or activation.ndim < 3:
@@ -125,10 +127,10 @@ PROMOTING = frozenset(
 """Pointwise operators that copy an operand of another dtype to the common one."""
 
 LARGEST_PACKED = 1232 << 10
-"""Bytes that one thread packs of a transposed left side at a time."""
+"""Bytes of a transposed left side that one thread packs at a time."""
 
 SMALLEST_PACKED = 16**3
-"""Up to so many multiplications a product in bf16 is not given to oneDNN."""
+"""A bf16 product with at most so many multiplications does not use oneDNN."""
 
 PRODUCTS = frozenset({"aten::mm", "aten::bmm", "aten::addmm", "aten::baddbmm", "aten::addbmm"})
 
@@ -174,7 +176,7 @@ def _operand_bytes(node: Node) -> int:
 
 
 def _promoted(node: Node) -> int:
-    """A copy of each operand, and of the result, whose dtype is not the one that is computed in."""
+    """Return the bytes of copies of operands and result whose dtype differs from the computed one."""
     tensors = [operand for operand in _operands(node) if operand.ndim]
     if not tensors:
         return 0
@@ -189,7 +191,7 @@ def _promoted(node: Node) -> int:
 
 
 def _product(node: Node) -> int:
-    """A copy of each matrix that has neither rows nor columns in one piece, one of a batch at a time."""
+    """Return the bytes of copies of matrices without contiguous rows or columns, one of a batch at a time."""
     matrices = [operand for operand in _operands(node) if operand.ndim >= 2]
     if matrices[-1].dtype is torch.bfloat16:
         return _tiles(*matrices[-2:])
@@ -202,7 +204,7 @@ def _matrix_bytes(matrices: Any) -> int:
 
 
 def _tiles(left: Any, right: Any) -> int:
-    """oneDNN's: sums in f32, a packed part of the right side, and of the left where it is transposed."""
+    """Return oneDNN's memory: sums in f32, a packed part of the right side, and of a transposed left side."""
     (rows, inner), columns = map(number, left.shape[-2:]), number(right.shape[-1])
     if rows * inner * columns <= SMALLEST_PACKED:
         return 0
@@ -216,7 +218,7 @@ def _has_unit_stride(matrix: Any) -> bool:
 
 
 def _gradient(node: Node) -> int:
-    """A copy of the gradient where it is expanded or has gaps."""
+    """Return the bytes of a copy of an expanded or non-dense gradient."""
     gradient = _operands(node)[0]
     return 0 if gradient.is_contiguous() or _channels_last(gradient) else dense_bytes(gradient)
 
@@ -226,7 +228,7 @@ def _channels_last(tensor: Any) -> bool:
 
 
 def _layer_norm_backward(node: Node) -> int:
-    """The gradients of weight and bias, once per thread, in f32."""
+    """Return the bytes of the gradients of weight and bias, once per thread, in f32."""
     features = sum(dense_bytes(item) // item.element_size() for item in _node_values(node)[1:])
     return 4 * torch.get_num_threads() * features
 

@@ -1,8 +1,8 @@
-"""The memory curve: live bytes at each node of the forward and then of the backward, and who holds them.
+"""The memory curve: live bytes at each node of the forward and then of the backward, and their owners.
 
-Invariant: bytes are counted by storage.  A view adds nothing, and what the caller owns before the call
-(arguments, parameters, buffers) is not counted; what the call makes is, until nobody holds it: results stay
-with the caller, gradients are handed out, and a name ends where the module text deletes it.
+Invariant: bytes are counted by storage. A view adds nothing, and memory that the caller owns before the call
+(arguments, parameters, buffers) is not counted; memory allocated by the call is, until its last reference
+ends: the caller owns results and gradients, and a name ends where the module text deletes it.
 """
 
 from collections.abc import Iterator
@@ -27,21 +27,21 @@ from aotlens.partition.storages import is_view, node_bytes, value_bytes
 
 @dataclass(slots=True, eq=False)
 class _Storage:
-    """One storage that the call makes; its life is filled in while the programs are gone through."""
+    """One storage that the call allocates; its lifetime is completed while the programs are traversed."""
 
     maker: Node
     size_bytes: int
     first: int
-    """The moment at which it is made."""
+    """The moment of its allocation."""
     last: int | None
-    """The last moment at which somebody holds it; None while it is not known, or when it outlives all."""
+    """The last moment with a reference to it; None while it is unknown, or if it outlives the step."""
     kind: LiveKind = "temporary"
     name: str | None = None
-    """The user's name of the result or gradient that it is."""
+    """The user's name of the result or gradient in it."""
 
 
 Held = Any
-"""What a value lies on: a storage, None for what the caller or the module owns, a list for a bundle."""
+"""The storage of a value: a storage, None for the caller's or the module's, a list for a bundle."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class _Moment:
     node: Node | None
     phase: Phase
     working_bytes: int = 0
-    """What its kernel takes while it runs."""
+    """Memory that its kernel allocates while it runs."""
 
     @property
     def span(self) -> Span | None:
@@ -72,7 +72,8 @@ class _Timeline:
         return made
 
     def play(self, program: Program, phase: Phase, storage_of: dict[int, Held]) -> None:
-        """Go through a program whose inputs lie on what `of` says; it learns what each value lies on."""
+        """Traverse a program whose inputs have the storages of `storage_of`, and record those of all its
+        values."""
         dead = last_uses(program)
         for index, node in enumerate(program.nodes):
             storage_of[id(node)] = self._held(node, storage_of)
@@ -113,7 +114,8 @@ class _Timeline:
 
 
 def _body_bytes(node: Node) -> int:
-    """What a function of a higher-order operator makes beyond its results; of several, the most."""
+    """Return the bytes that a subgraph of a higher-order operator allocates beyond its results; the most of
+    several."""
     most = 0
     for body in node.subgraphs():
         timeline = _Timeline()
@@ -123,7 +125,7 @@ def _body_bytes(node: Node) -> int:
 
 
 def _writes(node: Node) -> bool:
-    """Whether the value is an argument that the operator writes to."""
+    """Return True if the value is an argument that the operator writes to."""
     return hasattr(node.op, "_schema") and describe(node.op).kind is Kind.MUTATION
 
 
@@ -155,12 +157,12 @@ def memory_of(parts: Partitioned) -> Memory:
 
 
 def predicted_peak(parts: ForwardBackward) -> int:
-    """The peak alone, in bytes."""
+    """Return the peak alone, in bytes."""
     return max(_timeline(parts)[0].live_bytes(), default=0)
 
 
 def _timeline(parts: ForwardBackward) -> tuple[_Timeline, int]:
-    """The whole step, and how many of its moments are the forward's."""
+    """Return the whole step, and the number of its moments in the forward."""
     timeline = _Timeline()
     storage_of: dict[int, Held] = {}
     phase: Phase = "inference" if parts.backward is None else "forward"
@@ -215,7 +217,7 @@ def _play_backward(
 
 
 def _hand_over(parts: ForwardBackward, timeline: _Timeline, storage_of: dict[int, Held]) -> None:
-    """A leaf takes its gradient as it is, or a copy, after which the gradient itself is given back."""
+    """Hand each gradient to its leaf: as it is, or as a copy, after which the gradient is freed."""
     gradients = handovers(parts)
     passed = {
         id(storage)
@@ -238,7 +240,7 @@ def _hand_over(parts: ForwardBackward, timeline: _Timeline, storage_of: dict[int
 
 
 def _described(parts: Partitioned, timeline: _Timeline, forward_nodes: int) -> Memory:
-    """The curve, its peak, and what is alive there, the largest first."""
+    """Return the curve, its peak, and the values alive there, the largest first."""
     moments = timeline.moments
     curve = [(moment.name, live) for moment, live in zip(moments, timeline.live_bytes(), strict=True)]
     if not curve:
@@ -297,7 +299,7 @@ def _alive(parts: Partitioned, timeline: _Timeline, top: int) -> Iterator[LiveVa
 
 
 def _variable_names(parts: Partitioned) -> dict[tuple[str, int], str]:
-    """The user's variable that a line assigns, by file and line."""
+    """Return the user's variable that a line assigns, by file and line."""
     variables = parts.joint.captured.variables
     return {(variable.span.file, variable.span.line): variable.name for variable in variables}
 

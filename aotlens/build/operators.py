@@ -1,4 +1,4 @@
-"""The rows of operators that are more than a computation: effects, higher-order operators, marked regions."""
+"""The rows of operators with more than a result: effects, higher-order operators, marked regions."""
 
 from collections.abc import Iterator
 
@@ -67,7 +67,7 @@ def build_region(region: Region, parts: Partitioned) -> rows.Region:
 
 
 def _calls(body: Program, program: Program) -> list[Origin]:
-    """Where a program, or a body of it, calls this body."""
+    """Return where a program, or a subgraph of it, calls this subgraph."""
     origins = [node.origin for node in program.nodes if any(own is body for own in node.subgraphs())]
     for inner in program.subgraphs():
         origins += _calls(body, inner)

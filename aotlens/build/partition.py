@@ -1,4 +1,4 @@
-"""The report's rows of what is saved and what is computed again, with certificates, frontier and what-ifs."""
+"""The report's rows of saved and recomputed values, with certificates, frontier and what-ifs."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -27,13 +27,13 @@ class Alternatives:
     """The same joint program under other policies."""
 
     what_if: tuple[tuple[str, Partitioned], ...] = ()
-    """What was asked, and what came of it."""
+    """The questions, with the partitions that answer them."""
     unbudgeted: Partitioned | None = None
     """The partition without the memory budget; None where there is none."""
     larger: tuple[Partitioned, ...] = ()
     """The partitions under larger memory budgets."""
     checked: DeadValueCheck | None = None
-    """What replacing saved values showed; None where nobody asked."""
+    """The result of replacing saved values; None where it was not requested."""
 
 
 def build_partition(parts: Partitioned, others: Alternatives) -> rows.Partition | None:
@@ -64,13 +64,13 @@ def build_partition(parts: Partitioned, others: Alternatives) -> rows.Partition 
 
 
 def totals(parts: Partitioned) -> rows.Totals:
-    """What a partition costs."""
+    """Return the costs of a partition."""
     flops = sum(value.flops for value in parts.recomputed)
     return rows.Totals(parts.saved_bytes, flops, predicted_peak(parts))
 
 
 def frontier(parts: Partitioned, split: Split) -> tuple[rows.FrontierPoint, ...]:
-    """The least work for each number of saved bytes, with the user's overrides."""
+    """Return the least work for each number of saved bytes, with the user's overrides."""
     problem = build_problem(parts.joint, split.sides, PRICED, split.choice.forced)
     points = Frontier(problem).points()
     return tuple(rows.FrontierPoint(point.size_bytes, point.flops) for point in points)

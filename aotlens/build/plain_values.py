@@ -1,7 +1,7 @@
-"""The rows of plain values that a compilation was built with: arguments, globals, closures, attributes.
+"""The rows of plain values that the compilation made constant: arguments, globals, closures, attributes.
 
-Invariant: each row stands at an expression of the user's that reads the value; what only installed packages
-read is not listed.
+Invariant: each row is at an expression of the user's that reads the value; reads in installed packages alone
+are not listed.
 """
 
 import dis
@@ -27,7 +27,7 @@ READS = {
 """The instructions that read a name of each kind."""
 
 Kind = tuple[str, str]
-"""What is read, and its name."""
+"""The kind and name of a read."""
 
 
 def value_guards(captured: Captured) -> Iterator[rows.Guard]:
@@ -79,7 +79,7 @@ def _order(span: rows.Span) -> tuple[str, int, int]:
 def _reads(
     codes: tuple[CodeType, ...], values: dict[Kind, list[object]], own: tuple[str, int] | None
 ) -> dict[Kind, rows.Span]:
-    """The first expression that reads each of the names; of an argument, in the function at `own`."""
+    """Return the first expression that reads each name; that of an argument is in the function at `own`."""
     wanted = {(op, kind[1]): kind for kind in values for op in READS[kind[0]]}
     first_reads: dict[Kind, rows.Span] = {}
     for code in codes:
@@ -96,7 +96,7 @@ def _reads(
 
 
 def _inner(code: CodeType) -> Iterator[CodeType]:
-    """The functions that stand inside of one."""
+    """Yield the functions inside of one."""
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
             yield constant

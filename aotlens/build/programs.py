@@ -1,7 +1,7 @@
 """The stages of one target as programs that run, each with the ancestors of its nodes.
 
-Invariant: nothing here is built before somebody asks for it; a stage that changes nothing holds the program
-of the stage before and says so.
+Invariant: everything here is built on first use; a stage that changes nothing holds the program of the stage
+before and says so.
 """
 
 from collections.abc import Callable
@@ -22,7 +22,7 @@ from aotlens.ir.subclasses import leaves_of
 from aotlens.partition.records import Partitioned
 
 Ancestors = Callable[[Node], tuple[str, ...]]
-"""The names, in the parent stage, of what a node came from."""
+"""Returns the names, in the parent stage, of a node's origins."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class StageProgram:
     program: Program
     ancestors: Ancestors
     same_as: str | None = None
-    """The earlier stage whose program this is, where this stage changed nothing."""
+    """The earlier stage with the same program, where this stage changed nothing."""
 
 
 def stage_programs(parts: Partitioned) -> tuple[StageProgram, ...]:
@@ -62,7 +62,7 @@ def stage_programs(parts: Partitioned) -> tuple[StageProgram, ...]:
 
 
 def unchanged(name: str, parent: StageProgram) -> StageProgram:
-    """A stage that has nothing to do for this target."""
+    """Return a stage that changes nothing for this target."""
     same = lambda node: (node.name,)
     return StageProgram(name, parent.name, parent.program, same, parent.same_as or parent.name)
 
@@ -70,7 +70,7 @@ def unchanged(name: str, parent: StageProgram) -> StageProgram:
 def _called_programs(
     captured: Captured, values: tuple[Any, ...]
 ) -> tuple[StageProgram, StageProgram, CapturedProgram]:
-    """What the user's code ran, on wrappers and on the tensors inside, and what the latter come from."""
+    """Return the user's calls on wrappers and on their inner tensors, and the origins of the latter."""
     if not has_wrappers(captured):
         called = called_program(captured, values, "captured")
         first = StageProgram("captured", None, called.program, lambda node: ())
@@ -84,7 +84,7 @@ def _called_programs(
 
 
 def _pure_programs(parts: Partitioned) -> tuple[tuple[Any, ...], Program, Program]:
-    """The calls' results as they were; and as a pure function, before and after decomposition."""
+    """Return the calls' original results, and the pure function before and after decomposition."""
     captured, meta = parts.joint.captured, parts.joint.meta
     first = parts.joint.recorded
     results = tuple(call[3] for call in captured.calls)
@@ -108,7 +108,7 @@ def _pure_programs(parts: Partitioned) -> tuple[tuple[Any, ...], Program, Progra
 
 
 def _out_of_date(parts: Partitioned) -> bool:
-    """Whether a result must be looked up again after a write, which only another recording may do."""
+    """Return True if a result must be read again after a write, which only another recording can do."""
     recorded = parts.joint.recorded
     results = [inner for value in parts.joint.captured.outputs for _, inner in inner_tensors(value)]
     states = [recorded.tracked(value) for value in results if isinstance(value, torch.Tensor)]
@@ -116,9 +116,9 @@ def _out_of_date(parts: Partitioned) -> bool:
 
 
 def _recorded(parts: Partitioned, without: frozenset[int]) -> Program:
-    """The forward of the recording as a pure function: new values of what it writes to, then every result.
+    """Return the forward of the recording as a pure function: new values of mutated inputs, then all results.
 
-    What only the calls of these origins, by identity, have come to is left out.
+    Calls of these origins, by identity, are left out.
     """
     captured, meta = parts.joint.captured, parts.joint.meta
     outputs = [
@@ -147,7 +147,7 @@ def _recorded(parts: Partitioned, without: frozenset[int]) -> Program:
 
 
 def _written_back(node: Node) -> bool:
-    """Whether the joint stage added it: a write that stays in the graph."""
+    """Return True if the joint stage added it: a write that stays in the graph."""
     return node.origin.effect and node.origin.stage == "joint"
 
 
@@ -157,10 +157,11 @@ def related(
     captured: CapturedProgram | None = None,
     own: Callable[[Node], Origin] = lambda node: node.origin,
 ) -> Ancestors:
-    """Who came from whom: the same node; else the same step of the same call; else that call's nodes.
+    """Return each node's ancestors: the same node; else the same step of the same call; else that call's
+    nodes.
 
-    A node of the backward comes from the nodes whose gradient it computes.  `captured` knows the calls of the
-    parent's nodes, and `own` gives that of a node.
+    A node of the backward comes from the nodes whose gradient it computes. `captured` knows the calls of the
+    parent's nodes, and `own` returns that of a node.
     """
     original = captured.original if captured else _origin
     known: dict[int, tuple[str, ...]] = {id(node): (node.name,) for node in parent.nodes}
@@ -199,7 +200,7 @@ def related(
 
 
 def _same_constants(program: Program, parent: Program) -> dict[int, tuple[str, ...]]:
-    """The names in the parent of what both have from outside."""
+    """Return the parent's names of constants that both programs share."""
     names = {id(node.constant): (node.name,) for node in parent.constants()}
     constants = (node for node in program.constants() if id(node.constant) in names)
     return {id(node): names[id(node.constant)] for node in constants}
@@ -210,13 +211,13 @@ def _origin(node: Node) -> Any:
 
 
 def _keys(program_input: ProgramInput) -> tuple[tuple[str, str], ...]:
-    """What an input is known by: its name; and, of a tensor inside a wrapper, the wrapper's."""
+    """Return the keys of an input: its name; and, for a tensor inside a wrapper, the wrapper's."""
     slots: tuple[Any, ...] = (program_input.slot, outer_slot(program_input.slot))
     return tuple((type(slot).__name__, slot.name) for slot in slots)
 
 
 Step = tuple[int, str, int]
-"""One operator of one call: the call's origin, the operator, and which one of these it is."""
+"""One operator of one call: the call's origin, the operator, and its number among equal ones."""
 
 
 def _steps(program: Program, origin: Callable[[Node], Any]) -> list[tuple[Node, Step]]:

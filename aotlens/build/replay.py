@@ -1,7 +1,7 @@
-"""A recorded run played again on a second recorder: the forward with other decompositions, or with none.
+"""A recorded run replayed on a second recorder: the forward with other decompositions, or with none.
 
-Invariant: the user's code does not run, and the first recording stays as it is; a call's nodes carry the
-origin of that call, so that they can be told to belong together from stage to stage.
+Invariant: the user's code does not run, and the first recording stays unchanged; a call's nodes carry the
+origin of that call, so that they can be matched from stage to stage.
 """
 
 from collections.abc import Iterator
@@ -35,7 +35,7 @@ aten = torch.ops.aten
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """The forward, recorded once more."""
+    """The forward, recorded again."""
 
     program: Program
     values: tuple[Any, ...]
@@ -49,9 +49,9 @@ def replay(
     decompositions: Decompositions,
     without: frozenset[int],
 ) -> Replayed:
-    """The forward as a pure function: new values of what it writes to, then every result.
+    """Return the forward as a pure function: new values of mutated inputs, then all results.
 
-    The calls of these origins, by identity, are left out: nobody reads their results.
+    Calls of these origins, by identity, are left out: nothing reads their results.
     """
     recorder = Recorder(captured.fake_mode, decompositions, call_boundary.__code__)
     player = _Player(recorder)
@@ -69,7 +69,7 @@ def replay(
 def written_inputs(
     captured: Captured, meta: ViewAndMutationMeta
 ) -> Iterator[tuple[InputAliasInfo, MutatedInput]]:
-    """The inputs whose data is new after the call; those that a synthetic base brings it to are left out."""
+    """Yield the inputs whose data changes in the call, except those that a synthetic base updates."""
     for info in meta.inputs:
         if info.mutates_data and info.base is None:
             yield info, MutatedInput(captured.inputs[info.index].slot.name, info.index)
@@ -87,7 +87,7 @@ def _below_autograd(recorder: Recorder, dynamic: bool) -> Iterator[None]:
 
 
 def _detached(result: Any) -> Any:
-    """An alias that keeps the sizes of this moment."""
+    """Return an alias that has the current sizes."""
     if isinstance(result, torch.Tensor):
         return result.detach()
     if isinstance(result, (list, tuple)):
@@ -96,7 +96,7 @@ def _detached(result: Any) -> Any:
 
 
 class _Player:
-    """Knows which tensor of the new recording stands for which of the old one."""
+    """Maps tensors of the old recording to those of the new one."""
 
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
@@ -104,7 +104,7 @@ class _Player:
         self._storages: dict[int, Storage] = {}
 
     def inputs(self, captured: Captured) -> tuple[ProgramInput, ...]:
-        """The graph's inputs made again, and as views of their base the inputs that it does not take."""
+        """Return new graph inputs; inputs that the graph does not take are views of their base."""
         program_inputs: list[ProgramInput] = []
         for captured_input in captured.inputs:
             if captured_input.is_graph_input and captured_input.is_tensor:
@@ -131,7 +131,7 @@ class _Player:
             yield ProgramInput(new.node, slot)
 
     def _number(self, captured_input: CapturedInput) -> ProgramInput:
-        """A size, a generator, or a torchbind object."""
+        """Return a size, a generator, or a torchbind object."""
         assert captured_input.node is not None  # a graph input
         name = self._recorder.name(captured_input.node.name)
         node = Node(name, None, (), {}, captured_input.node.val, Origin(NO_ORIGIN, ""))
@@ -156,7 +156,7 @@ class _Player:
         self.pair(captured_input.argument, argument)
 
     def written(self, captured: Captured, meta: ViewAndMutationMeta) -> Iterator[ProgramOutput]:
-        """The values that the storages of written inputs have at the end."""
+        """Yield the final values of the storages of mutated inputs."""
         for info, slot in written_inputs(captured, meta):
             captured_input = captured.inputs[info.index]
             for path, argument in inner_tensors(captured_input.argument):
@@ -164,7 +164,7 @@ class _Player:
                 yield ProgramOutput(storage.base, inner_slot(slot, path))
 
     def results(self, captured: Captured) -> Iterator[ProgramOutput]:
-        """The nodes, or plain values, of the old recording's results."""
+        """Yield the nodes, or plain values, of the old recording's results."""
         for index, (value, name) in enumerate(zip(captured.outputs, captured.output_names, strict=True)):
             for path, inner in inner_tensors(value):
                 slot = inner_slot(UserOutput(name, index), path)
@@ -184,7 +184,7 @@ class _Player:
         return new
 
     def pair(self, old: Any, new: Any) -> None:
-        """Let the old value stand for the new one from here on."""
+        """Map the old value to the new one from here on."""
         if isinstance(old, torch.Tensor):
             self._replayed[id(old)] = new
             for before, after in zip(old.shape, new.shape, strict=False):
@@ -196,7 +196,7 @@ class _Player:
                 self.pair(before, after)
 
     def _same_number(self, old: Any, new: Any) -> None:
-        """A number that the data decides has another symbol in each recording."""
+        """Map an unbacked number, which has another symbol in each recording."""
         if isinstance(old, SYMBOLIC) and isinstance(new, SYMBOLIC) and old.node.expr != new.node.expr:
             value = self._recorder.symbols.value(new)
             if hasattr(value, "op"):
@@ -213,5 +213,5 @@ class _Player:
 
 
 def _storage(captured_input: CapturedInput, path: tuple[str, ...], argument: Any) -> Any:
-    """Of an input as it was recorded, or of a tensor inside."""
+    """Return the storage of a recorded input, or of its inner tensor."""
     return getattr(argument, TRACKED_ATTRIBUTE).storage if path else captured_input.storage

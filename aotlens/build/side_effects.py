@@ -1,6 +1,6 @@
-"""The rows of what a function leaves outside: attributes, containers, closures, and buffers bound anew.
+"""The rows of a function's side effects: attributes, containers, closures, and rebound buffers.
 
-Invariant: a row for each place that the wrapper changes, in the order in which it does; each names a line.
+Invariant: one row for each object or name that the wrapper changes, in its order; each names a line.
 """
 
 from collections.abc import Iterator
@@ -30,7 +30,8 @@ CARRIED = ", and begins with the one that the call before left there"
 
 
 def build_side_effects(captured: Captured, outputs: tuple[rows.Output, ...]) -> tuple[rows.Left, ...]:
-    """One row for each place; `outputs` are the rows of all results, what is left among them."""
+    """Return one row for each side effect; `outputs` are the rows of all results, those of side effects among
+    them."""
     structure = captured.structure
     if not structure.container_updates and not structure.rebound and not structure.gradients:
         return ()
@@ -54,7 +55,7 @@ def build_side_effects(captured: Captured, outputs: tuple[rows.Output, ...]) -> 
 
 
 def first_side_effect(captured: Captured) -> int:
-    """The index of the first result that is left outside; beyond all where none is."""
+    """Return the index of the first result of a side effect; the number of results where there is none."""
     structure = captured.structure
     count = sum(count for refill in structure.container_updates for _, _, count in _parts(refill))
     count += sum(not left.is_none for left in structure.gradients)
@@ -74,7 +75,8 @@ def _gradients(captured: Captured, output_index: int) -> Iterator[rows.Left]:
 
 
 def _parts(refill: ContainerUpdate) -> Iterator[tuple[Any, Leaving, int]]:
-    """Each key, what becomes of it and how many results it then holds; None for the container as a whole."""
+    """Yield each key, its side effect and how many results it then holds; None for the container as a
+    whole."""
     new = [(index, item) for index, item in enumerate(refill.items) if item.old_index is None]
     whole = refill.cleared if refill.keyed else not refill.appends and not new
     if whole:
@@ -96,7 +98,7 @@ def _row(target: str, handling: Leaving, outputs: range) -> rows.Left:
 
 
 def _writes(captured: Captured, refill: ContainerUpdate) -> list[tuple[Any, rows.Site]]:
-    """The user's expressions that write there, each with the key that it names."""
+    """Return the user's expressions that write there, each with its key."""
     writes = refill.writes
     if refill.store is None:  # an argument, or what lies within one
         local = Binding("the default", refill.user_name.partition("[")[0], None, None)
@@ -111,7 +113,8 @@ def _sites(writes: Any) -> Iterator[tuple[Any, rows.Site]]:
 
 
 def _with_reason(row: rows.Left, captured: Captured, outputs: tuple[rows.Output, ...]) -> rows.Left:
-    """With a place where the user's code names none: where the value is made, or the function."""
+    """Return the row with a location where the user's code has none: that of the value, or of the
+    function."""
     sites = row.sites or tuple(dict.fromkeys(site for index in row.outputs for site in outputs[index].sites))
     span = captured.subject.span
     if not sites and span is not None:

@@ -1,7 +1,7 @@
-"""What could be spared of each saved value: another form of it would do, or none at all.
+"""Savings in each saved value: a smaller form of it would do, or none at all.
 
-Invariant: only values that take memory of their own are told of, each for one thing, the largest first: dead,
-then a mask in numbers, then a precision wider than what the value was computed from.
+Invariant: only values that own memory are reported, each for one reason, the largest first: dead, then a mask
+in numbers, then a precision wider than the value's inputs.
 """
 
 from collections.abc import Callable
@@ -23,9 +23,9 @@ CASTS = frozenset({aten._to_copy.default, torch.ops.prims.convert_element_type.d
 
 
 def with_spares(partition: Partition, parts: Partitioned, checked: DeadValueCheck | None = None) -> Partition:
-    """The same rows, each with what could be spared of it; `checked` is what numbers showed.
+    """Return the same rows, each with its possible saving; `checked` is the result of replacing values.
 
-    What a hook packed is the user's own form.
+    A value packed by a hook has the form that the user chose.
     """
     nodes = {value.node.name: value.node for value in parts.saved if value.packs is None}
     finder = _Finder(parts, checked)
@@ -78,7 +78,7 @@ class _Finder:
         return Spare("mask", row.bytes - row.bytes // width, reason)
 
     def _is_drawn(self, node: Node) -> bool:
-        """Whether it is made of a mask that was drawn: the engine has the boolean form of that at hand."""
+        """Return True if it is computed from a random mask, whose boolean form the engine has."""
         return any(
             source.op in DRAWS or (self._few.range_of(source) is not None and self._is_drawn(source))
             for source in node.inputs()
@@ -93,7 +93,7 @@ class _Finder:
         return None
 
     def _as_widened(self, row: SavedValue, node: Node) -> Spare | None:
-        """Kept wide, although all of it comes from something narrower."""
+        """Return the saving of a value that is wider than all of its inputs."""
         cause = None if self._one_precision else self.widened(node)
         if cause is None:
             return None
@@ -106,7 +106,7 @@ class _Finder:
         return Spare("precision", spared, reason, cause.origin.location.innermost)
 
     def widened(self, node: Node) -> Node | None:
-        """The node that made a value of this size wider than all that it was computed from."""
+        """Return the node that made a value of this size wider than all of its inputs."""
         if id(node) in self._widened:
             return self._widened[id(node)]
         self._widened[id(node)] = None
@@ -123,7 +123,7 @@ class _Finder:
 
 
 def _equals(node: Node) -> list[Node]:
-    """The floating values of as many elements that a node reads."""
+    """Return the floating-point values with as many elements that a node reads."""
     if not _is_float(node):
         return []
     count = _elements(node)
@@ -131,7 +131,7 @@ def _equals(node: Node) -> list[Node]:
 
 
 def _elements(node: Node) -> int:
-    """How many; symbols at their example."""
+    """Return the number of elements, with example values for symbols."""
     count = node.val.numel()
     return count if type(count) is int else node_bytes(node) // node.val.element_size()
 

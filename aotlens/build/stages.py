@@ -29,9 +29,9 @@ def build_stages(parts: Partitioned) -> tuple[Stage, ...]:
 def stage_row(
     stage: StageProgram, notes: Mapping[str, str] = NO_NOTES, layers: Layers | None = None
 ) -> Stage:
-    """One stage; one that changes nothing has neither nodes nor text of its own.
+    """Return one stage; one that changes nothing has neither nodes nor text.
 
-    What the backward computes again says so, and comes `from_` the joint node that the forward has too.
+    A recomputed node of the backward says so, and its `from_` is the joint node that the forward also has.
     """
     if stage.same_as is not None:
         return Stage(stage.name, stage.parent, (), "", stage.same_as)

@@ -1,8 +1,9 @@
-"""The captured stage of a function that computes on wrapper subclasses: what its code ran on the wrappers.
+"""The captured stage of a function that computes on wrapper subclasses: the calls of its code on the
+wrappers.
 
-Invariant: a wrapper is one name; a tensor inside one gets its name where the code first uses it (`x.a`), and
-there a wrapper is made that the code makes itself, since torch tells of neither. One that is only returned
-stands at the function's own line.
+Invariant: a wrapper has one name; an inner tensor gets its name where the code first uses it (`x.a`), and a
+wrapper that the code creates is created there, since torch records neither. One that is only returned is at
+the function's line.
 """
 
 from collections.abc import Iterator
@@ -27,15 +28,15 @@ WRAPPED = "a wrapper that the code makes around these tensors"
 
 
 def has_wrappers(captured: Captured) -> bool:
-    """Whether the function takes, computes on or gives wrappers."""
+    """Return True if the function takes, computes on or returns wrappers."""
     has_wrapped_input = any(captured_input.wrapped is not None for captured_input in captured.inputs)
     return has_wrapped_input or bool(captured.unwrapped_calls) or any(map(is_wrapper, captured.outputs))
 
 
 def wrapped_program(captured: Captured, values: tuple[Any, ...]) -> tuple[CapturedProgram, dict[int, Origin]]:
-    """The program over the wrappers, and whose origin each call's that a subclass made is part of.
+    """Return the program over the wrappers, and for each call of a subclass the origin of the user's call.
 
-    `values` holds the results of the calls that the desugared program has.
+    `values` holds the results of the calls of the desugared program.
     """
     calls: list[Call] = []
     results: list[Any] = []
@@ -57,7 +58,7 @@ def wrapped_program(captured: Captured, values: tuple[Any, ...]) -> tuple[Captur
 
 
 def attributes_of(wrapper: Any) -> Iterator[tuple[str, Any]]:
-    """What a wrapper is made of, and what its subclass keeps besides."""
+    """Yield the inner tensors of a wrapper, and the other attributes of its subclass."""
     names = wrapper.__tensor_flatten__()[0]
     yield from ((name, getattr(wrapper, name)) for name in names)
     yield from ((name, value) for name, value in vars(wrapper).items() if name not in names)
@@ -70,7 +71,7 @@ class WrapperWriter(CallWriter):
         self._within: dict[int, tuple[Any, str]] = {}
         """By the identity of a tensor inside: the wrapper, and its attribute."""
         self._ragged: dict[int, tuple[Node, int]] = {}
-        """By a size that stands for several: the wrapper that has it, and where."""
+        """By a size that represents several: the wrapper that has it, and its position."""
         super().__init__(captured)
 
     def _add_tensor(self, captured_input: CapturedInput) -> None:
@@ -127,7 +128,7 @@ class WrapperWriter(CallWriter):
         return node
 
     def _known_sizes(self, sizes: Any) -> tuple[Any, ...]:
-        """Without those that stand for several, which the tensors inside tell."""
+        """Return the sizes without those that represent several, which the inner tensors have."""
         return tuple(None if is_ragged(size) else self._argument(size) for size in sizes)
 
     def _add_own(self, name: str, op: Any, args: tuple[Any, ...], val: Any, reason: str) -> Node:

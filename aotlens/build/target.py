@@ -44,7 +44,7 @@ def build_target(
     timings_ms: dict[str, float],
     others: Alternatives,
 ) -> rows.Target:
-    """Everything that the stages found, as the report shows it."""
+    """Return the rows of one target."""
     captured = parts.joint.captured
     subject = captured.subject
     graphs = (code.forward, *((code.backward,) if code.backward else ()))
@@ -156,7 +156,8 @@ def _input_sites(
 
 
 def _metadata_sites(argument: CapturedInput, info: InputAliasInfo) -> tuple[rows.Site, ...]:
-    """Where its sizes, strides or storage change; empty for a subclass, whose inner tensors have storages."""
+    """Return where its sizes, strides or storage change; empty for a subclass, whose inner tensors have
+    storages."""
     if argument.storage is None or not (info.mutates_metadata or info.mutates_storage):
         return ()
     return tuple(
@@ -198,14 +199,14 @@ def _output(name: str, info: OutputAliasInfo, parts: Partitioned) -> rows.Output
 
 
 def _is_without_grad(info: OutputAliasInfo, parts: Partitioned) -> bool:
-    """Whether it is a view that was taken without grad mode, and the tensor under it all has no gradient."""
+    """Return True if it is a view taken without grad mode of a base without gradient."""
     if not info.viewed_without_grad or not isinstance(info.base, InputBase):
         return False
     return parts.joint.captured.inputs[info.base.index].is_leaf_view
 
 
 def _base(info: OutputAliasInfo, parts: Partitioned) -> rows.Base | None:
-    """Whose memory the result shares; one with a history of its own is the base of nobody else."""
+    """Return the base of the result; a tensor with a grad_fn of its own is the base of nothing else."""
     if info.custom_function_input is not None:
         return rows.Base("input", info.custom_function_input)
     base = info.base
@@ -224,7 +225,7 @@ def _base(info: OutputAliasInfo, parts: Partitioned) -> rows.Base | None:
 
 
 def _output_sites(info: OutputAliasInfo, parts: Partitioned) -> tuple[rows.Site, ...]:
-    """The expression that made the result."""
+    """Return the expression that computed the result."""
     if not isinstance(info.tensor, torch.Tensor):
         return ()
     recorded = parts.joint.recorded

@@ -1,7 +1,6 @@
-"""The report: what one command found, as frozen plain data, with its JSON codec.
+"""The report: the results of one command, as frozen plain data, with its JSON codec.
 
-Invariant: importing this package loads the standard library only.  The text renderers (`text`, `summary`)
-use rich and are imported by those who print.
+Invariant: importing this package loads the standard library only.
 """
 
 from aotlens.model.codec import decode, dumps, encode, loads

@@ -30,7 +30,7 @@ Convert = Callable[[Any], Any]
 
 _COMPACT = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
 _ROW_DEPTH = 6
-"""Nesting from which on values stand on one line: report, targets, target, stages, stage, nodes, *node*."""
+"""From this nesting on a value is on one line: report, targets, target, stages, stage, nodes, *node*."""
 
 KEYS = {"from_": "from"}
 """Record fields whose JSON key is a Python keyword."""
@@ -40,9 +40,9 @@ PARTS = {
     KERNELS: ("gpu_totals", "gpu_lines", "kernels", "gpu_assumptions", "gpu_error", "cuda_graph"),
     CUDA_GRAPH: ("cuda_graph",),
 }
-"""The target's keys that stand for what is no graph."""
+"""The target's keys of parts that are no graph."""
 PRESENT_IF = {KERNELS: ("kernels", "gpu_error")}
-"""Of these keys, those that tell whether there is any, where not each of them does."""
+"""Of these keys, those that say whether the part exists, where not all of them do."""
 
 REPEATED = (Span, Tensor)
 NAME_LENGTH = 120
@@ -52,15 +52,15 @@ _JSON_NAMES = {str: "a string", bool: "true or false", int: "a whole number", fl
 
 
 def dumps(report: Report, indent: int | None = 2) -> str:
-    """The report as JSON text, keys in the order of the records' fields.
+    """Return the report as JSON text, keys in the order of the records' fields.
 
-    With an indent, one graph node is one line: it reads well in a diff, and large graphs print fast.
+    With an indent, one graph node is one line: diffs are readable, and large graphs print fast.
     """
     return _COMPACT(encode(report)) if indent is None else _indented(encode(report), " " * indent, 0)
 
 
 def loads(text: str) -> Report:
-    """The report in JSON text. Raises ReportError when it is no report, or one of a newer schema."""
+    """Return the report in JSON text. Raises ReportError when it is no report, or one of a newer schema."""
     try:
         data = parsed(text)
     except json.JSONDecodeError as error:
@@ -72,9 +72,9 @@ def loads(text: str) -> Report:
 
 
 def stage_json(report: Report, stage: str) -> str:
-    """One stage, or the difference `A..B` of two, of every target that has it, as JSON text.
+    """Return one stage, or the difference `A..B` of two, of every target that has it, as JSON text.
 
-    The wrapper and the kernels are keyed as in the whole report.
+    The wrapper and the kernels have the same keys as in the whole report.
     """
     rows: list[dict[str, object]] = []
     for target in report.targets:
@@ -87,7 +87,7 @@ def stage_json(report: Report, stage: str) -> str:
 
 
 def _stage_data(target: Target, stage: str) -> dict[str, object] | None:
-    """What `--stage` picks of one target; None when the target lacks it."""
+    """Return the part of one target that `--stage` selects; None when the target lacks it."""
     if stage in PARTS:
         data = _record_encoder(Target)(target)
         is_present = any(data[key] for key in PRESENT_IF.get(stage, PARTS[stage]))
@@ -100,13 +100,13 @@ def _stage_data(target: Target, stage: str) -> dict[str, object] | None:
 
 
 def encode(report: Report) -> dict[str, object]:
-    """The report as JSON data: dicts, lists, strings, numbers, booleans and None."""
+    """Return the report as JSON data: dicts, lists, strings, numbers, booleans and None."""
     data: dict[str, object] = _encoder(Report)(report)
     return data
 
 
 def decode(data: object) -> Report:
-    """The report in JSON data. Raises ReportError that names the key at fault."""
+    """Return the report in JSON data. Raises ReportError that names the invalid key."""
     if not isinstance(data, dict) or not isinstance(data.get("schema"), str):
         raise ReportError(f'not a report: no key "schema"; expected a JSON object with schema "{SCHEMA}"')
     _check_schema(data["schema"])
@@ -126,7 +126,7 @@ def encode_record(record: Any) -> dict[str, object]:
 
 
 def decode_record(kind: type[T], data: object) -> T:
-    """A record of that type in JSON data. Raises ReportError that names the key at fault."""
+    """Return a record of that type in JSON data. Raises ReportError that names the invalid key."""
     hint: Any = kind
     try:
         record: T = _decoder(hint)(data)
@@ -136,7 +136,7 @@ def decode_record(kind: type[T], data: object) -> T:
 
 
 def json_key(name: str) -> str:
-    """The JSON key of a record's field."""
+    """Return the JSON key of a record's field."""
     return KEYS.get(name, name)
 
 
@@ -166,7 +166,7 @@ def _check_schema(schema: str) -> None:
 
 
 class _MisfitError(Exception):
-    """A value that does not fit its field; the path grows on the way out."""
+    """A value that does not fit its field; each caller adds its part of the path."""
 
     def __init__(self, problem: str) -> None:
         super().__init__(problem)
@@ -179,7 +179,7 @@ class _MisfitError(Exception):
 
 @cache
 def _encoder(hint: Any) -> Convert:
-    """What turns a value of this type into JSON data; the records are known to fit."""
+    """Return the function that converts a value of this type into JSON data; records need no check."""
     if is_dataclass(hint):
         return _record_encoder(hint)
     origin, arguments = get_origin(hint), get_args(hint)
@@ -205,7 +205,7 @@ def _record_encoder(record: Any) -> Convert:
 
 @cache
 def _decoder(hint: Any) -> Convert:
-    """What turns JSON data into a value of this type, or raises _MisfitError."""
+    """Return the function that converts JSON data into a value of this type, or raises _MisfitError."""
     if is_dataclass(hint):
         return _record_decoder(hint)
     origin, arguments = get_origin(hint), get_args(hint)
@@ -251,7 +251,7 @@ def _record_decoder(record: Any) -> Convert:
 
 @lru_cache(maxsize=1 << 14)
 def _interned(record: T) -> T:
-    """The first record that equals this one: large reports hold each thousands of times."""
+    """Return the first record that equals this one: large reports hold each thousands of times."""
     return record
 
 

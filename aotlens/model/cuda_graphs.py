@@ -1,4 +1,4 @@
-"""The report's records of whether CUDA graphs can record a target.  Stdlib only."""
+"""The report's records of whether CUDA graphs can record a target. Standard library only."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -44,13 +44,13 @@ class CudaGraphBlocker:
     what: str
     """The input's name, the operator, or the wrapper's step."""
     reason: str
-    """Why, in the user's words."""
+    """The reason, in the user's words."""
     advice: str
     """What to write instead; empty where nothing need change."""
     sites: tuple[Site, ...] = ()
-    """The user's expressions; empty where none asked for it."""
+    """The user's expressions; empty where the compiler added it."""
     operators: int = 1
-    """How many of the same expression this is true of; `what` is the first."""
+    """How many operators of the same expression this applies to; `what` is the first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class CudaGraph:
     """Whether the target's graphs can be recorded as CUDA graphs and replayed, as `reduce-overhead` does."""
 
     verdict: CudaGraphVerdict
-    """The worst of its phases."""
+    """The worst verdict of its phases."""
     phases: dict[str, CudaGraphVerdict]
     blockers: tuple[CudaGraphBlocker, ...] = ()
     """All of them, in program order, the forward's first."""

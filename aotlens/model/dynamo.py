@@ -63,18 +63,18 @@ class Seconds:
     dynamo: float
     """Tracing the bytecode and building guards."""
     backend: float
-    """What the backend did with the graph, its backward included."""
+    """The backend's time for the graph, its backward included."""
     total: float
 
 
 @dataclass(frozen=True, slots=True)
 class Compilation:
-    """One time that Dynamo compiled a function, or what follows a graph break in it."""
+    """One compilation of a function, or of the rest after a graph break in it."""
 
     id: str
     """Dynamo's number, `2/1`: the code, and how often it was compiled before."""
     part: str
-    """Empty for the function from its start; `after line 14` for what follows a graph break."""
+    """Empty for the function from its start; `after line 14` for the rest after a graph break."""
     targets: tuple[str, ...]
     """Targets of the report that this compilation made; empty with another backend."""
     seconds: Seconds
@@ -92,7 +92,7 @@ class Break:
     code: str
     """torch's number for the kind of break, `GB0170`; empty where it has none."""
     reason: str
-    """One sentence: what Dynamo met, and why it cannot trace it."""
+    """One sentence: what Dynamo found, and why it cannot trace it."""
     hint: str
     """torch's own first hint; may be empty."""
     effect: BreakEffect
@@ -101,11 +101,11 @@ class Break:
     splits: tuple[str, ...] = ()
     """The functions whose graphs end here, the innermost first."""
     compilations: tuple[str, ...] = ()
-    """Those that met it."""
+    """The compilations that stopped here."""
     graphs: int = 0
     """The graphs on both sides of it."""
     tensors: int = 0
-    """Tensors that one graph writes to memory and another one, behind the break, reads again."""
+    """Tensors that one graph writes to memory and a graph after the break reads again."""
     bytes: int = 0
     fails_fullgraph: bool = True
     """Whether `fullgraph=True` raises here; it captures numbers and sizes that depend on data."""
@@ -118,13 +118,13 @@ class Specialisation:
     """A size or number that is a constant in the compiled code."""
 
     name: str
-    """As the user writes it: `x.shape[0]`, `k`."""
+    """The value as the user writes it: `x.shape[0]`, `k`."""
     value: str
     symbol: str
-    """The symbol that it was before, `s12`; empty where it never was one."""
+    """Its earlier symbol, `s12`; empty where it never was one."""
     kind: SpecialisationKind
     reason: str
-    """One sentence, with what may still vary."""
+    """One sentence, with the values that may still vary."""
     span: Span | None
     """The expression that made it a constant, or the first that reads it."""
     text: str = ""
@@ -132,14 +132,14 @@ class Specialisation:
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
-    """A function that Dynamo looked at and left to Python."""
+    """A function that Dynamo examined and left to Python."""
 
     name: str
     span: Span
     reason: str
     hint: str
     is_loss: bool
-    """Whether tensor operations run in eager for it; many functions have none."""
+    """Whether tensor operations run in eager because of it; many functions have none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +150,7 @@ class DynamoGuard:
     """Over the user's names."""
     name: str
     span: Span | None
-    """Where the value was first used; None where no line of the user's did."""
+    """The first use of the value; None where no line of the user's has one."""
     count: int
     nanoseconds: float | None
     """Their share of the measured time of all guards of the compilation, by number; None unless measured."""
@@ -158,14 +158,14 @@ class DynamoGuard:
 
 @dataclass(frozen=True, slots=True)
 class DynamoFunction:
-    """A function of the user's that Dynamo compiled, what follows graph breaks in it included."""
+    """A function of the user's that Dynamo compiled, with the rest after its graph breaks."""
 
     name: str
     qualname: str
     span: Span
     """Its first line."""
     calls: int | None
-    """How often its first graph ran; None unless guards were timed, which counts them."""
+    """How often its first graph ran; None unless guards were timed, which counts the calls."""
     compilations: tuple[Compilation, ...] = ()
     breaks: tuple[Break, ...] = ()
     """In the order of the source."""
@@ -175,7 +175,7 @@ class DynamoFunction:
     guards: tuple[DynamoGuard, ...] = ()
     """Of the last compilation of each part, the most expensive first."""
     guard_nanoseconds: float | None = None
-    """One evaluation of all guards of the last compilations, measured; None unless asked."""
+    """One evaluation of all guards of the last compilations, measured; None unless requested."""
     limit_hit: bool = False
     """Whether it was recompiled so often that new calls run in eager."""
 
@@ -187,7 +187,7 @@ class DynamoFunction:
 
 @dataclass(frozen=True, slots=True)
 class LineSeconds:
-    """Time that Dynamo spent on one line of the user's, library code that it calls included."""
+    """Time that Dynamo spent on one line of the user's, with the library code that it calls."""
 
     span: Span
     seconds: float
@@ -213,9 +213,9 @@ class CacheLookup:
     outcome: Literal["hit", "miss", "bypass"]
     """`bypass` where the graph cannot be cached."""
     compilation: str
-    """Dynamo's number of the compilation that asks, `0/1`; empty for a backward."""
+    """Dynamo's number of the compilation that looked it up, `0/1`; empty for a backward."""
     cause: str
-    """Why it found nothing: the parts of the key that differ, or torch's reason; empty for a hit."""
+    """Why it was a miss: the parts of the key that differ, or torch's reason; empty for a hit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,7 +224,7 @@ class CompileSeconds:
 
     total: float
     attributed: float
-    """The part of it that the phases name."""
+    """The part of it that the phases account for."""
     by_phase: dict[str, float] = field(default_factory=dict)
     by_line: tuple[LineSeconds, ...] = ()
     """Dynamo's own time, the costliest line first."""
@@ -235,7 +235,7 @@ class CompileSeconds:
 
 @dataclass(frozen=True, slots=True)
 class FixOutcome:
-    """What a run of the edited script showed, next to the run of the script as it is."""
+    """The results of a run of the edited script, beside those of the unedited one."""
 
     breaks_before: int
     breaks_after: int
@@ -244,14 +244,14 @@ class FixOutcome:
     seconds_saved: float | None
     """Of compiling; None where a cache of torch's answered, so that the runs cannot be compared."""
     compared: str
-    """What was equal to a run in eager: `5 calls (5 tensors), 1 line of output`."""
+    """The values equal to a run in eager: `5 calls (5 tensors), 1 line of output`."""
     together: int = 1
     """The fixes in the edited script, this one included."""
 
 
 @dataclass(frozen=True, slots=True)
 class TriedFix:
-    """An edit of the user's source that was run, whether it is offered or not."""
+    """A tried edit of the user's source, offered or not."""
 
     kind: str
     """`print`, `item`, `tensor branch`, `counter`, …"""
@@ -260,15 +260,16 @@ class TriedFix:
     target: str
     """The expression at which the graph breaks, or the name of the value that changes."""
     fix: Fix
-    """The edit; over the source as it is on disk, where it passed."""
+    """The edit; of the source on disk, where it passed."""
     outcome: FixOutcome | None
     """None where the edit was rejected."""
     rejected: str = ""
-    """Why it is not offered: a result that differs, a script that fails, a target that is still there."""
+    """Why it is not offered: a result that differs, a script that fails, a break or recompilation that
+    remains."""
 
     @property
     def passed(self) -> bool:
-        """Whether the edited script did what eager does, and compiled less."""
+        """Return True if the edited script equals eager and compiled less."""
         return self.outcome is not None
 
 
@@ -282,7 +283,7 @@ ProcessKind = Literal[
 
 @dataclass(frozen=True, slots=True)
 class StartedProcesses:
-    """Processes that the script started; nothing is known of what they compile."""
+    """Processes that the script started; their compilations are not observed."""
 
     kind: ProcessKind
     name: str
@@ -297,16 +298,16 @@ class Dynamo:
     """Everything that Dynamo did while the script ran."""
 
     functions: tuple[DynamoFunction, ...] = ()
-    """In the order in which Dynamo met them."""
+    """In the order in which Dynamo compiled them."""
     compile_seconds: CompileSeconds = field(default_factory=lambda: CompileSeconds(0.0, 0.0))
     fixes: tuple[TriedFix, ...] = ()
-    """Edits that were tried, those that passed first; empty unless asked for."""
+    """Tried edits, those that passed first; empty unless requested."""
     fixable: int = 0
     """The graph breaks and recompiling values for which there is an edit to try."""
     forecasts: tuple[Forecast, ...] = ()
-    """What calls with other arguments would do; empty unless asked for."""
+    """Results of calls with other arguments; empty unless requested."""
     processes: tuple[StartedProcesses, ...] = ()
-    """What the script started besides; it is not observed."""
+    """Other processes of the script, which are not observed."""
 
     @property
     def breaks(self) -> tuple[Break, ...]:

@@ -1,4 +1,4 @@
-"""What the script passed to `torch.compile` that ran in eager after all.  Stdlib only."""
+"""What the script passed to `torch.compile` and ran in eager anyway. Standard library only."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -44,20 +44,20 @@ class NotCompiled:
     qualname: str
     cause: NotCompiledCause
     reason: str
-    """One sentence: what the compiler met, in the user's words."""
+    """One sentence: what the compiler found, in the user's words."""
     code: str
     """The diagnostic that explains it: `AL402`."""
     span: Span | None = None
-    """The expression that is responsible; None where no line of the user's is known."""
+    """The expression that caused it; None where no line of the user's is known."""
     calls: int = 0
     """How often it ran in eager; 0 where that was not counted."""
 
     @property
     def is_loss(self) -> bool:
-        """Whether code runs in eager that the script meant to be compiled, beyond a single expression."""
+        """Return True if code runs in eager that the script meant to compile, beyond a single expression."""
         return self.is_graph or self.cause in ("whole function", "rest of function", "recompile limit")
 
     @property
     def is_graph(self) -> bool:
-        """Whether Dynamo captured a graph that our engine did not compile."""
+        """Return True if Dynamo captured a graph that our engine did not compile."""
         return self.cause in ("unsupported", "internal", "backend")

@@ -9,7 +9,7 @@ __all__ = ["edited", "unified_diff"]
 
 
 def edited(text: str, edits: Iterable[Edit]) -> str:
-    """The text after the edits; their columns are UTF-8 bytes, and the last is made first."""
+    """Return the text after the edits; their columns are UTF-8 bytes, and the last one is applied first."""
     lines = [line.encode() for line in text.splitlines(keepends=True)]
     starts = [0]
     for line in lines:
@@ -23,7 +23,7 @@ def edited(text: str, edits: Iterable[Edit]) -> str:
 
 
 def unified_diff(name: str, before: str, after: str) -> str:
-    """The diff of a file of that name, as `patch` and git read it."""
+    """Return the diff of a file of that name, in the format of `patch` and git."""
     return "".join(_diff_lines(name, before, after))
 
 

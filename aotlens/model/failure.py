@@ -1,4 +1,4 @@
-"""Why a trace failed, as the worker reports it and every front end shows it.  Stdlib only."""
+"""Failures of a trace, as the worker reports them and every front end shows them. Standard library only."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -33,7 +33,7 @@ class Failure:
 
     kind: FailureKind
     message: str
-    """One clear sentence: what failed, where in the user's code, what to do."""
+    """One sentence: what failed, where in the user's code, what to do."""
     traceback: str = ""
     """The user's own frames only; empty when their code did not fail."""
     file: str | None = None

@@ -1,4 +1,4 @@
-"""Reports in files, and which capture of a report an exported module is made of."""
+"""Reports in files, and the capture of a report that an exported module was made of."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ __all__ = ["load_report"]
 
 
 def load_report(file: str | Path) -> Report:
-    """Raises UserError for a file that cannot be read, ReportError for one that holds no report."""
+    """Return the report. Raises UserError for an unreadable file, ReportError for one without a report."""
     try:
         return loads(Path(file).read_text(encoding="utf-8"))
     except OSError as error:
@@ -30,6 +30,6 @@ def described(target: Target) -> str:
 
 
 def same_capture(targets: tuple[Target, ...], shown: Target) -> Target | None:
-    """The capture of another trace of the same script that is the one shown; None when it has none."""
+    """Return the same capture in another trace of the same script; None when it has none."""
     alike = [target for target in targets if target.qualname == shown.qualname]
     return next((target for target in alike if described(target) == described(shown)), None)

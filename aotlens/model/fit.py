@@ -1,7 +1,8 @@
-"""The memory of a whole step of a script: what is allocated when, by which line, and until when.
+"""The memory of a whole step of a script: each allocation with its line and its lifetime.
 
-Invariant: plain data, stdlib only.  A moment is a position in the one sequence of allocations and releases
-of the step; no two of these share a moment, so that an allocator can be replayed from the allocations alone.
+Invariant: plain data, standard library only. A moment is a position in the one sequence of allocations and
+releases of the step; no two of these share a moment, so that an allocator can be replayed from the
+allocations alone.
 """
 
 from dataclasses import dataclass
@@ -22,7 +23,8 @@ FitKind = Literal[
     "communication",
     "other",
 ]
-"""Who holds an allocation: `working memory` is what a kernel allocates and frees again before it returns."""
+"""The owner of an allocation: `working memory` is what a kernel allocates and frees again before it
+returns."""
 
 FitPhase = Literal["setup", "forward", "backward", "optimizer", "evaluation", "checkpoint saving"]
 """Part of a training loop: `setup` precedes the step; `optimizer` starts where the backward ends."""
@@ -42,7 +44,7 @@ class FitMoment:
 
 @dataclass(frozen=True, slots=True)
 class FitAllocation:
-    """One storage: bytes, owner, and life; views of it are no allocations of their own."""
+    """One storage: bytes, owner, and lifetime; its views are no allocations."""
 
     bytes: int
     kind: FitKind
@@ -53,13 +55,13 @@ class FitAllocation:
     freed: int | None
     """The moment of its release; None where it is alive after the step."""
     name: str | None = None
-    """The user's name: `layers.0.weight`, for a gradient and optimizer state that of the parameter."""
+    """The user's name: `layers.0.weight`; for a gradient and optimizer state, that of the parameter."""
     state: str = ""
-    """For optimizer state the optimizer's own name of it: `exp_avg`."""
+    """For optimizer state, the optimizer's name of it: `exp_avg`."""
     op: str = ""
-    """The operator that allocates it, as `aten.mm.default`."""
+    """The operator that allocates it, such as `aten.mm.default`."""
     span: Span | None = None
-    """The user's line that allocates it; of a backward operator the line of its forward."""
+    """The user's line that allocates it; for a backward operator, the line of its forward."""
     tensor: str = ""
     """Type and shape, as `f32[256, 512]`."""
     graph: str | None = None
@@ -69,7 +71,7 @@ class FitAllocation:
 
 @dataclass(frozen=True, slots=True)
 class FitPoint:
-    """A point of the curve: what is alive while one operator runs, at its highest."""
+    """A point of the curve: the most bytes alive while one operator runs."""
 
     moment: int
     live_bytes: int
@@ -95,7 +97,7 @@ class FitLine:
     """Bytes at the peak that one line allocated, of one kind."""
 
     span: Span | None
-    """None for what no line of the user's allocated."""
+    """None for allocations without a line of the user's."""
     bytes: int
     kind: FitKind = "other"
     count: int = 0
@@ -117,7 +119,7 @@ class GpuFit:
 
     gpu: str
     capacity_bytes: int
-    """What torch's allocator can reserve: memory minus context and reserve."""
+    """The memory that torch's allocator can reserve: the GPU's, minus context and reserve."""
     reserved_bytes: int
     """What torch's allocator reserves for the step, in segments."""
     ok: bool
@@ -128,11 +130,11 @@ class GpuFit:
     reserve_bytes: int = 0
     """Left free for workspaces of libraries."""
     allocated_bytes: int = 0
-    """Blocks given out at the peak, each rounded to 512 bytes."""
+    """Allocated blocks at the peak, each rounded to 512 bytes."""
 
     @property
     def margin_bytes(self) -> int:
-        """What stays free; negative where it does not fit."""
+        """Return the free memory; negative where it does not fit."""
         return self.capacity_bytes - self.reserved_bytes
 
 
@@ -153,9 +155,9 @@ class BatchFit:
     fixed_bytes: int
     bytes_per_item: int
     peaks: tuple[BatchPeak, ...]
-    """The runs that the function goes through, the smallest batch first."""
+    """The runs that determine the function, the smallest batch first."""
     error_bytes: int = 0
-    """How far the function is from the run that was held out to test it."""
+    """The function's error for the run that tests it."""
     largest: int | None = None
     """The largest batch whose peak is within the capacity; None without a GPU, or where none fits."""
     capacity_bytes: int | None = None
@@ -168,7 +170,7 @@ class FitCollective:
 
     op: str
     bytes: int
-    """The larger of what one call reads and writes, on one rank."""
+    """The larger of the bytes that one call reads and writes, on one rank."""
     calls: int
     group_size: int
     phase: FitPhase
@@ -192,14 +194,14 @@ class RankFit:
 
 @dataclass(frozen=True, slots=True)
 class Distribution:
-    """A script that runs on several ranks, of which some are simulated without other processes."""
+    """A script that runs on several ranks, some of which are simulated without other processes."""
 
     world_size: int
     ranks: tuple[RankFit, ...]
     collectives: tuple[FitCollective, ...] = ()
     """Of the first rank, the slowest first."""
     bandwidth_gb_per_s: float = 0.0
-    """Between two ranks, in 10^9 bytes a second, as the times assume it."""
+    """Between two ranks, in 10^9 bytes a second, as the predicted times assume."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,47 +210,47 @@ class FitAdvice:
 
     title: str
     kind: str
-    """The general change, as `checkpoint`, `fused optimizer`."""
+    """The kind of change, such as `checkpoint`, `fused optimizer`."""
     new_peak_bytes: int
     saved_bytes: int = 0
     edits: tuple[Edit, ...] = ()
     cost: str = ""
-    """What it costs, in words: `12 % more work`."""
+    """Its cost in words: `12% more work`."""
     extra_flops: int = 0
     extra_milliseconds: float | None = None
     """Predicted for the GPU; None without one."""
     is_tested: bool = False
-    """Whether the script was run with the edits, and its peak is `new_peak_bytes`."""
+    """Whether the script was run with the edits, and its peak was `new_peak_bytes`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """The memory of one step of a training or inference loop, once it repeats."""
+    """The memory of one step of a training or inference loop, once it is periodic."""
 
     step_peak_bytes: int
     at: FitMoment
     by_kind: tuple[KindBytes, ...] = ()
-    """What is alive at the peak, the largest first."""
+    """The bytes alive at the peak, the largest first."""
     by_line: tuple[FitLine, ...] = ()
-    """The same by the line that allocated it, the largest first."""
+    """The same by the line that allocated them, the largest first."""
     curve: tuple[FitPoint, ...] = ()
     fits: GpuFit | None = None
     """None without `--gpu`."""
     advice: tuple[FitAdvice, ...] = ()
-    """The best first; empty where nobody asked."""
+    """The best first; empty unless requested."""
     phases: tuple[PhasePeak, ...] = ()
     allocations: tuple[FitAllocation, ...] = ()
-    """Everything that is alive in the step at some moment, in the order in which it is allocated."""
+    """Every allocation that is alive at some moment of the step, in order of allocation."""
     device: str = "cpu"
     """The device whose memory is counted."""
     is_fake: bool = True
     """Whether the script ran on tensors without memory."""
     step: int = 0
-    """Which step is shown, from 1; 0 where the script has no optimizer and its whole run is shown."""
+    """The step that is shown, from 1; 0 where the script has no optimizer and its whole run is shown."""
     calls_per_step: int = 1
-    """How many calls of an optimizer's `step` make one step."""
+    """The calls of an optimizer's `step` in one step."""
     is_periodic: bool = False
-    """Whether the step before it allocated the same."""
+    """Whether the step before it made the same allocations."""
     setup_peak_bytes: int = 0
     """The highest point before the step that is shown."""
     batch: BatchFit | None = None
@@ -256,4 +258,4 @@ class Fit:
     distribution: Distribution | None = None
     """None for a script on one device."""
     assumptions: tuple[str, ...] = ()
-    """What the prediction takes for granted, or leaves out."""
+    """What the prediction assumes, or leaves out."""

@@ -1,4 +1,4 @@
-"""What the report says of generated code: kernels, their configurations and their texts."""
+"""The report's records of generated code: kernels, their configurations and their texts."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -50,7 +50,7 @@ UNFUSED_REASONS: dict[UnfusedCode, str] = {
 }
 
 KERNEL_LANGUAGES = ("ttir", "ttgir", "llir", "ptx", "sass")
-"""What a kernel becomes after Triton's own language, on its way to the machine."""
+"""The intermediate languages of a kernel after Triton's, down to machine code."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,20 +72,20 @@ class KernelConfig:
     shared_bytes: int
     """Shared memory of a block."""
     grid: tuple[int, int, int] | None
-    """Blocks of this launch; None where only the data tells their number."""
+    """Blocks of this launch; None where their number depends on data."""
     occupancy: float
-    """Of the warps that a multiprocessor could hold, those that it does; 0 where the launch fails."""
+    """The share of a multiprocessor's possible warps that it runs; 0 where the launch fails."""
     limit: str
-    """What keeps the occupancy from being higher: `warps`, `blocks`, `registers`, `shared memory`."""
+    """The limit of the occupancy: `warps`, `blocks`, `registers`, `shared memory`."""
     waves: float | None
-    """How often the grid fills the GPU: below 1 a part of it is idle; None where the grid is."""
+    """How often the grid fills the GPU: below 1 a part of it is idle; None where the grid is None."""
     grid_of_example: bool = False
-    """Whether sizes are symbolic, and grid and waves those of the example's."""
+    """Whether sizes are symbolic, and grid and waves are for the example's sizes."""
 
 
 @dataclass(frozen=True, slots=True)
 class KernelChoice:
-    """The configuration that a device has found the fastest of a kernel's."""
+    """The fastest configuration of a kernel, measured on a device."""
 
     blocks: dict[str, int]
     warps: int
@@ -94,7 +94,7 @@ class KernelChoice:
 
 @dataclass(frozen=True, slots=True)
 class KernelText:
-    """A kernel in one of the languages on its way to the machine."""
+    """A kernel in one of its intermediate languages, or as machine code."""
 
     language: str
     """One of `KERNEL_LANGUAGES`."""
@@ -103,25 +103,24 @@ class KernelText:
 
 @dataclass(frozen=True, slots=True)
 class KernelAccess:
-    """A value in memory that a kernel reads, or that it writes."""
+    """A value in memory that a kernel reads or writes."""
 
     value: str
-    """The node whose value it is; empty for one that only the generated code has."""
+    """The node of the value; empty for one that only the generated code has."""
     written: bool
     bytes: int
     """Each element once, at the example's sizes."""
     sector_bytes: int
-    """What the memory moves for them: more where they do not lie side by side, since it moves sectors of 32
-    bytes."""
+    """The bytes that the memory moves for them, in sectors of 32 bytes: more where they are scattered."""
     span: Span | None = None
     """The expression that reads or writes it; None where the user has no line for it."""
     is_gather: bool = False
-    """Whether data tells which elements, so that `sector_bytes` is the most that it can be."""
+    """Whether data selects the elements, so that `sector_bytes` is an upper limit."""
 
 
 @dataclass(frozen=True, slots=True)
 class KernelShare:
-    """What one expression has of a kernel: the shares of a kernel are the whole of it."""
+    """The part of a kernel that one expression accounts for; the shares of a kernel add up to all of it."""
 
     span: Span
     bytes_read: int
@@ -132,24 +131,24 @@ class KernelShare:
 
 @dataclass(frozen=True, slots=True)
 class Unfused:
-    """An earlier kernel that shares a value with this one, and why they are not one kernel."""
+    """An earlier kernel that shares a value with this one, and why they are not fused."""
 
     kernel: str
     call: int
-    """Which call of the same phase it is, as `Kernel.call`."""
+    """The number of the call in the same phase, as `Kernel.call`."""
     value: str
-    """The node whose value both touch, the largest; empty for one that only the generated code has."""
+    """The node of the largest value that both access; empty for one that only the generated code has."""
     bytes: int
-    """Of all that both touch, as this one reads it."""
+    """The bytes of all values that both access, as this one reads them."""
     is_produced: bool
     """Whether the earlier one writes what this one reads; else both read it."""
     code: UnfusedCode
     reason: str
     """In the user's words."""
     torch: str = ""
-    """What torch's scheduler says; empty where it was not asked, as about library calls."""
+    """The reason of torch's scheduler; empty where it was not asked, for example about library calls."""
     span: Span | None = None
-    """The expression whose value it is; None where the user has no line for it."""
+    """The expression of the value; None where the user has no line for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,18 +158,18 @@ class Kernel:
     name: str
     phase: Phase
     target: str
-    """What it was generated for: `cpu`, `sm_90`."""
+    """The target of the code: `cpu`, `sm_90`."""
     source: str
     nodes: tuple[str, ...]
     spans: tuple[Span, ...]
-    """The user's expressions that it computes, of a backward kernel those that it differentiates; line by
-    line, the line that has most of it first, where shares are known."""
+    """The user's expressions that it computes; for a backward kernel, those that it differentiates; line by
+    line, the line with the largest share first, where shares are known."""
     bytes_read: int | None = None
-    """From memory by this launch, each element once, at the example's sizes; None where nothing is known."""
+    """From memory by this launch, each element once, at the example's sizes; None where it is not known."""
     bytes_written: int | None = None
     flops: int | None = None
-    """A fused multiply-add is two; index arithmetic counts nothing.  None where nobody knows: in a kernel of
-    the user's, and in a library's operator without a formula."""
+    """A fused multiply-add is two; index arithmetic does not count. None where it is not known: in a kernel
+    of the user's, and in a library's operator without a formula."""
     registers: int | None = None
     spill_bytes: int | None = None
     shared_bytes: int | None = None
@@ -179,21 +178,21 @@ class Kernel:
     kind: KernelKind = "generated"
     """`library` for a call of cuBLAS, cuDNN, attention or torch's own kernels."""
     configs: tuple[KernelConfig, ...] = ()
-    """What the kernel was compiled with, the chosen one first; empty for a CPU and for library calls."""
+    """The kernel's configurations, the chosen one first; empty for a CPU and for library calls."""
     texts: tuple[KernelText, ...] = ()
-    """Of the chosen configuration; a kernel that is launched again has them at its first launch."""
+    """Texts of the chosen configuration; of repeated launches only the first one has them."""
     bytes_moved: int | None = None
     """`bytes_read` and `bytes_written` together."""
     floor_us: float | None = None
     """The least time on the target, an estimate by its peak bandwidth and arithmetic; None where unknown."""
     bound: str = ""
-    """What the floor is set by: `memory` or `arithmetic`."""
+    """The limit that determines the floor: `memory` or `arithmetic`."""
     error: str = ""
     """Why the kernel could not be compiled; empty where it was."""
     call: int = 0
-    """Which call of its phase it is, from 0, among those for the same target."""
+    """The number of the call in its phase, from 0, among those for the same target."""
     intensity: float | None = None
-    """Operations for each byte moved; None where nothing is known or moved."""
+    """Operations for each byte moved; None where either is not known, or no byte is moved."""
     accesses: tuple[KernelAccess, ...] = ()
     shares: tuple[KernelShare, ...] = ()
     """By expression; empty where the user has no line for it, and for a CPU."""
@@ -202,11 +201,12 @@ class Kernel:
     layer: str = ""
     """The layer of the user's model that it belongs to, `blocks.3`; empty outside of layers."""
     added: str = ""
-    """Which stage added it and why, where no expression of the user's asks for it."""
+    """The stage that added it and the reason, where no expression of the user's causes it."""
     ran: KernelChoice | None = None
-    """What the GPU has chosen by running all configurations; None where it was not run, and of a library."""
+    """The configuration that the GPU chose by running all of them; None where it did not run, and for a
+    library."""
     ending_us: tuple[float, ...] = ()
-    """Measured beside `time_us`: the sums of what its blocks left, with which it ends, one by one."""
+    """Measured beside `time_us`: the final sums of the results of its blocks, one by one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,9 +247,9 @@ class PhaseCost:
     floor_us: float
     """The sum over the kernels, an estimate."""
     time_us: float | None = None
-    """The sum of what was measured; None when not all ran."""
+    """The sum of the measured times; None when not all ran."""
     unknown: int = 0
-    """Calls of which nothing is known, which the sums lack."""
+    """Calls without any known cost, which the sums lack."""
     unknown_flops: int = 0
-    """Calls whose bytes are known and whose operations are not, so that the operations, and the floor by
-    arithmetic, lack them."""
+    """Calls with known bytes and unknown operations; the operations, and the floor by arithmetic, lack
+    them."""

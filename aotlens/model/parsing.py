@@ -1,6 +1,6 @@
-"""JSON of reports with 100,000 nodes, read in the memory and time that their facts take.
+"""JSON of reports with 100,000 nodes, read with little memory and time beyond that of their facts.
 
-Invariant: what is read equals what `json.loads` gives; only equal places of the source are one object.
+Invariant: the result equals that of `json.loads`; only equal source locations are one object.
 """
 
 import gc
@@ -13,13 +13,13 @@ __all__ = ["no_collection", "parsed"]
 
 
 def parsed(text: str | bytes) -> Any:
-    """The JSON data in a text. Raises json.JSONDecodeError."""
+    """Return the JSON data in a text. Raises json.JSONDecodeError."""
     with no_collection():
         return json.loads(text, object_hook=_Spans().share)
 
 
 class _Spans:
-    """The places of one report: each node has several, and all of them are on few lines."""
+    """The source locations of one report: each node has several, and all of them are on few lines."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[Any, ...], dict[str, Any]] = {}
@@ -35,7 +35,7 @@ class _Spans:
 
 @contextmanager
 def no_collection() -> Iterator[None]:
-    """Millions of objects are made inside and none is garbage: looking for some takes most of the time."""
+    """Turn the garbage collector off: millions of objects are created inside, none of them garbage."""
     collects = gc.isenabled()
     gc.disable()
     try:

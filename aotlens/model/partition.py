@@ -1,4 +1,4 @@
-"""The report's records of what is kept for the backward, and of memory.  Stdlib only."""
+"""The report's records of saved values and of memory. Standard library only."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -22,23 +22,24 @@ class Certificate:
     """Why the solver saves a value, in a form that can be checked."""
 
     above: str | None
-    """The node that computing the value again would need, and that the backward cannot have for free."""
+    """The node that recomputing the value would need, and that the backward cannot have for free."""
     above_reason: str
-    """Why not, in words: slow to compute again, a second draw would differ, …"""
+    """The reason, in words: slow to compute again, a second draw would differ, …"""
     above_span: Span | None
     path: tuple[str, ...]
     """Nodes from `above` to the value, both included, in order."""
     below: str | None
-    """A backward node, or a gradient, that needs the value or what is computed from it."""
+    """A backward node, or a gradient, that needs the value or a value computed from it."""
     below_span: Span | None
     price_bytes: int | None
-    """What the next cheapest set of values, without this one, would save more; None when there is none."""
+    """How many more bytes the next cheapest set of values, without this one, saves; None when there is
+    none."""
     price_flops: int
-    """What it would compute again more; negative when less."""
+    """How many more operations it recomputes; negative for fewer."""
     instead: tuple[str, ...] = ()
-    """The values that it would save in its place."""
+    """The values that it saves instead."""
     same_as: str | None = None
-    """The node of an identical layer for which the price was computed; None when it is this one's own."""
+    """The node of an identical layer for which the price was computed; None for this value itself."""
 
 
 SpareKind = Literal["copy", "precision", "mask", "dead"]
@@ -46,26 +47,26 @@ SpareKind = Literal["copy", "precision", "mask", "dead"]
 
 @dataclass(frozen=True, slots=True)
 class Spare:
-    """Bytes of a saved value that carry nothing: another form of it would do, or none at all."""
+    """Bytes of a saved value without information: a smaller form of it would do, or none at all."""
 
     kind: SpareKind
-    """`copy`: kept in two precisions; `precision`: widened, and only then kept; `mask`: two values in a
+    """`copy`: saved in two precisions; `precision`: widened before it is saved; `mask`: two values in a
     floating type; `dead`: no gradient depends on it."""
     bytes: int
-    """What the smaller form spares."""
+    """The bytes that the smaller form saves."""
     reason: str
     span: Span | None = None
-    """The expression to blame, where that is another than the value's own."""
+    """The expression that causes it, where it is not the value's own."""
 
 
 @dataclass(frozen=True, slots=True)
 class SavedValue:
-    """A tensor kept from forward to backward."""
+    """A tensor saved by the forward for the backward."""
 
     node: str
     tensor: Tensor
     bytes: int
-    """What it adds to memory: 0 when its owner keeps it alive anyway."""
+    """The memory that saving it takes: 0 when its owner keeps it alive anyway."""
     owner: Owner
     reason: str
     span: Span | None
@@ -80,25 +81,25 @@ class SavedValue:
     op: str = ""
     """The operator that computed it: `aten.addmm.default`; empty for an input."""
     overrode: str | None = None
-    """What else asked otherwise, and was overruled: `an activation checkpoint`."""
+    """Who asked for the opposite and was overruled: `an activation checkpoint`."""
     certificate: Certificate | None = None
     """Set for a choice of the solver."""
     layer: str | None = None
     """The layer of the model that computes it: `blocks.3`; None outside of numbered layers."""
     spare: Spare | None = None
-    """What could be spared of it; None where every byte is needed."""
+    """The possible saving in it; None where every byte is needed."""
     packs: str | None = None
-    """The node in whose place it is saved, where the caller's hook on saved tensors packs that."""
+    """The node that it replaces, where the caller's hook on saved tensors packs that."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecomputedValue:
-    """A forward value that the backward computes again."""
+    """A forward value that the backward recomputes."""
 
     node: str
-    """The node in the backward graph, and in the forward graph where that computes it too: its twin."""
+    """The node in the backward graph, and in the forward graph where that computes it too."""
     bytes: int
-    """What it would have cost to save."""
+    """The memory that saving it would take."""
     flops: int
     reason: str
     span: Span | None
@@ -107,9 +108,9 @@ class RecomputedValue:
     freedom: Freedom = "rule"
     op: str = ""
     in_forward: bool = True
-    """Whether the forward graph computes it too; otherwise only the backward needed it."""
+    """Whether the forward graph computes it too; otherwise only the backward needs it."""
     overrode: str | None = None
-    """What else asked otherwise, and was overruled: `an activation checkpoint's policy`."""
+    """Who asked for the opposite and was overruled: `an activation checkpoint's policy`."""
     layer: str | None = None
     """The layer of the model that computes it: `blocks.3`; None outside of numbered layers."""
 
@@ -123,13 +124,13 @@ class Region:
     sites: tuple[Site, ...]
     """Its calls in the forward."""
     saved: tuple[SavedValue, ...]
-    """What each call keeps for its backward; each is among the whole's saved values too, once per call."""
+    """The saved values of each call; each is among the target's saved values too, once per call."""
     recomputed: tuple[RecomputedValue, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class FrontierPoint:
-    """The least work for its bytes: no other choice saves as little and computes less again."""
+    """The least work for its bytes: no other choice saves as little and recomputes less."""
 
     saved_bytes: int
     recompute_flops: int
@@ -137,7 +138,7 @@ class FrontierPoint:
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """What a choice of saved values costs."""
+    """The costs of a choice of saved values."""
 
     saved_bytes: int
     recompute_flops: int
@@ -150,7 +151,7 @@ class WhatIf:
     """Another policy's totals, beside those of the one that was compiled."""
 
     change: str
-    """As it was asked: `recompute:hidden`."""
+    """The change as the user wrote it: `recompute:hidden`."""
     before: Totals
     after: Totals
     no_longer_saved: tuple[str, ...] = ()
@@ -159,17 +160,17 @@ class WhatIf:
 
 @dataclass(frozen=True, slots=True)
 class BudgetResult:
-    """How a memory budget was met."""
+    """The result of a memory budget."""
 
     asked_bytes: int
     saved_bytes: int
     recompute_flops: int
     bound_flops: int
-    """No choice within the budget computes less again than this."""
+    """No choice within the budget recomputes less than this."""
     exact: bool
     """Whether the choice is proven to be the cheapest: `bound_flops` is then `recompute_flops`."""
     method: str
-    """How it was found, in words."""
+    """The method in words."""
 
     @property
     def gap(self) -> float:
@@ -179,7 +180,7 @@ class BudgetResult:
 
 @dataclass(frozen=True, slots=True)
 class OwnChoice:
-    """What our solver chooses for a graph that torch partitioned."""
+    """Our solver's choice for a graph that torch partitioned."""
 
     policy: str
     saved_bytes: int
@@ -192,7 +193,7 @@ class OwnChoice:
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """What is kept for the backward, what is computed again, and why."""
+    """Saved values, recomputed values, and the reasons."""
 
     policy: str
     saved: tuple[SavedValue, ...]
@@ -202,23 +203,23 @@ class Partition:
     frontier: tuple[FrontierPoint, ...] = ()
     """The Pareto frontier, the fewest bytes first."""
     default_bytes: int | None = None
-    """What the policy `default` would save."""
+    """The bytes that the policy `default` would save."""
     budget: BudgetResult | None = None
     """Set under the policy `budget`."""
     unbudgeted: Totals | None = None
-    """What the same policy without the budget costs; set under the policy `budget`."""
+    """The costs of the same policy without the budget; set under the policy `budget`."""
     larger_budgets: tuple[Totals, ...] = ()
-    """What some larger budgets come to; set under the policy `budget`."""
+    """The costs with some larger budgets; set under the policy `budget`."""
     what_if: tuple[WhatIf, ...] = ()
     """Answers to `--what-if`."""
     regions: tuple[Region, ...] = ()
     """Marked regions, which are divided apart from the rest."""
     own: OwnChoice | None = None
-    """For a graph from a log: what our solver chooses for it; None for our own."""
+    """For a graph from a log: our solver's choice for it; None for our own."""
     own_note: str = ""
-    """Why our solver was not asked about a graph from a log; empty where it was."""
+    """Why our solver was not run on a graph from a log; empty where it was."""
     dead_values: str | None = None
-    """What looking for dead values by numbers came to; None where nobody asked."""
+    """The result of searching dead values by numbers; None unless requested."""
 
 
 LiveKind = Literal[
@@ -235,18 +236,18 @@ Phase = Literal["forward", "backward", "inference"]
 
 @dataclass(frozen=True, slots=True)
 class LiveValue:
-    """One storage that is alive at the peak, under the node that made it."""
+    """One storage that is alive at the peak, under the node that allocated it."""
 
     node: str
     bytes: int
     span: Span | None
     kind: LiveKind = "temporary"
-    """Why it is alive: who holds it, or `working memory` of the kernel that runs."""
+    """Why it is alive: its owner, or `working memory` of the kernel that runs."""
     name: str | None = None
     """The user's name for it, where it has one."""
     made_in: Phase = "forward"
     last: str | None = None
-    """The node after which its memory is given back; None for what outlives the backward."""
+    """The node after which its memory is freed; None if it outlives the backward."""
     last_in: Phase | None = None
     last_span: Span | None = None
     layer: str | None = None
@@ -255,20 +256,20 @@ class LiveValue:
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """Live bytes over forward and backward: what the call makes, without what the caller owned before."""
+    """Live bytes over forward and backward: memory that the call allocates, without the caller's own."""
 
     peak_bytes: int
     curve: tuple[tuple[str, int], ...]
-    """Live bytes while each node runs: operands, results, its kernel's working memory, and all that waits.
-    A gradient that autograd copies for its leaf has a row of its own at the end."""
+    """Live bytes while each node runs: operands, results, its kernel's working memory, and all other live
+    values. A gradient that autograd copies for its leaf has a row of its own at the end."""
     live_at_peak: tuple[LiveValue, ...]
     peak_node: str = ""
     peak_phase: Phase = "forward"
     peak_span: Span | None = None
     forward_nodes: int = 0
-    """How many rows of the curve are the forward's."""
+    """The number of the curve's rows in the forward."""
     held_bytes: int = 0
     """Alive between forward and backward: saved values and results."""
     fused: bool = False
-    """Whether generated kernels join some of the nodes: what lives only inside of one then takes no memory,
-    and the peak is lower than the curve's."""
+    """Whether generated kernels fuse some of the nodes: values inside of one kernel then take no memory, and
+    the peak is lower than the curve's."""

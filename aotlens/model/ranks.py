@@ -1,4 +1,4 @@
-"""What the ranks of one run compiled, and where they differ.  Stdlib only."""
+"""The compilations of the ranks of one run, and where they differ. Standard library only."""
 
 from dataclasses import dataclass
 
@@ -19,7 +19,7 @@ class RankCompilation:
     """Equal graphs of one compilation, and the ranks that compiled them."""
 
     compile_id: str
-    """As torch writes it: `0/1`."""
+    """The id in torch's form: `0/1`."""
     function: str
     span: Span | None
     ranks: tuple[int, ...]
@@ -32,13 +32,13 @@ class GraphDifference:
     compile_id: str
     function: str
     graph: str
-    """Which graph: `captured`, `joint`, `forward`, `backward`, `inference`."""
+    """The graph: `captured`, `joint`, `forward`, `backward`, `inference`."""
     ranks: tuple[int, ...]
     others: tuple[int, ...]
     text: str
-    """What these ranks have: `relu f32[8, 32]`; `no graph` where they did not compile it."""
+    """The node of these ranks: `relu f32[8, 32]`; `no graph` where they did not compile it."""
     other_text: str
-    """What the others have instead."""
+    """The node of the others."""
     span: Span | None
     """The line of these ranks' node; None where torch has no line."""
     other_span: Span | None
@@ -50,7 +50,7 @@ class PhaseImbalance:
 
     phase: str
     slowest: int
-    """The rank that took longest."""
+    """The slowest rank."""
     slowest_s: float
     median_s: float
 
@@ -64,9 +64,9 @@ class Collective:
     detail: str
     """Its constant arguments but the group: `sum`."""
     tensor: str
-    """What it sends: `f32[8, 16]`."""
+    """The tensor that it sends: `f32[8, 16]`."""
     bytes: int | None
-    """The larger of what it sends and what it makes, on one rank; None where a size has no value."""
+    """The larger of the bytes sent and received on one rank; None where a size has no value."""
     group: str
     """The process group's name."""
     graph: str
@@ -74,7 +74,7 @@ class Collective:
     ranks: tuple[int, ...]
     """The ranks that have it at this position."""
     span: Span | None
-    """The line that computes what it sends, since torch notes its own file for the collective."""
+    """The line that computes the sent tensor, since torch records its own file for the collective."""
 
 
 @dataclass(frozen=True, slots=True)

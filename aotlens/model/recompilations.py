@@ -1,4 +1,4 @@
-"""Why a function was compiled again, and which guards calls with other arguments would fail.  Stdlib only."""
+"""Why a function was recompiled, and which guards would fail with other arguments. Standard library only."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -31,7 +31,7 @@ CauseKind = Literal[
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """Why a function was compiled once more: the guard that failed."""
+    """Why a function was recompiled: the guard that failed."""
 
     guard: str
     """The condition over the user's names: `x.shape[0] == 4`, `self.step == 0`."""
@@ -39,15 +39,15 @@ class Cause:
     name: str
     """The value that changed, as the user writes it: `x.shape[0]`, `self.step`, `grad mode`."""
     old: str
-    """The value that the earlier compilation holds for; empty where it is not known."""
+    """The value of the earlier compilation; empty where it is not known."""
     new: str
     """The value of the call that failed; empty where it is not known."""
     span: Span | None
-    """Where the guard was made; None where no line of the user's did."""
+    """The location of the guard; None where no line of the user's has one."""
     call: Span | None = None
     """The call that failed, where Dynamo sees the user's line."""
     against: str = ""
-    """The compilation that is nearest to the call: `0/1`."""
+    """The compilation whose guards the call nearly passes: `0/1`."""
 
 
 __all__ = ["AxisKind", "Forecast", "ForecastAxis", "ForecastCall", "Remedy", "RemedyKind"]
@@ -55,17 +55,17 @@ __all__ = ["AxisKind", "Forecast", "ForecastAxis", "ForecastCall", "Remedy", "Re
 AxisKind = Literal[
     "size", "rank", "length", "dtype", "number", "value", "None", "requires_grad", "mode", "repeat", "asked"
 ]
-"""What varies; `repeat` is the same call made again, `asked` what `--vary` names."""
+"""The kind of variation; `repeat` is the same call again, `asked` the one named by `--vary`."""
 
 RemedyKind = Literal["mark_dynamic", "dynamic", "tensor"]
 
 
 @dataclass(frozen=True, slots=True)
 class ForecastCall:
-    """A call with one value of what varies."""
+    """A call with one value of the axis."""
 
     value: str
-    """As the user writes it: `9`, `float64`, `eval`."""
+    """The value as the user writes it: `9`, `float64`, `eval`."""
     compilations: int
     """Made by this call, those of resume functions included."""
     causes: tuple[Cause, ...] = ()
@@ -76,7 +76,7 @@ class ForecastCall:
 
 @dataclass(frozen=True, slots=True)
 class Remedy:
-    """A change after which the same calls need fewer compilations; it was tried."""
+    """A tried change after which the same calls need fewer compilations."""
 
     kind: RemedyKind
     text: str
@@ -97,7 +97,7 @@ class ForecastAxis:
     recorded: str
     """The value in the recorded call, which is made first."""
     calls: tuple[ForecastCall, ...]
-    """In the order in which they were made."""
+    """In the order of the calls."""
     left_out: tuple[str, ...]
     """Values that fail in eager as well, so that they are no calls of this function."""
     first_compilations: int
@@ -114,13 +114,13 @@ class ForecastAxis:
 
     @property
     def failed(self) -> tuple[Cause, ...]:
-        """The guards that fail."""
+        """Return the guards that fail."""
         return tuple(cause for call in self.calls for cause in call.causes)
 
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """What is to be expected of one compiled function, from its first call."""
+    """The expected recompilations of one compiled function, from its first call."""
 
     function: str
     """Its qualified name."""
@@ -130,4 +130,4 @@ class Forecast:
     """Of the recorded call: `x: f32[8, 16]`, `k = 3`."""
     axes: tuple[ForecastAxis, ...]
     is_complete: bool = True
-    """False where the limit of time left axes untried."""
+    """False where the time limit left axes untried."""

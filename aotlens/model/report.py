@@ -1,8 +1,8 @@
-"""The report: everything that one trace found, as frozen plain data.
+"""The report: the results of one trace, as frozen plain data.
 
-Invariant: stdlib only, and every record round-trips through JSON (`aotlens.model.codec`), so a front
-end can show a report with neither torch nor the engine installed.  Field names are the JSON keys of
-schema `aotlens.report/1`; a string under each field gives its meaning, its unit, and when it is None.
+Invariant: standard library only, and every record round-trips through JSON (`aotlens.model.codec`), so that a
+front end can show a report without torch and the engine. Field names are the JSON keys of schema
+`aotlens.report/1`; a string under each field gives its meaning, its unit, and when it is None.
 """
 
 from dataclasses import dataclass, field, replace
@@ -192,7 +192,7 @@ Mode = Literal["training", "inference"]
 
 @dataclass(frozen=True, slots=True)
 class Diagnostic:
-    """One finding, at one place, with a stable code (`AL101`)."""
+    """One finding, at one location, with a stable code (`AL101`)."""
 
     code: str
     severity: Severity
@@ -202,7 +202,7 @@ class Diagnostic:
     related: tuple[Related, ...] = ()
     fixes: tuple[Fix, ...] = ()
     cost: Cost | None = None
-    """What it costs; None where that is not a number, as for a wrong result."""
+    """Its cost; None where that is not a number, as for a wrong result."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,11 +225,11 @@ class Input:
     hidden_from_autograd: bool = False
     under_no_grad: bool = False
     reason: str = ""
-    """Why it is handled as it is, in the user's words."""
+    """Why it is handled so, in the user's words."""
     sites: tuple[Site, ...] = ()
     """Every expression that mutates it."""
     metadata_sites: tuple[Site, ...] = ()
-    """Those of them that change its sizes, strides, storage offset or storage."""
+    """The sites that change its sizes, strides, storage offset or storage."""
     shares_storage_with: tuple[int, ...] = ()
     """Indices of other inputs on the same storage."""
     duplicate_of: int | None = None
@@ -237,12 +237,12 @@ class Input:
     requires_grad: bool = False
     is_leaf: bool = True
     autograd_change: str | None = None
-    """What the function does to its place in autograd: `made to require grad`; None for nothing."""
+    """The change of its role in autograd: `made to require grad`; None for no change."""
 
 
 @dataclass(frozen=True, slots=True)
 class Base:
-    """What an output is a view of."""
+    """The base of an output that is a view."""
 
     kind: Literal["input", "intermediate", "output"]
     index: int
@@ -254,7 +254,7 @@ class Output:
 
     index: int
     name: str
-    """Where it stands in the result: `out`, `out["logits"][0]`."""
+    """Its position in the result: `out`, `out["logits"][0]`."""
     tensor: Tensor | None
     """None for an output that is no tensor."""
     output_type: OutputTypeName
@@ -264,11 +264,11 @@ class Output:
     sites: tuple[Site, ...] = ()
     requires_grad: bool = False
     left: bool = False
-    """Whether the wrapper leaves it at a place outside (`Target.left`); the caller is not given it."""
+    """Whether the wrapper stores it outside (`Target.left`) instead of returning it to the caller."""
 
 
 OF_GRADIENT = "part of the gradient of"
-"""How the reason of a node begins that autograd recorded."""
+"""The start of the reason of a node that autograd recorded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,7 +293,7 @@ class StageNode:
 
     @property
     def is_of_gradient(self) -> bool:
-        """Whether it comes from the nodes whose gradient it computes."""
+        """Return True if it comes from the nodes whose gradient it computes."""
         return self.reason.startswith(OF_GRADIENT)
 
 
@@ -309,7 +309,7 @@ class Stage:
     text: str
     """The program as a Python module with the function `NAME_graph`; runs with torch alone."""
     same_as: str | None = None
-    """The earlier stage whose program this is too; `nodes` and `text` are then empty."""
+    """The earlier stage with the same program; `nodes` and `text` are then empty."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -327,13 +327,13 @@ class WrapperStep:
 
 @dataclass(frozen=True, slots=True)
 class Wrapper:
-    """The module text that runs, and its steps."""
+    """The text of the module that runs, and its steps."""
 
     source: str
     steps: tuple[WrapperStep, ...]
     bound: tuple[str, ...] = ()
-    """Names that the text cannot make by itself (a large constant, a container class of the user's, a
-    compiled graph): with any of these it does not run elsewhere."""
+    """Names that the text cannot define itself (a large constant, a container class of the user's, a compiled
+    graph): with any of these it does not run elsewhere."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -347,13 +347,13 @@ class Variable:
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """A condition that a call must meet for the compiled code to serve it: on sizes, or on a plain value."""
+    """A condition on sizes, or on a plain value, under which the compiled code serves a call."""
 
     expression: str
     """Over the user's names: `x.shape[0] > 4`, `self.scale == 2.0`."""
     reason: str
     span: Span | None = None
-    """The expression or line that asked; None when no line of the user's did."""
+    """The expression or line that caused it; None when no line of the user's did."""
     sites: tuple[Site, ...] = ()
 
 
@@ -365,7 +365,7 @@ SpecialKind = Literal["effect", "higher_order"]
 
 @dataclass(frozen=True, slots=True)
 class SpecialOperator:
-    """An operator that is more than a computation on its arguments."""
+    """An operator with more than a result."""
 
     op: str
     kind: SpecialKind
@@ -375,7 +375,7 @@ class SpecialOperator:
 
 
 AFTER = " after line "
-"""In the name of what follows a graph break: `Net.forward after line 14`."""
+"""Part of the name of the rest after a graph break: `Net.forward after line 14`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -390,7 +390,7 @@ class Target:
     inputs: tuple[Input, ...] = ()
     outputs: tuple[Output, ...] = ()
     left: tuple[Left, ...] = ()
-    """What the function leaves outside: attributes, containers, closure variables, globals."""
+    """The side effects of the function on attributes, containers, closure variables and globals."""
     stages: tuple[Stage, ...] = ()
     partition: Partition | None = None
     """None in inference: nothing is saved."""
@@ -398,57 +398,57 @@ class Target:
     kernels: tuple[Kernel, ...] = ()
     """In call order, the forward's first; with a GPU target its kernels come after those of the backend."""
     gpu_assumptions: tuple[str, ...] = ()
-    """What was assumed when the graphs, recorded on the CPU, were moved to the GPU target."""
+    """Assumptions made when the graphs, recorded on the CPU, were moved to the GPU target."""
     measured: tuple[str, ...] = ()
-    """How the kernels' times were measured, or why they were not; empty where nobody asked."""
+    """How the kernels' times were measured, or why they were not; empty unless requested."""
     gpu_error: str = ""
     """Why no code could be generated for the GPU target; empty where it was, and without one."""
     cuda_graph: CudaGraph | None = None
     """Whether CUDA graphs can record it; None for a target that has nothing to do with a GPU."""
     gpu_totals: tuple[PhaseCost, ...] = ()
-    """The kernels for the GPU target together, by phase; empty without one."""
+    """The totals of the kernels for the GPU target, by phase; empty without one."""
     gpu_lines: tuple[LineCost, ...] = ()
     """The user's lines on the GPU target, the costliest first."""
     gpu_name: str = ""
-    """The GPU that was asked for, `H200`; empty without one."""
+    """The requested GPU, `H200`; empty without one."""
     memory: Memory | None = None
     variables: tuple[Variable, ...] = ()
     guards: tuple[Guard, ...] = ()
-    """Under dynamic shapes, what the compilation assumed of the sizes."""
+    """Under dynamic shapes, the conditions on sizes that the compilation assumed."""
     operators: tuple[SpecialOperator, ...] = ()
     """Effects and higher-order operators, in the order in which they run."""
     failing_backward: FailingBackward | None = None
     """Set where the backward raises, of all results or of some, as eager's does."""
     verified: Verdict | None = None
-    """How a call compared with eager; None where nobody asked, or it was never called."""
+    """How a call compared with eager; None unless requested, or if it was never called."""
     timings_ms: dict[str, float] = field(default_factory=dict)
     """Wall time by stage name, in the order in which the stages ran."""
     reuse: Reuse | None = None
-    """What the cache of compiled results did; None where it was not asked."""
+    """The use of the cache of compiled results; None where it is off."""
     graph: GraphId | None = None
-    """Which of Dynamo's graphs it is; None for the direct frontend."""
+    """Its number among Dynamo's graphs; None for the direct frontend."""
     diagnostics: tuple[Diagnostic, ...] = ()
     origins: tuple[Origin, ...] = ()
-    """How the facts of a target from a log are known; empty for one that was traced here."""
+    """How the facts of a target from a log are known; empty for a target traced here."""
 
     @property
     def function(self) -> str:
-        """The qualified name of the function, also for what follows a graph break in it."""
+        """Return the qualified name of the function, also for the rest after a graph break in it."""
         return self.qualname.partition(AFTER)[0]
 
     @property
     def is_resumed(self) -> bool:
-        """Whether it is what follows a graph break."""
+        """Return True for the rest after a graph break."""
         return AFTER in self.qualname
 
     @property
     def file(self) -> str | None:
-        """The file of its definition; None where it has no place."""
+        """Return the file of its definition; None where it has no location."""
         return self.span.file if self.span else None
 
     def stage(self, name: str) -> Stage | None:
-        """The stage of that name, or None when this target has none; one that changes nothing has the
-        nodes and the text of the stage that it is the same as."""
+        """Return the stage of that name, or None when this target has none; one that changes nothing has the
+        nodes and the text of its `same_as`."""
         record = next((stage for stage in self.stages if stage.name == name), None)
         if record is None or record.same_as is None:
             return record
@@ -458,7 +458,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What one command found in one script."""
+    """The results of one command for one script."""
 
     torch: str
     python: str
@@ -469,11 +469,11 @@ class Report:
     not_compiled: tuple[NotCompiled, ...] = ()
     """What was passed to `torch.compile` and ran in eager, whole functions and graphs first."""
     dynamo: Dynamo | None = None
-    """What Dynamo did while the script ran; None where it compiled nothing."""
+    """Dynamo's records while the script ran; None where it compiled nothing."""
     ranks: Ranks | None = None
-    """What the ranks of the run compiled; None for a report of one process."""
+    """The compilations of the ranks of the run; None for a report of one process."""
     fit: Fit | None = None
     """The memory of a whole step; None for other commands than `aotlens fit`."""
     incomplete: str | None = None
-    """Why there may be targets that the report does not show; None when the script ran to its end."""
+    """Why the report may lack targets; None when the script ran to its end."""
     schema: str = SCHEMA

@@ -1,7 +1,7 @@
 """The JSON Schema (draft 2020-12) of a report, or of any other record, generated from the records.
 
-Invariant: the records are the only definition.  `python -m aotlens.model.schema docs/report.schema.json`
-writes the published copy, and a test holds that it is current.
+Invariant: the records are the only definition. `python -m aotlens.model.schema docs/report.schema.json`
+writes the published copy, and a test checks that it is current.
 """
 
 import ast
@@ -42,7 +42,7 @@ def schema() -> Schema:
 
 
 def answer_schema(record: Any) -> Schema:
-    """The schema of what `encode_record` writes for a record: every key is there."""
+    """Return the schema of the output of `encode_record` for a record: it has every key."""
     defined: dict[str, Schema] = {}
     _reference(record, defined)
     top = defined.pop(record.__name__)
@@ -50,7 +50,7 @@ def answer_schema(record: Any) -> Schema:
 
 
 def arguments_schema(record: Any) -> Schema:
-    """The schema of what `decode_record` reads: a field with a default may be left out."""
+    """Return the schema of the input of `decode_record`: a field with a default may be missing."""
     top = answer_schema(record)
     for entry in fields(record):
         if entry.default is not MISSING:
@@ -68,12 +68,12 @@ def _plain(value: Any) -> Any:
 
 
 def schema_text() -> str:
-    """The schema as the text of its published file."""
+    """Return the schema as the text of its published file."""
     return json.dumps(schema(), indent=2, ensure_ascii=False) + "\n"
 
 
 def _reference(record: Any, defined: dict[str, Schema]) -> Schema:
-    """A reference to the record's definition, which is made on first use."""
+    """Return a reference to the record's definition, which is made on first use."""
     if record.__name__ not in defined:
         defined[record.__name__] = {}  # entered before its fields, should a record ever hold itself
         defined[record.__name__] = _definition(record, defined)
@@ -97,7 +97,7 @@ def _definition(record: Any, defined: dict[str, Schema]) -> Schema:
 
 
 def _first_line(record: Any) -> str:
-    """The record's own docstring; dataclasses without one carry a generated signature instead."""
+    """Return the record's own docstring; dataclasses without one have a generated signature instead."""
     text = inspect.cleandoc(record.__doc__ or "")
     return "" if text.startswith(f"{record.__name__}(") else text
 
@@ -131,7 +131,7 @@ def _union(members: tuple[Any, ...], defined: dict[str, Schema]) -> Schema:
 
 @cache
 def _field_descriptions(module: str) -> dict[str, dict[str, str]]:
-    """The string under each field, by record: Python drops them, so they are read from the source."""
+    """Return the string under each field, by record: Python drops them, so they are read from the source."""
     described: dict[str, dict[str, str]] = {}
     for record in ast.parse(inspect.getsource(sys.modules[module])).body:
         if not isinstance(record, ast.ClassDef):

@@ -1,4 +1,4 @@
-"""What every record of the report is made of: places in the source, and tensors.  Stdlib only."""
+"""The basic records of the report: source locations and tensors. Standard library only."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -18,7 +18,7 @@ class Span:
     end_col: int
 
     def holds(self, other: "Span") -> bool:
-        """Whether the other range lies within this one."""
+        """Return True if the other range is within this one."""
         begins = (self.line, self.col) <= (other.line, other.col)
         return (
             self.file == other.file
@@ -29,18 +29,18 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """One place in the user's source that caused a fact."""
+    """One location in the user's source that caused a fact."""
 
     span: Span
     text: str
     """The source text of the span, stripped."""
     op: str | None = None
-    """The operator that ran there, as `aten.add_.Tensor`; None when no operator is meant."""
+    """The operator that ran there, such as `aten.add_.Tensor`; None without one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Related:
-    """A second place that helps to understand a diagnostic."""
+    """A second location that helps to understand a diagnostic."""
 
     span: Span
     message: str
@@ -56,7 +56,7 @@ class Edit:
 
 @dataclass(frozen=True, slots=True)
 class Fix:
-    """A change that cures a diagnostic."""
+    """A change that fixes a diagnostic."""
 
     title: str
     edits: tuple[Edit, ...]
@@ -67,13 +67,14 @@ CostKind = Literal["peak bytes", "bytes per call", "kernel microseconds", "compi
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What a finding costs, as far as it can be counted."""
+    """The cost of a finding, as far as it can be counted."""
 
     kind: CostKind
     amount: float
     """In the unit that the kind names."""
     share: float
-    """Of what all of the target costs of that kind, 0 to 1; bytes are compared with the predicted peak."""
+    """Its part of the target's total cost of that kind, 0 to 1; bytes are compared with the predicted
+    peak."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,12 +86,12 @@ class FailingBackward:
     site: Site | None
     """The expression whose gradient cannot be computed; None where its source is not known."""
     results: tuple[str, ...] = ()
-    """Results for which it does; empty where it does for all."""
+    """Results for which it raises; empty where it does for all."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tensor:
-    """What is known of a tensor without its values."""
+    """The facts about a tensor without its values."""
 
     dtype: str
     """Short form: `f32`, `bf16`, `i64`, `b8`."""
@@ -105,20 +106,20 @@ class Tensor:
     """The wrapper subclass: `DTensor`; None for a plain tensor."""
 
     def short(self) -> str:
-        """The form shown everywhere: `f32[8, 16]`."""
+        """Return the form shown everywhere: `f32[8, 16]`."""
         return f"{self.dtype}[{', '.join(str(size) for size in self.shape)}]"
 
 
 Outcome = Literal["equal", "differs", "not verified"]
-"""How a target compared with eager: the word that every front end shows."""
+"""How a target compared with eager, in the word of every front end."""
 
 
 @dataclass(frozen=True, slots=True)
 class GraphId:
-    """Which of a script's graphs a target is, as Dynamo numbers them."""
+    """The number of a target among a script's graphs, as Dynamo counts them."""
 
     frame: int
-    """The number of the code: a function's own, or that of what follows a graph break in it."""
+    """The number of the code: a function's own, or that of the rest after a graph break in it."""
     compilation: int
     """0 the first time that this code is compiled, 1 when it is recompiled, and so on."""
 
@@ -144,5 +145,5 @@ class Verdict:
 
     @property
     def details(self) -> tuple[str, ...]:
-        """The lines after the first."""
+        """Return the lines after the first."""
         return tuple(self.text.splitlines()[1:])

@@ -1,9 +1,9 @@
-"""Where a span stands and what it says, for everything that shows a report.
+"""Location and text of spans, for everything that shows a report.
 
-Invariant: spans hold UTF-8 columns; what a person reads holds character columns, and paths relative to the
-current folder or, for an installed package, to where packages are installed.  A line number stands without
-its file only where it belongs to the file of the target.  A file that is gone or shorter than the span gives
-empty text, never an error.
+Invariant: spans hold UTF-8 columns; shown text has character columns, and paths relative to the current
+folder or, for an installed package, to where packages are installed. A line number comes without its file
+only if it belongs to the file of the target. A file that is missing or shorter than the span gives empty
+text, never an error.
 """
 
 import linecache
@@ -16,31 +16,31 @@ from aotlens.model.report import Site, Span
 
 
 def source_line(file: str, line: int) -> str:
-    """One line of a file without its newline; empty when it cannot be read."""
+    """Return one line of a file without its newline; empty when it cannot be read."""
     return _line(_lines(file), line)
 
 
 def text_of(span: Span) -> str:
-    """The source text of a span, stripped; up to the line's end when it is empty or runs over several."""
+    """Return the source text of a span, stripped; up to the line's end when it is empty or covers several."""
     return _text(span, _lines(span.file))
 
 
 def site_at(span: Span) -> Site:
-    """An expression of the user's that is no operator."""
+    """Return the site of a user's expression without an operator."""
     return Site(span, text_of(span), None)
 
 
 def texts() -> Callable[[Span], str]:
-    """`text_of` for the thousands of rows of one answer, which have few places in fewer files.
+    """Return a cached `text_of` for the thousands of rows of one answer, which have few spans in fewer files.
 
-    The disk is asked once for each file, also for one that is gone.
+    Each file is read once, even if it is missing.
     """
     lines = cache(_lines)
     return cache(lambda span: _text(span, lines(span.file)))
 
 
 def _lines(file: str) -> Sequence[str]:
-    """Of a file as it is on the disk."""
+    """Return the lines of a file on disk."""
     linecache.checkcache(file)
     return linecache.getlines(file)
 
@@ -56,18 +56,18 @@ def _text(span: Span, lines: Sequence[str]) -> str:
 
 
 def quoted(span: Span) -> str:
-    """The same within a sentence."""
+    """Return the same for use within a sentence."""
     text = text_of(span)
     return f"`{text}`" if text else "this expression"
 
 
 def column(span: Span) -> int:
-    """The span's first character, counted from 1."""
+    """Return the span's first character, counted from 1."""
     return len(source_line(span.file, span.line).encode()[: span.col].decode(errors="replace")) + 1
 
 
 def end_column(span: Span) -> int:
-    """The character behind the span's last, counted from 1."""
+    """Return the character after the span's last, counted from 1."""
     line = source_line(span.file, span.end_line)
     return len(line.encode()[: span.end_col].decode(errors="replace")) + 1 if line else span.end_col + 1
 
@@ -84,19 +84,19 @@ def file_key(file: str) -> str:
 
 
 def is_users_own(file: str) -> bool:
-    """Whether the file is the user's own, and not an installed package's."""
+    """Return True if the file is the user's own, not one of an installed package."""
     return _packaged(file) is None
 
 
 def own_first(span: Span | None) -> bool:
-    """The first part of a sort key: places in the user's own files come before those in packages."""
+    """Return the first part of a sort key: spans in the user's own files come before those in packages."""
     return span is not None and not is_users_own(span.file)
 
 
 def shown_path(file: str) -> str:
-    """The path as a person reads it.
+    """Return the path for display.
 
-    It is relative to the current folder when it lies inside; a file of an installed package is shown as
+    It is relative to the current folder when it is inside; a file of an installed package is shown as
     `transformers/…/modeling_llama.py`.
     """
     packaged = _packaged(file)
@@ -106,20 +106,22 @@ def shown_path(file: str) -> str:
 
 
 def file_name(file: str) -> str:
-    """The name of a file of the user's own; `transformers/…/modeling_llama.py` for one of a package."""
+    """Return the name of a file of the user's own; `transformers/…/modeling_llama.py` for one of a
+    package."""
     return os.path.basename(file) if is_users_own(file) else shown_path(file)
 
 
 @lru_cache(maxsize=4096)
 def _packaged(file: str) -> tuple[str, ...] | None:
-    """The parts of the path below the folder of installed packages; None for a file of the user's own."""
+    """Return the parts of the path below the folder of installed packages; None for a file of the user's
+    own."""
     parts = PurePath(file).parts
     last = next((index for index in reversed(range(len(parts))) if parts[index] in _PACKAGES), None)
     return None if last is None else parts[last + 1 :]
 
 
 def relative_path(file: str) -> str:
-    """The path as programs read it: relative to the current folder when it lies inside."""
+    """Return the path for programs: relative to the current folder when it is inside."""
     try:
         return str(Path(file).relative_to(Path.cwd()))
     except (ValueError, OSError):  # outside it; or the current folder was deleted
@@ -127,7 +129,7 @@ def relative_path(file: str) -> str:
 
 
 def line_of(span: Span | None, home: str | None = None) -> str:
-    """`41` in the file `home`, which is the target's; `blocks.py:41` elsewhere; empty for None."""
+    """Return `41` in the file `home`, which is the target's; `blocks.py:41` elsewhere; empty for None."""
     if span is None:
         return ""
     if home is not None and file_key(span.file) == file_key(home):

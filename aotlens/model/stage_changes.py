@@ -1,7 +1,7 @@
-"""What one stage's program has that another's has not, told by where nodes come from and not by their names.
+"""The differences between the programs of two stages, by the origins of nodes instead of their names.
 
-Invariant: every node of both stages stands in one change or is counted as kept; stages that are not one
-another's ancestors are compared over the stage that both come from.
+Invariant: every node of both stages is in one change or is counted as unchanged; if neither stage is an
+ancestor of the other, they are compared over the stage that both come from.
 """
 
 import difflib
@@ -13,7 +13,7 @@ from aotlens.errors import UserError
 from aotlens.model.report import Report, Span, Stage, StageNode, Target, Wrapper, WrapperStep
 
 WRAPPER = "wrapper"
-"""The stage name that stands for the module text that runs."""
+"""The stage name of the text of the module that runs."""
 KERNELS = "kernels"
 """For the code for a GPU."""
 CUDA_GRAPH = "cuda-graph"
@@ -37,17 +37,17 @@ ChangeKind = Literal["replaced", "added", "removed", "rewired"]
 
 @dataclass(frozen=True, slots=True)
 class StageChange:
-    """Nodes of one stage and what stands for them in the other."""
+    """Nodes of one stage and their counterparts in the other."""
 
     kind: ChangeKind
     before: tuple[StageNode, ...]
     after: tuple[StageNode, ...]
     reason: str = ""
-    """Why a stage added it, or what it reads instead; empty where the nodes speak for themselves."""
+    """Why a stage added it, or what it reads instead; empty where the nodes need no reason."""
 
     @property
     def span(self) -> Span | None:
-        """The user's expression that the change belongs to."""
+        """Return the user's expression that the change belongs to."""
         spans = (node.spans[0] for node in (*self.before, *self.after) if node.spans)
         return next(spans, None)
 
@@ -64,7 +64,7 @@ class StageDifference:
 
 
 def stage_difference(target: Target, before: str, after: str) -> StageDifference | None:
-    """The difference of two stages; None when the target lacks one of them."""
+    """Return the difference of two stages; None when the target lacks one of them."""
     old = target.stage(before)
     if after == WRAPPER and old is not None and target.wrapper is not None:
         return _wrapper_difference(target, old, target.wrapper)
@@ -73,7 +73,7 @@ def stage_difference(target: Target, before: str, after: str) -> StageDifference
 
 
 def compared(target: Target, before: str, after: str) -> "Comparison | None":
-    """The operators of two stages in pairs; None when the target lacks one of them."""
+    """Return the operators of two stages in pairs; None when the target lacks one of them."""
     old, new = target.stage(before), target.stage(after)
     if old is None or new is None:
         return None
@@ -88,14 +88,14 @@ def compared(target: Target, before: str, after: str) -> "Comparison | None":
 
 
 def _heirs(names: Sequence[str], heirs: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
-    """What is found of some names, each once; most nodes come from one other."""
+    """Return the heirs of some names, each once; most nodes come from one other."""
     if len(names) == 1:
         return tuple(heirs.get(names[0], ()))
     return tuple(dict.fromkeys(heir for name in names for heir in heirs.get(name, ())))
 
 
 def _wrapper_difference(target: Target, stage: Stage, wrapper: Wrapper) -> StageDifference:
-    """What the module text does around a graph on each call, after what becomes of an earlier stage in it."""
+    """Return the wrapper's work around a graph on each call, after the changes to an earlier stage."""
     steps = tuple(
         StageChange("added", (), (_step_node(step),), step.reason) for step in wrapper.steps if step.applied
     )
@@ -111,7 +111,7 @@ def _step_node(step: WrapperStep) -> StageNode:
 
 
 def _lineage(target: Target, name: str) -> list[str]:
-    """The stage and those that it was made from, nearest first."""
+    """Return the stage and its ancestors, nearest first."""
     parents = {stage.name: stage.parent for stage in target.stages}
     lineage: list[str] = []
     current: str | None = name
@@ -127,7 +127,7 @@ def _common_ancestor(target: Target, first: str, other: str) -> str:
 
 
 def _roots(target: Target, name: str, root: str) -> dict[str, tuple[str, ...]]:
-    """By node of a stage: the names in an earlier stage that it comes from."""
+    """Return by node of a stage the names of its origins in an earlier stage."""
     stage = target.stage(name)
     names = tuple(node.name for node in stage.nodes) if stage is not None else ()
     if stage is None or name == root:
@@ -188,7 +188,7 @@ class Comparison:
         return StageDifference(self._old.name, self._new.name, len(self.partners), tuple(changes))
 
     def _removed_positions(self, positions: Mapping[str, int]) -> dict[str, float]:
-        """Where each old node is shown that has no new one: right after what the node before it became."""
+        """Return the position of each removed old node: right after the successor of the node before it."""
         last: dict[str, int] = {}
         for node in self._new.nodes:
             for name in self._counterparts(node):
@@ -201,7 +201,7 @@ class Comparison:
         return removed_positions
 
     def _pair(self, nodes: list[StageNode]) -> None:
-        """A node is kept where the same operator stands for it; each old one is kept once."""
+        """Pair a node that has the same operator as its counterpart; each old one is paired once."""
         matched: set[str] = set()
         for node in nodes:
             for name in self._from.get(node.name, ()):
@@ -212,13 +212,13 @@ class Comparison:
                     break
 
     def _counterparts(self, node: StageNode) -> Iterator[str]:
-        """The old nodes that it comes from, without those whose gradient it computes."""
+        """Yield the old nodes that it comes from, without those whose gradient it computes."""
         for name in self._from.get(node.name, ()):
             if self._old_nodes[name].is_of_gradient or not node.is_of_gradient:
                 yield name
 
     def _is_same(self, old: StageNode, new: StageNode) -> bool:
-        """Whether one operator stands for the other; what is given stays what it is, whoever gives it."""
+        """Return True if one operator is the counterpart of the other; inputs always are."""
         same = old.op == new.op and (old.op == "placeholder" or old.target == new.target)
         same = same and old.is_of_gradient == new.is_of_gradient
         return same and _wrappers(old, self._old_nodes) == _wrappers(new, self._new_nodes)
@@ -242,13 +242,13 @@ class Comparison:
 
 
 def _wrappers(node: StageNode, nodes: Mapping[str, StageNode]) -> list[str | None]:
-    """The subclasses of what a node gives and reads."""
+    """Return the subclasses of a node's result and inputs."""
     tensors = (node.tensor, *(nodes[name].tensor for name in node.inputs))
     return [tensor.subclass for tensor in tensors if tensor is not None and tensor.subclass is not None]
 
 
 def parse_range(text: str) -> tuple[str, str] | None:
-    """The two stages of `A..B`; None for one stage's name. Raises UserError for half a range."""
+    """Return the two stages of `A..B`; None for one stage's name. Raises UserError for half a range."""
     before, dots, after = text.partition("..")
     if not dots:
         return None
@@ -271,7 +271,7 @@ def check_stage(text: str) -> None:
 
 
 def unknown_stage(report: Report, name: str) -> UserError:
-    """The error for a stage, or a range of two, that no target of the report has."""
+    """Return the error for a stage, or a range of two, that no target of the report has."""
     failed = next((target.gpu_error for target in report.targets if target.gpu_error), "")
     if name == KERNELS and failed:
         return UserError(failed)

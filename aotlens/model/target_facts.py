@@ -10,23 +10,22 @@ Leaving = Literal["bound", "set", "appended", "refilled", "removed", "emptied", 
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """One place outside of the function that it changes, and that each compiled call changes again."""
+    """One side effect of the function outside of it, which each compiled call repeats."""
 
     place: str
-    """In the user's own names: `self.last`, `history[0]`, `state['keys']`; an item of a list as the first
-    call left it."""
+    """The changed object or name, as the user writes it: `self.last`, `history[0]`, `state['keys']`; an item
+    of a list by its index after the first call."""
     handling: Leaving
-    """What the wrapper does there: binds the name, sets the item of a dict, appends to a list, exchanges what
-    a list holds, removes a name or an item, empties a container, adds to
-    the gradient that it finds."""
+    """The wrapper's change: it binds the name, sets the item of a dict, appends to a list, exchanges a list's
+    items, removes a name or an item, empties a container, adds to the existing gradient."""
     outputs: tuple[int, ...]
-    """The rows of `Target.outputs` that it then holds, several for a tuple or a dict of them; empty for what
-    is taken away."""
+    """The rows of `Target.outputs` that it then holds, several for a tuple or a dict of them; empty for a
+    removal."""
     carried: bool
-    """Whether a call begins with the tensor that the one before left there."""
+    """Whether a call begins with the tensor that the call before stored there."""
     reason: str
     sites: tuple[Site, ...]
-    """The expressions that write there; where only the data tells which, all that may."""
+    """The expressions that write there; where data decides which, all that may."""
 
 
 ReuseOutcome = Literal["hit", "miss", "not kept"]
@@ -34,20 +33,20 @@ ReuseOutcome = Literal["hit", "miss", "not kept"]
 
 @dataclass(frozen=True, slots=True)
 class Reuse:
-    """Whether a result was found on disk, or why there is none for later runs."""
+    """Whether a compiled result was found on disk, or why it is not stored for later runs."""
 
     outcome: ReuseOutcome
-    """`miss` where the result is there for later runs, `not kept` where it is not."""
+    """`miss` where the result was stored for later runs, `not kept` where it was not."""
     reason: str = ""
-    """Why it is not kept, in the user's words; empty else."""
+    """Why it is not stored, in the user's words; empty else."""
     cold_ms: float | None = None
-    """On a hit, what compiling took when the result was not there."""
+    """On a hit, the compile time without the cache."""
 
 
 __all__ = ["Known", "Origin"]
 
 Known = Literal["logged", "derived", "unknown"]
-"""`logged`: torch wrote it; `derived`: computed from what torch wrote; `unknown`: neither."""
+"""`logged`: torch wrote it; `derived`: computed from torch's records; `unknown`: neither."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,4 +57,4 @@ class Origin:
     """`saved values`, `lines of kernels`."""
     known: Known
     source: str
-    """The records that it comes from; of an unknown fact, why it is unknown."""
+    """The records that it comes from; for an unknown fact, why it is unknown."""
