@@ -1,1 +1,1 @@
-"""Speed, measured side by side with `functorch.compile` of the installed torch, in one process."""
+"""Speed, compared side by side with `functorch.compile` of the installed torch, in one process."""

@@ -1,5 +1,6 @@
-"""`python -m benchmarks [NAME…]`: run the benchmarks, each in its own process, then bring the tables of
-`benchmarks/README.md` up to date."""
+"""`python -m benchmarks [NAME…]`: run the benchmarks, each in its own process, then update the tables of
+`benchmarks/README.md`.
+"""
 
 import subprocess
 import sys
@@ -8,7 +9,7 @@ from benchmarks.tables import write_readme
 
 NAMES = ("imports", "overhead", "latency", "partition", "memory", "peak", "growth", "correctness")
 BY_NAME = ("editor", "fake", "gpu", "reuse", "tui")
-"""Run only when asked for."""
+"""Benchmarks that run only by name."""
 
 
 def main() -> None:

@@ -1,7 +1,7 @@
-"""What torch's CPU allocator gave out during an action, seen by torch's profiler.
+"""Record what torch's CPU allocator allocates during an action, with torch's profiler.
 
-Every allocation and release through torch's allocator is an event, those inside of kernels too (packed
-operands, workspaces); what a library allocates past it is not.
+Every allocation and free through torch's allocator is an event, also inside kernels (packed operands,
+workspaces); what a library allocates elsewhere is not.
 """
 
 import gc
@@ -15,9 +15,9 @@ from torch.utils import _pytree as pytree
 
 
 def peak_bytes(action: Callable[[], object]) -> int:
-    """The most bytes alive at once, beyond those alive before; what the action gives stays alive."""
+    """Return the peak of bytes alive in addition to those alive before; the action's result stays alive."""
     gc.collect()
-    gc.disable()  # a collection would free what is not the action's
+    gc.disable()  # a collection would free memory of others
     try:
         with profile(activities=[ProfilerActivity.CPU], profile_memory=True, acc_events=True) as profiler:
             result = action()
@@ -34,7 +34,7 @@ def peak_bytes(action: Callable[[], object]) -> int:
 
 
 def training_step(call: Callable[..., Any], inputs: tuple[Any, ...]) -> list[Any]:
-    """Forward and backward; results and incoming gradients stay alive, as when a caller keeps the loss."""
+    """Run forward and backward; results and tangents stay alive, as for a caller that keeps the loss."""
     result = call(*inputs)
     leaves = [leaf for leaf in pytree.tree_leaves(result) if isinstance(leaf, Tensor)]
     outputs = [out for out in leaves if out.requires_grad]
@@ -45,6 +45,6 @@ def training_step(call: Callable[..., Any], inputs: tuple[Any, ...]) -> list[Any
 
 
 def forget_gradients(tensors: Any) -> None:
-    """As before the first step: a gradient that is there already would be added to."""
+    """Clear gradients as before the first step, because existing ones would be accumulated."""
     for tensor in tensors:
         tensor.grad = None

@@ -1,8 +1,8 @@
-"""Programs on which released compilers were wrong: ours beside the installed torch's, both against eager.
+"""Programs on which released compilers were wrong: ours and the installed torch's, both compared with eager.
 
 Each program is called several times, with other values and with writes to its results; everything that a
-caller can see is compared.  `aot_function` is torch's engine by itself with its min-cut partition,
-`torch.compile` the same behind Dynamo, where a graph break may hand a program back to eager.
+caller can see is compared.  `aot_function` is torch's engine with its min-cut partition, `torch.compile` the
+same behind Dynamo, where a graph break may leave a program to eager.
 """
 
 import warnings
@@ -27,7 +27,7 @@ from tests.programs.corpus import CORPUS, Known
 Compiler = Callable[[Callable[..., Any], tuple[Any, ...]], Callable[..., Any]]
 
 WRONG = frozenset({"value", "mutation", "gradient", "backward mutation", "dtype", "shape", "structure"})
-"""Kinds of difference that are other numbers; the rest are other facts about the same numbers."""
+"""Kinds of difference in values; the others are differences in properties of equal values."""
 EQUAL = "equal"
 
 
@@ -43,7 +43,7 @@ def engine_alone(fn: Callable[..., Any], args: tuple[Any, ...]) -> Callable[...,
 
 
 def as_tuple(result: Any) -> Any:
-    """It gives a list for a tuple, which is not what is compared here."""
+    """Convert its list to the tuple of eager: this difference is not compared here."""
     return tuple(result) if type(result) is list else result
 
 
@@ -55,7 +55,7 @@ def behind_dynamo(fn: Callable[..., Any], args: tuple[Any, ...]) -> Callable[...
 
 
 def budgeted(known: Known) -> AbstractContextManager[Any]:
-    """The peer's own setting for the policy of a case."""
+    """Return the peer's own setting for the policy of a case."""
     if not known.policy.startswith("budget="):
         return nullcontext()
     budget = float(known.policy.removeprefix("budget="))
@@ -64,7 +64,7 @@ def budgeted(known: Known) -> AbstractContextManager[Any]:
 
 
 def verdict(program: Program, compiler: Compiler) -> str:
-    """How a program fared, in a word or two."""
+    """Return a program's outcome in a word or two."""
     try:
         outcome = check(program, compiler)
     except Exception as error:  # noqa: BLE001 (the peer's own failures are results here)

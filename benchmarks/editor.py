@@ -1,7 +1,7 @@
-"""What somebody who types waits for: hovers while traces run, and from a command to its diagnostics.
+"""Measure what an editor waits for: hovers while traces run, and the time from a command to its diagnostics.
 
-Promise: a server process of its own over real pipes, asked by a client that reads every byte; wall time, as
-that is what is felt.
+Promise: a separate server process over real pipes, and a client that reads every byte; wall time, because
+that is what the user notices.
 """
 
 import time
@@ -25,7 +25,7 @@ Row = tuple[str, float, float, float, float]
 
 
 def spread(what: str, ask: Callable[[], object], more: Callable[[int], bool]) -> Row:
-    """Median, 95th and 99th hundredth, and the longest wait, in milliseconds."""
+    """Return the median, the 95th and 99th percentile, and the longest time, in milliseconds."""
     times: list[float] = []
     while more(len(times)):
         start = time.perf_counter()
@@ -37,7 +37,7 @@ def spread(what: str, ask: Callable[[], object], more: Callable[[int], bool]) ->
 
 @contextmanager
 def stopwatch() -> Iterator[Callable[[], float]]:
-    """Milliseconds since the block began."""
+    """Return milliseconds since the block began."""
     start = time.perf_counter()
     yield lambda: 1e3 * (time.perf_counter() - start)
 
@@ -47,7 +47,7 @@ def command(name: str, *arguments: Json) -> dict[str, Json]:
 
 
 def big_report(rounds: int) -> Iterator[Row]:
-    """A report of 10,000 nodes, from a stand-in for the tracing process."""
+    """Measure on a report of 10,000 nodes, from a fake tracing process."""
 
     def enough(number: int) -> bool:
         return number < rounds
@@ -75,7 +75,7 @@ def big_report(rounds: int) -> Iterator[Row]:
 
 
 class Repeated:
-    """One command after the other, while something else is measured."""
+    """Sends one command after the other while something else is measured."""
 
     def __init__(self, client: StrictClient, params: dict[str, Json], times: int) -> None:
         self._client, self._params, self._left = client, params, times
@@ -83,21 +83,21 @@ class Repeated:
         self._seen = len(client.received)
 
     def goes_on(self, measured: int) -> bool:
-        """Whether a command runs; the next is sent as soon as the last was answered."""
+        """Return True while a command runs; the next is sent as soon as the last was answered."""
         new = self._client.received[self._seen :]
         self._seen += len(new)
         if self._number is None or any(
             message.get("id") == self._number and "method" not in message for message in new
         ):
             if self._left == 0:
-                return measured < 2  # two at least, for the hundredths
+                return measured < 2  # at least two, for the percentiles
             self._left -= 1
             self._number = self._client.send(TRACE, self._params)
         return True
 
 
 def long_file(rounds: int, folder: Path) -> Iterator[Row]:
-    """A file of 20,000 lines."""
+    """Measure on a file of 20,000 lines."""
     path = folder / "long.py"
     path.write_text("# aotlens: example f32[2]\ndef f(x):\n    return x\n" + "y = 1\n" * 20_000)
     try:
@@ -121,7 +121,7 @@ def long_file(rounds: int, folder: Path) -> Iterator[Row]:
 
 
 def traces() -> Iterator[tuple[str, float, float, float]]:
-    """Commands end to end with the real tracing process: all, within the trace, and beyond it."""
+    """Measure commands end to end with the real tracing process: all, within the trace, and outside of it."""
     with stopwatch() as since, Process(*REAL) as process:
         client = process.client
         client.initialize(ROOT)
@@ -148,7 +148,7 @@ def traced(client: StrictClient, uri: str, name: str | None, what: str) -> tuple
 
 
 def hover_during_real_trace() -> Row:
-    """Hovers on an example's report while the example is traced again."""
+    """Measure hovers on an example's report while the example is traced again."""
     with Process(*REAL) as process:
         client = process.client
         client.initialize(ROOT)

@@ -45,7 +45,7 @@ def measure(layers: int, gpu: str) -> Measured:
 
 
 def _watched(command: list[str]) -> int:
-    """The peak in bytes of a command and all that it starts."""
+    """Return the peak in bytes of a command and all its descendants."""
     environment = os.environ | {"AOTLENS_CACHE_DIR": "", "OMP_NUM_THREADS": "1"}
     with subprocess.Popen(command, cwd=ROOT, env=environment, stderr=subprocess.DEVNULL) as process:
         peak = 0
@@ -58,7 +58,7 @@ def _watched(command: list[str]) -> int:
 
 
 def _tree(root: int) -> Iterator[int]:
-    """A process and its descendants."""
+    """Yield a process and its descendants."""
     children: dict[int, list[int]] = {}
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
@@ -73,7 +73,7 @@ def _tree(root: int) -> Iterator[int]:
 
 
 def _bytes_of(pid: int) -> int:
-    """Its memory, with its share of what it shares."""
+    """Return its memory, with its share of shared pages."""
     try:
         lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
     except OSError:  # it has ended

@@ -23,12 +23,12 @@ from benchmarks.models import VOCABULARY, ConvNet
 from examples.train_gpt import GPT, Config
 
 TARGET = 1.02
-"""Of torch.compile's step, aotlens' may take so much."""
+"""The limit for aotlens' step as a multiple of torch.compile's."""
 
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """How large the models are, and how often a step runs within one round."""
+    """The size of the models, and the number of steps in one round."""
 
     layers: int
     width: int
@@ -45,7 +45,7 @@ TINY = Size(layers=1, width=32, context=16, batch=2, blocks=1, image=8, chain=1 
 
 
 class Chain(nn.Module):
-    """Pointwise operators between two sums: what one kernel can hold."""
+    """Pointwise operators between two sums, which fit into one kernel."""
 
     def __init__(self, length: int) -> None:
         super().__init__()
@@ -113,7 +113,7 @@ class Device:
 
 @dataclass(slots=True)
 class Runner:
-    """One contender on one case, built at its first step; mutable: it learns what building took."""
+    """One contender on one case, built at its first step; mutable, because it records the build time."""
 
     case: Case
     make: Callable[[nn.Module], Any]
@@ -124,7 +124,7 @@ class Runner:
     def __post_init__(self) -> None:
         torch.manual_seed(0)
         on_gpu = self.device.name == "cuda"
-        before = torch.cuda.memory_allocated() if on_gpu else 0  # of the contenders that are there already
+        before = torch.cuda.memory_allocated() if on_gpu else 0  # of the contenders that exist already
         self.model = self.case.make().to(self.device.name)
         self.inputs = [value.to(self.device.name) for value in self.case.inputs()]
         self.call = self.make(self.model)
@@ -162,7 +162,7 @@ class Runner:
         return repeat
 
     def _timed(self, action: Callable[[], object]) -> float:
-        """Wall time, with the device's work done on both ends."""
+        """Return wall time, with the device synchronised at both ends."""
         self.device.wait()
         started = time.perf_counter()
         action()
@@ -171,7 +171,7 @@ class Runner:
 
 
 def measured_or_failed(case: Case, device: Device, rounds: int) -> list[tuple[Cell, ...]]:
-    """A case that fails says why in one row, and leaves the others."""
+    """Measure a case; one that fails becomes a row with the reason."""
     try:
         return measure(case, device, rounds)
     except Exception as error:  # noqa: BLE001 (whatever a GPU or a compiler says)
@@ -181,7 +181,7 @@ def measured_or_failed(case: Case, device: Device, rounds: int) -> list[tuple[Ce
 
 
 def measure(case: Case, device: Device, rounds: int) -> list[tuple[Cell, ...]]:
-    """One row for each contender; they take turns, so that what slows the machine slows all."""
+    """Return one row per contender; they take turns, so that a busy machine slows all of them."""
     torch.compiler.reset()
     runners = {name: Runner(case, make, device) for name, make in CONTENDERS.items()}
     steps = take_turns({name: runner.timed_steps for name, runner in runners.items()}, rounds)

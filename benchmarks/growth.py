@@ -1,4 +1,4 @@
-"""How each stage of ours grows up to 50,000 joint nodes: the GPT at depths that nobody trains."""
+"""Growth of our stages up to 50,000 joint nodes: the GPT at depths that nobody trains."""
 
 import gc
 
@@ -15,7 +15,7 @@ POLICY = "min-cut"
 
 
 def measure(layers: int, rounds: int) -> tuple[int, dict[str, float]]:
-    """Joint nodes, and each stage's lowest CPU milliseconds over the rounds."""
+    """Return the joint nodes, and each stage's lowest CPU milliseconds over the rounds."""
     model, inputs = gpt(layers), gpt_inputs()
     rounds_ms: list[dict[str, float]] = []
     for _ in range(rounds):
@@ -29,7 +29,7 @@ def measure(layers: int, rounds: int) -> tuple[int, dict[str, float]]:
 def main() -> None:
     options = arguments("growth of our stages", rounds=2)
     torch.set_num_threads(1)
-    measure(1, rounds=1)  # what is imported and built once
+    measure(1, rounds=1)  # imports and one-time tables
     results = [measure(layers, options.rounds) for layers in LAYERS]
     sizes = [nodes for nodes, _ in results]
     rows: list[tuple[Cell, ...]] = []

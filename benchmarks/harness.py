@@ -1,7 +1,7 @@
-"""How every benchmark measures, prints and keeps its numbers.
+"""How every benchmark measures, prints and stores its results.
 
-Promise: contenders take turns within one process, so that a busy machine slows all of them; what is
-compared is the median of the rounds.
+Promise: contenders take turns within one process, so that a busy machine slows all of them; the median of the
+rounds is compared.
 """
 
 import argparse
@@ -37,7 +37,7 @@ class Samples:
 
     @property
     def spread(self) -> float:
-        """Half the distance between the quartiles, as a share of the median."""
+        """Return half the interquartile range, relative to the median."""
         if len(self.seconds) < 2:
             return 0.0
         low, _, high = quantiles(self.seconds, n=4, method="inclusive")
@@ -46,7 +46,7 @@ class Samples:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """One table of results, as printed and as kept."""
+    """One table of results, as printed and as stored."""
 
     title: str
     columns: tuple[str, ...]
@@ -56,31 +56,31 @@ class Table:
 
 
 def take_turns(contenders: Mapping[str, Callable[[], float]], rounds: int) -> dict[str, Samples]:
-    """Each contender's measured seconds, `rounds` times round robin, the first contender changing.
+    """Return each contender's seconds over `rounds` in turns, with a different first contender each time.
 
-    A contender measures itself, so that what it has to build first is not counted.
+    A contender measures itself, so that its preparation is not counted.
     """
     seconds: dict[str, list[float]] = {name: [] for name in contenders}
     names = list(contenders)
     for number in range(rounds):
         turn = number % len(names)
         for name in names[turn:] + names[:turn]:
-            # Garbage of the last contender is not this one's; collections that a contender's own
-            # allocations cause, or that it asks for, count.
+            # Garbage of the previous contender is collected first; collections that a contender's own
+            # allocations cause, or that it requests, count.
             gc.collect()
             seconds[name].append(contenders[name]())
     return {name: Samples(tuple(values)) for name, values in seconds.items()}
 
 
 def time_once(action: Callable[[], object]) -> float:
-    """CPU seconds of this process for one run: what other programs take is not counted."""
+    """Return the CPU seconds of this process for one run, so that other programs are not counted."""
     start = time.process_time()
     action()
     return time.process_time() - start
 
 
 def time_children(action: Callable[[], object]) -> float:
-    """CPU seconds of the processes that an action starts and waits for."""
+    """Return the CPU seconds of the processes that an action starts and waits for."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     action()
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -88,7 +88,7 @@ def time_children(action: Callable[[], object]) -> float:
 
 
 def time_loop(action: Callable[[], object], calls: int) -> float:
-    """CPU seconds of one call: the mean over a loop, collection off as `timeit` does."""
+    """Return the CPU seconds of one call: the mean over a loop, without garbage collection like `timeit`."""
     gc.disable()
     try:
         start = time.process_time()
@@ -100,7 +100,7 @@ def time_loop(action: Callable[[], object], calls: int) -> float:
 
 
 def growth_exponent(sizes: Sequence[float], seconds: Sequence[float]) -> float:
-    """The slope of log(time) over log(size) by least squares: 1 is linear."""
+    """Return the slope of log(time) over log(size) by least squares: 1 is linear."""
     xs, ys = [log(size) for size in sizes], [log(value) for value in seconds]
     x_mean, y_mean = sum(xs) / len(xs), sum(ys) / len(ys)
     rise = sum((x - x_mean) * (y - y_mean) for x, y in zip(xs, ys, strict=True))
@@ -131,7 +131,7 @@ def _cpu_name() -> str:
 
 
 def publish(name: str, tables: Sequence[Table]) -> None:
-    """Print the tables, and keep them with the machine's facts in `results/NAME.json`."""
+    """Print the tables, and store them with the machine's facts in `results/NAME.json`."""
     console = Console()
     for table in tables:
         printed = RichTable(title=table.title, caption=table.note, caption_justify="left")
@@ -146,7 +146,7 @@ def publish(name: str, tables: Sequence[Table]) -> None:
 
 
 def show_cell(cell: Cell) -> str:
-    """Numbers to three significant digits, whole ones with thousands marked."""
+    """Return numbers with three significant digits, whole ones with thousands separators."""
     if isinstance(cell, str):
         return cell
     if cell == int(cell) or abs(cell) >= 100:
@@ -155,7 +155,7 @@ def show_cell(cell: Cell) -> str:
 
 
 def arguments(description: str, rounds: int) -> argparse.Namespace:
-    """The command line that every benchmark has: `--rounds N`."""
+    """Parse the command line of every benchmark: `--rounds N`."""
     parser = argparse.ArgumentParser(description=description, allow_abbrev=False)
     parser.add_argument("--rounds", type=int, default=rounds, help="turns for each contender")
     return parser.parse_args()

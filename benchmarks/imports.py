@@ -21,7 +21,7 @@ def run_python(command: tuple[str, ...]) -> None:
 
 
 def loads_torch(command: tuple[str, ...]) -> bool:
-    """Whether the process has imported torch, by Python's own list of imports."""
+    """Return True if the process imports torch, by Python's own list of imports."""
     done = subprocess.run(
         [sys.executable, "-X", "importtime", *command], check=True, capture_output=True, text=True
     )

@@ -28,13 +28,13 @@ LAYERS = (2, 12, 24)
 CONTENDERS = ("eager", "peer", "ours")
 POLICIES = ("default", "min-cut")
 PARTITIONS = {"default": "default_partition", "min-cut": "min_cut_rematerialization_partition"}
-"""The partition functions by the names that both sides give them."""
+"""The partition functions by the names that both sides use."""
 
 Inputs = tuple[Tensor, ...]
 
 
 def wrapped(api: object, model: nn.Module, policy: str) -> nn.Module:
-    """The model as `aotlens` or `functorch.compile` wraps it; nothing is compiled yet."""
+    """Return the model as `aotlens` or `functorch.compile` wraps it; nothing is compiled yet."""
     make, nop, partition = (getattr(api, name) for name in ("aot_module", "nop", PARTITIONS[policy]))
     compiled: nn.Module = make(model, nop, nop, partition_fn=partition)
     return compiled
@@ -63,7 +63,7 @@ def first_step(api: object, model: nn.Module, inputs: Inputs, policy: str) -> Fi
 
 
 def stages_of(step: FirstStep) -> tuple[float, dict[str, float]]:
-    """What our first step gives, and CPU milliseconds from the start of each stage to that of the next."""
+    """Return the seconds of our first step, and CPU milliseconds from the start of each stage to the next."""
     starts: list[tuple[str, float]] = []
 
     def start(name: str) -> None:
@@ -85,13 +85,13 @@ class Measured:
     """One model under one policy."""
 
     joint_nodes: int
-    """In our joint program."""
+    """Of our joint program."""
     calls: dict[str, Samples]
     """The first calls, by contender."""
     steps_s: dict[str, float]
     """Median CPU seconds of the first calls with their backward, by contender."""
     stages_ms: dict[str, float]
-    """Ours: each stage's lowest CPU time over the rounds, in the order in which the stages run."""
+    """Ours: each stage's lowest CPU time over the rounds, in the order of the stages."""
 
 
 def measure(case: Model, policy: str, rounds: int) -> Measured:
@@ -168,7 +168,7 @@ def stage_table(policy: str, results: dict[int, Measured]) -> Table:
 def main() -> None:
     options = arguments("compile latency beside functorch.compile", rounds=5)
     torch.set_num_threads(1)  # other programs on the machine then disturb less
-    for policy in POLICIES:  # both sides import and build what they need once
+    for policy in POLICIES:  # one-time imports of both sides
         measure(gpt_model(1), policy, rounds=1)
     tables: list[Table] = []
     for policy in POLICIES:

@@ -1,7 +1,7 @@
-"""Memory that a first step adds at its peak, compilation included: ours beside `functorch.compile`.
+"""Peak memory that a first step adds, compilation included: ours and `functorch.compile`.
 
-Each contender runs in a process of its own, which has compiled a small model before, so that what is
-imported and built once is not counted.
+Each contender runs in its own process, which has compiled a small model before, so that one-time imports are
+not counted.
 """
 
 import subprocess
@@ -36,10 +36,10 @@ def status_mib(field: str) -> float:
 
 
 def measure_here(contender: str, index: int) -> None:
-    """Print the MiB between what this process holds before the step and its peak during it."""
+    """Print the MiB between the memory before the step and the peak during it."""
     torch.set_num_threads(1)
     run_first_step(contender, gpt_model(1))
-    CLEAR_PEAK.write_text("5")  # the peak starts again from what is held
+    CLEAR_PEAK.write_text("5")  # the peak restarts from the current memory
     before = status_mib("VmRSS")
     run_first_step(contender, MODELS[index])
     print(status_mib("VmHWM") - before)

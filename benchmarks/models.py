@@ -1,4 +1,4 @@
-"""The models that are measured: the GPT of the examples at any depth, and a convolutional net."""
+"""The measured models: the GPT of the examples at any depth, and a convolutional net."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,14 +9,14 @@ from torch import Tensor, nn
 from examples.train_gpt import GPT, Config
 
 CONTEXT, WIDTH, BATCH, VOCABULARY = 128, 64, 2, 512
-"""Small tensors: compilers see the graph's size, and the model's own step should add little."""
+"""Small tensors: compilers depend on the graph's size, and the model's own step should add little."""
 
 
 def gpt(layers: int) -> GPT:
-    """A decoder in training mode; dropout is 0 so that every contender computes the same."""
+    """Return a decoder in training mode; dropout is 0 so that every contender computes the same."""
     torch.manual_seed(0)
     model = GPT(Config(VOCABULARY, context=CONTEXT, layers=layers, width=WIDTH, dropout=0.0))
-    # functorch.compile.aot_module refuses tied weights.
+    # functorch.compile.aot_module rejects tied weights.
     model.head.weight = nn.Parameter(model.head.weight.detach().clone())
     return model
 
@@ -27,7 +27,7 @@ def gpt_inputs() -> tuple[Tensor, Tensor]:
 
 
 class Bottleneck(nn.Module):
-    """Three convolutions with their normalisations, around which the input is added (He et al., 2015)."""
+    """Three convolutions with normalisations, and a residual connection (He et al., 2015)."""
 
     def __init__(self, width: int, inner: int) -> None:
         super().__init__()
@@ -45,7 +45,7 @@ class Bottleneck(nn.Module):
 
 
 class ConvNet(nn.Module):
-    """A residual net of as many convolutions as ResNet-50 has, on narrow channels; gives its loss."""
+    """A residual net with as many convolutions as ResNet-50, on narrow channels; returns its loss."""
 
     def __init__(self, blocks: int = 16, width: int = 16) -> None:
         super().__init__()
@@ -86,7 +86,7 @@ class ResidualBlock(nn.Module):
 
 
 class ResNet50(nn.Module):
-    """ResNet-50 (He et al., 2015) at its own width, as torchvision writes it; gives its loss."""
+    """ResNet-50 (He et al., 2015) at full width, as in torchvision; returns its loss."""
 
     def __init__(self, classes: int = 10) -> None:
         super().__init__()
@@ -128,7 +128,7 @@ def conv_net_inputs() -> tuple[Tensor, Tensor]:
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """A model with inputs, under the name that the tables show."""
+    """A model with inputs, and its name in the tables."""
 
     name: str
     make: Callable[[], nn.Module]

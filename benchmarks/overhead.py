@@ -76,8 +76,7 @@ MODES = ("inference", "forward", "forward+backward")
 
 
 def fresh(function: Function) -> Function:
-    """The same function with a code object of its own, by which Dynamo looks up what it compiled: it would
-    try one contender's entries for another."""
+    """Return the function with its own code object, by which Dynamo looks up compiled code."""
     assert isinstance(function, FunctionType)
     return FunctionType(function.__code__.replace(), function.__globals__, function.__name__)
 
@@ -93,7 +92,7 @@ def functorch_contenders(function: Function, arguments: tuple[object, ...]) -> M
 
 
 def dynamo_contenders(function: Function, arguments: tuple[object, ...]) -> Mapping[str, Function]:
-    """The same kind of code generation on both sides: the graphs' own Python, no kernels."""
+    """Return contenders with the same code generation on both sides: the graphs' own Python, no kernels."""
     return {
         "eager": function,
         "peer": torch.compile(fresh(function), backend="aot_eager"),
@@ -108,7 +107,7 @@ def first_tensor(result: object) -> Tensor:
 
 
 def call(function: Function, arguments: tuple[object, ...], mode: str) -> Callable[[], object]:
-    """One call as the mode has it; gradients are asked for rather than accumulated."""
+    """Return one call in this mode; gradients are returned, not accumulated."""
     if mode != "forward+backward":
         return partial(function, *arguments)
     leaves = torch.utils._pytree.tree_leaves(arguments)
@@ -147,7 +146,7 @@ COLUMNS = ("case", "mode", "eager µs", "peer µs", "ours µs", "spread", "overh
 def main() -> None:
     options = arguments("per-call overhead beside functorch.compile and aot_eager", rounds=31)
     torch.set_num_threads(1)
-    gc.freeze()  # collections between the loops then look at what is new only
+    gc.freeze()  # collections between the loops then only scan new objects
     functorch_rows, dynamo_rows = (
         tuple(row(case, mode, measure(make, case, mode, options.rounds)) for case in CASES for mode in MODES)
         for make in (functorch_contenders, dynamo_contenders)

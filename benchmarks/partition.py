@@ -1,8 +1,8 @@
-"""Dividing a joint graph into forward and backward: our partition functions beside torch's.
+"""Time the division of a joint graph into forward and backward: our partition functions and torch's.
 
-Both get copies of one joint graph module, which torch recorded, and give two graph modules.  The cut is timed
-by itself too: networkx on torch's network, OR-tools on ours.  What either saves is counted by one function:
-bytes of storage beyond what inputs and results keep.
+Both get copies of one joint graph module, which torch recorded, and return two graph modules.  The cut is
+also timed separately: networkx on torch's network, OR-tools on ours.  One function counts what either saves:
+bytes of storage in addition to inputs and results.
 """
 
 from collections.abc import Callable, Iterator
@@ -28,10 +28,10 @@ LAYERS = (8, 38, 150, 380)
 """About one, five, twenty and fifty thousand joint nodes."""
 
 NETWORK = "Network"
-"""The name by which the policy knows the class that is timed."""
+"""The policy's name for the class that is timed."""
 
 ONCE_FROM = 20_000
-"""Graphs of more nodes are divided in one round only: the peer takes most of a minute for each."""
+"""Larger graphs are divided in one round only: the peer takes most of a minute for each."""
 
 PEER_PARTITIONS: dict[str, Callable[..., Any]] = {
     "default": functorch_compile.default_partition,
@@ -45,21 +45,21 @@ OUR_PARTITIONS: dict[str, Callable[..., Any]] = {
 
 @dataclass(frozen=True, slots=True)
 class PeerCall:
-    """What the peer gave to its partition function."""
+    """The arguments that the peer passed to its partition function."""
 
     joint: fx.GraphModule
     joint_inputs: object
     keywords: dict[str, Any]
 
     def divide(self, function: Callable[..., Any]) -> tuple[float, tuple[fx.GraphModule, fx.GraphModule]]:
-        """CPU seconds, and the two graphs."""
+        """Return CPU seconds, and the two graphs."""
         fresh = copied(self.joint)
         graphs: list[Any] = []
         seconds = time_once(lambda: graphs.append(function(fresh, self.joint_inputs, **self.keywords)))
         return seconds, graphs[0]
 
     def saved_bytes(self, forward: fx.GraphModule) -> int:
-        """Bytes of the storages that a forward graph hands on beyond inputs and results."""
+        """Return the bytes of storages that a forward graph returns in addition to inputs and results."""
         results = flat_outputs(forward)
         count = self.keywords["num_fwd_outputs"]
         inputs_and_results = [*forward.graph.find_nodes(op="placeholder"), *results[:count]]
@@ -69,7 +69,7 @@ class PeerCall:
 
 
 def storage_of(node: Any) -> tuple[int, int] | None:
-    """A fake tensor's storage and its bytes; None for what is no tensor."""
+    """Return a fake tensor's storage and its bytes; None for other values."""
     val = node.meta.get("val") if isinstance(node, fx.Node) else None
     if not isinstance(val, torch.Tensor):
         return None
@@ -77,7 +77,7 @@ def storage_of(node: Any) -> tuple[int, int] | None:
 
 
 def copied(module: fx.GraphModule) -> fx.GraphModule:
-    """The same nodes and metadata in a graph of its own."""
+    """Return the same nodes and metadata in a new graph."""
     graph = fx.Graph()
     result = graph.graph_copy(module.graph, {})
     graph.output(result).meta = dict(module.graph.output_node().meta)
@@ -97,7 +97,7 @@ def record_peer(model: nn.Module, inputs: tuple[torch.Tensor, ...]) -> PeerCall:
 
 @contextmanager
 def timing(owner: Any, name: str) -> Iterator[list[float]]:
-    """CPU seconds of each call of `owner.name` meanwhile."""
+    """Record the CPU seconds of each call of `owner.name` within the block."""
     function, seconds = getattr(owner, name), list[float]()
 
     def timed(*args: Any, **kwargs: Any) -> Any:
@@ -143,7 +143,7 @@ def measure(model: Model, policy: str, rounds: int) -> Found:
 
 @contextmanager
 def timing_ours() -> Iterator[list[float]]:
-    """CPU seconds of each cut: the network built, and solved."""
+    """Record the CPU seconds of each cut: building the network and solving it."""
     seconds: list[float] = []
 
     class Timed(Network):
@@ -184,7 +184,7 @@ def main() -> None:
     whole = ("case", "joint nodes", "peer ms", "ours ms", "peer / ours")
     saved = ("peer saves, bytes", "ours saves, bytes")
     for policy in PEER_PARTITIONS:
-        measure(gpt_model(1), policy, rounds=1)  # both sides import what they need once
+        measure(gpt_model(1), policy, rounds=1)  # one-time imports of both sides
         results = [(model, measure(model, policy, options.rounds)) for model in models]
         rows = [row(model, timing) for model, timing in results]
         cut = ("peer cut ms", "our cut ms", "cut: peer / ours") if any(results[0][1].cut) else ()

@@ -23,14 +23,14 @@ MIB = 1 << 20
 
 
 def example_gpt(layers: int = 2, batch: int = 16) -> Model:
-    """`examples/train_gpt.py` at its own sizes, dropout included."""
+    """Return `examples/train_gpt.py` at its own sizes, dropout included."""
     config = Config(65, layers=layers)
     tokens = partial(torch.randint, 65, (2, batch, config.context))
     return Model(f"examples/train_gpt.py, {layers} layers", lambda: GPT(config), lambda: tuple(tokens()))
 
 
 def cached_attention() -> tuple[torch.Tensor, ...]:
-    """One token, and caches that the step writes to: inference under `no_grad`."""
+    """Return the arguments of one token with caches that the step mutates: inference under `no_grad`."""
     keys, values = torch.zeros(2, CONTEXT, 4, 8), torch.zeros(2, CONTEXT, 4, 8)
     return torch.randn(2, 1, 32), torch.tensor([3]), keys, values
 
@@ -56,7 +56,7 @@ def compiled(model: nn.Module, inputs: tuple[object, ...], policy: str) -> Compi
 def predicted_and_measured(
     model: Model, policy: str, mode: AbstractContextManager[object] | None = None
 ) -> tuple[int, int]:
-    """Bytes at the peak of the second step: the first one fills caches of kernels."""
+    """Return the bytes at the peak of the second step: the first one fills caches of kernels."""
     torch.manual_seed(0)
     with mode or nullcontext():
         module, inputs = model.make(), model.inputs()

@@ -1,7 +1,7 @@
-"""What the first training step of the GPT example takes in one process after another, with caches on disk.
+"""Time of the GPT example's first training step in successive processes, with caches on disk.
 
 Each figure is a fresh process: CPU time, from after `import torch`, of the first forward and backward with
-all that compiles them, compilers of C++ included.
+all compilation, C++ compilers included.
 """
 
 import os
@@ -27,7 +27,7 @@ WAYS: dict[str, dict[str, Any]] = {
 
 
 def first_step(way: str) -> None:
-    """In a process of its own: print the seconds."""
+    """Print the seconds of a first step, in its own process."""
     sys.path.insert(0, str(EXAMPLE.parent))
     import train_gpt  # type: ignore[import-not-found]  # the example, found beside its data
 
@@ -46,7 +46,7 @@ def _step(model: Any, batch: Any, how: dict[str, Any]) -> None:
 
 
 def seconds(way: str, ours: str, inductors: str) -> float:
-    """Of the first step in a process with these folders for what is kept."""
+    """Return the seconds of the first step in a process with these cache folders."""
     environment = os.environ | {
         "AOTLENS_CACHE_DIR": ours,
         "TORCHINDUCTOR_CACHE_DIR": inductors,
@@ -60,7 +60,7 @@ def seconds(way: str, ours: str, inductors: str) -> float:
 
 
 def measured(way: str, rounds: int) -> tuple[float, float, float]:
-    """Nothing on disk; the next processes, the best of several; one whose Inductor finds its folder empty."""
+    """Measure without caches, in the next processes (best of several), and with an empty Inductor folder."""
     with tempfile.TemporaryDirectory() as folder:
         ours, inductors, emptied = (os.path.join(folder, name) for name in ("ours", "inductors", "emptied"))
         cold = seconds(way, ours, inductors)

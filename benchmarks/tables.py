@@ -1,4 +1,4 @@
-"""Writes the tables of `benchmarks/README.md` from `benchmarks/results/*.json`, never by hand."""
+"""Write the tables of `benchmarks/README.md` from `benchmarks/results/*.json`, never by hand."""
 
 import json
 from pathlib import Path

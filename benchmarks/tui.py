@@ -17,23 +17,23 @@ from typing import TYPE_CHECKING
 
 from benchmarks.harness import Cell, Table, publish
 
-if TYPE_CHECKING:  # torch and Textual are each loaded by one of the processes only
+if TYPE_CHECKING:  # torch and Textual are each loaded by only one of the processes
     from aotlens.model import Report
     from tui.app import AotlensApp
 
 LAYERS = (7, 69, 347)
-"""Of the GPT: about 1,000, 10,000 and 50,000 joint nodes."""
+"""Layers of the GPT: about 1,000, 10,000 and 50,000 joint nodes."""
 TABLES = ("Stages", "Graph", "Saved", "Memory")
 """Tabs whose tables grow with the graph."""
 KEYS = ("pagedown", "down", "pageup", "up")
 PRESSES = 25
-"""Of each key in each table."""
+"""Presses of each key in each table."""
 CLOCKS = ("wall", "cpu")
 FRAME_S = 0.01
 
 
 def make(layers: int, file: str) -> None:
-    """Write the report of a training step of that many layers."""
+    """Write the report of a training step with that many layers."""
     import torch
 
     import aotlens
@@ -46,7 +46,7 @@ def make(layers: int, file: str) -> None:
 
 
 def show(file: str) -> None:
-    """Print what the app takes for that report, as JSON."""
+    """Print the app's times for that report, as JSON."""
     from aotlens.model import loads
 
     began = time.perf_counter()
@@ -59,7 +59,7 @@ def show(file: str) -> None:
 
 
 async def walk(report: "Report") -> dict[str, object]:
-    """First paint, then each large table opened and scrolled."""
+    """Paint the report first, then open and scroll each large table."""
     from benchmarks.tui_driver import NotingDriver, painted, press
     from tui.app import AotlensApp
     from tui.messages import ReportReady
@@ -97,7 +97,7 @@ def end(app: "AotlensApp") -> None:
 
 
 def resident_mib() -> float:
-    """What the process holds in memory, as the system counts it."""
+    """Return the resident memory of the process."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) / 1024 for line in lines if line.startswith("VmRSS:"))
 

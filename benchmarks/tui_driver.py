@@ -1,4 +1,4 @@
-"""A terminal that only notes when it was written to, so that a paint includes everything up to the bytes."""
+"""A terminal that records when it is written to, so that a paint includes everything up to the bytes."""
 
 import asyncio
 import time
@@ -12,12 +12,12 @@ from textual.geometry import Size
 
 SIZE = Size(146, 42)
 QUIET_S = 0.12
-"""A paint is over when nothing was written for so long; the wait itself is not counted."""
+"""A paint is over after this time without output; the wait itself is not counted."""
 PATIENCE_S = 30.0
 
 
 class NotingDriver(HeadlessDriver):
-    """Not headless for Textual, which draws nothing for a driver that is."""
+    """A driver that is not headless for Textual, which otherwise draws nothing."""
 
     first_write_s = 0.0
     last_write_s = 0.0
@@ -36,16 +36,16 @@ class NotingDriver(HeadlessDriver):
 
 @dataclass(frozen=True, slots=True)
 class Paint:
-    """One action until the first paint that answers it, and until the last that it causes in any pane."""
+    """One action until the first paint that answers it, and until the last one that it causes."""
 
     answer_s: float
     wall_s: float
     cpu_s: float
-    """Of this process: what other programs take is not counted, nor is the wait for the next frame."""
+    """Of this process: other programs and the wait for the next frame are not counted."""
 
 
 async def painted(act: Callable[[], object]) -> Paint:
-    """Do it, and wait until nothing more is painted."""
+    """Perform the action, and wait until nothing more is painted."""
     began, spent = time.perf_counter(), time.process_time()
     NotingDriver.first_write_s = NotingDriver.last_write_s = 0.0
     act()
@@ -59,5 +59,5 @@ async def painted(act: Callable[[], object]) -> Paint:
 
 
 def press(app: App[int], key: str, character: str | None = None) -> Callable[[], object]:
-    """What sends a key as a terminal does."""
+    """Return a function that sends a key as a terminal does."""
     return lambda: app.post_message(events.Key(key, character if character is not None else key))

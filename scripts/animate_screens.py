@@ -10,16 +10,16 @@ from pathlib import Path
 IMAGES = Path(__file__).resolve().parent.parent / "docs" / "images"
 SCREENS = ("overview", "saved", "memory", "kernels")
 SECONDS = 3.5
-"""How long each is shown."""
+"""Seconds per screen."""
 FADE = 4.0
-"""Percent of the whole that a change takes."""
+"""The share of a transition, in percent."""
 
 ROOT = re.compile(r"<svg[^>]*viewBox=\"(?P<box>[^\"]+)\"[^>]*>(?P<body>.*)</svg>", re.DOTALL)
 FONTS = re.compile(r"@font-face \{.*?\n    \}\n", re.DOTALL)
 
 
 def animated(screens: dict[str, str]) -> str:
-    """The screens as groups of one picture; the first is what a reader without animation sees."""
+    """Return the screens as groups of one picture; without animation the first one is visible."""
     size, groups, share = "", [], 100 / len(screens)
     for index, (name, text) in enumerate(screens.items()):
         match = ROOT.search(text)

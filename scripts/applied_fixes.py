@@ -28,7 +28,7 @@ def main(program: str) -> int:
 
 
 def why(folder: str, option: str, program: str) -> str:
-    """What the command prints; caches of compiled code start empty, so that times can be compared."""
+    """Return what the command prints, with empty caches of compiled code so that times can be compared."""
     command = [sys.executable, "-m", "aotlens", "why", *filter(None, [option]), program]
     with tempfile.TemporaryDirectory() as cache:
         environment = os.environ | {"TORCHINDUCTOR_CACHE_DIR": cache}

@@ -1,10 +1,10 @@
-"""What a person does in VS Code and what they then see, for a script that drives it in a browser."""
+"""Actions of a user in VS Code and what they then see, for a script that drives it in a browser."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:  # the package is for this script alone, and no extra has it
+if TYPE_CHECKING:  # only this script needs the package, so no extra has it
     from playwright.sync_api import Locator, Page
 
 QUIET_BROWSER = (
@@ -22,7 +22,7 @@ SIZE = {"width": 1280, "height": 720}
 
 @contextmanager
 def browser_page(browser: str, address: str, options: Sequence[str] = QUIET_BROWSER) -> Iterator["Page"]:
-    """The address in a headless browser."""
+    """Open the address in a headless browser."""
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
@@ -37,18 +37,18 @@ def browser_page(browser: str, address: str, options: Sequence[str] = QUIET_BROW
 
 
 class EditorPage:
-    """Each method waits until what it names is there, and fails when it does not come."""
+    """Each method waits for the element that it names, and fails without it."""
 
     def __init__(self, page: "Page") -> None:
         self.page = page
 
     def answer_trust(self, trusts: bool) -> None:
-        """The question that a folder is opened with."""
+        """Answer the trust question of a newly opened folder."""
         name = "Yes, I trust the authors" if trusts else "No, I don't trust the authors"
         self.page.get_by_text(name).click()
 
     def grant_trust(self) -> None:
-        """From the message of a refused trace."""
+        """Grant trust from the message of a rejected trace."""
         self.press_button("Manage Workspace Trust")
         self.press_button("Trust")
         self.page.keyboard.press("Control+w")
@@ -64,7 +64,7 @@ class EditorPage:
         self._palette("Control+Shift+p", f">{title}")
 
     def pick(self, label: str) -> None:
-        """A row of the menu that is open."""
+        """Choose a row of the open menu."""
         named = self.page.get_by_text(label, exact=True)
         self.page.locator(".quick-input-list .monaco-list-row").filter(has=named).first.click()
 
@@ -85,11 +85,11 @@ class EditorPage:
         self.see(".notification-list-item-message", text)
 
     def see_hint(self, text: str) -> None:
-        """An inlay hint: it is drawn as part of a line."""
+        """Wait for an inlay hint, which is drawn as part of a line."""
         self.see(".view-line", text.replace(" ", "\xa0"))
 
     def hover(self, text: str) -> str:
-        """The hover of the first place where a line has `text`."""
+        """Return the hover of the first `text` in a line."""
         self.page.mouse.move(5, 5)
         self.page.locator(".view-line").get_by_text(text).first.hover()
         shown = self.page.locator(".monaco-hover .hover-contents").first
@@ -100,11 +100,11 @@ class EditorPage:
         return str(self.page.locator(".statusbar-item", has_text="aotlens").first.get_attribute("aria-label"))
 
     def focused(self) -> str:
-        """The class of the element that gets the keys."""
+        """Return the class of the element with the keyboard focus."""
         return str(self.page.evaluate("document.activeElement.className"))
 
     def picture(self, path: str) -> None:
-        self.page.wait_for_timeout(1_000)  # what fades in is drawn
+        self.page.wait_for_timeout(1_000)  # elements that fade in are drawn
         self.page.screenshot(path=path)
 
     def _palette(self, keys: str, text: str) -> None:

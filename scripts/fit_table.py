@@ -31,7 +31,7 @@ BEGIN, END = "<!-- written by scripts/fit_table.py -->", "<!-- end of the table 
 SECONDS = 120
 WORKERS = 2
 ONE_THREAD = {"OMP_NUM_THREADS": "1"}
-"""Some kernels allocate for each thread."""
+"""Some kernels allocate per thread."""
 EXAMPLES = ("examples/train_gpt.py", "examples/batchnorm_cnn.py")
 RECIPES = "corpus/programs/recipes"
 SEVERAL_PROCESSES = "processes=2"
@@ -52,7 +52,7 @@ class Row:
 
 
 def main() -> int:
-    """Measure, print, and write the table if asked."""
+    """Measure, print, and write the table if requested."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--write", action="store_true")
     parser.add_argument("--measure", nargs=2, metavar=("CALLS", "LENGTH"), type=int, help=argparse.SUPPRESS)
@@ -76,7 +76,7 @@ def main() -> int:
 
 
 def default_scripts() -> Iterator[str]:
-    """Examples and recipes that train in one process."""
+    """Yield examples and recipes that train in one process."""
     yield from EXAMPLES
     for path in sorted((ROOT / RECIPES).glob("*.py")):
         note = _note(path)
@@ -108,12 +108,12 @@ def compared(script: str) -> Row:
 
 
 def _calls(fit: Fit) -> tuple[int, int]:
-    """Calls of `step` until the end of the step that is shown, and in it."""
+    """Return the calls of `step` until the end of the displayed step, and in it."""
     return fit.step * fit.calls_per_step, fit.calls_per_step
 
 
 def _run(words: Sequence[str]) -> tuple[str, str]:
-    """What a Python process prints, and its last line of errors where it fails."""
+    """Return what a Python process prints, and its last line of errors if it fails."""
     try:
         done = subprocess.run(
             [sys.executable, *words],
@@ -131,7 +131,7 @@ def _run(words: Sequence[str]) -> tuple[str, str]:
 
 
 def measured(script: str, argv: Sequence[str], calls: int, length: int) -> int:
-    """The most bytes alive during the last `length` of `calls` calls of `step`."""
+    """Return the peak of bytes during the last `length` of `calls` calls of `step`."""
     from torch.optim.optimizer import register_optimizer_step_post_hook
     from torch.profiler import ProfilerActivity, profile
 
@@ -161,7 +161,7 @@ def measured(script: str, argv: Sequence[str], calls: int, length: int) -> int:
 
 
 def _peak(profiler: Any, first_ns: int, last_ns: int) -> int:
-    """What is alive before the window counts too."""
+    """Return the peak within the window, counting memory that was alive before it."""
     live = peak = 0
     for event in profiler.profiler.kineto_results.events():  # by time
         if event.name() != "[memory]" or event.start_ns() > last_ns:
@@ -173,7 +173,7 @@ def _peak(profiler: Any, first_ns: int, last_ns: int) -> int:
 
 
 def table(rows: Sequence[Row]) -> str:
-    """Markdown; scripts without figures below it, each with its reason."""
+    """Return Markdown, with scripts without figures and their reasons below."""
     done = sorted((row for row in rows if not row.problem), key=lambda row: abs(row.error))
     within = [sum(abs(row.error) <= limit for row in done) for limit in (0.05, 0.10)]
     lines = [

@@ -47,7 +47,7 @@ class Row:
 
 
 def main(names: Sequence[str]) -> int:
-    """Measure, print, and write the table unless only some scripts are asked for."""
+    """Measure, print, and write the table unless only some scripts are selected."""
     paths = [path for path in sorted(SCRIPTS.glob("*.py")) if not names or path.stem in names]
     rows = []
     for path in paths:
@@ -69,7 +69,7 @@ def main(names: Sequence[str]) -> int:
 
 
 def measured(path: Path) -> Row:
-    """A script's whole run, its forecast, and what `--vary` says of its own values."""
+    """Return a script's whole run, its forecast, and the forecast of `--vary` with its own values."""
     happened = in_fork(lambda: run_whole(path), SECONDS)
     end, report = in_fork(lambda: forecast_script(str(path), (), (), SECONDS), 2 * SECONDS)
     assert report.dynamo is not None, f"{path.name}: {end.failure}"
@@ -93,7 +93,7 @@ def measured(path: Path) -> Row:
 
 
 def run_whole(path: Path) -> tuple[Guard, ...]:
-    """Every recompilation of the script, with its own backend."""
+    """Return every recompilation of the script, with its own backend."""
     log = DynamoLog()
     script = load_script(str(path))
     with log.listening():

@@ -16,7 +16,7 @@ RELEASES = tuple(f"{OLDEST[0]}.{minor}" for minor in range(OLDEST[1], NEWEST[1] 
 
 
 def pairs(turn: int) -> list[dict[str, str]]:
-    """One pair for each Python, with different releases of torch."""
+    """Return one pair for each Python, with different releases of torch."""
     return [
         {"python": python, "torch": RELEASES[(turn + 2 * index) % len(RELEASES)]}
         for index, python in enumerate(PYTHONS)

@@ -34,7 +34,7 @@ SETTINGS = {
     "OMP_NUM_THREADS": "1",  # the examples are small, and threads that wait for a busy core cost minutes
 }
 FINE_EXIT_CODES = (0, 1)
-"""1 means findings, which a document may well show."""
+"""1 means findings, which a document may show."""
 MISTAKE = 2
 """The exit code of a command that fails by the user's mistake."""
 
@@ -46,7 +46,7 @@ class Arguments:
 
 
 def run(command: str, stderr: bool, fails: bool) -> str:
-    """What the command prints, without trailing blanks and this machine's folders."""
+    """Return what the command prints, without trailing blanks and this machine's folders."""
     program, *rest = shlex.split(command)
     if program == "aotlens":
         start = [sys.executable, "-m", "aotlens"]
@@ -65,7 +65,7 @@ def run(command: str, stderr: bool, fails: bool) -> str:
 
 
 def cut(text: str, first: str | None, last: str | None) -> str:
-    """The lines asked for; a last line of `…` says that more follows."""
+    """Return the requested lines; a last line of `…` says that more follows."""
     if first is None or last is None:
         return text
     lines = text.splitlines()
@@ -74,7 +74,7 @@ def cut(text: str, first: str | None, last: str | None) -> str:
 
 
 def filled(block: re.Match[str], outputs: dict[tuple[str, bool], str]) -> str:
-    """The block with the current output; a command that several blocks show runs once for all."""
+    """Return the block with the current output; a command in several blocks runs once."""
     command, stderr = block["command"], bool(block["stderr"])
     key = command, stderr
     if key not in outputs:
@@ -91,7 +91,7 @@ def filled(block: re.Match[str], outputs: dict[tuple[str, bool], str]) -> str:
 
 
 def without_times(text: str) -> list[str]:
-    """Lines with times masked and runs of blanks made one, so that column widths do not matter."""
+    """Return lines with masked times and single blanks, so that column widths do not matter."""
     return [re.sub(r"[ ─━]+", " ", TIME.sub("TIME", line)) for line in text.splitlines()]
 
 

@@ -1,4 +1,4 @@
-"""Prints the table of reason codes for docs/partition.md, from `aotlens.partition.reasons`."""
+"""Print the table of reason codes for docs/partition.md, from `aotlens.partition.reasons`."""
 
 from aotlens.partition.reasons import Freedom, Reason
 

@@ -21,16 +21,16 @@ DIST = ROOT / "dist"
 HEADING = re.compile(r"^## (?P<title>[^\n]+)$", re.MULTILINE)
 IN_SDIST = ("LICENSE", "README.md", "CHANGELOG.md", "CONTRIBUTING.md", "Makefile", "tests/conftest.py")
 NEVER = re.compile(r"(^|/)(\.git|\.venv|\.results|node_modules|__pycache__)/|\.pyc$|\.sqlite3?$")
-"""What must be in no artefact."""
+"""Files that no artefact may contain."""
 
 
 def version_stated(root: Path = ROOT) -> str:
-    """The one in `aotlens/_version.py`, from which the build takes it."""
+    """Return the version in `aotlens/_version.py`, from which the build takes it."""
     return (root / "aotlens" / "_version.py").read_text().split('"')[-2]
 
 
 def disagreements(root: Path = ROOT, tag: str | None = None) -> list[str]:
-    """What says another version than the package, and what the changelog lacks."""
+    """Return what states another version than the package, and what the changelog lacks."""
     version = version_stated(root)
     problems = []
     text = (root / "CHANGELOG.md").read_text()
@@ -49,7 +49,7 @@ def disagreements(root: Path = ROOT, tag: str | None = None) -> list[str]:
 
 
 def members(artefact: Path) -> list[str]:
-    """The files of a wheel or an sdist, without the sdist's own folder."""
+    """Return the files of a wheel or an sdist, without the sdist's own folder."""
     if artefact.suffix == ".whl":
         with zipfile.ZipFile(artefact) as wheel:
             return wheel.namelist()
@@ -58,7 +58,7 @@ def members(artefact: Path) -> list[str]:
 
 
 def faults(artefact: Path) -> list[str]:
-    """What an artefact holds and must not, and what it lacks."""
+    """Return the forbidden files of an artefact, and those that it lacks."""
     names = members(artefact)
     problems = [f"{artefact.name} holds {name}" for name in names if NEVER.search(name)]
     if artefact.suffix == ".whl":

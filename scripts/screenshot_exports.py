@@ -24,7 +24,7 @@ from urllib.parse import quote
 
 from editor_page import QUIET_BROWSER, browser_page
 
-if TYPE_CHECKING:  # the package is for these scripts alone, and no extra has it
+if TYPE_CHECKING:  # only these scripts need the package, so no extra has it
     from playwright.sync_api import Page
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -32,10 +32,10 @@ IMAGES = ROOT / "docs" / "images"
 EXAMPLE = "examples/train_gpt.py"
 START_S = 60.0
 DRAWN_MS = 3_000.0
-"""What a drawing takes to stand still, of which a page says nothing."""
+"""The time until a drawing stands still, which a page does not announce."""
 DRAWING_BROWSER = (
     *(option for option in QUIET_BROWSER if option != "--disable-gpu"),
-    "--use-angle=swiftshader",  # both draw with WebGL, which this does on any machine
+    "--use-angle=swiftshader",  # both draw with WebGL, in software on any machine
     "--enable-unsafe-swiftshader",
 )
 QUERY = """async () => {
@@ -71,7 +71,7 @@ def _aotlens(*words: str) -> None:
 
 
 def model_explorer(programs: Path, browser: str, file: Path) -> None:
-    """Each graph is listed with its nodes; a saved value shows its reason and its source line."""
+    """Check each graph with its nodes; a saved value shows its reason and its source line."""
     graphs = json.loads(file.read_text())["graphs"]
     port = free_port()
     words = [str(file), "--no_open_in_browser", "--skip_health_check", "--port", str(port)]
@@ -97,7 +97,7 @@ def model_explorer(programs: Path, browser: str, file: Path) -> None:
 
 
 def perfetto(programs: Path, browser: str, file: Path) -> None:
-    """The trace processor counts the slices and values that the file has."""
+    """Check that the trace processor counts the slices and values of the file."""
     events = json.loads(file.read_text())["traceEvents"]
     counts = {
         "slices": sum(event["ph"] in ("X", "i") for event in events),
@@ -131,7 +131,7 @@ def free_port() -> int:
 
 @contextmanager
 def served(command: list[str], port: int) -> Iterator[None]:
-    """The program while it answers on the port."""
+    """Run the program until it answers on the port, and end it with the block."""
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         deadline = time.monotonic() + START_S

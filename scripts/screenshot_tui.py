@@ -23,15 +23,15 @@ EXAMPLE = "examples/train_gpt.py"
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """One picture: the keys that lead to it."""
+    """One picture, with the keys that lead to it."""
 
     name: str
     keys: tuple[str, ...]
     size: tuple[int, int] = (146, 42)
     row: tuple[str, str] | None = None
-    """Table and key of the row to select; None leaves the first."""
+    """Table and key of the row to select; None for the first."""
     gpu: str | None = None
-    """Of a report that has the kernels for this GPU."""
+    """The GPU whose kernels the report has."""
 
 
 PICTURES = (
@@ -50,7 +50,7 @@ PICTURES = (
 
 
 async def take(picture: Picture, report_file: Path) -> str:
-    """The picture as SVG."""
+    """Return the picture as SVG."""
     from aotlens.model import loads
     from tui.app import AotlensApp
     from tui.widgets.table import VirtualTable
@@ -67,13 +67,13 @@ async def take(picture: Picture, report_file: Path) -> str:
 
 
 def portable(svg: str) -> str:
-    """The same text for the same screen: the picture's random id goes, blanks are kept by every viewer."""
+    """Return equal text for an equal screen: without the random id, with blanks that viewers keep."""
     steady = re.sub(r"terminal-\d+", "terminal", svg)
     return steady.replace("<text ", '<text xml:space="preserve" ')
 
 
 def trace(gpu: str | None = None) -> Path:
-    """A report of the example, through the command that users have."""
+    """Return a report of the example, from the command that users run."""
     file = Path(tempfile.mkdtemp()) / "report.json"
     command = [sys.executable, "-m", "aotlens", "inspect", EXAMPLE, "--format", "json", "-o", str(file)]
     command += ["--gpu", gpu] if gpu is not None else []

@@ -1,6 +1,6 @@
-"""A hook of the documents' site: what pages link to outside of `docs/` comes along, below `repo/`.
+"""A hook of the documentation site that copies files outside of `docs/` that pages link to, below `repo/`.
 
-So the pages read well in the repository and on the site, and a link that leads nowhere still fails the build.
+The pages then read well in the repository and on the site, and a broken link still fails the build.
 """
 
 import os
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parent.parent
 LINK = re.compile(r"\]\((?P<path>(?!\w+:)[^)#\s]+)(?P<part>#[^)]*)?\)")
 OUTSIDE = "repo"
-"""Where they lie on the site."""
+"""Their folder on the site."""
 
 
 def on_files(files: "Files", config: "MkDocsConfig") -> "Files":
@@ -53,7 +53,7 @@ def on_page_markdown(markdown: str, page: "Page", **_: object) -> str:
 
 
 def _outside(page: Path) -> set[Path]:
-    """The files of the repository outside of `docs/` that a page links to."""
+    """Return the files of the repository outside of `docs/` that a page links to."""
     targets = (
         _target(page.parent, match["path"]) for match in LINK.finditer(page.read_text(encoding="utf-8"))
     )
@@ -61,7 +61,7 @@ def _outside(page: Path) -> set[Path]:
 
 
 def _target(folder: Path, link: str) -> Path | None:
-    """The file that a link means; a folder stands for its page.  None for what is not there."""
+    """Return the file of a link; a folder means its page.  None for a missing one."""
     path = (folder / link).resolve()
     if path.is_dir():
         path /= "README.md"

@@ -38,7 +38,7 @@ COMMANDS = (
 
 
 def run(words: list[str], cwd: Path) -> str:
-    """What it prints; the script ends where it fails."""
+    """Return what it prints; the script ends if it fails."""
     own = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     environment = {**own, "AOTLENS_CACHE_DIR": "", "NO_COLOR": "1"}
     done = subprocess.run(words, cwd=cwd, env=environment, capture_output=True, text=True, check=False)
@@ -48,15 +48,15 @@ def run(words: list[str], cwd: Path) -> str:
 
 
 def build(folder: Path) -> list[Path]:
-    """The wheel, and the sdist."""
+    """Return the wheel and the sdist."""
     run([sys.executable, "-m", "hatchling", "build", "-d", str(folder)], ROOT)
     return sorted(folder.iterdir())
 
 
 def install(artefact: Path, folder: Path, full: bool, torch: str | None) -> Path:
-    """A new environment with the artefact; returns its folder of programs.
+    """Install the artefact into a new environment and return its folder of programs.
 
-    With `full`, the dependencies are installed too, torch as this requirement has it.
+    With `full`, the dependencies are installed too, torch according to this requirement.
     """
     venv.create(folder, with_pip=True)
     programs = folder / "bin"
@@ -73,7 +73,7 @@ def install(artefact: Path, folder: Path, full: bool, torch: str | None) -> Path
 
 
 def smoke(programs: Path, folder: Path, version: str, commands: tuple[tuple[str, ...], ...]) -> None:
-    """Try the installed package in a folder of its own."""
+    """Try the installed package in its own folder."""
     (folder / "step.py").write_text(SCRIPT)
     printed, module_file = run([str(programs / "python"), "-W", "error", "-c", IMPORT], folder).split()
     assert printed == version, f"the artefact says {printed}, _version.py {version}"

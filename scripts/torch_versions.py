@@ -27,7 +27,7 @@ from aotlens.torch_versions import NEWEST, OLDEST
 PAGE = ROOT / "docs" / "torch-versions.md"
 RESULTS = ROOT / "build" / "torch_versions.jsonl"
 NEEDED_BYTES = 8 << 30
-"""What an environment takes while pip unpacks it."""
+"""The size of an environment while pip unpacks it."""
 RELEASES = tuple(f"{OLDEST[0]}.{minor}" for minor in range(OLDEST[1], NEWEST[1] + 1))
 
 
@@ -38,9 +38,9 @@ class Check:
     title: str
     tests: str
     every: int = 1
-    """Only each so manieth of them."""
+    """Every how many tests one is run."""
     configuration: str | None = None
-    """What every program is asked; None for tests that are about one thing."""
+    """The configuration of every program; None for tests of one subject."""
 
 
 PROGRAMS = "tests/engine/test_programs.py::test_program"
@@ -55,7 +55,7 @@ CHECKS = (
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A test that fails with some releases, and why that is so."""
+    """A test that fails with some releases, and the reason."""
 
     test: str
     """A part of its name."""
@@ -75,14 +75,14 @@ DIFFERENCES: tuple[Difference, ...] = (
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What one release did."""
+    """The results of one release."""
 
     release: str
     torch: str
-    """The version that pip chose, with its build; empty where none could be had."""
+    """The version that pip chose, with its build; empty if none is available."""
     triton: str
     commands: str
-    """Empty, or which one failed."""
+    """Empty, or the command that failed."""
     checks: dict[str, tuple[int, int]]
     """By title: how many tests passed, of how many that ran."""
     failed: tuple[str, ...]
@@ -115,7 +115,7 @@ def main() -> int:
 
 
 def copy_tests(folder: Path) -> None:
-    """What the tests read, without the packages: those are the installed ones."""
+    """Copy what the tests read, without the packages: those are the installed ones."""
     for name in ("tests", "examples", "docs", "benchmarks"):
         shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "pyproject.toml", folder)
@@ -135,7 +135,7 @@ def tried(release: str, wheel: Path, folder: Path, options: argparse.Namespace) 
 
 
 def install(release: str, wheel: Path, environment: Path) -> str:
-    """Why it cannot be had; empty where it is installed."""
+    """Install the release; return why it is impossible, or an empty text."""
     if not environment.exists():
         environment.parent.mkdir(parents=True, exist_ok=True)
         free = shutil.disk_usage(environment.parent).free
@@ -175,14 +175,14 @@ def results(release: str, programs: Path, folder: Path, only: str | None) -> Row
 
 
 def joined(before: Row, new: Row) -> Row:
-    """The row with what was found anew in the place of what was there."""
+    """Return the row with the new results in place of the earlier ones."""
     titles = tuple(new.checks)
     failed = tuple(test for test in before.failed if not test.startswith(titles))
     return replace(new, checks=before.checks | new.checks, failed=(*failed, *new.failed))
 
 
 def commands(programs: Path, folder: Path) -> str:
-    """The first command that fails, with its last line."""
+    """Return the first command that fails, with its last line."""
     workspace = folder / "commands"
     workspace.mkdir(exist_ok=True)
     (workspace / "step.py").write_text(SCRIPT)
@@ -194,7 +194,7 @@ def commands(programs: Path, folder: Path) -> str:
 
 
 def tests(check: Check, programs: Path, folder: Path) -> tuple[int, list[str]]:
-    """How many of the check's tests pass, and those that do not."""
+    """Return how many of the check's tests pass, and those that do not."""
     pytest = [str(programs / "python"), "-m", "pytest", "-p", "no:cacheprovider", "-o", "timeout=900"]
     pytest += ["--configuration", check.configuration] if check.configuration is not None else []
     names_file, results_file = folder / "asked", folder / "found.xml"
@@ -231,7 +231,7 @@ def unexplained(row: Row) -> list[str]:
 
 
 def remember(row: Row) -> None:
-    """Rows of releases that were tried before stay in the table."""
+    """Store a row; rows of other releases stay in the table."""
     rows = {other.release: other for other in remembered()} | {row.release: row}
     RESULTS.parent.mkdir(exist_ok=True)
     RESULTS.write_text("".join(f"{json.dumps(asdict(entry))}\n" for entry in rows.values()))
@@ -248,7 +248,7 @@ def remembered() -> list[Row]:
 
 
 def told(row: Row) -> str:
-    """A row for the terminal, with every test that fails."""
+    """Return a row for the terminal, with every test that fails."""
     if row.missing:
         return f"{row.release}: not to be had: {row.missing}"
     counts = ", ".join(f"{title} {passed}/{ran}" for title, (passed, ran) in row.checks.items())

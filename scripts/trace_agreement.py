@@ -30,11 +30,11 @@ from tests.command import aotlens
 PROGRAMS = Path(__file__).resolve().parents[1] / "tests" / "trace" / "programs"
 BEGIN, END = "<!-- agreement -->", "<!-- /agreement -->"
 Fact = tuple[str, ...]
-"""Its kind, then what is compared."""
+"""Its kind, then the compared values."""
 
 
 SAVED = "saved value"
-"""Which values are saved is each solver's choice: those that both save must agree in line, type and bytes."""
+"""Which values are saved is each solver's choice; those that both save must agree."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +47,12 @@ class Agreement:
 
     @property
     def total(self) -> int:
-        """Facts on either side; a pair that differs counts once."""
+        """Return the number of facts on either side; a pair that differs counts once."""
         return self.both + max(len(self.only_log), len(self.only_ours))
 
 
 def facts(report: Report) -> Iterator[Fact]:
-    """Every fact that both kinds of report can have."""
+    """Yield every fact that both kinds of report can have."""
     for target in report.targets:
         yield from _of_target(target)
     for entry in report.dynamo.breaks if report.dynamo is not None else ():
@@ -93,7 +93,7 @@ def _line(span: Span | None) -> str:
 
 
 def compare(log: Report, ours: Report) -> dict[str, Agreement]:
-    """The kinds of facts, with what both reports say and what one says alone."""
+    """Return the kinds of facts, with those of both reports and of one alone."""
     left, right = Counter(facts(log)), Counter(facts(ours))
     kinds = dict.fromkeys(fact[0] for fact in (*left, *right))
     return {
@@ -112,7 +112,7 @@ def log_report(folder: Path) -> Report:
 
 @cache
 def our_report(program: str) -> Report:
-    """What `aotlens inspect` says of the program, run to its end with our engine in place of Inductor."""
+    """Return the report of `aotlens inspect`, run to its end with our engine in place of Inductor."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "report.json"
         script = PROGRAMS / f"{program}.py"
@@ -152,7 +152,7 @@ HEADER = (
 
 
 def table(rows: list[tuple[str, dict[str, Agreement]]]) -> str:
-    """One row for each log, and one for all, as Markdown."""
+    """Return one row for each log, and one for all, as Markdown."""
     lines = [*HEADER]
     both = total = 0
     for name, agreements in rows:
@@ -172,7 +172,7 @@ def table(rows: list[tuple[str, dict[str, Agreement]]]) -> str:
 
 
 def write_table(document: Path, text: str) -> None:
-    """Put the table between the document's markers. Raises SystemExit where it has none."""
+    """Put the table between the document's markers.  Raises SystemExit if it has none."""
     before, begin, rest = document.read_text().partition(f"{BEGIN}\n")
     _, end, after = rest.partition(END)
     if not begin or not end:
@@ -181,7 +181,7 @@ def write_table(document: Path, text: str) -> None:
 
 
 def _size(saved: tuple[Fact, ...]) -> str:
-    """How many values, and their bytes."""
+    """Return how many values there are, and their bytes."""
     return f"{len(saved)} ({human_bytes(sum(int(fact[-1]) for fact in saved))})" if saved else "–"
 
 

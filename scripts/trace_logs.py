@@ -27,9 +27,9 @@ PROGRAMS = ROOT / "tests" / "trace" / "programs"
 OF_TWO_RANKS = ("ddp", "fsdp", "tensor_parallel")
 LIMIT_S = 600
 ELSEWHERE = "/home/ada/train"
-"""Where the programs stand on the made-up machine of the fixtures."""
+"""The folder of the programs on the fictional machine of the fixtures."""
 BULKY = (b"_BYTECODE", b"fx_graph_runnable")
-"""Records that no fixture needs, by what their header begins with."""
+"""Records that no fixture needs, by the beginning of their header."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class Run:
     program: str
     backend: str
     cache: str = ""
-    """`cold` or `warm` with Inductor; empty where there is none."""
+    """`cold` or `warm` with Inductor; empty without a cache."""
 
     @property
     def name(self) -> str:
@@ -70,7 +70,7 @@ def runs(programs: list[str], *, inductor: bool) -> Iterator[Run]:
 
 
 def generate(run: Run, out: Path) -> Path:
-    """Run the program; return the folder of its logs. Raises CalledProcessError where it fails."""
+    """Run the program and return the folder of its logs.  Raises CalledProcessError if it fails."""
     folder, caches = out / run.name, out / "caches" / run.program
     shutil.rmtree(folder, ignore_errors=True)
     if run.cache == "cold":
@@ -94,7 +94,7 @@ def generate(run: Run, out: Path) -> Path:
 
 
 def write_fixture(folder: Path, fixtures: Path) -> None:
-    """Write compressed copies of the logs with another machine's paths, without what is only bulk."""
+    """Write compressed copies of the logs with another machine's paths, without bulky records."""
     target = fixtures / folder.name
     shutil.rmtree(target, ignore_errors=True)
     target.mkdir(parents=True)
@@ -113,7 +113,7 @@ def is_bulk(record: bytes) -> bool:
 
 
 def anonymised(record: bytes) -> bytes:
-    """The record with other paths, and the checksum of the payload that follows from them."""
+    """Return the record with other paths, and the matching checksum of the payload."""
     head, newline, payload = record.partition(b"\n")
     for path, other in places().items():
         head, payload = head.replace(path, other), payload.replace(path, other)
@@ -131,7 +131,7 @@ def anonymised(record: bytes) -> bytes:
 
 
 def places() -> dict[bytes, bytes]:
-    """Folders of this machine, the longest first, and what stands for them."""
+    """Return this machine's folders, the longest first, with their replacements."""
     torch = find_spec("torch")
     if torch is None or torch.submodule_search_locations is None:
         raise SystemExit("torch is not installed here")

@@ -1,7 +1,7 @@
-"""Everything that needs a GPU, on a machine that has one: measured kernels, the benchmark, tests.
+"""Run everything that needs a GPU on a machine that has one: measured kernels, the benchmark, tests.
 
-`python scripts/try_gpu.py`, or `make gpu`.  A part that fails or takes too long hides none of the others;
-what each did is kept in `benchmarks/results/gpu-trial.json`, the benchmark's figures in `gpu.json` beside it.
+`python scripts/try_gpu.py`, or `make gpu`.  A part that fails or takes too long does not hide the others;
+results go to `benchmarks/results/gpu-trial.json`, the benchmark's figures to `gpu.json` next to it.
 """
 
 import argparse
@@ -18,7 +18,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 KEPT = ROOT / "benchmarks" / "results" / "gpu-trial.json"
 TOLD = 60
-"""Lines of a part's output that are kept, the last ones."""
+"""The last lines of a part's output that are stored."""
 AOTLENS = (sys.executable, "-m", "aotlens")
 TRAINING = "examples/mixed_precision.py"
 ASK = """\
@@ -43,7 +43,7 @@ class Done:
     name: str
     command: str
     code: int | None
-    """How it ended; None where it was stopped at its time limit."""
+    """Its exit code; None if it was stopped at its time limit."""
     seconds: float
     last_lines: tuple[str, ...]
 
@@ -53,7 +53,7 @@ class Done:
 
 
 def parts(sm: str) -> tuple[Part, ...]:
-    """What is tried, the quick ones first."""
+    """Return the parts, the quick ones first."""
     measured = ("--backend", "inductor", "--stage", "kernels")
     pytest = (
         sys.executable,
@@ -82,7 +82,7 @@ def parts(sm: str) -> tuple[Part, ...]:
 
 
 def run(part: Part) -> Done:
-    """Whatever it started ends with it."""
+    """Run a part and end everything that it started."""
     started = time.monotonic()
     child = subprocess.Popen(
         part.command,
@@ -107,7 +107,7 @@ def run(part: Part) -> Done:
 
 
 def run_all(chosen: Iterable[Part]) -> list[Done]:
-    """Each part, told as it ends: with its output where it failed."""
+    """Run each part and report it when it ends, with its output if it failed."""
     finished = []
     for part in chosen:
         sys.stderr.write(f"… {part.name}\n")

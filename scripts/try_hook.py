@@ -1,7 +1,8 @@
-"""Has pre-commit run the hook in a repository made for it, and prints what its user sees.
+"""Let pre-commit run the hook in a temporary repository, and print what the user sees.
 
 The hook comes from a repository with this checkout's .pre-commit-hooks.yaml, as from a clone of aotlens;
-`aotlens` is the one of the running Python.  First a function over its budget is staged, then it is under it.
+`aotlens` is that of the running Python.  First a function that exceeds its budget is staged, then one within
+it.
 """
 
 import os
@@ -31,7 +32,7 @@ def git(repository: Path, *words: str) -> None:
 
 
 def hook(folder: Path) -> Path:
-    """A repository that offers the hook, with a tag."""
+    """Return a repository that offers the hook, with a tag."""
     folder.mkdir()
     (folder / ".pre-commit-hooks.yaml").write_bytes((ROOT / ".pre-commit-hooks.yaml").read_bytes())
     git(folder, "init", "-q")
@@ -42,7 +43,7 @@ def hook(folder: Path) -> Path:
 
 
 def commands(folder: Path) -> Path:
-    """A folder with the command, as an environment that is active has it."""
+    """Return a folder with the command, like that of an active environment."""
     folder.mkdir()
     command = folder / "aotlens"
     command.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m aotlens "$@"\n')
@@ -51,7 +52,7 @@ def commands(folder: Path) -> Path:
 
 
 def run(repository: Path, environment: dict[str, str]) -> tuple[int, str]:
-    """Stage everything and run pre-commit: its exit code and what it prints."""
+    """Stage everything and run pre-commit; return its exit code and output."""
     git(repository, "add", "-A")
     words = [sys.executable, "-m", "pre_commit", "run", "--color", "never"]
     done = subprocess.run(words, cwd=repository, env=environment, capture_output=True, text=True, check=False)

@@ -46,9 +46,9 @@ class Row:
 
     name: str
     breaks_counted: int = 0
-    """By `torch._dynamo.utils.graph_break_reasons` and failed compilations, once for each that meets it."""
+    """By `torch._dynamo.utils.graph_break_reasons` and failed compilations, once for each that reaches it."""
     breaks_met: int = 0
-    """The same sum in the report: of each break the compilations that met it."""
+    """The same sum in the report: for each break the compilations that reach it."""
     breaks: int = 0
     counted: int = 0
     """Recompilations in Dynamo's records of compilations, the one that reaches the limit included."""
@@ -63,7 +63,7 @@ class Row:
 
 
 def main() -> int:
-    """Measure, print, and write the table if asked."""
+    """Measure, print, and write the table if requested."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--write", action="store_true")
     parser.add_argument("globs", nargs="*", default=["recipes/*"])
@@ -92,7 +92,7 @@ def measured(path: Path) -> Row:
 
 
 def observed(path: Path, name: str) -> tuple[Row, Dynamo | None]:
-    """What Dynamo counts, and what the report says."""
+    """Return what Dynamo counts, and what the report says."""
     set_compilation_metrics_limit(10_000)
     os.chdir(ROOT)
     log, script = DynamoLog(), load_script(str(path))
@@ -120,12 +120,12 @@ def observed(path: Path, name: str) -> tuple[Row, Dynamo | None]:
 
 
 def is_break(entry: Any) -> bool:
-    """Whether a compilation failed for a break, and not for the recompile limit."""
+    """Return True if a compilation failed because of a break, not of the recompile limit."""
     return entry.fail_type == "Unsupported" and "limit" not in (entry.fail_reason or "")
 
 
 def with_fixes(row: Row, path: Path, dynamo: Dynamo) -> Row:
-    """The row with what edits do."""
+    """Return the row with the results of the edits."""
     reference = f"/tmp/why_table_{os.getpid()}.pickle"
 
     def runner(texts: Mapping[str, str], is_eager: bool) -> TrialRun | None:

@@ -1,7 +1,7 @@
-"""Runs `aotlens` as its users do: with its own stdout, stderr, folder and exit code.
+"""Run `aotlens` as its users do: with its own stdout, stderr, folder and exit code.
 
 `aotlens` and `forked` run in a fork of a process that has torch loaded; `python` starts a process, which
-costs what importing torch costs: for what is about the start itself.
+costs a torch import, for tests of the start itself.
 """
 
 import os
@@ -25,12 +25,12 @@ class Ended:
 
 
 def aotlens(*words: str | Path, cwd: Path | None = None) -> Ended:
-    """`aotlens WORDS…`."""
+    """Run `aotlens WORDS…`."""
     return forked("-m", "aotlens", *words, cwd=cwd)
 
 
 def forked(*words: str | Path, cwd: Path | None = None) -> Ended:
-    """`python WORDS…` in a process that has torch and our modules loaded already."""
+    """Run `python WORDS…` in a process that has torch and our modules loaded already."""
     with (
         open(os.devnull, "rb") as nothing,
         tempfile.TemporaryFile() as out,
@@ -46,7 +46,7 @@ def forked(*words: str | Path, cwd: Path | None = None) -> Ended:
 
 
 def python(*words: str | Path, cwd: Path | None = None) -> Ended:
-    """`python WORDS…` as a process of its own, in which nothing is loaded."""
+    """Run `python WORDS…` in a new process, in which nothing is loaded."""
     done = subprocess.run(
         [sys.executable, *map(str, words)],
         cwd=cwd,
@@ -61,5 +61,5 @@ def python(*words: str | Path, cwd: Path | None = None) -> Ended:
 
 
 def environment() -> dict[str, str]:
-    """What a command's texts and layout depend on is the same everywhere."""
+    """Return an environment in which a command's texts and layout are the same everywhere."""
     return os.environ | {"PYTHONPATH": str(ROOT), "COLUMNS": "110", "NO_COLOR": "1"}

@@ -1,4 +1,4 @@
-"""What every test may ask for: golden files with one update flag."""
+"""Fixtures for every test: golden files with one update flag."""
 
 import gc
 import os
@@ -14,17 +14,17 @@ from tests.quarters import ALL, QUARTERS, Quarter, choose
 
 for _name, _value in {
     "OMP_NUM_THREADS": "1",  # two test processes share two cores, and a forked child must not inherit a pool
-    "TORCHINDUCTOR_COMPILE_THREADS": "1",  # no pool of compile processes beside them
+    "TORCHINDUCTOR_COMPILE_THREADS": "1",  # no pool of compile processes
     "TEXTUAL_ANIMATIONS": "none",
-    "TEXTUAL_FPS": "250",  # what changed is drawn after 4 ms, for which each key that a test presses waits
+    "TEXTUAL_FPS": "250",  # changes are drawn after 4 ms, for which each key press of a test waits
 }.items():
     os.environ.setdefault(_name, _value)
-os.environ["AOTLENS_CACHE_DIR"] = ""  # nothing is kept, but by tests that name a folder
-gc.disable()  # until the tests are collected: of what is imported, nothing is garbage
-sys.dont_write_bytecode = False  # else each process that a test starts compiles our modules again
+os.environ["AOTLENS_CACHE_DIR"] = ""  # nothing is stored, except by tests that name a folder
+gc.disable()  # until the tests are collected: imported objects are no garbage
+sys.dont_write_bytecode = False  # otherwise each process that a test starts compiles our modules again
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-    # Of a shell's background: the commands that tests start and interrupt would be deaf to it too.
+    # Of a shell's background: the commands that tests start and interrupt would ignore it too.
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 GOLDENS = Path(__file__).with_name("goldens")
@@ -33,7 +33,7 @@ Golden = Callable[[str, str], None]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Our flags: write every golden anew, for review; which of the cross products run."""
+    """Add our flags: write every golden anew for review, and choose a quarter of the cross products."""
     parser.addoption(
         "--update-goldens", action="store_true", help="write tests/goldens/ from what is computed now"
     )
@@ -54,7 +54,7 @@ _CHOSEN = pytest.StashKey[Quarter]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Choose the quarter once: worker processes are handed the option, and a commit may come meanwhile."""
+    """Choose the quarter once: worker processes receive the option, even if a commit comes meanwhile."""
     chosen = choose(config.getoption("--quarter"))
     config.stash[_CHOSEN] = chosen
     config.option.quarter = ALL if chosen.number is None else str(chosen.number)
@@ -65,7 +65,7 @@ def pytest_report_header(config: pytest.Config) -> str:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out the cases of tests marked `rotates` that are in another quarter."""
+    """Skip the cases of tests marked `rotates` that are in another quarter."""
     chosen = config.stash[_CHOSEN]
     other = [item for item in items if not _is_in(item, chosen)]
     if other:
@@ -74,7 +74,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Collect garbage less often, and never look at torch, our modules and the tests for it."""
+    """Collect garbage less often, and never scan torch, our modules and the tests for it."""
     gc.enable()
     gc.freeze()
     gc.set_threshold(10_000, 20, 50)
@@ -89,13 +89,13 @@ def _is_in(item: pytest.Item, chosen: Quarter) -> bool:
 
 @pytest.fixture(scope="session")
 def quarter(request: pytest.FixtureRequest) -> Quarter:
-    """Which quarter of the cross products this run takes."""
+    """Return the quarter of the cross products of this run."""
     return request.config.stash[_CHOSEN]
 
 
 @pytest.fixture
 def golden(request: pytest.FixtureRequest) -> Golden:
-    """`golden("cli/run.txt", text)`: the text equals that file; `--update-goldens` writes it first."""
+    """Return `golden("cli/run.txt", text)`, which compares; `--update-goldens` writes the file first."""
     update = bool(request.config.getoption("--update-goldens"))
 
     def check(name: str, text: str) -> None:
@@ -115,7 +115,7 @@ def golden(request: pytest.FixtureRequest) -> Golden:
 
 
 def _portable(text: str) -> str:
-    """The text without this checkout's path and without blanks at line ends, ending in one newline."""
+    """Return the text without this checkout's path and trailing blanks, ending in one newline."""
     root = str(Path(__file__).parent.parent)
     lines = text.replace(root + "/", "").replace(root, ".").splitlines()
     return re.sub(r"\n*\Z", "\n", "\n".join(line.rstrip() for line in lines))

@@ -29,7 +29,7 @@ from tests.shards import Row, Shards, crash
 SHARDS = Shards("tests.programs", Path("build/programs.jsonl"))
 POLICIES = ("min-cut", "default")
 AS_EAGER = (("fallback_random", True),)
-"""Inductor's own option for comparisons: it draws from torch's generator."""
+"""Inductor's own option for comparisons: it uses torch's generator."""
 FINE = ("as eager", "refused as listed")
 
 
@@ -51,7 +51,7 @@ class Case:
 
 
 def judged(case: Case) -> Row:
-    """One case, compared with eager in everything that a caller can see."""
+    """Compare one case with eager in everything that a caller can see."""
     options = CompileOptions(
         backend=case.backend, dynamic=case.dynamic, policy=case.policy, inductor_config=AS_EAGER
     )
@@ -81,7 +81,7 @@ def _verdict(case: Case, outcome: Outcome) -> tuple[str, str]:
 
 
 def _listed(case: Case, message: str) -> bool:
-    """Whether the program's row says that it is refused, the table of ways does, or eager fails too."""
+    """Return True if a list says that it is unsupported, or eager fails too."""
     program = case.program
     if any(row.covers(program.name, case.backend, case.dynamic, message) for row in EXCEPTIONS):
         return True
@@ -136,7 +136,7 @@ def _options() -> argparse.Namespace:
 
 
 def _summary(is_counted: Callable[[Row], bool]) -> int:
-    """Everything that is wrong or refused without a row in a list, a line each; then the counts."""
+    """Print a line for everything that is wrong or unsupported without being listed, then the counts."""
     rows = [row for row in SHARDS.rows() if is_counted(row)]
     for row in rows:
         if row["verdict"] not in FINE:

@@ -1,7 +1,7 @@
-"""One process that has loaded torch and the engine, and forks a child for each command that a test runs.
+"""A process that has loaded torch and the engine, and forks a child for each command that a test runs.
 
-Promise: a child behaves as `python WORDS…` started by the client: its own arguments, folder, environment,
-search path, standard streams and exit status; nothing of it comes back into this process.
+Promise: a child behaves like `python WORDS…` started by the client, with its own arguments, folder,
+environment, search path, standard streams and exit status, and does not affect this process.
 """
 
 import atexit
@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 WORKER = "worker"
-"""In the place of Python's words: the server of `aotlens.worker`, already warm."""
+"""In place of Python's words: the server of `aotlens.worker`, already warm."""
 LENGTH = struct.Struct("!I")
 ENDED = struct.Struct("!Qi")
 """The child's pid, then its exit status."""
@@ -34,10 +34,10 @@ ENDED = struct.Struct("!Qi")
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One command, as the client sends it beside its three standard streams."""
+    """One command, sent by the client together with its three standard streams."""
 
     words: tuple[str, ...]
-    """What follows `python`, or `WORKER` and its arguments."""
+    """The words after `python`, or `WORKER` and its arguments."""
     cwd: str
     env: dict[str, str]
     new_session: bool = False
@@ -47,7 +47,7 @@ class Request:
 
 
 class Running:
-    """The commands that run, and the connections on which their clients wait for them."""
+    """The running commands, and the connections on which their clients wait for them."""
 
     def __init__(self) -> None:
         self.selector = selectors.DefaultSelector()
@@ -55,7 +55,7 @@ class Running:
         self._bound: dict[int, int] = {}
 
     def add(self, pid: int, connection: socket.socket, request: Request) -> None:
-        """Say which process the command is; a bound one ends with its connection."""
+        """Add the process of a command; a bound one ends with its connection."""
         self.connections[pid] = connection
         if request.bound:
             self._bound[connection.fileno()] = pid
@@ -67,7 +67,10 @@ class Running:
         for pid in list(self.connections):
             ended, status = os.waitpid(pid, os.WNOHANG)
             if ended:
-                with self.connections.pop(pid) as connection, suppress(OSError):  # a client that went away
+                with (
+                    self.connections.pop(pid) as connection,
+                    suppress(OSError),
+                ):  # a client that closed its end
                     if self._bound.pop(connection.fileno(), None) is not None:
                         self.selector.unregister(connection)
                     connection.sendall(struct.pack("!i", os.waitstatus_to_exitcode(status)))
@@ -75,7 +78,7 @@ class Running:
     def leave(self, descriptor: int) -> None:
         """End the command whose client closed the connection."""
         pid = self._bound.pop(descriptor, None)
-        if pid is not None:  # else it was reported a moment ago
+        if pid is not None:  # otherwise it was reported a moment ago
             self.selector.unregister(descriptor)
             os.kill(pid, signal.SIGKILL)
 
@@ -87,13 +90,13 @@ class Running:
 
 
 def main(listening: int, client: int) -> None:
-    """Serve until the other end of `client` is closed; `listening` is a socket that already listens."""
+    """Serve until the other end of `client` is closed; `listening` is a listening socket."""
     warm = _load()
     server = socket.socket(fileno=listening)
     running = Running()
     wakeup, wakeup_in = os.pipe()
     os.set_blocking(wakeup_in, False)
-    signal.signal(signal.SIGCHLD, lambda number, frame: None)  # its arrival is what wakes the loop
+    signal.signal(signal.SIGCHLD, lambda number, frame: None)  # its arrival wakes the loop
     signal.set_wakeup_fd(wakeup_in, warn_on_full_buffer=False)
     for descriptor in (listening, client, wakeup):
         running.selector.register(descriptor, selectors.EVENT_READ)
@@ -126,7 +129,7 @@ def main(listening: int, client: int) -> None:
 
 
 def _load() -> tuple[Any, Any]:
-    """Import what commands import, and exercise it once as the worker does; what the worker serves with."""
+    """Import and exercise what commands use; return the worker's trace function and greeting."""
 
     import aotlens.cli
     import lsp_server.server
@@ -152,7 +155,7 @@ def _receive(connection: socket.socket) -> tuple[Request, list[int]]:
 
 
 def _become(request: Request, streams: Sequence[int], warm: tuple[Any, Any]) -> NoReturn:
-    """The forked child, from here to its end."""
+    """Turn the forked child into the command; never returns."""
     code = 1
     try:
         _settle(request, streams)
@@ -161,7 +164,7 @@ def _become(request: Request, streams: Sequence[int], warm: tuple[Any, Any]) -> 
         atexit._run_exitfuncs()
         sys.stdout.flush()
         sys.stderr.flush()
-    except BrokenPipeError:  # as Python's own end does
+    except BrokenPipeError:  # as at the end of Python
         code = 120
     finally:
         os._exit(code & 0xFF)
@@ -188,7 +191,7 @@ def _search_path(environment: Any) -> list[str]:
 
 
 def _exit_code(words: Sequence[str], warm: tuple[Any, Any]) -> int:
-    """Runs what the words name, as Python's own main does, and turns its exception into an exit code."""
+    """Run what the words name, like Python's main, and turn its exception into an exit code."""
     try:
         _run(words, warm)
     except SystemExit as ended:
@@ -222,7 +225,9 @@ def _run(words: Sequence[str], warm: tuple[Any, Any]) -> None:
             if not safe_path:
                 sys.path.insert(0, os.getcwd())
             _route_workers()
-            if not hasattr(sys.modules.get(rest[0]), "__path__"):  # a module that runs as a program is new
+            if not hasattr(
+                sys.modules.get(rest[0]), "__path__"
+            ):  # a module that runs as a program is loaded anew
                 sys.modules.pop(rest[0], None)
             runpy._run_module_as_main(rest[0])  # type: ignore[attr-defined]
         case "-c":
@@ -247,7 +252,7 @@ def _serve_traces(warm: tuple[Any, Any], *arguments: str) -> NoReturn:
 
 
 def _route_workers() -> None:
-    """Commands start the worker's server, and the children that run scripts, here too: torch is loaded."""
+    """Make commands start the worker's server, and children that run scripts, here too, with torch loaded."""
     import aotlens.worker.client
     from tests.forked import Forking, worker_command
 

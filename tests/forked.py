@@ -1,7 +1,7 @@
-"""The client of the fork server: runs `python WORDS…` in a fork of a process that has torch loaded.
+"""The client of the fork server: run `python WORDS…` in a fork of a process that has torch loaded.
 
-It starts with the first command of a test process and ends with it.  Stdlib alone, and no other module of the
-tests: each worker's server that a command starts runs this file.
+The server starts with the first command of a test process and ends with it.  Standard library only, without
+other modules of the tests: each worker's server that a command starts runs this file.
 """
 
 import json
@@ -22,7 +22,7 @@ from typing import Any, BinaryIO
 SOCKET = "AOTLENS_TESTS_FORK_SERVER"
 """Names the server's socket to the commands that it runs."""
 BOUND = "--bound"
-"""Before Python's words: the command is killed when the process that started it is."""
+"""Before Python's words: the command is killed with the process that started it."""
 ROOT = Path(__file__).resolve().parents[1]
 LENGTH = struct.Struct("!I")
 PID = struct.Struct("!Q")
@@ -39,7 +39,7 @@ class Server:
 
 @cache
 def server() -> Server:
-    """This process's server; children that it forks find it by its socket."""
+    """Return this process's server; forked children find it by its socket."""
     path = str(Path(tempfile.mkdtemp(prefix="aotlens-fork-")) / "socket")
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind(path)
@@ -65,7 +65,7 @@ class Child:
     connection: socket.socket
 
     def wait(self, limit_s: float | None = None) -> int:
-        """The exit code, negative for a signal; ends the command where it takes longer."""
+        """Return the exit code, negative for a signal; end the command if it takes longer."""
         self.connection.settimeout(limit_s)
         try:
             data = self.connection.recv(STATUS.size, socket.MSG_WAITALL)
@@ -106,7 +106,7 @@ def start(
 
 
 class Piped:
-    """A running `python WORDS…` with three pipes, used as `subprocess.Popen` is."""
+    """A running `python WORDS…` with three pipes, used like `subprocess.Popen`."""
 
     def __init__(self, *words: str, cwd: str | None = None) -> None:
         (stdin, own_stdin), (own_stdout, stdout), (own_stderr, stderr) = (os.pipe() for _ in range(3))
@@ -120,24 +120,24 @@ class Piped:
         self._code: int | None = None
 
     def wait(self, timeout: float | None = None) -> int:
-        """The exit code; a command that takes longer is killed."""
+        """Return the exit code; a command that takes longer is killed."""
         if self._code is None:
             self._code = self._child.wait(timeout)
         return self._code
 
     def kill(self) -> None:
-        """Kill it, unless it has ended: its pid may be another's then."""
+        """Kill it, unless it has ended and its pid may be reused."""
         if self._code is None and not select.select([self._child.connection], [], [], 0)[0]:
             os.kill(self.pid, signal.SIGKILL)
 
 
 def worker_command() -> tuple[str, ...]:
-    """The command of `WorkerClient` for a server that is forked, and so warm at once."""
+    """Return the command of `WorkerClient` for a forked server, which is warm at once."""
     return _relay_to_server("worker")
 
 
 def bound_command(*words: str) -> tuple[str, ...]:
-    """The command of a process that runs `python WORDS…` in a fork on its own streams, and ends with it."""
+    """Return the command of a process that runs `python WORDS…` in a fork on its own streams."""
     return _relay_to_server(BOUND, *words)
 
 
@@ -147,7 +147,7 @@ def _relay_to_server(*words: str) -> tuple[str, ...]:
 
 
 class Forking(subprocess.Popen[Any]):
-    """`subprocess.Popen` that starts our own commands in a fork, and ends it with itself."""
+    """A `subprocess.Popen` that starts our own commands in a fork, and ends it with itself."""
 
     def __init__(self, args: Any, *rest: Any, **options: Any) -> None:
         if isinstance(args, list | tuple) and args[0] == sys.executable and _is_ours(args[1:]):
@@ -156,7 +156,7 @@ class Forking(subprocess.Popen[Any]):
 
 
 def _is_ours(words: Sequence[Any]) -> bool:
-    """Whether Python is asked for `aotlens`: as a module, or as the editor's server asks for it."""
+    """Return True if Python runs `aotlens`: as a module, or as the editor's server does."""
     match [str(word) for word in words]:
         case ["-m", module, *_] | ["-P", "-m", module, *_]:
             return module.split(".", maxsplit=1)[0] == "aotlens"
@@ -166,14 +166,18 @@ def _is_ours(words: Sequence[Any]) -> bool:
 
 
 def _relay(path: str, *words: str) -> int:
-    """As a process: start the command on our own streams, and end as it ends."""
+    """Start the command on this process's streams, and end as it ends."""
     bound = words[0] == BOUND
     child = start(words[bound:], (0, 1, 2), new_session=not bound, bound=bound, path=path)
     if bound:
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, lambda number, frame: os.kill(child.pid, number))
     null = os.open(os.devnull, os.O_RDWR)
-    for stream in (0, 1, 2):  # else the reader of our output would wait for us after the command has ended
+    for stream in (
+        0,
+        1,
+        2,
+    ):  # otherwise the reader of our output would wait for us after the command has ended
         os.dup2(null, stream)
     code = child.wait()
     if code < 0:

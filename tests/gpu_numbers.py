@@ -37,7 +37,8 @@ class Verdict:
     program: str
     kind: str
     """`agrees`, `agrees but for values`, `refused`, `not interpreted`, `differs`, `differs on the CPU too`,
-    `crashed`."""
+    `crashed`.
+    """
     message: str = ""
 
 
@@ -45,7 +46,7 @@ _BY_NAME = {program.name: program for program in PROGRAMS}
 
 
 def judged(name: str, gpu: str) -> Verdict:
-    """One program, compared with eager in everything that a caller can see."""
+    """Compare one program with eager in everything that a caller can see."""
     program = _BY_NAME[name]
     compiled: list[Compiled] = []
 
@@ -73,19 +74,19 @@ def judged(name: str, gpu: str) -> Verdict:
 
 
 def _same(some: Sequence[Difference], others: Sequence[Difference]) -> bool:
-    """Whether the same things differ, as with Inductor's code for the CPU."""
+    """Return True if the same things differ, as with Inductor's code for the CPU."""
     return {(difference.kind, difference.name) for difference in some} <= {
         (difference.kind, difference.name) for difference in others
     }
 
 
 def draws(compiled: Sequence[Compiled]) -> bool:
-    """Whether kernels drew random numbers."""
+    """Return True if kernels used random numbers."""
     return any(run.answer.seeds for target in compiled for run in target.code.interpreted.runs)
 
 
 def rounds(compiled: Sequence[Compiled]) -> bool:
-    """Whether a kernel computes in a type that is coarser than the results may be."""
+    """Return True if a kernel computes in a coarser dtype than the tolerance of the results assumes."""
     return any(computing_dtypes(target) & {torch.float16, torch.bfloat16} for target in compiled)
 
 
@@ -95,7 +96,7 @@ def takes_attention(compiled: Sequence[Compiled]) -> bool:
 
 
 def drawn(program: Program, gpu: str) -> Verdict:
-    """As `aotlens verify --gpu` compares: with the kernels' random numbers, and as the types allow."""
+    """Compare like `aotlens verify --gpu`: with the kernels' random numbers and dtypes."""
     with program.context():
         example, _ = prepared(program)
         options = CompileOptions(Interpreted(), gpu=gpu)
@@ -157,7 +158,7 @@ def _options() -> argparse.Namespace:
 
 
 def _summary(rows: Sequence[Row]) -> int:
-    """What does not simply agree, a line each; then the counts."""
+    """Print a line for each verdict that is not simply agreement, then the counts."""
     for row in rows:
         if row["verdict"] != "agrees":
             tell(f"{row['verdict']}: {row['key']}: {(row['reason'].splitlines() or [''])[0]}")

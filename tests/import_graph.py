@@ -1,4 +1,4 @@
-"""Who imports whom, read from the source without running it."""
+"""Read from the source which module imports which, without running it."""
 
 import ast
 from collections.abc import Iterator
@@ -34,17 +34,17 @@ class Module:
 
     @property
     def package(self) -> str:
-        """`aotlens.capture` for `aotlens.capture.run`; `aotlens.pipeline` for itself."""
+        """Return `aotlens.capture` for `aotlens.capture.run`; `aotlens.pipeline` for itself."""
         return ".".join(self.name.split(".")[:2])
 
     def location(self, line: int) -> str:
-        """The place that a failing test names."""
+        """Return the location for a failing test's message."""
         return f"{self.path.relative_to(ROOT)}:{line}"
 
 
 @cache
 def modules() -> dict[str, Module]:
-    """Every module of the product by name."""
+    """Return every module of the product by name."""
     paths = [path for folder in PRODUCT for path in sorted((ROOT / folder).rglob("*.py"))]
     return {module.name: module for module in map(_module, paths)}
 
@@ -76,7 +76,7 @@ def _imports(body: list[ast.stmt], package: str, when: str) -> Iterator[Import]:
 
 
 def _nested(statement: ast.stmt, package: str, when: str) -> Iterator[Import]:
-    """Imports inside classes, with, try, if, match and loops."""
+    """Yield imports inside classes, with, try, if, match and loops."""
     for field in ("body", "orelse", "finalbody", "handlers", "cases"):
         for entry in getattr(statement, field, []):
             inner = entry.body if isinstance(entry, ast.ExceptHandler | ast.match_case) else [entry]
@@ -91,13 +91,15 @@ def _absolute(statement: ast.ImportFrom, package: str) -> str:
 
 
 def resolved(entry: Import) -> str:
-    """The product's module that an import loads: `from aotlens.model import codec` loads `…report.codec`."""
+    """Return the product's module that an import loads: `…model.codec` for `from aotlens.model import
+    codec`.
+    """
     inner = f"{entry.module}.{entry.name}"
     return inner if entry.name and inner in modules() else entry.module
 
 
 def cycles(graph: dict[str, set[str]]) -> list[list[str]]:
-    """Every group of nodes that reach each other (Tarjan 1972)."""
+    """Return every group of nodes that reach each other (Tarjan 1972)."""
     index: dict[str, int] = {}
     low: dict[str, int] = {}
     stack: list[str] = []

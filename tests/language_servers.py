@@ -1,4 +1,4 @@
-"""How the language server is started: for its own tests and for those of the editors."""
+"""Commands that start the language server, for its own tests and for those of the editors."""
 
 from pathlib import Path
 

@@ -1,7 +1,7 @@
-"""Which quarter of the cross products a run takes: four consecutive commits take all of them.
+"""Choose the quarter of the cross products of a run: four consecutive commits cover all of them.
 
-Promise: whether a case belongs to a quarter depends on its name alone, so that a new program moves no other.
-A case is a program beside one configuration, or a case of a test that is marked `rotates`.
+Promise: whether a case belongs to a quarter depends only on its name, so that a new program moves no other.
+A case is a program with one configuration, or a case of a test that is marked `rotates`.
 """
 
 import os
@@ -18,12 +18,12 @@ ROOT = Path(__file__).resolve().parents[1]
 
 @dataclass(frozen=True, slots=True)
 class Quarter:
-    """What this run takes."""
+    """The cases of this run."""
 
     number: int | None
     """0 to 3; None for all of them."""
     reason: str
-    """Who chose it; shown in pytest's header."""
+    """What chose it; shown in pytest's header."""
 
     def takes(self, name: str, turn: int = 0) -> bool:
         """Return True if the case is in this quarter; cases of one name and other turns are in others."""
@@ -35,7 +35,7 @@ class Quarter:
 
 
 def choose(option: str | None, root: Path = ROOT) -> Quarter:
-    """The quarter of the option, else of the environment, else of the commit that is checked out."""
+    """Return the quarter of the option, else of the environment, else of the checked-out commit."""
     if option is not None:
         return Quarter(_number(option), "--quarter")
     if os.environ.get(VARIABLE):
@@ -52,7 +52,7 @@ def choose(option: str | None, root: Path = ROOT) -> Quarter:
 
 
 def _number(text: str) -> int | None:
-    """Raises ValueError for what names no quarter."""
+    """Parse a number.  Raises ValueError if it names no quarter."""
     if text == ALL:
         return None
     if text not in map(str, range(QUARTERS)):
@@ -61,7 +61,7 @@ def _number(text: str) -> int | None:
 
 
 def _git(root: Path, *words: str) -> str:
-    """The answer, or nothing where there is no git or it refuses."""
+    """Return git's answer; empty without git, or if it fails."""
     try:
         done = subprocess.run(["git", *words], cwd=root, capture_output=True, text=True, check=False)
     except OSError:

@@ -1,7 +1,7 @@
-"""Many cases judged over several processes, each verdict written down at once.
+"""Judge many cases in several processes, and write each verdict at once.
 
-A run that was stopped goes on where it ended.  A case that takes its process down, or computes for too long,
-is recorded as crashed, and the next process goes on after it.
+A stopped run continues where it ended.  A case that kills its process, or computes for too long, is recorded
+as crashed, and the next process continues after it.
 """
 
 import json
@@ -19,26 +19,26 @@ TOO_LONG = (signal.SIGALRM, signal.SIGPROF)
 AGAIN = 75
 """The exit code of a process that has judged its share and has more to judge."""
 Row = dict[str, Any]
-"""A verdict as it is saved: `key`, `verdict`, `reason`, and what its kind of case adds."""
+"""A verdict as stored: `key`, `verdict`, `reason`, and the fields of its kind of case."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shards:
-    """One run: where its verdicts are kept, and what a process of it runs."""
+    """One run: the file of its verdicts, and the command of its processes."""
 
     module: str
     """Run as `python -m MODULE … --shard NUMBER`."""
     results: Path
-    """One row of JSON a line."""
+    """One row of JSON per line."""
     limit_s: int = 120
-    """Longest that one case may compute; it may wait ten times as long, on a machine that others use."""
+    """The limit of CPU time per case; it may wait ten times as long, on a shared machine."""
     at_once: int | None = None
-    """Cases that one process judges before another takes its place, for what torch keeps of each."""
+    """Cases that one process judges before another replaces it, because torch keeps memory for each."""
 
     def run(
         self, workers: int, arguments: Sequence[str], meanwhile: Callable[[], None] = lambda: None
     ) -> None:
-        """Every shard to its end; one that is taken down is started again after the case that did it.
+        """Run every shard to its end; one whose process dies is restarted after the case that caused it.
 
         `meanwhile` is called twice a second.
         """
@@ -57,7 +57,7 @@ class Shards:
                     shards[number] = self._start(number, arguments)
 
     def judge(self, number: int, cases: Iterable[tuple[str, Callable[[], Row]]]) -> None:
-        """Judge the cases that are not judged yet, in this process."""
+        """Judge the remaining cases in this process."""
         judged = {row["key"] for row in self.rows()}
         done = 0
         for key, verdict in cases:
@@ -83,7 +83,7 @@ class Shards:
                 yield json.loads(line)
 
     def forget(self, keys: Callable[[Row], bool] = lambda row: True) -> None:
-        """Drop the rows of which this is true."""
+        """Remove the rows for which this is true."""
         remaining = [row for row in self.rows() if not keys(row)]
         self.results.parent.mkdir(exist_ok=True)
         self.results.write_text("".join(f"{json.dumps(row)}\n" for row in remaining))
@@ -113,7 +113,7 @@ def crash(reason: str) -> Row:
 
 
 def _limit(seconds: int) -> None:
-    """End the process, whatever it is stuck in, after so much computing or ten times as much waiting."""
+    """End the process after this CPU time or ten times as much wall time, whatever it is stuck in."""
     for kind in TOO_LONG:
         signal.signal(kind, signal.SIG_DFL)
     signal.setitimer(signal.ITIMER_PROF, seconds)

@@ -1,4 +1,4 @@
-"""A command in a fork of the loaded process beside the same command as a process of its own."""
+"""Compare a command in a fork of the loaded process with the same command in its own process."""
 
 import os
 from pathlib import Path

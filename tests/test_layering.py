@@ -40,9 +40,9 @@ STAGE_FUNCTIONS = {
 }
 BELOW_THE_REPORT = (*STAGES, "ir", "errors", "torch_api")
 ABOVE_THE_STAGES = ("view", "render", "diagnostics", "build", "compare", "worker", "session")
-"""What no stage imports: it reads the stages' records, or runs them."""
+"""Modules that no stage imports, because they read the stages' records or run them."""
 PEER = ("torch._functorch.aot_autograd", "torch._functorch._aot_autograd", "torch._functorch.partitioners")
-"""What does the job that this project exists to do; tests and benchmarks compare with it."""
+"""Modules of torch that do the job of this project; tests and benchmarks compare with them."""
 
 REPORT_LAYERS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "model": ((), ()),
@@ -52,20 +52,20 @@ REPORT_LAYERS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "view.tabs": (("model", "view", "diagnostics", "compare"), ("pygments", "rich.cells")),
     "render": (("model", "view", "diagnostics", "compare"), ("rich", "pygments")),
 }
-"""The report's packages, which load without torch: the others that each may import, and libraries."""
+"""The report's packages, which load without torch, with what each of them may import."""
 
 WORKER_DATA = tuple(
     f"aotlens.worker.{name}"
     for name in ("client", "answers", "protocol", "codec", "grammar", "syntax_failure", "targets")
 )
-"""What of the worker loads without torch."""
+"""Modules of the worker that load without torch."""
 
 FRONT_END_MAY = (*(f"aotlens.{name}" for name in REPORT_LAYERS), "aotlens.policy", *WORKER_DATA)
 FRONT_ENDS = {
     "lsp_server": ("pygls", "lsprotocol"),
     "tui": ("textual", "textual_serve", "aiohttp", "rich", "pygments", "watchfiles"),
 }
-"""Each front end with the libraries that it is built on."""
+"""Each front end with its libraries."""
 
 
 def _is_in(module: str, packages: tuple[str, ...] | frozenset[str]) -> bool:
@@ -77,7 +77,7 @@ def _is_stdlib(module: str) -> bool:
 
 
 def _at_run_time(module: Module) -> Iterator[Import]:
-    """Imports that can happen: those for the type checker alone never do."""
+    """Yield imports that can happen, without those for the type checker."""
     return (entry for entry in module.imports if entry.when != "types")
 
 
@@ -235,7 +235,7 @@ def test_the_pipeline_calls_every_stage() -> None:
 
 
 def test_torch_api_offers_what_is_asked_for() -> None:
-    """A name that nobody imports is one more that a new release of torch may break."""
+    """An unused name is one more that a new release of torch may break."""
     entries = [entry for module in modules().values() for entry in module.imports]
     asked = {(entry.module, entry.name) for entry in entries if entry.module.startswith("aotlens.torch_api.")}
     listed = {
@@ -250,7 +250,7 @@ def test_torch_api_offers_what_is_asked_for() -> None:
 
 
 def _loaded_by(statement: str) -> set[str]:
-    """The modules that a fresh Python has loaded after the statement."""
+    """Return the modules that a fresh Python has loaded after the statement."""
     code = f"import sys\n{statement}\nprint('\\n'.join(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     return set(done.stdout.split())
@@ -284,7 +284,7 @@ def test_help_loads_neither_torch_nor_the_engine() -> None:
 
 
 FRONT_ENDS_TESTS = ("check", "cli", "editors", "lsp", "tui")
-"""Folders of tests; what two of them need stands above them, or beside the records in `tests/report`."""
+"""Folders of tests; modules shared by two of them are above them, or in `tests/report`."""
 
 
 def test_tests_of_one_front_end_import_no_others() -> None:
