@@ -28,7 +28,7 @@ RESULTS = ROOT / "build" / "corpus"
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Exit code 1 where a program that was asked for fails a check of correctness."""
+    """Run the corpus; exit code 1 if a selected program fails a check of correctness."""
     options = _options(words)
     chosen = find_programs(tuple(options.only))
     if not chosen:
@@ -48,7 +48,9 @@ def main(words: Sequence[str] | None = None) -> int:
 
 
 def _quick(chosen: Sequence[Program], store: Store, options: argparse.Namespace) -> int:
-    """Check the programs that have no row; a result is written at once, so a stopped run goes on."""
+    """Check the programs that have no row; each result is written at once, so that a stopped run can
+    continue.
+    """
     programs = find_programs()
     rows, known = read_quick_rows(options.quick_rows, programs), read_rows(options.rows, programs)
     pending = [
@@ -100,7 +102,7 @@ def _run_all(programs: Sequence[Program], store: Store, options: argparse.Namesp
 
 
 def run_one(program: Program, store: Store, limits: Limits, *, fresh: bool, stale_ok: bool) -> str:
-    """Measure the program unless there is a result; the line that says how it went."""
+    """Measure the program unless there is a result; return a line about the outcome."""
     try:
         key = key_of(program)
     except PackageNotFoundError as error:
@@ -126,7 +128,7 @@ def _failures(judged: Judged) -> list[str]:
 
 
 def write_page(store: Store, options: argparse.Namespace) -> dict[str, Row]:
-    """The page and its rows as data: what was measured here, else what is published; the rows by program."""
+    """Write the page and its rows as data: measured here, else published; return the rows by program."""
     programs = find_programs()
     rows = read_rows(options.rows, programs)
     for program in programs:
@@ -146,7 +148,7 @@ def write_page(store: Store, options: argparse.Namespace) -> dict[str, Row]:
 
 
 def _is_current(row: Row, program: Program) -> bool:
-    """Whether the row was measured with this engine, and with the libraries that are installed here."""
+    """Return True if the row was measured with this engine and the installed libraries."""
     try:
         return Key(program.digest, row.engine, row.versions) == key_of(program)
     except PackageNotFoundError:

@@ -1,7 +1,7 @@
-"""Run one program in every way, one run after the other, and keep what was measured.
+"""Run one program in every way, one run after the other, and store the measurements.
 
-Invariant: each compiler starts with empty caches of its own, its later runs find what its first one left, and
-the runs that are compared with each other follow each other directly.
+Invariant: each compiler starts with its own empty caches, its later runs use those of its first one, and runs
+that are compared with each other follow each other directly.
 """
 
 import json
@@ -24,7 +24,7 @@ from corpus.verdicts import first_step_ratio, steady_ratio
 __all__ = ["Bench", "Limits", "environment", "measure", "read_graphs"]
 
 WORTH_ANOTHER_ROUND = 1.05
-"""Time of a step, ours / inductor, above which the warm runs are repeated, of both."""
+"""Step time, ours / inductor, above which the warm runs of both are repeated."""
 WORTH_ANOTHER_COLD_ROUND = 1.15
 """The same for the first step, where both compilers start again with empty caches."""
 OBSERVER = Path(__file__).parent / "observer"
@@ -32,14 +32,14 @@ OBSERVER = Path(__file__).parent / "observer"
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How long a run may take, and how often the warm runs are repeated."""
+    """The time limit of a run, and how often the warm runs are repeated."""
 
     seconds: float = 600.0
     warm_rounds: int = 2
     most_rounds: int = 6
-    """Warm runs of a program whose steps look slower than inductor's, to tell noise from a slower program."""
+    """Warm runs of a program whose steps seem slower than inductor's, to detect noise."""
     more_cold_rounds: int = 2
-    """Further runs with empty caches of a program whose first step looks slower."""
+    """Further runs with empty caches of a program whose first step seems slower."""
     verify: bool = True
 
 
@@ -84,10 +84,10 @@ class Bench:
 
 
 def environment(program: Program, way: str, dump: Path, caches: Path) -> dict[str, str]:
-    """The variables of one run: one thread, no network, caches in the folder.
+    """Return the variables of one run: one thread, no network, caches in the folder.
 
     For eager the observer passes `disable=True` to `torch.compile`: with TORCH_COMPILE_DISABLE torch ends
-    programs that ask for `fullgraph=True`, and operators such as `scan` do not run.
+    programs that set `fullgraph=True`, and operators such as `scan` do not run.
     """
     env = {name: value for name, value in os.environ.items() if not name.startswith(("TORCH", "AOTLENS"))}
     env |= {
@@ -113,7 +113,7 @@ def environment(program: Program, way: str, dump: Path, caches: Path) -> dict[st
 
 
 def measure(program: Program, limits: Limits) -> Measured:
-    """Every run of the program; after a run in eager that fails, none."""
+    """Return every run of the program; none after a failed run in eager."""
     key = key_of(program)
     with tempfile.TemporaryDirectory(prefix="corpus-") as name:
         bench = Bench(program, Path(name), limits)
@@ -143,7 +143,7 @@ def _runs(bench: Bench) -> Iterator[Run]:
 
 
 def _cold_runs(bench: Bench, cold: Sequence[Run]) -> Iterator[Run]:
-    """Rounds with empty caches of both, while our first step looks slower than inductor's."""
+    """Yield rounds with empty caches of both, while our first step seems slower than inductor's."""
     runs = list(cold)
     for _ in range(bench.limits.more_cold_rounds):
         ratio = first_step_ratio(bench.program, runs).value
@@ -155,7 +155,7 @@ def _cold_runs(bench: Bench, cold: Sequence[Run]) -> Iterator[Run]:
 
 
 def _warm_runs(bench: Bench, cold: Sequence[Run]) -> Iterator[Run]:
-    """Rounds of a second process of each, more of them while our steps look slower."""
+    """Yield rounds with a second process of each, more of them while our steps seem slower."""
     runs = list(cold)
     ways = [f"{run.way}-warm" for run in cold if not run.ran.timed_out]
     for done in range(bench.limits.most_rounds):
@@ -179,7 +179,7 @@ def _peak(dump: Path) -> int | None:
 
 
 def read_graphs(report: Path) -> Graphs | None:
-    """What the report counts; None where the run ended before it was written."""
+    """Return the counts of the report; None if the run ended before it was written."""
     try:
         data = json.loads(report.read_text(encoding="utf-8"))
     except (OSError, ValueError):

@@ -1,7 +1,7 @@
-"""Compare what two runs of a program printed.
+"""Compare the output of two runs of a program.
 
-Invariant: words must be the same; a number may differ by one in the last digit that is printed, or by the
-tolerance that the program's header names.
+Invariant: words must be equal; a number may differ by one in its last printed digit, or by the tolerance in
+the program's header.
 """
 
 import math
@@ -16,14 +16,14 @@ _NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|[-+]?\b(?:nan|i
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """How far two outputs are apart."""
+    """The difference of two outputs."""
 
     line: int = 0
-    """Of the first line that differs, from 1; 0 where all are equal."""
+    """The number of the first line that differs, from 1; 0 if all are equal."""
     text: str = ""
     """Both versions of that line."""
     relative: float = 0.0
-    """The largest relative difference of two numbers that do not count as equal; infinite for other words."""
+    """The largest relative difference of two numbers that are not equal; infinite for different words."""
 
     @property
     def equal(self) -> bool:
@@ -31,7 +31,7 @@ class Difference:
 
 
 def compare_output(ours: tuple[str, ...], theirs: tuple[str, ...], tolerance: float | None) -> Difference:
-    """The first line that differs, and the largest difference of all numbers."""
+    """Return the first line that differs, and the largest difference of all numbers."""
     first, text, largest = 0, "", 0.0
     for number, (line, reference) in enumerate(zip_longest(ours, theirs), start=1):
         difference = _line(line, reference, tolerance)
@@ -46,7 +46,7 @@ def _shown(line: str | None) -> str:
 
 
 def _line(line: str | None, reference: str | None, tolerance: float | None) -> float:
-    """0 for lines that count as equal."""
+    """Return the difference; 0 for lines that count as equal."""
     if line is None or reference is None or _NUMBER.split(line) != _NUMBER.split(reference):
         return math.inf
     pairs = zip(_NUMBER.findall(line), _NUMBER.findall(reference), strict=True)
@@ -66,7 +66,7 @@ def _number(text: str, reference: str, tolerance: float) -> float:
 
 
 def _last_digit(text: str) -> float | None:
-    """The value of one in the last digit; None for a whole number, which is exact."""
+    """Return the value of one in the last digit; None for a whole number, which is exact."""
     digits, _, exponent = text.lower().partition("e")
     _, point, decimals = digits.partition(".")
     if not point and not exponent:

@@ -1,6 +1,6 @@
-"""Write `docs/real-programs.md`: the targets beside what was measured, then one row per program.
+"""Write `docs/real-programs.md`: the targets with the measurements, then one row per program.
 
-Invariant: every program has a row; one that was not run says so and is left out of the figures above.
+Invariant: every program has a row; one that was not run says so and does not count in the figures above.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -50,7 +50,7 @@ CHECKS = (
         "largest sum of tensors allocated at a time in the last two steps, as torch's allocator counts",
     ),
 )
-"""Each column of the table; a row without a name goes on with the one above."""
+"""The columns of the table; a row without a name continues the one above."""
 
 CLOCKS: dict[Clock, str] = {
     "cpu": "Times are times on the CPU with one thread each, compilers that are started included, since the "
@@ -83,7 +83,7 @@ def page(
     clock: Clock,
     stale: int = 0,
 ) -> str:
-    """The whole document; `stale` rows were measured with another engine or other libraries."""
+    """Return the document; `stale` rows were measured with another engine or other libraries."""
     rows = [judged[program.name] for program in programs if program.name in judged]
     measurable = [row for row in rows if row.inductor_runs]
     unmeasured = len(rows) - len(measurable)
@@ -110,7 +110,7 @@ def page(
 
 
 def quick_section(programs: Sequence[Program], rows: Mapping[str, QuickRow]) -> str:
-    """The programs that were only checked; empty where there is none."""
+    """Return the programs that were only checked; empty if there are none."""
     members = [program for program in programs if program.name in rows]
     if not members:
         return ""
@@ -223,7 +223,7 @@ def _check(check: Check) -> str:
 
 
 def _cell(text: str) -> str:
-    """Text that cannot end a cell of the table."""
+    """Return text that cannot end a cell of the table."""
     return " ".join(text.replace("|", "\\|").split())
 
 

@@ -1,6 +1,6 @@
-"""Run one process and read what it prints, and the clocks that the observer noted at each line.
+"""Run one process and read its output, with the observer's clocks for each line.
 
-Invariant: time on the CPU is kept beside the wall's, so that a busy machine does not look like a slow
+Invariant: CPU time is recorded in addition to wall time, so that a busy machine does not look like a slow
 compiler; and nothing that the process started outlives the call.
 """
 
@@ -17,28 +17,28 @@ from typing import IO
 __all__ = ["Line", "Ran", "run_process"]
 
 _STDERR_TAIL = 6000
-"""Characters of stderr that are kept."""
+"""Characters of stderr that are stored."""
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line of stdout, and the clocks when it was printed; all 0 where they were not noted."""
+    """One line of stdout, and the clocks when it was printed; all 0 if they were not recorded."""
 
     text: str
     wall_s: float = 0.0
-    """Since the process started."""
+    """Since the start of the process."""
     tree_cpu_s: float = 0.0
-    """Time on the CPU of the process and of its children that have ended, in steps of 10 ms."""
+    """CPU time of the process and of its children that have ended, in steps of 10 ms."""
     thread_cpu_s: float = 0.0
-    """Time on the CPU of the thread that printed it, exact."""
+    """CPU time of the thread that printed it, exact."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """How one process ended and what it printed."""
+    """How one process ended, and its output."""
 
     exit_code: int
-    """Negative for a signal, as subprocess reports it."""
+    """Negative for a signal, like subprocess."""
     timed_out: bool
     wall_s: float
     lines: tuple[Line, ...]
@@ -83,7 +83,7 @@ def _text(file: IO[bytes]) -> str:
 
 
 def _rows(clocks: Path) -> list[list[float]]:
-    """The clocks at each line; none where nothing was printed or nobody observed it."""
+    """Return the clocks of each line; empty if nothing was printed or observed."""
     if not clocks.exists():
         return []
     rows = [[float(number) for number in row.split()] for row in clocks.read_text().splitlines()]
@@ -92,7 +92,7 @@ def _rows(clocks: Path) -> list[list[float]]:
 
 
 def _lines(text: str, rows: list[list[float]], start: float) -> tuple[Line, ...]:
-    """Each line with its clocks; without them where other code printed too, past the observer."""
+    """Return each line with its clocks, or without them if other code printed too, unobserved."""
     texts = text.splitlines()
     if len(rows) != len(texts):
         return tuple(map(Line, texts))

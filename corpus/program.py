@@ -1,7 +1,7 @@
 """One program of the corpus, described by the comment at its top.
 
-Invariant: reading a program executes nothing, and an unknown word in its header is an error: a misspelt
-option would otherwise silently change what is measured.
+Invariant: reading a program executes nothing, and an unknown word in its header is an error, because a
+misspelt option would silently change the measurement.
 """
 
 import hashlib
@@ -29,25 +29,25 @@ class HeaderError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """One file of the corpus and what its header says."""
+    """One file of the corpus and its header."""
 
     path: Path
     summary: str
     """The first line of its docstring."""
     mode: Mode
     needs: tuple[str, ...] = ()
-    """Packages that it imports beside torch, under the names that pip knows."""
+    """Packages that it imports besides torch, by their names on the package index."""
     processes: int = 1
     args: tuple[str, ...] = ()
     """Its command line."""
     steps: int | None = None
-    """Number of lines after the first; None where the header does not say."""
+    """Number of lines after the first; None if the header does not say."""
     tolerance: float | None = None
-    """Relative difference that counts as equal; None for the dtype's own."""
+    """Relative difference that counts as equal; None for that of the dtype."""
 
     @property
     def name(self) -> str:
-        """Group and file name, as on the command line and in the table."""
+        """Return group and file name, as on the command line and in the table."""
         return f"{self.path.parent.name}/{self.path.stem}"
 
     @property
@@ -60,7 +60,7 @@ class Program:
 
 
 def read_program(path: Path) -> Program:
-    """Raises HeaderError where the docstring or the header is missing or wrong."""
+    """Read a program.  Raises HeaderError if the docstring or the header is missing or wrong."""
     text = path.read_text(encoding="utf-8")
     summary = re.match(r'"""(.+?)(?:"""|\n)', text)
     if summary is None:
@@ -95,7 +95,9 @@ def _program(path: Path, summary: str, options: dict[str, str]) -> Program:
 
 
 def find_programs(patterns: tuple[str, ...] = (), root: Path = PROGRAMS) -> list[Program]:
-    """All programs, or those whose `group/name` matches one of the patterns; in the order of the groups."""
+    """Return all programs, or those whose `group/name` matches one of the patterns, in the order of the
+    groups.
+    """
     paths = (path for group in GROUPS for path in sorted((root / group).glob("*.py")))
     programs = [read_program(path) for path in paths if not path.name.startswith("_")]
     return [p for p in programs if not patterns or any(_matches(p.name, pattern) for pattern in patterns)]

@@ -1,4 +1,4 @@
-"""The rows of the published page as data, so that a run elsewhere adds to them instead of starting anew.
+"""The rows of the published page as data, so that a run elsewhere adds to them.
 
 Invariant: a row belongs to one text of its program; a program that has changed has no published row.
 """
@@ -17,7 +17,7 @@ __all__ = ["Row", "read_rows", "write_rows"]
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One program's checks, and what they were measured with."""
+    """One program's checks, and the versions with which they were measured."""
 
     judged: Judged
     engine: str
@@ -26,9 +26,9 @@ class Row:
 
 
 def read_rows(path: Path, programs: Iterable[Program]) -> dict[str, Row]:
-    """The published rows of programs that are still the same; none where there is no file.
+    """Return the published rows of unchanged programs; empty without a file.
 
-    Raises ValueError or KeyError for a file of another form: it is in the repository, so that is a mistake.
+    Raises ValueError or KeyError for another format, which is a mistake in the repository.
     """
     if not path.exists():
         return {}
@@ -41,7 +41,7 @@ def read_rows(path: Path, programs: Iterable[Program]) -> dict[str, Row]:
 
 
 def write_rows(path: Path, rows: Mapping[str, Row], order: Sequence[Program]) -> None:
-    """One line per program, so that a difference shows what was measured again."""
+    """Write one line per program, so that a diff shows what was measured again."""
     lines = [
         f"{json.dumps(program.name)}: {json.dumps(_data(rows[program.name]), ensure_ascii=False)}"
         for program in order

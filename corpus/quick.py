@@ -1,6 +1,6 @@
-"""Check programs without timing them: eager beside `aotlens run --verify --backend eager`.
+"""Check programs without timing them: eager and `aotlens run --verify --backend eager`.
 
-Invariant: a quick row belongs to one text of its program and says nothing of times, memory or Inductor's
+Invariant: a quick row belongs to one text of its program and says nothing about times, memory or Inductor's
 kernels; the published row of a program replaces it.
 """
 
@@ -21,14 +21,14 @@ __all__ = ["QuickRow", "check", "read_quick_rows", "write_quick_rows"]
 
 @dataclass(frozen=True, slots=True)
 class QuickRow:
-    """What a program does under our engine's graphs, run by eager's kernels."""
+    """The outcome of a program with our engine's graphs and eager's kernels."""
 
     program: str
     """Digest of the program's text."""
     engine: str
     versions: dict[str, str]
     output: Check
-    """Its end and its stdout beside eager's."""
+    """Its end and its stdout, compared with eager's."""
     graphs: Check
     verify: Check
 
@@ -39,7 +39,7 @@ class QuickRow:
 
 
 def check(program: Program, limits: Limits) -> QuickRow:
-    """Run the program twice, each time in a process of its own."""
+    """Run the program twice, each time in its own process."""
     key = key_of(program)
     with tempfile.TemporaryDirectory(prefix="corpus-") as name:
         bench = Bench(program, Path(name), limits)
@@ -51,7 +51,7 @@ def check(program: Program, limits: Limits) -> QuickRow:
 
 
 def read_quick_rows(path: Path, programs: Iterable[Program]) -> dict[str, QuickRow]:
-    """The rows of programs that are still the same; none where there is no file."""
+    """Return the rows of unchanged programs; empty without a file."""
     data = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     return {
         program.name: _row(data[program.name])
@@ -61,7 +61,7 @@ def read_quick_rows(path: Path, programs: Iterable[Program]) -> dict[str, QuickR
 
 
 def write_quick_rows(path: Path, rows: Mapping[str, QuickRow], order: Sequence[Program]) -> None:
-    """One line per program, so that a difference shows what was checked again."""
+    """Write one line per program, so that a diff shows what was checked again."""
     lines = [
         f"{json.dumps(program.name)}: {json.dumps(asdict(rows[program.name]), ensure_ascii=False)}"
         for program in order

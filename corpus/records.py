@@ -1,4 +1,4 @@
-"""What was measured of one program, as plain data that survives in a JSON file.
+"""The measurements of one program, as plain data for a JSON file.
 
 Invariant: a record holds measurements only; every judgement is made from it later, so that a better check
 needs no new run.
@@ -29,7 +29,7 @@ WAYS = (
     *("eager", "inductor", "aotlens", "inductor-cold", "aotlens-cold"),
     *("inductor-warm", "aotlens-warm", "verify"),
 )
-"""In the order in which they run: what is compared stands side by side.  `-cold` repeats the first two."""
+"""In the order in which they run: compared runs are adjacent.  `-cold` repeats the first two."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,13 +44,15 @@ class NotCompiled:
 
     @property
     def by_engine(self) -> bool:
-        """Whether Dynamo captured a graph that the engine did not compile; otherwise there was no graph."""
+        """Return True if Dynamo captured a graph that the engine did not compile; otherwise there was no
+        graph.
+        """
         return self.cause in ("unsupported", "internal", "backend")
 
 
 @dataclass(frozen=True, slots=True)
 class Graphs:
-    """What the engine's report says of one run."""
+    """The counts of the engine's report of one run."""
 
     compiled: int
     not_compiled: tuple[NotCompiled, ...]
@@ -63,12 +65,12 @@ class Run:
     way: str
     ran: Ran
     peak_bytes: int | None = None
-    """Largest sum of tensors allocated at a time during two late steps; None where it was not observed."""
+    """Largest sum of tensors that are allocated during two late steps; None if it was not observed."""
 
 
 @dataclass(frozen=True, slots=True)
 class TensorError:
-    """One tensor beside eager's."""
+    """One tensor compared with eager's."""
 
     name: str
     dtype: str
@@ -78,12 +80,12 @@ class TensorError:
 
 @dataclass(frozen=True, slots=True)
 class Values:
-    """Parameters, gradients and buffers at exit, beside eager's."""
+    """Parameters, gradients and buffers at exit, compared with eager's."""
 
     tensors: tuple[TensorError, ...] = ()
-    """Those that both runs have; empty where none was observed."""
+    """Tensors of both runs; empty if none was observed."""
     missing: tuple[str, ...] = ()
-    """Names that only one of the two runs has."""
+    """Names of only one of the two runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +99,7 @@ class Measured:
     versions: dict[str, str]
     runs: tuple[Run, ...]
     graphs: Graphs | None
-    """None where the run ended without a report."""
+    """None if the run ended without a report."""
     values: dict[str, Values]
     """By compiler: `inductor` and `aotlens`."""
 
@@ -113,12 +115,12 @@ def dumps(measured: Measured) -> str:
 
 
 def loads(text: str) -> Measured:
-    """Raises ValueError, KeyError or TypeError for text of another form."""
+    """Parse a record.  Raises ValueError, KeyError or TypeError for text of another form."""
     return _decode(Measured, json.loads(text))
 
 
 def _decode(form: Any, data: Any) -> Any:
-    """The record of that type in plain data, by its annotations."""
+    """Return the record of that type from plain data, by its annotations."""
     if is_dataclass(form):
         hints = get_type_hints(form)
         known = {entry.name for entry in fields(form)}

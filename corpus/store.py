@@ -1,7 +1,7 @@
-"""Results on disk, one JSON file per program, so that a stopped run goes on where it ended.
+"""Results on disk, one JSON file per program, so that a stopped run can continue.
 
-Invariant: a result is used again only for the same program, engine and library versions; a file that cannot
-be read counts as absent.
+Invariant: a result is reused only for the same program, engine and library versions; a file that cannot be
+read counts as missing.
 """
 
 import hashlib
@@ -21,7 +21,7 @@ ROOT = Path(__file__).parent.parent
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """What a result belongs to."""
+    """The identity of a result."""
 
     program_digest: str
     engine: str
@@ -30,7 +30,7 @@ class Key:
 
 @cache
 def engine_digest(root: Path = ROOT) -> str:
-    """One name for the engine's source as it is now."""
+    """Return one name for the engine's current source."""
     hashed = hashlib.sha256()
     for path in sorted((root / "aotlens").rglob("*.py")):
         hashed.update(str(path.relative_to(root)).encode() + b"\0" + path.read_bytes())
@@ -38,7 +38,7 @@ def engine_digest(root: Path = ROOT) -> str:
 
 
 def key_of(program: Program) -> Key:
-    """Raises PackageNotFoundError where a package that the program needs is not installed."""
+    """Return the key.  Raises PackageNotFoundError if a package that the program needs is not installed."""
     versions = {name: importlib.metadata.version(name) for name in ("torch", *program.needs)}
     return Key(program.digest, engine_digest(), versions)
 
@@ -50,14 +50,14 @@ class Store:
         self.folder = folder
 
     def get(self, program: Program) -> Measured | None:
-        """The latest result of the program, whatever it was measured with."""
+        """Return the latest result of the program, whatever it was measured with."""
         try:
             return loads(self._path(program).read_text(encoding="utf-8"))
         except (OSError, ValueError, KeyError, TypeError):
             return None
 
     def current(self, program: Program, key: Key, *, stale_ok: bool = False) -> Measured | None:
-        """The result that needs no new run; with `stale_ok` also one of another engine."""
+        """Return the result that needs no new run; with `stale_ok` also one of another engine."""
         measured = self.get(program)
         if measured is None or measured.program_digest != key.program_digest:
             return None

@@ -1,12 +1,12 @@
-"""Provide torchvision's own operators in Python where its binary extension cannot be loaded.
+"""Provide torchvision's own operators in Python if its binary extension cannot be loaded.
 
-PyPI's torchvision is built for CUDA: beside a CPU build of torch its extension does not load, and
+The published torchvision is built for CUDA: with a CPU build of torch its extension does not load, and
 `import torchvision` fails.  `install()` defines all of torchvision's operators by their schemas, with CPU
 kernels for `nms` and `roi_align` (forward and backward).  Meta kernels, autograd and autocast stay
 torchvision's own.
 
 Invariant: `install()` imports neither torch nor torchvision, so it costs nothing in programs without them;
-and it changes nothing where the extension loads.
+and it changes nothing if the extension loads.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Compare the tensors that two runs of a program left at exit.
+"""Compare the tensors of two runs of a program at exit.
 
 Invariant: an error is relative to the largest element of the reference tensor, so that it means the same for
-a weight and for a gradient of any size.  Only a gradient that is nothing but rounding (of a bias before a
-batch norm) is relative to the other gradients.
+a weight and for a gradient of any size.  Only a gradient that is pure rounding (of a bias before a batch
+norm) is relative to the other gradients.
 """
 
 import math
@@ -17,12 +17,13 @@ if TYPE_CHECKING:
 NEGLIGIBLE_GRADIENT = 1e-2
 """A gradient below this part of the program's largest one is compared relative to that part.
 
-Sums of thousands of terms are off by 1e-6 of their largest: 2 % of a gradient that cancels out to 1e-4."""
+Sums of thousands of terms are off by 1e-6 of their largest: 2 % of a gradient that cancels out to 1e-4.
+"""
 
 __all__ = ["TOLERANCES", "compare_dumps", "compare_tensors"]
 
 TOLERANCES = {"float64": 1e-7, "float32": 1e-3, "float16": 1e-2, "bfloat16": 3e-2}
-"""Relative error after all steps of a program that counts as equal; other dtypes are equal to the bit."""
+"""Relative error after all steps of a program that counts as equal; other dtypes are equal bit by bit."""
 
 
 def compare_dumps(folder: Path, reference: Path) -> Values:
@@ -42,7 +43,7 @@ def _load(folder: Path) -> "dict[str, Tensor]":
 
 
 def compare_tensors(tensors: "dict[str, Tensor]", reference: "dict[str, Tensor]") -> Values:
-    """The error of each tensor that both have."""
+    """Return the error of each tensor that both have."""
     gradients = [_largest(tensor) for name, tensor in reference.items() if name.endswith(".grad")]
     floor = NEGLIGIBLE_GRADIENT * max(gradients, default=0.0)
     errors = tuple(
@@ -64,7 +65,9 @@ def _largest(tensor: "Tensor") -> float:
 
 
 def _error(tensor: "Tensor", reference: "Tensor", floor: float) -> float:
-    """Infinite for another shape or dtype, or a value that is finite in only one of them."""
+    """Return the error; infinite for another shape or dtype, or a value that is finite in only one of
+    them.
+    """
     import torch
 
     if tensor.shape != reference.shape or tensor.dtype != reference.dtype:

@@ -26,15 +26,16 @@ __all__ = [
 ]
 
 ROUNDING_OF_THE_SAME_SIZE = 3.0
-"""Errors of one tensor within this factor are the same rounding: where a value is nothing but rounding (a
-bias before a batch norm under Adam), neither compiler is nearer to eager."""
+"""Errors of one tensor within this factor are the same rounding: where a value is pure rounding (a bias
+before a batch norm under Adam), neither compiler is closer to eager.
+"""
 
 NOT_COMPILED = "Not compiled"
 UNEQUAL = frozenset({"Differs from eager", "Not verified"})
 """Headings of the closing table of `aotlens run --verify`."""
 
 TELLING = ("MISMATCH", "differs", "not verified", "comparison failed", "raised ")
-"""Words of the line that says why a run under `--verify` does not end as eager does."""
+"""Words of the line that says why a run with `--verify` does not end like eager."""
 
 Clock = Literal["cpu", "wall"]
 State = Literal["pass", "fail", "unknown"]
@@ -42,7 +43,7 @@ State = Literal["pass", "fail", "unknown"]
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """The outcome of one check, and what the table shows."""
+    """The outcome of one check, and its text in the table."""
 
     state: State
     text: str
@@ -50,7 +51,7 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class Ratio:
-    """Ours and inductor's, in the same unit; None where either is not known."""
+    """Ours and inductor's, in the same unit; None if either is unknown."""
 
     ours: float | None
     inductor: float | None
@@ -68,7 +69,7 @@ class Judged:
 
     program: Program
     inductor_runs: bool
-    """Whether the program runs under torch.compile as it is written: otherwise the targets do not apply."""
+    """Whether the unchanged program runs under torch.compile: otherwise the targets do not apply."""
     exit_code: Check
     output: Check
     values: Check
@@ -81,12 +82,12 @@ class Judged:
 
     @property
     def same_end(self) -> bool:
-        """Same exit code and same output."""
+        """Return True for the same exit code and output."""
         return self.exit_code.state == "pass" and self.output.state == "pass"
 
 
 def judge(program: Program, measured: Measured, clock: Clock = "cpu") -> Judged:
-    """Every check from what was measured; times by the CPU's clock or the wall's."""
+    """Return every check from the measurements; times by the CPU's clock or the wall's."""
     clock = _clock_of(program, clock)
     eager, inductor = measured.first("eager"), measured.first("inductor")
     runs = eager is not None and inductor is not None and _exit(inductor) == _exit(eager) == 0
@@ -108,7 +109,7 @@ def judge(program: Program, measured: Measured, clock: Clock = "cpu") -> Judged:
 
 
 def quick_checks(program: Program, measured: Measured) -> tuple[Check, Check, Check]:
-    """Output, graphs and verdict of a run in eager and one way `quick`; no compiler is measured."""
+    """Return output, graphs and verdict of an eager run and one way `quick`; no compiler is measured."""
     eager, ours = measured.first("eager"), measured.first("quick")
     if eager is None or ours is None:
         return Check("unknown", "not run"), _graphs(measured), Check("unknown", "not run")
@@ -119,19 +120,19 @@ def quick_checks(program: Program, measured: Measured) -> tuple[Check, Check, Ch
 
 
 def steady_ratio(program: Program, runs: Sequence[Run], clock: Clock = "cpu") -> Ratio:
-    """Seconds of a step once it is compiled, from the cold runs and the warm ones."""
+    """Return the seconds of a compiled step, from the cold runs and the warm ones."""
     sides = [[run for run in runs if run.way in (way, f"{way}-warm")] for way in ("aotlens", "inductor")]
     return Ratio(*(_steady(side, _clock_of(program, clock)) for side in sides))
 
 
 def first_step_ratio(program: Program, runs: Sequence[Run], clock: Clock = "cpu") -> Ratio:
-    """Seconds of the first step with empty caches, the best of the runs."""
+    """Return the seconds of the first step with empty caches, the best of the runs."""
     sides = [[run for run in runs if run.way in (way, f"{way}-cold")] for way in ("aotlens", "inductor")]
     return Ratio(*(_least([_first_step(run, _clock_of(program, clock)) for run in side]) for side in sides))
 
 
 def _clock_of(program: Program, clock: Clock) -> Clock:
-    """Time in other processes is known only when they have ended, so theirs is the wall's."""
+    """Return the wall clock for other processes: their CPU time is known only when they have ended."""
     return "wall" if program.processes > 1 else clock
 
 
@@ -230,7 +231,7 @@ def _verdict_of(run: Run, eager: Run) -> Check:
 
 
 def _last_words(text: str) -> str:
-    """The line that says what is wrong, in at most 200 characters."""
+    """Return the line that says what is wrong, in at most 200 characters."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     telling = [line for line in lines if any(word in line for word in TELLING)]
     return ((telling or lines or [""])[0 if telling else -1])[:200]
@@ -241,24 +242,24 @@ def _clock(line: Line, clock: Clock) -> float:
 
 
 def _clocked(run: Run) -> tuple[Line, ...]:
-    """The lines, or none where the clocks were not noted."""
+    """Return the lines; empty if the clocks were not recorded."""
     return run.ran.lines if run.ran.lines and run.ran.lines[0].wall_s else ()
 
 
 def _first_step(run: Run, clock: Clock) -> float | None:
-    """Seconds from the line that says the program is set up to the line of its first step."""
+    """Return the seconds from the line that says the program is set up to the line of its first step."""
     lines = _clocked(run)
     return _clock(lines[1], clock) - _clock(lines[0], clock) if len(lines) > 1 else None
 
 
 def _until_first_step(run: Run, clock: Clock) -> float | None:
-    """Seconds from the start of the process to the line of its first step."""
+    """Return the seconds from the start of the process to the line of its first step."""
     lines = _clocked(run)
     return _clock(lines[1], clock) if len(lines) > 1 else None
 
 
 def _steady(runs: Sequence[Run], clock: Clock) -> float | None:
-    """Median seconds of a step over the second half of the steps, each step the best of the runs."""
+    """Return the median seconds of a step over the second half of the steps, each the best of the runs."""
     each = [times for run in runs if len(times := _steps(run, clock)) > 2]
     if not each:
         return None
@@ -267,12 +268,12 @@ def _steady(runs: Sequence[Run], clock: Clock) -> float | None:
 
 
 def _steps(run: Run, clock: Clock) -> list[float]:
-    """Seconds of each step but the first."""
+    """Return the seconds of each step but the first."""
     lines = _clocked(run)[1:]
     times = [line.thread_cpu_s if clock == "cpu" else line.wall_s for line in lines]
     return [after - before for before, after in pairwise(times)]
 
 
 def _least(times: list[float | None]) -> float | None:
-    """The best of the rounds: what disturbs a run only makes it slower."""
+    """Return the best of the rounds: disturbances only make a run slower."""
     return min((time for time in times if time is not None), default=None)
