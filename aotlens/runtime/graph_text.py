@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from aotlens.analysis.records import ConstantBase
+from aotlens.analysis.records import ConstantBase, Geometry
 from aotlens.capture.records import Captured, CapturedInput
 from aotlens.capture.views import ViewStep
 from aotlens.codegen.graph_calls import UnchangedGraph
@@ -109,6 +109,19 @@ def view_text(step: ViewStep, source: str, names: Names) -> str:
     arguments += [f"{key}={literal(value, names)}" for key, value in step.kwargs]
     text = f"{names.operator(step.op)}({', '.join(arguments)})"
     return text if step.result is None else f"{text}[{step.result}]"
+
+
+def chain_text(text: str, chain: tuple[ViewStep, ...], names: Names) -> str:
+    """Return a chain of views of an expression, as an expression."""
+    for step in chain:
+        text = view_text(step, text, names)
+    return text
+
+
+def geometry_text(geometry: Geometry, names: Names) -> str:
+    """Return the arguments of `as_strided`."""
+    parts = (geometry.size, geometry.stride, geometry.offset)
+    return ", ".join(literal(part, names) for part in parts)
 
 
 def import_text(value: Any, name: str) -> str | None:

@@ -5,15 +5,19 @@ Invariant: autograd sees each write to an input as in eager.
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
-from aotlens.analysis.records import InputAliasInfo, MutationType, ViewAndMutationMeta
+from aotlens.analysis.records import AutogradChange, InputAliasInfo, MutationType, ViewAndMutationMeta
 from aotlens.analysis.tensor_state import span_of_writes
+from aotlens.capture.records import Captured
+from aotlens.capture.storage import index_without_repeats
 from aotlens.ir.origin import site_of
 from aotlens.ir.program import Node, Program, writes_input
 from aotlens.ir.render import Names
 from aotlens.ir.slots import CurrentInput, SavedInput
 from aotlens.partition.records import Partitioned
 from aotlens.partition.rules import is_number
+from aotlens.runtime.inference_tensors import Modes
 from aotlens.runtime.module_text import TextBuilder
 from aotlens.unsupported import unsupported
 
@@ -66,6 +70,67 @@ def at_other_version(builder: TextBuilder, base: str) -> Iterator[None]:
     builder.add(f"{SET_VERSION}(({base},), (version + {FAR},))")
     yield
     builder.add(f"{SET_VERSION}(({base},), (version,))")
+
+
+def write_data_copy(builder: TextBuilder, captured: Captured, info: InputAliasInfo, name: str) -> None:
+    """Write the copy of an input's new data to `name`, as autograd must see it."""
+    captured_input = captured.inputs[info.index]
+    once = _without_repeats(captured_input.fake)
+    line = f"{name}{once}.copy_(updated_{info.index}{once})"
+    if info.seen_by_autograd:
+        with Modes(True, captured.inference_mode).block(builder, captured):
+            builder.add(line)
+    elif captured_input.argument.is_inference():  # eager allows what was recorded
+        with builder.block("with torch.inference_mode():"):
+            builder.add(line)
+    elif info.hidden_from_autograd:
+        with builder.block(f"with torch.no_grad(), torch.autograd._unsafe_preserve_version_counter({name}):"):
+            builder.add(line)
+    elif info.storage_swap is None and not info.mutates_metadata and captured_input.wrapped is None:
+        # what `no_grad` does to a write, at half its cost: autograd sees the version alone
+        with builder.block("with below_views():"):
+            builder.add(line)
+        builder.add(f"increment_version(({name},))")
+    else:
+        with builder.block("with torch.no_grad():"):
+            builder.add(line)
+
+
+def _without_repeats(tensor: Any) -> str:
+    """Return an index that skips repeated elements; empty if there are none."""
+    parts = [":1" if part.stop else ":" for part in index_without_repeats(tensor)]
+    return f"[{', '.join(parts)}]" if ":1" in parts else ""
+
+
+def write_geometry_change(
+    builder: TextBuilder, captured: Captured, info: InputAliasInfo, target: tuple[str, str]
+) -> None:
+    """Write a geometry change of an input, as autograd must see it; `target` is its name and the line."""
+    name, line = target
+    contexts = []
+    changes_autograd = info.autograd is not AutogradChange.NONE and not info.seen_by_autograd
+    if changes_autograd or info.metadata_mutated_without_grad:
+        contexts.append("torch.no_grad()")
+    elif not captured.grad_enabled:
+        contexts.append("torch.enable_grad()")
+    counts = not captured.inputs[info.index].argument.is_inference()
+    # bumped before the graph ran, or never
+    if counts and (changes_metadata_only(info) or not info.version_bumps):
+        contexts.append(f"torch.autograd._unsafe_preserve_version_counter({name})")
+    if captured.inputs[info.index].argument.is_inference():  # eager allows what was recorded
+        contexts.append("torch.inference_mode()")
+    if not contexts:
+        builder.add(line)
+        return
+    with builder.block(f"with {', '.join(contexts)}:"):
+        builder.add(line)
+    if (
+        changes_metadata_only(info)
+        and info.metadata_mutated_without_grad
+        and not captured.inputs[info.index].is_leaf
+    ):
+        with at_other_version(builder, name):
+            builder.add(f"{name}.grad_fn  # of a view: made anew for these sizes when asked next")
 
 
 def check_saved_aliases(parts: Partitioned, infos: list[InputAliasInfo]) -> None:

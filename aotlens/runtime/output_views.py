@@ -1,19 +1,33 @@
 """Module text for outputs that are views: of custom functions, multi-output operators, intermediate bases."""
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
-from aotlens.analysis.records import BaseInfo, DetachedStorage, OutputAliasInfo
+from aotlens.analysis.records import (
+    AliasBase,
+    BaseInfo,
+    ConstantBase,
+    DetachedStorage,
+    InputBase,
+    IntermediateBaseOf,
+    OutputAliasInfo,
+    OutputBase,
+)
+from aotlens.analysis.tensor_state import geometry_of
 from aotlens.capture.recorded import StorageState
+from aotlens.capture.records import Captured
 from aotlens.capture.views import ViewStep
 from aotlens.ir.program import ProgramOutput
 from aotlens.ir.render import Names
 from aotlens.ir.slots import IntermediateBase, UserOutput
 from aotlens.partition.records import Partitioned
-from aotlens.runtime.graph_text import view_text
-from aotlens.runtime.inference_tensors import Modes
+from aotlens.runtime.graph_text import chain_text, geometry_text, view_text
+from aotlens.runtime.inference_tensors import Modes, modes_of_views
 from aotlens.runtime.module_text import TextBuilder
+from aotlens.runtime.mutations import at_other_version
 from aotlens.runtime.subclasses import output_name
+from aotlens.torch_api.autograd import is_view_of_custom_function
 
 
 def write_function_views(
@@ -106,19 +120,86 @@ class MultiOutputViews:
         return f"{name}[{step.result}]"
 
 
-def write_output_bases(
-    builder: TextBuilder, bases: tuple[BaseInfo, ...], detached_view: Callable[[DetachedStorage], str]
-) -> None:
-    """Write the bases; `detached_view` returns the text of a detached view of a storage."""
-    for index, base in enumerate(bases):
-        if base.is_cut_off:
-            builder.add(f"base_{index} = base_{index}.detach().requires_grad_()")
-        if base.detached_storage is None:
-            continue
-        if base.detached_storage.was_assigned:
-            builder.add(f"base_{index}.data = {detached_view(base.detached_storage)}")
-            continue
-        builder.add(f"memory = {detached_view(base.detached_storage)}")
-        preserving = "torch.autograd._unsafe_preserve_version_counter(memory)"
-        with builder.block(f"with torch.enable_grad(), {preserving}:"):
-            builder.add(f"base_{index} = memory.copy_(base_{index})")
+SET_META = "torch._C._autograd._set_creation_meta"
+IN_CUSTOM_FUNCTION = "torch._C._autograd.CreationMeta.IN_CUSTOM_FUNCTION"
+"""By which autograd refuses a write with a gradient beside such a view."""
+
+
+class OutputAliases:
+    """Writes the lines of `call` that regenerate aliases from their bases."""
+
+    def __init__(self, builder: TextBuilder, captured: Captured, names: Names, arguments: list[str]) -> None:
+        self._builder = builder
+        self._captured = captured
+        self._names = names
+        self._arguments = arguments
+        self._multi_output_views = MultiOutputViews(self._under)
+
+    def write_bases(self, bases: tuple[BaseInfo, ...]) -> None:
+        """Write the intermediate bases that are detached, or copied to a shared storage."""
+        builder = self._builder
+        for index, base in enumerate(bases):
+            if base.is_cut_off:
+                builder.add(f"base_{index} = base_{index}.detach().requires_grad_()")
+            if base.detached_storage is None:
+                continue
+            if base.detached_storage.was_assigned:
+                builder.add(f"base_{index}.data = {self._detached_view(base.detached_storage)}")
+                continue
+            builder.add(f"memory = {self._detached_view(base.detached_storage)}")
+            preserving = "torch.autograd._unsafe_preserve_version_counter(memory)"
+            with builder.block(f"with torch.enable_grad(), {preserving}:"):
+                builder.add(f"base_{index} = memory.copy_(base_{index})")
+
+    def _detached_view(self, memory: DetachedStorage) -> str:
+        """Return the text of a detached view of the storage."""
+        text = self.base_name(memory.base) + (".data" if memory.has_own_version else ".detach()")
+        if memory.chain is None:
+            text = f"{text}.as_strided({geometry_text(geometry_of(memory.tensor), self._names)})"
+        return f"{chain_text(text, memory.chain or (), self._names)}.detach()"
+
+    def write(self, info: OutputAliasInfo) -> None:
+        """Regenerate the views, each in the modes under which the user's code made it."""
+        name = f"out_{info.index}"
+        if info.same_object_as is not None:
+            self._builder.add(f"{name} = out_{info.same_object_as}")
+            return
+        base = self.base_name(info.base)
+        with at_other_version(self._builder, base) if info.raises_on_use else nullcontext():
+            self._write_views(base, info)
+        if not info.requires_grad and is_view_of_custom_function(info.tensor):
+            self._builder.add(f"{SET_META}(out_{info.index}, {IN_CUSTOM_FUNCTION})")
+
+    def _write_views(self, text: str, info: OutputAliasInfo) -> None:
+        name, (modes, steps) = f"out_{info.index}", modes_of_views(self._captured, info)
+        detach_text = ".data" if info.has_own_version else ".detach()"
+        text += detach_text if info.detached_after == 0 else ""
+        if info.geometry is not None:
+            text = f"{text}.as_strided({geometry_text(info.geometry, self._names)})"
+            text += detach_text if info.detached_after == 1 else ""
+        for position, (step, wanted) in enumerate(zip(info.chain, steps, strict=True), 1):
+            if wanted != modes and position > 1:
+                self._under(modes, f"{name} = {text}")
+                text = name
+            modes, text = wanted, view_text(step, text, self._names)
+            text = self._multi_output_views.view(info, step, text, modes)
+            text += detach_text if info.detached_after == position else ""
+        self._under(modes, f"{name} = {text}")
+
+    def _under(self, modes: Modes, line: str) -> None:
+        with modes.block(self._builder, self._captured):
+            self._builder.add(line)
+
+    def base_name(self, base: AliasBase | None) -> str:
+        """Return the text's name of a base."""
+        match base:
+            case InputBase(index=index):
+                return self._arguments[index]
+            case IntermediateBaseOf(index=index):
+                return f"base_{index}"
+            case OutputBase(index=index):
+                return f"out_{index}"
+            case ConstantBase(node=node):
+                return self._names.node(node)
+            case None:
+                raise AssertionError("an alias has a base")

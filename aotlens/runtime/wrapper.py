@@ -1,24 +1,12 @@
 """The text of `call`: what runs around the graphs on each call of the compiled function."""
 
-from contextlib import nullcontext
 from typing import Any
 
 from aotlens.analysis.records import (
-    AliasBase,
     AutogradChange,
-    ConstantBase,
-    DetachedStorage,
-    Geometry,
     InputAliasInfo,
-    InputBase,
-    IntermediateBaseOf,
-    OutputAliasInfo,
-    OutputBase,
 )
-from aotlens.analysis.tensor_state import geometry_of
 from aotlens.capture.records import Captured
-from aotlens.capture.storage import index_without_repeats
-from aotlens.capture.views import ViewStep
 from aotlens.codegen.records import Generated
 from aotlens.ir.program import Node
 from aotlens.ir.render import Names, literal
@@ -33,11 +21,9 @@ from aotlens.runtime.grad_attributes import (
     write_grad_attributes,
     written_grad_count,
 )
-from aotlens.runtime.graph_text import call_graph, graph_context, view_text
+from aotlens.runtime.graph_text import call_graph, chain_text, geometry_text, graph_context
 from aotlens.runtime.guards import Guards
 from aotlens.runtime.inference_tensors import (
-    Modes,
-    modes_of_views,
     reject_other_mode,
     write_inference_tensors,
 )
@@ -51,13 +37,14 @@ from aotlens.runtime.leaves import (
 )
 from aotlens.runtime.module_text import TextBuilder
 from aotlens.runtime.mutations import (
-    at_other_version,
     changes_metadata_only,
     check_saved_aliases,
+    write_data_copy,
+    write_geometry_change,
     write_versions,
     write_versions_of_unwritten,
 )
-from aotlens.runtime.output_views import MultiOutputViews, write_output_bases
+from aotlens.runtime.output_views import OutputAliases
 from aotlens.runtime.plan import (
     BumpUnwrittenVersions,
     BumpVersions,
@@ -91,11 +78,6 @@ from aotlens.runtime.saved_tensors import check_hooks, without_hooks
 from aotlens.runtime.side_effects import check_exportable, check_free_variables, write_side_effects
 from aotlens.runtime.subclasses import outer_outputs, output_name, write_unwrapping, write_wrapping
 from aotlens.runtime.synthetic_bases import write_bases
-from aotlens.torch_api.autograd import is_view_of_custom_function
-
-SET_META = "torch._C._autograd._set_creation_meta"
-IN_CUSTOM_FUNCTION = "torch._C._autograd.CreationMeta.IN_CUSTOM_FUNCTION"
-"""By which autograd refuses a write with a gradient beside such a view."""
 
 
 class WrapperText:
@@ -113,7 +95,7 @@ class WrapperText:
         self._has_seen = False
         self._nested: tuple[str, ...] = ()
         """Flat names of arguments that come in nested containers."""
-        self._multi_output_views = MultiOutputViews(self._under)
+        self._aliases = OutputAliases(builder, self._captured, names, self.arguments)
         self._reshaped = reshaped_leaves(parts) if code.backward is not None else ()
 
     def write(self) -> None:
@@ -155,15 +137,15 @@ class WrapperText:
             case BumpVersions():
                 write_versions(self._builder, list(step.inputs), self._meta, self.arguments)
             case RegenerateAliases():
-                write_output_bases(self._builder, self._meta.bases, self._detached_view)
+                self._aliases.write_bases(self._meta.bases)
                 for output in step.outputs:
-                    self._make_alias(output)
+                    self._aliases.write(output)
             case RequireGradOfOutputs():
                 for output in step.outputs:
                     write_leaf_output(self._builder, self._parts, output)
             case RegenerateLeafAliases():
                 for output in step.outputs:
-                    self._make_alias(output)
+                    self._aliases.write(output)
                     if is_leaf(output):
                         write_leaf_output(self._builder, self._parts, output)
             case SetGradMode(enabled=bool(enabled)):
@@ -231,7 +213,10 @@ class WrapperText:
                 self._resize(info)
             elif info.new_geometry is not None:
                 counted = f", torch.autograd._unsafe_preserve_version_counter({name})"
-                geometry, is_reset = self._geometry(info.new_geometry), is_reset_leaf(self._parts.joint, info)
+                geometry, is_reset = (
+                    geometry_text(info.new_geometry, self._names),
+                    is_reset_leaf(self._parts.joint, info),
+                )
                 with self._builder.block(
                     f"with torch.no_grad(){counted if changes_metadata_only(info) else ''}:"
                 ):
@@ -246,17 +231,18 @@ class WrapperText:
 
     def _detach(self, step: DetachInputs) -> None:
         for output in step.views_before:
-            self._make_alias(output)
+            self._aliases.write(output)
         for info in step.inputs:
             name, leaf = self.arguments[info.index], self._captured.inputs[info.index].is_leaf
             self._builder.add(f"{name}.requires_grad_(False)" if leaf else f"{name}.detach_()")
 
     def _swap_storages(self, step: SwapStorages) -> None:
         for output in step.views_before:
-            self._make_alias(output)
+            self._aliases.write(output)
         for info in step.swapped:
             storage_swap: Any = info.storage_swap
-            text = self._chain(f"{self._base_name(storage_swap.base)}.detach()", storage_swap.chain)
+            base = self._aliases.base_name(storage_swap.base)
+            text = chain_text(f"{base}.detach()", storage_swap.chain, self._names)
             self._builder.add(f"new_{info.index} = {text}")
         for info in step.swapped:
             self._assign_storage(info, f"new_{info.index}")
@@ -321,8 +307,7 @@ class WrapperText:
         )
 
     def _apply(self) -> str:
-        """Return what calls `CompiledFunction`: `apply`, unless no argument can belong to a torch.func
-        transform.
+        """Return what calls `CompiledFunction`: not `apply` if no argument can belong to a transform.
 
         Dynamo guards on the kinds of tensors; in other calls only tensors that were seen before are known.
         """
@@ -341,9 +326,8 @@ class WrapperText:
             return frozenset()
         gradients = ((out.slot, out.value) for out in self._parts.joint.gradients)
         none = {slot.index for slot, value in gradients if isinstance(slot, Gradient) and value is None}
-        if (
-            joint.user_grad_sources or joint.always_fails
-        ):  # which may have a gradient if some tangents are undefined
+        # which may have a gradient if some tangents are undefined
+        if joint.user_grad_sources or joint.always_fails:
             dependence = self._parts.joint.tangents_by_gradient
             none = {index for index in none if not dependence.get((Gradient, index))}
         return frozenset(self.arguments[index] for index in none)
@@ -360,31 +344,12 @@ class WrapperText:
         return names
 
     def _copy(self, info: InputAliasInfo) -> None:
-        name, captured_input = self.arguments[info.index], self._captured.inputs[info.index]
+        name = self.arguments[info.index]
         if info.is_resized and info not in self._reshaped:
             self._resize(info)
         elif info in self._reshaped and not info.is_resized:
             name = f"before_{name}"
-        once = _without_repeats(captured_input.fake)
-        line = f"{name}{once}.copy_(updated_{info.index}{once})"
-        if info.seen_by_autograd:
-            self._under(Modes(True, self._captured.inference_mode), line)
-        elif captured_input.argument.is_inference():  # eager allows what was recorded
-            with self._builder.block("with torch.inference_mode():"):
-                self._builder.add(line)
-        elif info.hidden_from_autograd:
-            with self._builder.block(
-                f"with torch.no_grad(), torch.autograd._unsafe_preserve_version_counter({name}):"
-            ):
-                self._builder.add(line)
-        elif info.storage_swap is None and not info.mutates_metadata and captured_input.wrapped is None:
-            # what `no_grad` does to a write, at half its cost: autograd sees the version alone
-            with self._builder.block("with below_views():"):
-                self._builder.add(line)
-            self._builder.add(f"increment_version(({name},))")
-        else:
-            with self._builder.block("with torch.no_grad():"):
-                self._builder.add(line)
+        write_data_copy(self._builder, self._captured, info, name)
 
     def _resize(self, info: InputAliasInfo) -> None:
         """Resize an input below autograd, as the `out=` operator does.
@@ -402,95 +367,8 @@ class WrapperText:
                 continue
             geometry: Any = info.new_geometry
             name = self.arguments[info.index]
-            line = f"{name}.as_strided_({self._geometry(geometry)})"
-            contexts = []
-            changes_autograd = info.autograd is not AutogradChange.NONE and not info.seen_by_autograd
-            if changes_autograd or info.metadata_mutated_without_grad:
-                contexts.append("torch.no_grad()")
-            elif not self._captured.grad_enabled:
-                contexts.append("torch.enable_grad()")
-            counts = not self._captured.inputs[info.index].argument.is_inference()
-            if counts and (
-                changes_metadata_only(info) or not info.version_bumps
-            ):  # bumped before the graph ran, or never
-                contexts.append(f"torch.autograd._unsafe_preserve_version_counter({name})")
-            if self._captured.inputs[info.index].argument.is_inference():  # eager allows what was recorded
-                contexts.append("torch.inference_mode()")
-            if not contexts:
-                self._builder.add(line)
-                continue
-            with self._builder.block(f"with {', '.join(contexts)}:"):
-                self._builder.add(line)
-            if (
-                changes_metadata_only(info)
-                and info.metadata_mutated_without_grad
-                and not self._captured.inputs[info.index].is_leaf
-            ):
-                with at_other_version(self._builder, name):
-                    self._builder.add(
-                        f"{name}.grad_fn  # of a view: made anew for these sizes when asked next"
-                    )
-
-    def _detached_view(self, memory: DetachedStorage) -> str:
-        """Return the text of a detached view of the storage."""
-        text = self._base_name(memory.base) + (".data" if memory.has_own_version else ".detach()")
-        if memory.chain is None:
-            text = f"{text}.as_strided({self._geometry(geometry_of(memory.tensor))})"
-        return f"{self._chain(text, memory.chain or ())}.detach()"
-
-    def _make_alias(self, info: OutputAliasInfo) -> None:
-        """Regenerate the views, each in the modes under which the user's code made it."""
-        name = f"out_{info.index}"
-        if info.same_object_as is not None:
-            self._builder.add(f"{name} = out_{info.same_object_as}")
-            return
-        base = self._base_name(info.base)
-        with at_other_version(self._builder, base) if info.raises_on_use else nullcontext():
-            self._write_views(base, info)
-        if not info.requires_grad and is_view_of_custom_function(info.tensor):
-            self._builder.add(f"{SET_META}(out_{info.index}, {IN_CUSTOM_FUNCTION})")
-
-    def _write_views(self, text: str, info: OutputAliasInfo) -> None:
-        name, (modes, steps) = f"out_{info.index}", modes_of_views(self._captured, info)
-        detach_text = ".data" if info.has_own_version else ".detach()"
-        text += detach_text if info.detached_after == 0 else ""
-        if info.geometry is not None:
-            text = f"{text}.as_strided({self._geometry(info.geometry)})"
-            text += detach_text if info.detached_after == 1 else ""
-        for position, (step, wanted) in enumerate(zip(info.chain, steps, strict=True), 1):
-            if wanted != modes and position > 1:
-                self._under(modes, f"{name} = {text}")
-                text = name
-            modes, text = wanted, view_text(step, text, self._names)
-            text = self._multi_output_views.view(info, step, text, modes)
-            text += detach_text if info.detached_after == position else ""
-        self._under(modes, f"{name} = {text}")
-
-    def _under(self, modes: Modes, line: str) -> None:
-        with modes.block(self._builder, self._captured):
-            self._builder.add(line)
-
-    def _chain(self, text: str, chain: tuple[ViewStep, ...]) -> str:
-        for step in chain:
-            text = view_text(step, text, self._names)
-        return text
-
-    def _geometry(self, geometry: Geometry) -> str:
-        parts = (geometry.size, geometry.stride, geometry.offset)
-        return ", ".join(literal(part, self._names) for part in parts)
-
-    def _base_name(self, base: AliasBase | None) -> str:
-        match base:
-            case InputBase(index=index):
-                return self.arguments[index]
-            case IntermediateBaseOf(index=index):
-                return f"base_{index}"
-            case OutputBase(index=index):
-                return f"out_{index}"
-            case ConstantBase(node=node):
-                return self._names.node(node)
-            case None:
-                raise AssertionError("an alias has a base")
+            line = f"{name}.as_strided_({geometry_text(geometry, self._names)})"
+            write_geometry_change(self._builder, self._captured, info, (name, line))
 
     def _return(self) -> None:
         leaves = []
@@ -519,9 +397,3 @@ class WrapperText:
             named = zip(rebound, filled[-len(rebound) :], strict=True)
             text = f"{text}, {{{', '.join(f'{fqn!r}: {value}' for fqn, value in named)}}}"
         self._builder.add(f"return {text}")
-
-
-def _without_repeats(tensor: Any) -> str:
-    """Return an index that skips repeated elements; empty if there are none."""
-    parts = [":1" if part.stop else ":" for part in index_without_repeats(tensor)]
-    return f"[{', '.join(parts)}]" if ":1" in parts else ""
