@@ -122,6 +122,12 @@ class Compilation:
             split_region=self.split_region,
         )
 
+    def with_output_structure(self, captured: Captured) -> Captured:
+        """Return the captured function with a flat tuple as output, if the options ask for it."""
+        if not self.options.flat_result:
+            return captured
+        return replace(captured, structure=captured.structure.flat())
+
     def with_late_backward(self, code: Generated, subject: Subject) -> Generated:
         """Return the code with a backward that, when it is compiled later, is cached, timed and falls back.
 

@@ -110,9 +110,7 @@ def _capture(call: DirectCall, compilation: Compilation, int_symbols: bool) -> t
     settings = compilation.direct_settings(call, int_symbols)
     with compilation.gpu_context():
         captured, builder = capture_direct(call.fn, call.args, call.kwargs, settings, call.name)
-    if compilation.options.flat_result:
-        captured = replace(captured, structure=captured.structure.flat())
-    return captured, builder
+    return compilation.with_output_structure(captured), builder
 
 
 def _compile_graph(call: GraphCall, compilation: Compilation) -> Compiled:

@@ -234,6 +234,21 @@ def test_the_pipeline_calls_every_stage() -> None:
     assert {module.split(".")[1] for module, _ in STAGE_FUNCTIONS} == set(STAGES)
 
 
+PIPELINE_LINES = 150
+"""The pipeline is a table of contents: what does not fit stands in `compilation` or in a stage."""
+
+
+def test_the_pipeline_is_short_and_has_the_only_list_of_stages() -> None:
+    assert len(modules()["aotlens.pipeline"].path.read_text(encoding="utf-8").splitlines()) <= PIPELINE_LINES
+    lists = [
+        module.name
+        for module in modules().values()
+        for node in module.tree.body
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "STAGES"
+    ]
+    assert lists == ["aotlens.pipeline"]
+
+
 def test_torch_api_offers_what_is_asked_for() -> None:
     """An unused name is one more that a new release of torch may break."""
     entries = [entry for module in modules().values() for entry in module.imports]
