@@ -1,8 +1,8 @@
-"""Every error that aotlens raises on purpose, each with its exit code and its place in the user's code.
+"""Every error that aotlens raises on purpose, each with its exit code and its location in the user's code.
 
     AotlensError
     ├── UserError                exit 2   the user's mistake: a path, an option, their script
-    │   ├── UnsupportedError     exit 2   a case that the engine refuses, by name and line
+    │   ├── UnsupportedError     exit 2   a case that we do not support, by name and line
     │   │   ├── RejectedAssertionError          one that programs expect as an AssertionError
     │   │   └── RejectedRuntimeError            one that programs expect as a RuntimeError
     │   ├── TargetError          exit 2   no such file, function or module to compile
@@ -11,7 +11,7 @@
     │   ├── BackendError         exit 2   a backend that is unknown, or that failed on a graph
     │   └── ReportError          exit 2   a report file that cannot be read
     ├── MismatchError            exit 1   compiled and eager disagree
-    └── InternalError            exit 3   our fault
+    └── InternalError            exit 3   a bug of aotlens
 
 Invariant: the message alone tells what failed, where in the user's code, and what to do, so every front
 end prints `str(error)` and nothing else.
@@ -43,7 +43,7 @@ __all__ = [
 ]
 
 DYNAMO_FRAMES = "real_stack"
-"""The attribute of an error in which Dynamo, and the engine beside it, note the user's frames."""
+"""The attribute of an error to which Dynamo and the engine attach the user's frames."""
 
 
 class AotlensError(Exception):
@@ -56,9 +56,9 @@ class AotlensError(Exception):
         super().__init__(message)
         self.message = message
         self.span = span
-        """The user's expression that is to blame; None where no line is."""
+        """The user's expression at fault; None if unknown."""
         self.kind: FailureKind = kind or self.default_kind
-        """What the worker protocol calls this failure."""
+        """The failure's name in the worker protocol."""
 
     def __str__(self) -> str:
         return self.message
@@ -95,16 +95,16 @@ class UnsupportedError(UserError):
 def _remade(
     kind: type[UnsupportedError], case: str, span: Span | None, hint: str, name: str
 ) -> UnsupportedError:
-    """An error as it was before another process sent it."""
+    """Recreate an error that another process sent."""
     return kind(case, span, hint, name=name)
 
 
 class RejectedAssertionError(UnsupportedError, AssertionError):
-    """A refusal that programs written for `functorch.compile` expect as an AssertionError."""
+    """A rejected input that programs written for `functorch.compile` expect as an AssertionError."""
 
 
 class RejectedRuntimeError(UnsupportedError, RuntimeError):
-    """A refusal that programs written for `functorch.compile` expect as a RuntimeError."""
+    """A rejected input that programs written for `functorch.compile` expect as a RuntimeError."""
 
 
 class TargetError(UserError):
@@ -124,7 +124,7 @@ class UnknownValueError(UserError):
 
 
 class BackendError(UserError):
-    """A backend that nobody registered, or one that failed on a graph."""
+    """A backend that is not registered, or that failed on a graph."""
 
 
 class ReportError(UserError):
@@ -138,17 +138,17 @@ class MismatchError(AotlensError):
 
 
 class InternalError(AotlensError):
-    """A promise between our own stages was broken."""
+    """A contract between our own stages was broken."""
 
 
 def with_location(text: str, span: Span | None) -> str:
-    """A sentence with the user's place, where one is known."""
-    return text if span is None else f"{text}, at {_place(span)}"
+    """Return a sentence with the user's source location, if it is known."""
+    return text if span is None else f"{text}, at {_location_text(span)}"
 
 
-def _place(span: Span) -> str:
-    """The place and, in backticks, the source text, where the file can be read."""
-    from aotlens.model import spans as places  # inside, because the report package imports this module
+def _location_text(span: Span) -> str:
+    """Return the location and, in backticks, the source text if the file can be read."""
+    from aotlens.model import spans  # inside, because the report package imports this module
 
-    text = places.text_of(span)
-    return f"{places.location(span)}: `{text}`" if text else places.location(span)
+    text = spans.text_of(span)
+    return f"{spans.location(span)}: `{text}`" if text else spans.location(span)

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 
 class Compiled(Protocol):
-    """The interface of a compiled target for observers (`aotlens.pipeline.Compiled`)."""
+    """The interface of a compiled target for observers (`aotlens.compiled.Compiled`)."""
 
     @property
     def name(self) -> str: ...
