@@ -82,7 +82,7 @@ def with_norm_layout(run: Callable[..., Any], input_position: int) -> Callable[.
     return norm
 
 
-NORM_FIXES = {func: with_norm_layout(func, at) for func, at in INPUTS.items()}
+NORM_FIXES = {func: with_norm_layout(func, position) for func, position in INPUTS.items()}
 """By operator; replaces torch's fake kernels."""
 
 

@@ -19,7 +19,7 @@ __all__ = ["SCHEMA", "render"]
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 _LEVELS: dict[Severity, str] = {"error": "error", "warning": "warning", "information": "note", "hint": "note"}
-_INDEX = {rule.code: at for at, rule in enumerate(RULES)}
+_INDEX = {rule.code: index for index, rule in enumerate(RULES)}
 
 Json = dict[str, object]
 

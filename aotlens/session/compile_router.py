@@ -54,7 +54,7 @@ class CompileRouter:
 
     options: CompileOptions
     collector: Collector
-    choose: Callable[[object], Any] = lambda given: given
+    choose: Callable[[object], Any] = lambda function: function
     """Returns the function to compile in place of the script's; None leaves it unchanged."""
     around: AroundBackend = lambda compiled, graph: compiled
     before_direct: BeforeDirect = lambda function, args, kwargs, options: None
