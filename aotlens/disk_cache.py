@@ -33,6 +33,8 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class _File:
+    """The file of an entry."""
+
     path: Path
     size_bytes: int
     used: float

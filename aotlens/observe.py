@@ -31,6 +31,8 @@ class NotCompiled(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Observer:
+    """The callbacks of one observer."""
+
     on_compiled: Callable[[Any], None]
     """Called once per compiled target, after its forward is ready."""
     on_stage: Callable[[str], None]
@@ -68,11 +70,13 @@ def observing(
 
 
 def announce_stage(name: str) -> None:
+    """Call the observers with the name of the stage that starts."""
     for observer in _OBSERVERS.get():
         observer.on_stage(name)
 
 
 def announce_target(name: str) -> None:
+    """Call the observers with the user's name of the target that follows."""
     for observer in _OBSERVERS.get():
         observer.on_target(name)
 
@@ -92,6 +96,7 @@ def running_stage(stage: str) -> Iterator[None]:
 
 
 def announce_compiled(compiled: Compiled) -> None:
+    """Call the observers with a compiled target."""
     for observer in _OBSERVERS.get():
         observer.on_compiled(compiled)
 
@@ -102,5 +107,6 @@ def current_observers() -> tuple[Observer, ...]:
 
 
 def announce_not_compiled(graph: NotCompiled, observers: tuple[Observer, ...]) -> None:
+    """Call the observers with a graph that runs in eager."""
     for observer in observers:
         observer.on_not_compiled(graph)

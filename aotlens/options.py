@@ -96,7 +96,7 @@ class CompileOptions:
     why."""
 
     def __post_init__(self) -> None:
-        """A policy's text is read once, here, so that a mistake in it shows before anything is captured."""
+        """Parse the policy's text once, so that an error in it is raised before anything is captured."""
         if isinstance(self.policy, str):
             object.__setattr__(self, "policy", Policy.parse(self.policy))
 

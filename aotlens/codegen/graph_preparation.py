@@ -117,6 +117,7 @@ PERMUTATIONS = (aten.randperm.default, aten.randperm.generator)
 
 
 def index_rows_unchecked(module: fx.GraphModule) -> None:
+    """Skip the bounds check of an index by a random permutation, which is always in range."""
     changed = False
     for node in module.graph.find_nodes(op="call_function", target=aten.index.Tensor):
         if any(_is_permutation(index) for index in node.args[1]):
@@ -176,6 +177,7 @@ def _order_after(graph: fx.Graph, node: Any, token: fx.Node, empty: Any) -> fx.N
 
 
 def drop_unread_states(module: fx.GraphModule) -> None:
+    """Replace `run_and_save_rng_state` by the random operator where nothing reads the saved state."""
     target = torch.ops.higher_order.run_and_save_rng_state
     unread = [
         node

@@ -19,6 +19,8 @@ RANDOM_STATE = ("torch.random", "torch.cuda.random")
 
 @dataclass(frozen=True, slots=True)
 class _Rejected:
+    """An object that Inductor cannot compile."""
+
     what: str
     advice: str
     node: Node | None

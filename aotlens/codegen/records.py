@@ -42,6 +42,8 @@ class GraphCode:
 
 @dataclass(frozen=True, slots=True)
 class Generated:
+    """The code of one target."""
+
     forward: GraphCode
     backward: GraphCode | None
     """None in inference."""

@@ -58,6 +58,8 @@ Other events count for the phase around them.
 
 @dataclass(slots=True)
 class _Open:
+    """A phase that has begun."""
+
     event: str
     phase: str
     compile_id: str

@@ -17,10 +17,12 @@ CallCheck = Callable[[Any, Any], bool]
 
 
 def free_variables_unchanged(compiled: Compiled) -> Callable[[], bool]:
+    """Return a check that the free variables of a compilation are unchanged."""
     return free_variable_check(unwritten_free_variables(compiled.captured))
 
 
 def held_tensors(compiled: Compiled, fn: Any, leaves: list[Any]) -> HeldTensors:
+    """Return the tensors that a compilation uses beside the arguments."""
     return HeldTensors(fn, leaves, _free_tensors(compiled), carried_bindings(compiled.captured))
 
 

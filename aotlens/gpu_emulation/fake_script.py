@@ -18,6 +18,7 @@ _make_loader: Callable[..., None] = torch.utils.data.DataLoader.__init__
 
 
 def fake_script_replacements() -> Iterator[Replacement]:
+    """Yield the replacements for a script on fake tensors."""
     loader = torch.utils.data.DataLoader
     yield Replacement(torch.nn.Module, "_apply", apply_to_module, "fake parameters cannot be exchanged")
     yield Replacement(loader, "__iter__", batches, "a sampler needs numbers")

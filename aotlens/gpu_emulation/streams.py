@@ -69,6 +69,8 @@ class Event:
 
 
 class _GeneratorMeta(type):
+    """Makes real generators instances of the replacement."""
+
     def __instancecheck__(cls, value: object) -> bool:
         return isinstance(value, Real)
 

@@ -32,6 +32,7 @@ def mark_device(tensor: torch.Tensor, on_gpu: bool) -> torch.Tensor:
 
 
 def is_on_gpu(tensor: torch.Tensor) -> bool:
+    """Return True if the tensor is on the emulated GPU."""
     if isinstance(tensor, FakeTensor):
         return bool(tensor.device.type == "cuda")
     try:

@@ -23,6 +23,7 @@ _numpy: Any = torch.Tensor.numpy
 
 
 def transfer_replacements() -> Iterator[Replacement]:
+    """Yield the replacements of tensor methods that transfer between devices."""
     why = "copies between the devices as a GPU's owner sees it"
     yield Replacement(torch.Tensor, "to", to, why)
     yield Replacement(torch.Tensor, "cuda", cuda, why)
@@ -107,14 +108,16 @@ def transferred(tensor: Any, device: torch.device, dtype: torch.dtype, memory_fo
 
 
 class _Transfer(torch.autograd.Function):
+    """A transfer with a gradient."""
+
     @staticmethod
     def forward(ctx: Any, tensor: Any, device: Any, dtype: Any, memory_format: Any) -> Any:
-        ctx.came_from = (GPU if is_on_gpu(tensor) else CPU, tensor.dtype)
+        ctx.source = (GPU if is_on_gpu(tensor) else CPU, tensor.dtype)
         return _copy(tensor, device, dtype, memory_format)
 
     @staticmethod
     def backward(ctx: Any, gradient: Any) -> Any:
-        return transferred(gradient, *ctx.came_from), None, None, None
+        return transferred(gradient, *ctx.source), None, None, None
 
 
 def _copy(tensor: Any, device: torch.device, dtype: torch.dtype, memory_format: Any) -> Any:

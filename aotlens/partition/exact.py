@@ -22,6 +22,8 @@ GAP = 0.003
 
 @dataclass(frozen=True, slots=True)
 class Proven:
+    """The result of the search."""
+
     saved: frozenset[int]
     """Identities of the values to save; some of them may not be needed."""
     optimal: bool

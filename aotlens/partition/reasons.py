@@ -24,6 +24,8 @@ class Freedom(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Words:
+    """The text and the freedom of a reason."""
+
     text: str
     """Shown to the user beside the value, so it contains no internal terms."""
     freedom: Freedom

@@ -25,12 +25,16 @@ aten = torch.ops.aten
 
 
 class Decision(Enum):
+    """What happens with a forward value that the backward needs."""
+
     SAVE = "save"
     RECOMPUTE = "recompute"
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
+    """A decision for the values that match."""
+
     matches: Callable[[Node], bool]
     decision: Decision
     reason: Reason
@@ -109,6 +113,7 @@ def is_random(node: Node) -> bool:
 
 
 def is_effect(node: Node) -> bool:
+    """Return True if the operator that computes the value has an effect."""
     return has_effect(computed_by(node))
 
 

@@ -45,6 +45,7 @@ class Sides:
 
 
 def split_sides(joint: Joint) -> Sides:
+    """Return the sides of a joint program."""
     program = joint.program
     backward = {
         id(program_input.node)

@@ -22,6 +22,8 @@ SMALL_SHARED_MEMORY = ((8, 6), (8, 9), (12, 0), (12, 1))
 
 
 class AttentionKernel(Enum):
+    """The implementations of attention on a GPU."""
+
     FLASH = "flash"
     EFFICIENT = "memory-efficient"
     STEPS = "steps"
@@ -55,6 +57,8 @@ class AttentionCall:
 
 @dataclass(frozen=True, slots=True)
 class AttentionChoice:
+    """The implementation that torch selects on a GPU."""
+
     kind: AttentionKernel
     why: str = ""
     """Why each fused kernel is impossible; empty where one is selected."""

@@ -37,11 +37,15 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class _Graphs:
+    """A cache record of lowered graphs."""
+
     graphs: tuple[LoweredGraph, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class _Text:
+    """A cache record of a text."""
+
     text: str
 
 

@@ -37,6 +37,8 @@ class ChildFailure:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Job(Generic[T]):
+    """Work for one child process."""
+
     name: str
     work: Callable[[], Iterable[T]]
     """Yields results one by one; each reaches the parent while the next is computed."""

@@ -64,6 +64,8 @@ def generate_for_gpu(parts: Partitioned, request: GpuRequest) -> GpuCode:
 
 
 class _Generation:
+    """One run of the generation for a target."""
+
     def __init__(self, parts: Partitioned, request: GpuRequest) -> None:
         self._parts = parts
         self._request = request

@@ -70,6 +70,8 @@ def _strides(mode: FakeTensorMode) -> Iterator[list[Any]]:
 
 @dataclass(frozen=True, slots=True)
 class _Graph:
+    """One graph to lower."""
+
     program: Program
     phase: Phase
     config: dict[str, Any]

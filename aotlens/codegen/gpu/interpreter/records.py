@@ -73,6 +73,8 @@ class UserLaunch:
 
 @dataclass(frozen=True, slots=True)
 class Launched:
+    """The result of a user's launch."""
+
     written: Mapping[str, torch.Tensor]
     """All bytes of each changed storage, by the argument's name."""
     finding: Finding | None = None
@@ -117,6 +119,8 @@ class ViewOfInput:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
+    """The result of a job."""
+
     outputs: tuple[Any, ...]
     """Tensors, numbers, None, or `ViewOfInput`."""
     written: Mapping[int, torch.Tensor]
@@ -142,6 +146,8 @@ class OperatorCall:
 
 @dataclass(frozen=True, slots=True)
 class OperatorOutput:
+    """The result of an operator in the main process."""
+
     result: Any
     args: tuple[Any, ...]
     """The positional arguments after the call, and the keyword arguments beside them."""

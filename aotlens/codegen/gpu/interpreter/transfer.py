@@ -27,6 +27,7 @@ def copied(inputs: list[Any]) -> Iterator[Any]:
 
 
 def write_back(inputs: list[Any], answer: Answer) -> None:
+    """Write the changed storages of the other process to the inputs."""
     for index, content in answer.written.items():
         write_bytes(inputs[index], content)
 

@@ -46,6 +46,8 @@ class KernelResources:
 
 @dataclass(frozen=True, slots=True)
 class _Section:
+    """A section header of the ELF file."""
+
     name: str
     kind: int
     offset: int

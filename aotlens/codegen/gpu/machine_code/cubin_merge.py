@@ -45,6 +45,8 @@ class _Section:
 
 @dataclass(frozen=True, slots=True)
 class _Symbol:
+    """A symbol of the ELF file."""
+
     name: bytes
     info: int
     other: int

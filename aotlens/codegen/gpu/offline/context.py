@@ -219,6 +219,7 @@ def _driver_replacements(target: GpuTarget) -> Iterator[Replacement]:
 
 @contextmanager
 def replacing(replacement: Replacement) -> Iterator[None]:
+    """Replace one name within the context."""
     owner, name = replacement.owner, replacement.name
     before = vars(owner).get(name, _MISSING)  # not getattr, which would unwrap static methods
     setattr(owner, name, replacement.replacement)

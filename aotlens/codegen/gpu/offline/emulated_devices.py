@@ -71,6 +71,8 @@ class _Binaries:
 
 
 class _Launcher:
+    """Replaces Triton's launcher: a launch raises an error."""
+
     def __init__(self, source: Any, metadata: Any) -> None:
         self._name = getattr(metadata, "name", "a kernel")
 
