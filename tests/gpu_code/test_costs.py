@@ -224,7 +224,7 @@ def test_kernels_stay_where_their_account_fails(monkeypatch: pytest.MonkeyPatch)
     def failing(self: Any, members: Any, kernel: Any) -> Any:
         raise LookupError("a buffer")
 
-    monkeypatch.setattr("aotlens.codegen.gpu.cost_model.traffic.Traffic.of_kernel", failing)
+    monkeypatch.setattr("aotlens.codegen.gpu.cost_model.traffic.Traffic.kernel_accesses", failing)
     (kernel,) = rows_of({"affine": CASES["affine"]})["affine"].kernels
     assert kernel.source
     assert kernel.bytes_moved is None
