@@ -164,7 +164,7 @@ def size_bytes(text: str) -> int:
     """Return the bytes of `1048576`, `64 MiB` or `1.5GB`. Raises UserError for anything else."""
     match = _AMOUNT.fullmatch(text.strip())
     if match is None or match["unit"] == "%":
-        raise UserError(f"{text!r} is no size; write bytes (`1048576`), or `64 MiB`, `1.5GB`")
+        raise UserError(f"{text!r} is not a size; write bytes (`1048576`), or `64 MiB`, `1.5GB`")
     return int(float(match["number"]) * _UNITS[(match["unit"] or "").upper()])
 
 

@@ -31,7 +31,7 @@ from lsp_server.written import WrittenPages
 
 NAME = "aotlens"
 STATUS = "aotlens/status"
-UNREADABLE = "aotlens: the editor sent a message that cannot be read; `aotlens lsp --log-file FILE` keeps it"
+UNREADABLE = "aotlens: the editor sent a message that cannot be read; `aotlens lsp --log-file FILE` logs it"
 SETTLE_S = 0.15
 """The time to wait for another edit before diagnostics are sent again."""
 

@@ -165,5 +165,5 @@ def _read(path: str, data: bytes, errors: str) -> Report | Failure:
     if report is None:
         return Failure("user", f"no fixes were tried: {last or 'aotlens why ended without a report'}")
     if report.incomplete is not None:
-        return Failure("user", f"no fixes were tried, as {os.path.basename(path)} fails: {last}")
+        return Failure("user", f"no fixes were tried, because {os.path.basename(path)} fails: {last}")
     return report

@@ -52,7 +52,7 @@ async def tui_command(server: Server, uri: str, qualname: str | None = None) -> 
     """Return the command line of the terminal app for a target, and its working folder."""
     path = path_of(uri)
     if path is None:
-        return {"command": None, "message": f"{uri} is no file on disk"}
+        return {"command": None, "message": f"{uri} is not a file on disk"}
     report = _held_report(server, path, qualname)
     shown = ["--report", await _written(server, path, qualname, report)] if report else []
     target = f"{path}::{qualname}" if qualname else path

@@ -94,8 +94,8 @@ def _check_arguments(name: str, wanted: inspect.Signature, arguments: Sequence[o
     try:
         wanted.bind(*arguments)
     except TypeError as error:
-        message = f"{name} takes [{', '.join(wanted.parameters)}], found {list(arguments)}: {error}"
+        message = f"{name} takes [{', '.join(wanted.parameters)}], got {list(arguments)}: {error}"
         raise JsonRpcInvalidParams.of(ValueError(message)) from None
     for argument in arguments:
         if not isinstance(argument, str | None):
-            raise JsonRpcInvalidParams.of(ValueError(f"{name} takes strings, found {argument!r}"))
+            raise JsonRpcInvalidParams.of(ValueError(f"{name} takes strings, got {argument!r}"))

@@ -76,15 +76,19 @@ def build_server(worker_factory: WorkerFactory) -> Server:
 
 
 def _parser() -> argparse.ArgumentParser:
-    about = "The language server, on stdio unless --tcp is given."
+    about = "The language server, on stdio by default."
     parser = argparse.ArgumentParser(prog="aotlens lsp", description=about, allow_abbrev=False)
     parser.add_argument("--stdio", action="store_true", help="serve on stdio (the default; editors pass it)")
-    parser.add_argument("--tcp", type=int, metavar="PORT", help="serve one connection; 0 takes a free port")
+    parser.add_argument(
+        "--tcp", type=int, metavar="PORT", help=("serve one connection on this port; 0 takes a free port")
+    )
     parser.add_argument(
         "--host", default=LOOPBACK, help="for --tcp (default: %(default)s, this machine only)"
     )
     parser.add_argument("--clientProcessId", type=int, help=argparse.SUPPRESS)  # editors pass it
-    parser.add_argument("--log-file", metavar="FILE", help="write a log here; nothing is logged otherwise")
+    parser.add_argument(
+        "--log-file", metavar="FILE", help=("write a log to this file; otherwise nothing is logged")
+    )
     parser.add_argument("-v", "--verbose", action="store_true", help="log every message too")
     return parser
 

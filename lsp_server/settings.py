@@ -129,7 +129,7 @@ def from_data(data: object, base: Settings, at_start: bool) -> tuple[Settings, t
     if data is None:
         return base, ()
     if not isinstance(data, Mapping):
-        return base, (f"aotlens: settings must be an object, found {type(data).__name__}; nothing changed",)
+        return base, (f"aotlens: settings must be an object, got {type(data).__name__}; nothing changed",)
     result, problems = _fresh(base, at_start), []
     for name, value in _flatten(data):
         known = SETTINGS.get(name)
@@ -139,7 +139,7 @@ def from_data(data: object, base: Settings, at_start: bool) -> tuple[Settings, t
             continue
         elif not known[1][0](value):
             default = getattr(Settings(), known[0])
-            problems.append(f"aotlens.{name}: expected {known[1][1]}, found {value!r}; using {default!r}")
+            problems.append(f"aotlens.{name}: expected {known[1][1]}, got {value!r}; using {default!r}")
         else:
             result = _with(result, known[0], value)
     return result, tuple(problems)

@@ -102,7 +102,7 @@ def serve_stdio(server: Server) -> int:
 
 async def _serve(server: Server, reader: "AsyncReader") -> None:
     def on_stray(data: bytes) -> None:
-        error = ValueError(f"these bytes belong to no message: {data[:200]!r}")
+        error = ValueError(f"these bytes are not part of a message: {data[:200]!r}")
         server.report_server_error(error, JsonRpcException)
 
     frames = Frames(reader, on_stray)
@@ -118,7 +118,7 @@ def serve_tcp(server: Server, host: str, port: int) -> int:
     try:
         asyncio.run(_serve_tcp(server, host, port))
     except SystemExit:  # how pygls ends at the notification `exit`
-        logger.info("the client said exit")
+        logger.info("the client sent exit")
     return server.exit_code
 
 

@@ -72,7 +72,7 @@ class AotlensApp(App[int]):
     TITLE = "aotlens"
     COMMANDS: ClassVar[set[type[Provider] | Callable[[], type[Provider]]]] = App.COMMANDS | {FindProvider}
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("d", "theme", "Dark or light", show=False),
+        Binding("d", "theme", "Dark or light theme", show=False),
         Binding("q", "quit", "Quit", priority=False),
     ]
 
@@ -165,8 +165,8 @@ class AotlensApp(App[int]):
     def on_what_if_wanted(self, event: WhatIfWanted) -> None:
         if self.tracing is None:
             command = shlex.join(["aotlens", "inspect", self.subject_name, "--what-if", event.change])
-            title = "The app only reads a log"
-            self.notify(f"To weigh this change: {command}", title=title, markup=False)
+            title = "The app cannot retrace a log"
+            self.notify(f"To evaluate this change: {command}", title=title, markup=False)
             return
         self.start_trace(questions=Questions(what_if=(event.change,)))
 
@@ -265,7 +265,7 @@ class AotlensApp(App[int]):
     def _fatal_error(self) -> None:
         """Textual's hook for an exception that nobody caught; its own prints every local."""
         message = (
-            "aotlens tui failed; this is a fault of aotlens, not of the script: please report the lines above"
+            "aotlens tui failed; this is a bug of aotlens, not of the script: please report the lines above"
         )
         self.panic(Group(Traceback(show_locals=False, suppress=[textual]), Text(message, "bold")))
 
@@ -301,7 +301,8 @@ def run(asked: TraceTarget | None, report_file: str | None = None, watch: bool =
         return shown(AotlensApp(report_file, report=report, roots=(str(Path(report_file).resolve().parent),)))
     if asked is None:
         raise UserError(
-            "nothing to show: give a script, as `aotlens tui train.py`, or a report with --report FILE"
+            "nothing to show: name a script, for example `aotlens tui train.py`, or a report with --report"
+            " FILE"
         )
     tracing = WorkerTracing(asked)
     app = AotlensApp(
@@ -342,7 +343,7 @@ def run_report(title: str, report: Report, follow: Follow | None = None) -> int:
 
 def _need_terminal(instead: str) -> None:
     if not is_served() and (not sys.stdout.isatty() or os.environ.get("TERM") == "dumb"):
-        raise UserError(f"the terminal app needs a terminal that can move its cursor; {instead}")
+        raise UserError(f"the terminal app needs a terminal with cursor control; {instead}")
 
 
 def read_report(file: str) -> Report:

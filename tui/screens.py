@@ -83,7 +83,7 @@ class ConfirmScreen(ModalScreen[int]):
         Binding("y,enter", "answer(True)", "Yes"),
         Binding("n,escape,q", "answer(False)", "No"),
         Binding("right,tab", "other(1)", "Next fix"),
-        Binding("left,shift+tab", "other(-1)", "Fix before"),
+        Binding("left,shift+tab", "other(-1)", "Previous fix"),
     ]
 
     def __init__(self, choices: tuple[tuple[str, tuple[Line, ...]], ...]) -> None:
@@ -106,7 +106,7 @@ class ConfirmScreen(ModalScreen[int]):
         box = self.query_one(Vertical)
         several = len(self.choices) > 1
         box.border_title = f"{title} ({self.selected + 1} of {len(self.choices)})" if several else title
-        box.border_subtitle = f"y writes the file · n leaves it{' · ← → another fix' if several else ''}"
+        box.border_subtitle = f"y writes the file · n cancels{' · ← → another fix' if several else ''}"
         self.query_one(LineList).show(lines)
 
     def action_answer(self, yes: bool) -> None:

@@ -74,7 +74,7 @@ class AppServer(Server):
         """Only who has the key, and only this page."""
         origin = request.headers.get("Origin")
         if origin is not None and urlsplit(origin).netloc != request.host:
-            raise web.HTTPForbidden(text=f"{origin} is another page: it may not speak to this one\n")
+            raise web.HTTPForbidden(text=f"requests from another page are rejected: {origin}\n")
         if is_key(request.query.get("key"), self.key):
             answer = web.Response(status=303, headers={"Location": "/"})
             answer.set_cookie(COOKIE, self.key, httponly=True, samesite="Strict")
@@ -115,9 +115,9 @@ def listen(host: str, port: int) -> socket.socket:
         return socket.create_server((host, port), family=family)
     except (OSError, OverflowError) as error:
         # Python adds the address to the system's words.
-        reason = str(getattr(error, "strerror", "no such port")).partition(" (while")[0]
+        reason = str(getattr(error, "strerror", "this port does not exist")).partition(" (while")[0]
         raise UserError(
-            f"cannot serve on {host} port {port}: {reason}; choose another with --port (0: any that is free)"
+            f"cannot serve on {host} port {port}: {reason}; choose another with --port (0: any free port)"
         ) from error
 
 

@@ -147,7 +147,7 @@ def _ended(trace: int, answer: Answer) -> TraceEnded:
 def read_report(answer: Answer) -> tuple[Report | None, Failure | None]:
     if answer.report is None:
         return None, answer.failure or Failure(
-            "internal", "the worker sent neither a report nor a reason", exit_code=3
+            "internal", "the worker sent neither a report nor an error", exit_code=3
         )
     try:
         return decode(answer.report), answer.failure

@@ -83,7 +83,7 @@ class Workbench(Screen[object]):
     BINDINGS: ClassVar[list[BindingType]] = [
         *(Binding(key, f"tab({index})", label, show=False) for index, (key, label, _) in enumerate(CHOICES)),
         Binding("tab", "app.focus_next", "Next pane", show=False),
-        Binding("shift+tab", "app.focus_previous", "Pane before", show=False),
+        Binding("shift+tab", "app.focus_previous", "Previous pane", show=False),
         Binding("slash", "filter", "Filter", key_display="/"),
         Binding("question_mark", "keys", "Keys", key_display="?"),
         Binding("e", "edit", "Edit"),
@@ -279,7 +279,7 @@ class Workbench(Screen[object]):
             self._searched = main if isinstance(main, Searchable) else None
         box = self.query_one("#filter", Input)
         here = "search here" if isinstance(self._searched, CodeView) else "filter these rows"
-        box.placeholder = f"{here}; {FIND_ALL} again finds nodes and names in all tabs"
+        box.placeholder = f"{here}; {FIND_ALL} once more searches all tabs"
         box.value = ""
         box.can_focus = True
         box.add_class("-open")
@@ -338,7 +338,7 @@ class Workbench(Screen[object]):
             self.targets.add_class("-wanted")
             self.call_after_refresh(self.targets.focus)
         else:
-            self.notify("there is one target", timeout=2)
+            self.notify("there is only one target", timeout=2)
 
     def action_zoom(self) -> None:
         """Fill the screen with the focused half; pressed again, show both."""
@@ -376,7 +376,7 @@ class Workbench(Screen[object]):
         cursor = self.source.cursor_span()
         path = self.sources.path(cursor.file) if cursor.file else None
         if path is None:
-            self.notify("no source file of this machine is shown", severity="warning")
+            self.notify("no source file is open", severity="warning")
         elif open_editor(self.app, path, cursor.line):
             self.sources.forget()
             self.source.open(cursor.file, cursor.line)

@@ -107,7 +107,7 @@ class DetachedOutputs:
         return OutputAliasInfo(
             index=index,
             output_type=OutputType.ALIAS_OF_INPUT if of_input else OutputType.ALIAS_OF_INTERMEDIATE,
-            reason="shares memory with others, but was detached from them, and has a history of its own",
+            reason="shares memory with others, but was detached from them, and has a `grad_fn` of its own",
             value=None,
             base=base,
             chain=chain or (),

@@ -49,7 +49,8 @@ def custom_function_view(
         index=index,
         output_type=OutputType.CUSTOM_FUNCTION_VIEW,
         reason=(
-            f"a view of `{captured_input.slot.name}` made in a custom function: autograd refuses writes to it"
+            f"a view of `{captured_input.slot.name}` made in a custom function: autograd does not allow"
+            " writes to it"
         ),
         value=builder.node_of(value),
         custom_function_input=input_index,

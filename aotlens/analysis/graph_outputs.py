@@ -105,7 +105,7 @@ def view_of_intermediate_base(
     return OutputAliasInfo(
         index=index,
         output_type=OutputType.ALIAS_OF_INTERMEDIATE,
-        reason="shares memory with another result, so it is made again from what both are views of",
+        reason="shares memory with another output, so it is regenerated from their common base",
         value=None,
         base=base,
         chain=chain or (),

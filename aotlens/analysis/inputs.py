@@ -90,7 +90,10 @@ def _analyse_tensor(captured: Captured, index: int, keep_mutations: bool) -> Inp
     if not mutates_data and new_geometry is None:
         kind, reason = MutationType.NOT_MUTATED, "not written to"
         if autograd is not AutogradChange.NONE:
-            kind, reason = MutationType.MUTATED_OUT_GRAPH, f"{autograd.value}, which only the wrapper can do"
+            kind, reason = (
+                MutationType.MUTATED_OUT_GRAPH,
+                (f"{autograd.value}, which only the wrapper can reproduce"),
+            )
         return InputAliasInfo(index, kind, reason, version_bumps=bumps, autograd=autograd)
     written = captured_input if captured_input.base is None else captured.inputs[captured_input.base]
     seen_by_autograd = has_new_grad_fn(written)
@@ -183,7 +186,7 @@ def _storage_resize_only(index: int, storage: StorageState, bumps: int) -> Input
     return InputAliasInfo(
         index,
         MutationType.MUTATED_IN_GRAPH,
-        "its memory is given back or made, which the graph does",
+        "its storage is resized, which the graph does",
         version_bumps=bumps,
         storage_bytes=storage.new_bytes,
         writes=storage.metadata_mutations,
@@ -280,7 +283,7 @@ def _synthetic_base_reason(captured: Captured, index: int) -> str:
             others = ", ".join(
                 f"`{captured.inputs[member].slot.name}`" for member in base.members if member != index
             )
-            return f"overlaps {others}: the graph writes to the synthetic base of them"
+            return f"overlaps {others}: the graph writes to their synthetic base"
     return ""
 
 
@@ -314,7 +317,7 @@ def _analyse_storage_swap(
     return InputAliasInfo(
         index=index,
         mutation_type=MutationType.MUTATED_IN_GRAPH if in_graph else MutationType.MUTATED_OUT_GRAPH,
-        reason=_with_autograd_change("it is given another storage, which only the wrapper can do", autograd),
+        reason=_with_autograd_change("its storage is swapped, which only the wrapper can do", autograd),
         mutates_data=writes_old_storage or seen_by_autograd,
         under_no_grad=writes_old_storage and all(not write.grad_enabled for write in storage.writes),
         version_bumps=_version_group_bumps(captured, index),

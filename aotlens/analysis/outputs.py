@@ -139,7 +139,7 @@ def _is_number_like(value: Any) -> bool:
 def _captured_constant(builder: Recorder, index: int, value: Any) -> OutputAliasInfo:
     """Describe an output that is a real tensor of the user's."""
     node = builder.node_of(value)
-    reason = "a tensor that the function has from outside, handed back as it is"
+    reason = "a captured tensor, returned unchanged"
     return OutputAliasInfo(index, OutputType.IS_INPUT, reason, None, base=ConstantBase(node), tensor=value)
 
 
@@ -182,7 +182,7 @@ def _duplicate(index: int, value: Any, same: int) -> OutputAliasInfo:
     return OutputAliasInfo(
         index=index,
         output_type=OutputType.ALIAS_OF_INTERMEDIATE_BASE_IS_USER_OUTPUT,
-        reason=f"the same tensor as result {same}",
+        reason=f"the same tensor as output {same}",
         value=None,
         base=OutputBase(same),
         same_object_as=same,
@@ -254,7 +254,7 @@ def _view_of_input(
     return OutputAliasInfo(
         index=index,
         output_type=OutputType.ALIAS_OF_INPUT,
-        reason=f"a view of `{captured_input.slot.name}`: made again from the caller's tensor on each call",
+        reason=f"a view of `{captured_input.slot.name}`: regenerated from the caller's tensor on each call",
         value=None,
         base=InputBase(input_index),
         chain=chain or (),
@@ -354,7 +354,7 @@ def _intermediate(
     return OutputAliasInfo(
         index=index,
         output_type=output_type,
-        reason="shares memory with another result, so it is made again from their common base",
+        reason="shares memory with another output, so it is regenerated from their common base",
         value=None,
         base=base,
         chain=chain or (),

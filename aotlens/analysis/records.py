@@ -45,8 +45,8 @@ class AutogradChange(Enum):
 
     NONE = "none"
     REQUIRES_GRAD = "made to require grad"
-    DETACHED = "taken off its history"
-    NEW_LEAF = "made a leaf"
+    DETACHED = "detached in place"
+    NEW_LEAF = "made a leaf in place"
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,12 +264,12 @@ def mutation_placement(
     """Return where the mutation happens, and why, in the user's words."""
     if new_geometry is not None:
         what = "data and sizes or strides" if mutates_data else "sizes or strides"
-        return MutationType.MUTATED_OUT_GRAPH, f"{what} change, which only the wrapper can do"
+        return MutationType.MUTATED_OUT_GRAPH, f"{what} change, which only the wrapper can reproduce"
     if seen_by_autograd:
         return (
             MutationType.MUTATED_OUT_GRAPH,
-            "autograd must see the new value, so the wrapper writes it back",
+            "autograd must record the new value, so the wrapper copies it back",
         )
     if not keep_mutations:
-        return MutationType.MUTATED_OUT_GRAPH, "in-graph mutations are switched off"
-    return MutationType.MUTATED_IN_GRAPH, "autograd need not see the change, so the graph writes it"
+        return MutationType.MUTATED_OUT_GRAPH, "in-graph mutations are disabled"
+    return MutationType.MUTATED_IN_GRAPH, "autograd need not record the mutation, so the graph does it"

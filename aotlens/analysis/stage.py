@@ -16,7 +16,7 @@ def analyse(captured: Captured, builder: Recorder, keep_mutations: bool) -> View
     Raises:
         UnsupportedError: a case that the engine does not support, with the user's line.
     """
-    adding = builder.adding("analysis", "a result or an input, brought up to date after a write")
+    adding = builder.adding("analysis", "an output or an input, regenerated after a write")
     with builder.fake_mode, adding:
         storage_swaps = StorageSwaps(captured)
         inputs = analyse_inputs(captured, builder, keep_mutations, storage_swaps)

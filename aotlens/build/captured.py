@@ -301,7 +301,7 @@ class CallWriter:
         if constant.constant is None:  # torch made it where nobody looks: it stands for itself
             self._node_by_id[id(tensor)] = constant
             return constant
-        origin = Origin(NO_ORIGIN, "", reason="a tensor that the function has from outside")
+        origin = Origin(NO_ORIGIN, "", reason="a captured tensor")
         name = self._recording.name("constant")
         node = Node(name, None, (), {}, constant.val, origin, constant=constant.constant)
         self._recording.nodes.insert(0, node)

@@ -122,7 +122,7 @@ class _Finder:
         ]
         if symbolic:
             names = ", ".join(program_input.slot.name for program_input in symbolic[:3])
-            of_data = "sizes and numbers that the data tells"
+            of_data = "data-dependent sizes and numbers"
             yield self._blocker("symbolic_size", of_data if self.phase == "backward" else names, ())
         for program_input in self.program.inputs:
             value = program_input.node.val

@@ -14,7 +14,7 @@ from aotlens.model import report as rows
 from aotlens.model.spans import source_line
 from aotlens.torch_api.symbolic import print_expression
 
-APART = "the sizes 0 and 1 are compiled apart"
+APART = "the sizes 0 and 1 are specialised"
 EQUAL = "the sizes were equal, and are one symbol"
 DYNAMO = "Dynamo decided it here"
 BACKEND = "torch or the backend decided it; no line of yours asked"

@@ -12,9 +12,9 @@ from aotlens.model import report as rows
 from aotlens.partition.records import Partitioned
 from aotlens.partition.storages import node_bytes
 
-IN_ORDER = "an effect: it runs once a call, in the order of your code, whoever reads its result"
-DRAWS = "its functions draw random numbers: it runs once a call, in the order of your code"
-NESTED = "a higher-order operator: its functions are programs inside the graph"
+IN_ORDER = "an effect: it runs once per call, in the order of your code, even if nobody reads its output"
+DRAWS = "its subgraphs use random numbers: it runs once per call, in the order of your code"
+NESTED = "a higher-order operator: its subgraphs are programs inside the graph"
 
 
 def build_operators(parts: Partitioned) -> tuple[rows.SpecialOperator, ...]:
@@ -50,7 +50,7 @@ def build_region(region: Region, parts: Partitioned) -> rows.Region:
     count = len(calls)
     return rows.Region(
         name=region.name,
-        reason=f"traced and divided once, for {count} call{'s' if count != 1 else ''} alike",
+        reason=f"traced and partitioned once, for {count} call{'s' if count != 1 else ''}",
         sites=tuple(site for origin in calls if (site := site_of(origin)) is not None),
         saved=tuple(
             _saved(saved_value, region)

@@ -179,7 +179,7 @@ class _Saved:
         if value.reason is Reason.PARTITION_FUNCTION:
             return f"chosen by the partition function `{self._policy}`"
         if value.packs is not None:
-            return f"the caller's hook `{self._hook}` on saved tensors packs `{value.packs.name}` as this"
+            return f"the caller's saved-tensor hook `{self._hook}` packs `{value.packs.name}` as this"
         return value.reason.text
 
 

@@ -61,7 +61,7 @@ def replay(
         values = [
             _detached(call[3] if id(call[4]) in without else player.play(call)) for call in captured.calls
         ]
-        with recorder.adding(name, "a result or an input, brought up to date after a write"):
+        with recorder.adding(name, "an output or an input, regenerated after a write"):
             outputs = (*player.written(captured, meta), *player.results(captured))
     return Replayed(Program(name, inputs, tuple(recorder.nodes), outputs), tuple(values))
 

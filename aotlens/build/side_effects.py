@@ -21,12 +21,12 @@ REASONS: dict[Leaving, str] = {
     "bound": "each call binds it to the new value",
     "set": "each call sets it to the new value",
     "appended": "each call appends the new value",
-    "refilled": "each call exchanges what the container holds",
-    "removed": "each call takes it away",
+    "refilled": "each call replaces the items of the container",
+    "removed": "each call deletes it",
     "emptied": "each call empties it",
-    "accumulated": "each call adds it to the gradient there, as a backward inside the function does",
+    "accumulated": "each call adds it to the existing gradient, as a backward inside the function does",
 }
-CARRIED = ", and begins with the one that the call before left there"
+CARRIED = ", and starts with the value that the previous call stored"
 
 
 def build_side_effects(captured: Captured, outputs: tuple[rows.Output, ...]) -> tuple[rows.Left, ...]:

@@ -66,7 +66,7 @@ class _Finder:
         reason, numbers = self._dead.get(id(node)), self._few.range_of(node)
         unknown = any(self._few.range_of(source) is None for source in node.inputs())
         if numbers is not None and len(numbers) == 1 and unknown:
-            reason = f"it holds {next(iter(numbers)):g} only, whatever it is computed from"
+            reason = f"it is always {next(iter(numbers)):g}"
         return Spare("dead", row.bytes, reason) if reason is not None else None
 
     def _as_mask(self, row: SavedValue, node: Node) -> Spare | None:
@@ -74,7 +74,7 @@ class _Finder:
         if numbers is None or len(numbers) != 2 or width == 1 or self._is_drawn(node):
             return None
         shown = " and ".join(f"{number:g}" for number in sorted(numbers))
-        reason = f"it holds {shown} only, which a boolean mask tells in a byte each"
+        reason = f"its only values are {shown}, so a boolean mask with one byte per element is enough"
         return Spare("mask", row.bytes - row.bytes // width, reason)
 
     def _is_drawn(self, node: Node) -> bool:
@@ -88,7 +88,7 @@ class _Finder:
         """Kept in both precisions."""
         for cast in self._casts.get(id(node), ()):
             if self._saved.get(id(cast)) and cast.val.is_floating_point() and _is_narrower(cast, node):
-                reason = f"its {short_dtype(cast.val.dtype)} copy is kept as well"
+                reason = f"its {short_dtype(cast.val.dtype)} copy is saved as well"
                 return Spare("copy", self._saved[id(cast)], reason, cast.origin.location.innermost)
         return None
 
@@ -100,8 +100,8 @@ class _Finder:
         narrow = min(_equals(cause), key=lambda source: source.val.element_size())
         before, after = short_dtype(narrow.val.dtype), short_dtype(node.val.dtype)
         others = [source for source in cause.inputs() if not _is_narrower(source, cause)]
-        by = f" together with a value of type {after}" if others and cause.op not in CASTS else ""
-        reason = f"it is computed from {before} and made {after}{by}"
+        by = f" together with a value of dtype {after}" if others and cause.op not in CASTS else ""
+        reason = f"it is computed from {before} and converted to {after}{by}"
         spared = row.bytes - row.bytes * narrow.val.element_size() // node.val.element_size()
         return Spare("precision", spared, reason, cause.origin.location.innermost)
 

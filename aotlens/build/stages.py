@@ -53,7 +53,7 @@ def stage_row(
     ]
     rows += [_row(node, stage, notes.get(node.name, ""), layers.layer_of(node)) for node in program.nodes]
     results = tuple(node.name for node in nodes_in(out.value for out in program.outputs))
-    whose = "the function's results" if stage.parent is None else "the graph's results"
+    whose = "the function's outputs" if stage.parent is None else "the graph's outputs"
     rows.append(StageNode("output", "output", "output", results, None, (), (), whose))
     return Stage(stage.name, stage.parent, tuple(rows), write_program(program, notes).source)
 
@@ -67,7 +67,7 @@ def _row(node: Node, stage: StageProgram, note: str, layer: str | None) -> Stage
         what = f"runs while `{node.target}` is captured" if stage.parent is None else None
         reason = what or f"added by the stage {node.origin.stage}"
     if not reason and not from_ and stage.parent is not None:
-        reason = "a view that autograd takes again after a write"
+        reason = "a view that autograd regenerates after a write"
     return StageNode(
         name=node.name,
         op="get_attr" if node.constant is not None else "call_function",

@@ -23,8 +23,8 @@ from aotlens.ir.slots import UserOutput
 from aotlens.ir.subclasses import UnwrapOperator, WrapOperator
 from aotlens.ir.symbols import is_ragged
 
-UNWRAPPED = "a tensor inside a wrapper, which the code takes out"
-WRAPPED = "a wrapper that the code makes around these tensors"
+UNWRAPPED = "an inner tensor that your code takes out of a wrapper"
+WRAPPED = "a wrapper that your code creates around these tensors"
 
 
 def has_wrappers(captured: Captured) -> bool:

@@ -173,7 +173,7 @@ def _input_reason(captured_input: CapturedInput, info: InputAliasInfo) -> str:
     if captured_input.duplicate_of is not None:
         return f"the same tensor as input {captured_input.duplicate_of}: passed to the graph once"
     if not captured_input.is_tensor and captured_input.node is None:
-        return f"built into the graph as {captured_input.argument!r}"
+        return f"a constant of the graph: {captured_input.argument!r}"
     return info.reason
 
 

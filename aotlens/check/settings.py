@@ -175,7 +175,7 @@ class _Reader:
         for pattern, row in rows.items():
             inner = f'{where}."{pattern}"'
             if name == "per-target" and "::" not in pattern:
-                raise UserError(f"{self._path}: [{inner}] is no FILE::NAME")
+                raise UserError(f"{self._path}: [{inner}] is not FILE::NAME")
             self._refuse_unknown(row, (*_CODES, *_LIMITS), inner)
         return tuple(self._section(pattern, row, f'{where}."{pattern}"') for pattern, row in rows.items())
 

@@ -47,20 +47,20 @@ COMMANDS = (
     Command("run", "run a script with its targets compiled by aotlens", 1),
     Command("inspect", "show what compiling a target does: mutations, aliases, saved values, wrapper", 1),
     Command("why", "explain graph breaks, recompilations and compile time of a script, with any backend", 1),
-    Command("tui", "the same in a terminal app, beside the source", 1),
-    Command("lsp", "the language server, for editors"),
-    Command("mcp", "these commands as tools for agents (Model Context Protocol)", needs_torch=False),
-    Command("check", "tell the diagnostics of every target that has an example, for CI", sys.maxsize),
-    Command("diff", "tell what changed between two reports, or two git revisions of a target", 2),
+    Command("tui", "show it in a terminal app, beside the source", 1),
+    Command("lsp", "run the language server, for editors"),
+    Command("mcp", "offer these commands as tools for agents (Model Context Protocol)", needs_torch=False),
+    Command("check", "report the diagnostics of every target that has an example, for CI", sys.maxsize),
+    Command("diff", "show what changed between two reports, or two git revisions of a target", 2),
     Command(
-        "record", "run any command, and keep and show torch's log of what it compiles", 1, needs_torch=False
+        "record", "run any command, record torch's log of what it compiles, and show it", 1, needs_torch=False
     ),
     Command("fit", "predict the memory of a training step, and whether it fits a GPU", 1),
     Command("verify", "compare compiled with eager: values, gradients, mutations, aliasing", 1),
     Command("export", "write a target as a standalone Python module", 1),
     Command("rule", "explain a diagnostic", needs_torch=False),
-    Command("cache", "what is kept between runs, and how to be rid of it", needs_torch=False),
-    Command("doctor", "say what is installed and works here, or write a bug report", 1, needs_torch=False),
+    Command("cache", "show or clear the on-disk cache", needs_torch=False),
+    Command("doctor", "show what is installed and works here, or write a bug report", 1, needs_torch=False),
 )
 
 INTERRUPTED = 130
@@ -110,8 +110,8 @@ def _dispatch(words: list[str]) -> int:
     code = _run(arguments)
     if code == 2 and (option := own_option_in_script_arguments(divided, line)) is not None:
         say(
-            f"aotlens: `{option}` went to the script, as it stands after `{divided.arguments[0]}`; options of"
-            f" `aotlens {chosen.name}` come before the script or directly after it"
+            f"aotlens: `{option}` was passed to the script, because it follows `{divided.arguments[0]}`;"
+            f" options of `aotlens {chosen.name}` come before the script or directly after it"
         )
     return code
 

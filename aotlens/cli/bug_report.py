@@ -32,7 +32,7 @@ __all__ = ["BugReport", "Program", "collect", "written"]
 TIME_LIMIT_S = 600.0
 LARGEST_INLINE = 40_000
 """Characters of JSON that fit into an issue with the rest; an issue holds 65,536."""
-MINIMISED = "Made small by `aotlens verify --minimise`"
+MINIMISED = "Minimised by `aotlens verify --minimise`"
 LONGEST_PROGRAM = 150
 """The longest script, in lines, that a report includes."""
 SETTINGS = re.compile(r"AOTLENS_|TORCH|PYTORCH_|TRITON_|OMP_|MKL_|CUDA_|CXX$|CC$|PYTHONHASHSEED$")
@@ -69,7 +69,7 @@ def collect(
     """Trace the target and compare it with eager, each in its own process."""
     settings = {name: value for name, value in sorted(os.environ.items()) if SETTINGS.match(name)}
     if target is None:
-        about = "None was given: `aotlens doctor --report SCRIPT` adds what a trace of the script shows."
+        about = "No program: `aotlens doctor --report SCRIPT` adds a trace of the script."
         return BugReport(installed, settings, "", "", None, Program("", about), None)
     traced = trace_target(target, list(argv), options, TIME_LIMIT_S, fresh=True)
     verdict, small = _verified(target, argv, options)
@@ -116,8 +116,8 @@ def _script(path: str) -> Program:
     source = Path(path).read_text(encoding="utf-8", errors="replace")
     lines = len(source.splitlines())
     if lines <= LONGEST_PROGRAM:
-        return Program(source, f"`{path}` as it is: nothing differs from eager that could be made smaller.")
-    about = f"`{path}` has {lines} lines. Cut it down to what still fails, and run this command again."
+        return Program(source, f"`{path}` unchanged: no difference from eager could be minimised.")
+    about = f"`{path}` has {lines} lines. Reduce it to what still fails, and run this command again."
     return Program("", about)
 
 
@@ -168,7 +168,7 @@ def _report_part(data: str, attachment: str | None, file: str | None) -> str:
     size = human_bytes(len(data.encode()))
     if file is None:
         return (
-            f"## Report\n\nIts JSON ({size}) does not fit into an issue: `-o FILE` writes it beside the text."
+            f"## Report\n\nIts JSON ({size}) is too large for an issue: `-o FILE` writes it beside the text."
         )
     return f"## Report\n\nAttached as `{json_file(file).name}` ({size})."
 
@@ -215,7 +215,7 @@ def _read(path: str) -> str:
     try:
         return Path(path).read_text(encoding="utf-8", errors="replace")
     except OSError as error:
-        raise UserError(f"cannot read {path}, whose names shall be removed: {error.strerror}") from error
+        raise UserError(f"cannot read {path}, whose names must be replaced: {error.strerror}") from error
 
 
 def public_names() -> frozenset[str]:

@@ -55,7 +55,10 @@ def add_script_arguments(parser: argparse.ArgumentParser) -> None:
         "argv",
         metavar="ARGS",
         nargs=argparse.REMAINDER,
-        help="the script's arguments, untouched: from the first word that is no option of ours, or from `--`",
+        help=(
+            "the script's arguments, unchanged: from the first word that is not an option of aotlens, or"
+            " from `--`"
+        ),
     )
     shown.required = False  # otherwise a missing script is reported together with its arguments
 
@@ -98,13 +101,13 @@ def _check(words: DividedCommandLine, command: CommandLine) -> None:
     first = words.arguments[0]
     if not words.scripts:
         command.parser.error(
-            f"{first} is no option of `aotlens {command.name}`; a script's own arguments follow the script"
+            f"{first} is not an option of `aotlens {command.name}`; arguments of the script follow the script"
         )
     option = first.partition("=")[0]
     if (similar := _closest_option(option, command.options)) is not None:
         command.parser.error(
-            f"{option} is no option of `aotlens {command.name}` (did you mean {similar}?); if it is the"
-            f" script's, write `--` before it: {words.scripts[-1]} -- {first}"
+            f"{option} is not an option of `aotlens {command.name}` (did you mean {similar}?); to pass it"
+            f" to the script, write `--` before it: {words.scripts[-1]} -- {first}"
         )
 
 
@@ -116,7 +119,7 @@ def _values(word: str, options: Mapping[str, argparse.Action], is_after_script: 
     name, equals, _ = word.partition("=")
     if (action := options.get(name)) is not None and not (is_after_script and action.dest == "help"):
         if action.nargs is not None and not isinstance(action.nargs, int):
-            raise TypeError(f"{name} takes {action.nargs!r} values, and options here take a fixed number")
+            raise TypeError(f"{name} takes {action.nargs!r} values, but options here take a fixed number")
         return 0 if equals else 1 if action.nargs is None else action.nargs
     short = options.get(word[:2]) if len(word) > 2 and not word.startswith("--") else None
     return 0 if short is not None and short.nargs is None else None

@@ -32,7 +32,7 @@ def check_whole_format(name: str, output: str | None) -> None:
     reader = WHOLE_FORMATS.get(name)
     if reader is not None and output is None and sys.stdout.isatty():
         what = "the page" if name == "html" else "the file"
-        raise UserError(f"{what} is for {reader.program}: say where to write it with -o FILE{reader.suffix}")
+        raise UserError(f"{what} is for {reader.program}: write it with -o FILE{reader.suffix}")
 
 
 def whole_text(report: Report, name: str, title: str) -> str:

@@ -34,7 +34,7 @@ def try_fixes(
         count = fix_trials.proposed_count(report.dynamo)
         return replace(report, dynamo=replace(report.dynamo, fixable=count)), None
     if report.incomplete is not None:
-        say("aotlens: no fixes are tried, as the script fails")
+        say("aotlens: no fixes are tried, because the script fails")
         return report, None
 
     def tell(line: str) -> None:

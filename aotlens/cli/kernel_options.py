@@ -32,20 +32,20 @@ def add_kernel_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--kernel",
         metavar="NAME",
-        help="with --gpu: only the kernels of that name, or whose name contains it",
+        help="with --gpu: only kernels with this name, or whose name contains it",
     )
     parser.add_argument(
         "--text",
         metavar="LANGUAGE",
-        help=f"with --gpu: only the code of the kernels, as {', '.join(LANGUAGES)} or all; several with"
-        " commas between",
+        help=f"with --gpu: only the code of the kernels, as {', '.join(LANGUAGES)} or all; separate several"
+        " with commas",
     )
     parser.add_argument(
         "--kernel-time-limit",
         metavar="SECONDS",
         type=seconds,
         default=KERNEL_LIMIT_S,
-        help="with --gpu: for the compilation of each kernel (default: %(default)g)",
+        help="with --gpu: time limit for compiling each kernel (default: %(default)g)",
     )
 
 
@@ -54,9 +54,9 @@ def kernel_selection(arguments: argparse.Namespace) -> KernelSelection:
     options = {"--kernel": arguments.kernel, "--text": arguments.text}
     option = next((name for name, value in options.items() if value is not None), None)
     if option is not None and arguments.gpu is None:
-        raise UserError(f"{option} shows kernels for a GPU: say which one with --gpu h100, sm_90, …")
+        raise UserError(f"{option} shows kernels for a GPU: name one with --gpu h100, sm_90, …")
     if arguments.kernel is not None and arguments.format == "json":
-        raise UserError("--kernel prints code: leave out --format json, which has all kernels")
+        raise UserError("--kernel prints code: remove --format json, which has all kernels")
     languages = tuple(dict.fromkeys(parse_languages(arguments.text))) if arguments.text is not None else ()
     whole = arguments.format in ("json", "html") and arguments.text is None
     shown = KERNEL_LANGUAGES if whole else languages

@@ -21,14 +21,14 @@ def seconds(text: str) -> float:
     except ValueError:
         value = math.nan
     if not 0 < value < math.inf:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds above 0")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds above 0")
     return value
 
 
 def count(text: str) -> int:
     """Parse a number of at least one."""
     if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is no whole number above 0")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above 0")
     return int(text)
 
 
@@ -43,12 +43,12 @@ def output_file(text: str) -> str:
 
 
 def add_limits(parser: argparse.ArgumentParser) -> None:
-    for name, what in (("saved", "saved for the backward"), ("peak", "predicted at the peak")):
+    for name, what in (("saved", "bytes saved for the backward"), ("peak", "predicted peak memory")):
         parser.add_argument(
-            f"--max-{name}-bytes", metavar="SIZE", type=_size, help=f"the most that may be {what}, as 64MiB"
+            f"--max-{name}-bytes", metavar="SIZE", type=_size, help=f"the maximum {what}, for example 64MiB"
         )
     parser.add_argument(
-        "--max-wrapper-steps", metavar="N", type=int, help="the most that the wrapper may do on each call"
+        "--max-wrapper-steps", metavar="N", type=int, help="the maximum number of wrapper steps on each call"
     )
 
 

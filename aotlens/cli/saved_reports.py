@@ -52,7 +52,10 @@ def add_map(parser: argparse.ArgumentParser) -> None:
         metavar="OLD=NEW",
         action="append",
         default=[],
-        help="of a log: the folder OLD of its machine is NEW here; repeatable (default: by common path ends)",
+        help=(
+            "for a log: the folder OLD on its machine is NEW here; repeatable (default: matched by path"
+            " endings)"
+        ),
     )
 
 
@@ -124,7 +127,7 @@ def _with_what_ifs(
 ) -> Report:
     """Return the report with the answers to what-ifs; raises UserError for a what-if without an answer."""
     if find_spec("torch") is None:
-        raise UserError("--what-if asks our solver, which needs torch; install torch here, or leave it out")
+        raise UserError("--what-if runs our solver, which needs torch; install torch here, or remove it")
     from aotlens.trace.partition_reasons import with_reasons  # torch takes 2 s
     from aotlens.trace.what_ifs import SolverRequest
 

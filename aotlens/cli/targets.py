@@ -66,13 +66,15 @@ def add_policy(parser: argparse.ArgumentParser) -> None:
         metavar="POLICY",
         action="append",
         default=[],
-        help="how values are chosen to be saved for the backward (default: min-cut); repeatable, or with"
-        f" commas between: {', '.join(FORMS)}",
+        help="which values are saved for the backward (default: min-cut); repeatable, or separated by"
+        f" commas: {', '.join(FORMS)}",
     )
     parser.add_argument(
         "--memory-budget",
         metavar="BYTES|FRACTION",
-        help="save at most so much: bytes (64MiB), or a fraction of what `--policy default` would save (0.5)",
+        help=(
+            "save at most this much: bytes (64MiB), or a fraction of what `--policy default` would save (0.5)"
+        ),
     )
 
 
@@ -80,7 +82,7 @@ def add_allow_unverified(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--allow-unverified",
         action="store_true",
-        help="exit with 0 although a target could not be compared; a difference still exits with 1",
+        help="exit with 0 if a target could not be compared; a difference still exits with 1",
     )
 
 
@@ -93,7 +95,7 @@ def add_gpu(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--gpu",
         metavar="NAME",
-        help="also show the kernels for this GPU, which need not be there: h100, a100, sm_90, …",
+        help="also show the kernels for this GPU, which need not be present: h100, a100, sm_90, …",
     )
 
 

@@ -45,7 +45,7 @@ def internal_error(error: BaseException) -> int:
     """Print an internal error with everything that helps to report it, and return the exit code."""
     say("".join(traceback.format_exception(error)).rstrip())
     say(f"aotlens: internal error: {type(error).__name__}: {error}")
-    say("This is a fault of aotlens, not of your code. Please report it with the lines above;")
+    say("This is a bug of aotlens, not of your code. Please report it with the lines above;")
     say("`aotlens doctor --report SCRIPT -o bug.md` collects the rest.")
     return 3
 

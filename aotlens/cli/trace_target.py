@@ -41,7 +41,7 @@ def trace_target(
     )
     answer = store.find(request) if store is not None and not fresh else None
     if answer is not None:
-        say("aotlens: nothing that this trace read has changed; --fresh traces again")
+        say("aotlens: nothing has changed since the last trace; --fresh retraces")
     else:
         started = time.time()
         answer = _traced(request, time_limit_s)

@@ -102,7 +102,7 @@ def _items(source: str, positions: tuple[int, ...]) -> str:
 
 def _copy_lines(index: int, others: str, why: str) -> list[str]:
     return [
-        f"    if lies_beside(results[{index}], {others}):  # {why}, which eager keeps apart",
+        f"    if lies_beside(results[{index}], {others}):  # {why}, which are separate in eager",
         f"        results[{index}] = results[{index}].clone()",
     ]
 

@@ -62,7 +62,7 @@ def _rejections(program: Program) -> Iterator[_Rejected]:
             yield _Rejected(what, "keep it out of the target", _reader(program, node))
     for node in program.constants():
         if isinstance(node.val, FakeScriptObject):
-            what = "a torchbind object that the function reaches by itself"
+            what = "a torchbind object that is a free variable"
             yield _Rejected(what, "pass it as an argument", _reader(program, node))
     for node in program.nodes:
         if node.op is not None and getattr(node.op, "__module__", "") in RANDOM_STATE:

@@ -66,7 +66,7 @@ def line_place(row: LineChange) -> str:
     """Return `model.py:41`; with its old number where that differs; or that the line is gone."""
     if row.after is None:
         assert row.before is not None
-        return f"{_place(row.before)} (gone)"
+        return f"{_place(row.before)} (removed)"
     if row.before is None:
         return f"{_place(row.after)} (new)"
     moved = f" (was {row.before.number})" if row.before.number != row.after.number else ""

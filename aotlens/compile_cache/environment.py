@@ -64,7 +64,7 @@ def option_lines(options: CompileOptions) -> Iterator[str]:
     if options.gpu is not None or emulates_gpu():
         raise NoFingerprintError("a GPU that is not there")
     if options.standalone:
-        raise NoFingerprintError("a module text that stands by itself")
+        raise NoFingerprintError("a standalone module text")
     if options.observe_variables:
         raise NoFingerprintError("variables that are recorded")
     flags = (

@@ -41,16 +41,14 @@ def graph_entry(call: GraphCall, options: CompileOptions) -> tuple[CacheEntry, l
     """Return the cache entry of a graph, and its fake inputs."""
     store = shared_store()
     if store is None:
-        return CacheEntry.uncacheable(
-            call.subject.name, "there is no folder of yours alone to keep it in"
-        ), []
+        return CacheEntry.uncacheable(call.subject.name, "there is no private folder to store it in"), []
     fakes: list[Any] = []
     try:
         options_text = [*option_lines(options), *environment_lines()]
         fakes = call.fakes()
         shared = sharing_lines(call.values)
         if shared and (call.dynamic or sharing_lines(fakes) != shared):
-            raise NoFingerprintError("inputs that share memory in a way that their fake twins do not")
+            raise NoFingerprintError("inputs that share memory in a way that their fake tensors do not")
         sizes = sizes_of(call.values, fakes, call.fake_mode.shape_env)
         described = zip(call.values, fakes, call.slots, strict=True)
         inputs = [f"{slot} {input_text(value, fake, slot.name)}" for value, fake, slot in described]
@@ -135,10 +133,10 @@ def _entry(
     of_some = text.late.get(BACKWARD_OF_SOME)
     if of_some is not None and of_some.records:
         raise NoFingerprintError(
-            "a custom function or a hook whose backward depends on the gradients that arrive"
+            "a custom function or a hook whose backward depends on which tangents are defined"
         )
     if set(text.late) - {BOUND_NAME, BACKWARD_OF_SOME}:
-        raise NoFingerprintError("a tensor that the function reaches by itself")
+        raise NoFingerprintError("a captured tensor")
     sizes, took_ms = known
     guards = sizes.guards() if sizes is not None else None
     return StoredResult(

@@ -58,14 +58,14 @@ def sizes_of(values: Sequence[Any], fakes: Sequence[Any], environment: Any) -> C
     if environment is None:
         return None
     if any(isinstance(value, (torch.SymFloat, torch.SymBool)) for value in values):
-        raise NoFingerprintError("a number that is no size")
+        raise NoFingerprintError("a number that is not a size")
     symbols = tuple(value for value in values if isinstance(value, torch.SymInt))
     if unbacked_symbols(environment):
-        raise NoFingerprintError("sizes that only the data tells")
+        raise NoFingerprintError("data-dependent sizes")
     carried = {value.node.expr for value in symbols}
     used = {symbol for fake in fakes for symbol in _free(fake)}
     if used - carried or any(not expression.is_symbol for expression in carried):
-        raise NoFingerprintError("a symbolic size that no input gives by itself")
+        raise NoFingerprintError("a symbolic size that is not the size of an input")
     return CallSizes(environment, symbols) if symbols else None
 
 

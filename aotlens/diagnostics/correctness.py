@@ -12,23 +12,22 @@ RULES: tuple[Rule, ...] = (
         "AL701",
         "Compiled and eager differ",
         "error",
-        "`aotlens verify`, or `run --verify`, found a value, gradient, changed argument or shared memory"
-        " that differs from eager beyond the stated tolerance.",
+        "`aotlens verify`, or `run --verify`, found a value, gradient, mutated argument or alias that"
+        " differs from eager beyond the stated tolerance.",
         "Results cannot be trusted.",
-        "The message names the first thing that differs, and the node that computes it. Please report"
-        " it: unless the code draws random numbers from outside of torch, it is a bug of the compiler.",
+        "The message names the first thing that differs, and the node that computes it. Please report it:"
+        " unless the code uses random numbers from outside of torch, it is a compiler bug.",
         "$ aotlens verify model.py::Model",
     ),
     Rule(
         "AL702",
         "The backward fails, in eager too",
         "warning",
-        "Autograd refuses to compute the gradient of this expression: a value that it needs is written to"
-        " afterwards, or the operator has no derivative. The forward runs, compiled as in eager; the backward"
+        "Autograd cannot compute the gradient of this expression: a value that it needs is overwritten, or"
+        " the operator has no derivative. The forward runs in compiled code as in eager; the backward"
         " raises the same error in both.",
-        "No gradients. A function that is never differentiated loses nothing.",
-        "Write the new value to another tensor, or compute what the gradient needs from a clone that is made"
-        " before the write.",
+        "No gradients. It does not matter if the function is never differentiated.",
+        "Write the new value to another tensor, or use a clone that is made before the write.",
         "def step(x, y):\n    z = (x + y).relu_()\n    z.mul_(2)\n    return z",
         "def step(x, y):\n    return (x + y).relu() * 2",
     ),
@@ -36,7 +35,7 @@ RULES: tuple[Rule, ...] = (
         "AL703",
         "Not verified",
         "warning",
-        "`aotlens verify`, or `run --verify`, could not compare all of this target with eager: it was"
+        "`aotlens verify`, or `run --verify`, could not compare this target completely with eager: it was"
         " compiled but not called, eager raises on the arguments or in the backward, two runs of eager"
         " differ, or the comparison itself failed. The message states which.",
         "Nothing is known about the results. The command exits with 1; `--allow-unverified` lets it pass.",

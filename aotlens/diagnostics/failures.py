@@ -12,17 +12,18 @@ RULES: tuple[Rule, ...] = (
         "The script does not parse",
         "error",
         "Python cannot read the file.",
-        "Nothing is traced; results shown are those of the last version that parsed.",
-        "Correct the line that is named.",
+        "Nothing is traced; the report shown is that of the last version that parsed.",
+        "Correct the line that the message names.",
         "def f(x:\n    return x",
     ),
     Rule(
         "AL902",
         "Your code raised an error",
         "error",
-        "The script, or the function while it was traced, raised. The traceback holds your own frames only.",
+        "The script, or the function while it was traced, raised. The traceback contains only your own"
+        " frames.",
         "Nothing after that line is traced.",
-        "Run the script with `python`: it fails in the same way. An error that comes only under aotlens"
+        "Run the script with `python`: it fails in the same way. An error that occurs only under aotlens"
         " is a bug.",
         "x @ torch.ones(3, 5)  # x is 8 by 4",
     ),
@@ -32,16 +33,16 @@ RULES: tuple[Rule, ...] = (
         "error",
         "The script called `sys.exit` or `os._exit`.",
         "Targets after that line are not traced.",
-        "Give the arguments that the script needs, or name a target with an example: `SCRIPT::name`.",
+        "Pass the arguments that the script needs, or name a target with an example: `SCRIPT::name`.",
         "if len(sys.argv) < 2:\n    sys.exit(2)",
     ),
     Rule(
         "AL904",
         "No such file",
         "error",
-        "The path does not name a file that can be read.",
+        "The path is not a readable file.",
         "Nothing is traced.",
-        "Check the path; it is taken from the current folder.",
+        "Check the path; it is relative to the current folder.",
         "$ aotlens inspect modle.py",
     ),
     Rule(
@@ -49,9 +50,9 @@ RULES: tuple[Rule, ...] = (
         "No target found",
         "error",
         "The script passed nothing to `torch.compile` and has no `@aotlens.compile`, or the name after"
-        " `::` is no function, method or module class of it.",
+        " `::` is not a function, method or module class of it.",
         "Nothing is traced.",
-        "Name one with `SCRIPT::name`, and give its arguments with an example comment above it.",
+        "Name one with `SCRIPT::name`, and write its arguments in an example comment above it.",
         "$ aotlens inspect model.py",
         "$ aotlens inspect model.py::Model.forward",
     ),
@@ -62,7 +63,7 @@ RULES: tuple[Rule, ...] = (
         "An example comment or decorator does not follow the short form, or does not fit the function's"
         " parameters.",
         "The target is not traced.",
-        "Write one item a parameter: `dtype[sizes]`, optionally `[strides]`, a device and `grad`, or a"
+        "Write one item per parameter: `dtype[sizes]`, optionally `[strides]`, a device and `grad`, or a"
         " Python literal.",
         "# aotlens: example float[8, 16]",
         "# aotlens: example f32[8, 16] grad, 3",
@@ -71,9 +72,9 @@ RULES: tuple[Rule, ...] = (
         "AL907",
         "Tracing took too long",
         "error",
-        "The script or the trace did not end within the time limit and was stopped.",
-        "Nothing is shown for it.",
-        "Name one target with an example (`SCRIPT::name`), so that the script's own work is skipped, or"
+        "The script or the trace exceeded the time limit and was stopped.",
+        "There is no report.",
+        "Name one target with an example (`SCRIPT::name`), so that the script's main part is skipped, or"
         " raise the limit.",
         "while True:\n    train()",
     ),
@@ -81,18 +82,18 @@ RULES: tuple[Rule, ...] = (
         "AL908",
         "Tracing needed too much memory",
         "error",
-        "The child process that traces went over its memory limit.",
-        "Nothing is shown for it.",
-        "Name one target with an example (`SCRIPT::name`): its arguments then hold no memory. Or raise"
-        " the limit.",
+        "The child process that traces exceeded its memory limit.",
+        "There is no report.",
+        "Name one target with an example (`SCRIPT::name`): its arguments then use no memory. Or raise the"
+        " limit.",
         "data = torch.ones(1 << 40)",
     ),
     Rule(
         "AL909",
-        "The process that traced has crashed",
+        "The tracing process crashed",
         "error",
         "A signal ended the process: native code failed in the script or below it, or it was killed.",
-        "Nothing is shown for it.",
+        "There is no report.",
         "Run the script with `python -X faulthandler` to see where.",
         "ctypes.string_at(0)",
     ),
@@ -100,16 +101,16 @@ RULES: tuple[Rule, ...] = (
         "AL910",
         "The trace was cancelled",
         "hint",
-        "A newer edit, or you, stopped it.",
-        "What is shown belongs to the version before.",
-        "Trace again.",
+        "You or a newer edit stopped it.",
+        "The report shown is that of the previous version.",
+        "Retrace.",
         "",
     ),
     Rule(
         "AL911",
-        "An error inside of aotlens",
+        "An error inside aotlens",
         "error",
-        "A promise between two parts of aotlens was broken. It is not your code's fault.",
+        "An internal check of aotlens failed. It is not your code's fault.",
         "The target is not compiled.",
         "Please report it with the message and, if you can, the function.",
         "",
@@ -121,7 +122,7 @@ RULES: tuple[Rule, ...] = (
         "Inductor, or the backend that was chosen, raised an error while it compiled the graph or its"
         " backward.",
         "The graph runs in eager; with `--strict` the script ends here.",
-        "The message has the backend's own words. `--backend eager` runs the graph without generated code.",
+        "The message contains the backend's error. `--backend eager` runs the graph without generated code.",
         "",
     ),
 )

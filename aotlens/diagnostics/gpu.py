@@ -25,31 +25,30 @@ RULES: tuple[Rule, ...] = (
         "AL601",
         "A kernel spills registers",
         "warning",
-        "The kernel keeps more values alive at once than a thread has registers for, so the compiler writes"
-        " some to memory and reads them back. Told from 32 bytes a thread on, a warning from 128 on."
-        " Arrays that a function has of its own (the slow path of `sin` for large arguments) are not"
-        " spills.",
-        "Memory traffic in the middle of arithmetic, for every thread. It mostly hits the L1 cache, which it"
-        " takes from other data.",
-        "Let one expression need less at once: a reduction of fewer terms together, a long chain cut by a"
-        " value that is kept, or a smaller block where the report lists another configuration without"
-        " spills.",
+        "The kernel has more live values than a thread has registers, so the compiler writes some to"
+        " memory and reads them back. Reported from 32 bytes per thread on, as a warning from 128 bytes"
+        " on. Local arrays of a function (the slow path of `sin` for large arguments) are not spills.",
+        "Memory traffic in the middle of arithmetic, for every thread. It mostly hits the L1 cache, and"
+        " displaces other data there.",
+        "Reduce the live values of one expression: reduce fewer terms together, split a long chain by"
+        " storing an intermediate value, or use a smaller block if the report lists a configuration"
+        " without spills.",
         "def mix(x, y):  # f64[76, 1048576] each\n    parts = [torch.exp(row) for row in x.unbind(0)]\n"
         "    total = sum(parts) + sum(y.unbind(0))\n"
         "    return sum(p * q / total for p, q in zip(parts, y.unbind(0)))",
     ),
     Rule(
         "AL602",
-        "A kernel fills little of the GPU",
+        "A kernel has low occupancy",
         "information",
-        "A multiprocessor can hold a number of warps at once, and changes between them while some wait for"
-        " memory. Here fewer than a quarter fit: the finding names what runs out first (registers, shared"
-        " memory, warps, blocks). Not reported: matrix products, which are made for few warps with many"
-        " registers, and launches too small to fill the GPU at all.",
-        "Waiting for memory shows, as there is little else to run meanwhile. How much cannot be told without"
-        " a run.",
-        "Registers: keep fewer values alive in one expression. Shared memory: reduce over fewer values at"
-        " once. Blocks: more elements for each block. Compare the other configurations that the report"
+        "A multiprocessor holds several warps and switches between them while some wait for memory. Here"
+        " fewer than a quarter fit: the finding names what runs out first (registers, shared memory,"
+        " warps, blocks). Matrix products, which use few warps with many registers, and launches too small"
+        " to fill the GPU are not reported.",
+        "Memory latency is not hidden, because there is little else to run. How much time this costs is"
+        " not known without a run.",
+        "Registers: use fewer live values in one expression. Shared memory: reduce over fewer values at"
+        " once. Blocks: use more elements per block. Compare the other configurations that the report"
         " lists.",
         "def mix(x):  # f32[64, 1048576]\n    total = sum(torch.sin(x[i]) for i in range(64))\n"
         "    return torch.stack([torch.sin(x[i]) / total for i in range(64)])",
@@ -58,12 +57,12 @@ RULES: tuple[Rule, ...] = (
         "AL603",
         "Double precision on a GPU",
         "warning",
-        "The expression computes in `float64` on a GPU target. Most often the type came in with a NumPy"
-        " array, `.double()`, or a tensor made under another default type.",
+        "The expression computes in `float64` on a GPU target. Usually the dtype comes from a NumPy array,"
+        " `.double()`, or a tensor created under another default dtype.",
         "Twice the bytes of `float32`; arithmetic at half of its rate on data-centre GPUs (V100, A100, H100,"
         " B200: information) and at 1/32 to 1/64 on all others (warning).",
-        "Convert what comes in (`torch.from_numpy(a).float()`), and give constants the type of the data."
-        " Sums that need more than `float32` can often be taken alone in `float64`.",
+        "Convert inputs (`torch.from_numpy(a).float()`), and create constants in the dtype of the data. If"
+        " a sum needs more than `float32`, compute only that sum in `float64`.",
         "def loss(x, mean):  # mean: f64[512]\n    return ((x - mean) ** 2).mean()",
         "def loss(x, mean):\n    return ((x - mean.to(x.dtype)) ** 2).mean()",
     ),
@@ -71,32 +70,32 @@ RULES: tuple[Rule, ...] = (
         "AL604",
         "An operator splits what a GPU could do in one pass",
         "information",
-        "Elementwise work stands before and behind an operator that runs as a library call (a sort, a"
-        " selection, a Fourier transform, a custom operator). Nothing is fused into such a call, so its"
-        " input is written to memory by one kernel and its result is read by another. Told from 4 MiB a"
-        " call on; matrix products, convolutions and attention, whose cost is their own work, are not"
+        "Elementwise work precedes and follows an operator that runs as a library call (a sort, a"
+        " selection, a Fourier transform, a custom operator). Nothing is fused into such a call, so one"
+        " kernel writes its input to memory and another kernel reads its output. Reported from 4 MiB per"
+        " call on; matrix products, convolutions and attention, whose own work dominates, are not"
         " reported.",
-        "The values on both sides go through memory twice more than the operator itself needs.",
-        "Move elementwise work from one side to the other where the result is the same: what is monotonic"
-        " (`relu` before `sort`) can go behind, together with what stands there; what follows a selection"
-        " that leaves few values costs little. Where only a part of a sorted result is used, `topk` or"
-        " `amax` spares most of it.",
+        "The values on both sides are written and read once more than the operator itself needs.",
+        "Move elementwise work to the other side if the result is the same: a monotonic function (`relu`"
+        " before `sort`) can follow the operator and is then fused with the work there; work after a"
+        " selection of few values is cheap. If only part of a sorted output is used, `topk` or `amax`"
+        " avoids most of the work.",
         "def ranks(x):  # f32[64, 65536]\n    return x.relu().sort(-1).values * 2",
         "def ranks(x):\n    return x.sort(-1).values.relu() * 2",
     ),
     Rule(
         "AL605",
-        "Elements that lie apart multiply the traffic",
+        "Scattered elements multiply the traffic",
         "warning",
-        "A kernel reads elements of which only a few lie in each 32 bytes: every eighth column, one field of"
-        " an array of structures, single elements at given places. Memory moves whole sectors of 32 bytes,"
-        " and what lies between is not used by that kernel. Told where that is at least twice what is needed"
-        " and 4 MiB more. A transposed read is not reported: kernels read it block by block, and use all of"
-        " each sector. For single elements at places that data gives, the figure is the most that it can"
-        " be, and the finding information.",
-        "Time: what the memory moves sets the pace of such kernels.",
-        "Put together in memory what is read together: change the order of dimensions where the tensor is"
-        " made, take one `contiguous()` copy of what is read several times, or gather rows in place of"
+        "A kernel reads elements that share few of their 32-byte sectors: every eighth column, one field"
+        " of an array of structures, elements at arbitrary indices. Memory is read in whole sectors, so"
+        " the bytes in between are read and not used. Reported if the traffic is at least twice what is"
+        " needed and at least 4 MiB more. A transposed read is not reported: kernels read it block by"
+        " block and use whole sectors. For data-dependent indices the figure is an upper bound, and the"
+        " finding is information.",
+        "Time: memory traffic determines the speed of such kernels.",
+        "Store together what is read together: change the order of dimensions where the tensor is created,"
+        " make one `contiguous()` copy of a tensor that is read several times, or gather rows instead of"
         " single elements.",
         "def field(points):  # f32[4194304, 8]\n    return points[:, 0].exp()",
         "def field(points):  # f32[8, 4194304]\n    return points[0].exp()",
@@ -105,12 +104,12 @@ RULES: tuple[Rule, ...] = (
         "AL606",
         "A kernel could not be compiled for the GPU",
         "error",
-        "Triton refused a kernel for the GPU that `--gpu` names, or took longer than its time limit. The"
+        "Triton could not compile a kernel for the GPU that `--gpu` names, or exceeded its time limit. The"
         " other kernels are shown; this one has no figures.",
-        "Nothing is known of the kernel's cost, and on that GPU it would fail.",
-        "For a kernel of your own the message tells its line. A type that the GPU lacks (bfloat16 before"
-        " `sm_80`, float8 before `sm_89`) needs another type or another GPU; for a time limit there is"
-        " `--kernel-time-limit`.",
+        "The cost of the kernel is unknown, and on that GPU it would fail.",
+        "For a kernel of your own the message names its line. For a dtype that the GPU lacks (bfloat16"
+        " before `sm_80`, float8 before `sm_89`), use another dtype or another GPU. `--kernel-time-limit`"
+        " raises the time limit.",
         "def scaled(x):  # bf16, --gpu t4\n    return (x * 2).relu()",
         "def scaled(x):  # f16\n    return (x * 2).relu()",
     ),
@@ -191,11 +190,11 @@ def _split(kernel: Kernel, beside: list[Kernel], moved: int) -> Diagnostic:
     name = kernel.name.removeprefix("torch.ops.").removesuffix(".default")
     message = (
         f"`{text_of(span) or name}` runs as a library call on {kernel.target} (`{name}`, {kernel.phase}),"
-        f" which takes no other work in: {human_bytes(moved)} between it and the elementwise work before"
-        " and behind it are written to memory and read again"
+        f" which cannot be fused: {human_bytes(moved)} between it and the elementwise work before and after"
+        " it are written to memory and read again"
     )
     others = dict.fromkeys(other.spans[0] for other in beside if other.spans and other.spans[0] != span)
-    related = tuple(Related(other, "elementwise work beside it") for other in list(others)[:3])
+    related = tuple(Related(other, "elementwise work before or after it") for other in list(others)[:3])
     return Diagnostic("AL604", "information", message, span, related)
 
 
@@ -220,11 +219,11 @@ def _scattered(span: Span, access: KernelAccess, kernel: Kernel) -> Diagnostic:
     severity: Severity = "information" if access.is_gather else "warning"
     what = quoted(span)
     most = "up to " if access.is_gather else ""
-    where = "at places that data gives" if access.is_gather else "that lie apart in memory"
+    where = "at data-dependent indices" if access.is_gather else "that are scattered in memory"
     message = (
-        f"{what} reads {human_bytes(access.bytes)} {where}: on {kernel.target} {most}"
-        f"{human_bytes(access.sector_bytes)} are moved for it, since memory moves 32 bytes at once"
-        f" (kernel `{kernel.name}`, {kernel.phase})"
+        f"{what} reads {human_bytes(access.bytes)} {where}: on {kernel.target}"
+        f" {most}{human_bytes(access.sector_bytes)} are read for it, because memory is read in sectors of"
+        f" 32 bytes (kernel `{kernel.name}`, {kernel.phase})"
     )
     return Diagnostic("AL605", severity, message, span)
 
@@ -236,7 +235,7 @@ MATRIX_PRODUCT = "tl.dot"
 """In the source of a kernel that uses the matrix units."""
 
 CAUSES: dict[str, str] = {
-    "registers": "registers run out first{figure}; keep fewer values alive at once in this expression",
+    "registers": "registers run out first{figure}; use fewer live values in this expression",
     "shared memory": "shared memory runs out first{figure}; reduce over fewer values at once",
     "warps": "its blocks are too large for a second one to fit",
     "blocks": "its blocks have too few threads",
@@ -265,10 +264,10 @@ def register_spills(target: Target, limits: Limits) -> Iterator[Diagnostic]:
     for kernel, launches in _on_gpu(target):
         if kernel.spill_bytes and kernel.spill_bytes >= limits.least_spill_bytes:
             severity: Severity = "warning" if kernel.spill_bytes >= limits.spill_bytes else "information"
-            has = f" beside its {kernel.registers} registers" if kernel.registers else ""
+            has = f" into its {kernel.registers} registers" if kernel.registers else ""
             message = (
-                f"{_called(kernel, launches)} spills registers on {kernel.target}: each thread moves"
-                f" {human_bytes(kernel.spill_bytes)} through memory for values that do not fit{has}"
+                f"{_called(kernel, launches)} spills registers on {kernel.target}: each thread writes"
+                f" {human_bytes(kernel.spill_bytes)} to memory for values that do not fit{has}"
             )
             yield _at(kernel, target, "AL601", severity, message)
 
@@ -282,8 +281,8 @@ def low_occupancy(target: Target, limits: Limits) -> Iterator[Diagnostic]:
         if chosen.waves is not None and chosen.waves < 1:
             continue  # the launch is too small to fill the GPU, whatever its blocks take
         message = (
-            f"{_called(kernel, launches)} keeps {percent(chosen.occupancy)} of the warps that"
-            f" {kernel.target} can hold: {_cause(chosen)}"
+            f"{_called(kernel, launches)} has an occupancy of {percent(chosen.occupancy)} on"
+            f" {kernel.target}: {_cause(chosen)}"
         )
         yield _at(kernel, target, "AL602", "information", message)
 
@@ -291,8 +290,8 @@ def low_occupancy(target: Target, limits: Limits) -> Iterator[Diagnostic]:
 def _cause(config: KernelConfig) -> str:
     """Return the limit of the occupancy, and how much of that resource the kernel takes."""
     figures = {
-        "registers": f", {config.registers} a thread",
-        "shared memory": f", {human_bytes(config.shared_bytes)} a block",
+        "registers": f", {config.registers} per thread",
+        "shared memory": f", {human_bytes(config.shared_bytes)} per block",
     }
     return CAUSES[config.limit].format(figure=figures.get(config.limit, ""))
 
@@ -327,7 +326,7 @@ def _double(kernel: Kernel, span: Span) -> Diagnostic:
     rate = "half" if half else "a small part, 1/32 to 1/64,"
     what = quoted(span)
     message = (
-        f"{what} computes in f64 on {kernel.target}, and so does what follows from it (first in kernel"
+        f"{what} computes in f64 on {kernel.target}, and so do the values computed from it (first in kernel"
         f" `{kernel.name}`): twice the bytes of f32, and {rate} of its rate"
     )
     return Diagnostic("AL603", "information" if half else "warning", message, span)

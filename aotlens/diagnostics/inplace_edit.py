@@ -49,7 +49,7 @@ def write_to_clone(site: Site, name: str) -> Fix | None:
     line = min([first.lineno, *(node.lineno for node in getattr(first, "decorator_list", ()))])
     where = Span(site.span.file, line, 0, line, 0)
     edit = Edit(where, f"{indent}{name} = {name}.clone()\n")
-    return Fix(f"Write to a copy of `{name}`: the caller's stays as it is", (edit,))
+    return Fix(f"Write to a copy of `{name}`, so that the caller's tensor does not change", (edit,))
 
 
 def bind_new_value(site: Site, name: str) -> Fix | None:

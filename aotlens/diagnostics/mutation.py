@@ -15,13 +15,13 @@ from aotlens.view.quantities import human_bytes
 RULES: tuple[Rule, ...] = (
     Rule(
         "AL101",
-        "An argument that carries a gradient is changed in place",
+        "An argument with a gradient is mutated in place",
         "warning",
-        "The function writes to an argument that is part of an autograd graph. The compiled graph"
-        " computes the new value, and the wrapper copies it back outside of the graph, where autograd"
-        " can see the write.",
-        "One more output of the graph and one copy of the whole tensor on every call. The finding is a"
-        " warning from 1 MiB on, information below.",
+        "The function writes to an argument that is part of an autograd graph. The compiled graph computes"
+        " the new value, and the wrapper copies it back outside of the graph, where autograd records the"
+        " write.",
+        "One more graph output and a copy of the whole tensor on every call. It is a warning from 1 MiB"
+        " on, otherwise information.",
         "Return the new value and let the caller bind it. Buffers, and writes under `torch.no_grad()`,"
         " are not reported: they stay inside the graph.",
         "def step(state, x):\n    state.mul_(0.9)\n    return state + x",
@@ -29,14 +29,14 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "AL102",
-        "A change is hidden from autograd",
+        "A mutation is hidden from autograd",
         "warning",
-        "A tensor that needs a gradient is written through `.data`. Autograd does not learn of it: no"
-        " gradient flows through the write, and the version counter that guards saved values is not"
-        " raised.",
+        "A tensor that needs a gradient is written through `.data`. Autograd does not see the write: no"
+        " gradient flows through it, and the version counter, which protects saved values, does not"
+        " change.",
         "Gradients may be wrong without an error, in eager as well as compiled.",
-        "Write under `torch.no_grad()`: it is not recorded either, but autograd then refuses to use a"
-        " saved value that was overwritten.",
+        "Write under `torch.no_grad()`. Autograd does not record that write either, but raises an error"
+        " when a saved value was overwritten.",
         "def clamp_weight(weight):\n    weight.data.clamp_(-1, 1)",
         "def clamp_weight(weight):\n    with torch.no_grad():\n        weight.clamp_(-1, 1)",
     ),
@@ -44,11 +44,11 @@ RULES: tuple[Rule, ...] = (
         "AL103",
         "An argument's shape or strides are changed in place",
         "warning",
-        "A function such as `t_()`, `unsqueeze_()` or `transpose_()` changes how the caller's tensor"
-        " object is read, not its values.",
-        "The wrapper sets the new shape on the caller's object on every call, outside of the graph. A"
-        " second call with the same object has another shape and is compiled again.",
-        "Use the form without the underscore and return the view.",
+        "A method such as `t_()`, `unsqueeze_()` or `transpose_()` changes the sizes and strides of the"
+        " caller's tensor, not its values.",
+        "The wrapper sets the new shape on the caller's tensor on every call, outside of the graph. The"
+        " next call with this tensor has another shape, so it recompiles.",
+        "Use the method without the underscore and return the view.",
         "def flip(x):\n    x.t_()\n    return x * 2",
         "def flip(x):\n    return x.t() * 2",
     ),
@@ -56,22 +56,22 @@ RULES: tuple[Rule, ...] = (
         "AL104",
         "An argument's storage is replaced",
         "warning",
-        "`set_()`, an assignment to `.data`, or a resize gives the caller's tensor object other memory.",
-        "The wrapper repeats it on every call. Views that the caller took before keep the old memory.",
+        "`set_()`, an assignment to `.data`, or a resize changes the storage of the caller's tensor.",
+        "The wrapper repeats it on every call. Views that the caller took before still use the old storage.",
         "Copy into the existing memory with `copy_()`, or return the new tensor.",
         "def refill(buffer, x):\n    buffer.data = x * 2",
         "def refill(buffer, x):\n    buffer.copy_(x * 2)",
     ),
     Rule(
         "AL105",
-        "A buffer collects autograd history",
+        "A buffer's autograd graph grows with every call",
         "warning",
-        "A buffer is updated in place with a value that carries a gradient, so the buffer becomes part"
-        " of the graph, and after the next call part of the next one.",
-        "Every call keeps the graphs of the calls before it, or the second backward fails. The wrapper"
-        " also copies the buffer on every call.",
-        "Update it under `torch.no_grad()`, or from a detached value. Running statistics of batch norm"
-        " are not reported: they carry no gradient.",
+        "A buffer is updated in place with a value that has a gradient, so the buffer becomes part of the"
+        " autograd graph of this call and of every later one.",
+        "Every call keeps the graphs of all previous calls alive, or the second backward fails. The"
+        " wrapper also copies the buffer on every call.",
+        "Update it under `torch.no_grad()`, or from a detached value. Running statistics of batch norm are"
+        " not reported: they have no gradient.",
         "def forward(self, x):\n    self.ema.mul_(0.9).add_(x.mean(0))\n    return x - self.ema",
         "def forward(self, x):\n    with torch.no_grad():\n        self.ema.mul_(0.9).add_(x.mean(0))\n"
         "    return x - self.ema",
@@ -88,17 +88,16 @@ def copied_arguments(target: Target, limits: Limits) -> Iterator[Diagnostic]:
         copied = f"{human_bytes(size)} are copied back on every call"
         if entry.kind == "Buffer":
             message = (
-                f"buffer `{entry.name}` takes up autograd history: it is changed with a value that"
-                " carries a gradient, so each call keeps the graphs of those before; update it under"
-                " torch.no_grad()"
+                f"buffer `{entry.name}` is updated with a value that has a gradient, so each call keeps the"
+                " autograd graphs of all previous calls alive; update it under torch.no_grad()"
             )
             fix = write_under_no_grad(entry.sites)
             finding = finding_at(entry.sites, target, "AL105", "warning", message)
             yield replace(finding, fixes=(fix,) if fix else ())
         else:
             message = (
-                f"`{entry.name}` is changed in place where autograd must see it: {copied};"
-                " return the new value"
+                f"`{entry.name}` is mutated in place, and autograd must record it: {copied}; return the new"
+                " value"
             )
             severity: Severity = "warning" if size >= limits.copied_bytes else "information"
             finding = finding_at(entry.sites, target, "AL101", severity, message)
@@ -111,8 +110,8 @@ def hidden_changes(target: Target, limits: Limits) -> Iterator[Diagnostic]:
         if not (entry.hidden_from_autograd and entry.requires_grad and entry.mutates_data):
             continue
         message = (
-            f"`{entry.name}` needs a gradient and is changed through `.data`: autograd does not notice, so"
-            " gradients may be wrong without an error; write under torch.no_grad()"
+            f"`{entry.name}` needs a gradient and is mutated through `.data`, which autograd does not see,"
+            " so gradients may be wrong without an error; write under torch.no_grad()"
         )
         fixes = tuple(fix for site in entry.sites if (fix := _under_no_grad(site)))
         yield replace(finding_at(entry.sites, target, "AL102", "warning", message), fixes=fixes)
@@ -122,12 +121,15 @@ def changed_geometry(target: Target, limits: Limits) -> Iterator[Diagnostic]:
     """AL103 and AL104: the caller's tensor object gets another shape or other memory."""
     for entry in target.inputs:
         if entry.mutates_storage_metadata:
-            message = f"`{entry.name}` is given other memory; views that the caller holds keep the old one"
+            message = (
+                f"the storage of `{entry.name}` is replaced; views that the caller holds still use the old"
+                " storage"
+            )
             yield finding_at(_metadata_first(entry), target, "AL104", "warning", f"{message}; use copy_()")
         elif entry.mutates_metadata:
             message = (
-                f"the shape or strides of `{entry.name}` change for the caller: the wrapper sets them on"
-                " every call, and the next call is compiled again; use the form without the underscore"
+                f"this changes the shape or strides of the caller's `{entry.name}`: the wrapper sets them"
+                " on every call, and the next call recompiles; use the method without the underscore"
             )
             finding = finding_at(_metadata_first(entry), target, "AL103", "warning", message)
             yield replace(finding, fixes=mutation_fixes(entry))

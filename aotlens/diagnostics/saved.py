@@ -21,60 +21,57 @@ from aotlens.view.saved import value_name
 RULES: tuple[Rule, ...] = (
     Rule(
         "AL301",
-        "A large activation is kept for the backward",
+        "A large activation is saved for the backward",
         "information",
-        "The value is computed in the forward and read in the backward, so it stays in memory in"
-        " between. The three largest are reported when they hold at least 8 MiB and a tenth of all saved"
-        " bytes.",
-        "Its bytes, from the forward until the backward has read it; for a loop over layers, once for"
-        " each layer.",
+        "The value is computed in the forward and read in the backward, so it stays in memory in between."
+        " The three largest values with at least 8 MiB and a tenth of all saved bytes are reported.",
+        "Its bytes, from the forward until the backward has read it; in a loop over layers, once per layer.",
         "Wrap the block that makes and uses it in `torch.utils.checkpoint.checkpoint(block, x,"
-        " use_reentrant=False)`: the backward then computes it again. Where a call of your code would take"
-        " a tenth off the peak, the finding names it, says what would be saved then, and offers the edit."
-        " A smaller batch or `bfloat16` autocast shrinks the value.",
+        " use_reentrant=False)`: the backward then recomputes it. If checkpointing a call of your code"
+        " would lower the peak by a tenth, the finding names the call, says how much it would save, and"
+        " offers the edit. A smaller batch or `bfloat16` autocast also shrinks the value.",
         "for block in self.blocks:\n    x = block(x)",
         "for block in self.blocks:\n    x = checkpoint(block, x, use_reentrant=False)",
     ),
     Rule(
         "AL302",
-        "A precision that doubles what is kept",
+        "A wider dtype doubles the saved bytes",
         "information",
-        "A value is kept for the backward in a wider type than what it was computed from: a `float32` copy"
-        " of a `bfloat16` value under autocast, both precisions of one value, or `float64` that came in"
-        " with a constant, a NumPy array or a small argument. Reported from 1 MiB and a fiftieth of all"
-        " saved bytes on.",
+        "A value is saved for the backward in a wider dtype than its input: a `float32` copy of a"
+        " `bfloat16` value under autocast, both precisions of one value, or `float64` from a constant, a"
+        " NumPy array or a small argument. Reported from 1 MiB and a fiftieth of all saved bytes on.",
         "Twice the bytes (`float32` beside `bfloat16`, `float64` beside `float32`) until the backward.",
-        "Cast later, so that the narrow value is what is kept; give constants the type of the data; use the"
-        " fused form (`scaled_dot_product_attention`, `rms_norm`) that widens only inside.",
+        "Cast later, so that the narrow value is saved; create constants in the dtype of the data; use a"
+        " fused operator (`scaled_dot_product_attention`, `rms_norm`), which widens only internally.",
         'weight = torch.ones(512)  # float32\nwith torch.autocast("cuda", torch.bfloat16):\n'
         "    y = (self.up(x) * weight).sigmoid()",
         "y = (self.up(x) * weight.to(torch.bfloat16)).sigmoid()",
     ),
     Rule(
         "AL303",
-        "A mask is kept as numbers",
+        "A mask is saved as numbers",
         "information",
-        "A value that holds two different numbers only (a comparison cast to float, a one-hot matrix, drawn"
-        " integers of 0 and 1) is kept for the backward in a type wider than a byte. Masks that dropout or"
-        " `torch.bernoulli` draw are not told: `min-cut` keeps them as booleans. Reported from 1 MiB and a"
-        " fiftieth of all saved bytes on.",
-        "Four bytes (`float32`) where a boolean takes one.",
-        "Keep the comparison's boolean result and multiply by it, or choose with `torch.where`: both take a"
+        "A value with only two different numbers (a comparison cast to float, a one-hot matrix, random"
+        " integers 0 and 1) is saved for the backward in a dtype wider than a byte. Dropout and Bernoulli"
+        " masks are not reported: `min-cut` saves them as booleans. Reported from 1 MiB and a fiftieth of"
+        " all saved bytes on.",
+        "Four bytes (`float32`) per element instead of one for a boolean.",
+        "Multiply by the boolean output of the comparison, or choose with `torch.where`: both take a"
         " boolean mask.",
         "mask = torch.randint(0, 2, x.shape).float()\ny = x.exp() * mask",
         "mask = torch.randint(0, 2, x.shape).bool()\ny = x.exp() * mask",
     ),
     Rule(
         "AL304",
-        "A value is kept that no gradient depends on",
+        "A value is saved that no gradient depends on",
         "warning",
-        "The backward reads the value, but whatever it holds, the gradients are the same: it is multiplied"
-        " by zero, raised to the power zero, or only asked for its sizes. `aotlens inspect --dead-values`"
-        " also finds what only numbers tell: it runs the backward graph on random values and changes one"
-        " saved value at a time.",
-        "Its bytes, and the work that makes it, for nothing.",
-        "Drop the term that has no effect, or take the value from `.detach()`; in a custom"
-        " `autograd.Function` save the sizes instead of the tensor.",
+        "The backward reads the value, but the gradients do not depend on it: it is multiplied by zero,"
+        " raised to the power zero, or only its sizes are needed. `aotlens inspect --dead-values` also"
+        " finds such values numerically: it runs the backward graph on random values and changes one saved"
+        " value at a time.",
+        "Its bytes and the work of computing it, for nothing.",
+        "Remove the term that has no effect, or detach the value; in a custom `autograd.Function` save the"
+        " sizes instead of the tensor.",
         "class Scale(torch.autograd.Function):\n    @staticmethod\n    def forward(ctx, x):\n"
         "        ctx.save_for_backward(x.exp())\n        return x * 2\n\n    @staticmethod\n"
         "    def backward(ctx, grad):\n        (y,) = ctx.saved_tensors\n        return grad * 2 + 0 * y",
@@ -85,13 +82,13 @@ RULES: tuple[Rule, ...] = (
         "AL305",
         "An activation checkpoint is not followed",
         "information",
-        "A value inside of an activation checkpoint is kept all the same, or one that its policy keeps is"
-        " computed again. The finding says why: a second draw of random numbers would differ, what it does"
-        " is done once, what it is computed from has changed, or another rule comes first. Reported from"
-        " 1 MiB and a fiftieth of all saved bytes on.",
-        "The bytes that the checkpoint was to spare, or the work that its policy was to spare.",
-        "Move the random or changing operation out of the checkpointed function, or accept it: a mask is a"
-        " quarter of what it masks.",
+        "A value inside an activation checkpoint is saved anyway, or a value that the checkpoint's policy"
+        " saves is recomputed. The finding says why: recomputing would give other random numbers or repeat"
+        " a side effect, an input has changed, or another rule takes precedence. Reported from 1 MiB and a"
+        " fiftieth of all saved bytes on.",
+        "The bytes that the checkpoint should free, or the work that its policy should avoid.",
+        "Move the random operator or the mutation out of the checkpointed function, or accept it: a mask"
+        " takes a quarter of the bytes of the masked values.",
         "def block(x):\n    return torch.randn_like(x) * x.exp()\n\n\n"
         "checkpoint(block, x, use_reentrant=False)",
     ),
@@ -99,12 +96,12 @@ RULES: tuple[Rule, ...] = (
         "AL306",
         "A memory budget raises the peak",
         "warning",
-        "With the budget less is saved for the backward, but the predicted peak of forward and backward is"
-        " higher than with a larger budget, or without one: what the backward computes again needs more at"
-        " once. Budgets of 1.25, 1.5, 2 and 3 times what was asked are compared.",
-        "More memory and more work than with more saved.",
+        "With this budget less is saved for the backward, but the predicted peak of forward and backward"
+        " is higher than with a larger budget or without one, because the values that the backward"
+        " recomputes are alive together. Budgets of 1.25, 1.5, 2 and 3 times this one are compared.",
+        "More memory and more work than a larger budget needs.",
         "Choose a larger budget; the frontier in the report lists what each one costs. A checkpoint around"
-        " each layer spares memory at the peak as well.",
+        " each layer lowers the peak as well.",
         "$ aotlens inspect model.py --memory-budget 0.1",
         "$ aotlens inspect model.py --memory-budget 0.5",
     ),
@@ -149,7 +146,7 @@ def _large_saved(
     target: Target, partition: Partition, group: list[SavedValue], advice: Advice | None
 ) -> Diagnostic:
     first, total = group[0], _total(group, _bytes)
-    share = f"{percent(total / partition.saved_bytes)} of what is saved"
+    share = f"{percent(total / partition.saved_bytes)} of all saved bytes"
     uses = dict.fromkeys(use.span for value in group for use in value.used_by if use.span)
     related = tuple(
         Related(span, "its backward reads the value") for span in list(uses)[:3] if span != first.span
@@ -159,7 +156,7 @@ def _large_saved(
         fix = checkpointed(advice)
         what = f"checkpointing this call would save {human_bytes(advice.saved_bytes)} in all"
         related = (*related, Related(advice.span, f"{what} instead of {human_bytes(partition.saved_bytes)}"))
-    message = f"`{value_name(first)}` keeps {human_bytes(total)}{_each(group)} for the backward, {share}"
+    message = f"`{value_name(first)}` saves {human_bytes(total)}{_each(group)} for the backward, {share}"
     return Diagnostic(
         "AL301",
         "information",
@@ -207,11 +204,11 @@ def _spared(target: Target, group: list[SavedValue], code: str, severity: Severi
     assert first.spare is not None  # as of every value of the group
     total, spare = human_bytes(_total(group, _bytes)), human_bytes(_total(group, _spare))
     message = (
-        f"`{value_name(first)}` is kept for the backward as {first.tensor.short()}, {total}{_each(group)}:"
-        f" {first.spare.reason}; {spare} could be spared"
+        f"`{value_name(first)}` is saved for the backward as {first.tensor.short()}, {total}{_each(group)}:"
+        f" {first.spare.reason}; {spare} could be freed"
     )
     cause = first.spare.span
-    related = (Related(cause, "it becomes so here"),) if cause is not None and cause != first.span else ()
+    related = (Related(cause, "the cause is here"),) if cause is not None and cause != first.span else ()
     cost = peak_cost(target, _total(group, _spare))
     return Diagnostic(code, severity, message, first.span or target.span, related, (), cost)
 
@@ -227,15 +224,15 @@ def overruled_checkpoints(target: Target, limits: Limits) -> Iterator[Diagnostic
         first = group[0]
         total = human_bytes(_total(group, _bytes))
         message = (
-            f"`{value_name(first)}` is kept for the backward, {total}{_each(group)},"
-            f" against {first.overrode}: {first.reason}"
+            f"`{value_name(first)}` is saved for the backward, {total}{_each(group)}, despite"
+            f" {first.overrode}: {first.reason}"
         )
         yield Diagnostic("AL305", "information", message, first.span or target.span)
     reported: set[Span | None] = set()
     for value in partition.recomputed:
         if value.overrode and value.bytes >= least and value.span not in reported:
             reported.add(value.span)
-            message = f"`{value_name(value)}` is computed again against {value.overrode}: {value.reason}"
+            message = f"`{value_name(value)}` is recomputed despite {value.overrode}: {value.reason}"
             yield Diagnostic("AL305", "information", message, value.span or target.span)
 
 
@@ -252,8 +249,8 @@ def harmful_budget(target: Target, limits: Limits) -> Iterator[Diagnostic]:
     message = (
         f"the memory budget of {human_bytes(partition.budget.asked_bytes)} raises the predicted peak to"
         f" {human_bytes(memory.peak_bytes)}, from {human_bytes(best.peak_bytes)} {with_more}: it saves"
-        f" {human_bytes(partition.saved_bytes)} instead of {human_bytes(best.saved_bytes)}, and what the"
-        " backward computes again needs more at once"
+        f" {human_bytes(partition.saved_bytes)} instead of {human_bytes(best.saved_bytes)}, and the values"
+        " that the backward recomputes are alive together"
     )
     yield Diagnostic("AL306", "warning", message, target.span)
 

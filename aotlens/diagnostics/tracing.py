@@ -19,31 +19,31 @@ RULES: tuple[Rule, ...] = (
         "AL401",
         "The program depends on a tensor's values",
         "error",
-        "An `if`, a loop, `.item()` or a size depends on values that are known only when the program"
-        " runs. A graph that is made ahead of time holds one path.",
-        "The function cannot be captured whole.",
-        "Compute both sides and choose with `torch.where`, or keep that line outside of the compiled"
-        " function.",
+        "An `if`, a loop, `.item()` or a size depends on values that are known only when the program runs."
+        " A graph that is compiled ahead of time has one path.",
+        "The function cannot be captured as one graph.",
+        "Compute both sides and choose with `torch.where`, or move that line out of the compiled function.",
         "def relu(x):\n    return x if x.sum() > 0 else x * 0",
         "def relu(x):\n    return torch.where(x.sum() > 0, x, x * 0)",
     ),
     Rule(
         "AL402",
-        "A case that is not supported",
+        "An unsupported case",
         "error",
-        "The engine knows this case and refuses it, because a wrong result would be worse than none.",
+        "aotlens recognises this case and does not compile it, because a wrong result would be worse than"
+        " none.",
         "The target is not compiled.",
-        "The message names the case, your line and the way around it. `torch.compile` with another"
-        " backend is not affected.",
+        "The message names the case, your line and a workaround. `torch.compile` with another backend is"
+        " not affected.",
         "mix(nested_tensor)",
     ),
     Rule(
         "AL403",
-        "The script asks for a GPU that is not there",
+        "The script asks for a GPU that is not present",
         "error",
-        "The script puts something on a CUDA device, and this machine has none.",
+        "The script uses a CUDA device, and this machine has none.",
         "Nothing after that line is traced.",
-        "Name a GPU with `--gpu`: the script is traced as if it were there. Or let the script choose:"
+        "Name a GPU with `--gpu`: the script is traced as if it were present. Or let the script choose:"
         " `device = 'cuda' if torch.cuda.is_available() else 'cpu'`.",
         "model.cuda()",
     ),
@@ -51,9 +51,9 @@ RULES: tuple[Rule, ...] = (
         "AL404",
         "The script needs a value that a fake tensor does not have",
         "error",
-        "Under `--fake` tensors have sizes and types and no values; this line reads one. Where targets were"
-        " captured before it, the finding is information only.",
-        "What the script does after that line is not traced.",
+        "Under `--fake` tensors have sizes and dtypes but no values; this line reads one. If targets were"
+        " captured before it, the finding is only information.",
+        "Nothing after that line is traced.",
         "Leave `--fake` out, or guard the line; print sizes instead of values.",
         "print(loss.item())",
     ),
@@ -61,13 +61,13 @@ RULES: tuple[Rule, ...] = (
         "AL405",
         "Code passed to torch.compile runs in eager",
         "warning",
-        "Dynamo captures nothing of the function, or nothing from this line on: it meets something that it"
-        " cannot trace and cannot resume after, such as `nn.LSTM`. The same code is used for a function that"
-        " was never called, that holds no tensor operation, that was recompiled too often, or for which the"
+        "Dynamo captures nothing of the function, or nothing from this line on: it cannot trace an"
+        " expression such as `nn.LSTM` and cannot resume after it. The same code is used for a function"
+        " that was never called, has no tensor operation, was recompiled too often, or for which the"
         " script chose another backend.",
         "That code runs in eager, and no graph of it is shown.",
-        "The message has Dynamo's own hint. Compile the parts around what it cannot trace; or leave"
-        " `torch.compile` off and name the function (`aotlens inspect SCRIPT::name`): it is then recorded"
+        "The message has Dynamo's own hint. Compile the parts around this expression, or remove"
+        " `torch.compile` and name the function (`aotlens inspect SCRIPT::name`): it is then captured"
         " without Dynamo.",
         "lstm = nn.LSTM(32, 64)\n\n@torch.compile\ndef run(xs):\n    return lstm(xs)[0].sum()",
         "torch._dynamo.config.allow_rnn = True",
@@ -77,11 +77,11 @@ RULES: tuple[Rule, ...] = (
         "A graph break",
         "warning",
         "Dynamo cannot trace this expression: it splits the function, and the expression runs in eager"
-        " between two graphs. It is a warning where 1 MiB or more crosses the break on each call.",
-        "Nothing is fused across the break, each part is guarded and called by itself, and tensors that both"
-        " parts need are written to memory and read again.",
-        "The message has a hint, torch's number for the break, and the library's line where one stops Dynamo."
-        " Move the expression out of the compiled function where you can.",
+        " between two graphs. It is a warning if 1 MiB or more crosses the break on each call.",
+        "Nothing is fused across the break, each part has guards and a call of its own, and tensors that"
+        " both parts need are written to memory and read again.",
+        "The message has a hint, torch's number for the break, and the library's line if one stops Dynamo."
+        " Move the expression out of the compiled function if you can.",
         "y = layer(x)\nprint(y.mean())\nreturn head(y)",
         "y = layer(x)\nreturn head(y)",
     ),
@@ -89,13 +89,13 @@ RULES: tuple[Rule, ...] = (
         "AL407",
         "A value that recompiles the function",
         "warning",
-        "Dynamo compiled the function for one value, a guard checks that value on each call, and calls with"
-        " another value compile the function again. The second size of a dimension and the second value of a"
-        " number are no finding: Dynamo then makes them symbols.",
+        "Dynamo compiled the function for one value, a guard checks that value on each call, and a call"
+        " with another value recompiles the function. The second size of a dimension and the second value"
+        " of a number are not reported: Dynamo then makes them symbols.",
         "The time of each recompilation. After eight of them (`torch._dynamo.config.recompile_limit`) calls"
         " that need another graph run in eager.",
-        "The message names the value as you write it, with the old and the new value, and what to do:"
-        " a counter belongs into a buffer, a number that changes into a 0-d tensor, a size is announced with"
+        "The message names the value as you write it, with the old and the new value, and what to do: put"
+        " a counter into a buffer, a changing number into a 0-d tensor, and mark a size with"
         " `torch._dynamo.mark_dynamic`.",
         "class Net(nn.Module):\n    step = 0\n\n    def forward(self, x):\n        self.step += 1\n"
         "        return x / self.step",
@@ -107,11 +107,11 @@ RULES: tuple[Rule, ...] = (
         "AL408",
         "A symbolic size that became a constant",
         "information",
-        "The size was a symbol, so that one compilation serves many sizes, until this expression asked"
-        " whether it has a certain value. From here on it is that constant.",
-        "Calls with another size compile the function again.",
-        "Ask for a range (`x.shape[0] >= 2`), or move the test out of the compiled function. Other sizes may"
-        " still vary.",
+        "The size was a symbol, so that one compilation serves many sizes, until this expression compared"
+        " it with a value. Here it is specialised to that constant.",
+        "Calls with another size recompile the function.",
+        "Compare with a range (`x.shape[0] >= 2`), or move the comparison out of the compiled function."
+        " Other sizes may still vary.",
         "@torch.compile(dynamic=True)\ndef pad(x):\n    if x.shape[0] == 5:\n        return x\n"
         "    return torch.cat([x, x])",
     ),
@@ -119,10 +119,10 @@ RULES: tuple[Rule, ...] = (
         "AL409",
         "A function that Dynamo skips",
         "warning",
-        "Dynamo looked at the function and left it to Python, without a graph break to say so: tracing is"
-        " switched off for it, a dispatch mode is active, or its file is on Dynamo's list of code to skip.",
+        "Dynamo left the function to Python without reporting a graph break: tracing is disabled for it, a"
+        " dispatch mode is active, or its file is on Dynamo's skip list.",
         "Everything in it runs in eager.",
-        "The message has the reason. Functions without any tensor are skipped too, and are no finding.",
+        "The message has the reason. Functions without tensors are skipped too, and are not reported.",
         "with MyDispatchMode():\n    compiled(x)",
         "compiled(x)",
     ),
@@ -130,13 +130,13 @@ RULES: tuple[Rule, ...] = (
         "AL410",
         "Ranks that compile different graphs",
         "warning",
-        "Under one compile id, some ranks of the run compiled another graph than the others, or none. The"
-        " reason is a branch on the rank, or data of other sizes. Graphs count as equal when only a GPU's"
-        " number or a process group's name differs.",
+        "For one compile id, some ranks compiled another graph than the others, or none. The cause is a"
+        " branch on the rank, or data of other sizes. Graphs count as equal if only a GPU's index or a"
+        " process group's name differs.",
         "Each rank compiles for itself, so the slowest compilation holds up all of them, and a collective in"
         " one graph that another graph lacks hangs the job.",
-        "The message names the first node in which they differ, and its line on both sides. Have all ranks"
-        " take the same branch inside of compiled functions, and pad batches to the same size.",
+        "The message names the first node that differs, and its line on both ranks. Have all ranks take"
+        " the same branch inside of compiled functions, and pad batches to the same size.",
         "@torch.compile\ndef step(x):\n    if dist.get_rank() == 0:\n        x = x * 2\n    return x.relu()",
         "@torch.compile\ndef step(x, scale):\n    return (x * scale).relu()",
     ),

@@ -12,7 +12,7 @@ from aotlens.view.cuda_graphs import OF_INPUTS
 from aotlens.view.quantities import human_bytes
 
 ABOUT = (
-    " Told with `--gpu`, or where tensors are on a GPU; of interest to who replays CUDA graphs"
+    " Reported with `--gpu`, or if tensors are on a GPU; it matters if you use CUDA graphs"
     ' (`mode="reduce-overhead"`, `torch.cuda.graph`).'
 )
 
@@ -20,27 +20,26 @@ ABOUT = (
 RULES: tuple[Rule, ...] = (
     Rule(
         "AL501",
-        "The wrapper copies much on each call",
+        "The wrapper copies large tensors on each call",
         "warning",
-        "Work outside of the graphs moves at least 16 MiB on every call, for example to write changed"
-        " buffers or a cache back.",
-        "The copied bytes, twice through memory, on every call; nothing can be fused with it.",
-        "Change a slice in place (`cache[:, pos] = new`) under `torch.no_grad()`, so that the write"
-        " stays in the graph, or return the new value.",
+        "The wrapper copies at least 16 MiB on every call, for example to update mutated buffers or a cache.",
+        "The copied bytes are read and written on every call; nothing can be fused with the copy.",
+        "Write only a slice (`cache[:, pos] = new`) under `torch.no_grad()`, so that the write stays in"
+        " the graph, or return the new value.",
         "def step(cache, x):\n    cache.copy_(torch.roll(cache, 1, 0))\n    return cache @ x",
     ),
     Rule(
         "AL502",
         "The CPU waits for the GPU inside a graph",
         "information",
-        "A value of the GPU decides what happens next: a number that Python reads (`.item()`), the size of"
-        " a result (`x[mask]`, `nonzero`, `unique`), the branch of a `cond`, the end of a loop, or an error"
-        " check of a linear algebra kernel. A CUDA graph replays without Python in between, so it ends"
-        " before this and another one begins behind it; a `cond` prevents it altogether." + ABOUT,
-        "The GPU runs dry while the CPU waits, with and without CUDA graphs, and the launches that one"
-        " replay would have spared come back for a part of the graph.",
-        "Keep the number a tensor, choose with `torch.where`, give sizes that do not depend on data"
-        " (`torch.nonzero_static`, a mask that is multiplied in).",
+        "The CPU needs a value from the GPU: a number that Python reads (`.item()`), the size of an output"
+        " (`x[mask]`, `nonzero`, `unique`), the branch of a `cond`, the end of a loop, or an error check"
+        " of a linear algebra kernel. A CUDA graph replays without Python, so it ends here and another one"
+        " starts after it; a `cond` prevents recording altogether." + ABOUT,
+        "The GPU is idle while the CPU waits, with and without CUDA graphs, and part of the graph is"
+        " launched kernel by kernel.",
+        "Keep the number as a tensor, choose with `torch.where`, use operators whose sizes do not depend"
+        " on data (`torch.nonzero_static`, multiplication by a mask).",
         "def loss(x, mask):\n    return x[mask].square().sum()",
         "def loss(x, mask):\n    return torch.where(mask, x, 0).square().sum()",
     ),
@@ -48,13 +47,12 @@ RULES: tuple[Rule, ...] = (
         "AL503",
         "An argument is written to inside a graph",
         "information",
-        "The graph writes to a tensor that the caller passes, or exchanges its storage. A CUDA graph holds"
-        " the addresses of the run that was recorded; of a tensor that is another one at each call it can"
-        " read a copy, but not write to it. Parameters and buffers of a module stay where they are and are"
-        " not reported." + ABOUT,
+        "The graph writes to a tensor that the caller passes, or swaps its storage. A CUDA graph uses the"
+        " addresses of the recorded run. If each call passes another tensor, it can read a copy but not"
+        " write to the tensor. Parameters and buffers keep their addresses and are not reported." + ABOUT,
         "The graph is launched kernel by kernel, as without CUDA graphs.",
-        "Make the tensor a buffer of the module, or call `torch._dynamo.mark_static_address(cache)` where"
-        " every call passes the same one; or return the new value.",
+        "Make the tensor a buffer of the module, or call `torch._dynamo.mark_static_address(cache)` if"
+        " every call passes the same tensor, or return the new value.",
         "def step(cache, x):\n    cache[0] = x\n    return cache.sum(0)",
         "class Step(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
         "        self.register_buffer('cache', torch.zeros(8, 16))\n\n"
@@ -62,15 +60,14 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "AL504",
-        "A value of the CPU in a graph of the GPU",
+        "A CPU tensor in a GPU graph",
         "information",
         "The target computes on a GPU, and this tensor is on the CPU, on another GPU, or is copied between"
         " them. A replay reads and writes the memory of one GPU only." + ABOUT,
-        "A copy over the bus on each call, for which the CPU or the GPU waits; a CUDA graph is split"
-        " around it.",
-        "Make the tensor where it is used (`device=x.device`), move inputs once, keep constants in buffers of"
-        " the module. A constructor whose result is only copied to the GPU is made there by Inductor, and a"
-        " constant number goes into the kernels: neither is reported.",
+        "A copy over the bus on each call, for which the CPU or the GPU waits; a CUDA graph is split there.",
+        "Create the tensor on the device that uses it (`device=x.device`), move inputs once, keep"
+        " constants in buffers of the module. Inductor runs a constructor on the GPU if its output is only"
+        " copied there, and puts constant numbers into the kernels: neither is reported.",
         "def scale(x):  # x on the GPU\n    return x * torch.tensor([0.5, 1.0, 2.0]).to(x.device)",
         "class Scale(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
         "        self.register_buffer('by', torch.tensor([0.5, 1.0, 2.0]))\n\n"
@@ -78,14 +75,13 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "AL505",
-        "An operator that no CUDA graph records",
+        "An operator that CUDA graphs cannot record",
         "information",
-        "It runs in Python (a print, an effect, a method of an object), sets or reads the state of the"
-        " random numbers, has a sparse result, or its author or torch says that it cannot be recorded (the"
-        " tag `cudagraph_unsafe`). Draws from the GPU's default generator are recorded well." + ABOUT,
-        "What runs in Python would run while recording only; the graph is launched kernel by kernel"
-        " instead, or split.",
-        "Move it out of the compiled function: seed and print before or behind it.",
+        "It runs in Python (a print, an effect, a method of an object), sets or reads RNG state, has a"
+        " sparse output, or is tagged as not recordable (`cudagraph_unsafe`). Random operators on the"
+        " GPU's default generator can be recorded." + ABOUT,
+        "Python code would run only during recording; so the graph is launched kernel by kernel, or split.",
+        "Move it out of the compiled function: seed and print before or after it.",
         "def noisy(x):\n    torch.manual_seed(0)\n    return x + torch.randn_like(x)",
         "torch.manual_seed(0)\n\ndef noisy(x):\n    return x + torch.randn_like(x)",
     ),
@@ -120,8 +116,8 @@ def large_wrapper_copies(target: Target, limits: Limits) -> Iterator[Diagnostic]
         is_reported = target.mode == "training" and is_copied_for_autograd(entry)
         if copied and size >= limits.write_back_bytes and not is_reported:
             message = (
-                f"the wrapper writes `{entry.name}` back after the graph: {human_bytes(size)} are copied on"
-                " every call; change only the slice that is new, or return the new value"
+                f"the wrapper copies the new value of `{entry.name}` after the graph: {human_bytes(size)}"
+                " on every call; write only the slice that changes, or return the new value"
             )
             finding = finding_at(entry.sites, target, "AL501", "warning", message)
             yield replace(finding, cost=copy_cost(target, size))
@@ -145,7 +141,7 @@ def _message(blockers: list[CudaGraphBlocker]) -> str:
     what = first.sites[0].text if first.sites and first.kind not in OF_INPUTS else first.what
     prevents = any(blocker.effect == "prevents" for blocker in blockers)
     phases = " and ".join(dict.fromkeys(blocker.phase for blocker in blockers))
-    follows = "keeps CUDA graphs from recording" if prevents else "splits the CUDA graph of"
+    follows = "prevents CUDA graphs from recording" if prevents else "splits the CUDA graph of"
     return f"`{what}` {follows} the {phases}: {first.reason}; {first.advice}"
 
 

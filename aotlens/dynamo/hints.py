@@ -25,7 +25,7 @@ PRINT = "remove it, or allow `torch._dynamo.config.reorderable_logging_functions
 WARN = "allow `torch._dynamo.config.reorderable_logging_functions.add(warnings.warn)`, or move it outside"
 
 
-OF_LIBRARY = "the break is the library's own: compile what stands before and behind the call by itself"
+OF_LIBRARY = "the break is inside the library: compile the code before and after the call separately"
 
 
 def hint_of(code: str, text: str, torchs: str, is_in_library: bool = False) -> str:

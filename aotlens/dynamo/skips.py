@@ -22,7 +22,7 @@ SKIPS: tuple[Skip, ...] = (
     Skip(
         "frame has already started executing",
         "it was running already as Dynamo met it",
-        "call the compiled function from outside of it",
+        "call the compiled function outside of it",
         True,
     ),
     Skip(

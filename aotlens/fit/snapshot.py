@@ -124,13 +124,13 @@ def read_snapshot(path: str) -> tuple[MemorySnapshot, ...]:
     """
     data = _loaded(path)
     if not isinstance(data, Mapping) or not isinstance(data.get("segments"), Sequence):
-        raise UserError(f"{path} is no memory snapshot: it has no list of segments")
+        raise UserError(f"{path} is not a memory snapshot: it has no list of segments")
     segments, traces = data["segments"], data.get("device_traces") or []
     try:
         devices = sorted({_number(segment, "device") for segment in segments} | set(range(len(traces))))
         snapshots = [_device(device, segments, traces[device : device + 1]) for device in devices]
     except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
-        raise UserError(f"{path} is no memory snapshot that can be read: {error!r} in its records") from error
+        raise UserError(f"{path} is not a readable memory snapshot: {error!r} in its records") from error
     return tuple(
         snapshot for snapshot in snapshots if snapshot.reserved_bytes or snapshot.failure is not None
     )
@@ -147,7 +147,7 @@ def _loaded(path: str) -> Any:
     except OSError as error:
         raise UserError(f"{path}: cannot be read: {error.strerror or error}") from error
     except _RefusedError as error:
-        raise UserError(f"{path} is refused, and nothing in it was run: {error}") from error
+        raise UserError(f"{path} is rejected, and nothing in it was run: {error}") from error
     except MemoryError as error:
         raise UserError(
             f"{path} asks for more memory than reading may use; it is too large, or damaged"

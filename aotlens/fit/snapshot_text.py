@@ -19,7 +19,10 @@ def snapshot_lines(snapshot: MemorySnapshot, *, is_full: bool = False) -> Iterat
         requested = human_bytes(failure.size_bytes)
         yield f"out of memory on device {snapshot.device}: {requested} were asked for{where}"
         if failure.free_bytes is not None:
-            yield f"  the GPU had {human_bytes(failure.free_bytes)} left outside of what torch reserved"
+            yield (
+                f"  the GPU had {human_bytes(failure.free_bytes)} free outside of the memory that torch"
+                " reserved"
+            )
     else:
         yield f"device {snapshot.device}: no allocation failed while allocations were recorded"
     yield (

@@ -33,7 +33,7 @@ def messages(site: BreakSite) -> Iterator[Candidate | None]:
     if called == "print":
         yield from _print(source, node)
     elif called == "warnings.warn":
-        title = "Let compiled code warn behind the graph"
+        title = "Let compiled code warn after the graph"
         yield candidate("warning", title, source.after_imports(REORDER.format(called)))
     elif called.rpartition(".")[2] in LOGGING and "." in called:
         yield candidate("logging", "Log from eager code only", *_eager_only(source, node))
@@ -43,7 +43,7 @@ def messages(site: BreakSite) -> Iterator[Candidate | None]:
 
 def _print(source: Source, node: ast.Call) -> Iterator[Candidate | None]:
     allowed = source.after_imports(REORDER.format("print"))
-    title = "Let compiled code print behind the graph"
+    title = "Let compiled code print after the graph"
     yield candidate("print", title, allowed)
     text = _as_one_string(source, node)
     if text is not None:

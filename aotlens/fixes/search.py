@@ -146,7 +146,7 @@ class Search:
                 self.dynamo, self.compared = attempt.dynamo or self.dynamo, attempt.compared
                 return list(trials)
             self.rejected += [
-                (trial, "what it was to remove is still there") for trial in trials if trial not in gone
+                (trial, "the problem that it should remove remains") for trial in trials if trial not in gone
             ]
             return self.accept(gone, base)
         if len(trials) == 1:

@@ -211,8 +211,8 @@ class Entries:
         if before is not None and changed and not self._has_warned:
             self._has_warned = True
             warnings.warn(
-                f"`{before.captured.subject.name}` is compiled anew at each call: it changes {changed}, "
-                "which it may read; keep it in a tensor, or change it outside",
+                f"`{before.captured.subject.name}` is recompiled at each call: it changes {changed}, which"
+                " it may read; store it in a tensor, or change it outside",
                 stacklevel=5,
             )
 

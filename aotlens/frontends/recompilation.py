@@ -105,8 +105,8 @@ def _differences(known: Any, now: Any, names: list[str], values: list[tuple[Any,
     differing = [index for index in range(len(names)) if known[index] != now[index]] if comparable else []
     if not differing:
         return (
-            "a mode of torch, what it reads beside its arguments or their structure differs, or sizes do not "
-            "fit what was assumed of them (the reports in `.compiled` list it)"
+            "a mode of torch, a free variable or the structure of the arguments differs, or sizes violate"
+            " a guard (the reports in `.compiled` list it)"
         )
     return "; ".join(
         _difference(names[index], known[index], now[index], values[index]) for index in differing[:3]
@@ -116,7 +116,7 @@ def _differences(known: Any, now: Any, names: list[str], values: list[tuple[Any,
 def _difference(name: str, known: Any, now: Any, values: tuple[Any, Any]) -> str:
     before, after = values[0], _display_value(values[1])
     if not isinstance(values[1], torch.Tensor) or len(known) != len(now):
-        return f"`{name}` is {after!r}, and was {before!r}: it is built in; a tensor of it would not be"
+        return f"`{name}` is {after!r}, and was {before!r}: it is a constant; as a tensor it would not be"
     which = [what for what, old, new in zip(PROPERTIES, known, now, strict=True) if old != new]
     if before == after or which != ["the sizes and strides"]:
         return f"`{name}` differs in {', '.join(which)}"

@@ -58,7 +58,8 @@ WIDEST = _names(
 """Computed in the widest dtype among the arguments."""
 
 ASSUMED = (
-    "autocast('cuda') casts by CUDA's rules in what is recorded; the script's other code ran under the CPU's"
+    "autocast('cuda') casts by CUDA's rules in recorded targets; the script's other code follows the CPU's"
+    " rules"
 )
 
 _casts: dict[int, tuple[Any, Any]] = {}
@@ -120,7 +121,7 @@ def autocast_replacements(with_cpu: bool) -> Iterator[Replacement]:
             torch.set_autocast_dtype("cpu", dtype)
         return leave(self, *raised)
 
-    why = "casts are kept for one region, and real tensors follow the CPU's rules"
+    why = "casts are cached per region, and real tensors follow the CPU's rules"
     yield Replacement(region, "__enter__", entered, why)
     yield Replacement(region, "__exit__", exited, why)
 

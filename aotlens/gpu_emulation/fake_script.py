@@ -20,7 +20,7 @@ _make_loader: Callable[..., None] = torch.utils.data.DataLoader.__init__
 def fake_script_replacements() -> Iterator[Replacement]:
     """Yield the replacements for a script on fake tensors."""
     loader = torch.utils.data.DataLoader
-    yield Replacement(torch.nn.Module, "_apply", apply_to_module, "fake parameters cannot be exchanged")
+    yield Replacement(torch.nn.Module, "_apply", apply_to_module, "fake parameters cannot be swapped")
     yield Replacement(loader, "__iter__", batches, "a sampler needs numbers")
     yield Replacement(loader, "__init__", make_loader, "fake tensors do not pass between processes")
 

@@ -75,8 +75,8 @@ def _reject_mixed_devices(kernel: str, tensors: dict[str, torch.Tensor]) -> None
     cpu = next((name for name, tensor in tensors.items() if not is_on_gpu(tensor)), None)
     if cpu is not None and any(map(is_on_gpu, tensors.values())):
         raise UserError(
-            f"the Triton kernel `{kernel}` is given `{cpu}` on the CPU, and other tensors on cuda:0; it"
-            " reaches only the GPU's memory: move it with .cuda()"
+            f"the Triton kernel `{kernel}` gets `{cpu}` on the CPU and other tensors on cuda:0; it can"
+            " access only GPU memory: move it with .cuda()"
         )
 
 

@@ -89,7 +89,7 @@ def _origin(node: fx.Node) -> Origin:
     schema = getattr(node.target, "_schema", None)
     name = op_name(node.target) if callable(node.target) else ""
     effect = schema is not None and schema.is_mutable
-    return Origin(NO_ORIGIN, name, stage="joint", reason="put there by the user's graph pass", effect=effect)
+    return Origin(NO_ORIGIN, name, stage="joint", reason="added by the user's graph pass", effect=effect)
 
 
 def map_argument(value: Any, converted: Converted) -> Any:

@@ -47,7 +47,7 @@ def check_sizes(captured: Captured, builder: Recorder) -> None:
             value = environment.create_symboolnode(check.expr)
             condition = builder.symbols.of_expression(check.expr, value)
             message = f"compiled `{captured.subject.name}`: sizes must satisfy {check.expr}"
-            reason = "a size that depends on data must be as the recording assumed"
+            reason = "a data-dependent size must be as the recording assumed"
             late = any(
                 builder.symbols.of_symbol(symbol).origin.backward for symbol in check.expr.free_symbols
             )
@@ -93,7 +93,7 @@ def missing_sizes(
         read |= within if among is None else within & among
     numbers = [number.node.expr for node in inputs for number in symbolic_numbers_of(node.val)]
     missing = read - {number for number in numbers if number.is_symbol}
-    reason = "a size that the backward's inputs carry in sums and products only"
+    reason = "a size that the backward's inputs contain only in sums and products"
     with joint.builder.adding("partition", reason, forward=True):
         sizes = [symbols.of_symbol(symbol) for symbol in sorted(missing, key=str)]
     saved_ids = {id(node) for node in saved}

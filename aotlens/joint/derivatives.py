@@ -85,7 +85,7 @@ class Derivatives:
         gradients = _differentiate(self._joint, outputs, sources, tangents)
         if guard_count(recorder) != guards:
             raise unsupported("derivative-specialises", self._joint.captured.subject.span)
-        with recorder.fake_mode, recorder.adding("joint", "a derivative, brought up to date after a write"):
+        with recorder.fake_mode, recorder.adding("joint", "a derivative, regenerated after a write"):
             values = tuple(None if tensor is None else recorder.node_of(tensor) for tensor in gradients)
         masks = _dependencies(gradients, [*sources, *tangents])
         return Order(tuple(tangents), tuple(gradients), values, masks)

@@ -34,7 +34,7 @@ def write_in_graph(captured: Captured, builder: Recorder, meta: ViewAndMutationM
         ):
             continue
         location = info.writes[-1].origin.location if info.writes else NO_ORIGIN
-        reason = f"writes the new value of `{captured_input.slot.name}` back"
+        reason = f"copies the new value to `{captured_input.slot.name}`"
         origin = Origin(location, "aten.copy_.default", stage="joint", reason=reason, effect=True)
         targets = (
             captured_input.wrapped.nodes() if captured_input.wrapped is not None else (captured_input.node,)
@@ -57,7 +57,7 @@ def _resize_storages(captured: Captured, builder: Recorder, meta: ViewAndMutatio
         if info.storage_bytes is None or captured_input.node is None:
             continue
         location = info.writes[-1].origin.location if info.writes else NO_ORIGIN
-        reason = f"gives the storage of `{captured_input.slot.name}` its new size"
+        reason = f"resizes the storage of `{captured_input.slot.name}`"
         origin = Origin(location, str(RESIZE_STORAGE.default), stage="joint", reason=reason, effect=True)
         size = builder.argument(info.storage_bytes)
         builder.add_node(RESIZE_STORAGE.default, (captured_input.node, size), {}, None, origin)

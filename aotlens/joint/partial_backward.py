@@ -49,7 +49,7 @@ def partial_gradients(joint: JointProgram, defined: DefinedTangents) -> list[Nod
         )
     if guard_count(recorder) != guards:
         raise unsupported("partial-backward-specialises", joint.captured.subject.span)
-    with recorder.fake_mode, recorder.adding("joint", "a gradient, brought up to date after a write"):
+    with recorder.fake_mode, recorder.adding("joint", "a gradient, regenerated after a write"):
         return [None if tensor is None else recorder.node_of(tensor) for tensor in gradients]
 
 

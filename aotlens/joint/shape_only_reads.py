@@ -122,7 +122,7 @@ def _is_replaceable(source: Node) -> bool:
 
 def _size_only_node(recorder: Recorder, source: Node, reader: Node) -> Node:
     val = source.val
-    reason = f"has the sizes of `{source.name}`, whose numbers nobody reads"
+    reason = f"has the sizes of `{source.name}`, whose values are not read"
     location = reader.origin.location
     origin = Origin(location, "aten.empty_strided.default", backward=True, stage="joint", reason=reason)
     kwargs = {"dtype": val.dtype, "device": val.device}

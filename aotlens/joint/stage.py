@@ -231,7 +231,7 @@ def alias_values(
     captured: Captured, builder: Recorder, meta: ViewAndMutationMeta
 ) -> tuple[ProgramOutput, ...]:
     """Return graph values for the outputs that the wrapper makes, or that are no tensors."""
-    values, added = list[tuple[Any, Any]](), builder.adding("joint", "a result that the wrapper makes again")
+    values, added = list[tuple[Any, Any]](), builder.adding("joint", "an output that the wrapper regenerates")
     with builder.fake_mode, torch.no_grad(), added:  # as values: the wrapper gives them a `grad_fn`
         for output in meta.outputs:
             if isinstance(output.value, (Node, Wrapped)):
@@ -306,7 +306,7 @@ def _in_entry_geometry(builder: Recorder, captured_input: CapturedInput, info: I
         return captured_input.argument
     if info.metadata_mutated_without_grad:
         return _restore_entry_geometry(builder, captured_input)
-    reason = "the updated input with the sizes and strides that it came with"
+    reason = "the mutated input with its original sizes and strides"
     with recording(builder, dynamic=False), torch.enable_grad(), builder.origins.in_stage("joint", reason):
         first = captured_input.fake
         return captured_input.argument.as_strided(first.shape, first.stride(), first.storage_offset())
@@ -354,7 +354,7 @@ def record_backward(
     for index in attempt.failing_tangents:
         tangents[index] = replace(tangents[index], inputs=(), wrapped=None)
     recorder.current_inputs.restore_unwritten()
-    with recorder.fake_mode, recorder.adding("joint", "a gradient, brought up to date after a write"):
+    with recorder.fake_mode, recorder.adding("joint", "a gradient, regenerated after a write"):
         results = tuple(
             (item.slot, None if gradient is None else value_of(recorder, gradient))
             for item, gradient in zip(wanted, attempt.gradients, strict=True)

@@ -61,9 +61,9 @@ TOOLS = (
         "why",
         "Why it breaks the graph and recompiles",
         "Explain graph breaks, recompilations, specialised sizes and compile time of a script that calls"
-        " torch.compile, with any backend, at the expression. `try_fixes` also runs edited copies and reports"
-        " the edits that keep the results; `forecast` tells which other arguments would recompile. With"
-        " `report` it reads an earlier report and runs nothing."
+        " torch.compile, with any backend, at the expression. `try_fixes` also runs edited copies and"
+        " reports the edits that keep the results; `forecast` reports which other arguments would"
+        " recompile. With `report` it reads an earlier report and runs nothing."
         + _RUNS.replace("Runs", "With `script` it runs"),
         requests.WhyRequest,
         answers.WhyAnswer,

@@ -33,7 +33,7 @@ UNFUSED_REASONS: dict[UnfusedCode, str] = {
     "library": "one of them is a library call, which takes no other work in",
     "order": "a third kernel runs between them: it needs the first, and the second needs it",
     "indexing": "they go over it in different orders, or over different parts of it",
-    "little": "what they share is too little to be worth it",
+    "little": "they share too little memory traffic",
     "sizes": "their loops have different sizes",
     "tiling": "they cut their loops into blocks in different ways",
     "steps": "one reduction in two steps: the second starts when the first has finished everywhere",

@@ -96,8 +96,8 @@ def _two_modules(answer: object, name: str) -> tuple[fx.GraphModule, fx.GraphMod
         return modules[0], modules[1]
     kinds = ", ".join(type(module).__name__ for module in modules)
     raise UserError(
-        f"the partition function `{name}` answered {type(answer).__name__} ({kinds}); it answers two graph"
-        " modules, of the forward and of the backward"
+        f"the partition function `{name}` returned {type(answer).__name__} ({kinds}); it must return two"
+        " graph modules, the forward and the backward"
     )
 
 
@@ -142,8 +142,10 @@ def _read_backward(
     made = import_graph(module, _bind_placeholders(module, wanted, f"the backward graph of `{name}`"))
     results = outputs_of(module, made)
     if len(results) != count:
-        counts = f"{len(results)} outputs, and the function {count} inputs"
-        raise UserError(f"the backward graph of `{name}` has {counts}: it returns one gradient or None each")
+        counts = f"{len(results)} outputs, but the function has {count} inputs"
+        raise UserError(
+            f"the backward graph of `{name}` has {counts}: it must return one gradient or None per input"
+        )
     return nodes_of(made), results
 
 
@@ -152,12 +154,13 @@ def _bind_placeholders(module: fx.GraphModule, nodes: list[Node], what: str) -> 
     states = [node.name for node in placeholders if node.name.startswith(GRAPH_SAFE_STATES)]
     if states:
         raise UserError(
-            f"{what} takes the generator `{states[0]}`, with which torch draws again in CUDA graphs, and "
-            "nobody hands one in; set `torch._functorch.config.graphsafe_rng_functionalization` to False, or "
-            "use a partition function of aotlens, which saves what was drawn"
+            f"{what} takes the generator `{states[0]}`, which torch needs to recompute random numbers in"
+            " CUDA graphs, and which is not passed; set"
+            " `torch._functorch.config.graphsafe_rng_functionalization` to False, or use a partition"
+            " function of aotlens, which saves random values"
         )
     if len(placeholders) != len(nodes):
-        raise UserError(f"{what} takes {len(placeholders)} inputs, but {len(nodes)} arrive")
+        raise UserError(f"{what} takes {len(placeholders)} inputs, but {len(nodes)} are passed")
     return dict(zip(placeholders, nodes, strict=True))
 
 

@@ -14,8 +14,8 @@ from aotlens.joint.shape_only_reads import shape_only_arguments
 from aotlens.partition.records import Partitioned
 from aotlens.partition.value_ranges import packet_name
 
-SIZES = "the backward asks it for its sizes only"
-ZERO = "whatever it holds is multiplied by zero, or raised to the power zero"
+SIZES = "the backward needs only its sizes"
+ZERO = "it is multiplied by zero, or raised to the power zero"
 
 
 def statically_dead(parts: Partitioned) -> dict[int, str]:
@@ -63,7 +63,7 @@ def _reason(parts: Partitioned, value: Node) -> str:
 
 
 RANDOM_RUNS = 3
-SAME_GRADIENTS = f"no gradient changed when it was replaced, in {RANDOM_RUNS} draws"
+SAME_GRADIENTS = f"no gradient changed when it was replaced, in {RANDOM_RUNS} random runs"
 
 Values = dict[int, Any]
 """Runtime values by node identity."""
@@ -84,7 +84,7 @@ def dead_on_random_runs(parts: Partitioned) -> DeadValueCheck:
     obstacle = _obstacle(parts)
     if obstacle is not None or parts.backward is None:
         return DeadValueCheck(
-            frozenset(), f"dead values were not looked for: {obstacle or 'there is no backward'}"
+            frozenset(), f"dead values were not searched for: {obstacle or 'there is no backward'}"
         )
     replaced = [value.node for value in parts.saved if value.size_bytes and _can_replace(value.node)]
     suspects = list(replaced)
@@ -95,8 +95,10 @@ def dead_on_random_runs(parts: Partitioned) -> DeadValueCheck:
             with torch.no_grad(), torch.random.fork_rng(devices=[]):
                 suspects = _without_effect(parts, parts.backward, suspects, generator)
         except (RuntimeError, ValueError, IndexError, ArithmeticError) as error:
-            return DeadValueCheck(frozenset(), f"dead values were not looked for: on random values, {error}")
-    looked = f"{len(replaced)} saved values were replaced by others, {RANDOM_RUNS} times each"
+            return DeadValueCheck(
+                frozenset(), (f"dead values were not searched for: on random values, {error}")
+            )
+    looked = f"{len(replaced)} saved values were replaced, {RANDOM_RUNS} times each"
     unchanged = f"{len(suspects) or 'none'} changed no gradient"
     return DeadValueCheck(frozenset(id(node) for node in suspects), f"{looked}: {unchanged}")
 
@@ -106,12 +108,12 @@ def _obstacle(parts: Partitioned) -> str | None:
     for program in (parts.forward, parts.backward):
         for node in program.nodes if program is not None else ():
             if node.subgraphs():
-                return f"`{node.target}` runs functions"
+                return f"`{node.target}` runs subgraphs"
             if node.origin.effect and node.op is not torch.ops.aten.copy_.default:
                 return f"`{node.target}` has an effect"
         for program_input in program.inputs if program is not None else ():
             if not _is_plain(program_input.node.val):
-                return f"`{program_input.node.name}` is no tensor of known sizes"
+                return f"`{program_input.node.name}` is not a tensor of known sizes"
     return None
 
 

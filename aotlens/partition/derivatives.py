@@ -153,7 +153,7 @@ def _reject_unavailable(parts: Partitioned, node: Node) -> None:
         for program_input in parts.joint.program.inputs
         if isinstance(program_input.slot, RNG_STATES)
     ):
-        case = "it draws random numbers again, from a state that the backward does not keep"
+        case = "it recomputes random numbers, from an RNG state that the backward does not save"
     elif node.op is None and node.constant is None:
         names = {
             id(own): captured_input.slot.name
@@ -162,15 +162,13 @@ def _reject_unavailable(parts: Partitioned, node: Node) -> None:
         }
         name = names.get(id(node), node.name)
         changed = id(node) in parts.joint.changed_inputs
-        value = (
-            f"the value that `{name}` had before it was written to" if changed else f"the value of `{name}`"
-        )
-        case = f"it needs {value}, which the backward does not keep"
+        value = f"the value of `{name}` before it was written to" if changed else f"the value of `{name}`"
+        case = f"it needs {value}, which the backward does not save"
     elif is_random_node(node):
-        case = f"it needs the random numbers of `{node.target}`, which the backward does not keep"
+        case = f"it needs the random numbers of `{node.target}`, which the backward does not save"
     elif has_effect(node):
-        case = f"it needs the result of `{node.target}`, which runs once"
+        case = f"it needs the output of `{node.target}`, which runs once"
     else:
         return
-    hint = "the policy `default` keeps what autograd keeps" if parts.policy != "default" else ""
+    hint = "the policy `default` saves what autograd saves" if parts.policy != "default" else ""
     raise unsupported("lost-for-derivative", node.origin.location.innermost, reason=case, advice=hint)

@@ -80,8 +80,8 @@ def overridden_values(
         if rejected and (not by_line or len(rejected) == len(decided)):
             reason, node = next(iter(rejected.values())), nodes[0]
             raise UserError(
-                f"`{override}` cannot be: `{node.name}` is never {_past_tense(decision)}: {reason.text}"
-                f" [{reason.value}]",
+                f"`{override}` is not possible: `{node.name}` is never {_past_tense(decision)}:"
+                f" {reason.text} [{reason.value}]",
                 span=node.origin.location.innermost,
             )
         decisions |= {value_id: decision for value_id in decided if value_id not in rejected}
@@ -102,7 +102,7 @@ def unknown_overrides(
 
 
 def _past_tense(decision: Decision) -> str:
-    return "saved" if decision is Decision.SAVE else "computed again"
+    return "saved" if decision is Decision.SAVE else "recomputed"
 
 
 def _targets(node: Node, decision: Decision, joint: Joint) -> Iterator[Node]:
@@ -143,9 +143,9 @@ def _function_decisions(
         answer = _answer(function, candidate)
         if answer is not None and not (isinstance(answer, str) and answer in ANSWERS):
             raise UserError(
-                f"the policy function `{getattr(function, '__qualname__', function)}` answered {answer!r} for"
-                f" `{candidate.name}`; it answers 'save',"
-                " 'recompute', or None to leave the choice to the policy",
+                f"the policy function `{getattr(function, '__qualname__', function)}` returned {answer!r}"
+                f" for `{candidate.name}`; it must return 'save', 'recompute', or None to leave the choice"
+                " to the policy",
                 span=value.node.origin.location.innermost,
             )
         if answer is not None:
@@ -160,7 +160,7 @@ def _answer(function: Callable[[Any], Any], candidate: Candidate) -> object:
     except TypeError as error:
         raise UserError(
             f"the policy function `{getattr(function, '__qualname__', function)}` cannot be called with one"
-            f" value: {error}; write `def keep(value)`, which answers 'save', 'recompute' or None"
+            f" value: {error}; write `def keep(value)`, which returns 'save', 'recompute' or None"
         ) from None
     except ValueError:  # a C function without a signature
         pass

@@ -173,8 +173,8 @@ def added_storages(joint: Joint, saved: tuple[Node, ...]) -> Iterator[Node]:
 
 def _infeasible(error: InfeasibleError, policy: Policy) -> str:
     return (
-        f"under the policy `{policy}` the backward cannot have `{error.value.node.name}`:"
-        " it may neither be saved nor computed again"
+        f"under the policy `{policy}` the backward cannot read `{error.value.node.name}`: it can neither be"
+        " saved nor recomputed"
     )
 
 
@@ -191,8 +191,8 @@ def _too_small(problem: Problem, limit: int, joint: Joint) -> str:
     ]
     more = f", and {len(values) - 3} more" if len(values) > 3 else ""
     return (
-        f"the memory budget of {limit:,} bytes is below {least.size_bytes:,} bytes, the least that any choice"
-        f" saves: {', '.join(rows)}{more}; ask for at least {least.size_bytes}"
+        f"the memory budget of {limit:,} bytes is below {least.size_bytes:,} bytes, which every choice must"
+        f" save: {', '.join(rows)}{more}; use at least {least.size_bytes}"
     )
 
 

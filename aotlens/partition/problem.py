@@ -286,7 +286,7 @@ def overruled_checkpoint(node: Node, saved: bool) -> str | None:
         return None
     wants_recompute = checkpoint.mark in (CheckpointMark.MUST_RECOMPUTE, CheckpointMark.PREFER_RECOMPUTE)
     if saved and wants_recompute and (is_random(node) or is_effect(node)):
-        return "an activation checkpoint, which would compute it again"
+        return "an activation checkpoint, which would recompute it"
     if not saved and checkpoint.mark is CheckpointMark.MUST_SAVE:
         return "an activation checkpoint's policy, which would save it"
     return None

@@ -103,6 +103,6 @@ def _operands(program: Program) -> tuple[ProgramInput, ...]:
 def _copy(node: Node) -> Node:
     """Copy a value for the backward, because the caller gets a view of it and may write to it."""
     origin = Origin(
-        NO_ORIGIN, "", stage="partition", reason="a copy for the backward of what a result is a view of"
+        NO_ORIGIN, "", stage="partition", reason="a copy, for the backward, of the base of an output"
     )
     return Node(f"{node.name}_kept", aten.clone.default, (node,), {}, node.val, origin)

@@ -41,8 +41,8 @@ from aotlens.torch_api.modes import without_autocast
 from aotlens.torch_api.operators import pytree
 from aotlens.unsupported import unsupported
 
-PACKING = "the caller's hook on saved tensors packs it"
-UNPACKING = "the caller's hook on saved tensors unpacks it"
+PACKING = "packed by the caller's saved-tensor hook"
+UNPACKING = "unpacked by the caller's saved-tensor hook"
 
 
 def with_hooks(parts: Partitioned, hooks: SavedTensorHooks) -> Partitioned:
@@ -183,7 +183,7 @@ class _Recording:
         )  # the wrapper counts its random numbers
         written = any(known.storage.version for known in tensors)
         if counted or written or any(node.origin.effect for node in added):
-            raise self._unsupported("one does more than to compute", value)
+            raise self._unsupported("one of them has side effects", value)
 
     def _unsupported(self, case: str, value: Node) -> UnsupportedError:
         return unsupported("saved-tensor-hook", value.origin.location.innermost, reason=case)

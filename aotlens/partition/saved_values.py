@@ -84,5 +84,5 @@ def recompute_notes(recomputed: Iterable[Recomputed]) -> dict[str, str]:
 
 def _note(value: Recomputed) -> str:
     costs = [human_flops(value.flops)] if value.flops else []
-    costs += [f"spares {human_bytes(value.size_bytes)}"] if value.size_bytes else []
-    return ", ".join([f"computed again: twin of forward {value.node.name}", *costs])
+    costs += [f"frees {human_bytes(value.size_bytes)}"] if value.size_bytes else []
+    return ", ".join([f"recomputed: counterpart of forward {value.node.name}", *costs])

@@ -175,9 +175,7 @@ class _Rewriter:
 def _new_node(
     name: str, op: Any, args: tuple[Any, ...], val: Any, kwargs: dict[str, Any] | None = None
 ) -> Node:
-    origin = Origin(
-        NO_ORIGIN, "", backward=True, stage="runtime", reason="in place of a gradient that is missing"
-    )
+    origin = Origin(NO_ORIGIN, "", backward=True, stage="runtime", reason="zeros for an undefined tangent")
     return Node(name, op, args, kwargs or {}, val, origin)
 
 

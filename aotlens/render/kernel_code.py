@@ -47,13 +47,13 @@ def _named(report: Report, name: str | None) -> tuple[Kernel, ...]:
     """Each kernel once, at its first launch."""
     kernels = tuple(_generated(report))
     if not kernels:
-        raise UserError("no kernel was generated for the GPU: the report tells what is called instead")
+        raise UserError("no kernel was generated for the GPU: the report lists the library calls")
     exact = tuple(kernel for kernel in kernels if kernel.name == name)
     matches = exact or tuple(kernel for kernel in kernels if (name or "") in kernel.name)
     if not matches:
         names = dict.fromkeys(kernel.name for kernel in kernels)
         near = difflib.get_close_matches(name or "", names, n=3, cutoff=0.3) or tuple(names)[:3]
-        raise UserError(f"no generated kernel is named like '{name}'; nearest: {', '.join(near)}")
+        raise UserError(f"no generated kernel has a name like '{name}'; nearest: {', '.join(near)}")
     return matches
 
 
@@ -77,7 +77,7 @@ def _why_none(kernels: tuple[Kernel, ...], languages: tuple[str, ...]) -> str:
     if failed is not None:
         return f"no {wanted} of `{failed.name}`, which was not compiled: {failed.error}"
     first = kernels[0]
-    return f"no {wanted} of `{first.name}`: Triton brings no disassembler here that knows {first.target}"
+    return f"no {wanted} of `{first.name}`: Triton's disassembler here does not support {first.target}"
 
 
 def _source(kernel: Kernel) -> str:
@@ -114,4 +114,4 @@ def parse_languages(text: str) -> Iterator[str]:
         elif name in LANGUAGES:
             yield name
         else:
-            raise UserError(f"unknown language '{name}' of kernels; there is {', '.join(LANGUAGES)}, all")
+            raise UserError(f"unknown kernel language '{name}'; known are {', '.join(LANGUAGES)}, all")

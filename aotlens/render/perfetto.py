@@ -22,7 +22,7 @@ Event = dict[str, Any]
 
 US_PER_S = 1_000_000.0
 US_PER_MS = 1_000.0
-NOTE = "durations were measured and lie end to end; the memory curve goes by nodes, one millisecond each"
+NOTE = "durations are measured and drawn end to end; the memory curve has one millisecond per node"
 NODE_US = 1_000
 """The width of one node of the memory curve in the trace."""
 

@@ -71,7 +71,7 @@ def write_function(builder: TextBuilder, parts: Partitioned, code: Generated, na
         _forward(builder, parts, code.forward, names, counted)
         builder.add("", "@staticmethod")
         _backward(builder, parts, code.backward, names, counted)
-    builder.add("", "", "# `apply` without what it does for torch.func: Python for each argument")
+    builder.add("", "", "# `apply` without its Python work per argument for torch.func")
     builder.add("apply_compiled = super(torch.autograd.Function, CompiledFunction).apply")
     if not parts.joint.always_fails:
         write_double(builder, parts, code.backward, names)
@@ -109,7 +109,7 @@ def _forward(builder: TextBuilder, parts: Partitioned, code: GraphCode, names: N
                 builder.add("ctx.spent = False")
             hold_current_inputs(builder, parts, names)
         write_function_views(builder, parts, function_outputs(parts), names)
-        with builder.step("mark non-differentiable results", "results that carry no gradient"):
+        with builder.step("mark non-differentiable outputs", "outputs without a gradient"):
             tensors = [
                 out.name
                 for out in outer
@@ -147,8 +147,8 @@ def _targets(names: list[str]) -> str:
 
 
 def _save_reason(parts: Partitioned) -> str:
-    count = f"{len(parts.saved)} value{'s pass' if len(parts.saved) != 1 else ' passes'}"
-    return f"{count} to the backward by the policy `{parts.policy}`"
+    count = f"{len(parts.saved)} value{'s' if len(parts.saved) != 1 else ''} saved"
+    return f"{count} for the backward by the policy `{parts.policy}`"
 
 
 def _save(builder: TextBuilder, parts: Partitioned, names: Names) -> None:
@@ -233,7 +233,7 @@ def _backward(builder: TextBuilder, parts: Partitioned, code: GraphCode, names: 
         conditions = write_undefined_checks(builder, parts, wrappers, tangents, len(gradients))
         if counted:
             write_run_count(builder, parts)
-        with builder.step("coerce gradients", "the backward was traced for gradients in this layout"):
+        with builder.step("coerce tangents", "the backward was traced for tangents with these strides"):
             for tangent in received:
                 wrappers.write_coercion(builder, tangent)
                 for node in tangent.nodes:
@@ -278,7 +278,7 @@ def _write_graph_inputs(
     if code.donated:
         if_kept = builder.block("if torch._C._autograd._get_current_graph_task_keep_graph():")
         with if_kept, builder.block(f"for at in {code.donated}:"):
-            builder.add("inputs[at] = inputs[at].clone()  # the graph writes over it, and may run again")
+            builder.add("inputs[at] = inputs[at].clone()  # the graph overwrites it, and may run again")
     if tensors:
         builder.add("ctx.maybe_clear_saved_tensors()")
     builder.add(f"del {', '.join(tangents)}")
@@ -289,7 +289,7 @@ def _write_failing(builder: TextBuilder, parts: Partitioned, tangents: list[Tang
     if not parts.joint.failing_tangents:
         return
     differentiable = [tangent for tangent in tangents if tangent.differentiable]
-    with builder.step("fail as eager", "autograd refuses the backward of some of the results"):
+    with builder.step("fail as eager", "autograd cannot differentiate some of the outputs"):
         for index, failing in sorted(parts.joint.failing_tangents.items()):
             with builder.block(f"if {differentiable[index].parameter} is not None:"):
                 builder.add(f"raise {failing.error}({failing_message(parts.joint, failing)!r})")

@@ -188,7 +188,9 @@ class DifferentiableBackward:
         name = next(
             (captured_input.slot.name for captured_input in inputs if captured_input.node is node), node.name
         )
-        return f"the input `{name}` is gone, or was written to since the call; keep it until then"
+        return (
+            f"the input `{name}` was freed or written to since the call; keep it unchanged until the backward"
+        )
 
 
 def _with_strides(value: Any, like: Any) -> Any:

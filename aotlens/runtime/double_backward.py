@@ -35,18 +35,18 @@ def rerecord_obstacle(parts: Partitioned) -> str | None:
     if written_in_backward(parts.backward):
         return "its backward writes to an input"
     if current_input_slots(parts.backward):
-        return "its backward reads an input as it is by then"
+        return "its backward reads the current value of an input"
     if inputs_without_graph_use(parts):
-        return "its inputs share memory and are views of no one tensor"
+        return "its inputs share memory but no common base"
     if created_leaves(parts):
         return "it makes a tensor require grad itself"
     if any(info.autograd is not AutogradChange.NONE for info in joint.meta.inputs):
-        return "it changes an input's place in autograd"
+        return "it detaches an input or makes it a leaf"
     if parts.backward is not None and uses_functional_rng(parts.backward):
-        return "its backward draws random numbers"
+        return "its backward uses random numbers"
     wrapped = any(captured_input.wrapped is not None for captured_input in joint.captured.inputs)
     if wrapped or joint.wrapped_gradients or any(joint.wrapped_tangents):
-        return "it takes or gives a tensor subclass"
+        return "it takes or returns a tensor subclass"
     return None
 
 
@@ -166,7 +166,7 @@ def write_double(builder: TextBuilder, parts: Partitioned, code: GraphCode, name
     builder.add("", "")
     if reason is None:
         with builder.block(f"def {BOUND_NAME}(graph, inputs, unsaved, versions, former):"):
-            builder.add("# records the derivatives of the backward; bound where aotlens loads this module")
+            builder.add("# records the derivatives of the backward; bound when aotlens loads this module")
             builder.add(
                 f"raise RuntimeError({no_double_backward_error(name, 'the recording is not at hand')!r})"
             )

@@ -20,12 +20,12 @@ def check_gradients(builder: TextBuilder, captured: Captured, arguments: list[st
     ]
     if not read:
         return
-    with builder.step("check gradients of inputs", "the function reads `.grad` of an input, which had none"):
+    with builder.step("check gradients of inputs", "the function reads `.grad` of an input, which was None"):
         for grad_write in read:
             name = captured.inputs[grad_write.index].slot.name
             message = (
-                f"compiled `{captured.subject.name}` reads `{name}.grad` and is for a call that finds none "
-                f"there: set `{name}.grad = None` before the call"
+                f"compiled `{captured.subject.name}` reads `{name}.grad`, which was None when it was"
+                f" compiled: set `{name}.grad = None` before the call"
             )
             with builder.block(f"if {arguments[grad_write.index]}.grad is not None:"):
                 builder.add(f"raise ValueError({message!r})")
@@ -42,7 +42,7 @@ def write_grad_attributes(
     origin_sites = (site_of(origin) for origin in origins if origin is not None)
     sites = tuple(dict.fromkeys(site for site in origin_sites if site is not None))
     reason = "a backward inside the function, or an assignment"
-    with builder.step("leave gradients in inputs", reason, 0, sites):
+    with builder.step("write gradients of inputs", reason, 0, sites):
         for grad_write in captured.structure.gradients:
             name = arguments[grad_write.index]
             if grad_write.is_none:
@@ -74,9 +74,8 @@ def reject_retain_grad(
         ):
             with builder.block(f"if {arguments[info.index]}.retains_grad:"):
                 message = (
-                    f"compiled `{captured.subject.name}` writes to `{captured_input.slot.name}`, whose "
-                    "gradient is to "
-                    "be kept (`retain_grad`): that of the new value would be lost; pass a clone"
+                    f"compiled `{captured.subject.name}` writes to `{captured_input.slot.name}`, on which"
+                    " `retain_grad` was called: the gradient of the new value would be lost; pass a clone"
                 )
                 builder.add(f"raise RuntimeError({message!r})")
 

@@ -154,7 +154,7 @@ def write_header(builder: TextBuilder, names: Names, parts: Partitioned, binding
     for name, captured_input in captured_tensors:
         text = _value_text(captured_input)
         if text is None:
-            note = f"`{captured_input.slot.name}`, which the function reaches by itself"
+            note = f"`{captured_input.slot.name}`, a free variable"
             bindings.bind(builder, name, captured_input.free_tensor, note)
         else:
             builder.add(

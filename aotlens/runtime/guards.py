@@ -36,9 +36,9 @@ from aotlens.runtime.tensor_guards import (
 from aotlens.torch_api.symbolic import print_expression
 from aotlens.unsupported import unsupported
 
-SHARED_MEMORY = "which arguments share memory is built into the graph"
+SHARED_MEMORY = "the graph is specialised for which arguments share memory"
 
-INFERENCE_TENSORS = "which of the arguments that are written to are inference tensors is built in"
+INFERENCE_TENSORS = "the graph is specialised for which mutated arguments are inference tensors"
 
 WRITTEN_CHECK = (int, float, complex, str, bytes, range, slice)
 """Types of values that the text contains as literals."""
@@ -87,20 +87,22 @@ class Guards:
                 with self._builder.step("check inference tensors", INFERENCE_TENSORS):
                     self._inference_tensors()
             return
-        with self._builder.step("check plain values", "numbers and flags are built into the graph"):
+        with self._builder.step("check plain values", "numbers and flags are constants of the graph"):
             self._plain_values()
-        with self._builder.step("check tensors", "sizes and types are built into the graph"):
+        with self._builder.step("check tensors", "the graph is specialised for sizes and dtypes"):
             self._tensors()
             self._bind_sizes(checked=True)
             self._bind_strides()
             self._size_relations()
         with self._builder.step("check inference tensors", INFERENCE_TENSORS):
             self._inference_tensors()
-        with self._builder.step("check gradients", "whether a gradient is needed is built into the graph"):
+        with self._builder.step(
+            "check gradients", ("the graph is specialised for which arguments require grad")
+        ):
             self._gradients()
         self._remember_tensors()
         with self._builder.step(
-            "check shared memory", "which arguments are one tensor is built into the graph"
+            "check shared memory", "the graph is specialised for which arguments are the same tensor"
         ):
             self._alias_guards.write_duplicates()
             self._alias_guards.write_overlaps()
@@ -117,7 +119,7 @@ class Guards:
                 continue
             value, wanted = (
                 captured_input.argument,
-                f"`{captured_input.slot.name}` is built in as {captured_input.argument!r}, got ",
+                f"`{captured_input.slot.name}` is the constant {captured_input.argument!r}, got ",
             )
             if other := self._other_value(name, value, node_name(captured_input.slot.name)):
                 self._checks.raise_if(other, "ValueError", wanted, name)
@@ -135,7 +137,7 @@ class Guards:
                 )
             elif held := plain_attributes(value):
                 actual = f"{{key: getattr({name}, key, None) for key in {tuple(held)!r}}}"
-                message = f"attributes of `{captured_input.slot.name}` are built in as {held!r}, got "
+                message = f"attributes of `{captured_input.slot.name}` are the constants {held!r}, got "
                 differs = f"{actual} != {held!r}"
                 if any(map(is_compared_by_repr, held.values())):
                     differs = f"repr({actual}) != {repr(held)!r}"
@@ -343,7 +345,8 @@ class Guards:
         if fixed is not None:
             actual = "(torch.is_grad_enabled(), torch.is_inference_mode_enabled())"
             message = (
-                f"it turns grad mode on itself, for a call in grad mode and inference mode {fixed}, got "
+                f"it enables grad mode itself, and was compiled for grad mode and inference mode {fixed},"
+                " got "
             )
             self._checks.raise_if(f"{actual} != {fixed}", "ValueError", message, actual)
         fresh = [

@@ -74,7 +74,7 @@ def reject_other_mode(builder: TextBuilder, captured: Captured, arguments: list[
     ]
     if not needing:
         return
-    reason = "an inference tensor is written to, which it takes in its mode alone"
+    reason = "an inference tensor is mutated, which is allowed only in inference mode"
     condition = "if not torch.is_inference_mode_enabled():"
     with builder.step("check inference mode", reason), builder.block(condition):
         builder.add(
@@ -117,12 +117,14 @@ def write_inference_tensors(builder: TextBuilder, captured: Captured, meta: View
     if not changed:
         return
     mode = "" if not captured.inference_mode else "False"
-    with builder.step("make inference tensors", "the function makes results under another inference mode"):
+    with builder.step("make inference tensors", "the function creates outputs under another inference mode"):
         with builder.block(f"with torch.inference_mode({mode}):"):
             builder.add(*[f"{name} = of_this_mode({name})" for name, _ in changed])
         for name, tensor in changed:
             if tensor.is_inference() and not is_created_under_inference_mode(captured, tensor):
-                builder.add(f"{name} = {name}.detach()  # takes writes, as what was detached outside")
+                builder.add(
+                    f"{name} = {name}.detach()  # allows writes, as a tensor that was detached outside"
+                )
 
 
 def _needs_mode_change(captured: Captured, tensor: Any) -> bool:

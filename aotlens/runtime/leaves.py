@@ -103,7 +103,7 @@ def write_leaves(builder: TextBuilder, parts: Partitioned, names: Names, argumen
     leaf_names = created_leaves(parts)
     if not leaf_names:
         return
-    with builder.step("make leaves", "the function makes something require grad itself"):
+    with builder.step("make leaves", "the function calls requires_grad_ itself"):
         if leaf_names == [ANCHOR]:
             builder.add(f"{ANCHOR} = torch.empty(0, requires_grad=True)")
         for info in leaf_outputs(parts):

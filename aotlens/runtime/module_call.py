@@ -87,6 +87,6 @@ def _untied_error(module: torch.nn.Module, slot: ModuleSlot, first: ModuleSlot) 
     }
     name, first_name = (names.get((id(store), key), key) for store, key in (slot, first))
     return (
-        f"compiled `{type(module).__name__}`: `{name}` was the same tensor as `{first_name}` when it was "
-        "compiled, and is another now; compile it again"
+        f"compiled `{type(module).__name__}`: `{name}` was the same tensor as `{first_name}` when it was"
+        " compiled, and is another tensor now; recompile it"
     )

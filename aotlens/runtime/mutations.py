@@ -36,7 +36,7 @@ def write_versions_of_unwritten(builder: TextBuilder, meta: ViewAndMutationMeta,
     joined = _overlapping_written_back(meta)
     if not raised and not joined:
         return
-    reason = "a view of the input changes its sizes or strides, which autograd counts as a change"
+    reason = "a view of the input changes its sizes or strides, for which autograd raises the version counter"
     with builder.step("raise versions of unwritten inputs", reason):
         _increment(builder, raised, names)
         for info in joined:
@@ -130,7 +130,7 @@ def write_geometry_change(
         and not captured.inputs[info.index].is_leaf
     ):
         with at_other_version(builder, name):
-            builder.add(f"{name}.grad_fn  # of a view: made anew for these sizes when asked next")
+            builder.add(f"{name}.grad_fn  # of a view: autograd recreates it for these sizes")
 
 
 def check_saved_aliases(parts: Partitioned, infos: list[InputAliasInfo]) -> None:
@@ -151,7 +151,7 @@ def check_saved_aliases(parts: Partitioned, infos: list[InputAliasInfo]) -> None
             *(() if captured_input.base is None else (captured_input.base,)),
         ):
             if id(inputs[index].node) in saved:
-                other = f"`{inputs[index].slot.name}`" if index < flat else "what it is a view of"
+                other = f"`{inputs[index].slot.name}`" if index < flat else "its base"
                 raise unsupported(
                     "geometry-change-of-shared-input",
                     span_of_writes(list(info.writes)),

@@ -39,7 +39,10 @@ def write_function_views(
         for info in parts.joint.meta.outputs
     ):
         return
-    with builder.step("make custom views again", "autograd must know them as views that a function made"):
+    with builder.step(
+        "regenerate views of custom functions",
+        ("autograd must treat them as views made by a custom function"),
+    ):
         _views_of_inputs(builder, parts, names)
         _views_of_results(builder, parts, outputs)
 

@@ -88,7 +88,7 @@ class RegisterHooks(Step):
 class ResizeLeaves(Step):
     """New sizes of leaves, before autograd sees them: it checks gradients against the sizes it has seen."""
 
-    title = "give leaves their new sizes"
+    title = "set sizes of leaves"
     inputs: tuple[InputAliasInfo, ...]
 
 
@@ -96,7 +96,7 @@ class ResizeLeaves(Step):
 class DetachInputs(Step):
     """`detach_()` or `requires_grad_(False)` on inputs, after views with their former grad_fn are taken."""
 
-    title = "take inputs off their history"
+    title = "detach inputs"
     inputs: tuple[InputAliasInfo, ...]
     views_before: tuple[OutputAliasInfo, ...]
     """Outputs that are views of an input as it was before it was detached."""
@@ -106,7 +106,7 @@ class DetachInputs(Step):
 class CopyBack(Step):
     """The new values of mutated inputs, copied to the caller's tensors."""
 
-    title = "write back mutated inputs"
+    title = "copy back mutated inputs"
     inputs: tuple[InputAliasInfo, ...]
 
 
@@ -114,7 +114,7 @@ class CopyBack(Step):
 class SwapStorages(Step):
     """New storages of inputs; all are taken before any is assigned, since two inputs may swap theirs."""
 
-    title = "exchange storages of inputs"
+    title = "swap storages of inputs"
     swapped: tuple[InputAliasInfo, ...]
     reset: tuple[InputAliasInfo, ...]
     """Leaves that keep their storage, and get a new autograd edge by `set_`."""
@@ -126,7 +126,7 @@ class SwapStorages(Step):
 class SetGeometry(Step):
     """New sizes, strides and storage offsets of inputs."""
 
-    title = "change metadata of inputs"
+    title = "set sizes and strides of inputs"
     inputs: tuple[InputAliasInfo, ...]
 
 
@@ -142,7 +142,7 @@ class BumpVersions(Step):
 class RegenerateAliases(Step):
     """Outputs made views of the caller's tensors, or of one another, again."""
 
-    title = "make aliased results again"
+    title = "regenerate aliases"
     outputs: tuple[OutputAliasInfo, ...]
 
 
@@ -150,7 +150,7 @@ class RegenerateAliases(Step):
 class RequireGradOfOutputs(Step):
     """Outputs that are leaves with a gradient."""
 
-    title = "make results require grad"
+    title = "make outputs require grad"
     outputs: tuple[OutputAliasInfo, ...]
 
 
@@ -158,7 +158,7 @@ class RequireGradOfOutputs(Step):
 class RegenerateLeafAliases(Step):
     """Views of outputs that are new leaves, the leaves among them included."""
 
-    title = "make aliases of new leaves"
+    title = "regenerate aliases of new leaves"
     outputs: tuple[OutputAliasInfo, ...]
 
 
@@ -185,7 +185,7 @@ def wrapper_plan(parts: Partitioned, has_backward: bool) -> tuple[Step | Part, .
         *planner.changes_of_inputs(),
         CreateInferenceTensors(),
         *planner.aliases(),
-        SetGradMode(reason="the function leaves grad mode changed", enabled=parts.joint.meta.grad_mode_after),
+        SetGradMode(reason="the function changes grad mode", enabled=parts.joint.meta.grad_mode_after),
         ReturnOutputs(),
     )
 
@@ -200,7 +200,7 @@ class _Planner:
     def before_the_graphs(self) -> Iterator[Step]:
         on = (AutogradChange.REQUIRES_GRAD, AutogradChange.NEW_LEAF)
         if infos := tuple(info for info in self._meta.inputs if info.autograd in on):
-            yield RequireGrad(reason="the function turns it on for an input", inputs=infos)
+            yield RequireGrad(reason="the function enables it for an input", inputs=infos)
         if self._captured.structure.registered_hooks:
             yield RegisterHooks(reason="the function registers a hook on an input")
         if self._reshaped:
@@ -226,7 +226,7 @@ class _Planner:
         written = (info for info in inputs if info.wrapper_version_bumps and info.is_mutated)
         raised = tuple(info for info in written if not changes_metadata_only(info))
         yield BumpVersions(
-            reason="autograd is told of the writes inside the graph"
+            reason="autograd must see the writes inside the graph"
             if raised
             else "no version counter changes",
             sites=_sites(raised),
@@ -237,7 +237,7 @@ class _Planner:
         changed = tuple(self._meta.out_of_graph)
         reasons = dict.fromkeys(info.reason for info in changed)
         return CopyBack(
-            reason="; ".join(reasons) or "no input is written to outside the graph",
+            reason="; ".join(reasons) or "no input is mutated outside the graph",
             sites=_sites(changed),
             bytes_per_call=sum(size_bytes(self._captured.inputs[info.index].fake) or 0 for info in changed),
             inputs=changed,
@@ -250,7 +250,7 @@ class _Planner:
         reset = tuple(info for info in unswapped if gets_new_edge(self._joint, info))
         if swapped or reset:
             yield SwapStorages(
-                reason="an input leaves on another storage",
+                reason="an input ends on another storage",
                 sites=_sites(swapped),
                 swapped=swapped,
                 reset=reset,
@@ -275,17 +275,17 @@ class _Planner:
         first = (info for info in aliases if not info.viewed_before_change and info.index not in on_leaves)
         reasons = dict.fromkeys(info.reason for info in aliases)
         yield RegenerateAliases(
-            reason="; ".join(reasons) or "every result has memory of its own",
+            reason="; ".join(reasons) or "no output is an alias",
             outputs=tuple(sorted(first, key=lambda info: _alias_depth(outputs, info))),
         )
         yield RequireGradOfOutputs(
-            reason="the function turned it on itself",
+            reason="the function enables it itself",
             outputs=tuple(info for info in outputs if is_leaf(info) and info.index not in on_leaves),
         )
         if on_leaves:
             ordered = sorted(on_leaves, key=lambda index: on_leaves[index])
             yield RegenerateLeafAliases(
-                reason="they look at a result that is a leaf",
+                reason="they are views of an output that is a leaf",
                 outputs=tuple(outputs[index] for index in ordered),
             )
 

@@ -144,7 +144,9 @@ class Unpacking:
     def _through_pytree(self) -> None:
         builder = self._builder
         builder.add("leaves, spec = torch.utils._pytree.tree_flatten((args, kwargs))")
-        self._check(f"spec != {ARGUMENT_SPEC}", "spec", "arguments of the structure that it was compiled for")
+        self._check(
+            f"spec != {ARGUMENT_SPEC}", "spec", ("arguments with the structure that it was compiled for")
+        )
         if self._leaves:
             builder.add(f"{', '.join(self._leaves)}{',' if len(self._leaves) == 1 else ''} = leaves")
 

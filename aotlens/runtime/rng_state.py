@@ -15,7 +15,7 @@ from aotlens.model.report import Site
 from aotlens.partition.records import Partitioned
 from aotlens.runtime.module_text import TextBuilder
 
-REASON = "random numbers are a function of the seed and offset that the graph is given"
+REASON = "random numbers are a function of the seed and offset that the graph takes"
 
 
 def uses_functional_rng(program: Program) -> bool:
@@ -33,7 +33,7 @@ def write_reading(builder: TextBuilder, parts: Partitioned, program: Program, na
     if not states:
         return
     device, source = _source(parts)
-    with builder.step("read the random state", REASON, 0, _sites(program)):
+    with builder.step("read RNG state", REASON, 0, _sites(program)):
         targets = ", ".join(names.node(node) for node in states)
         builder.add(f"{targets} = {source.read.format(device=repr(str(device)))}")
 
@@ -44,7 +44,7 @@ def write_advance(builder: TextBuilder, parts: Partitioned, program: Program, of
         return
     device, source = _source(parts)
     whole = f"(int({offset}) + 3) // 4 * 4"
-    with builder.step("advance the random state", REASON, 0, _sites(program)):
+    with builder.step("advance RNG state", REASON, 0, _sites(program)):
         builder.add(source.advance.format(offset=whole, device=repr(str(device))))
 
 

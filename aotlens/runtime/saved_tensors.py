@@ -18,9 +18,9 @@ AUTOGRAD = "torch._C._autograd"
 
 def check_hooks(builder: TextBuilder, parts: Partitioned, names: Names) -> None:
     """Write the check of the caller's hooks; Dynamo has its own guard for it."""
-    reason = "hooks on saved tensors that are graph modules are built into the graphs"
+    reason = "saved-tensor hooks that are graph modules are part of the graphs"
     captured = parts.joint.captured
-    with builder.step("check hooks on saved tensors", reason):
+    with builder.step("check saved-tensor hooks", reason):
         if captured.subject.frontend == "dynamo":
             return
         if parts.packing is None:
@@ -31,8 +31,8 @@ def check_hooks(builder: TextBuilder, parts: Partitioned, names: Names) -> None:
         pair = f"({names.object(hooks.pack, 'PACK')}, {names.object(hooks.unpack, 'UNPACK')})"
         with builder.block(f"if {AUTOGRAD}._top_saved_tensors_default_hooks(True) != {pair}:"):
             message = (
-                f"compiled `{captured.subject.name}`: the hooks on saved tensors must be the two "
-                "graph modules that it was compiled under, which are built in"
+                f"compiled `{captured.subject.name}`: the saved-tensor hooks must be the two graph modules"
+                " that it was compiled with"
             )
             builder.add(f"raise ValueError({message!r})")
 
@@ -41,8 +41,8 @@ def _reject_hooks(builder: TextBuilder, name: str) -> None:
     """Reject hooks, which could hide a change that the backward expects in saved tensors."""
     with builder.block(f"if {AUTOGRAD}._top_saved_tensors_default_hooks(True) is not None:"):
         message = (
-            f"compiled `{name}`: it changes a tensor that requires grad where autograd does not see it, and "
-            "was compiled without hooks on saved tensors; compile it under the hooks, or call it without"
+            f"compiled `{name}`: it mutates a tensor that requires grad where autograd does not see it, and"
+            " was compiled without saved-tensor hooks; compile it under the hooks, or call it without them"
         )
         builder.add(f"raise ValueError({message!r})")
 
@@ -53,7 +53,9 @@ def without_hooks(builder: TextBuilder, parts: Partitioned) -> Iterator[None]:
     if parts.packing is None:
         yield
         return
-    builder.add(f"deferred = {AUTOGRAD}._saved_tensors_hooks_set_tracing(True)  # the graphs hold the hooks")
+    builder.add(
+        f"deferred = {AUTOGRAD}._saved_tensors_hooks_set_tracing(True)  # the graphs contain the hooks"
+    )
     with builder.block("try:"):
         yield
     with builder.block("finally:"):
@@ -94,10 +96,10 @@ def _items(value: Any) -> Any:
 
 def write_run_count(builder: TextBuilder, parts: Partitioned) -> None:
     """Write in `backward` the check and the update of `ctx.spent`, which `forward` has set to False."""
-    with builder.step("refuse a second backward", "eager's has freed what it saved; this one saves nothing"):
+    with builder.step("reject a second backward", "in eager it fails, because the saved tensors are freed"):
         with builder.block("if ctx.spent:"):
             name = parts.joint.captured.subject.name
-            advice = f"{SECOND_BACKWARD_MESSAGE}; give the first `retain_graph=True`"
+            advice = f"{SECOND_BACKWARD_MESSAGE}; pass `retain_graph=True` to the first"
             message = f"the backward of `{name}` runs again: {advice}"
             builder.add(f"raise RuntimeError({message!r})")
         builder.add("ctx.spent = not torch._C._autograd._get_current_graph_task_keep_graph()")

@@ -51,10 +51,11 @@ def check_free_variables(builder: TextBuilder, captured: Captured, names: Names)
         for captured_input in captured.inputs
         if captured_input.carried_binding is not None
     }
-    with builder.step("check what the function leaves", "the function may read what it changes"):
+    with builder.step("check values that the function changes", "the function may read what it changes"):
         for refill in checked:
             message = (
-                f"compiled `{captured.subject.name}` is for {refill.description} as it was, which has changed"
+                f"compiled `{captured.subject.name}` was compiled for the former value of"
+                f" {refill.description}, which has changed"
             )
             if refill.required_items:
                 with builder.block(f"if {_binding_differs(refill, names)}:"):
@@ -103,7 +104,7 @@ def write_side_effects(builder: TextBuilder, captured: Captured, names: Names, l
         if refill.store is not None
     }
     if of_arguments:
-        with builder.step("fill containers of the caller", "the function changes what they hold"):
+        with builder.step("update containers of the caller", "the function changes their items"):
             builder.add(*(f"{boxes[id(refill)]} = {refill.expression}" for refill in of_arguments))
             for refill in of_arguments:
                 builder.add(*_update_lines(boxes[id(refill)], refill, remaining, names))
@@ -113,7 +114,7 @@ def write_side_effects(builder: TextBuilder, captured: Captured, names: Names, l
             "the function changes "
             f"{', '.join(dict.fromkeys(refill.description for refill in of_free_variables))}"
         )
-        with builder.step("leave values outside", reason, 0, _sites(of_free_variables)):
+        with builder.step("replay side effects", reason, 0, _sites(of_free_variables)):
             for refill in of_free_variables:
                 builder.add(*_update_lines(boxes[id(refill)], refill, remaining, names))
 

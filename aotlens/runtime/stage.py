@@ -117,7 +117,7 @@ def _header(
 
 def _how_to_call(subject: Subject) -> str:
     if subject.frontend == "dynamo":
-        return "`call` takes the inputs of Dynamo's graph and gives its results, a tuple."
+        return "`call` takes the inputs of Dynamo's graph and returns its outputs, a tuple."
     return "Call `call` as the original."
 
 
@@ -139,7 +139,7 @@ def _settings(head: TextBuilder, parts: Partitioned, body: TextBuilder) -> None:
         listed = ", ".join(repr(fqn) for fqn in captured.structure.rebound)
         head.add(
             "",
-            "# `call` returns a pair: the result, and by name the new tensors of these",
+            "# `call` returns a pair: the output, and the new tensors of these, by name",
             f"REBOUND = ({listed},)",
         )
 

@@ -48,7 +48,7 @@ def write_requirements(builder: TextBuilder, code: Generated) -> None:
         return
     release = _release()
     builder.add("")
-    message = f"this module holds code of Inductor in torch {release}: export it again under torch "
+    message = f"this module contains code of Inductor in torch {release}: export it again with torch "
     with builder.block(f"if not torch.__version__.startswith({release + '.'!r}):"):
         builder.add(f"raise ImportError({message!r} + torch.__version__)")
     settings = {name: value for graph in graphs for name, value in graph.settings.items()}
@@ -72,7 +72,7 @@ def _write_settings(builder: TextBuilder, settings: Mapping[str, object], bits: 
     if bits:
         with builder.block("with inductor_config.patch(KERNEL_SETTINGS):"):
             builder.add("vector_bits = pick_vec_isa().bit_width()")
-        message = f"this module's kernels use vectors of {bits} bits, this CPU's have "
+        message = f"this module's kernels use vectors of {bits} bits, this CPU has vectors of "
         advice = " bits: export it again on such a machine"
         with builder.block(f"if vector_bits != {bits}:"):
             builder.add(f"raise ImportError({message!r} + str(vector_bits) + {advice!r})")
@@ -163,7 +163,7 @@ def order_lines(captured: Captured) -> list[str]:
         repr(getattr(captured_input.slot, "fqn", None)) for captured_input in captured.flat_inputs
     )
     return [
-        "# `call` takes these tensors of a module, and the arguments where None stands",
+        "# `call` takes these tensors of a module; None means an argument",
         f"INPUTS = ({listed},)",
     ]
 
@@ -208,7 +208,7 @@ def _unexportable(value: Any) -> tuple[str, str]:
         return "containers of classes of your own", IMPORTABLE
     if isinstance(value, type):
         return f"your class `{kind}`", IMPORTABLE
-    return f"an object of the class `{kind}`", "pass what it holds as arguments"
+    return f"an object of the class `{kind}`", "pass its attributes as arguments"
 
 
 IMPORTABLE = "define them at the top of a module that can be imported, not in a script or a function"

@@ -57,7 +57,7 @@ def output_name(out: ProgramOutput) -> str:
         case DataSize(name=name) | RngOffset(name=name):
             return name
         case slot:
-            raise InternalError(f"`{slot}` is no output of the autograd function")
+            raise InternalError(f"`{slot}` is not an output of the autograd function")
 
 
 def outer_outputs(parts: Partitioned, outputs: Iterable[ProgramOutput]) -> list[OuterOutput]:
@@ -110,7 +110,7 @@ def outer_inputs(captured: Captured, inputs: Iterable[ProgramInput], names: Name
 
 def write_unwrapping(builder: TextBuilder, captured: Captured, names: Names) -> None:
     """Bind the names of the inner tensors of every wrapper among the arguments."""
-    with builder.step("unwrap subclasses", "graphs compute on the tensors inside a wrapper"):
+    with builder.step("unwrap subclasses", "graphs compute on the inner tensors"):
         for captured_input in captured.inputs:
             if captured_input.wrapped is not None and captured_input.node is not None:
                 unwrap(builder, names.node(captured_input.node), captured_input.wrapped, names)
@@ -126,7 +126,7 @@ def write_wrapping(
     builder: TextBuilder, outputs: list[OuterOutput], passed_through: set[int], names: Names
 ) -> None:
     """Wrap the outputs; a graph input that is passed through stays the same object."""
-    with builder.step("wrap subclasses", "results that are wrappers, made of what the graph computed"):
+    with builder.step("wrap subclasses", "outputs that are tensor subclasses"):
         for out in outputs:
             if out.wrapped is None:
                 continue

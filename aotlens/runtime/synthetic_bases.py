@@ -13,9 +13,9 @@ from aotlens.runtime.module_text import TextBuilder
 def write_bases(builder: TextBuilder, captured: Captured, names: list[str]) -> None:
     """Write one line for each base that is no argument itself, and one check for each base."""
     reason = (
-        "arguments overlap and one of them is written, so the graph takes the tensor under them"
+        "arguments overlap and one of them is mutated, so the graph takes their base"
         if captured.bases
-        else "no argument that is written overlaps another"
+        else "no mutated argument overlaps another one"
     )
     with builder.step("make synthetic bases", reason):
         for base in captured.bases:
@@ -63,8 +63,8 @@ def _write_check(builder: TextBuilder, captured: Captured, base: SyntheticBaseOf
         conditions.append(f"{_layout(names[index])} != {_expected_layout(captured_input.fake)}")
     listed = ", ".join(f"`{captured.inputs[index].slot.name}`" for index in base.members)
     message = (
-        f"compiled `{captured.subject.name}`: {listed} overlap in memory and one of them is written; they do "
-        "not overlap as they did when it was compiled: compile it again for these arguments"
+        f"compiled `{captured.subject.name}`: {listed} overlap in memory and one of them is mutated; they"
+        " do not overlap as they did when it was compiled: recompile it for these arguments"
     )
     with builder.block(f"if {' or '.join(conditions)}:"):
         builder.add(f"raise AssertionError({message!r})")

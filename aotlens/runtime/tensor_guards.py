@@ -111,7 +111,7 @@ tensors_like = torch._C._dynamo.guards.TensorGuards
 
 
 def seen(*tensors):
-    # becomes a check in C++: are these like the tensors of a call that was checked line by line?
+    # becomes a C++ check: do these match the tensors of a call that passed all checks?
     return False
 """
 

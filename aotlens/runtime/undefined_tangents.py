@@ -43,7 +43,7 @@ def write_undefined_checks(
     named = {
         condition: f"arrives_{index}" for index, condition in enumerate(dict.fromkeys(conditions.values()))
     }
-    with builder.step("fill in missing gradients", _reason(parts, several, fills, conditions)):
+    with builder.step("materialise zeros", _reason(parts, several, fills, conditions)):
         if several and not fills:
             _write_all_undefined(builder, received, count)
         builder.add(*(f"{name} = {condition}" for condition, name in named.items()))
@@ -77,11 +77,11 @@ def _defined_conditions(parts: Partitioned, tangents: list[TangentText], receive
 def _reason(parts: Partitioned, several: bool, fills: bool, conditions: Conditions) -> str:
     assert parts.backward is not None  # written for training only
     if fills and not several:
-        return "a custom function takes zeros for a gradient that is missing"
+        return "a custom function materialises zeros for undefined tangents"
     slots = (out.slot for out in parts.backward.outputs if isinstance(out.slot, GRADIENTS))
     names = dict.fromkeys(f"`{slot.name}`" for slot in slots if (type(slot), slot.index) in conditions)
-    others = f"; {', '.join(names)} then may have none either" if names else ""
-    return f"several results: some may get no gradient{others}"
+    others = f"; {', '.join(names)} may then be undefined too" if names else ""
+    return f"several outputs: some tangents may be undefined{others}"
 
 
 BOUND_NAME = "backward_of_some"
@@ -104,7 +104,7 @@ def write_choice(builder: TextBuilder, parts: Partitioned, tangents: list[Tangen
         sources = [differentiable[index] for index in sorted(teller.tangents) if differentiable[index].nodes]
         if sources:
             conditions.setdefault(
-                _all_undefined(sources), f"{teller.name} may tell a gradient that is missing from zeros"
+                _all_undefined(sources), f"{teller.name} may distinguish an undefined tangent from zeros"
             )
     zeros, sites = _unsafe_zeros(parts, received)
     reasons = [*dict.fromkeys(conditions.values()), *zeros.values()]
@@ -113,7 +113,7 @@ def write_choice(builder: TextBuilder, parts: Partitioned, tangents: list[Tangen
         conditions[f"({' or '.join(zeros)}) and ({any_defined})"] = ""
     if not conditions:
         return graph
-    with builder.step("choose the backward", "; ".join(reasons), sites=sites):
+    with builder.step("choose the backward graph", "; ".join(reasons), sites=sites):
         builder.add(f"graph = {graph}")
         with builder.block(f"if {' or '.join(conditions)}:"):
             defined = ", ".join(f"{tangent.parameter} is not None" for tangent in received)
@@ -141,8 +141,8 @@ def _unsafe_zeros(parts: Partitioned, received: list[TangentText]) -> tuple[dict
         results = ", ".join(f"`{tangent.name}`" for tangent in affected)
         of_what = slope.node.origin.differentiates or slope.node.origin
         reasons[_all_undefined(affected)] = (
-            f"zeros for a missing gradient of {results} would meet what may be infinite, "
-            f"in the derivative of `{of_what.op or slope.node.target}`"
+            f"zeros for an undefined tangent of {results} would be multiplied by a value that may be"
+            f" infinite, in the derivative of `{of_what.op or slope.node.target}`"
         )
         sites.append(site_of(slope.node.origin))
     return reasons, tuple(site for site in sites if site is not None)
@@ -172,26 +172,24 @@ def write_undefined_error(builder: TextBuilder, parts: Partitioned, graph: str) 
             return
         if reason is None:
             builder.add(
-                "# records the backward of the gradients that arrive; bound where aotlens loads this module"
+                "# records the backward of the defined tangents; bound when aotlens loads this module"
             )
-        message = no_partial_backward_error(parts, reason or "the recording is not at hand")
+        message = no_partial_backward_error(parts, reason or "the recording is not available")
         builder.add(f"raise RuntimeError({message!r})")
 
 
 def _write_zeros_instead(builder: TextBuilder, parts: Partitioned, graph: str) -> None:
     """Write a backward with zeros for undefined tangents, which is valid if no zero meets an infinity."""
-    builder.add(
-        "# leaves out what is missing; bound where aotlens loads this module, and by itself takes zeros"
-    )
+    builder.add("# skips undefined tangents; bound when aotlens loads this module, otherwise uses zeros")
     with builder.block("def of_zeros(inputs):"):
         builder.add(f"gradients = {graph}(inputs)")
         with builder.block(
             "if any(torch.is_tensor(gradient) and gradient.isnan().any() for gradient in gradients):"
         ):
             message = (
-                f"the backward of `{parts.joint.captured.subject.name}` was run where some of its results "
-                "have no gradient: zeros in their place give nan, which eager may not; differentiate "
-                "all of the results, or call the function where aotlens compiles it"
+                f"the backward of `{parts.joint.captured.subject.name}` was run with undefined tangents:"
+                " zeros for them give nan, which eager may not; differentiate all outputs, or call the"
+                " function where aotlens compiles it"
             )
             builder.add(f"raise RuntimeError({message!r})")
         builder.add("return gradients")
@@ -201,9 +199,9 @@ def _write_zeros_instead(builder: TextBuilder, parts: Partitioned, graph: str) -
 def no_partial_backward_error(parts: Partitioned, reason: str) -> str:
     names = ", ".join(dict.fromkeys(teller.name for teller in parts.joint.user_grad_sources))
     return (
-        f"the backward of `{parts.joint.captured.subject.name}` was run where some of its results have no "
-        f"gradient, which {names} may tell from zeros, and is not supported here: {reason}; "
-        "differentiate all of the results, or call the function uncompiled"
+        f"the backward of `{parts.joint.captured.subject.name}` was run with undefined tangents, which"
+        f" {names} may distinguish from zeros, and is not supported here: {reason}; differentiate all"
+        " outputs, or call the function uncompiled"
     )
 
 

@@ -296,10 +296,7 @@ def write_captured_tensors(
             "a call"
         )
         if value.grad_fn is not None and value._base is None:
-            note = (
-                f"# {name}: `{captured_input.slot.name}` as it was at export, without what it was computed "
-                "from"
-            )
+            note = f"# {name}: `{captured_input.slot.name}` as it was at export, without its autograd graph"
         builder.add(note)
         writer.write(name, value)
 
@@ -339,7 +336,7 @@ class _CapturedTensorText:
                 text += ".requires_grad_()"
             self._builder.add(f"{name} = {text}")
         else:
-            self._bindings.bind(self._builder, name, value, "a tensor that the function reaches by itself")
+            self._bindings.bind(self._builder, name, value, "a captured tensor")
 
     def _base(self, name: str, base: Any) -> str:
         base_name = self._written.get(id(base))

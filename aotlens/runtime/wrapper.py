@@ -171,7 +171,7 @@ class WrapperText:
                 self._return()
 
     def _unpack_arguments(self) -> None:
-        with self._builder.step("take the arguments apart", "the arguments are nested containers"):
+        with self._builder.step("unpack arguments", "the arguments are nested containers"):
             if self._nested:
                 unpacking = Unpacking(self._builder, self._captured.subject.name, list(self._nested))
                 unpacking.write(self._captured.structure.arguments)

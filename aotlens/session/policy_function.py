@@ -83,7 +83,7 @@ def _function(chooser: str) -> Callable[[Any], Any]:
         return function
     if function is not None:
         raise UserError(
-            f"the policy {chooser}: `{name}` is no function but {type(function).__name__}; {SIGNATURE}"
+            f"the policy {chooser}: `{name}` is not a function but {type(function).__name__}; {SIGNATURE}"
         )
     known = [key for key, value in vars(module).items() if _is_own(value, module)]
     has = f"it defines {', '.join(known)}" if known else "it defines no function"

@@ -318,7 +318,7 @@ def _operator(target: str) -> OpOverload:
             register_inductor_operators()
         value = getattr(getattr(getattr(torch.ops, parts[0]), parts[1], None), parts[2], None)
     if not isinstance(value, OpOverload):
-        raise _UnknownError(f"`{target}` is no operator of the torch that is installed here")
+        raise _UnknownError(f"`{target}` is not an operator of the installed torch")
     return value
 
 

@@ -53,7 +53,7 @@ def _nodes(graph: Graph, hints: Hints, locate: Locate) -> Iterator[StageNode]:
         )
     yield from (_node(node, hints, locate) for node in graph.nodes)
     outputs = _names(result.name for result in graph.results)
-    yield StageNode("output", "output", "output", outputs, None, (), reason="the results")
+    yield StageNode("output", "output", "output", outputs, None, (), reason="the outputs")
 
 
 def _names(names: Iterable[str]) -> tuple[str, ...]:

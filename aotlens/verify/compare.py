@@ -47,7 +47,7 @@ Kind = Literal[
 WRITABLE = "can be changed in place"
 """The text for a result that its caller may change in place."""
 RANDOM = (
-    " (it draws random numbers: with `torch._inductor.config.fallback_random = True` Inductor draws eager's)"
+    " (it uses random numbers: with `torch._inductor.config.fallback_random = True` Inductor uses eager's)"
 )
 
 
@@ -398,7 +398,7 @@ def _version_text(bumped: bool) -> str:
 
 
 def _write_text(kind: type[BaseException] | None) -> str:
-    return f"refuses an in-place change with {kind.__name__}" if kind else WRITABLE
+    return f"rejects an in-place write with {kind.__name__}" if kind else WRITABLE
 
 
 def _write_effects_text(names: frozenset[str]) -> str:

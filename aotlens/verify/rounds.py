@@ -104,7 +104,7 @@ def _without_harmless(verification: Verification) -> Verification:
     if not free:
         return verification
     remaining = tuple(difference for difference in verification.differences if not difference.is_harmless)
-    note = f"{', '.join(free)} can be changed in place, which eager refuses"
+    note = f"{', '.join(free)} can be written in place, which eager does not allow"
     return replace(verification, differences=remaining, notes=(*verification.notes, note))
 
 

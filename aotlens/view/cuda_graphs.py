@@ -21,76 +21,77 @@ class Why:
 WHY: dict[BlockerKind, Why] = {
     "written_argument": Why(
         "prevents",
-        "the graph writes to it, and each call may bring another tensor, of which a recording knows nothing",
-        "hold it in a buffer of the module, or say torch._dynamo.mark_static_address(tensor) where the caller"
-        " always passes the same one; or return the new value",
+        "the graph writes to it, and each call may pass another tensor, whose address a recording does not"
+        " know",
+        "make it a buffer of the module, or call torch._dynamo.mark_static_address(tensor) if the caller"
+        " always passes the same tensor, or return the new value",
     ),
     "resized_storage": Why(
         "prevents",
-        "its storage is exchanged or resized, and a recording holds the addresses of one run",
+        "its storage is swapped or resized, and a recording uses the addresses of one run",
         "use copy_() into memory of the final size",
     ),
-    "object_input": Why("prevents", "it is no tensor: its methods run in Python", "keep it out of the graph"),
-    "second_device": Why("prevents", "a recording is of one GPU", "compile the part of each GPU by itself"),
+    "object_input": Why("prevents", "it is not a tensor: its methods run in Python", "keep it out of graphs"),
+    "second_device": Why("prevents", "a recording is for one GPU", "compile the part of each GPU separately"),
     "cpu_input": Why(
-        "splits", "it is on the CPU, and a replay reads the memory of the GPU only", "move it to the GPU once"
+        "splits", "it is on the CPU, and a replay reads only GPU memory", "move it to the GPU once"
     ),
-    "cpu_operator": Why("splits", "it runs on the CPU", "make it on the GPU: device=..."),
+    "cpu_operator": Why("splits", "it runs on the CPU", "create it on the GPU: device=..."),
     "device_copy": Why(
-        "splits", "it copies between CPU and GPU, and such a copy waits", "keep the value where it is used"
+        "splits",
+        "it copies between CPU and GPU, and such a copy synchronises",
+        ("keep the value on the device that uses it"),
     ),
     "host_read": Why(
         "splits",
         "the CPU waits for the number, and a replay does not return to Python",
-        "keep it a tensor: torch.where in place of `if`, a 0-d tensor in place of the number",
+        "keep it a tensor: torch.where instead of `if`, a 0-d tensor instead of the number",
     ),
     "host_check": Why(
         "splits",
-        "the CPU checks a number that only the data tells",
-        "drop the check, or make it on the input",
+        "the CPU checks a data-dependent number",
+        "remove the check, or check the input instead",
     ),
     "waiting_kernel": Why(
         "splits",
-        "its kernels stop for the CPU, to report errors or to choose the next step",
-        "use the form that returns `info` (torch.linalg.…_ex) where there is one",
+        "its kernels wait for the CPU, to report errors or to choose the next step",
+        "use the variant that returns `info` (torch.linalg.…_ex) if there is one",
     ),
     "data_size": Why(
         "splits",
-        "how large its result is only the data tells, and the CPU waits for it to reserve the memory",
-        "use a form of fixed size: torch.where, a mask that is multiplied in, torch.nonzero_static",
+        "the size of its output depends on data, and the CPU waits for it to allocate memory",
+        "use an operator of fixed size: torch.where, multiplication by a mask, torch.nonzero_static",
     ),
     "mask_write": Why(
         "splits",
-        "a mask chooses the places of several values, and the CPU waits for their number",
+        "a mask selects the indices of several values, and the CPU waits for their number",
         "use torch.where, or masked_scatter",
     ),
     "branch": Why(
         "prevents",
         "the CPU waits for the condition to choose a branch",
-        "compute both sides and take torch.where, where that is cheap",
+        "compute both sides and use torch.where, if that is cheap",
     ),
     "loop": Why(
         "splits",
-        "the CPU waits after each step, to see whether there is a next one",
+        "the CPU waits after each step, to know whether there is another one",
         "use a fixed number of steps, which are unrolled",
     ),
-    "refused_operator": Why(
-        "splits", "its author or torch says that it cannot be recorded", "replace it, or keep it at the end"
-    ),
-    "sparse": Why("splits", "how large a sparse result is only the data tells", "use a dense tensor"),
+    "refused_operator": Why("splits", "it is tagged as not recordable", "replace it, or keep it at the end"),
+    "sparse": Why("splits", "the size of a sparse output depends on data", "use a dense tensor"),
     "effect": Why(
         "prevents",
-        "it runs in Python, so it would run while recording and never in a replay",
+        "it runs in Python, so it would run only during recording, not in a replay",
         "move it out of the compiled function",
     ),
     "generator": Why(
         "prevents",
-        "the state of the random numbers is read or set on the CPU, once for all replays",
-        "seed outside of the compiled function, and draw from the default generator of the GPU",
+        "RNG state is read or set on the CPU, once for all replays",
+        "seed outside of the compiled function, and use the default generator of the GPU",
     ),
     "symbolic_size": Why(
         "repeats",
-        "a recording is for one size: each new one is recorded again, and keeps memory of its own",
+        "a recording is for one size: each new size needs another recording with memory of its own",
         "pad to a few sizes",
     ),
     "wrapper_step": Why("beside", "the wrapper does it around the graphs, on each call", ""),
@@ -140,9 +141,9 @@ LOOPS = frozenset({"map_impl", "scan", "while_loop", "while_loop_stack_output"})
 
 BESIDE = frozenset(
     {
-        "write back mutated inputs",
-        "read the random state",
-        "advance the random state",
+        "copy back mutated inputs",
+        "read RNG state",
+        "advance RNG state",
         "write to inputs in the backward",
     }
 )

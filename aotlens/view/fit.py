@@ -36,7 +36,7 @@ def peak_words(fit: Fit) -> str:
 
 
 def _moment_words(moment: FitMoment) -> str:
-    op = without_default(moment.op) or "a tensor that no operator made"
+    op = without_default(moment.op) or "a tensor that no operator created"
     where = f" at {location(moment.span)}" if moment.span is not None else ""
     return f"{moment.phase}, {op}{where}"
 
@@ -68,7 +68,7 @@ def gpu_words(gpu: GpuFit) -> str:
     """Return whether the step fits on the GPU, and the margin."""
     verb = "fits" if gpu.ok else "does not fit"
     margin = human_bytes(abs(gpu.margin_bytes))
-    rest = f"{margin} stay free" if gpu.ok else f"{margin} are missing"
+    rest = f"{margin} remain free" if gpu.ok else f"{margin} too little"
     return (
         f"{verb} {gpu.gpu}: {human_bytes(gpu.reserved_bytes)} reserved of {human_bytes(gpu.capacity_bytes)},"
         f" {rest}"
@@ -94,11 +94,11 @@ def fit_lines(fit: Fit, *, is_full: bool = False) -> Iterator[str]:
     yield peak_words(fit)
     if not fit.curve:
         return
-    how = "fake tensors, without memory" if fit.is_fake else "real tensors"
-    repeats = "the step before it allocates the same" if fit.is_periodic else "no step repeats another"
-    yield f"  ran on {how}; counts the memory of {fit.device}; {repeats if fit.step else 'nothing repeats'}"
+    how = "fake tensors without memory" if fit.is_fake else "real tensors"
+    repeats = "the previous step allocates the same" if fit.is_periodic else "no step repeats another"
+    yield f"  ran on {how}; counts memory on {fit.device}; {repeats if fit.step else 'nothing repeats'}"
     if fit.setup_peak_bytes > fit.step_peak_bytes:
-        yield f"  before this step the highest point is {human_bytes(fit.setup_peak_bytes)}"
+        yield f"  the peak before this step is {human_bytes(fit.setup_peak_bytes)}"
     if fit.fits is not None:
         yield ""
         yield from _gpu_lines(fit.fits)

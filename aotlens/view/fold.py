@@ -105,11 +105,11 @@ def lifetime(value: LiveValue, home: str | None) -> str:
     if value.kind == "working memory":
         return "while the operator runs"
     if value.last_in is None:
-        return f"from the {value.made_in} on, the caller's"
+        return f"from the {value.made_in} on, owned by the caller"
     line = line_text(value.last_span, home)
     if value.last_in == value.made_in:
         return f"in the {value.made_in}" + (f", until {line}" if line else "")
     return f"from the {value.made_in} until the {value.last_in}" + (f" of {line}" if line else "")
 
 
-FUSED = "as if no kernel joined operators"
+FUSED = "as if no operators were fused"

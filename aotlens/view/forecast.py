@@ -131,7 +131,7 @@ def remedy_words(axis: ForecastAxis) -> str:
     if not axis.remedies:
         return ""
     best = axis.remedies[-1]
-    return f"{best.text} leaves {best.compilations} of {counted(axis.compilations, 'compilation')}"
+    return f"{best.text} reduces {counted(axis.compilations, 'compilation')} to {best.compilations}"
 
 
 def recompiling(forecast: Forecast) -> tuple[ForecastAxis, ...]:

@@ -164,8 +164,8 @@ def floor_text(floor_us: float) -> str:
 
 
 def occupancy_text(config: KernelConfig) -> str:
-    """`75% of the warps fit`."""
-    return f"{percent(config.occupancy)} of the warps fit"
+    """Return the occupancy in words: `occupancy 75%`."""
+    return f"occupancy {percent(config.occupancy)}"
 
 
 def grid_text(config: KernelConfig) -> str:

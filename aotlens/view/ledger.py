@@ -14,7 +14,7 @@ KINDS = {
     "UserInput": "argument",
     "SymInt": "size",
     "Constant": "constant",
-    "FreeTensor": "from outside",
+    "FreeTensor": "captured",
 }
 """Names of the kinds of inputs."""
 
@@ -26,7 +26,7 @@ OUTPUTS = {
     "alias_of_intermediate_save_as_output": "view of {base}",
     "alias_of_intermediate": "view of {base}",
     "alias_of_intermediate_base_is_user_output": "view of {base}",
-    "unsafe_view_alias": "new (a view whose base stays inside)",
+    "unsafe_view_alias": "new (a view whose base is internal)",
     "custom_function_view": "view of {base} by a custom function",
 }
 """Words for each output type."""
@@ -47,7 +47,7 @@ def output_count(target: Target) -> str:
     """Return `3, and 1 left outside`."""
     left = sum(entry.left for entry in target.outputs)
     returned = str(len(target.outputs) - left) if len(target.outputs) > left else "none"
-    return f"{returned}, and {left} left outside" if left else returned
+    return f"{returned}, and {left} as side effects" if left else returned
 
 
 def handling(target: Target, entry: Input) -> str:
@@ -56,11 +56,11 @@ def handling(target: Target, entry: Input) -> str:
     if entry.duplicate_of is not None:
         parts.append(f"the same tensor as {_input_name(target, entry.duplicate_of)}")
     if entry.mutates_data:
-        parts.append("changed in the graph" if entry.mutation_type == "mutated_in_graph" else "copied back")
+        parts.append("mutated in the graph" if entry.mutation_type == "mutated_in_graph" else "copied back")
     if entry.mutates_metadata:
         parts.append("shape or strides changed")
     if entry.mutates_storage_metadata:
-        parts.append("storage exchanged or resized")
+        parts.append("storage swapped or resized")
     if entry.autograd_change:
         parts.append(entry.autograd_change)
     if entry.hidden_from_autograd:
@@ -76,14 +76,14 @@ def handling(target: Target, entry: Input) -> str:
 def aliasing(target: Target, entry: Output) -> str:
     """Return what an output is: `new, has grad`, `view of cache`."""
     words = OUTPUTS[entry.output_type].format(base=_base_name(target, entry.base))
-    words = f"left outside, {words}" if entry.left else words
+    words = f"side effect, {words}" if entry.left else words
     return f"{words}, has grad" if entry.requires_grad else words
 
 
 def tensor_text(tensor: Tensor | None) -> str:
     """Return `f32[8, 16]`, with the device unless it is the CPU."""
     if tensor is None:
-        return "no tensor"
+        return "not a tensor"
     kind = f"{tensor.subclass} " if tensor.subclass else ""
     device = "" if tensor.device == "cpu" else f" {tensor.device}"
     return f"{kind}{tensor.short()}{device}"

@@ -38,7 +38,7 @@ def own_choice_text(partition: Partition) -> str:
         differs.append(f"not {', '.join(own.only_torchs[:6])}{_more(own.only_torchs)}")
     if own.only_ours:
         differs.append(f"but {', '.join(own.only_ours[:6])}{_more(own.only_ours)}")
-    cost = f"{human_bytes(own.saved_bytes)} and compute {human_flops(own.recompute_flops)} again"
+    cost = f"{human_bytes(own.saved_bytes)} and recompute {human_flops(own.recompute_flops)}"
     same = counted(len(own.same), "value")
     return f"{solver} would save {cost}: {same} as torch, {', '.join(differs)}"
 

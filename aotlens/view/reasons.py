@@ -60,7 +60,7 @@ def forbidden_text(certificate: Certificate) -> str:
     if certificate.above is None:
         return ""
     if certificate.path[-1:] == (certificate.above,):
-        return f"recomputing it is not free: {certificate.above_reason}"
+        return f"not recomputed: {certificate.above_reason}"
     above = node_label(certificate.above, certificate.above_span)
     return f"recomputing it would need {above} ({certificate.above_reason})"
 
@@ -69,7 +69,7 @@ def price_text(certificate: Certificate) -> str:
     """Return the cost of the next cheapest set, and what it would save instead."""
     size, flops = certificate.price_bytes, certificate.price_flops
     if size is None:
-        return "no other set gives the backward all that it reads"
+        return "no other set provides all values that the backward reads"
     more = [human_bytes(size)] if size > 0 else []
     more += [human_flops(flops)] if flops > 0 else []
     spared = [human_bytes(-size)] if size < 0 else []
@@ -96,8 +96,8 @@ def listed(names: Sequence[str]) -> str:
 def budget_text(budget: BudgetResult) -> str:
     """Return in one sentence how the budget was met."""
     asked, saved = human_bytes(budget.asked_bytes), human_bytes(budget.saved_bytes)
-    met = f"budget {asked}: {saved} saved for {human_flops(budget.recompute_flops)} again"
+    met = f"budget {asked}: {saved} saved, {human_flops(budget.recompute_flops)} recomputed"
     if budget.exact:
-        return f"{met}, the least work that fits ({budget.method})"
+        return f"{met}, the least recomputation that fits ({budget.method})"
     above = f"at most {percent(budget.gap, 1)} above the least"
     return f"{met}, {above}, which is {human_flops(budget.bound_flops)} or more ({budget.method})"

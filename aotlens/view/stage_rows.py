@@ -92,7 +92,7 @@ def _results_row(
         return AlignedRow("unchanged", old, node)
     names = ", ".join(f"`{name}`" for name in fresh[:3])
     more = f" and {len(fresh) - 3} more" if len(fresh) > 3 else ""
-    return AlignedRow("rewired", old, node, f"returns {names}{more}" if fresh else "returns less")
+    return AlignedRow("rewired", old, node, f"returns {names}{more}" if fresh else "returns fewer values")
 
 
 WORDS = {

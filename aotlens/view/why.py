@@ -250,19 +250,21 @@ def _values_line(value: RecompiledValue) -> str:
 
 VALUE_HINTS: dict[CauseKind, str] = {
     "size": "`torch._dynamo.mark_dynamic(tensor, dim)` before the first call, or `dynamic=True`",
-    "size relation": "test sizes outside of the compiled function; each outcome is a compilation of its own",
-    "rank": "reshape to one number of dimensions before the call, or accept one compilation for each",
+    "size relation": (
+        "compare sizes outside of the compiled function; each outcome is a compilation of its own"
+    ),
+    "rank": "reshape to one number of dimensions before the call, or accept one compilation per rank",
     "stride": "call `.contiguous()` before the compiled function",
-    "dtype": "cast to one dtype before the call, or accept one compilation for each",
-    "device": "accept one compilation for each device",
-    "requires_grad": "pass tensors that all require grad, or none; else accept both compilations",
-    "number": "pass a 0-d tensor (`torch.tensor(value)`) in place of the number",
-    "value": "accept one compilation for each value, or compile one function for each",
-    "length": "preallocate a tensor and pass the position, in place of a container that grows",
-    "type": "pass one type: a neutral tensor in place of None; else accept both compilations",
+    "dtype": "cast to one dtype before the call, or accept one compilation per dtype",
+    "device": "accept one compilation per device",
+    "requires_grad": "pass tensors that all require grad, or none; otherwise accept both compilations",
+    "number": "pass a 0-d tensor (`torch.tensor(value)`) instead of the number",
+    "value": "accept one compilation per value, or compile one function per value",
+    "length": "preallocate a tensor and pass the index, instead of a growing container",
+    "type": "pass one type: a neutral tensor instead of None; otherwise accept both compilations",
     "object": "create the object once, outside of the calls",
     "keys": "pass the same keys on every call",
-    "mode": "accept one compilation for each mode, such as training and evaluation",
+    "mode": "accept one compilation per mode, such as training and evaluation",
     "freed": "keep the object alive as long as the compiled function",
     "backend": "pass one backend object to every `torch.compile`",
 }

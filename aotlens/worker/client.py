@@ -307,7 +307,7 @@ class _Server:
         if self._closing:
             return _cancelled(job, f"the client was closed before the trace of {job.path} ended")
         if -code in _FROM_OUTSIDE:
-            message = f"the tracing process was {_how_it_ended(code)}, from outside; trace again"
+            message = f"the tracing process was {_how_it_ended(code)} by another process; retrace"
             return Failure("killed", message, file=job.path, exit_code=3)
         what = "ended" if self.hello is not None else "could not start"
         last = next((line for line in reversed(self._stderr) if line.strip()), "it left no message")

@@ -178,7 +178,7 @@ class _Parser:
         try:
             return Literal(ast.literal_eval(text))
         except (ValueError, SyntaxError) as error:
-            raise self._error(f"`{text}` is no Python literal", token.offset) from error
+            raise self._error(f"`{text}` is not a Python literal", token.offset) from error
 
     def _values(self, closing: str) -> list[Value]:
         values: list[Value] = []

@@ -72,14 +72,14 @@ def _text(spot: Spot, source: str, most: int) -> str:
     sections = (
         _rows("", _calls(spot.forward), _call_line, most),
         _rows("Saves for the backward", spot.saved, _saved_line, most, _in_all),
-        _rows("Computed again in the backward", costly, _recomputed_line, most, _in_all),
+        _rows("Recomputed in the backward", costly, _recomputed_line, most, _in_all),
         _rows(
             "Backward", [node for node in _calls(spot.backward) if node.name not in again], _call_line, most
         ),
         _rows("Kernels", spot.kernels, _kernel_line, most),
         _rows("Mutates", spot.inputs, _mutation_line, most),
         _rows("Returned", _returned(spot), partial(_output_line, spot.target), most),
-        _rows("Leaves outside", spot.left, _left_line, most),
+        _rows("Side effects", spot.left, _left_line, most),
         _rows("Wrapper", spot.steps, _step_line, most),
     )
     return "\n\n".join([_headline(spot, source), *filter(None, [_variables(spot), *sections])])
@@ -98,7 +98,7 @@ def _headline(spot: Spot, source: str) -> str:
     facts += [f"saves {human_bytes(saved)}"] if saved else []
     facts += [f"saves {human_bytes(inside)} inside"] if inside else []
     facts += [f"returned as {code(row.name)}" for row in _returned(spot)[:1]]
-    facts += [f"left in {code(row.name)}" for row in spot.outputs if row.left][:1]
+    facts += [f"stored in {code(row.name)}" for row in spot.outputs if row.left][:1]
     facts += [_operators(spot)]
     return " · ".join(filter(None, facts)) or "wrapper"
 

@@ -65,7 +65,7 @@ def _saved_hints(views: Views, shown: Shown) -> Iterator[types.InlayHint]:
                 position=text_range.end,
                 label=f"saved {human_bytes(_saved_bytes(values))}",
                 padding_left=True,
-                tooltip=_tooltip(views, shown, "Kept for the backward:\n" + "\n".join(dict.fromkeys(lines))),
+                tooltip=_tooltip(views, shown, "Saved for the backward:\n" + "\n".join(dict.fromkeys(lines))),
             )
 
 

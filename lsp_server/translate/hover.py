@@ -113,7 +113,7 @@ def function_text(target: Target) -> str:
         f"- {counted(returned, 'output')}, {views} views of other tensors",
     ]
     if target.left:
-        rows.append(f"- leaves {', '.join(code(row.place) for row in target.left[:3])} outside")
+        rows.append(f"- side effects on {', '.join(code(row.place) for row in target.left[:3])}")
     if target.partition:
         saved, recomputed = saved_total(target.partition), recomputed_total(target.partition)
         rows.append(f"- policy {target.partition.policy}: {saved} saved, {recomputed} recomputed")

@@ -32,7 +32,7 @@ def code_lenses(views: Views, path: str, uri: str, targets: tuple[TextTarget, ..
     traced = {lens.line for lens in lenses}
     untraced = [target for target in targets if target.line not in traced]
     for target in untraced:
-        title = "trace again" if (path, target.qualname) in views.traces else "Trace"
+        title = "retrace" if (path, target.qualname) in views.traces else "Trace"
         lenses.append(Lens(target.line, title, TRACE, (uri, target.qualname)))
     return [_protocol(lens) for lens in sorted(lenses, key=lambda lens: lens.line)]
 
@@ -55,7 +55,7 @@ def _traced(views: Views, shown: Shown) -> list[Lens]:
             lenses.append(Lens(line, "wrapper", SHOW, (uri, target.qualname, "wrapper")))
         if target.verified is None:
             lenses.append(Lens(line, "verify", VERIFY, (uri, shown.trace.key[1])))
-        lenses.append(Lens(line, "trace again", TRACE, (uri, shown.trace.key[1])))
+        lenses.append(Lens(line, "retrace", TRACE, (uri, shown.trace.key[1])))
         lenses.append(Lens(line, "terminal app", OPEN_TUI, (uri, target.qualname)))
     return lenses
 

@@ -95,4 +95,4 @@ def _fixes(wanted: EditCandidates) -> list[Fix]:
 
 def _checkpoint(fix: Fix, size_bytes: int) -> Fix:
     what = fix.title[0].lower() + fix.title[1:]
-    return replace(fix, title=f"Checkpoint this call: {what} (it keeps {human_bytes(size_bytes)})")
+    return replace(fix, title=f"Checkpoint this call: {what} (it saves {human_bytes(size_bytes)})")

@@ -54,8 +54,8 @@ def test_text(checked: Checked) -> None:
 def test_github(checked: Checked) -> None:
     first, second = format_github.render(checked).splitlines()
     assert first == (
-        "::warning file=a b.py,line=1,endLine=1,col=5,endColumn=14,title=AL101%3A An argument that carries a"
-        " gradient is changed in place::50%25 of%0A`x`, copied%0Aa b.py:2:5: also here%0Afix: Write a copy"
+        "::warning file=a b.py,line=1,endLine=1,col=5,endColumn=14,title=AL101%3A An argument with a"
+        " gradient is mutated in place::50%25 of%0A`x`, copied%0Aa b.py:2:5: also here%0Afix: Write a copy"
     )
     assert second == f"::error file=a b.py,title=AL905%3A {rule('AL905').title}::no target"
 

@@ -41,4 +41,4 @@ def test_where_nothing_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AOTLENS_CACHE_DIR", "")
     ended = aotlens("cache")
     assert ended.code == 2
-    assert "nothing is kept: AOTLENS_CACHE_DIR is set to nothing" in ended.err
+    assert "nothing is stored: AOTLENS_CACHE_DIR is empty" in ended.err

@@ -75,14 +75,14 @@ def test_what_differs_by_command(name: str, words: str, expected: DividedCommand
         (
             "inspect",
             "--lr 0.1 s.py",
-            "--lr is no option of `aotlens inspect`; a script's own arguments follow the script",
+            "--lr is not an option of `aotlens inspect`; arguments of the script follow the script",
         ),
         (
             "export",
             "s.py --dynamics --lr 0.1",
             (
-                "--dynamics is no option of `aotlens export` (did you mean --dynamic?); if it is the"
-                " script's, write `--` before it: s.py -- --dynamics"
+                "--dynamics is not an option of `aotlens export` (did you mean --dynamic?); to pass it to"
+                " the script, write `--` before it: s.py -- --dynamics"
             ),
         ),
     ],
@@ -160,12 +160,12 @@ def test_a_rejected_script_argument_of_ours_is_explained(script: Path) -> None:
     ended = aotlens("inspect", script, "--width", "3", "--stage", "joint")
     assert ended.code == 2
     assert ended.err.splitlines()[-1] == (
-        "aotlens: `--stage` went to the script, as it stands after `--width`; options of `aotlens inspect`"
-        " come before the script or directly after it"
+        "aotlens: `--stage` was passed to the script, because it follows `--width`; options of `aotlens"
+        " inspect` come before the script or directly after it"
     )
 
 
-ONE_SCRIPT = "`--width` is no option of `aotlens check`, and a script's arguments need one script: "
+ONE_SCRIPT = "`--width` is not an option of `aotlens check`, and arguments need a single script: "
 
 
 @pytest.mark.parametrize(
@@ -181,7 +181,7 @@ ONE_SCRIPT = "`--width` is no option of `aotlens check`, and a script's argument
         ),
         (
             ("diff", "a.json", "b.json", "--width", "3"),
-            "`--width` follows two report files; only a script takes arguments",
+            "`--width` follows two report files, but only a script takes arguments",
         ),
     ],
 )

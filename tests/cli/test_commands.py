@@ -205,7 +205,7 @@ print(result.tolist(), total.tolist(), x.grad.tolist())
 def test_export_needs_one_target(script: Path) -> None:
     ended = aotlens("export", script)
     assert (ended.code, ended.out) == (2, "")
-    assert f"{script} has 2 captures and a module holds one; name one with SCRIPT::name" in ended.err
+    assert f"{script} has 2 captures, and a module contains one; name one with SCRIPT::name" in ended.err
     assert "\n  1  scale(f32[2, 3], f32[3, 3])\n  2  keep_total(f32[4], f32[4])\n" in ended.err
 
 
@@ -230,4 +230,4 @@ def test_doctor() -> None:
     assert (ended.code, ended.err) == (0, "")
     assert f"python         {sys.version.split()[0]}" in ended.out
     assert "sm_90          H100 SXM, H100 PCIe" in ended.out
-    assert "cache          kept nowhere: AOTLENS_CACHE_DIR is empty" in ended.out
+    assert "cache          off: AOTLENS_CACHE_DIR is empty" in ended.out

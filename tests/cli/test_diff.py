@@ -61,7 +61,7 @@ def test_two_revisions(repository: Path) -> None:
         "number": 4,
         "text": "return torch.relu(x).exp()",
     }
-    own = [row for row in line["nodes"] if not row["what"].startswith("computed again")]
+    own = [row for row in line["nodes"] if not row["what"].startswith("recomputed")]
     assert [row["after"]["target"] for row in own] == ["aten.exp.default", "aten.mul.Tensor"]
     assert state == (_git(repository, "status", "--porcelain"), (repository / ".git" / "index").read_bytes())
 

@@ -51,7 +51,7 @@ def test_one_target_of_a_saved_report(folder: Path) -> None:
         (("no.json",), "cannot read no.json: No such file or directory"),
         (
             ("r.json", "--format", "perfetto", "--stage", "joint"),
-            "--stage shows a part as text; leave it out: the file has every part",
+            "--stage selects a part of the text: remove it, because the file has every part",
         ),
     ],
 )

@@ -54,7 +54,7 @@ def test_the_second_time_nothing_is_traced(script: Path) -> None:
     assert ", backward, sm_80, sass\n" in first.out
     assert (first.err, again.err) == (
         "",
-        "aotlens: nothing that this trace read has changed; --fresh traces again\n",
+        "aotlens: nothing has changed since the last trace; --fresh retraces\n",
     )
     store = open_store()
     assert store is not None
@@ -81,10 +81,10 @@ def test_a_damaged_entry_is_traced_again_and_told_to_who_asks(
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("--text", "ptx"), "--text shows kernels for a GPU: say which one with --gpu h100, sm_90, …"),
+        (("--text", "ptx"), "--text shows kernels for a GPU: name one with --gpu h100, sm_90, …"),
         (("--gpu", "h1oo"), "unknown GPU 'h1oo'; nearest: H100 SXM"),
         (("--gpu", "mi300x"), "GPU 'mi300x' is AMD's: code is generated for NVIDIA GPUs only"),
-        (("--gpu", "h100", "--text", "asm"), "unknown language 'asm' of kernels; there is triton, ttir"),
+        (("--gpu", "h100", "--text", "asm"), "unknown kernel language 'asm'; known are triton, ttir"),
     ],
 )
 def test_mistakes_show_before_anything_is_traced(script: Path, words: tuple[str, ...], message: str) -> None:

@@ -123,7 +123,7 @@ def test_nothing_is_loaded_where_no_file_is_named() -> None:
         (
             RULES,
             "rules.py::limit",
-            "the policy rules.py::limit: `limit` is no function but int; a policy is",
+            "the policy rules.py::limit: `limit` is not a function but int; a policy is",
         ),
         (
             "def keep(:",
@@ -187,7 +187,7 @@ def script(tmp_path: Path) -> Path:
         ),
         (
             ("--what-if", "recompute:x"),
-            "`recompute:x` cannot be: `x` is never computed again: an argument, which its owner keeps",
+            "`recompute:x` is not possible: `x` is never recomputed: an argument, which the caller keeps",
         ),
         (
             ("--what-if", "hidden"),
@@ -195,9 +195,12 @@ def script(tmp_path: Path) -> Path:
         ),
         (
             ("--policy", "rules.py::maybe"),
-            "the policy function `maybe` answered 'maybe' for `mm`; it answers 'save', 'recompute', or None",
+            "the policy function `maybe` returned 'maybe' for `mm`; it must return 'save'",
         ),
-        (("--policy", "rules.py::both"), "the policy function `both` answered ['save'] for `mm`; it answers"),
+        (
+            ("--policy", "rules.py::both"),
+            "the policy function `both` returned ['save'] for `mm`; it must return",
+        ),
         (
             ("--policy", "rules.py::none"),
             "the policy function `none` cannot be called with one value: too many",
@@ -215,13 +218,13 @@ def test_each_mistake_is_one_error(script: Path, words: tuple[str, ...], message
 def test_an_override_need_name_a_value_in_one_of_the_targets_only(script: Path) -> None:
     ended = aotlens("inspect", "script.py", "--policy", "save:hidden,save:crest", cwd=script)
     assert (ended.code, ended.err) == (0, "")
-    assert ended.out.count("the policy's override says so [user]") == 2
+    assert ended.out.count("an override in the policy [user]") == 2
 
 
 def test_a_refusal_in_one_of_the_targets_is_what_is_told(script: Path) -> None:
     ended = aotlens("inspect", "script.py", "--policy", "recompute:w", cwd=script)
     assert ended.code == 2
-    assert ended.err.startswith("aotlens: error: `recompute:w` cannot be: `w` is never computed again")
+    assert ended.err.startswith("aotlens: error: `recompute:w` is not possible: `w` is never recomputed")
 
 
 def test_a_what_if_needs_a_target_that_is_trained(script: Path) -> None:

@@ -16,13 +16,13 @@ def test_what_is_taken(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", ["0", "-3", "nan", "inf", "soon"])
 def test_no_limit_of_time(text: str) -> None:
-    with pytest.raises(argparse.ArgumentTypeError, match=f"'{text}' is no number of seconds above 0"):
+    with pytest.raises(argparse.ArgumentTypeError, match=f"'{text}' is not a number of seconds above 0"):
         seconds(text)
 
 
 @pytest.mark.parametrize("text", ["0", "-1", "1.5", "two"])
 def test_no_count(text: str) -> None:
-    with pytest.raises(argparse.ArgumentTypeError, match=f"'{text}' is no whole number above 0"):
+    with pytest.raises(argparse.ArgumentTypeError, match=f"'{text}' is not a whole number above 0"):
         count(text)
 
 

@@ -74,9 +74,7 @@ def test_a_process_that_ends_itself_leaves_no_report(tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text(QUITTING)
     ended = aotlens("why", "script.py", cwd=tmp_path)
     assert (ended.code, ended.out) == (2, "")
-    assert ended.err == (
-        "aotlens: error: script.py ended itself with exit code 7 before a report could be made\n"
-    )
+    assert ended.err == ("aotlens: error: script.py exited with code 7 before a report could be made\n")
 
 
 BREAKING = """\

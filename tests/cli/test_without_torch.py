@@ -103,7 +103,7 @@ def test_unknown_rule() -> None:
 
 def test_tui_needs_something_to_show() -> None:
     ended = aotlens("tui")
-    assert ended == Ended(2, "", "aotlens: error: give a TARGET to trace, or --report FILE to open\n")
+    assert ended == Ended(2, "", "aotlens: error: name a TARGET to trace, or --report FILE to open\n")
 
 
 def test_tui_needs_a_terminal(tmp_path: Path) -> None:

@@ -73,7 +73,7 @@ def test_what_is_said_of_them() -> None:
     report = Report("2.13.0", "3.11", "why net.py", dynamo=dynamo)
     words = ["4 workers of a data loader", "2 processes of `train`", "`torchrun train.py`"]
     assert why_text(report).splitlines() == [
-        "Dynamo compiled nothing in the process of the script itself",
+        "Dynamo compiled nothing in the script's own process",
         "Not observed  processes that the script started",
         *(f"  {line}" for line in words),
     ]

@@ -67,7 +67,7 @@ def test_a_trace_shows_in_the_editor() -> None:
         f"{place} aotlens {message}"
         for place, message in (
             ("21:8", "`cache` is changed in place and carries a gradient: 2.0 KiB are copied on every call"),
-            ("22:33", "`self.up(x)` keeps 8.0 KiB for the backward, all of the 8.0 KiB saved here"),
+            ("22:33", "`self.up(x)` saves 8.0 KiB for the backward, all of the 8.0 KiB saved here"),
         )
     ]
     assert told(shown, "HOVER")[0].startswith("`cache.mul_(0.9)` · `f32[32, 16]`")

@@ -209,7 +209,7 @@ DISAGREEMENTS = (
         ),
     ),
     Disagreement(
-        "beside a write without a gradient the sizes or strides change, which only the wrapper can do",
+        "beside a write without a gradient the sizes or strides change, which only the wrapper can reproduce",
         frozenset({"mutation_type"}),
         (
             "metadata/parameter_turned_and_then_scaled_without_grad",

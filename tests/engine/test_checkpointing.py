@@ -90,7 +90,7 @@ def test_a_selective_policy_keeps_what_it_names(policy: str) -> None:
     assert "aten.mm.default" in kept
     assert "aten.sigmoid.default" not in kept
     if policy == "min-cut":
-        assert kept["aten.mm.default"] == "the activation checkpoint's policy keeps it"
+        assert kept["aten.mm.default"] == "the activation checkpoint's policy saves it"
 
 
 @pytest.mark.parametrize("policy", POLICIES)

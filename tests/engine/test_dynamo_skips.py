@@ -88,5 +88,5 @@ def test_a_layer_left_out_is_told_by_its_name_and_what_dynamo_skips_after_it_too
         "Tanh",
     ]
     recurrent, skipped = (failure.message for failure in found.failures)
-    assert "Dynamo leaves `LSTM` out of torch.compile, and there is no graph of it: Attempted to" in recurrent
-    assert "Dynamo leaves `ReLU` out of torch.compile, and there is no graph of it: after `LSTM`" in skipped
+    assert "Dynamo does not compile `LSTM`, so there is no graph of it: Attempted to" in recurrent
+    assert "Dynamo does not compile `ReLU`, so there is no graph of it: after `LSTM`" in skipped

@@ -482,20 +482,20 @@ def test_second_derivative_of_a_backward_that_draws_is_refused() -> None:
         out = compiled(backward_only, x).call(x)
         (gradient,) = torch.autograd.grad(out.sum(), x, create_graph=True)
         assert state.offset == 12
-    with pytest.raises(RuntimeError, match="its backward draws random numbers"):
+    with pytest.raises(RuntimeError, match="its backward uses random numbers"):
         gradient.sum().backward()
 
 
 def random_steps(fn: Callable[..., Any], x: Tensor) -> list[Any]:
     wrapper = compiled(fn, x).target().wrapper
     assert wrapper is not None
-    return [step for step in wrapper.steps if "random state" in step.name]
+    return [step for step in wrapper.steps if "RNG state" in step.name]
 
 
 def test_report_shows_what_the_wrapper_does() -> None:
     x = leaf(4, 3)
     steps = random_steps(in_both, x)
-    assert [step.name for step in steps] == 2 * ["read the random state", "advance the random state"]
+    assert [step.name for step in steps] == 2 * ["read RNG state", "advance RNG state"]
     assert all(step.applied and "seed and offset" in step.reason for step in steps)
     assert any("rand_like(" in site.text for step in steps for site in step.sites)
     assert not random_steps(nothing_drawn, x)

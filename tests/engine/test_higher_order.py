@@ -123,7 +123,7 @@ def test_the_report_shows_a_region_its_calls_and_what_each_call_keeps() -> None:
     partition = _deep().target().partition
     assert partition is not None
     (found,) = partition.regions
-    assert (found.name, found.reason) == ("subgraph_0", "traced and divided once, for 4 calls alike")
+    assert (found.name, found.reason) == ("subgraph_0", "traced and partitioned once, for 4 calls")
     assert ["region(x, w)" in site.text for site in found.sites] == [True] * 4
     assert [(kept.node, kept.bytes) for kept in found.saved if kept.bytes] == [("cos", 36)]
     (cosine,) = (kept.span for kept in found.saved if kept.bytes)

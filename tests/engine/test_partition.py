@@ -109,5 +109,5 @@ def test_views_of_one_storage_are_one_cost() -> None:
 def test_a_recomputed_value_names_its_twin_and_reason() -> None:
     recomputed = compiled(lambda x: (x @ x).sin().cos().sum(), leaf(4, 4)).parts.recomputed
     assert [(value.node.target, value.reason.text) for value in recomputed] == [
-        ("aten.sin.default", "cheaper to compute again than to keep")
+        ("aten.sin.default", "cheaper to recompute than to save")
     ]

@@ -205,5 +205,5 @@ def test_random_values_in_a_checkpoint_overrule_it() -> None:
     parts = partition(joint_of(marked, leaf(8, 8), leaf(8, 8)), "min-cut")
     overruled = [value for value in parts.saved if value.overruled is not None]
     assert [(value.reason.value, value.overruled) for value in overruled] == [
-        ("random", "an activation checkpoint, which would compute it again")
+        ("random", "an activation checkpoint, which would recompute it")
     ]

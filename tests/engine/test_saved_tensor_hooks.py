@@ -51,7 +51,7 @@ def test_the_report_tells_what_is_packed() -> None:
     assert partition is not None
     (row,) = (value for value in partition.saved if value.bytes)
     assert (row.bytes, row.tensor.dtype, row.packs, row.code) == (3 * 5 * 8, "f64", "mm", "packed")
-    assert row.reason == "the caller's hook `<lambda>` on saved tensors packs `mm` as this"
+    assert row.reason == "the caller's saved-tensor hook `<lambda>` packs `mm` as this"
     assert row.span is not None
     assert row.span.line == step.__code__.co_firstlineno + 1
     assert partition.saved_bytes == found.parts.saved_bytes == 3 * 5 * 8

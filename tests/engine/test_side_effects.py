@@ -213,7 +213,7 @@ def test_what_is_left_is_shown_with_its_place() -> None:
 
     target = compile_direct(step, (torch.ones(3),), {}, EAGER).target()
     assert target.wrapper is not None
-    row = next(row for row in target.wrapper.steps if row.name == "leave values outside")
+    row = next(row for row in target.wrapper.steps if row.name == "replay side effects")
     assert row.reason == "the function changes the list `kept`"
     assert [site.text for site in row.sites] == ["kept.append(hidden)"]
     assert [(output.name, output.left) for output in target.outputs] == [("out", False), ("kept[0]", True)]
@@ -274,7 +274,7 @@ def test_each_place_is_told_with_its_line_and_what_is_done_there() -> None:
     assert decode(encode(report)) == report
     text = report_text(report, Shown(is_full=True))
     assert "self.last           bound\n      each call binds it to the new value\n" in text
-    assert "Outputs  1, and 8 left outside" in text
+    assert "Outputs  1, and 8 as side effects" in text
 
 
 def test_a_failing_function_leaves_nothing() -> None:

@@ -54,7 +54,7 @@ def test_where_zeros_do_nothing_is_chosen() -> None:
     chosen = {}
     for fn in (loss_and_what_it_is_of, loss_and_another):
         steps = compile_direct(fn, (x, y), {}, CompileOptions(backend="eager")).module.text.steps
-        chosen[fn] = [step for step in steps if step.name == "choose the backward"]
+        chosen[fn] = [step for step in steps if step.name == "choose the backward graph"]
     assert chosen[loss_and_what_it_is_of] == []
     (step,) = chosen[loss_and_another]
     assert "zeros for a missing gradient of `out[1]` would meet what may be infinite" in step.reason

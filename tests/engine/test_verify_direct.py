@@ -64,7 +64,7 @@ def test_a_write_that_only_eager_refuses_is_noted() -> None:
 
     verdict = verify_with(EAGER, gated, (leaf(4, 3),), {})
     assert verdict.ok, verdict.differences
-    assert verdict.notes == ("out[0] can be changed in place, which eager refuses",)
+    assert verdict.notes == ("out[0] can be written in place, which eager does not allow",)
 
 
 def test_gradients_that_a_step_leaves_are_compared_and_taken_back() -> None:

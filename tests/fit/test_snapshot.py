@@ -56,7 +56,7 @@ def test_the_answer_as_text(tmp_path: Path) -> None:
     lines = list(snapshot_lines(device))
     assert lines[:2] == [
         "out of memory on device 0: 5.0 MiB were asked for at /job/model.py:41 in forward",
-        "  the GPU had 1.0 MiB left outside of what torch reserved",
+        "  the GPU had 1.0 MiB free outside of the memory that torch reserved",
     ]
     assert lines[2].startswith("  137.0 MiB reserved, 131.0 MiB of it in use; 6.0 MiB reserved and free, in ")
     assert lines[3].startswith("  enough was free, but in pieces: with PYTORCH_CUDA_ALLOC_CONF=expandable_")

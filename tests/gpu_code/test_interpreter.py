@@ -89,7 +89,7 @@ def test_a_kernel_that_cannot_be_interpreted_leaves_the_others(monkeypatch: pyte
     (skipped,) = found.skipped
     assert "`triton_poi_fused_sin_0`" in skipped
     assert "could not be interpreted" in skipped
-    assert "the device library's `__nv_norm4df` has no twin on the CPU" in skipped
+    assert "the device library's `__nv_norm4df` has no CPU counterpart" in skipped
 
 
 class Mlp(nn.Module):

@@ -115,9 +115,9 @@ def test_a_sort_between_elementwise_work(rows: dict[str, Rows]) -> None:
     assert found.span is not None
     assert found.span.line == _line(sorted_between)
     assert found.message == (
-        "`x.relu().sort(-1)` runs as a library call on sm_90 (`aten.sort.stable`, inference), which takes no"
-        " other work in: 32.0 MiB between it and the elementwise work before and behind it are written to"
-        " memory and read again"
+        "`x.relu().sort(-1)` runs as a library call on sm_90 (`aten.sort.stable`, inference), which cannot"
+        " be fused: 32.0 MiB between it and the elementwise work before and after it are written to memory"
+        " and read again"
     )
     assert [related.span.line for related in found.related] == [_line(sorted_between)] * 2
 

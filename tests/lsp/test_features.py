@@ -56,17 +56,17 @@ def test_lenses_after_a_trace(shared: StrictClient) -> None:
         (block, "backward", "aotlens.show", [uri, "Block", "backward"]),
         (block, "wrapper", "aotlens.show", [uri, "Block", "wrapper"]),
         (block, "verify", "aotlens.verify", [uri, None]),
-        (block, "trace again", "aotlens.trace", [uri, None]),
+        (block, "retrace", "aotlens.trace", [uri, None]),
         (score, "inference · 2 nodes · no wrapper steps", "aotlens.show", [uri, "score", "inference"]),
         (score, "wrapper", "aotlens.show", [uri, "score", "wrapper"]),
         (score, "verify", "aotlens.verify", [uri, None]),
-        (score, "trace again", "aotlens.trace", [uri, None]),
+        (score, "retrace", "aotlens.trace", [uri, None]),
     ]
 
 
 def test_two_targets_traced_by_name_stand_side_by_side(shared: StrictClient) -> None:
     uri = traced(shared, "score")
-    assert [title for _, title, _, _ in lenses(shared, uri)][-1] == "trace again"
+    assert [title for _, title, _, _ in lenses(shared, uri)][-1] == "retrace"
     shared.command("aotlens.trace", uri, "Block")
     assert {line for line, *_ in lenses(shared, uri)} == {line_of("class Block"), line_of("def score")}
 
@@ -219,7 +219,9 @@ def test_an_export_is_a_file_and_never_written_over_another(shared: StrictClient
     assert shared.command("aotlens.export", uri, "Block", destination.as_uri())["uri"] is not None
     destination.write_text("mine = 1\n")
     refused = shared.command("aotlens.export", uri, "Block", destination.as_uri())
-    assert refused["message"].endswith("is there already, and no export wrote it: give another name")
+    assert refused["message"].endswith(
+        "already exists, and was not written by an export: choose another name"
+    )
     assert destination.read_text() == "mine = 1\n"
     unknown = shared.command("aotlens.export", uri, "Nothing")
     assert unknown == {"uri": None, "message": "Nothing has no trace to export: trace it first"}

@@ -79,7 +79,7 @@ def test_an_example_with_a_mutation_that_autograd_must_see(client: StrictClient)
     lenses = client.request("textDocument/codeLens", {"textDocument": {"uri": uri}})
     titles = [one["command"]["title"] for one in lenses if one["range"]["start"]["line"] == head]
     assert titles[0].startswith("training · ")
-    assert titles[1:] == ["backward", "wrapper", "verify", "trace again"]
+    assert titles[1:] == ["backward", "wrapper", "verify", "retrace"]
     text = client.at("hover", uri, line, 8)["contents"]["value"]
     assert text.startswith("`state.add_(x)` · `f32[2, 3]` · `aten.add`")
     assert "Mutates:\n- `state`: " in text

@@ -141,7 +141,7 @@ def test_a_fault_of_ours_is_a_message_and_no_finding(client: StrictClient) -> No
     assert client.all("textDocument/publishDiagnostics") == []
 
 
-UNREADABLE = "aotlens: the editor sent a message that cannot be read; `aotlens lsp --log-file FILE` keeps it"
+UNREADABLE = "aotlens: the editor sent a message that cannot be read; `aotlens lsp --log-file FILE` logs it"
 COMMAND = "workspace/executeCommand"
 
 
@@ -223,8 +223,8 @@ def test_bad_settings_are_named_once_and_replaced(client: StrictClient) -> None:
         client.notify("workspace/didChangeConfiguration", {"settings": wrong})
     client.command("aotlens.printDebugInformation")
     assert messages(client) == [
-        (2, "aotlens.trace: expected \"manual\" or \"onSave\", found 'always'; using 'manual'"),
-        (2, "aotlens.inlayHints.shapes: expected true or false, found 3; using True"),
+        (2, "aotlens.trace: expected \"manual\" or \"onSave\", got 'always'; using 'manual'"),
+        (2, "aotlens.inlayHints.shapes: expected true or false, got 3; using True"),
         (2, f"aotlens.colour: no such setting; known are {', '.join(SETTINGS)}"),
     ]
 
@@ -271,7 +271,7 @@ def test_a_workspace_cannot_grant_itself_trust() -> None:
         client.notify("workspace/didChangeConfiguration", {"settings": settings})
         refused = {
             "failure": "refused",
-            "message": "tracing runs the file's code: trust this workspace first",
+            "message": "tracing runs the file's code, so trust this workspace first",
         }
         assert client.command("aotlens.trace", uri) == refused
         assert messages(client) == [(2, refused["message"])]

@@ -199,7 +199,7 @@ def test_why_says_how_a_script_ended_that_made_no_report(tmp_path: Path) -> None
     (tmp_path / "gone.py").write_text("import os\nos._exit(7)\n")
     session = session_in(tmp_path, FakeWorker())
     assert error(session, "why", script="gone.py", run_user_code=True) == (
-        "gone.py ended itself with exit code 7 before a report could be made"
+        "gone.py exited with code 7 before a report could be made"
     )
 
 

@@ -230,7 +230,7 @@ def _partition(extra_saved: int) -> Partition:
             hidden,
             8192,
             "new",
-            "slow to compute again (matrix product)",
+            "expensive to recompute (matrix product)",
             up_at,
             (Use("gelu_backward", gelu_at),),
             donated=True,
@@ -298,7 +298,7 @@ def chosen_partition() -> Partition:
     up_at = span(UP)
     certificate = Certificate(
         above="addmm",
-        above_reason="slow to compute again",
+        above_reason="expensive to recompute",
         above_span=up_at,
         path=("addmm", "gelu"),
         below="mul_2",
@@ -311,13 +311,13 @@ def chosen_partition() -> Partition:
         plain.saved[1],
         bytes=8192,
         owner="new",
-        reason="the least work that fits the memory budget",
+        reason="the least recomputation within the memory budget",
         code="budget",
         freedom="choice",
         overrode="an activation checkpoint",
         certificate=certificate,
     )
-    forced = replace(plain.recomputed[0], reason="the policy's override says so", code="user", freedom="user")
+    forced = replace(plain.recomputed[0], reason="an override in the policy", code="user", freedom="user")
     before, after = Totals(16384, 10240, 32768), Totals(17920, 8192, 34304)
     return replace(
         plain,
@@ -445,7 +445,7 @@ def _diagnostics() -> tuple[Diagnostic, ...]:
         Diagnostic(
             "AL301",
             "information",
-            "`self.up(x)` keeps 8.0 KiB for the backward, all of the 8.0 KiB saved here",
+            "`self.up(x)` saves 8.0 KiB for the backward, all of the 8.0 KiB saved here",
             span(UP),
             (Related(span("functional.gelu(self.up(x))"), "the backward of this reads it"),),
         ),

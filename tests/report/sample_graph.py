@@ -93,7 +93,7 @@ FORWARD_NODES = (
     replace(
         node("copy_", "aten.copy_.default", "steps add_1", "f32[]", ("self.steps += 1",)),
         from_=("add_1",),
-        reason="writes the new value of `steps` back",
+        reason="copies the new value to `steps`",
     ),
     node("mul", "aten.mul.Tensor", "cache", "f32[32, 16]", ("cache.mul_(0.9)",)),
     node("addmm", "aten.addmm.default", "up_bias x up_weight", "f32[32, 64]", (UP,)),

@@ -217,7 +217,7 @@ def test_all_blockers_are_told_and_not_the_first_alone() -> None:
     findings = [(one.code, one.message.partition(": ")[0]) for one in diagnose(_target(found))]
     assert findings == [
         ("AL502", "`x.sum().item()` splits the CUDA graph of the forward"),
-        ("AL503", "`cache` keeps CUDA graphs from recording the forward"),
+        ("AL503", "`cache` prevents CUDA graphs from recording the forward"),
         ("AL502", "`x[x > 0]` splits the CUDA graph of the forward and backward"),
     ]
 

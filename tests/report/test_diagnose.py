@@ -45,8 +45,8 @@ def test_copied_argument() -> None:
         Diagnostic(
             "AL101",
             "information",
-            "`cache` is changed in place where autograd must see it: 2.0 KiB are copied back on every call;"
-            " return the new value",
+            "`cache` is mutated in place, and autograd must record it: 2.0 KiB are copied back on every"
+            " call; return the new value",
             WRITE.span,
             fixes=mutation_fixes(COPIED),
             cost=Cost("bytes per call", 2048, 0.0625),
@@ -54,7 +54,7 @@ def test_copied_argument() -> None:
     )
     assert [fix.title for fix in mutation_fixes(COPIED)] == [
         "Bind the new value",
-        "Write to a copy of `cache`: the caller's stays as it is",
+        "Write to a copy of `cache`, so that the caller's tensor does not change",
     ]
 
 
@@ -113,7 +113,7 @@ def test_changed_duplicate() -> None:
     twin = _argument(index=1, name="b", duplicate_of=0, shares_storage_with=(0,), sites=())
     found = diagnose(_target(replace(KEPT, name="a", shares_storage_with=(1,)), twin))
     assert [entry.message for entry in found] == [
-        "`a` and `b` are one tensor and it is changed: the graph is valid only for such calls"
+        "`a` and `b` are the same tensor, which is mutated: the graph is valid only for such calls"
     ]
 
 
@@ -137,10 +137,10 @@ def test_large_saved_values_fold_layers() -> None:
     small = replace(partition.saved[1], bytes=9 * MIB)
     saved = replace(partition, saved=(*values, small), saved_bytes=21 * MIB)
     assert [found.message for found in diagnose(replace(target, partition=saved))] == [
-        "`hidden` keeps 9.0 MiB for the backward, 43% of what is saved: kept alive by an output",
+        "`hidden` saves 9.0 MiB for the backward, 43% of all saved bytes: kept alive by an output",
         (
-            "`self.up(x)` keeps 12.0 MiB (3 × 4.0 MiB) for the backward, 57% of what is saved:"
-            " slow to compute again (matrix product)"
+            "`self.up(x)` saves 12.0 MiB (3 × 4.0 MiB) for the backward, 57% of all saved bytes: expensive"
+            " to recompute (matrix product)"
         ),
     ]
 
@@ -158,8 +158,8 @@ CACHE = replace(COPIED, under_no_grad=True, tensor=replace(BIG, bytes=512 * MIB)
 def test_large_write_back(mode: Mode) -> None:
     assert [entry.message for entry in diagnose(replace(_target(CACHE), mode=mode))] == [
         (
-            "the wrapper writes `cache` back after the graph: 512.0 MiB are copied on every call; change"
-            " only the slice that is new, or return the new value"
+            "the wrapper copies the new value of `cache` after the graph: 512.0 MiB on every call; write"
+            " only the slice that changes, or return the new value"
         )
     ]
 

@@ -48,8 +48,8 @@ def test_spills() -> None:
         Diagnostic(
             "AL601",
             "warning",
-            "kernel `triton_poi_fused_mul_0` (forward) spills registers on sm_90: each thread moves 344 B"
-            " through memory for values that do not fit beside its 255 registers",
+            "kernel `triton_poi_fused_mul_0` (forward) spills registers on sm_90: each thread writes 344 B"
+            " to memory for values that do not fit into its 255 registers",
             SIGMOID,
             (Related(PRODUCT, "computed by the same kernel"),),
         ),
@@ -75,12 +75,12 @@ def test_low_occupancy_names_what_runs_out() -> None:
     (found,) = diagnose(_target(_filling(occupancy=0.125, limit="registers", registers=255)))
     assert (found.code, found.severity, found.span) == ("AL602", "information", SIGMOID)
     assert found.message == (
-        "kernel `triton_poi_fused_mul_0` (forward) keeps 12% of the warps that sm_90 can hold: registers"
-        " run out first, 255 a thread; keep fewer values alive at once in this expression"
+        "kernel `triton_poi_fused_mul_0` (forward) has an occupancy of 12% on sm_90: registers"
+        " run out first, 255 per thread; use fewer live values in this expression"
     )
     (found,) = diagnose(_target(_filling(occupancy=0.0625, limit="shared memory", shared_bytes=116736)))
     assert (
-        "shared memory runs out first, 114.0 KiB a block; reduce over fewer values at once" in found.message
+        "shared memory runs out first, 114.0 KiB per block; reduce over fewer values at once" in found.message
     )
 
 
@@ -119,8 +119,8 @@ def test_double_precision_is_told_at_its_expression() -> None:
     assert found == Diagnostic(
         "AL603",
         "information",
-        "`hidden * hidden.sigmoid()` computes in f64 on sm_90, and so does what follows from it (first in"
-        " kernel `triton_poi_fused_mul_0`): twice the bytes of f32, and half of its rate",
+        "`hidden * hidden.sigmoid()` computes in f64 on sm_90, and so do the values computed from it"
+        " (first in kernel `triton_poi_fused_mul_0`): twice the bytes of f32, and half of its rate",
         PRODUCT,
     )
 

@@ -42,10 +42,10 @@ def test_spares_of_a_loop_are_told_once() -> None:
         Diagnostic(
             "AL302",
             "information",
-            "`self.up(x)` is kept for the backward as f32[32, 64], 8.0 MiB (2 × 4.0 MiB): it is made f32;"
-            " 4.0 MiB could be spared",
+            "`self.up(x)` is saved for the backward as f32[32, 64], 8.0 MiB (2 × 4.0 MiB): it is made f32;"
+            " 4.0 MiB could be freed",
             UP,
-            (Related(cause, "it becomes so here"),),
+            (Related(cause, "the cause is here"),),
             cost=Cost("peak bytes", 4 * MIB, 1.0),
         )
     ]
@@ -64,11 +64,13 @@ def test_dead_values_are_warnings() -> None:
 
 
 def test_a_checkpoint_that_is_not_followed() -> None:
-    value = replace(VALUE, overrode="an activation checkpoint", reason="a second draw would differ")
+    value = replace(
+        VALUE, overrode="an activation checkpoint", reason=("recomputing it would give other random numbers")
+    )
     assert [entry.message for entry in found(holding(value))] == [
         (
-            "`self.up(x)` is kept for the backward, 4.0 MiB, against an activation checkpoint: a second draw"
-            " would differ"
+            "`self.up(x)` is saved for the backward, 4.0 MiB, despite an activation checkpoint:"
+            " recomputing it would give other random numbers"
         )
     ]
 
@@ -77,7 +79,7 @@ def test_a_policy_that_is_not_followed() -> None:
     again = replace(PARTITION.recomputed[0], bytes=4 * MIB, overrode="a checkpoint's policy")
     target = replace(SAMPLE, partition=replace(PARTITION, saved=(), recomputed=(again, again)))
     assert [entry.message for entry in found(target)] == [
-        "`hidden.sigmoid()` is computed again against a checkpoint's policy: cheap to compute again"
+        "`hidden.sigmoid()` is recomputed despite a checkpoint's policy: cheap to compute again"
     ]
 
 
@@ -94,8 +96,8 @@ def test_a_budget_that_raises_the_peak_is_a_warning() -> None:
             "warning",
             (
                 "the memory budget of 1.0 MiB raises the predicted peak to 24.0 MiB, from 20.0 MiB without"
-                " it: it saves 16.0 MiB instead of 32.0 MiB, and what the backward computes again needs"
-                " more at once"
+                " it: it saves 16.0 MiB instead of 32.0 MiB, and the values that the backward recomputes"
+                " are alive together"
             ),
         )
     ]
@@ -129,8 +131,8 @@ def test_random_numbers_inside_a_checkpoint_are_kept_and_told() -> None:
         (
             "AL305",
             (
-                "`torch.randn_like(x)` is kept for the backward, 256 B, against an activation checkpoint,"
-                " which would compute it again: a second draw would differ"
+                "`torch.randn_like(x)` is saved for the backward, 256 B, despite an activation checkpoint,"
+                " which would recompute it: recomputing it would give other random numbers"
             ),
         )
     ]

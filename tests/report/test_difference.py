@@ -85,7 +85,7 @@ def test_what_does_the_same_has_no_difference(traces: Traces, edits: list[tuple[
 
 def test_an_operator_more_is_that_operator_and_its_gradient(traces: Traces) -> None:
     change = traces.changed(("x @ w)\n", "x @ w)\n    h = torch.exp(h)\n"))
-    own = tuple(node for node in change.nodes if not node.what.startswith("computed again"))
+    own = tuple(node for node in change.nodes if not node.what.startswith("recomputed"))
     assert told(own) == [
         ("added", "forward", "aten.exp.default"),
         ("added", "backward", "aten.mul.Tensor"),

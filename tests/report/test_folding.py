@@ -24,7 +24,7 @@ LIVE = st.builds(
     LAYERS,
 )
 SAVED = st.builds(
-    lambda node, size, layer: SavedValue(node, F32, size, "new", "slow to compute again", None, layer=layer),
+    lambda node, size, layer: SavedValue(node, F32, size, "new", "expensive to recompute", None, layer=layer),
     st.sampled_from(["mm", "gelu", "mm_1", "add_7"]),
     SIZES,
     LAYERS,
@@ -69,9 +69,9 @@ def test_the_memory_section() -> None:
     assert to_text(memory_lines(found, Page())).splitlines() == [
         "Memory  300 B at the peak: backward, mm; 200 B between forward and backward",
         "  200 B  ×2, 100 B each  saved     blocks.0–1: gelu",
-        "      from the forward on, the caller's",
+        "      from the forward on, owned by the caller",
         "  100 B                  gradient  gradient of w",
-        "      from the forward on, the caller's",
+        "      from the forward on, owned by the caller",
     ]
 
 
@@ -84,6 +84,6 @@ def test_sizes_that_only_the_data_tells_are_not_called_free() -> None:
     ]
     text = to_text(partition_lines(Partition("min-cut", tuple(values), (), 0), Page()))
     assert text.splitlines()[1:] == [
-        "  alive anyway, so free to keep: chunk (shared view), x (input)",
-        "  not counted, since only the data tells its size: index",
+        "  alive anyway, so free to save: chunk (shared view), x (input)",
+        "  not counted, because its size depends on data: index",
     ]

@@ -62,7 +62,7 @@ def test_without_a_language_it_is_tritons_below_the_figures() -> None:
         (
             "mul_1",
             "sass",
-            "no sass of `triton_poi_fused_mul_1`: Triton brings no disassembler here that knows sm_90",
+            "no sass of `triton_poi_fused_mul_1`: Triton's disassembler here does not support sm_90",
         ),
     ],
 )
@@ -78,5 +78,5 @@ def test_a_report_with_library_calls_alone() -> None:
 
 def test_languages() -> None:
     assert tuple(parse_languages("all")) == ("triton", "ttir", "ttgir", "llir", "ptx", "sass")
-    with pytest.raises(UserError, match="unknown language 'asm' of kernels; there is triton, ttir"):
+    with pytest.raises(UserError, match="unknown kernel language 'asm'; known are triton, ttir"):
         tuple(parse_languages("ptx,asm"))

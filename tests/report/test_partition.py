@@ -16,7 +16,9 @@ from tests.conftest import Golden
 from tests.report.sample import chosen_partition
 
 PARTITION = chosen_partition()
-CERTIFICATE = Certificate("mm", "a second draw would differ", None, ("mm", "add"), None, None, 1536, 0)
+CERTIFICATE = Certificate(
+    "mm", "recomputing it would give other random numbers", None, ("mm", "add"), None, None, 1536, 0
+)
 PRICE = "the next cheapest set costs 1.5 KiB more"
 
 
@@ -39,11 +41,11 @@ def test_a_partition_with_choices(golden: Golden) -> None:
     [
         (
             CERTIFICATE,
-            f"recomputing it would need mm (a second draw would differ); {PRICE}",
+            f"recomputing it would need mm (recomputing it would give other random numbers); {PRICE}",
         ),
         (
             replace(CERTIFICATE, path=("mm",), instead=("a",)),
-            f"recomputing it is not free: a second draw would differ; {PRICE}, saving a instead",
+            f"not recomputed: recomputing it would give other random numbers; {PRICE}, saving a instead",
         ),
         (
             replace(CERTIFICATE, above=None, price_bytes=-512, price_flops=2000),
@@ -51,7 +53,7 @@ def test_a_partition_with_choices(golden: Golden) -> None:
         ),
         (
             replace(CERTIFICATE, above=None, price_bytes=None),
-            "no other set gives the backward all that it reads",
+            "no other set provides all values that the backward reads",
         ),
         (replace(CERTIFICATE, above=None, price_bytes=0), "the next cheapest set costs the same"),
     ],
@@ -91,7 +93,8 @@ def test_a_budget_that_is_met_exactly() -> None:
     assert PARTITION.budget is not None
     met = replace(PARTITION.budget, bound_flops=10240, exact=True, method="integer programming")
     assert budget_text(met) == (
-        "budget 16.0 KiB: 16.0 KiB saved for 10.2 kFLOP again, the least work that fits (integer programming)"
+        "budget 16.0 KiB: 16.0 KiB saved, 10.2 kFLOP recomputed, the least recomputation that fits"
+        " (integer programming)"
     )
 
 
@@ -103,10 +106,10 @@ def test_a_what_if_that_changes_nothing() -> None:
 
 def test_why_in_one_line() -> None:
     costly, chosen, *_ = PARTITION.saved
-    assert why_text(costly) == "slow to compute again (matrix product) [costly]"
+    assert why_text(costly) == "expensive to recompute (matrix product) [costly]"
     assert why_text(chosen) == (
-        "the least work that fits the memory budget [budget];"
-        f" recomputing it would need addmm in self.up(x) (slow to compute again); {PRICE}"
-        " and 2.0 kFLOP less, saving sigmoid and mul_1 instead; overrules an activation checkpoint"
+        "the least recomputation within the memory budget [budget]; recomputing it would need addmm in"
+        f" self.up(x) (expensive to recompute); {PRICE} and 2.0 kFLOP less, saving sigmoid and mul_1"
+        " instead; overrules an activation checkpoint"
     )
-    assert why_text(PARTITION.recomputed[0]) == "the policy's override says so [user]"
+    assert why_text(PARTITION.recomputed[0]) == "an override in the policy [user]"

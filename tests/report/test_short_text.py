@@ -130,5 +130,5 @@ def test_diagnostics_the_worst_first_and_alike_ones_once() -> None:
     lines = to_text(diagnostic_list(found, SHORT)).splitlines()
     heads = [line.split(": ")[1].split()[0] for line in lines if ": AL" in line and "more diag" not in line]
     assert heads == ["AL402", "AL301", "AL801", "AL302", "AL303"]
-    assert "    = and 11 more like it here" in lines
+    assert "    = 11 more of this kind here" in lines
     assert lines[-1] == "  and 3 more diagnostics: AL304, AL305, AL306 (--full shows more)"

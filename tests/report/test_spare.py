@@ -46,8 +46,8 @@ def test_a_mask_in_numbers_is_told_with_what_booleans_would_take() -> None:
         (
             "AL303",
             (
-                "`mask` is kept for the backward as f32[64, 64], 16.0 KiB: it holds 0 and 1 only, which a"
-                " boolean mask tells in a byte each; 12.0 KiB could be spared"
+                "`mask` is saved for the backward as f32[64, 64], 16.0 KiB: its only values are 0 and 1,"
+                " so a boolean mask with one byte per element is enough; 12.0 KiB could be freed"
             ),
         )
     ]
@@ -101,8 +101,8 @@ def test_a_small_wide_argument_that_widens_all_is_told_at_the_operation_that_doe
     target = target_of(wide_scale, leaf(64, 64), leaf(64, 64), torch.randn(64), policy="default")
     assert ("precision", 8192) in spares(target)
     found = [entry for entry in diagnose(target, LOW) if entry.code == "AL302"]
-    assert [entry.related[0].message for entry in found] == ["it becomes so here"]
-    assert "computed from bf16 and made f32 together with a value of type f32" in found[0].message
+    assert [entry.related[0].message for entry in found] == ["the cause is here"]
+    assert "computed from bf16 and converted to f32 together with a value of dtype f32" in found[0].message
 
 
 def test_float64_that_comes_in_by_a_constant() -> None:
@@ -161,7 +161,7 @@ def test_a_value_that_is_asked_for_its_sizes_is_not_kept() -> None:
 def test_a_value_times_zero_is_dead() -> None:
     found = told(target_of(lambda x: TimesZero.apply(x).sum(), leaf(8, 8)))
     assert [code for code, _ in found] == ["AL304"]
-    assert "it holds 0 only, whatever it is computed from" in found[0][1]
+    assert "it is always 0" in found[0][1]
 
 
 @pytest.mark.parametrize("policy", ["min-cut", "default"])
@@ -267,5 +267,5 @@ def test_what_cannot_run_on_made_up_numbers_says_so() -> None:
     ).target(dead_values=True)
     assert target.partition is not None
     assert target.partition.dead_values == (
-        "dead values were not looked for: `x` is no tensor of known sizes"
+        "dead values were not searched for: `x` is not a tensor of known sizes"
     )

@@ -44,9 +44,9 @@ What to fix first
   5. x.shape[1] = 8 in Net.forward  /project/net.py:17:5
      x
      it holds for 8 alone
-Normal  a value that Dynamo found to vary
+Normal  a value that varies
   x.shape[0] changes: 1 recompilation  Net.forward  750 ms
-Compile time  4.0 s, 100% of it in phases that are known
+Compile time  4.0 s, 100% of it in known phases
   Dynamo 3.0 s · guards 1.0 s
   2.0 s  /project/net.py:13:5
 """
@@ -135,7 +135,7 @@ def test_the_closing_table_names_the_values_that_recompiled() -> None:
     lines = closing_text(Closing(compilations, dynamo=DYNAMO)).splitlines()
     assert lines[3] == "      self.step increases, x.shape[0] changes"
     without = closing_text(Closing(compilations)).splitlines()
-    assert without[3] == "      no tensor differed: a plain value, an attribute or a mode did"
+    assert without[3] == "      the tensors were the same: a plain value, an attribute or a mode differed"
 
 
 def test_a_break_in_a_library_has_a_hint_of_its_own() -> None:

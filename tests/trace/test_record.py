@@ -36,7 +36,7 @@ def test_a_log_stays_and_its_folder_is_named(tmp_path: Path) -> None:
     ended = aotlens("record", "--no-report", "--", "sh", "-c", WRITES_A_LOG, cwd=tmp_path)
     (folder,) = tmp_path.iterdir()
     assert ended.code == 0
-    assert ended.err == f"aotlens: 1 log in {folder.name}; `aotlens tui {folder.name}` opens it again\n"
+    assert ended.err == f"aotlens: 1 log in {folder.name}; `aotlens tui {folder.name}` opens it\n"
     assert [log.name for log in folder.iterdir()] == ["dedicated_log_torch_trace_a.log"]
 
 

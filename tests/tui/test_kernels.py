@@ -38,11 +38,11 @@ def test_a_kernel_tells_what_it_takes_and_lights_its_expressions() -> None:
             "triton_poi_fused_mul_sigmoid_0  forward, sm_90, generated",
             "costs  at least 0.50 µs (an estimate), set by memory",
             "uses  XBLOCK=256 4 warps · 40 registers, spills 48 B, 2.0 KiB shared",
-            "runs  75% of the warps fit, limited by registers · 8 blocks, 0.1 waves",
+            "runs  occupancy 75%, limited by registers · 8 blocks, 0.1 waves",
             "else  XBLOCK=128 4 warps · 32 registers",
             "computes  hidden.sigmoid()  line 23  0.20 µs of it",
             "computes  hidden * hidden.sigmoid()  line 23  0.30 µs of it",
-            "reads  addmm  8.0 KiB, the memory moves 16.0 KiB for it",
+            "reads  addmm  8.0 KiB, 16.0 KiB are read for it",
             "node  sigmoid",
             "node  mul_1",
         ]
@@ -60,7 +60,7 @@ def test_the_texts_of_a_kernel_one_by_one() -> None:
         await pilot.press("down", "right_square_bracket")  # the later launch has the texts of the first
         assert text(app) == ["MOV R1, c[0x0][0x28]"]
         await pilot.press("home")
-        assert text(app) == ["(a library's own kernel: there is no text of it)"]
+        assert text(app) == ["(a library kernel: its code is not available)"]
 
     drive(scenario, app_with_kernels())
 
@@ -68,10 +68,10 @@ def test_the_texts_of_a_kernel_one_by_one() -> None:
 def test_why_two_kernels_are_not_one_leads_to_the_other() -> None:
     async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
         await pilot.press("8", "end")
-        told = next(line for line in lines(app, "kernel-detail") if line.startswith("apart"))
+        told = next(line for line in lines(app, "kernel-detail") if line.startswith("not fused"))
         assert told == (
-            "apart from  triton_poi_fused_mul_sigmoid_0, which writes mul_1 (8.0 KiB): "
-            "the other one has to be finished first"
+            "not fused with  triton_poi_fused_mul_sigmoid_0, which writes mul_1 (8.0 KiB): the other one"
+            " has to be finished first"
         )
         await pilot.press("enter", *["down"] * 3, "enter")
         assert table(app, "kernel-table").key == "sm_90/forward/1"

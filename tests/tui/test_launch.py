@@ -26,7 +26,7 @@ def refusal(path: str | None, report: str | None = None) -> tuple[str, int]:
 
 def test_without_a_terminal_it_names_the_other_command() -> None:
     assert refusal("train.py") == (
-        "the terminal app needs a terminal that can move its cursor; use `aotlens inspect train.py` here",
+        "the terminal app needs a terminal with cursor control; use `aotlens inspect train.py` here",
         2,
     )
 
@@ -57,6 +57,6 @@ def test_a_bad_report_is_named_without_a_terminal(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("terminal")
 def test_nothing_to_show_is_one_error() -> None:
     assert refusal(None) == (
-        "nothing to show: give a script, as `aotlens tui train.py`, or a report with --report FILE",
+        "nothing to show: name a script, for example `aotlens tui train.py`, or a report with --report FILE",
         2,
     )

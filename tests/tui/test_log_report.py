@@ -53,7 +53,7 @@ def test_the_overview_compares_our_solver_with_torchs() -> None:
     async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
         assert "our solver would save 2.8 KiB" in " ".join(lines(app, "overview-lines"))
         await pilot.press("5")
-        assert any("slow to compute again" in row for row in rows(app, "saved-table"))
+        assert any("expensive to recompute" in row for row in rows(app, "saved-table"))
 
     drive(scenario, AotlensApp("logs", report=solved))
 

@@ -31,13 +31,13 @@ compiled  Block  sample_model.py:8
 mode      training · torch.compile · torch 2.13.0
 graphs    forward 9 nodes · backward 12 nodes
 inputs    4 parameters, 1 buffer, 2 arguments · steps, cache mutated
-outputs   3 outputs · 2 share memory with something else
+outputs   3 outputs · 2 alias another tensor
 saved     8.0 KiB in 1 value, for the backward · `default` would save 24.0 KiB
 peak      32.0 KiB: forward, mul_1  line 23
 time      939 ms  codegen 820 ms, joint 60.0 ms, capture 41.5 ms
 
 Largest saved values
-  8.0 KiB  line 22   self.up(x)  slow to compute again (matrix product) [costly]
+  8.0 KiB  line 22   self.up(x)  expensive to recompute (matrix product) [costly]
 
 On each call the wrapper
   + join forward and backward  parameters need gradients
@@ -47,7 +47,7 @@ On each call the wrapper
 
 Diagnostics
   W AL101  line 21  `cache` is changed in place and carries a gradient: 2.0 KiB are copied on every call
-  i AL301  line 22  `self.up(x)` keeps 8.0 KiB for the backward, all of the 8.0 KiB saved here"""
+  i AL301  line 22  `self.up(x)` saves 8.0 KiB for the backward, all of the 8.0 KiB saved here"""
 
 COPIED = "`cache` is changed in place and carries a gradient: 2.0 KiB are copied on every call"
 
@@ -85,7 +85,7 @@ def test_the_overview_answers_the_first_questions() -> None:
         shown = "\n".join(lines(app, "overview-lines"))
         first, _, frontier = shown.partition("\n\nFrontier")
         assert first == OVERVIEW
-        assert frontier.startswith("  3 choices; ▲ is what was compiled")
+        assert frontier.startswith("  3 choices; ▲ marks the compiled choice")
 
     drive(scenario)
 
@@ -107,7 +107,7 @@ def test_inputs_and_outputs_say_how_each_is_handled() -> None:
             "up.bias | parameter | f32[64] | 256 B | read, needs grad | ",
             "down.weight | parameter | f32[16, 64] | 4.0 KiB | read, needs grad | ",
             "down.bias | parameter | f32[16] | 64 B | read, needs grad | ",
-            "steps | buffer | f32[] | 4 B | changed in the graph | 20",
+            "steps | buffer | f32[] | 4 B | mutated in the graph | 20",
             "x | argument | f32[32, 16] | 2.0 KiB | read | ",
             "cache | argument | f32[32, 16] | 2.0 KiB | copied back | 21",
         ]
@@ -140,8 +140,8 @@ def test_saved_values_stand_by_size_with_their_reasons_and_uses() -> None:
         ]
         assert rows(app, "saved-table") == [
             (
-                "8.0 KiB | ████████ | self.up(x) | f32[32, 64] | 22 | 1"
-                " | costly | slow to compute again (matrix product)"
+                "8.0 KiB | ████████ | self.up(x) | f32[32, 64] | 22 | 1 | costly | expensive to recompute"
+                " (matrix product)"
             ),
             "0 |  | hidden | f32[32, 64] | 22 | 2 | output | kept alive by an output",
             "0 |  | down.weight | f32[16, 64] | 24 | 1 | parameter | a parameter, alive anyway",
@@ -197,7 +197,7 @@ def test_diagnostics_show_their_fixes_as_differences() -> None:
         await pilot.press("9")
         assert rows(app, "diagnostic-table") == [
             f"W | AL101 | 21 | {COPIED} | 2",
-            "i | AL301 | 22 | `self.up(x)` keeps 8.0 KiB for the backward, all of the 8.0 KiB saved here | ",
+            "i | AL301 | 22 | `self.up(x)` saves 8.0 KiB for the backward, all of the 8.0 KiB saved here | ",
         ]
         assert lines(app, "diagnostic-detail") == [
             "AL101  warning",

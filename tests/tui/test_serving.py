@@ -119,6 +119,6 @@ def test_a_port_that_is_taken_is_one_error(served: Served, capsys: pytest.Captur
     port = served.base.rpartition(":")[2]
     assert run_command(["tui", "x.py", "--serve", "--port", port]) == 2
     assert capsys.readouterr().err == (
-        f"aotlens: error: cannot serve on 127.0.0.1 port {port}: Address already in use; "
-        "choose another with --port (0: any that is free)\n"
+        f"aotlens: error: cannot serve on 127.0.0.1 port {port}: Address already in use; choose another"
+        " with --port (0: any free port)\n"
     )

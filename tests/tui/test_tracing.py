@@ -101,7 +101,7 @@ def test_escape_cancels_and_the_result_before_stays() -> None:
         assert (app.workbench.has_class("-stale"), shown_pane(app)) == (True, "overview")
         await pilot.press("escape")
         await settle(pilot)
-        assert (app.workbench.has_class("-stale"), right_title(app)) == (False, "cancelled · r traces again")
+        assert (app.workbench.has_class("-stale"), right_title(app)) == (False, "cancelled · r retraces")
         assert shown_pane(app) == "overview"
         await pilot.press("5")
         assert table(app, "saved-table").key == "saved:addmm"
@@ -145,7 +145,7 @@ def test_a_new_trace_says_what_changed() -> None:
         assert shown[place + 1 : place + 4] == [
             "  saved +1.0 MiB at line 24",
             "     +1.0 MiB h.0–1: x + self.down(gated) ×2  at line 24",
-            "  gone AL301 `self.up(x)` keeps 8.0 KiB for the backward, all of the 8.0 KiB saved here",
+            "  gone AL301 `self.up(x)` saves 8.0 KiB for the backward, all of the 8.0 KiB saved here",
         ]
         assert right_title(app) == "saved +1.0 MiB at line 24 · traced in 1.2 s"
         app.post_message(SourceChanged((str(MODEL),)))
@@ -217,7 +217,7 @@ def test_an_answer_from_disk_is_said_to_be_unchanged() -> None:
     async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
         tracing.answer_again(sample_report())
         await settle(pilot)
-        assert right_title(app) == "unchanged, not traced again"
+        assert right_title(app) == "unchanged, from the cache"
 
     drive(scenario, AotlensApp("model.py", tracing=tracing))
 

@@ -28,7 +28,7 @@ def app_with_choices() -> AotlensApp:
 def test_the_frontier_is_plotted_with_what_was_compiled() -> None:
     partition = replace(chosen_partition(), frontier=(FrontierPoint(8192, 20480), FrontierPoint(24576, 0)))
     assert shown(tuple(frontier_plot(partition))) == [
-        "Frontier  2 choices; ▲ is what was compiled",
+        "Frontier  2 choices; ▲ marks the compiled choice",
         " 20.5 kFLOP ┤█▇▆▅▄▃▂▁",
         "            │█████████▇▆▅▄▃▂▁",
         "            │█████████████████▇▆▅▃▂▁",
@@ -42,7 +42,7 @@ def test_the_frontier_is_plotted_with_what_was_compiled() -> None:
 def test_amounts_far_apart_are_plotted_on_a_log_scale() -> None:
     points = tuple(FrontierPoint(8192 + 512 * step, 8 << (32 - step)) for step in range(33))
     plotted = shown(tuple(frontier_plot(replace(chosen_partition(), frontier=points))))
-    assert plotted[0] == "Frontier  33 choices, work on a log scale; ▲ is what was compiled"
+    assert plotted[0] == "Frontier  33 choices, work on a log scale; ▲ marks the compiled choice"
     assert [len(line) for line in plotted[1:6]] == [23, 31, 41, 50, 53]
 
 
@@ -54,15 +54,15 @@ def test_the_saved_pane_says_what_else_could_be() -> None:
     async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
         await pilot.press("5")
         found = lines(app, "tradeoffs")
-        assert found[0].startswith("budget 16.0 KiB: 16.0 KiB saved for 10.2 kFLOP again, at most 2.3%")
+        assert found[0].startswith("budget 16.0 KiB: 16.0 KiB saved, 10.2 kFLOP recomputed, at most 2.3%")
         assert found[1] == "what if  recompute:hidden"
         assert found[2] == "           saved    16.0 KiB →   17.5 KiB  +1.5 KiB"
         await select(app, pilot, "saved-table", "saved:gelu")
         assert lines(app, "saved-detail") == [
             "hidden  f32[32, 64]  8.0 KiB",
-            "why  the least work that fits the memory budget [budget] · chosen by the solver",
+            "why  the least recomputation within the memory budget [budget] · chosen by the solver",
             "!  overrules an activation checkpoint",
-            "above  recomputing it would need addmm in self.up(x) (slow to compute again)",
+            "above  recomputing it would need addmm in self.up(x) (expensive to recompute)",
             "below  mul_2 needs it  line 23",
             f"else  {PRICE}",
             "node  gelu  aten.gelu.default",
@@ -78,7 +78,7 @@ def test_a_recomputed_value_leads_to_its_twin() -> None:
         await pilot.press("5")
         await select(app, pilot, "recomputed", "recomputed:sigmoid")
         assert lines(app, "saved-detail")[1:] == [
-            "why  the policy's override says so [user]",
+            "why  an override in the policy [user]",
             "node  sigmoid  line 23",
             "twin  sigmoid in the forward",
         ]
@@ -155,7 +155,11 @@ def test_folded_and_single_rows_are_drawn_on_one_scale() -> None:
 
 def test_what_cannot_be_changed_says_why() -> None:
     tracing = FakeTracing()
-    forced = replace(chosen_partition().saved[0], freedom="forced", reason="a second draw would differ")
+    forced = replace(
+        chosen_partition().saved[0],
+        freedom="forced",
+        reason=("recomputing it would give other random numbers"),
+    )
     partition = replace(chosen_partition(), saved=(forced,))
 
     async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
@@ -164,7 +168,7 @@ def test_what_cannot_be_changed_says_why() -> None:
         await pilot.press("5", "f")
         assert len(tracing.asked) == 1
         assert [note.message for note in app._notifications] == [
-            f"{forced.node} cannot be changed: a second draw would differ [costly]"
+            f"{forced.node} cannot be changed: recomputing it would give other random numbers [costly]"
         ]
 
     drive(scenario, AotlensApp("model.py", tracing=tracing))

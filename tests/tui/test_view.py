@@ -126,7 +126,7 @@ def test_the_gutter_adds_up_what_each_line_does() -> None:
         24: Mark(aliases=True),
         25: Mark(aliases=True),
     }
-    assert mark_text(marks[file_key(str(MODEL)), 22]) == "keeps 8.0 KiB, AL301"
+    assert mark_text(marks[file_key(str(MODEL)), 22]) == "saves 8.0 KiB, AL301"
 
 
 def test_edits_are_made_from_the_last_to_the_first() -> None:
@@ -214,7 +214,7 @@ def test_guards_lead_to_the_line_that_asked() -> None:
     title, condition, place = guard_lines(replace(target, guards=(guard,)))
     assert title.text == "guards"
     assert condition.text == "x.shape[0] > 4  this expression needs to know"
-    assert place.text.startswith("asked by x.shape[0] > 4")
+    assert place.text.startswith("needed by x.shape[0] > 4")
     assert condition.link == place.link == Link((asked,))
 
 
@@ -223,27 +223,25 @@ def test_what_is_left_outside_has_its_place_and_line() -> None:
     asked = Span(str(MODEL), 3, 4, 3, 8)
     reason = "each call binds it to the new value"
     left = Left("self.last", "bound", (0,), False, reason, (Site(asked, "self.last"),))
-    gone = replace(
-        left, place="state['old']", handling="removed", outputs=(), reason="each call takes it away"
-    )
+    gone = replace(left, place="state['old']", handling="removed", outputs=(), reason="each call deletes it")
     first = replace(target.outputs[0], name="self.last", left=True)
     target = replace(target, left=(left, gone), outputs=(first, *target.outputs[1:]))
     shown = [line.text for line in output_details(first, target)]
     assert shown[-2:] == [
         f"self.last  bound  {reason}",
-        "left by self.last  line 3  ",
+        "set by self.last  line 3  ",
     ]
     assert [line.text for line in left_lines(target)] == [
-        "state['old']  removed  each call takes it away",
-        "left by self.last  line 3  ",
+        "state['old']  removed  each call deletes it",
+        "set by self.last  line 3  ",
     ]
-    assert "left outside" in aliasing(target, first)
+    assert "side effect" in aliasing(target, first)
     hover = expression_text(Spot(target, asked, outputs=[first], left=[left, gone]))
     assert hover == (
-        "left in `self.last`\n\n"
-        "Leaves outside:\n"
+        "stored in `self.last`\n\n"
+        "Side effects:\n"
         f"- `self.last` (bound): {reason}\n"
-        "- `state['old']` (removed): each call takes it away"
+        "- `state['old']` (removed): each call deletes it"
     )
 
 
@@ -251,7 +249,7 @@ def test_what_is_alive_at_the_peak_has_its_lifetime() -> None:
     target = sample_report().targets[0]
     assert [line.text for line in alive_lines(target)] == [
         "  8.0 KiB  addmm in self.up(x)  saved, from the forward until the backward of line 22",
-        "  8.0 KiB  hidden  result, from the forward on, the caller's",
+        "  8.0 KiB  hidden  result, from the forward on, owned by the caller",
         "  8.0 KiB  sigmoid in hidden.sigmoid()  temporary, in the forward",
         "  8.0 KiB  mul in hidden * hidden.sigmoid()  saved, from the forward until the backward",
     ]

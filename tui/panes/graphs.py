@@ -36,7 +36,7 @@ class GraphsPane(Pane):
         Binding("b", "beside", "Both"),
         Binding("m", "map", "Map"),
         Binding("u", "unfold", "Layers"),
-        Binding("backspace", "back", "Node before", show=False),
+        Binding("backspace", "back", "Previous node", show=False),
     ]
     DEFAULT_CSS = """
     GraphsPane ChoiceBar { padding: 0 1; }

@@ -29,14 +29,14 @@ from tui.widgets.table import VirtualTable
 
 PYTHON = frozenset({TRITON, "source"})
 """Languages that are coloured as Python."""
-LIBRARY = "(a library's own kernel: there is no text of it)"
+LIBRARY = "(a library kernel: its code is not available)"
 
 
 class KernelsPane(Pane):
     TAB: ClassVar[str] = "kernels"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("p", "program", "Kernel text"),
-        Binding("left_square_bracket,comma,left", "language(-1)", "Language before", key_display="["),
+        Binding("left_square_bracket,comma,left", "language(-1)", "Previous language", key_display="["),
         Binding("right_square_bracket,full_stop,right", "language(1)", "Next language", key_display="]"),
         Binding("o", "order", "By cost"),
         Binding("l", "lines", "By line"),

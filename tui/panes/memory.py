@@ -36,7 +36,7 @@ one."""
 class MemoryPane(Pane):
     TAB: ClassVar[str] = "memory"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("p", "peak", "To the peak"),
+        Binding("p", "peak", "Go to the peak"),
         Binding("u", "unfold", "Layers"),
     ]
     DEFAULT_CSS = """

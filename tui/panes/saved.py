@@ -30,7 +30,7 @@ from tui.widgets.table import VirtualTable
 class SavedPane(Pane):
     TAB: ClassVar[str] = "saved"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("f", "flip", "What if not"),
+        Binding("f", "flip", "Alternative"),
         Binding("u", "unfold", "Layers"),
     ]
     DEFAULT_CSS = """

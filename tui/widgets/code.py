@@ -54,7 +54,7 @@ class CodeView(ScrollView, can_focus=True):
         Binding("left,h", "sideways(-8)", "Left", show=False),
         Binding("right,l", "sideways(8)", "Right", show=False),
         Binding("n", "find(1)", "Next match", show=False),
-        Binding("N", "find(-1)", "Match before", show=False),
+        Binding("N", "find(-1)", "Previous match", show=False),
     ]
 
     cursor: reactive[int] = reactive(1)

@@ -28,11 +28,11 @@ class NodeMap(ScrollView, can_focus=True):
         scrollbar-color: $panel; scrollbar-background: $background; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("left,h", "go(-1, 0)", "To what it reads", show=False),
-        Binding("right,l", "go(1, 0)", "To what reads it", show=False),
+        Binding("left,h", "go(-1, 0)", "To its inputs", show=False),
+        Binding("right,l", "go(1, 0)", "To its users", show=False),
         Binding("up,k", "go(0, -1)", "Up", show=False),
         Binding("down,j", "go(0, 1)", "Down", show=False),
-        Binding("enter", "walk", "Walk to the node", show=False),
+        Binding("enter", "walk", "Select the node", show=False),
     ]
 
     selected: reactive[int] = reactive(0)

@@ -47,7 +47,7 @@ class RowList(ScrollView, can_focus=True):
         Binding("pagedown,space", "page(1)", "Page down", show=False),
         Binding("home,g", "edge(0)", "First row", show=False),
         Binding("end,G", "edge(1)", "Last row", show=False),
-        Binding("enter", "choose", "Open what the row stands for", show=False),
+        Binding("enter", "choose", "Open the details of the row", show=False),
     ]
 
     cursor: reactive[int] = reactive(0)

@@ -8,11 +8,11 @@ from aotlens.errors import UserError
 from aotlens.view.quantities import counted, human_bytes
 
 KINDS = {
-    "answers": "whole answers of `aotlens inspect`",
-    "compiled": "what `aotlens run` compiled: module texts",
+    "answers": "reports of `aotlens inspect`",
+    "compiled": "module texts of `aotlens run`",
     "compiled-code": "Inductor's code of their graphs",
-    "compiled-reports": "what reports tell of them",
-    "gpu-graphs": "graphs as code for a GPU",
+    "compiled-reports": "reports of them",
+    "gpu-graphs": "GPU code of graphs",
     "gpu-kernels": "kernels compiled for a GPU",
     "gpu-sass": "disassembled kernels",
 }
@@ -36,17 +36,17 @@ def _store() -> Store:
     """Return the cache folder.  Raises UserError if nothing is stored."""
     folder = cache_folder()
     if folder is None:
-        raise UserError(f"nothing is kept: {FOLDER_VARIABLE} is set to nothing")
+        raise UserError(f"nothing is stored: {FOLDER_VARIABLE} is empty")
     store = open_store()
     if store is None:
-        raise UserError(f"nothing is kept: {folder} cannot be a folder of yours alone; set {FOLDER_VARIABLE}")
+        raise UserError(f"nothing is stored: {folder} cannot be made private to you; set {FOLDER_VARIABLE}")
     return store
 
 
 def _lines(store: Store) -> list[str]:
     usage = store.by_kind()
     number, size_bytes = (sum(column) for column in zip(*usage.values(), strict=True)) if usage else (0, 0)
-    limit = f"of at most {human_bytes(store.limit_bytes)}; what was not used for longest goes first"
+    limit = f"of at most {human_bytes(store.limit_bytes)}; the least recently used entries are removed first"
     lines = [
         f"{store.folder}  ({FOLDER_VARIABLE})",
         f"{counted(number, 'file')}, {human_bytes(size_bytes)} {limit}",

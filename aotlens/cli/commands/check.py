@@ -27,29 +27,32 @@ RENDERERS = {"text": "findings_text", "json": "findings_json", "sarif": "sarif",
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "paths", metavar="PATH", nargs="+", help="a Python file, a folder with any, or a log of TORCH_TRACE"
+        "paths",
+        metavar="PATH",
+        nargs="+",
+        help=("a Python file, a folder of Python files, or a TORCH_TRACE log"),
     )
     parser.add_argument("--format", choices=tuple(RENDERERS), default="text", help="default: %(default)s")
     parser.add_argument(
-        "-o", dest="output", metavar="FILE", type=output_file, help="write there instead of to stdout"
+        "-o", dest="output", metavar="FILE", type=output_file, help="write to this file instead of stdout"
     )
-    for name, does in (("select", "tell only"), ("ignore", "do not tell")):
+    for name, does in (("select", "report only"), ("ignore", "do not report")):
         parser.add_argument(
-            f"--{name}", metavar="CODES", help=f"{does} these, as AL1 or AL301,AL801; replaces the setting"
+            f"--{name}",
+            metavar="CODES",
+            help=(f"{does} these codes, for example AL1 or AL301,AL801; replaces the setting"),
         )
     parser.add_argument(
         "--fail-on",
         choices=SEVERITIES,
-        help="the mildest severity that makes the exit code 1 (default: warning)",
+        help="the lowest severity that makes the exit code 1 (default: warning)",
     )
     add_limits(parser)
     parser.add_argument(
-        "--jobs", metavar="N", type=count, default=_cores(), help="files at a time (default: one a core)"
+        "--jobs", metavar="N", type=count, default=_cores(), help="files at a time (default: one per core)"
     )
-    parser.add_argument("--time-limit", metavar="SECONDS", type=seconds, help="for each file (default: 120)")
-    parser.add_argument(
-        "--fresh", action="store_true", help="trace even where nothing has changed since the last time"
-    )
+    parser.add_argument("--time-limit", metavar="SECONDS", type=seconds, help="per file (default: 120)")
+    parser.add_argument("--fresh", action="store_true", help="retrace even if nothing has changed")
     parser.add_argument("--backend", choices=BACKENDS, help="code generation (default: eager)")
     parser.add_argument("--dynamic", action="store_true", help="trace with symbolic sizes")
     add_policy(parser)
@@ -59,7 +62,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     if arguments.jobs < 1:
-        raise UserError(f"--jobs takes a number from 1 on, found {arguments.jobs}")
+        raise UserError(f"--jobs takes a number above 0, got {arguments.jobs}")
     overrides = _Overrides(arguments)
     _check_script_arguments(arguments)
     argv = tuple(arguments.argv)
@@ -94,7 +97,7 @@ def _check_script_arguments(arguments: argparse.Namespace) -> None:
         return
     several = f"{paths[0]} is a folder" if len(paths) == 1 else f"there are {len(paths)} paths"
     raise UserError(
-        f"`{words[0]}` is no option of `aotlens check`, and a script's arguments need one script: {several}"
+        f"`{words[0]}` is not an option of `aotlens check`, and arguments need a single script: {several}"
     )
 
 
@@ -158,6 +161,6 @@ def _show(checked: Checked, arguments: argparse.Namespace) -> None:
         say(f"aotlens: {summary(checked)}")
     else:
         say(
-            "aotlens: nothing to check: no function there has an example; write"
-            " `# aotlens: example f32[8, 16]` above a def"
+            "aotlens: nothing to check: no function has an example; write `# aotlens: example f32[8, 16]`"
+            " above a def"
         )

@@ -28,18 +28,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "what",
         metavar="A B | TARGET",
         nargs="+",
-        help="two report files or logs of TORCH_TRACE, each of which may be a TARGET to trace instead; with"
-        " --git, one TARGET",
+        help="two report files or TORCH_TRACE logs, or TARGETs to trace; with --git, one TARGET",
     )
     parser.add_argument(
         "--git",
         metavar="REVISIONS",
-        help="trace TARGET at both: main..HEAD, main...HEAD (from where they part), main (to the working"
-        " tree)",
+        help="trace TARGET at two revisions: main..HEAD, main...HEAD (from their merge base), main (to the"
+        " working tree)",
     )
     parser.add_argument("--format", choices=FORMATS, default="text", help="default: %(default)s")
     parser.add_argument(
-        "-o", dest="output", metavar="FILE", type=output_file, help="write there instead of to stdout"
+        "-o", dest="output", metavar="FILE", type=output_file, help="write to this file instead of stdout"
     )
     add_limits(parser)
     parser.add_argument(
@@ -71,11 +70,13 @@ def _reports(arguments: argparse.Namespace) -> tuple[Report, Report]:
     if arguments.git is None:
         if len(arguments.what) != 2:
             raise UserError(
-                "give two report files, as `aotlens inspect --format json -o FILE` writes them, or --git"
+                "name two report files, as `aotlens inspect --format json -o FILE` writes them, or --git"
                 " REVISIONS and a TARGET"
             )
         if arguments.argv and not any(TargetName.parse(path).path.endswith(".py") for path in arguments.what):
-            raise UserError(f"`{arguments.argv[0]}` follows two report files; only a script takes arguments")
+            raise UserError(
+                f"`{arguments.argv[0]}` follows two report files, but only a script takes arguments"
+            )
         old, new = (_report(path, arguments) for path in arguments.what)
         return old, new
     if len(arguments.what) != 1:

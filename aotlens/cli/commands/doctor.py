@@ -34,16 +34,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--report",
         action="store_true",
-        help="write a bug report: what is installed and, for a TARGET, which is run, how it fails, the"
-        " smallest program that can be had, and the report's JSON",
+        help="write a bug report: what is installed and, for a TARGET, which runs, how it fails, a small"
+        " program, and the report's JSON",
     )
     parser.add_argument(
         "--anonymous",
         action="store_true",
-        help="with --report: replace the names in your code, its texts, comments and paths",
+        help="with --report: replace names, strings, comments and paths of your code",
     )
     parser.add_argument(
-        "-o", dest="output", metavar="FILE", type=output_file, help="write there instead of to stdout"
+        "-o", dest="output", metavar="FILE", type=output_file, help="write to this file instead of stdout"
     )
     add_compile_options(parser, backend="inductor")
     parser.add_argument(
@@ -75,11 +75,10 @@ def _write_report(arguments: argparse.Namespace, installed: str) -> int:
         say(f"wrote {arguments.output}")
         if attachment is not None:
             write_data(attachment, str(json_file(arguments.output)))
-            say(f"wrote {json_file(arguments.output)}, to be attached")
+            say(f"wrote {json_file(arguments.output)}: attach it to the issue")
     if not arguments.anonymous:
         say(
-            "aotlens: the report holds paths and code of yours: read it before you post it, or add"
-            " --anonymous"
+            "aotlens: the report contains your paths and code: read it before you post it, or add --anonymous"
         )
     return 0
 
@@ -126,7 +125,7 @@ def _worker() -> Finding:
 def _cache() -> Finding:
     folder, store = cache_folder(), open_store()
     if folder is None:
-        return Finding(False, "cache", f"kept nowhere: {FOLDER_VARIABLE} is empty", needed=False)
+        return Finding(False, "cache", f"off: {FOLDER_VARIABLE} is empty", needed=False)
     if store is None:
         text = f"not used: {folder} cannot be written to, or others can write to it too"
         return Finding(False, "cache", text, needed=False)
@@ -141,7 +140,7 @@ def _torch() -> Finding:
         return Finding(False, "torch", "not installed: pip install torch")
     supported = is_supported(installed)
     return Finding(
-        supported, "torch", installed if supported else f"{installed}, untested: made for {SUPPORTED}"
+        supported, "torch", installed if supported else f"{installed}, untested: supported are {SUPPORTED}"
     )
 
 
@@ -177,22 +176,20 @@ def _gpu() -> Finding:
     import torch  # takes seconds, and only if it is installed
 
     if not torch.cuda.is_available():
-        return Finding(
-            False, "gpu", "none that this torch can use: kernels for one are shown, not run", needed=False
-        )
+        return Finding(False, "gpu", "none that this torch can use: kernels are shown, not run", needed=False)
     names = ", ".join(torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count()))
     return Finding(True, "gpu", names, needed=False)
 
 
 def _triton() -> Finding:
     try:
-        text = f"{version('triton')}, generates code for GPU targets, which need not be there"
+        text = f"{version('triton')}, generates code for GPU targets, which need not be present"
         return Finding(True, "triton", text, needed=False)
     except PackageNotFoundError:
         return Finding(
             False,
             "triton",
-            "not installed, needed for GPU targets alone: pip install 'aotlens[gpu]'",
+            "not installed, needed only for GPU targets: pip install 'aotlens[gpu]'",
             needed=False,
         )
 
@@ -201,7 +198,7 @@ def _agents() -> Finding:
     try:
         return Finding(True, "mcp", f"{version('mcp')}, for aotlens mcp", needed=False)
     except PackageNotFoundError:
-        text = "not installed, needed for agents alone: pip install 'aotlens[mcp]'"
+        text = "not installed, needed only for agents: pip install 'aotlens[mcp]'"
         return Finding(False, "mcp", text, needed=False)
 
 

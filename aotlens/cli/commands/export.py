@@ -17,17 +17,17 @@ from aotlens.worker.protocol import TraceOptions
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_target(parser)
     parser.add_argument(
-        "-o", dest="output", metavar="FILE", type=output_file, help="write there instead of to stdout"
+        "-o", dest="output", metavar="FILE", type=output_file, help="write to this file instead of stdout"
     )
     parser.add_argument(
-        "--capture", metavar="N", type=count, help="which capture, from 1, where there are several"
+        "--capture", metavar="N", type=count, help="which capture, counted from 1, if there are several"
     )
     parser.add_argument(
         "--backend",
         choices=BACKENDS,
         default="eager",
-        help="eager (the default): the graphs call torch's operators, and the module needs torch only; "
-        "inductor: its kernels, compiled at the import by a C++ compiler or, for a GPU, Triton",
+        help="eager (the default): the graphs call torch's operators, and the module needs only torch;"
+        " inductor: Inductor's kernels, compiled on import by a C++ compiler or, for a GPU, by Triton",
     )
     parser.add_argument("--dynamic", action="store_true", help="trace with symbolic sizes")
     add_policy(parser)
@@ -43,7 +43,7 @@ def run(arguments: argparse.Namespace) -> int:
     targets = traced.report.targets if traced.report is not None else ()
     target = _single(targets, arguments.target, arguments.capture)
     if target.wrapper is None:
-        raise InternalError(f"the report of {arguments.target} holds no module text")
+        raise InternalError(f"the report of {arguments.target} has no module text")
     write_data(target.wrapper.source, arguments.output)
     if arguments.output is not None:
         say(f"wrote {arguments.output}: {target.name}, {target.mode}")

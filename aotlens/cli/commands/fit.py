@@ -15,7 +15,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--gpu",
         metavar="NAME",
-        help="also report whether the step fits this GPU, which need not be there: h100, a100, sm_90, …",
+        help="also report whether the step fits this GPU, which need not be present: h100, a100, sm_90, …",
     )
     parser.add_argument(
         "--real",
@@ -27,14 +27,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--format", choices=("text", "json"), default="text", help="(default: %(default)s)")
     parser.add_argument(
-        "-o", dest="output", metavar="FILE", type=output_file, help="write there instead of to stdout"
+        "-o", dest="output", metavar="FILE", type=output_file, help="write to this file instead of stdout"
     )
-    parser.add_argument("--full", action="store_true", help="show every line that holds memory")
+    parser.add_argument("--full", action="store_true", help="show every line that allocates memory")
     parser.add_argument(
         "script",
         metavar="SCRIPT",
-        help="a Python script; or SNAPSHOT.pickle, a file of torch.cuda.memory._dump_snapshot, of which"
-        " nothing runs",
+        help="a Python script; or SNAPSHOT.pickle, a file of torch.cuda.memory._dump_snapshot, which runs"
+        " nothing",
     )
 
 
@@ -55,7 +55,7 @@ def run(arguments: argparse.Namespace) -> int:
         say(observed.message)
     if observed.report is None:
         signal = signal_of_exit_code(observed.exit_code)
-        how = f"was ended by {signal}" if signal else f"ended itself with exit code {observed.exit_code}"
+        how = f"was ended by {signal}" if signal else f"exited with code {observed.exit_code}"
         raise UserError(f"{arguments.script} {how} before a report could be made")
     if arguments.format == "json":
         from aotlens.model.codec import dumps
@@ -84,7 +84,7 @@ def _run_on_snapshot(arguments: argparse.Namespace) -> int:
 
     devices = read_in_child(arguments.script)
     if not devices:
-        raise UserError(f"{arguments.script}: no device holds memory in it, and no allocation failed")
+        raise UserError(f"{arguments.script}: it shows no memory on any device, and no failed allocation")
     parts = ("\n".join(snapshot_lines(device, is_full=arguments.full)) for device in devices)
     write_data("\n\n".join(parts) + "\n", arguments.output)
     return 0

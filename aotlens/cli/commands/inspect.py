@@ -21,43 +21,42 @@ TIME_LIMIT_S = 600.0
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_target(
         parser,
-        "SCRIPT or SCRIPT::name; or a report of --format json or a log of TORCH_TRACE, of which nothing runs",
+        "SCRIPT or SCRIPT::name; or a report of --format json or a TORCH_TRACE log, which run nothing",
     )
     parser.add_argument(
         "--format",
         choices=TRACE_FORMATS,
         default="text",
-        help="html is one page with everything, for a browser; model-explorer has the graphs, and perfetto"
-        " compile time and memory, for the programs of these names (default: %(default)s)",
+        help="html is one page for a browser; model-explorer has the graphs and perfetto compile time and"
+        " memory, for the programs of these names (default: %(default)s)",
     )
     parser.add_argument(
-        "-o", dest="output", metavar="FILE", type=output_file, help="write there instead of to stdout"
+        "-o", dest="output", metavar="FILE", type=output_file, help="write to this file instead of stdout"
     )
     parser.add_argument(
         "--stage",
         metavar="NAME",
-        help="only that stage's program: captured, joint, wrapper, …; the difference A..B of two; or kernels",
+        help=(
+            "print only this stage's program: captured, joint, wrapper, …; the difference of two stages,"
+            " A..B; or kernels"
+        ),
     )
-    parser.add_argument(
-        "--full", action="store_true", help="print everything, rather than what matters on two screens"
-    )
+    parser.add_argument("--full", action="store_true", help="print everything, not only two screens")
     parser.add_argument("--wrapper-source", action="store_true", help="print the whole module text too")
     parser.add_argument(
-        "--to-end", action="store_true", help="run the script to its end, not until it repeats"
+        "--to-end", action="store_true", help="run the script to its end, not only until its targets repeat"
     )
     parser.add_argument(
         "--repeat-limit",
         metavar="SECONDS",
         type=seconds,
         default=REPEAT_LIMIT_S,
-        help="how long to go on while targets only repeat and others may follow (default: %(default)g)",
+        help="how long to continue while targets only repeat (default: %(default)g)",
     )
     parser.add_argument(
         "--time-limit", metavar="SECONDS", type=seconds, default=TIME_LIMIT_S, help="default: %(default)g"
     )
-    parser.add_argument(
-        "--fresh", action="store_true", help="trace even where nothing has changed since the last time"
-    )
+    parser.add_argument("--fresh", action="store_true", help="retrace even if nothing has changed")
     add_compile_options(parser, backend="eager")
     add_gpu(parser)
     add_kernel_options(parser)
@@ -65,26 +64,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--max-autotune",
         action="store_true",
         help="with --gpu: also write matrix products and convolutions as Triton kernels, as"
-        " torch.compile(mode='max-autotune') may, and list what it would choose among",
+        " torch.compile(mode='max-autotune') may, and list all choices",
     )
     parser.add_argument(
         "--fake",
         action="store_true",
-        help="run the whole script on tensors that hold no memory: for a model larger than the machine's",
+        help="run the whole script on tensors without memory: for a model larger than this machine's memory",
     )
     parser.add_argument(
         "--measure",
         action="store_true",
-        help="with --backend inductor: run the kernels on random numbers, and tell how long each takes; on a"
-        " GPU that the script uses this is always done",
+        help="with --backend inductor: time each kernel on random numbers; on a GPU that the script uses,"
+        " kernels are always timed",
     )
     parser.add_argument(
         "--what-if",
         metavar="CHANGE",
         action="append",
         default=[],
-        help="also print the totals of the policy with that change, as recompute:NAME; repeatable, each by"
-        " itself; with commas between for several at once",
+        help="also print the totals with this change of the policy, for example recompute:NAME;"
+        " repeatable; terms separated by commas are one change",
     )
     parser.add_argument(
         "--dead-values",
@@ -92,7 +91,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="also run the graphs on random numbers, to find saved values on which no gradient depends",
     )
     parser.add_argument(
-        "--watch", action="store_true", help="of a log: follow it while it grows, until Ctrl-C"
+        "--watch", action="store_true", help="for a log: follow it while it grows, until Ctrl-C"
     )
     add_map(parser)
 
@@ -126,7 +125,7 @@ def run(arguments: argparse.Namespace) -> int:
         target = arguments.target
         if not is_trace_path(target.path):
             raise UserError(
-                f"{target.path} is no log, which --watch follows; `aotlens tui --watch` takes a script"
+                f"{target.path} is not a log, and --watch follows logs; `aotlens tui --watch` takes a script"
             )
         print_watched(target.path, target.qualname, arguments.mappings)
         return 0
@@ -160,12 +159,12 @@ def _check_fake_options(arguments: argparse.Namespace) -> None:
     """Raise UserError for an option that needs values and cannot be used with `--fake`."""
     needs = {
         "--dynamic": (arguments.dynamic, "the script's fake tensors have known sizes"),
-        "--dead-values": (arguments.dead_values, "the graphs would run on numbers of full size"),
-        "--backend inductor": (arguments.backend == "inductor", "compiled kernels run on memory"),
+        "--dead-values": (arguments.dead_values, "the graphs would run on full-size tensors"),
+        "--backend inductor": (arguments.backend == "inductor", "compiled kernels need memory"),
     }
     for option, (is_set, why) in needs.items():
         if arguments.fake and is_set:
-            raise UserError(f"{option} and --fake cannot go together: {why}; leave one of them out")
+            raise UserError(f"{option} and --fake cannot be combined: {why}; remove one of them")
 
 
 def _check_whole_format_options(arguments: argparse.Namespace) -> None:
@@ -176,7 +175,7 @@ def _check_whole_format_options(arguments: argparse.Namespace) -> None:
     option = next((name for name, value in parts.items() if value is not None), None)
     if option is not None:
         what = "the page" if arguments.format == "html" else "the file"
-        raise UserError(f"{option} shows a part as text; leave it out: {what} has every part")
+        raise UserError(f"{option} selects a part of the text: remove it, because {what} has every part")
     check_whole_format(arguments.format, arguments.output)
 
 

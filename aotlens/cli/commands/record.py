@@ -13,10 +13,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         dest="output",
         metavar="DIR",
         type=Path,
-        help="the folder for the logs (default: a new one in the current folder, named after the time)",
+        help="the folder for the logs (default: a new folder in the current one, named after the time)",
     )
-    parser.add_argument("--tui", action="store_true", help="open the terminal app when the command has ended")
-    parser.add_argument("--no-report", action="store_true", help="only keep the logs")
+    parser.add_argument("--tui", action="store_true", help="open the terminal app when the command ends")
+    parser.add_argument("--no-report", action="store_true", help="only record the logs")
     parser.add_argument(
         "script", metavar="CMD", help="a program with its arguments (python, torchrun, …), or a Python script"
     )
@@ -31,7 +31,7 @@ def run(arguments: argparse.Namespace) -> int:
     if not arguments.no_report:
         _show(folder, tui=arguments.tui)
     logs = _log_count_text(recorded)
-    say(f"aotlens: {logs} in {folder}; `aotlens tui {folder}` opens {_pronoun(recorded)} again")
+    say(f"aotlens: {logs} in {folder}; `aotlens tui {folder}` opens {_pronoun(recorded)}")
     return recorded.exit_code
 
 
@@ -50,14 +50,14 @@ def _report_no_logs(command: str, folder: Path) -> None:
     if not any(folder.iterdir()):
         folder.rmdir()
     say(
-        f"aotlens: nothing was compiled: no process of `{command}` wrote a log; is torch.compile reached, and"
-        " does the command pass its environment on?"
+        f"aotlens: nothing was compiled: no process of `{command}` wrote a log; does it reach"
+        " torch.compile, and does the command pass its environment on?"
     )
 
 
 def _log_count_text(recorded: Recorded) -> str:
     count = len(recorded.logs)
-    return "1 log" if count == 1 else f"{count} logs, one for each process,"
+    return "1 log" if count == 1 else f"{count} logs, one per process,"
 
 
 def _pronoun(recorded: Recorded) -> str:

@@ -7,7 +7,9 @@ from aotlens.cli.terminal import write_data
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("code", metavar="CODE", nargs="?", help="as AL101; without it, the list")
+    parser.add_argument(
+        "code", metavar="CODE", nargs="?", help=("for example AL101; without it, list all codes")
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:

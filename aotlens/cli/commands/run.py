@@ -14,15 +14,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-v", "--verbose", action="store_true", help="show each graph with its wrapper steps and times"
     )
-    parser.add_argument("--report", metavar="FILE", type=output_file, help="write the report there as JSON")
+    parser.add_argument(
+        "--report", metavar="FILE", type=output_file, help=("write the report to this file as JSON")
+    )
     add_compile_options(parser, backend="inductor")
     parser.add_argument(
-        "--no-cache", action="store_true", help="compile anew, and keep nothing (see `aotlens cache`)"
+        "--no-cache",
+        action="store_true",
+        help=("compile without reading or writing the cache (see `aotlens cache`)"),
     )
     parser.add_argument(
         "--strict",
         action="store_true",
-        help="end the script at a graph that the engine cannot compile, instead of running it in eager",
+        help="stop the script at a graph that cannot be compiled, instead of running it in eager",
     )
     parser.add_argument("script", metavar="SCRIPT", help="a Python script")
 

@@ -24,22 +24,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="TARGET",
         type=TargetName.parse,
         nargs="?",
-        help="SCRIPT, SCRIPT::name, or a log of TORCH_TRACE",
+        help="SCRIPT, SCRIPT::name, or a TORCH_TRACE log",
     )
     parser.add_argument(
         "--report",
         metavar="FILE",
-        help="open a saved JSON report; with a TARGET too, trace it only when asked",
+        help="open a saved JSON report; with a TARGET, trace it only on request",
     )
     parser.add_argument(
         "--watch",
         action="store_true",
-        help="trace again when the script changes, or read on when the log grows",
+        help="retrace when the script changes, or continue when the log grows",
     )
     parser.add_argument("--serve", action="store_true", help="show it in a browser, on this machine only")
-    parser.add_argument("--host", metavar="NAME", default=LOOPBACK, help="with --serve: listen there instead")
     parser.add_argument(
-        "--port", type=int, default=PORT, help="with --serve (default: %(default)s; 0 takes any that is free)"
+        "--host", metavar="NAME", default=LOOPBACK, help=("with --serve: listen on this address instead")
+    )
+    parser.add_argument(
+        "--port", type=int, default=PORT, help="with --serve (default: %(default)s; 0 takes any free port)"
     )
     add_policy(parser)
     add_gpu(parser)
@@ -49,7 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     target: TargetName | None = arguments.target
     if target is None and arguments.report is None:
-        raise UserError("give a TARGET to trace, or --report FILE to open")
+        raise UserError("name a TARGET to trace, or --report FILE to open")
     check_gpu(arguments.gpu)
     options = TraceOptions(policy=str(policy_of(arguments)), gpu=arguments.gpu)
     if arguments.serve:
@@ -90,7 +92,7 @@ def _serve(arguments: argparse.Namespace) -> int:
 
 def _announce(address: str) -> None:
     say(f"open {address}")
-    say("Ctrl-C ends it")
+    say("Ctrl-C stops it")
 
 
 def own_words(arguments: argparse.Namespace) -> list[str]:

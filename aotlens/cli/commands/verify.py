@@ -33,18 +33,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--minimise",
         metavar="FILE",
         type=output_file,
-        help="write the first difference there as a small script of its own, which ends with exit code 1",
+        help="write a small script that shows the first difference and exits with code 1",
     )
     parser.add_argument(
         "--gpu",
         metavar="NAME",
-        help="compare the code for this GPU (h100, a100, sm_90, …), which need not be there: its kernels run"
-        " in Triton's interpreter",
+        help="compare the code for this GPU (h100, a100, sm_90, …), which need not be present: its kernels"
+        " run in Triton's interpreter",
     )
     parser.add_argument(
         "--own-blocks",
         action="store_true",
-        help="with --gpu: keep the kernels' block sizes, instead of larger ones that are interpreted faster",
+        help="with --gpu: use the kernels' own block sizes, not larger ones that are interpreted faster",
     )
 
 
@@ -89,7 +89,7 @@ def _minimising(arguments: argparse.Namespace) -> "OnMismatch | None":
 
     def write(checked: "Checked", options: "CompileOptions") -> str:
         if written:
-            return f"not minimised: {file} holds `{written[0]}`; name this target to minimise it"
+            return f"not minimised: {file} has `{written[0]}`; name this target to minimise it"
         message = minimise(checked, options, file, arguments.target.path)
         if message.startswith("minimised"):
             written.append(checked.compiled.name)

@@ -23,26 +23,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--format",
         choices=("text", "json", "html", "perfetto"),
         default="text",
-        help="html is one page for a browser; perfetto has the compile time, for the program of that name"
-        " (default: %(default)s)",
+        help="html is one page for a browser; perfetto has the compile time, for that program (default:"
+        " %(default)s)",
     )
     parser.add_argument(
-        "-o", dest="output", metavar="FILE", type=output_file, help="write there instead of to stdout"
+        "-o", dest="output", metavar="FILE", type=output_file, help="write to this file instead of stdout"
     )
-    parser.add_argument("--full", action="store_true", help="print everything, rather than one screen")
+    parser.add_argument("--full", action="store_true", help="print everything, not only one screen")
     parser.add_argument(
         "--guards",
         action="store_true",
-        help="also time the guards of each compilation and count calls, which slows every call a little",
+        help="also time the guards of each compilation and count calls, which slows down every call a little",
     )
     tries = parser.add_mutually_exclusive_group()
     tries.add_argument(
         "--try-fixes",
         action="store_true",
-        help="also run edited copies of the script, and report the edits that keep its results",
+        help="also run edited copies of the script, and report the edits that keep its outputs",
     )
     tries.add_argument(
-        "--fix", action="store_true", help="the same, then print these edits and write them to the files"
+        "--fix", action="store_true", help="the same, and print these edits and write them to the files"
     )
     tries.add_argument(
         "--forecast",
@@ -55,10 +55,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME=VALUES",
         action="append",
         type=varied,
-        help="the same for these values alone: `x.shape[0]=1,8,9`, `batch=1,8`, `x.dtype=float64`,"
+        help="the same for these values only: `x.shape[0]=1,8,9`, `batch=1,8`, `x.dtype=float64`,"
         " `k=2,None`, `eval`, `no_grad`; several options are combined",
     )
-    parser.add_argument("script", metavar="SCRIPT", help="a Python script, or a log of TORCH_TRACE")
+    parser.add_argument("script", metavar="SCRIPT", help="a Python script, or a TORCH_TRACE log")
     add_map(parser)
 
 
@@ -91,7 +91,7 @@ def run(arguments: argparse.Namespace) -> int:
         say(observed.message)
     if observed.report is None:
         signal = signal_of_exit_code(observed.exit_code)
-        how = f"was ended by {signal}" if signal else f"ended itself with exit code {observed.exit_code}"
+        how = f"was ended by {signal}" if signal else f"exited with code {observed.exit_code}"
         raise UserError(f"{arguments.script} {how} before a report could be made")
     report, result = try_fixes(observed.report, arguments, started)
     _show(report, arguments)
@@ -117,7 +117,7 @@ def _run_on_trace(arguments: argparse.Namespace) -> int:
     }
     option = next((name for name, value in run_options.items() if value), None)
     if option is not None:
-        raise UserError(f"{option} runs a script; {arguments.script} is a log, so leave it out")
+        raise UserError(f"{option} needs a script, and {arguments.script} is a log: remove it")
     report = report_of_trace(arguments.script, None, arguments.mappings)
     _show(report, arguments)
     exceeded = list(_over_budget(report, arguments.script))

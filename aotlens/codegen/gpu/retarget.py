@@ -64,7 +64,7 @@ def _is_cpu_array(node: fx.Node) -> bool:
 
 
 RANDOM_MASK_OP = aten.bernoulli.p
-ASSUMED = "masks of dropout are drawn as uniform numbers below the probability, inside the kernels"
+ASSUMED = "dropout masks are uniform random numbers below the probability, generated inside the kernels"
 
 
 def masks_from_uniform(module: fx.GraphModule) -> list[str]:
@@ -101,7 +101,9 @@ def _replace_mask(graph: fx.Graph, node: Any) -> None:
 
 ALL_MOVED = "every tensor is on the GPU, also what the script keeps on the CPU"
 SCRIPT_PLACED = "tensors are where the script has put them, on the GPU or on the CPU"
-MOVED_BESIDE = "`{name}`, which was recorded on the CPU, is on the GPU, since it meets tensors there"
+MOVED_BESIDE = (
+    "`{name}`, which was recorded on the CPU, is on the GPU, because an operator combines it with GPU tensors"
+)
 SAME_OPERATORS = (
     "operators are those of the recording on the CPU; where torch records others on a GPU"
     " (cuDNN attention, fused optimizers), they are not seen"

@@ -433,8 +433,8 @@ def find_target(wanted: str) -> GpuTarget:
     if name in _WITHOUT_SOURCE:
         sm, closest = _WITHOUT_SOURCE[name]
         raise UserError(
-            f"GPU '{wanted}' ({sm}) has no row in the table: for its multiprocessors, its clock and its"
-            f" rates there is no source at hand, and none is guessed; the closest is {closest}"
+            f"GPU '{wanted}' ({sm}) is not in the table, because its multiprocessors, clock and rates are"
+            f" not published; the closest is {closest}"
         )
     near = difflib.get_close_matches(name, _by_name(), n=4, cutoff=0.5)
     offered = dict.fromkeys(_display_name(key) for key in near)

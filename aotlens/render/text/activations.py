@@ -74,10 +74,10 @@ def _free_lines(partition: Partition, width: int) -> Iterator[Text]:
     """Yield the values that are alive anyway, and those whose size is unknown before the call."""
     unknown = unknown_size(partition)
     if alive := alive_anyway(partition):
-        yield from paragraph(f"alive anyway, so free to keep: {_alive(alive)}", width, "  ", "dim")
+        yield from paragraph(f"alive anyway, so free to save: {_alive(alive)}", width, "  ", "dim")
     if unknown:
         names = ", ".join(map(value_label, unknown[:NAMES])) + (", …" if len(unknown) > NAMES else "")
-        text = f"not counted, since only the data tells its size: {names}"
+        text = f"not counted, because its size depends on data: {names}"
         yield from paragraph(text, width, "  ", "dim")
 
 
@@ -120,7 +120,7 @@ def _overruled(value: SavedValue | RecomputedValue, width: int) -> Iterator[Text
 def _recomputed_heading(partition: Partition) -> Text:
     flops = sum(value.flops for value in partition.recomputed)
     note = f"{human_flops(flops)} instead of {recomputed_total(partition)}"
-    return heading("Computed again in backward", note)
+    return heading("Recomputed in backward", note)
 
 
 def _recomputed_summary(values: tuple[RecomputedValue, ...], page: Page) -> Iterator[Text]:
@@ -151,12 +151,12 @@ def _same_recomputed(value: RecomputedValue) -> Hashable:
 
 def _region_lines(regions: tuple[Region, ...], page: Page) -> Iterator[Text]:
     """Yield the marked regions: the line of each call, and its saved values."""
-    yield heading("Marked regions", f"{counted(len(regions), 'region')}, each traced and divided once")
+    yield heading("Marked regions", f"{counted(len(regions), 'region')}, each traced and partitioned once")
     for region in regions:
         saved = [value for value in region.saved if value.bytes]
-        each = f"each keeps {human_bytes(sum(value.bytes for value in saved))}"
+        each = f"each saves {human_bytes(sum(value.bytes for value in saved))}"
         each += f" ({', '.join(value.node for value in saved)})" if saved else ""
-        again = f", computes {counted(len(region.recomputed), 'value')} again" if region.recomputed else ""
+        again = f", recomputes {counted(len(region.recomputed), 'value')}" if region.recomputed else ""
         where = lines_text((site.span for site in region.sites), page.home)
         line = f"{region.name}: {region.reason} ({where}); {each}{again}"
         yield from paragraph(line, page.width, "  ")

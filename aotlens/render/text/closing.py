@@ -56,9 +56,9 @@ def reuse_text(reuse: Reuse) -> str:
             took = f": compiling it took {human_ms(reuse.cold_ms)}" if reuse.cold_ms is not None else ""
             return f"from the cache{took}"
         case "miss":
-            return "kept in the cache for the next run"
+            return "stored in the cache for the next run"
         case _:
-            return f"not kept in the cache: {reuse.reason}"
+            return f"not cached: {reuse.reason}"
 
 
 def detail_lines(graphs: Sequence[tuple[Target, Verdict | None]], width: int) -> Iterator[Text]:
@@ -227,7 +227,7 @@ def _differing(function: Function) -> str:
         return f"the arguments that differed: {', '.join(names[:_MOST_NAMES])}{more}"
     if len(function.modes) > 1:
         return "called with gradients and without"
-    return "no tensor differed: a plain value, an attribute or a mode did"
+    return "the tensors were the same: a plain value, an attribute or a mode differed"
 
 
 def _function_rows(closing: Closing, functions: Sequence[Function], width: int) -> list[Row]:
@@ -279,13 +279,13 @@ def _cache_lines(targets: Sequence[Target], width: int) -> Iterator[Text]:
         took = f", which took {human_ms(cold_ms)} to compile" if cold_ms else ""
         parts.append(f"{counted(len(hits), 'result')} from the cache{took}")
     if stored:
-        parts.append(f"{counted(stored, 'result')} kept in the cache for the next run")
+        parts.append(f"{counted(stored, 'result')} stored in the cache for the next run")
     if parts:
         yield from paragraph("; ".join(parts), width, "  ", "dim")
     refused = [reuse.reason for reuse in known if reuse.outcome == "not kept"]
     for reason in dict.fromkeys(refused):
         count = counted(refused.count(reason), "result")
-        yield from paragraph(f"{count} not kept in the cache: {reason}", width, "  ", "yellow")
+        yield from paragraph(f"{count} not cached: {reason}", width, "  ", "yellow")
 
 
 def _where(function: Function) -> str:

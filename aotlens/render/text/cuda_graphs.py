@@ -47,4 +47,4 @@ def _why(reason: str, advice: str) -> str:
 
 def _more(others: int) -> Iterator[Text]:
     if others > 0:
-        yield Text(f"      and {counted(others, 'more place')}", "dim")
+        yield Text(f"      and {counted(others, 'more location')}", "dim")

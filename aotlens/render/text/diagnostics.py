@@ -84,7 +84,7 @@ def diagnostic_list(diagnostics: Iterable[Diagnostic], page: Page) -> Iterator[T
             line.truncate(page.width, overflow="ellipsis")
             yield line
         if len(group) > 1:
-            yield from paragraph(f"= and {len(group) - 1} more like it here", page.width, "    ", "dim")
+            yield from paragraph(f"= {len(group) - 1} more of this kind here", page.width, "    ", "dim")
     yield from _rest(ordered[few:], page)
 
 

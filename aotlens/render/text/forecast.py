@@ -75,4 +75,4 @@ def _other_lines(entry: Forecast, page: Page) -> Iterator[Text]:
         if axis.error:
             yield from paragraph(f"{axis.name}: not known: {axis.error}", page.width, "  ", "yellow")
     if not entry.is_complete:
-        yield Text("  not everything was tried: the limit of time is reached", "yellow")
+        yield Text("  not everything was tried: the time limit was reached", "yellow")

@@ -21,8 +21,8 @@ SMALL_SHARE = 0.005
 """Pairs that share less of all moved bytes are only counted."""
 
 ESTIMATE = (
-    "floor: an estimate of the least time, by peak bandwidth and peak arithmetic; launches, latency and idle"
-    " parts of the GPU come on top, and what is still in the L2 cache may be faster"
+    "floor: an estimate of the minimum time, from peak bandwidth and peak arithmetic; launches, latency"
+    " and idle parts of the GPU are not included, and data in the L2 cache may be faster"
 )
 
 
@@ -40,11 +40,11 @@ def gpu_summary(target: Target, page: Page) -> Iterator[Text]:
     yield from table([header, *rows], width, frozenset(range(1, 8)))
     if any(total.unknown for total in totals):
         count = counted(sum(total.unknown for total in totals), "call")
-        unknown = f"the sums lack {count} whose sizes only the data tells, or whose traffic is not known"
+        unknown = f"not included: {count} with data-dependent sizes or unknown traffic"
         yield from paragraph(unknown, width, "  ", "dim")
     if any(total.unknown_flops for total in totals):
         count = counted(sum(total.unknown_flops for total in totals), "call")
-        lacking = f"the FLOP, and the floor by arithmetic, lack {count} whose arithmetic nobody declares"
+        lacking = f"the FLOP and the arithmetic floor do not include {count} whose arithmetic is unknown"
         yield from paragraph(lacking, width, "  ", "dim")
     yield from paragraph(ESTIMATE, width, "  ", "dim")
     whole = sum(total.floor_us for total in totals)
@@ -166,7 +166,7 @@ def _unlisted(count: int, shared_bytes: int, is_rest: bool) -> str:
     """Return the text about pairs that are not listed: those that share less than others, or all."""
     size = f"{human_bytes(shared_bytes)}{' together' if count > 1 else ''}"
     if not is_rest:
-        return f"what is shared is little: {size}"
+        return f"they share little: {size}"
     return f"and {counted(count, 'pair')} that share{'s' if count == 1 else ''} less, {size}"
 
 
@@ -178,14 +178,14 @@ def _pair(link: Unfused, kernel: Kernel) -> _Pair:
 
 
 def _pair_row(pair: _Pair, times: int, page: Page) -> Row:
-    how = "written, read again" if pair.is_produced else "read by both"
+    how = "written, then read" if pair.is_produced else "read by both"
     value = f"{line_of(pair.span, page.home)}: {text_of(pair.span)}" if pair.span is not None else pair.value
     names = f"{short_name(pair.first)} → {short_name(pair.second)} ({pair.phase})"
     return Row(
         (
             f"  {human_bytes(pair.bytes)} {multiplied(times)}".rstrip(),
             how,
-            value or "a value that only the generated code has",
+            value or "a value that exists only in generated code",
         ),
         ("yellow", "dim"),
         tuple(paragraph(names, page.width, " " * 8, "dim")),

@@ -162,7 +162,7 @@ def _built(kernel: Kernel) -> str:
         f"{grid}, {counted(chosen.warps, 'warp')}",
         _of_configs(kernel),
         f"{human_bytes(chosen.shared_bytes)} shared" if chosen.shared_bytes else "",
-        f"spills {human_bytes(chosen.spill_bytes)} a thread" if chosen.spill_bytes else "",
+        f"spills {human_bytes(chosen.spill_bytes)} per thread" if chosen.spill_bytes else "",
         f"occupancy limited by {chosen.limit}" if chosen.occupancy < 1 else "",
     ]
     return " · ".join(part.replace(" ", KEEP) for part in parts if part)

@@ -61,7 +61,7 @@ def left_lines(target: Target, page: Page) -> Iterator[Text]:
     """Yield what the function leaves outside of it; nothing where it leaves nothing."""
     if not target.left:
         return
-    yield heading("Left outside", f"{counted(len(target.left), 'place')}, at each call")
+    yield heading("Side effects", f"{len(target.left)} on each call")
     shown = target.left[: page.most(len(target.left), FEW)]
     yield from table(
         [_pair((row.place, row.handling), "yellow", row, page.width) for row in shown], page.width
@@ -85,7 +85,7 @@ def guard_lines(target: Target, page: Page) -> Iterator[Text]:
         yield from table(shown, page.width)
         yield from _rest(len(sizes) - len(shown), page)
     if values:
-        yield heading("Built in", f"{counted(len(values), 'value')}; with another one it is compiled anew")
+        yield heading("Constants", f"{counted(len(values), 'value')}; another value recompiles")
         rows = [
             Row((guard.expression, location(guard.span) if guard.span else ""), ("cyan", "dim"))
             for guard in values[: page.most(len(values), FEW)]
@@ -199,7 +199,7 @@ def _why(reason: str, sites: Sequence[Site], page: Page) -> Iterator[Text]:
     if reason:
         yield Text(DETAIL).append(clipped(reason, page.width - len(DETAIL)), "dim")
     for site in sites[:1]:
-        more = f"  and {counted(len(sites) - 1, 'more place')}" if len(sites) > 1 else ""
+        more = f"  and {counted(len(sites) - 1, 'more location')}" if len(sites) > 1 else ""
         text = clipped(f"{location(site.span)}  {site.text}{more}", page.width - len(DETAIL))
         yield Text(DETAIL).append(text, "dim")
 

@@ -39,7 +39,9 @@ def rank_lines(ranks: Ranks, page: Page) -> Iterator[Text]:
 
 def _mismatches(ranks: Ranks, page: Page) -> Iterator[Text]:
     if ranks.mismatches:
-        yield heading("Different collectives", "these ranks wait for each other forever, or mix their data")
+        yield heading(
+            "Different collectives", ("these ranks wait for each other forever, or mix up their data")
+        )
     for mismatch in ranks.mismatches[: page.most(len(ranks.mismatches), FEW)]:
         yield from paragraph(mismatch_text(mismatch), page.width, "  ", "bold red")
         yield from _places(((mismatch.rank, mismatch.span), (mismatch.other, mismatch.other_span)))
@@ -48,7 +50,7 @@ def _mismatches(ranks: Ranks, page: Page) -> Iterator[Text]:
 def _differences(ranks: Ranks, page: Page) -> Iterator[Text]:
     shown = ranks.differences[: page.most(len(ranks.differences), FEW)]
     if shown:
-        yield heading("Different graphs", "the first node of each in which they differ")
+        yield heading("Different graphs", "the first node that differs")
     for difference in shown:
         yield from paragraph(difference_text(difference), page.width, "  ", "yellow")
         yield from _places(

@@ -240,7 +240,7 @@ def origin_lines(target: Target, page: Page) -> Iterator[Text]:
     if not page.is_full:
         yield from paragraph(unknown_text(target.origins), page.width, "", "dim")
         return
-    yield heading("How it is known", "from a log of TORCH_TRACE")
+    yield heading("Source of the facts", "from a TORCH_TRACE log")
     styles = {"unknown": "yellow"}
     rows = [Row(row, (styles.get(row[0], "dim"), "", "dim")) for row in origin_rows(target.origins)]
     yield from table(rows, page.width)
@@ -293,7 +293,7 @@ def _compile_time(target: Target, width: int) -> Iterator[Text]:
 def stage_origin(stage: Stage) -> str:
     """Return a stage's origin: `from joint`, or that it equals the one before."""
     if stage.same_as is not None:
-        return f"changes nothing: as {stage.same_as}"
+        return f"changes nothing: same as {stage.same_as}"
     return f"from {stage.parent}" if stage.parent else "your code"
 
 

@@ -23,8 +23,8 @@ def tradeoff_lines(partition: Partition, page: Page) -> Iterator[Text]:
     elif len(rows) > 1:
         yield Text()
         points = counted(len(partition.frontier), "choice")
-        yield heading("Frontier", f"{points}, each the least work for its bytes")
-        cells = [("saved", "computed again", "")]
+        yield heading("Frontier", f"{points}, each with the least recomputation for its bytes")
+        cells = [("saved", "recomputed", "")]
         cells += [
             (human_bytes(row.saved_bytes), human_flops(row.recompute_flops), CHOSEN if row.chosen else "")
             for row in rows
@@ -41,7 +41,7 @@ def tradeoff_lines(partition: Partition, page: Page) -> Iterator[Text]:
 def _ends(rows: Sequence[FrontierRow], choices: int) -> str:
     """Return `32 choices, from 1.7 MiB saved and 11.1 GFLOP computed again to 72.4 MiB and 0 FLOP`."""
     first, last = rows[0], rows[-1]
-    least = f"{human_bytes(first.saved_bytes)} saved and {human_flops(first.recompute_flops)} computed again"
+    least = f"{human_bytes(first.saved_bytes)} saved and {human_flops(first.recompute_flops)} recomputed"
     most = f"{human_bytes(last.saved_bytes)} and {human_flops(last.recompute_flops)}"
     return f"{counted(choices, 'choice')}, from {least} to {most}"
 
@@ -50,12 +50,12 @@ def what_if_lines(answer: WhatIf, partition: Partition, width: int) -> Iterator[
     """Yield the totals after the change beside those before it."""
     own = partition.own
     yield heading(
-        "What if", answer.change if own is None else f"{answer.change}, beside {own_choice_label(own)}"
+        "What if", answer.change if own is None else f"{answer.change}, compared with {own_choice_label(own)}"
     )
     before, after = answer.before, answer.after
     rows = (
         ("saved", before.saved_bytes, after.saved_bytes, human_bytes),
-        ("computed again", before.recompute_flops, after.recompute_flops, human_flops),
+        ("recomputed", before.recompute_flops, after.recompute_flops, human_flops),
         ("predicted peak", before.peak_bytes, after.peak_bytes, human_bytes),
     )
     styles = ("dim", "", "dim", "", "yellow")

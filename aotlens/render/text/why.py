@@ -101,7 +101,7 @@ def _why_lines(report: Report, page: Page) -> Iterator[Text]:
         yield from forecast_lines(report.dynamo, page)
         return
     if not report.dynamo.functions:
-        yield Text("Dynamo compiled nothing in the process of the script itself")
+        yield Text("Dynamo compiled nothing in the script's own process")
         yield from _process_lines(report.dynamo, page)
         return
     yield Text.assemble(("aotlens: ", "bold"), (dynamo_summary(report.dynamo), "bold"))
@@ -125,7 +125,7 @@ def dynamo_lines(dynamo: Dynamo, page: Page) -> Iterator[Text]:
     if not to_fix:
         yield Text("nothing to fix", "green")
     if normal:
-        yield heading("Normal", "a value that Dynamo found to vary")
+        yield heading("Normal", "a value that varies")
         rows = [
             Row((problem.title, problem.function, human_seconds(problem.seconds)), ("", "", "dim"))
             for problem in normal[: page.most(len(normal), MOST_LINES)]
@@ -174,7 +174,7 @@ def _guard_lines(dynamo: Dynamo, page: Page) -> Iterator[Text]:
     measured = [function for function in dynamo.functions if function.guard_nanoseconds is not None]
     if not measured:
         return
-    yield heading("Guards per call", "measured warm; a value's share is by the number of its checks")
+    yield heading("Guards per call", "measured warm; a value's share is its number of checks")
     rows = []
     for function in sorted(measured, key=lambda row: -(row.guard_nanoseconds or 0)):
         count = sum(guard.count for guard in function.guards)
@@ -190,7 +190,7 @@ def _time_lines(seconds: CompileSeconds, page: Page) -> Iterator[Text]:
     if not total:
         return
     share = percent(seconds.attributed / total)
-    yield heading("Compile time", f"{human_seconds(total)}, {share} of it in phases that are known")
+    yield heading("Compile time", f"{human_seconds(total)}, {share} of it in known phases")
     phases = [(name, spent) for name, spent in seconds.by_phase.items() if spent >= _SMALL_SHARE * total]
     phase_text = " · ".join(f"{name} {human_seconds(spent)}" for name, spent in phases)
     yield from paragraph(phase_text, page.width, "  ")

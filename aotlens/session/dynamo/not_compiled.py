@@ -58,9 +58,7 @@ def uncaptured_failures(collector: Collector, script: str) -> Iterator[Failure]:
     for record in _skipped_whole(collector):
         file, line = (script, None) if record.span is None else (record.span.file, record.span.line)
         location = file if line is None else f"{file}:{line}"
-        message = (
-            f"{location}: Dynamo leaves `{record.name}` out of torch.compile, and there is no graph of it"
-        )
+        message = f"{location}: Dynamo does not compile `{record.name}`, so there is no graph of it"
         yield Failure("left-out", f"{message}: {record.reason}", file=file, line=line)
 
 

@@ -69,7 +69,9 @@ def missing_value_reason(error: BaseException) -> str:
         if name in ("DataDependentOutputException", "DynamicOutputShapeException"):
             op = str(cause.args[0]) if cause.args else "an operator"
             sizes = f"the sizes that `{op}` gives, which depend on data"
-            default = sizes if name.startswith("Dynamic") else f"what `{op}` tells of the values"
+            default = (
+                sizes if name.startswith("Dynamic") else (f"the output of `{op}`, which depends on values")
+            )
             return _without_memory(VALUES.get(op, default))
         for words, what in NO_VALUE.items():
             if words in str(cause):

@@ -133,4 +133,4 @@ def recording_file_reads(is_enabled: bool) -> Iterator[FileReads]:
         _current = before
         native = next((name for name in _NATIVE if name in sys.modules), None)
         if native is not None:
-            reads.outside = reads.outside or f"{native} opens files by itself"
+            reads.outside = reads.outside or f"{native} opens files itself"

@@ -82,8 +82,8 @@ def _not_a_definition(qualname: str, value: ast.expr) -> str:
     text = ast.unparse(value)
     short = text if len(text) <= 40 else text[:39] + "…"
     return (
-        f"`{qualname}` is the value of `{short}`, not a function or class that the script defines; wrap it as"
-        f" `def {name}(…): …`, or name what it is made from"
+        f"`{qualname}` is the value of `{short}`, not a function or class that the script defines; wrap it"
+        f" as `def {name}(…): …`, or name what it is created from"
     )
 
 

@@ -106,7 +106,7 @@ class FixTrials:
             masked = set(_different_lines(noise.printed, eager.printed))
             without = _errors(noise)
             if any(math.isinf(without.get(name, 0.0)) for name in far):
-                return Attempt(ran.dynamo, "what it computes differs from eager without the edit too")
+                return Attempt(ran.dynamo, "its outputs differ from eager without the edit too")
             far = {name: error for name, error in far.items() if error > NOISE * without.get(name, 0.0)}
         if far:
             return Attempt(ran.dynamo, f"{next(iter(far))} differs from eager")

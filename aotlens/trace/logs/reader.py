@@ -394,7 +394,7 @@ def open_trace(path: Path) -> Trace:
     """Open a log, or all logs in a folder.  Raises UserError if there is none."""
     files = log_paths(path)
     if not files:
-        what = "has no log" if path.is_dir() else "is no log"
+        what = "has no log" if path.is_dir() else "is not a log"
         raise UserError(
             f"{path} {what} of torch.compile; run the script with TORCH_TRACE=FOLDER and name that folder"
         )

@@ -45,7 +45,7 @@ def parse_mapping(text: str) -> PathMapping:
     if not equals or not old or not new:
         raise UserError(f"--map {text}: write OLD=NEW, the folder in the log and the folder here")
     if not Path(new).is_dir():
-        raise UserError(f"--map {text}: {new} is no folder here")
+        raise UserError(f"--map {text}: {new} is not a folder here")
     return PathMapping(old, Path(new).resolve())
 
 

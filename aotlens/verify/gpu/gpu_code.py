@@ -57,7 +57,9 @@ def recording_in_double(
 
 AFTER_OTHER_DRAWS = ("value", "mutation", "gradient", "backward mutation")
 """Kinds of difference that different random numbers cause."""
-BY_COUNTERPART = "attention's dropout is drawn by its twin on the CPU, the same forward and backward"
+BY_COUNTERPART = (
+    "the dropout mask of attention comes from its CPU counterpart, the same in forward and backward"
+)
 DROPOUT_AT: dict[Any, int] = {
     aten._scaled_dot_product_flash_attention.default: 3,
     aten._scaled_dot_product_efficient_attention.default: 5,

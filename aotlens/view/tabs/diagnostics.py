@@ -48,7 +48,7 @@ def diagnostic_listing(report: Report, target: Target | None) -> Listing:
         return f"{diagnostic.code} {diagnostic.severity} {diagnostic.message}"
 
     rows = LazyRows(all_diagnostics(report, target), diagnostic_key, cells_of, text, link)
-    return Listing(DIAGNOSTIC_COLUMNS, rows, "no diagnostics: nothing here is worth a change")
+    return Listing(DIAGNOSTIC_COLUMNS, rows, "no diagnostics")
 
 
 def diagnostic_details(

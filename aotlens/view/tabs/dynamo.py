@@ -26,7 +26,7 @@ __all__ = ["DYNAMO", "all_dynamo_lines", "dynamo_lines", "dynamo_part", "why_lin
 DYNAMO = "Graph breaks and recompilations"
 MOST_PROBLEMS = 6
 MOST_LINES = 10
-NOTHING = "Dynamo compiled nothing: what is shown was traced directly, or runs in eager"
+NOTHING = "Dynamo compiled nothing: the targets were traced directly, or run in eager"
 
 
 def dynamo_part(dynamo: Dynamo) -> Part:
@@ -84,7 +84,10 @@ def _skipped_lines(dynamo: Dynamo) -> Iterator[Line]:
     skipped = [entry for function in dynamo.functions for entry in function.skipped if not entry.is_loss]
     if skipped:
         yield Line(
-            (Part("Skipped", "heading"), Part("  left to Python, as they hold no tensor operations", "dim"))
+            (
+                Part("Skipped", "heading"),
+                Part("  left to Python: they have no tensor operations", "dim"),
+            )
         )
     for entry in skipped:
         parts = (

@@ -23,7 +23,7 @@ from aotlens.view.tabs.rows import Cells, Column, Jump, LazyRows, Line, Link, Li
 
 BAR_WIDTH = 6
 PHASES = {"forward": "fw", "backward": "bw", "inference": ""}
-NO_KERNELS = "no kernels were generated: `--gpu h100` shows those for a GPU, which need not be there"
+NO_KERNELS = "no kernels were generated: `--gpu h100` shows those for a GPU, which need not be present"
 
 KERNEL_COLUMNS = (
     Column("kernel", widest=60, narrowest=20, grows=True, cut="middle"),
@@ -172,7 +172,7 @@ def line_listing(target: Target) -> Listing:
         lambda line: text_at(line.span),
         lambda line: Link((line.span,)),
     )
-    return Listing(LINE_COLUMNS, rows, "no costs by line: they come with `--gpu h100`")
+    return Listing(LINE_COLUMNS, rows, "no costs by line: use `--gpu h100`")
 
 
 def line_details(line: LineCost, target: Target) -> Iterator[Line]:
@@ -233,7 +233,7 @@ def access_line(access: KernelAccess, kernel: Kernel) -> Line:
     """Return a value that it reads or writes, and the bytes that the memory moves for it if those are
     more."""
     wasted = access.sector_bytes > access.bytes
-    more = f", the memory moves {human_bytes(access.sector_bytes)} for it" if wasted else ""
+    more = f", {human_bytes(access.sector_bytes)} are read for it" if wasted else ""
     parts = (
         Part("writes  " if access.written else "reads  ", "dim"),
         Part(access.value or "a value of its own", "name" if access.value else "dim"),
@@ -249,7 +249,7 @@ def unfused_lines(apart: Unfused, kernel: Kernel) -> Iterator[Line]:
     shared = apart.value or "a value"
     what = f"which writes {shared}" if apart.is_produced else f"which reads {shared} too"
     parts = (
-        Part("apart from  ", "dim"),
+        Part("not fused with  ", "dim"),
         Part(short_name(apart.kernel), "name"),
         Part(f", {what} ({human_bytes(apart.bytes)}): {apart.reason}"),
     )

@@ -43,17 +43,17 @@ MOVING: tuple[Pair, ...] = (
     ("PgUp PgDn", "a page"),
     ("g G", "first, last"),
     ("← →", "scroll a text sideways"),
-    ("n N", "next match, match before"),
-    ("Enter", "open what the row means"),
-    ("tab ⇧tab", "next pane, pane before"),
+    ("n N", "next, previous match"),
+    ("Enter", "open the details of the row"),
+    ("tab ⇧tab", "next, previous pane"),
 )
 LEGEND = (
-    ("3.1M", "bytes that this line keeps for the backward", "saved"),
-    ("k4", "kernels that compute a part of it", "op"),
-    ("M A", "an input is mutated; an output that shares memory is made", "mutation"),
+    ("3.1M", "bytes that this line saves for the backward", "saved"),
+    ("k4", "kernels that compute part of it", "op"),
+    ("M A", "an input is mutated; an output that aliases a tensor is created", "mutation"),
     ("E W i h", "error, warning, information, hint", "warning"),
     ("▌", "the line of the selected row; its expression is underlined", "accent"),
-    ("•", "a row that stands for the line under the source's cursor", "accent"),
+    ("•", "a row that belongs to the line under the source's cursor", "accent"),
 )
 KEY_WIDTH = 11
 TEXT_WIDTH = 25

@@ -20,7 +20,7 @@ OUTPUT_COLUMNS = (
     Column("output", widest=34, narrowest=10, grows=True, cut="middle"),
     Column("tensor", widest=24, narrowest=10, drop=1),
     Column("size", widest=9, narrowest=9, align="right", drop=2),
-    Column("what it is", widest=34, narrowest=8),
+    Column("description", widest=34, narrowest=8),
     Column("line", widest=28, narrowest=4, align="right"),
 )
 
@@ -107,7 +107,7 @@ def left_lines(target: Target) -> Iterator[Line]:
 def left_row(row: Left, target: Target) -> Iterator[Line]:
     parts = (Part(row.place, "code"), Part(f"  {row.handling}", "mutation"), Part(f"  {row.reason}", "dim"))
     yield Line(parts, sites_link(row.sites), wrap=True)
-    yield from site_lines(row.sites, "left by", target)
+    yield from site_lines(row.sites, "set by", target)
 
 
 def guard_lines(target: Target) -> Iterator[Line]:
@@ -119,7 +119,7 @@ def guard_lines(target: Target) -> Iterator[Line]:
         yield Line(
             (Part(guard.expression, "code"), Part(f"  {guard.reason}", "dim")), sites_link(guard.sites)
         )
-        yield from site_lines(guard.sites, "asked by", target)
+        yield from site_lines(guard.sites, "needed by", target)
 
 
 def input_details(record: Input, target: Target) -> Iterator[Line]:
@@ -139,7 +139,7 @@ def output_details(record: Output, target: Target) -> Iterator[Line]:
     if record.reason:
         yield Line((Part(record.reason),), wrap=True)
     yield Line((Part(aliasing(target, record), "alias"),))
-    yield from site_lines(record.sites, "made by", target)
+    yield from site_lines(record.sites, "created by", target)
     for row in target.left:
         if record.index in row.outputs:
             yield from left_row(row, target)

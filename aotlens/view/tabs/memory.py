@@ -32,7 +32,7 @@ ALIVE_COLUMNS = (
     Column("value", widest=40, narrowest=28, grows=True),
     Column("node", widest=24, narrowest=10, drop=4),
     Column("alive as", widest=24, narrowest=8, drop=1),
-    Column("made in", widest=9, narrowest=2, drop=2),
+    Column("created in", widest=9, narrowest=2, drop=2),
     Column("line", widest=40, narrowest=4, align="right"),
 )
 
@@ -218,7 +218,7 @@ def alive_details(live: LiveValue, target: Target) -> Iterator[Line]:
     yield Line((Part(live_name(live), "title"), Part(f"  {human_bytes(live.bytes)}{layer}", "dim")))
     yield Line((Part("alive  ", "dim"), Part(f"{live.kind}, {lifetime(live, home)}")), wrap=True)
     if live.span is not None:
-        parts = (Part("made by  ", "dim"), Part(text_of(live.span)))
+        parts = (Part("created by  ", "dim"), Part(text_of(live.span)))
         yield Line((*parts, Part(f"  {line_text(live.span, home)}", "place")), Link((live.span,)))
     if live.last_span is not None:
         parts = (Part("last read by  ", "dim"), Part(text_of(live.last_span)))

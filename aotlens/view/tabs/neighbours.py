@@ -12,7 +12,7 @@ from aotlens.view.tabs.rows import Jump
 
 MOST = 8
 """Neighbours drawn on one side before the rest is counted."""
-KINDS = {"placeholder": "input", "output": "the results", "get_attr": "constant"}
+KINDS = {"placeholder": "input", "output": "the outputs", "get_attr": "constant"}
 
 
 class Neighbourhood:

@@ -271,7 +271,7 @@ def mutated_part(target: Target) -> Part:
 
 def aliased_part(target: Target) -> Part:
     aliased = [row.name for row in target.outputs if row.base is not None]
-    return Part(f" · {len(aliased)} share memory with something else" if aliased else "", "alias")
+    return Part(f" · {len(aliased)} alias another tensor" if aliased else "", "alias")
 
 
 def short_list(names: list[str]) -> str:
@@ -341,7 +341,7 @@ def saved_lines(target: Target) -> Iterator[Line]:
     for group, label in zip(shown, labels, strict=True):
         yield fold_line(group, label, target.file)
     if not dear:
-        yield Line((Part("nothing that is not alive anyway", "dim"),))
+        yield Line((Part("nothing beyond what is alive anyway", "dim"),))
     if rest := folds[MOST_SAVED:]:
         number, size = sum(len(group.items) for group in rest), sum(total_bytes(group) for group in rest)
         text = f"{human_bytes(size):>9}  in {counted(number, 'more value')}"

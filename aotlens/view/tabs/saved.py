@@ -159,7 +159,7 @@ def recomputed_listing(target: Target) -> Listing:
         return (human_bytes(size), Part(group.label, "name"), human_flops(work), *cells_of(values[0])[3:])
 
     ordered = sorted(groups, key=lambda group: -sum(records[index].bytes for index in group.positions))
-    empty = "nothing is computed again" if partition else NOTHING_SAVED
+    empty = "nothing is recomputed" if partition else NOTHING_SAVED
     return Listing(RECOMPUTED_COLUMNS, rows, empty, tuple(ordered), group_cells)
 
 
@@ -202,7 +202,7 @@ def saved_details(saved: SavedValue, target: Target) -> Iterator[Line]:
             Part("read by  ", "dim"),
             Part(use.node, "name"),
             Part(" in the backward of ", "dim"),
-            Part(line_text(use.span, home) or "what the compiler added", "place"),
+            Part(line_text(use.span, home) or "added by the compiler", "place"),
         )
         yield Line(parts, Link((use.span,) if use.span else ()), Jump("graphs", f"backward/{use.node}"))
 

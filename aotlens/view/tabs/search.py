@@ -69,7 +69,7 @@ def ledger_names(target: Target) -> Iterator[Named]:
     for entry in target.inputs:
         yield Named(entry.name, kind_name(entry.kind), Jump("ledger", f"input:{entry.index}"))
     for output in target.outputs:
-        kind = "left outside" if output.left else "result"
+        kind = "side effect" if output.left else "result"
         yield Named(output.name, kind, Jump("ledger", f"output:{output.index}"))
 
 
@@ -78,7 +78,7 @@ def saved_names(target: Target) -> Iterator[Named]:
     for saved in partition.saved if partition else ():
         yield Named(value_name(saved), "saved value", Jump("saved", f"saved:{saved.node}"))
     for again in partition.recomputed if partition else ():
-        yield Named(again.node, "computed again", Jump("saved", f"recomputed:{again.node}"))
+        yield Named(again.node, "recomputed", Jump("saved", f"recomputed:{again.node}"))
 
 
 def node_names(target: Target) -> Iterator[Named]:

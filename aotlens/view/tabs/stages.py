@@ -24,18 +24,18 @@ ROLES_OF = {
     "rewired": "accent",
 }
 WORDS = {
-    "unchanged": "stays as it is",
+    "unchanged": "is unchanged",
     "replaced": "is replaced",
     "added": "is added",
-    "removed": "is gone",
+    "removed": "is removed",
     "rewired": "reads another value",
 }
 SIDES = {
     "input": "given",
     "forward": "forward",
     "backward": "backward",
-    "both": "forward, again in backward",
-    "neither": "nowhere: nobody needs it",
+    "both": "forward, recomputed in backward",
+    "neither": "nowhere: its value is not used",
 }
 FEWEST = 3
 """A shorter run of unchanged nodes is not folded."""
@@ -150,7 +150,7 @@ def diff_listing(records: Sequence[DiffRecord], names: tuple[str, str], target: 
 
     def cells_of(record: DiffRecord) -> Cells:
         if isinstance(record, Run):
-            stay = f"⋯ {len(record.rows)} nodes stay"
+            stay = f"⋯ {len(record.rows)} unchanged nodes"
             return (Part("⋯", "dim"), Part(stay, "dim"), Part("⋯", "dim"), "")
         role = ROLES_OF[record.kind]
         before, after = record.before, record.after
@@ -240,7 +240,7 @@ def fate_listing(lineage: Lineage) -> Listing:
         return (*cells[:4], Part(human_bytes(together), "saved") if together else cells[4], *cells[5:])
 
     rows = LazyRows(nodes, lambda node: node.name, cells_of, text, node_link)
-    table = Listing(FATE_COLUMNS, rows, "nothing to divide", group_cells=group_cells)
+    table = Listing(FATE_COLUMNS, rows, "nothing to partition", group_cells=group_cells)
     return over_layers(table, nodes, 1, lambda index: fate_same(fates[nodes[index].name]))
 
 
@@ -313,21 +313,21 @@ def arrival(stage: str, node: StageNode) -> str:
     if stage != "backward" or node.reason.startswith("part of"):
         return ""
     if node.op != "placeholder":
-        return "  computed again"
-    return "  given by autograd" if node.reason.startswith("Tangent") else "  given by the forward"
+        return "  recomputed"
+    return "  passed by autograd" if node.reason.startswith("Tangent") else "  passed by the forward"
 
 
 def absence(step: Step, seen: bool) -> str:
     if step.stage in ("forward", "backward"):
         return "not in this graph"
-    return "not there any more" if seen else "not there yet"
+    return "not in this graph any more" if seen else "not in this graph yet"
 
 
 def fate_line(name: str, here: str, lineage: Lineage) -> Line:
     fate = lineage.fates[name]
     mark = Part(" ● " if here == PARTITION else " ○ ", "accent")
     label = Part(f"{PARTITION:<{stage_width(lineage)}}", "title" if here == PARTITION else "dim")
-    runs_in = f"runs in: {SIDES[fate.side]}" if fate.side != "input" else "given to the graph"
+    runs_in = f"runs in: {SIDES[fate.side]}" if fate.side != "input" else "an input of the graph"
     parts = [Part(f"{'':<{PLACE_WIDTH}}{runs_in}")]
     jump = Jump("stages", f"{PARTITION}/{name}")
     if fate.saved is not None:
@@ -340,9 +340,7 @@ def fate_line(name: str, here: str, lineage: Lineage) -> Line:
 def change_line(record: DiffRecord) -> Line:
     """Return the row's change in words."""
     if isinstance(record, Run):
-        return Line(
-            (Part(f"{len(record.rows)} nodes stay as they are; Enter shows them, u shows all", "dim"),)
-        )
+        return Line((Part(f"{len(record.rows)} nodes are unchanged; Enter shows them, u shows all", "dim"),))
     why = f": {record.reason}" if record.reason else ""
     parts = (Part(f"{MARKS[record.kind]} ".lstrip(), ROLES_OF[record.kind]), Part(record.node.name, "title"))
     return Line((*parts, Part(f" {WORDS[record.kind]}{why}", "dim")), wrap=True)

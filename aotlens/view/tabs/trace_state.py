@@ -59,12 +59,12 @@ def title_parts(name: str, report: Report | None, target: Target | None) -> tupl
 def state_parts(state: TraceState, report: Report | None, elapsed_s: float) -> tuple[Part, ...]:
     """Return the right half of the title bar."""
     if state.phase == "tracing":
-        old = " · showing the result before" if report is not None else ""
+        old = " · showing the previous report" if report is not None else ""
         return (Part(f"{state.phases[-1][0]} {elapsed_s:.1f} s", "accent"), Part(old, "dim"))
     if state.phase == "failed" and state.failure is not None and state.failure.kind == "cancelled":
-        return (Part("cancelled", "warning"), Part(" · r traces again", "dim"))
+        return (Part("cancelled", "warning"), Part(" · r retraces", "dim"))
     if state.phase == "failed":
-        old = " · showing the result before" if report is not None else ""
+        old = " · showing the previous report" if report is not None else ""
         return (Part("trace failed", "error"), Part(f"{old} · r retries", "dim"))
     if state.phase == "ready":
         change = (*state.change, Part(" · ", "dim")) if state.change else ()
@@ -76,7 +76,7 @@ def _ended(state: TraceState) -> tuple[Part, ...]:
     if state.has_failed:
         return (Part("the script failed", "error"), Part(" · 9 shows where, 0 the traceback", "dim"))
     if state.elapsed_ms is None:
-        return (Part("unchanged", "ok"), Part(", not traced again", "dim"))
+        return (Part("unchanged", "ok"), Part(", from the cache", "dim"))
     return (Part("traced", "ok"), Part(f" in {human_ms(state.elapsed_ms)}", "dim"))
 
 
@@ -125,20 +125,20 @@ def log_text(output: str, failure: Failure | None) -> str:
 FAILURE_TITLES = {
     "syntax": "The script does not parse",
     "user": "The script raised an exception",
-    "exit": "The script ended itself",
+    "exit": "The script exited",
     "no-file": "The file cannot be opened",
     "no-target": "Nothing to compile was found",
     "bad-example": "An example comment cannot be read",
-    "unsupported": "The engine does not support this yet",
-    "timeout": "The trace took too long and was ended",
-    "memory": "The trace needed too much memory",
-    "crash": "The traced process died",
-    "killed": "The tracing process was killed from outside",
+    "unsupported": "This case is unsupported",
+    "timeout": "The trace exceeded its time limit",
+    "memory": "The trace exceeded its memory limit",
+    "crash": "The traced process crashed",
+    "killed": "The tracing process was killed",
     "no-gpu": "There is no GPU here",
     "no-value": "A value is needed",
-    "left-out": "Left out by Dynamo",
+    "left-out": "Not compiled by Dynamo",
     "cancelled": "The trace was cancelled",
-    "internal": "aotlens failed: this is our fault",
+    "internal": "aotlens failed: this is a bug of aotlens",
 }
 
 
@@ -146,7 +146,7 @@ def failure_lines(failure: Failure, log_key: str) -> tuple[Line, ...]:
     """Return the failure and its remedies; `log_key` opens the script's output."""
     where = f"{file_name(failure.file)}:{failure.line}" if failure.file and failure.line else ""
     edit = f" · e opens {where}" if where else ""
-    keys = f"r traces again{edit} · {log_key} shows what the script printed · q quits"
+    keys = f"r retraces{edit} · {log_key} shows what the script printed · q quits"
     lines = [
         Line((Part(FAILURE_TITLES.get(failure.kind, failure.kind), "error"),)),
         Line(),

@@ -41,7 +41,7 @@ def frontier_plot(partition: Partition) -> Iterator[Line]:
     least, most = min(p.saved_bytes for p in every), max(p.saved_bytes for p in every)
     scale = work_scale([p.recompute_flops for p in every])
     note = f"  {counted(len(points), 'choice')}{', work on a log scale' if scale.by_powers else ''}"
-    yield Line((Part("Frontier", "heading"), Part(f"{note}; {CHOSEN} is what was compiled", "dim")))
+    yield Line((Part("Frontier", "heading"), Part(f"{note}; {CHOSEN} marks the compiled choice", "dim")))
 
     def column_of(saved_bytes: int) -> int:
         """Return the column of so many bytes."""
@@ -101,11 +101,11 @@ def what_if_lines(answer: WhatIf, partition: Partition) -> Iterator[Line]:
     """Yield the totals after the change, and the differences from the compiled choice; for a log, from our
     own."""
     before, after, own = answer.before, answer.after, partition.own
-    beside = "" if own is None else f"  beside {own_choice_label(own)}"
+    beside = "" if own is None else f"  compared with {own_choice_label(own)}"
     yield Line((Part("what if  ", "dim"), Part(answer.change, "name"), Part(beside, "dim")))
     for title, old, new, write in (
         ("saved", before.saved_bytes, after.saved_bytes, human_bytes),
-        ("computed again", before.recompute_flops, after.recompute_flops, human_flops),
+        ("recomputed", before.recompute_flops, after.recompute_flops, human_flops),
         ("peak", before.peak_bytes, after.peak_bytes, human_bytes),
     ):
         shown = (

@@ -43,18 +43,18 @@ def step_listing(target: Target) -> Listing:
         lambda s: sites_link(s.sites),
     )
     return Listing(
-        STEP_COLUMNS, rows, "the wrapper has no steps" if target.wrapper else "no wrapper was made"
+        STEP_COLUMNS, rows, "the wrapper has no steps" if target.wrapper else "no wrapper was generated"
     )
 
 
 def step_details(step: WrapperStep, target: Target) -> Iterator[Line]:
     """Yield the lines below the table for the selected step: its reason, its cost, its cause."""
-    when = "done on each call" if step.applied else "not needed"
+    when = "runs on each call" if step.applied else "not needed"
     cost = f", {per_call(step.bytes_per_call)}" if step.bytes_per_call else ""
     parts = (Part(step.name, "title"), Part(f"  {when}{cost}", "ok" if step.applied else "dim"))
     yield Line(parts, sites_link(step.sites))
     yield Line((Part(step.reason),), wrap=True)
-    yield from site_lines(step.sites, "because of", target)
+    yield from site_lines(step.sites, "caused by", target)
 
 
 def step_at(steps: tuple[WrapperStep, ...], line: int) -> int | None:

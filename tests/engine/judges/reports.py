@@ -80,7 +80,7 @@ def wrong_output(row: Output, seen: Observation) -> list[str]:
         found.append(
             f"`{row.name}` is {row.output_type}; in eager it shares memory with {set(facts.aliases)}"
         )
-    own = row.output_type in ("non_alias", "unsafe_view_alias") or "from outside" in row.reason
+    own = row.output_type in ("non_alias", "unsafe_view_alias") or "captured" in row.reason
     if not own and row.base is None:
         found.append(f"`{row.name}` is {row.output_type} of nothing")
     if row.requires_grad != facts.requires_grad:

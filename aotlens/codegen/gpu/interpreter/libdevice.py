@@ -153,7 +153,7 @@ def calling_functions(handle: Any, numpy_dtype: Callable[[Any], Any]) -> Any:
         _library, _path, symbol, arguments, result, _is_pure = call_args
         function = find_function(symbol)
         if function is None:
-            raise NotImplementedError(f"the device library's `{symbol}` has no twin on the CPU")
+            raise NotImplementedError(f"the device library's `{symbol}` has no CPU counterpart")
         with np.errstate(all="ignore"):
             values = function(*(argument.data for argument in arguments))
         dtype = getattr(result, "scalar", result)

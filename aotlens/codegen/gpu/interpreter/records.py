@@ -14,7 +14,7 @@ MESSAGES: dict[FindingKind, str] = {
     "out of bounds": "reaches outside of its arguments' memory",
     "failed assertion": "fails an assertion",
     "not interpreted": "could not be interpreted",
-    "library": "a call between the kernels has no twin on the CPU that works",
+    "library": "a call between the kernels has no working CPU counterpart",
 }
 
 

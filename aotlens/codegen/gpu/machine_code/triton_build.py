@@ -66,7 +66,7 @@ def _compile(autotuner: Any) -> None:
         line_number = getattr(error.node, "lineno", 0)
         text = f", `{lines[line_number - 1].strip()}`" if 0 < line_number <= len(lines) else ""
         raise BackendError(
-            f"Triton refuses line {line_number} of the kernel{text}: {_last_line(error)}"
+            f"Triton rejects line {line_number} of the kernel{text}: {_last_line(error)}"
         ) from error
 
 
