@@ -74,10 +74,10 @@ def verdict(program: Program, compiler: Compiler) -> str:
     differences = [
         difference for difference in outcome.differences if difference.kind not in program.tolerated
     ]
-    return _told(differences) if differences else EQUAL
+    return _outcome_text(differences) if differences else EQUAL
 
 
-def _told(differences: list[Difference]) -> str:
+def _outcome_text(differences: list[Difference]) -> str:
     failed = next((difference for difference in differences if difference.kind == "error"), None)
     if failed is not None:
         return f"fails: {failed.actual.partition(':')[0]}"

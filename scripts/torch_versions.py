@@ -108,7 +108,7 @@ def main() -> int:
             row = tried(release, wheel, folder, options)
             before = next((earlier for earlier in remembered() if earlier.release == release), None)
             remember(joined(before, row) if before is not None and options.only else row)
-            print(told(row), flush=True)
+            print(row_text(row), flush=True)
             PAGE.write_text(page(remembered()), encoding="utf-8")
     rows = remembered()
     return int(any(unexplained(row) or row.commands for row in rows))
@@ -247,7 +247,7 @@ def remembered() -> list[Row]:
     )
 
 
-def told(row: Row) -> str:
+def row_text(row: Row) -> str:
     """Return a row for the terminal, with every test that fails."""
     if row.missing:
         return f"{row.release}: not to be had: {row.missing}"

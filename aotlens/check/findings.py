@@ -129,11 +129,11 @@ class _Comments:
 
     def unused(self, traced: Sequence[Traced]) -> Iterator[Finding]:
         """Yield comments on executed code that hide nothing, except in files that were traced in part."""
-        seen = _lines_seen(traced)
+        seen = _traced_lines(traced)
         incomplete = {
             file_trace.file.path
             for file_trace in traced
-            if file_trace.failure or file_trace.report is None or _refused(file_trace)
+            if file_trace.failure or file_trace.report is None or _has_errors(file_trace)
         }
         for file in {file_trace.file.path: file_trace.file for file_trace in traced}.values():
             for comment in self._in_file(file.path):
@@ -161,7 +161,7 @@ def _text(path: str) -> str:
         return ""
 
 
-def _refused(traced: Traced) -> bool:
+def _has_errors(traced: Traced) -> bool:
     return traced.report is not None and any(
         diagnostic.severity == "error" for diagnostic in traced.report.diagnostics
     )
@@ -178,7 +178,7 @@ def _unused(comment: _Comment, settings: Settings, file: str) -> Iterator[Diagno
         yield unused(ignore, codes)
 
 
-def _lines_seen(traced: Sequence[Traced]) -> set[tuple[str, int]]:
+def _traced_lines(traced: Sequence[Traced]) -> set[tuple[str, int]]:
     """Return the lines of checked files that belong to a traced target or that a trace ran."""
     paths = {os.path.realpath(file_trace.file.path): file_trace.file.path for file_trace in traced}
     names = dict(paths)

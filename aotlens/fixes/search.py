@@ -192,7 +192,7 @@ def find_fixes(run: Run, dynamo: Dynamo, texts: Texts, limits: Limits | None = N
     for _ in range(search.limits.rounds):
         if not _round(search):
             break
-    return _found(search, dynamo)
+    return _result(search, dynamo)
 
 
 def _round(search: Search) -> bool:
@@ -253,7 +253,7 @@ def _overlap(edit: Edit, other: Edit) -> bool:
     return begins[0] < ends[1] and begins[1] < ends[0]
 
 
-def _found(search: Search, before: Dynamo) -> SearchResult:
+def _result(search: Search, before: Dynamo) -> SearchResult:
     changed = search.changed(search.texts)
     fixes = []
     if search.passed:

@@ -30,7 +30,7 @@ from aotlens.forecast.recorded_call import Edit, RecordedCall, Step, cast, resiz
 from aotlens.forecast.vary import VariedName, VaryError
 from aotlens.model.recompilations import AxisKind
 
-__all__ = ["Axis", "Way", "asked_axis", "automatic_axes"]
+__all__ = ["Axis", "Way", "automatic_axes", "requested_axis"]
 
 Sizes = tuple[tuple[str, int], ...]
 """Arguments, each with one of its dimensions."""
@@ -229,9 +229,9 @@ def _gradients(leaves: Mapping[str, Any]) -> Iterator[Axis]:
 # Requests of `--vary`.
 
 
-def asked_axis(call: RecordedCall, variations: Sequence[VariedName]) -> Axis:
+def requested_axis(call: RecordedCall, variations: Sequence[VariedName]) -> Axis:
     """Return the combinations of all options as one axis; raises VaryError for an unknown argument."""
-    options = [_ways_asked(call, name) for name in variations]
+    options = [_requested_ways(call, name) for name in variations]
     count = math.prod(len(ways[0].steps) for ways in options)
     if count > MOST_CALLS:
         raise VaryError(f"{count} combinations of values are asked for; at most {MOST_CALLS} are tried")
@@ -255,7 +255,7 @@ def _merged(steps: tuple[Step, ...]) -> Step:
     return Step(", ".join(step.label for step in steps), edits, modes)
 
 
-def _ways_asked(call: RecordedCall, variation: VariedName) -> tuple[Way, ...]:
+def _requested_ways(call: RecordedCall, variation: VariedName) -> tuple[Way, ...]:
     if variation.what == "mode":
         return (Way((), tuple(Step(mode, {}, (str(mode),)) for mode in map(str, variation.values))),)
     leaves = call.leaves

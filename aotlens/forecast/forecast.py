@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import torch
 
-from aotlens.forecast.axes import Axis, Way, asked_axis, automatic_axes
+from aotlens.forecast.axes import Axis, Way, automatic_axes, requested_axis
 from aotlens.forecast.fork import ForkError
 from aotlens.forecast.recorded_call import Edit, RecordedCall, Step, marked
 from aotlens.forecast.trial import Series, Settings, compiled_series, works_in_eager
@@ -40,7 +40,7 @@ class Budget:
 
 def forecast_of(call: RecordedCall, variations: Sequence[VariedName], budget: Budget) -> Forecast:
     """Return the effect of other arguments; raises VaryError if the call lacks what `variations` names."""
-    axes: Iterable[Axis] = [asked_axis(call, variations)] if variations else automatic_axes(call)
+    axes: Iterable[Axis] = [requested_axis(call, variations)] if variations else automatic_axes(call)
     results: list[ForecastAxis] = []
     is_complete = True
     for axis in axes:

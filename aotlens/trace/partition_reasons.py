@@ -185,8 +185,8 @@ class _Builder:
     def joint(self) -> LoggedJoint:
         if len(self._graph.nodes) > MAX_NODES:
             raise _UnknownError(f"the graph has more than {MAX_NODES} nodes")
-        if self._graph.refused:
-            raise _UnknownError(f"a line of the graph was not understood: {self._graph.refused[0]}")
+        if self._graph.unparsed_lines:
+            raise _UnknownError(f"a line of the graph was not understood: {self._graph.unparsed_lines[0]}")
         inputs = tuple(
             self._input(argument.name, argument.type, argument.slot) for argument in self._graph.arguments
         )

@@ -310,16 +310,14 @@ def _gradients(compiled: Observation, eager: Observation) -> Iterator[Difference
 
 def _writes(compiled: Observation, eager: Observation) -> Iterator[Difference]:
     for actual, expected in zip_longest(compiled.writes, eager.writes):
-        if (actual.refused is None) != (expected.refused is None):
-            yield Difference(
-                "write", expected.name, _write_text(actual.refused), _write_text(expected.refused)
-            )
-        elif actual.seen_by != expected.seen_by:
+        if (actual.error is None) != (expected.error is None):
+            yield Difference("write", expected.name, _write_text(actual.error), _write_text(expected.error))
+        elif actual.changed_aliases != expected.changed_aliases:
             yield Difference(
                 "write",
                 expected.name,
-                _write_effects_text(actual.seen_by),
-                _write_effects_text(expected.seen_by),
+                _write_effects_text(actual.changed_aliases),
+                _write_effects_text(expected.changed_aliases),
             )
 
 

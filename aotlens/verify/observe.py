@@ -213,7 +213,7 @@ def _facts(
                 kind=("inference " if tensor.is_inference() else "") + class_name(tensor),
                 metadata=metadata(tensor),
                 same_as=first.get(id(tensor)),
-                view_of=_known_base(tensor, prepared.inputs),
+                view_of=_base_among_inputs(tensor, prepared.inputs),
                 aliases=groups.get(item.name, frozenset()),
                 owns_storage=all(other is tensor for other in aliases),
                 owns_version_counter=bool(aliases)
@@ -240,7 +240,7 @@ def _same_layout(left: Tensor, right: Tensor) -> bool:
     return left.layout != torch.strided or left.layout != right.layout or left.stride() == right.stride()
 
 
-def _known_base(tensor: Tensor, inputs: Sequence[Named]) -> str | None:
+def _base_among_inputs(tensor: Tensor, inputs: Sequence[Named]) -> str | None:
     if tensor.is_inference() or tensor._base is None:
         return None
     base = tensor._base

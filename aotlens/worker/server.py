@@ -166,9 +166,9 @@ class Server(Requests):
                 continue
             job.peak_bytes = max(job.peak_bytes, resident_bytes(job.pid))
             if job.peak_bytes > job.memory_limit_bytes:
-                _ask_for_stack(job, Stopped.MEMORY)
+                _request_stack(job, Stopped.MEMORY)
             elif now >= job.deadline:
-                _ask_for_stack(job, Stopped.TIMEOUT)
+                _request_stack(job, Stopped.TIMEOUT)
 
     def _patience_s(self) -> float | None:
         if not self._jobs:
@@ -207,7 +207,7 @@ class Server(Requests):
                 os.waitpid(pid, 0)
 
 
-def _ask_for_stack(job: Job, why: Stopped) -> None:
+def _request_stack(job: Job, why: Stopped) -> None:
     job.stopped = why
     job.kill_at = time.monotonic() + _DUMP_GRACE_S
     os.kill(job.pid, child.DUMP_SIGNAL)

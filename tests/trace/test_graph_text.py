@@ -42,7 +42,7 @@ def test_nodes_edges_types_lines_and_slots() -> None:
     assert (graph.nodes[0].line.line, graph.nodes[0].line.code) == (12, "y = x.sin() * n")
     assert graph.nodes[3].line is None
     assert [item.name for item in graph.results] == ["getitem", "primals_1", "None"]
-    assert graph.refused == ()
+    assert graph.unparsed_lines == ()
 
 
 def test_dynamos_graph_renames_its_arguments() -> None:
@@ -94,7 +94,7 @@ def test_what_is_no_plain_expression_is_refused(expression: str, tmp_path: Path)
     text = f'class G(torch.nn.Module):\n    def forward(self, a: "f32[4][1]cpu"):\n        b = {expression}\n'
     graph = parse_graph(f"{text}        c = torch.ops.aten.sin.default(a)\n        return (c,)\n")
     assert [node.name for node in graph.nodes] == ["c"]
-    assert len(graph.refused) == 1
+    assert len(graph.unparsed_lines) == 1
 
 
 def test_a_call_is_recorded_and_never_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

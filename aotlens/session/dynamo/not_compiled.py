@@ -67,7 +67,7 @@ def _skipped_whole(collector: Collector) -> Iterator[NotCompiled]:
     if "torch._dynamo.utils" not in sys.modules:
         return
     entries = {location: name for entry in collector.callables for location, name in entry.entries}
-    layers, others = _torchs_own(collector)
+    layers, others = _layers_and_functions_of_torch(collector)
     seen: set[tuple[str, int]] = set()
     for file, first, reason, at_file, at_line in unsupported_frames():
         between = file.endswith(BETWEEN)
@@ -107,7 +107,7 @@ def _record(name: str, cause: NotCompiledCause, reason: str, span: Span | None) 
     return NotCompiled(name, name, cause, reason, CODES[cause], span)
 
 
-def _torchs_own(collector: Collector) -> tuple[list[str], list[str]]:
+def _layers_and_functions_of_torch(collector: Collector) -> tuple[list[str], list[str]]:
     """Return torch's own layers without a graph, in the order of their calls, and its own functions."""
     missing = [entry for entry in collector.callables if not (collector.has_graph(entry) or entry.is_own)]
     layers = sorted((entry for entry in missing if entry.call_order), key=lambda entry: entry.call_order)

@@ -38,7 +38,7 @@ def failure_of(error: BaseException, script: str) -> Failure:
         return _exit(error, script)
     ours = _aotlens_error(error)
     if ours is not None:
-        return _known(ours, error, script)
+        return _failure_of_ours(ours, error, script)
     unavailable = _unavailable(error, script)
     if unavailable is not None:
         return unavailable
@@ -95,7 +95,7 @@ def _exit(error: SystemExit, script: str) -> Failure:
     return Failure("exit", message, user_traceback(error, script), script, line)
 
 
-def _known(ours: AotlensError, error: BaseException, script: str) -> Failure:
+def _failure_of_ours(ours: AotlensError, error: BaseException, script: str) -> Failure:
     """Return the failure for an error of ours whose message is written for the user."""
     cause = ours.__cause__ or error
     if ours.exit_code == 3:

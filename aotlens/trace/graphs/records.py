@@ -67,7 +67,7 @@ class Graph:
     results: tuple[Result, ...]
     subgraphs: tuple["Graph", ...] = ()
     """Subgraphs of higher-order operators, printed after the main graph."""
-    refused: tuple[str, ...] = ()
+    unparsed_lines: tuple[str, ...] = ()
     """Lines that are no plain expression and were not understood."""
 
     def node(self, name: str) -> GraphNode | None:

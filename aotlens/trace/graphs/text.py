@@ -74,7 +74,7 @@ class _Reader:
         self.arguments: list[Argument] = []
         self.nodes: list[GraphNode] = []
         self.results: list[Result] = []
-        self.refused: list[str] = []
+        self.unparsed_lines: list[str] = []
         self._renamed: dict[str, str] = {}
         """Dynamo's graph first gives its arguments a second name."""
         self._known: set[str] = set()
@@ -98,7 +98,7 @@ class _Reader:
             tuple(self.arguments),
             tuple(self.nodes),
             tuple(self.results),
-            refused=tuple(self.refused),
+            unparsed_lines=tuple(self.unparsed_lines),
         )
 
     def _read_signature(self, lines: Iterator[str]) -> None:
@@ -137,7 +137,7 @@ class _Reader:
         match = _NODE.match(line)
         if match is None:
             if "tree_flatten_spec" not in line:
-                self._refuse(line)
+                self._skip_line(line)
             return
         name, type_, expression = match[1], match[2] or "", _FREED.sub("", match[3])
         if expression in self._known:
@@ -146,13 +146,13 @@ class _Reader:
             return
         node = self._node(name, type_, expression)
         if node is None:
-            self._refuse(line)
+            self._skip_line(line)
         else:
             self.nodes.append(node)
         self._known.add(name)
 
-    def _refuse(self, line: str) -> None:
-        self.refused.append(line.strip()[:200])
+    def _skip_line(self, line: str) -> None:
+        self.unparsed_lines.append(line.strip()[:200])
 
     def _node(self, name: str, type_: str, expression: str) -> GraphNode | None:
         tree = _parsed(expression)

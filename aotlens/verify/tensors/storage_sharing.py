@@ -16,9 +16,9 @@ class Write:
     """The effect of an in-place change of one output."""
 
     name: str
-    refused: type[BaseException] | None
+    error: type[BaseException] | None
     """The error that autograd raised; None if the change was made."""
-    seen_by: frozenset[str]
+    changed_aliases: frozenset[str]
     """Names of the other inputs and outputs whose values changed."""
 
 
