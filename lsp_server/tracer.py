@@ -218,7 +218,7 @@ class Tracer:
         if future.done():
             return future.result()
         await loop.run_in_executor(None, self.restart)
-        what = f"the tracing process said nothing for {limit_text(silence_s)} and was ended: trace again"
+        what = f"the tracing process did not respond for {limit_text(silence_s)} and was stopped: retrace"
         return Answer(0, None, Failure("internal", what, exit_code=3))
 
     def _is_queued(self, running: Running) -> bool:

@@ -137,7 +137,7 @@ CASES = (
     Case(
         "export-serializable",
         "`serializable=True` for `{target}`: the callables that compilers return cannot be written as text",
-        "use `aotlens.export`, which gives a module as text, or keep the joint graph and compile it again",
+        "use `aotlens.export`, which writes a module as text, or keep the joint graph and recompile it",
         error=RejectedRuntimeError,
     ),
     Case(

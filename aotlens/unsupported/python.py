@@ -27,7 +27,7 @@ CASES = (
     ),
     Case(
         "python-random",
-        "a function that draws random numbers from `{name}`, the same ones at every call",
+        "a function that uses random numbers from `{name}`, the same ones at every call",
         "draw with torch (`torch.rand(())`), or outside, and pass the number in",
     ),
     Case(

@@ -508,11 +508,11 @@ yielded: Any = (2 * one for one in [1, 2, 3])
 context: Any = ContextVar("context", default=1)
 
 HIDDEN: dict[str, tuple[Callable[[], Any], str]] = {
-    "python": (random.random, "draws random numbers from `random`"),
-    "own": (own.random, "draws random numbers from `Random`"),
-    "numpy": (lambda: float(np.random.rand()), r"draws random numbers from `numpy\.random`"),
-    "numpy's state": (lambda: float(numbers.rand()), "draws random numbers from `numbers`"),
-    "numpy's generator": (lambda: float(new_numbers.random()), "draws random numbers from `new_numbers`"),
+    "python": (random.random, "uses random numbers from `random`"),
+    "own": (own.random, "uses random numbers from `Random`"),
+    "numpy": (lambda: float(np.random.rand()), r"uses random numbers from `numpy\.random`"),
+    "numpy's state": (lambda: float(numbers.rand()), "uses random numbers from `numbers`"),
+    "numpy's generator": (lambda: float(new_numbers.random()), "uses random numbers from `new_numbers`"),
     "count": (lambda: next(counted), "takes items from the iterator `counted`"),
     "pairs": (lambda: next(paired)[1], "takes items from the iterator `paired`"),
     "generator": (lambda: next(yielded), "takes items from the iterator `yielded`"),
@@ -531,7 +531,7 @@ def test_random_numbers_of_python_are_set_back_where_they_are_refused() -> None:
     state: Any = np.random.get_state
     before, numpys = random.getstate(), state()[2]
     for draw in (random.random, np.random.rand):
-        with pytest.raises(UnsupportedError, match="draws random numbers from"):
+        with pytest.raises(UnsupportedError, match="uses random numbers from"):
             aotlens.compile(lambda x, draw=draw: x * float(draw()), options=EAGER)(torch.ones(3))
     assert (random.getstate(), state()[2]) == (before, numpys)
 

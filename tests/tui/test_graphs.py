@@ -31,13 +31,13 @@ def test_a_stage_shows_what_it_changed() -> None:
         down = "addmm_1 = addmm(down_bias, mul_1, down_weight)"
         assert lines(app, "stage-caption") == ["captured → functional  3 added, 4 removed, 13 kept"]
         assert rows(app, "diff") == [
-            "⋯ | ⋯ 7 nodes stay | ⋯ | ",
+            "⋯ | ⋯ 7 unchanged nodes | ⋯ | ",
             "+ |  | add_1 = add.Tensor(steps) | 20",
-            "+ | writes the new value of steps back | copy_ = copy_(steps, add_1) | 20",
+            "+ | copies the new value to steps | copy_ = copy_(steps, add_1) | 20",
             "+ |  | mul = mul.Tensor(cache) | 21",
             "- | add_ = add_.Tensor(steps) |  | 20",
             "- | mul_ = mul_.Tensor(cache) |  | 21",
-            "⋯ | ⋯ 4 nodes stay | ⋯ | ",
+            "⋯ | ⋯ 4 unchanged nodes | ⋯ | ",
             "- | view = view(gelu) |  | 24",
             f"  | {down} | {down} | 24",
             "  | add = add.Tensor(x, addmm_1) | add = add.Tensor(x, addmm_1) | 24",
@@ -75,13 +75,13 @@ def test_a_node_is_told_through_all_stages() -> None:
         await pilot.press("3", "u")
         await select(app, pilot, "diff", "gelu")
         assert lines(app, "follow") == [
-            "gelu stays as it is",
+            "gelu is unchanged",
             " ○ captured   line 22  gelu = gelu(addmm)  f32[32, 64]",
             " ● functional line 22  gelu = gelu(addmm)  f32[32, 64]",
             " ○ joint      line 22  gelu = gelu(addmm)  f32[32, 64]",
             " ○ partition           runs in: forward · saved, 0 B: kept alive by an output [output]",
             " ○ forward    line 22  gelu = gelu(addmm)  f32[32, 64]",
-            " ○ backward   line 19  gelu: input  f32[32, 64]  given by the forward",
+            " ○ backward   line 19  gelu: input  f32[32, 64]  passed by the forward",
         ]
         await pilot.press("tab", "down", "down", "down", "down", "enter")
         assert (app.workbench.pane.TAB, stages(app).stage, table(app, "diff").key) == (

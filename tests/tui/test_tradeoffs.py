@@ -80,7 +80,7 @@ def test_a_recomputed_value_leads_to_its_twin() -> None:
         assert lines(app, "saved-detail")[1:] == [
             "why  an override in the policy [user]",
             "node  sigmoid  line 23",
-            "twin  sigmoid in the forward",
+            "counterpart  sigmoid in the forward",
         ]
         await pilot.press("enter", "end", "enter")
         assert (app.workbench.pane.TAB, table(app, "nodes").key) == ("graphs", "sigmoid")

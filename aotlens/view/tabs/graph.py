@@ -155,7 +155,7 @@ def fact_lines(node: StageNode, index: StageIndex, target: Target) -> Iterator[L
             other = {"forward": "backward", "backward": "forward"}.get(index.stage.name)
             if other is not None and again.in_forward:
                 counterpart = (
-                    Part("   twin  ", "dim"),
+                    Part("   counterpart  ", "dim"),
                     Part(again.node, "name"),
                     Part(f" in the {other}", "dim"),
                 )

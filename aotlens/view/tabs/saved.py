@@ -221,7 +221,7 @@ def recomputed_details(value: RecomputedValue, target: Target) -> Iterator[Line]
     if value.in_forward:
         counterpart = Jump("graphs", f"forward/{value.node}")
         yield Line(
-            (Part("twin  ", "dim"), Part(value.node, "name"), Part(" in the forward", "dim")),
+            (Part("counterpart  ", "dim"), Part(value.node, "name"), Part(" in the forward", "dim")),
             jump=counterpart,
         )
 
