@@ -108,7 +108,7 @@ class _Player:
         program_inputs: list[ProgramInput] = []
         for captured_input in captured.inputs:
             if captured_input.is_graph_input and captured_input.is_tensor:
-                program_inputs += self._tensors(captured_input)
+                program_inputs += self._tensors(captured, captured_input)
             elif captured_input.is_graph_input:
                 program_inputs.append(self._number(captured_input))
         for captured_input in captured.inputs:
@@ -116,7 +116,7 @@ class _Player:
                 self._view_of_base(captured_input)
         return tuple(program_inputs)
 
-    def _tensors(self, captured_input: CapturedInput) -> Iterator[ProgramInput]:
+    def _tensors(self, captured: Captured, captured_input: CapturedInput) -> Iterator[ProgramInput]:
         """One, or those inside a wrapper."""
         for (path, argument), node in zip(
             inner_tensors(captured_input.argument), captured_input.nodes, strict=True
@@ -126,7 +126,7 @@ class _Player:
             assert new.node is not None  # as of every graph input
             assert new.storage is not None  # as of every tensor
             new.storage.inputs = (0,)
-            self._storages[id(_storage(captured_input, path, argument))] = new.storage
+            self._storages[id(_storage(captured, captured_input, path, argument))] = new.storage
             self.pair(argument, new.argument)
             yield ProgramInput(new.node, slot)
 
@@ -160,7 +160,7 @@ class _Player:
         for info, slot in written_inputs(captured, meta):
             captured_input = captured.inputs[info.index]
             for path, argument in inner_tensors(captured_input.argument):
-                storage = self._storages[id(_storage(captured_input, path, argument))]
+                storage = self._storages[id(_storage(captured, captured_input, path, argument))]
                 yield ProgramOutput(storage.base, inner_slot(slot, path))
 
     def results(self, captured: Captured) -> Iterator[ProgramOutput]:
@@ -212,6 +212,6 @@ class _Player:
         return arg
 
 
-def _storage(captured_input: CapturedInput, path: tuple[str, ...], argument: Any) -> Any:
+def _storage(captured: Captured, captured_input: CapturedInput, path: tuple[str, ...], argument: Any) -> Any:
     """Return the storage of a recorded input, or of its inner tensor."""
-    return getattr(argument, TRACKED_ATTRIBUTE).storage if path else captured_input.storage
+    return captured.recorded.tracked(argument).storage if path else captured_input.storage

@@ -9,7 +9,8 @@ take it as their `builder`.  What they read comes from here: capture takes one w
 (`Captured.recorded`), and joint another one when the backward is recorded (`JointProgram.recorded`).
 
 Which tensors have a state:
-    fake tensors that operators took or returned, arguments, outputs      their own
+    arguments, outputs, leaves that the function created                  their own
+    a fake tensor that no operator returned                               its own
     the base of a view, and the tensor that a storage was first seen as   its own
     a real tensor of the user's                                           that of its constant
     a wrapper subclass                                                    its own, and one per inner tensor
@@ -36,6 +37,8 @@ from aotlens.ir.regions import Region
 from aotlens.model.report import Span
 from aotlens.torch_api.fake import FakeTensor, FakeTensorMode
 from aotlens.unsupported import unsupported
+
+NO_OVERLAP: Mapping[tuple[ViewStep, ...], Node] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -261,10 +264,23 @@ class Snapshot:
         return self._recorder.tracked(tensor) if is_wrapper(tensor) else None
 
 
-def tensors_of_calls(calls: Iterable[Call]) -> Iterator[Any]:
-    """Yield the tensors that operators took and returned, with repetitions."""
+def leaves_and_unreturned(calls: Iterable[Call]) -> Iterator[Any]:
+    """Yield leaves that the function created, and tensors that operators took and none returned."""
+    returned = set[int]()
     for _, args, kwargs, result, _ in calls:
-        yield from _tensors_in((*args, *kwargs.values(), result))
+        for tensor in _tensors_in((*args, *kwargs.values())):
+            if id(tensor) not in returned:
+                yield tensor
+        for tensor in _tensors_in((result,)):
+            returned.add(id(tensor))
+            if tensor.requires_grad and _may_be_leaf(tensor):
+                yield tensor
+
+
+def _may_be_leaf(tensor: Any) -> bool:
+    """Return False for a view of what requires grad; asking for its `grad_fn` could regenerate that."""
+    base = tensor._base
+    return bool(tensor.is_leaf if base is None else not base.requires_grad)
 
 
 def _tensors_in(values: Iterable[Any]) -> Iterator[Any]:
@@ -287,7 +303,9 @@ def _storage_state(storage: Storage) -> StorageState:
         is_enlarged=storage.is_enlarged,
         bytes_before=storage.bytes_before,
         bytes_after=storage.bytes_after,
-        overlapping_inputs=MappingProxyType(dict(storage.overlapping_inputs)),
+        overlapping_inputs=MappingProxyType(dict(storage.overlapping_inputs))
+        if storage.overlapping_inputs
+        else NO_OVERLAP,
         is_inference_tensor=storage.is_inference_tensor,
         needs_inference_mode=storage.needs_inference_mode,
     )

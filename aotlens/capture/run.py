@@ -37,7 +37,7 @@ from aotlens.capture.modes import Settings, check_modes_restored, current_modes,
 from aotlens.capture.mutations import check_intermediate_views
 from aotlens.capture.operator_fixes import KERNEL_DECOMPOSITIONS
 from aotlens.capture.provenance.variables import VariableObserver
-from aotlens.capture.recorded import Snapshot, tensors_of_calls
+from aotlens.capture.recorded import Snapshot, leaves_and_unreturned
 from aotlens.capture.recorder import Recorder
 from aotlens.capture.records import Captured, CapturedInput, FlatCall, OpenInput, Structure, Subject
 from aotlens.capture.rng.random_op_rules import has_random_rules
@@ -171,8 +171,8 @@ def _known_tensors(recorder: Recorder, outputs: tuple[Any, ...]) -> Iterator[Any
     yield from (value for value in outputs if isinstance(value, torch.Tensor))
     yield from recorder.arguments
     yield from (captured_input.argument for captured_input in recorder.inputs if captured_input.is_tensor)
-    yield from tensors_of_calls(recorder.calls)
-    yield from tensors_of_calls(unwrapped.call for unwrapped in recorder.unwrapped_calls)
+    yield from leaves_and_unreturned(recorder.calls)
+    yield from leaves_and_unreturned(unwrapped.call for unwrapped in recorder.unwrapped_calls)
 
 
 def _with_storage_state(captured_input: OpenInput, snapshot: Snapshot) -> CapturedInput:
